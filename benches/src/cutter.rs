@@ -2,7 +2,7 @@
 
 use grosso::{
     Frame, Meta,
-    reassemble::{Mode, Outcome, Reassembler, Rules},
+    reassemble::{Outcome, Reassembler, ReassemblyMode, ReassemblyRules},
     segment::{FragmentOptions, Fragments},
 };
 use grosso_testkit::workloads::Workload;
@@ -59,7 +59,8 @@ impl Step for Cutter {
 
 fn joined(workload: &Workload) -> Vec<Vec<u8>> {
     let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
-    let reassembler = Reassembler::new(Rules::new(Mode::Coalesce), link, ports, SEED);
+    let reassembler =
+        Reassembler::new(ReassemblyRules::new(ReassemblyMode::Coalesce), link, ports, SEED);
     let mut reassembler = reassembler.expect("rules that do not contradict each other");
     let mut datagrams = Vec::new();
     for frame in &workload.frames {

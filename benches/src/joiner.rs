@@ -2,7 +2,7 @@
 
 use grosso::{
     Frame,
-    reassemble::{Mode, Outcome, Reassembler, Rules},
+    reassemble::{Outcome, Reassembler, ReassemblyMode, ReassemblyRules},
 };
 use grosso_testkit::workloads::{POLL, Workload};
 use grosso_wire::{LinkType, Ports};
@@ -34,9 +34,13 @@ impl Join {
         }
     }
 
-    fn rules(self) -> Rules {
-        let mode = if self == Self::KeepGeometry { Mode::KeepGeometry } else { Mode::Coalesce };
-        let mut rules = Rules::new(mode);
+    fn rules(self) -> ReassemblyRules {
+        let mode = if self == Self::KeepGeometry {
+            ReassemblyMode::KeepGeometry
+        } else {
+            ReassemblyMode::Coalesce
+        };
+        let mut rules = ReassemblyRules::new(mode);
         rules.verify = self == Self::Verify;
         rules
     }

@@ -2,7 +2,7 @@
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
-    tunnel::decapsulate::{Decapsulation, Presented, Rules},
+    tunnel::decapsulate::{Decapsulation, DecapsulationRules, Presented},
 };
 use grosso_testkit::workloads::{POLL, Workload};
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
@@ -38,7 +38,7 @@ impl Ends {
 pub struct Terminator<'a> {
     frames: &'a [Vec<u8>],
     ends: Ends,
-    rules: Rules,
+    rules: DecapsulationRules,
     stack: Stack,
     coalescer: Coalescer<&'a [u8]>,
     whole: Vec<u8>,
@@ -53,7 +53,7 @@ impl<'a> Terminator<'a> {
     /// A terminator at the first poll of the workload.
     #[must_use]
     pub fn new(workload: &'a Workload, ends: Ends) -> Self {
-        let mut rules = Rules::default();
+        let mut rules = DecapsulationRules::default();
         rules.presented = Presented::Alone;
         let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
         Self {

@@ -7,7 +7,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::Gso,
-    tunnel::decapsulate::{Decapsulation, RemoteChecksumMode, Rules},
+    tunnel::decapsulate::{Decapsulation, DecapsulationRules, RemoteChecksumMode},
 };
 use grosso_fuzz::{Decisions, stack};
 use grosso_testkit::{
@@ -35,10 +35,10 @@ fuzz_target!(|data: &[u8]| {
     take_out(frame, meta, link, &rules);
 });
 
-fn rules(decisions: &mut Decisions<'_>) -> Rules {
+fn rules(decisions: &mut Decisions<'_>) -> DecapsulationRules {
     let modes =
         [RemoteChecksumMode::Complete, RemoteChecksumMode::Partial, RemoteChecksumMode::Refuse];
-    let mut rules = Rules::default();
+    let mut rules = DecapsulationRules::default();
     rules.remote_checksum = decisions.choose(&modes);
     rules.ipv6_without_checksum = decisions.byte() & 1 != 0;
     rules.ports.fou = Some((FOU_PORT, decisions.choose(&[4, 41, 47, 137, 17])));
@@ -72,7 +72,7 @@ fn changed(decisions: &mut Decisions<'_>, link: LinkType) -> Vec<u8> {
     frame
 }
 
-fn take_out(mut packet: Vec<u8>, mut meta: Meta, link: LinkType, rules: &Rules) {
+fn take_out(mut packet: Vec<u8>, mut meta: Meta, link: LinkType, rules: &DecapsulationRules) {
     loop {
         let stack = dissect(&packet, link, &rules.ports);
         let Ok(plan) = Decapsulation::plan(&packet, &stack, &meta, link, rules) else { return };

@@ -9,7 +9,7 @@ use aes_gcm::{Aes128Gcm, KeyInit, aead::AeadInOut};
 use grosso::{
     Meta,
     tunnel::esp::{
-        Decryptor, Encryptor, IcvLength, KeyMaterial, Mode, Outer, SecurityAssociation, Traffic,
+        Decryptor, Encryptor, EspMode, IcvLength, KeyMaterial, Outer, SecurityAssociation, Traffic,
         UdpPorts, classify,
     },
 };
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     let (link, kit) =
         decisions.choose(&[(LinkType::Ethernet, Link::Ethernet), (LinkType::Raw, Link::Ip)]);
     let addresses = Outer::V4 { source: Ipv4Addr::LOCALHOST, destination: Ipv4Addr::BROADCAST };
-    let mode = decisions.choose(&[Mode::Transport, Mode::Tunnel(addresses)]);
+    let mode = decisions.choose(&[EspMode::Transport, EspMode::Tunnel(addresses)]);
     let icv = decisions.choose(&[IcvLength::Sixteen, IcvLength::Twelve, IcvLength::Eight]);
     let udp_ports = decisions.choose(&[None, Some(UdpPorts::ASSIGNED)]);
     let extended_sequence = decisions.byte() & 1 != 0;

@@ -7,7 +7,7 @@
 use grosso::{
     Meta,
     checksum::Checksum,
-    reassemble::{Mode, Overlap, Rules, Verdict, reason::Discard},
+    reassemble::{Overlap, ReassemblyMode, ReassemblyRules, ReassemblyVerdict, reason::Discard},
 };
 use grosso_fuzz::Decisions;
 use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version};
@@ -30,13 +30,13 @@ fuzz_target!(|data: &[u8]| {
 fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
     let version = decisions.choose(&Version::ALL);
     let policies = [Overlap::Drop, Overlap::Linux, Overlap::First, Overlap::Last];
-    let mut rules = Rules::new(Mode::Coalesce);
+    let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
     rules.overlap = decisions.choose(&policies);
     // The byte map does not know this rule.
     rules.limits.distance = 0;
     let keeps = matches!(rules.overlap, Overlap::Drop | Overlap::Linux);
     if keeps && decisions.byte() > 127 {
-        rules.mode = Mode::KeepGeometry;
+        rules.mode = ReassemblyMode::KeepGeometry;
     }
     let mut oracles = [(); KEYS].map(|()| Oracle::new(version, rules.overlap));
     let mut rig = Rig::new(rules);
@@ -51,11 +51,11 @@ fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
             continue;
         }
         let fate = match rig.push(&version.frame(key as u32, &piece)) {
-            Verdict::Held => Fate::Held,
-            Verdict::Duplicate => Fate::Duplicate,
-            Verdict::Completed => Fate::Completed,
-            Verdict::Discarded(Discard::Dead) => Fate::Dead,
-            Verdict::Discarded(_) => Fate::Killed,
+            ReassemblyVerdict::Held => Fate::Held,
+            ReassemblyVerdict::Duplicate => Fate::Duplicate,
+            ReassemblyVerdict::Completed => Fate::Completed,
+            ReassemblyVerdict::Discarded(Discard::Dead) => Fate::Dead,
+            ReassemblyVerdict::Discarded(_) => Fate::Killed,
             other => panic!("{other:?}"),
         };
         assert_eq!(fate, oracles[key].push(&piece), "{piece:?}");
@@ -73,8 +73,11 @@ fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
 }
 
 fn anything(decisions: &mut Decisions<'_>) {
-    let mut rules =
-        Rules::new(decisions.choose(&[Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual]));
+    let mut rules = ReassemblyRules::new(decisions.choose(&[
+        ReassemblyMode::Coalesce,
+        ReassemblyMode::KeepGeometry,
+        ReassemblyMode::Virtual,
+    ]));
     rules.overlap = decisions.choose(&[Overlap::Drop, Overlap::Linux]);
     let choices = decisions.byte();
     rules.verify = choices & 1 != 0;

@@ -4,7 +4,7 @@ use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Verdict,
     coalesce::{Part, reason::Close},
     meta::Cwr,
-    segment::{HEADER_BYTES_MAX, NoCut, Outgoing, Segments},
+    segment::{HEADER_BYTES_MAX, NoSegments, Outgoing, Segments},
     stats::CoalesceStats,
 };
 use grosso_testkit::{
@@ -194,7 +194,7 @@ pub fn segment(out: &Out) -> Vec<Vec<u8>> {
 pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>> {
     match cut(&[&out.bytes], &out.meta, link, outgoing) {
         Ok(packets) => packets.into_iter().map(|(bytes, _)| bytes).collect(),
-        Err(NoCut::NotSuperframe) => vec![out.bytes.clone()],
+        Err(NoSegments::NotSuperframe) => vec![out.bytes.clone()],
         Err(error) => panic!("{error}: {out:?}"),
     }
 }
@@ -209,7 +209,7 @@ pub fn cut(
     meta: &Meta,
     link: LinkType,
     outgoing: Outgoing,
-) -> Result<Vec<(Vec<u8>, Meta)>, NoCut> {
+) -> Result<Vec<(Vec<u8>, Meta)>, NoSegments> {
     let mut copied = Segments::new(slices, meta, link, &PORTS, outgoing)?;
     let mut scattered = copied.clone();
     let mut packets = Vec::new();

@@ -7,7 +7,7 @@ use grosso::{
     checksum::Checksum,
     coalesce::{BucketChoice, Bypass, Hold, Level, Reorder, reason::Close},
     meta::VlanTag,
-    segment::{NoCut, Outgoing},
+    segment::{NoSegments, Outgoing},
     stats::CoalesceStats,
 };
 use grosso_testkit::{
@@ -180,7 +180,7 @@ impl Session {
                 assert_eq!(packets.len(), left.packets as usize);
                 packets
             }
-            Err(NoCut::NotSuperframe) => vec![(left.bytes.clone(), is_partial(&left.meta))],
+            Err(NoSegments::NotSuperframe) => vec![(left.bytes.clone(), is_partial(&left.meta))],
             Err(error) => panic!("{error}: {left:?}"),
         }
     }

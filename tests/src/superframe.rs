@@ -4,7 +4,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::{Cut, Cwr, Gso},
-    segment::{NoCut, Outgoing},
+    segment::{NoSegments, Outgoing},
 };
 use grosso_testkit::{
     Packet,
@@ -47,7 +47,7 @@ impl Superframe {
     ///
     /// # Errors
     /// Returns the engine's refusal.
-    pub fn cut(&self, outgoing: Outgoing) -> Result<Vec<(Vec<u8>, Meta)>, NoCut> {
+    pub fn cut(&self, outgoing: Outgoing) -> Result<Vec<(Vec<u8>, Meta)>, NoSegments> {
         cut(&[&self.bytes], &self.meta, LinkType::Ethernet, outgoing)
     }
 
@@ -71,7 +71,7 @@ impl Superframe {
     /// Panics if the engine cuts it.
     #[must_use]
     #[track_caller]
-    pub fn refusal(&self) -> NoCut {
+    pub fn refusal(&self) -> NoSegments {
         self.cut(Outgoing::default()).expect_err("no superframe")
     }
 

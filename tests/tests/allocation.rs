@@ -13,7 +13,7 @@ use grosso::{
         Carrier, Endpoint, Header, RemoteChecksumUse, Udp,
         decapsulate::Decapsulation,
         encapsulate::Encapsulator,
-        esp::{Decryptor, Encryptor, KeyMaterial, Mode, Outer, SecurityAssociation},
+        esp::{Decryptor, Encryptor, EspMode, KeyMaterial, Outer, SecurityAssociation},
     },
 };
 use grosso_testkit::{
@@ -152,7 +152,7 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
         SecurityAssociation::new(0x1000, mode, key)
     };
     let (source, destination) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
-    for mode in [Mode::Transport, Mode::Tunnel(Outer::V6 { source, destination })] {
+    for mode in [EspMode::Transport, EspMode::Tunnel(Outer::V6 { source, destination })] {
         let mut encryptor = Encryptor::new(association(mode)).expect("an association");
         let mut decryptor = Decryptor::new(association(mode)).expect("an association");
         let stack = Stack::plain(Front::Ethernet, Network::Ipv4, Transport::Tcp);

@@ -6,7 +6,7 @@ use grosso::{
     checksum::Checksum,
     coalesce::reason::Pass,
     meta::{Cut, VlanTag},
-    segment::{BufferTooSmall, NoCut, Outgoing, Segments},
+    segment::{BufferTooSmall, NoSegments, Outgoing, Segments},
 };
 use grosso_testkit::{
     Packet,
@@ -64,7 +64,7 @@ fn b10_a_hundred_stacked_headers_are_one_bounded_walk() {
     {
         let mut engine = Engine::new(Profile::linux());
         assert_eq!(engine.push(&frame.bytes), Verdict::Passed(Pass::TooDeep));
-        assert_eq!(frame.refusal(), NoCut::Headers);
+        assert_eq!(frame.refusal(), NoSegments::Headers);
     }
 }
 
@@ -119,7 +119,7 @@ fn b16_headers_split_at_every_byte_are_refused() {
     for split in 0..HEADERS {
         let (head, rest) = frame.bytes.split_at(split);
         let result = cut(&[head, rest], &frame.meta, LinkType::Ethernet, Outgoing::default());
-        assert_eq!(result, Err(NoCut::HeadersSplit), "{split}");
+        assert_eq!(result, Err(NoSegments::HeadersSplit), "{split}");
     }
 }
 
@@ -193,7 +193,7 @@ fn b23_fragmentation_is_asked_for_by_name() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3000);
     let frame = Superframe::new(&packet, 1000);
     let size = std::num::NonZeroU16::new(1000).unwrap();
-    assert_eq!(frame.gso(|gso| gso.cut = Cut::Fragments(size)).refusal(), NoCut::Fragments);
+    assert_eq!(frame.gso(|gso| gso.cut = Cut::Fragments(size)).refusal(), NoSegments::Fragments);
 }
 
 #[test]
@@ -209,9 +209,9 @@ fn b34_malformed_superframes_are_refused() {
     for words in 0..5 {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
         let packet = packet.tcp(|tcp| tcp.data_offset_raw(words)).payload_len(300);
-        assert_eq!(Superframe::new(&packet, 100).refusal(), NoCut::Headers);
+        assert_eq!(Superframe::new(&packet, 100).refusal(), NoSegments::Headers);
     }
-    assert_eq!(tcp4(0, 100).refusal(), NoCut::Whole);
+    assert_eq!(tcp4(0, 100).refusal(), NoSegments::Whole);
 }
 
 /// Linux raises a tiny segment size, because its segment count has 16 bits.

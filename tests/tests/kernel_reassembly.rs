@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use grosso::reassemble::{IcmpError, Mode, Overlap, Rules};
+use grosso::reassemble::{IcmpError, Overlap, ReassemblyMode, ReassemblyRules};
 use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_tests::{
     fragments::{Piece, Rig, Version, random_pieces},
@@ -84,7 +84,7 @@ fn the_kernel_reports_the_same_errors() {
             vec![(VirtioHeader::default(), frame.clone())],
         )
         .expect("the TUN takes it");
-        let mut rig = Rig::on(Rules::new(Mode::Coalesce), LinkType::Raw);
+        let mut rig = Rig::on(ReassemblyRules::new(ReassemblyMode::Coalesce), LinkType::Raw);
         rig.push(&frame);
         let engine: Vec<_> =
             rig.problems.iter().map(|(error, quote)| message(*error, quote)).collect();
@@ -118,7 +118,7 @@ fn both(
     pieces: &[Piece],
 ) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let frames: Vec<_> = pieces.iter().map(|piece| to_host(version, id, piece)).collect();
-    let mut rules = Rules::new(Mode::Coalesce);
+    let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
     rules.overlap = Overlap::Linux;
     let mut rig = Rig::on(rules, LinkType::Raw);
     frames.iter().for_each(|frame| _ = rig.push(frame));

@@ -10,7 +10,7 @@ use std::io;
 use std::slice;
 
 use grosso::checksum::{Checksum, complete};
-use grosso::segment::{NoCut, Outgoing};
+use grosso::segment::{NoSegments, Outgoing};
 use grosso_testkit::Packet;
 use grosso_testkit::flows::hex;
 use grosso_testkit::headers::Tcp;
@@ -198,7 +198,7 @@ impl Case {
                 assert!(packets.iter().all(|(_, meta)| meta.checksum == Checksum::None));
                 packets.into_iter().map(|(bytes, _)| bytes).collect()
             }
-            Err(NoCut::Whole) => {
+            Err(NoSegments::Whole) => {
                 let Checksum::Partial { start, offset } = superframe.meta.checksum else {
                     panic!("a superframe has a partial checksum");
                 };

@@ -47,7 +47,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         &["Gre", "Ipv6Fragment"],
         "superframes that cannot be cut, each with a reason of its own in public",
     ),
-    ("grosso/src/tunnel/belonging.rs", &["Ethernet"], "whether a tunnel carries frames or packets"),
+    ("grosso/src/tunnel/admission.rs", &["Ethernet"], "whether a tunnel carries frames or packets"),
     (
         "grosso/src/tunnel/decapsulate/headers.rs",
         &[

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use grosso::{
     Frame,
-    reassemble::{Mode, Outcome, Reassembler, Rules},
+    reassemble::{Outcome, Reassembler, ReassemblyMode, ReassemblyRules},
 };
 use grosso_tests::{
     allocator::{Counting, allocations, live_bytes},
@@ -22,8 +22,8 @@ static ALLOCATOR: Counting = Counting;
 /// Datagrams in order and out of order, duplicates, overlaps, and datagrams that are never complete.
 #[test]
 fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
-    for mode in [Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual] {
-        let mut rules = Rules::new(mode);
+    for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual] {
+        let mut rules = ReassemblyRules::new(mode);
         rules.verify = true;
         rules.limits.datagrams = 20;
         let mut reassembler =
@@ -44,7 +44,10 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
         let now = (4..10).map(&mut round).last().unwrap_or(0);
         let count = allocations() - before;
         assert_eq!(count, 0, "{mode:?}: allocations in 6 x {} fragments", frames.len());
-        assert!(mode == Mode::Virtual || now - warm > 6 * 20, "datagrams were among them");
+        assert!(
+            mode == ReassemblyMode::Virtual || now - warm > 6 * 20,
+            "datagrams were among them"
+        );
     }
 }
 
@@ -54,15 +57,15 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
 fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
     // The first bytes of the source address, for another network each time, or the identification.
     for (of, number_at) in [("spoofed sources", 22..26), ("one source", 58..62)] {
-        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+        for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             flood(of, &number_at, mode);
         }
     }
 }
 
-fn flood(of: &str, number_at: &Range<usize>, mode: Mode) {
+fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let case = format!("{of} {mode:?}");
-    let mut rules = Rules::new(mode);
+    let mut rules = ReassemblyRules::new(mode);
     // A buffer counts with its size in the ring, however little of it is used.
     rules.limits.buffer_bytes = 2048;
     let limits = rules.limits;

@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use grosso::{
     Frame,
-    reassemble::{Mode, Outcome, Reassembler, Rules},
+    reassemble::{Outcome, Reassembler, ReassemblyMode, ReassemblyRules},
 };
 use grosso_tests::{
     engine::PORTS,
@@ -71,7 +71,12 @@ fn count(flood: usize) -> Result<f64, String> {
 
 fn run(flood: usize) {
     let (before, counted) = FLOODS[flood].1();
-    let reassembler = Reassembler::new(Rules::new(Mode::Coalesce), LinkType::Ethernet, PORTS, 1);
+    let reassembler = Reassembler::new(
+        ReassemblyRules::new(ReassemblyMode::Coalesce),
+        LinkType::Ethernet,
+        PORTS,
+        1,
+    );
     let mut reassembler = reassembler.expect("rules that agree");
     push(&mut reassembler, &before);
     measured(&mut reassembler, &counted);

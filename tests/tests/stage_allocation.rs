@@ -7,8 +7,8 @@ use grosso::{
     Meta,
     features::{Device, Features},
     meta::Gso,
-    reassemble::{Mode as Buffers, Rules},
-    tunnel::esp::{KeyMaterial, Mode, NoAssociation, SecurityAssociation},
+    reassemble::{ReassemblyMode as Buffers, ReassemblyRules},
+    tunnel::esp::{EspMode, KeyMaterial, NoAssociation, SecurityAssociation},
 };
 use grosso_io::{
     Port, Transmitted,
@@ -24,7 +24,7 @@ static ALLOCATOR: Counting = Counting;
 
 fn association(spi: u32) -> Result<SecurityAssociation, NoAssociation> {
     let key = KeyMaterial::aes_gcm(&[spi as u8; 20])?;
-    Ok(SecurityAssociation::new(spi, Mode::Transport, key))
+    Ok(SecurityAssociation::new(spi, EspMode::Transport, key))
 }
 
 type Host = Secured<Fragmentation<MemoryPort>>;
@@ -32,7 +32,7 @@ type Host = Secured<Fragmentation<MemoryPort>>;
 fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(1500);
-    options.rules = Some(Rules::new(buffers));
+    options.rules = Some(ReassemblyRules::new(buffers));
     let port = Fragmentation::new(port, &options).expect("options that agree");
     let [out, back] = [out, back].map(|spi| association(spi).expect("a good key"));
     Secured::new(port, SecuredOptions::new(out, back)).expect("associations that agree")

@@ -12,7 +12,7 @@ use grosso::{
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
     tunnel::{
         Carrier, Endpoint, Header, RemoteChecksumUse, Udp,
-        decapsulate::{Decapsulation, Presented, Rules},
+        decapsulate::{Decapsulation, DecapsulationRules, Presented},
         encapsulate::{Encapsulator, Refusal},
     },
 };
@@ -69,7 +69,7 @@ fn measured(frame: &[u8]) {
     let endpoint = Endpoint::new(address, address, Header::Ip, Carrier::Ip);
     let mut encapsulator = Encapsulator::new(endpoint, 1).expect("an endpoint");
     let meta = Meta::default();
-    let mut rules = Rules::default();
+    let mut rules = DecapsulationRules::default();
     rules.presented = Presented::Alone;
     for _ in 0..COUNT {
         dissect_into(frame, LinkType::Raw, &Ports::ASSIGNED, &mut stack);
@@ -172,7 +172,7 @@ fn bomb((kind, tunnels): (usize, usize)) -> Vec<u8> {
 fn p45_a_bomb_comes_apart_one_tunnel_at_a_time_and_takes_no_other() {
     for case in [(0, 20), (0, 3000), (1, 20), (1, 1000)] {
         let mut frame = bomb(case);
-        let mut rules = Rules::default();
+        let mut rules = DecapsulationRules::default();
         rules.presented = Presented::Alone;
         let address = [192, 0, 2, 1].into();
         let endpoint = Endpoint::new(address, address, Header::Ip, Carrier::Ip);

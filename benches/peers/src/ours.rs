@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
-    reassemble::{Mode, Outcome, Reassembler, Rules},
+    reassemble::{Outcome, Reassembler, ReassemblyMode, ReassemblyRules},
 };
 use grosso_benches::{Cache, Join, Joiner, Receiver, SEED, Scatterer, Sender, Step, Trust};
 use grosso_checksum::Sum;
@@ -133,9 +133,9 @@ fn coalesced(workload: &Workload, trust: Trust) -> Vec<Vec<u8>> {
 }
 
 fn reassembled(workload: &Workload, join: Join) -> Vec<Vec<u8>> {
-    let mut rules = Rules::new(match join {
-        Join::KeepGeometry => Mode::KeepGeometry,
-        Join::Coalesce | Join::Verify => Mode::Coalesce,
+    let mut rules = ReassemblyRules::new(match join {
+        Join::KeepGeometry => ReassemblyMode::KeepGeometry,
+        Join::Coalesce | Join::Verify => ReassemblyMode::Coalesce,
     });
     rules.verify = join == Join::Verify;
     let reassembler = Reassembler::new(rules, LinkType::Ethernet, Ports::ASSIGNED, SEED);

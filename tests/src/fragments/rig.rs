@@ -5,7 +5,8 @@ use std::ops::Range;
 use grosso::{
     Frame, Meta,
     reassemble::{
-        Flow, IcmpError, Mode, Outcome, Reassembler, Returned, Rules, Transport, Verdict,
+        Flow, IcmpError, Outcome, Reassembler, ReassemblyMode, ReassemblyRules, ReassemblyVerdict,
+        Returned, Transport,
         reason::{Discard, Pass},
     },
     stats::ReassembleStats,
@@ -73,12 +74,12 @@ pub struct Rig {
 
 impl Rig {
     /// A run for Ethernet frames.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: ReassemblyRules) -> Self {
         Self::on(rules, LinkType::Ethernet)
     }
 
     /// A run for frames of a link.
-    pub fn on(rules: Rules, link: LinkType) -> Self {
+    pub fn on(rules: ReassemblyRules, link: LinkType) -> Self {
         let reassembler = Reassembler::new(rules, link, PORTS, 0x5eed);
         Self {
             reassembler: reassembler.expect("rules that do not contradict each other"),
@@ -95,12 +96,12 @@ impl Rig {
     }
 
     /// Pushes a frame without metadata.
-    pub fn push(&mut self, bytes: &[u8]) -> Verdict {
+    pub fn push(&mut self, bytes: &[u8]) -> ReassemblyVerdict {
         self.push_frame(bytes, Meta::default())
     }
 
     /// Pushes a frame.
-    pub fn push_frame(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
+    pub fn push_frame(&mut self, bytes: &[u8], meta: Meta) -> ReassemblyVerdict {
         let buffer = Numbered { number: self.pushed, bytes: bytes.to_vec() };
         self.pushed += 1;
         self.back.push(0);
@@ -208,8 +209,8 @@ impl Rig {
         assert!(reassembler.held_datagrams() <= limits.datagrams);
         let outstanding = self.back.iter().filter(|&&times| times == 0).count();
         let expected = match reassembler.rules().mode {
-            Mode::Coalesce => 0,
-            Mode::KeepGeometry | Mode::Virtual => reassembler.held_fragments(),
+            ReassemblyMode::Coalesce => 0,
+            ReassemblyMode::KeepGeometry | ReassemblyMode::Virtual => reassembler.held_fragments(),
         };
         assert_eq!(outstanding, expected, "buffers");
         assert!(self.back.iter().all(|&times| times <= 1), "a buffer came back twice");

@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     checksum::{Checksum, complete},
-    tunnel::decapsulate::{Refusal, RemoteChecksumMode, Rules},
+    tunnel::decapsulate::{DecapsulationRules, Refusal, RemoteChecksumMode},
 };
 use grosso_testkit::{
     Packet,
@@ -19,11 +19,11 @@ fn take_knowing(frame: &[u8], checksum: Checksum) -> Result<Taken, Refusal> {
     take_with(frame, &meta, LinkType::Ethernet, &rules())
 }
 
-fn take_by(frame: &[u8], rules: &Rules) -> Result<Taken, Refusal> {
+fn take_by(frame: &[u8], rules: &DecapsulationRules) -> Result<Taken, Refusal> {
     take_with(frame, &Meta::default(), LinkType::Ethernet, rules)
 }
 
-fn with_mode(mode: RemoteChecksumMode) -> Rules {
+fn with_mode(mode: RemoteChecksumMode) -> DecapsulationRules {
     let mut rules = rules();
     rules.remote_checksum = mode;
     rules
@@ -172,7 +172,7 @@ fn w32_p46_udp_over_ipv6_needs_a_checksum_unless_told_otherwise() {
         let packet = packet.udp(|u| u.checksum_zero()).vxlan(|v| v).ethernet(|e| e);
         packet.ipv4(|ip| ip).udp(|u| u).build()
     };
-    let strict = Rules::default();
+    let strict = DecapsulationRules::default();
     assert!(take_by(&packet(false), &strict).is_ok());
     assert_eq!(take_by(&packet(true), &strict).unwrap_err(), Refusal::UdpChecksumNone);
     assert!(take_by(&packet(true), &rules()).is_ok());
@@ -294,7 +294,7 @@ fn p40_b13_an_option_beyond_its_header_is_refused() {
 #[test]
 fn c56_remote_checksum_offload_that_is_not_expected_is_refused() {
     for packet in [remote_vxlan().ipv4(|ip| ip).udp(|u| u), remote_gue(Gue::remote_checksum)] {
-        let refusal = take_by(&packet.build(), &Rules::default()).unwrap_err();
+        let refusal = take_by(&packet.build(), &DecapsulationRules::default()).unwrap_err();
         assert_eq!(refusal, Refusal::RemoteChecksumOff);
     }
 }

@@ -4,7 +4,9 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::Gso,
-    tunnel::decapsulate::{DecapsulateStats, Decapsulation, RemoteChecksumMode, Rules},
+    tunnel::decapsulate::{
+        DecapsulateStats, Decapsulation, DecapsulationRules, RemoteChecksumMode,
+    },
 };
 use grosso_testkit::stack::{Place, Stack};
 use grosso_tests::damage::{checksum, frames, links};
@@ -13,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::taking::rules_with_fou;
 
-fn some_rules() -> impl Strategy<Value = Rules> {
+fn some_rules() -> impl Strategy<Value = DecapsulationRules> {
     let modes = prop_oneof![
         Just(RemoteChecksumMode::Refuse),
         Just(RemoteChecksumMode::Partial),
@@ -28,7 +30,7 @@ fn some_rules() -> impl Strategy<Value = Rules> {
 }
 
 /// Decapsulates until no tunnel is left, and checks the invariants each time.
-fn check(frame: &[u8], of: &[u8], mut meta: Meta, link: LinkType, rules: &Rules) {
+fn check(frame: &[u8], of: &[u8], mut meta: Meta, link: LinkType, rules: &DecapsulationRules) {
     let mut packet = frame.to_vec();
     let mut of = of.to_vec();
     let mut stats = DecapsulateStats::default();
@@ -91,7 +93,7 @@ proptest! {
 
     #[test]
     fn noise(bytes in prop::collection::vec(any::<u8>(), 0..200), link in links()) {
-        check(&bytes, &bytes, Meta::default(), link, &Rules::default());
+        check(&bytes, &bytes, Meta::default(), link, &DecapsulationRules::default());
     }
 }
 

@@ -4,22 +4,22 @@ use grosso::{
     Meta,
     tunnel::{
         Tunnel,
-        decapsulate::{Decapsulation, Refusal, RemoteChecksumMode, Rules},
+        decapsulate::{Decapsulation, DecapsulationRules, Refusal, RemoteChecksumMode},
     },
 };
 use grosso_testkit::oracle::FOU_PORT;
 use grosso_wire::{LinkType, Ports, dissect};
 
 /// Rules of a receiver that accepts every correct packet.
-pub(crate) fn rules() -> Rules {
-    let mut rules = Rules::default();
+pub(crate) fn rules() -> DecapsulationRules {
+    let mut rules = DecapsulationRules::default();
     rules.remote_checksum = RemoteChecksumMode::Complete;
     rules.ipv6_without_checksum = true;
     rules
 }
 
 /// The same with this protocol in FOU.
-pub(crate) fn rules_with_fou(protocol: u8) -> Rules {
+pub(crate) fn rules_with_fou(protocol: u8) -> DecapsulationRules {
     let ports = Ports { fou: Some((FOU_PORT, protocol)), ..Ports::ASSIGNED };
     let mut rules = rules();
     rules.ports = ports;
@@ -39,7 +39,7 @@ pub(crate) fn take_with(
     frame: &[u8],
     meta: &Meta,
     link: LinkType,
-    rules: &Rules,
+    rules: &DecapsulationRules,
 ) -> Result<Taken, Refusal> {
     let stack = dissect(frame, link, &rules.ports);
     let plan = Decapsulation::plan(frame, &stack, meta, link, rules)?;

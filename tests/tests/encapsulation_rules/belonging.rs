@@ -6,7 +6,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     tunnel::{
-        Carrier, Endpoint, Expected, Foreign, Header, RemoteChecksumUse,
+        Carrier, Endpoint, Expected, Header, NotAdmitted, RemoteChecksumUse,
         decapsulate::{Decapsulation, OuterChecksum, Refusal, RemoteChecksumMode},
         encapsulate::Encapsulator,
     },
@@ -39,7 +39,7 @@ fn other_end(endpoint: &Endpoint) -> Endpoint {
     other
 }
 
-fn admit(sender: &Endpoint, receiver: &Endpoint) -> Result<(), Foreign> {
+fn admit(sender: &Endpoint, receiver: &Endpoint) -> Result<(), NotAdmitted> {
     receiver.admit(&plan(sender, receiver), &mut Expected::default())
 }
 
@@ -47,13 +47,13 @@ fn admit(sender: &Endpoint, receiver: &Endpoint) -> Result<(), Foreign> {
 fn the_other_end_takes_what_is_sent_and_no_other_does() {
     for endpoint in all() {
         assert_eq!(admit(&endpoint, &other_end(&endpoint)), Ok(()), "{endpoint:?}");
-        assert_eq!(admit(&endpoint, &endpoint), Err(Foreign::Address), "{endpoint:?}");
+        assert_eq!(admit(&endpoint, &endpoint), Err(NotAdmitted::Address), "{endpoint:?}");
         let mut stranger = other_end(&endpoint);
         stranger.remote = match stranger.remote {
             IpAddr::V4(_) => [192, 0, 2, 77].into(),
             IpAddr::V6(_) => [0xfd; 16].into(),
         };
-        assert_eq!(admit(&endpoint, &stranger), Err(Foreign::Address));
+        assert_eq!(admit(&endpoint, &stranger), Err(NotAdmitted::Address));
     }
 }
 
@@ -98,20 +98,20 @@ fn vxlan(identifier: u32, policy: Option<u16>) -> Endpoint {
 #[test]
 fn w30_w31_identifiers_and_policies_have_to_be_the_tunnels() {
     let check = |sender: Endpoint, receiver: Endpoint| admit(&sender, &other_end(&receiver));
-    assert_eq!(check(vxlan(1, None), vxlan(2, None)), Err(Foreign::Identifier));
-    assert_eq!(check(vxlan(1, Some(3)), vxlan(1, None)), Err(Foreign::Policy));
+    assert_eq!(check(vxlan(1, None), vxlan(2, None)), Err(NotAdmitted::Identifier));
+    assert_eq!(check(vxlan(1, Some(3)), vxlan(1, None)), Err(NotAdmitted::Policy));
     assert_eq!(check(vxlan(1, None), vxlan(1, Some(3))), Ok(()));
     assert_eq!(check(vxlan(1, Some(4)), vxlan(1, Some(3))), Ok(()));
     let gre = |key, checksum| v4(gre(key, checksum, false, false), Carrier::Ip);
-    assert_eq!(check(gre(Some(1), false), gre(Some(2), false)), Err(Foreign::Identifier));
-    assert_eq!(check(gre(None, false), gre(Some(0), false)), Err(Foreign::Identifier));
-    assert_eq!(check(gre(Some(0), false), gre(None, false)), Err(Foreign::Identifier));
+    assert_eq!(check(gre(Some(1), false), gre(Some(2), false)), Err(NotAdmitted::Identifier));
+    assert_eq!(check(gre(None, false), gre(Some(0), false)), Err(NotAdmitted::Identifier));
+    assert_eq!(check(gre(Some(0), false), gre(None, false)), Err(NotAdmitted::Identifier));
     let geneve = |inherit_protocol| {
         let header = Header::Geneve { identifier: 1, options: Vec::new(), inherit_protocol };
         v4(header, Carrier::Udp(udp(6081)))
     };
-    assert_eq!(check(geneve(true), geneve(false)), Err(Foreign::Payload));
-    assert_eq!(check(geneve(false), geneve(true)), Err(Foreign::Payload));
+    assert_eq!(check(geneve(true), geneve(false)), Err(NotAdmitted::Payload));
+    assert_eq!(check(geneve(false), geneve(true)), Err(NotAdmitted::Payload));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn w51_the_checksum_of_gre_has_to_be_there_or_not() {
     for checksum in [false, true] {
         let sender = v4(gre(None, checksum, false, false), Carrier::Ip);
         let receiver = other_end(&v4(gre(None, !checksum, false, false), Carrier::Ip));
-        assert_eq!(admit(&sender, &receiver), Err(Foreign::GreChecksum));
+        assert_eq!(admit(&sender, &receiver), Err(NotAdmitted::GreChecksum));
     }
 }
 
@@ -143,14 +143,14 @@ fn w51_numbers_count_on() {
         receiver.admit(&plan, &mut expected)
     };
     assert_eq!(take(u32::MAX - 1), Ok(()), "the first may have any");
-    assert_eq!(take(u32::MAX - 1), Err(Foreign::Late), "and be there once");
+    assert_eq!(take(u32::MAX - 1), Err(NotAdmitted::Late), "and be there once");
     assert_eq!(take(5), Ok(()), "some may be lost");
-    assert_eq!(take(u32::MAX), Err(Foreign::Late));
+    assert_eq!(take(u32::MAX), Err(NotAdmitted::Late));
     assert_eq!(take(6), Ok(()));
-    assert_eq!(take(7 + (1 << 31)), Err(Foreign::Late));
+    assert_eq!(take(7 + (1 << 31)), Err(NotAdmitted::Late));
     assert_eq!(take(6 + (1 << 31)), Ok(()));
     let unnumbered = v4(gre(None, false, false, false), Carrier::Ip);
-    assert_eq!(admit(&unnumbered, &receiver), Err(Foreign::Unnumbered));
+    assert_eq!(admit(&unnumbered, &receiver), Err(NotAdmitted::Unnumbered));
     // A receiver without sequence numbers does not check them.
     assert_eq!(admit(&numbered, &other_end(&unnumbered)), Ok(()));
 }

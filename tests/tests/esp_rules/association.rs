@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     tunnel::esp::{
-        Decryptor, Encrypted, Encryptor, IcvLength, KeyMaterial, Mode, Outer, Refusal,
+        Decryptor, Encrypted, Encryptor, EspMode, IcvLength, KeyMaterial, Outer, Refusal,
         SecurityAssociation, UdpPorts,
     },
 };
@@ -13,7 +13,7 @@ use grosso_wire::LinkType;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
     pub(crate) spi: u32,
-    pub(crate) mode: Mode,
+    pub(crate) mode: EspMode,
     /// Bytes of the key without its salt.
     pub(crate) key_bytes: usize,
     pub(crate) icv: IcvLength,
@@ -27,21 +27,21 @@ pub(crate) const SPI: u32 = 0x1234_5678;
 /// The key with its salt.
 pub(crate) const KEY: [u8; 36] = *b"thirty-two bytes are enough for AES.";
 
-pub(crate) const TUNNEL_V4: Mode = Mode::Tunnel(Outer::V4 {
+pub(crate) const TUNNEL_V4: EspMode = EspMode::Tunnel(Outer::V4 {
     source: std::net::Ipv4Addr::new(203, 0, 113, 1),
     destination: std::net::Ipv4Addr::new(203, 0, 113, 2),
 });
 
-pub(crate) const TUNNEL_V6: Mode = Mode::Tunnel(Outer::V6 {
+pub(crate) const TUNNEL_V6: EspMode = EspMode::Tunnel(Outer::V6 {
     source: std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xe1),
     destination: std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xe2),
 });
 
-pub(crate) const MODES: [Mode; 3] = [Mode::Transport, TUNNEL_V4, TUNNEL_V6];
+pub(crate) const MODES: [EspMode; 3] = [EspMode::Transport, TUNNEL_V4, TUNNEL_V6];
 pub(crate) const ICVS: [IcvLength; 3] = [IcvLength::Eight, IcvLength::Twelve, IcvLength::Sixteen];
 
 impl Recipe {
-    pub(crate) const fn new(mode: Mode) -> Self {
+    pub(crate) const fn new(mode: EspMode) -> Self {
         Self {
             spi: SPI,
             mode,

@@ -1,6 +1,6 @@
 //! The headers in front of the encrypted text.
 
-use grosso::tunnel::esp::{Mode, Refusal, Traffic, classify};
+use grosso::tunnel::esp::{EspMode, Refusal, Traffic, classify};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Ipv6},
@@ -25,7 +25,7 @@ fn udp6(ip: impl Fn(Ipv6) -> Ipv6) -> Vec<u8> {
 #[test]
 fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     let frame = udp4(|ip| ip.id(77).tos(0x28).options(&[0x94, 4, 0, 0]));
-    let wire = Recipe::new(Mode::Transport).encrypted(0x0102_0304, &frame);
+    let wire = Recipe::new(EspMode::Transport).encrypted(0x0102_0304, &frame);
     // The options stay in front. A plaintext of 15 bytes takes 3 of padding and 2 of trailer.
     let esp = 14 + 24;
     assert_eq!(wire.len(), esp + 8 + 8 + 15 + 3 + 2 + 16);
@@ -45,7 +45,7 @@ fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
 fn a_wrong_ipv4_checksum_stays_wrong() {
     let right = udp4(|ip| ip);
     let wrong = udp4(|ip| ip.checksum_xor(0x0101));
-    let recipe = Recipe::new(Mode::Transport);
+    let recipe = Recipe::new(EspMode::Transport);
     let wire = recipe.encrypted(1, &wrong);
     assert!(!is_right(&wire, Link::Ethernet));
     assert_eq!(decrypt(&mut recipe.decryptor(0), &wire), Ok(wrong));
@@ -76,7 +76,7 @@ fn ipv6_extension_headers_stay_in_front_up_to_the_last_destination_options() {
             60,
         ),
     ];
-    let recipe = Recipe::new(Mode::Transport);
+    let recipe = Recipe::new(EspMode::Transport);
     for (packet, shape, next_header) in cases {
         let frame = packet.udp(|u| u).payload(b"text").build();
         let mut wire = recipe.encrypted(1, &frame);
@@ -189,7 +189,7 @@ fn long_padding_is_taken_off() {
         let counted: Vec<u8> = (1..=padding).collect();
         let text = [inner, &counted, &[padding, 17]].concat();
         let wire = literal::frame(1, &text);
-        let received = decrypt(&mut Recipe::new(Mode::Transport).decryptor(0), &wire).unwrap();
+        let received = decrypt(&mut Recipe::new(EspMode::Transport).decryptor(0), &wire).unwrap();
         assert_eq!(&received[34..], inner, "{padding}");
     }
 }

@@ -1,6 +1,6 @@
 //! Decryption of published packets.
 
-use grosso::tunnel::esp::{Decryptor, KeyMaterial, Mode, Refusal, SecurityAssociation};
+use grosso::tunnel::esp::{Decryptor, EspMode, KeyMaterial, Refusal, SecurityAssociation};
 use grosso_testkit::{
     Packet,
     esp_vectors::{VECTORS, Vector, bytes},
@@ -10,7 +10,7 @@ use grosso_wire::LinkType;
 fn decryptor(vector: &Vector, last_sequence: u64) -> Decryptor {
     let key = [bytes(vector.key), bytes(&vector.nonce[..8])].concat();
     let key = KeyMaterial::aes_gcm(&key).expect("a key");
-    let mut association = SecurityAssociation::new(vector.spi(), Mode::Transport, key);
+    let mut association = SecurityAssociation::new(vector.spi(), EspMode::Transport, key);
     association.extended_sequence = vector.is_extended();
     Decryptor::resume(association, last_sequence).expect("an association")
 }

@@ -6,7 +6,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::Gso,
-    tunnel::esp::{Mode, Refusal, Traffic, classify},
+    tunnel::esp::{EspMode, Refusal, Traffic, classify},
 };
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
@@ -26,7 +26,7 @@ fn udp4() -> Vec<u8> {
 }
 
 /// Frames that cannot be encrypted: the mode, the frame, its metadata, and the refusal.
-fn not_encrypted() -> Vec<(Mode, Vec<u8>, Meta, Refusal)> {
+fn not_encrypted() -> Vec<(EspMode, Vec<u8>, Meta, Refusal)> {
     let known = Meta::default();
     let arp = [&[0; 12][..], &[8, 6], &[1; 28]].concat();
     let partial = |start, offset| Meta { checksum: Checksum::Partial { start, offset }, ..known };
@@ -45,18 +45,18 @@ fn not_encrypted() -> Vec<(Mode, Vec<u8>, Meta, Refusal)> {
     let mut below_header = udp4();
     below_header[16..18].copy_from_slice(&[0, 19]);
     vec![
-        (Mode::Transport, arp, known, Refusal::NotIp),
-        (Mode::Transport, vec![], known, Refusal::Short),
-        (Mode::Transport, udp4()[..20].to_vec(), known, Refusal::Short),
-        (Mode::Transport, short, known, Refusal::Short),
-        (Mode::Transport, malformed, known, Refusal::Malformed),
-        (Mode::Transport, below_header, known, Refusal::Malformed),
-        (Mode::Transport, cut_options, known, Refusal::Malformed),
+        (EspMode::Transport, arp, known, Refusal::NotIp),
+        (EspMode::Transport, vec![], known, Refusal::Short),
+        (EspMode::Transport, udp4()[..20].to_vec(), known, Refusal::Short),
+        (EspMode::Transport, short, known, Refusal::Short),
+        (EspMode::Transport, malformed, known, Refusal::Malformed),
+        (EspMode::Transport, below_header, known, Refusal::Malformed),
+        (EspMode::Transport, cut_options, known, Refusal::Malformed),
         (TUNNEL_V4, length_zero, known, Refusal::LengthZero),
-        (Mode::Transport, fragment4, known, Refusal::Fragment),
-        (Mode::Transport, fragment6, known, Refusal::Fragment),
-        (Mode::Transport, none, known, Refusal::Nothing),
-        (Mode::Transport, long.clone(), known, Refusal::TooLong),
+        (EspMode::Transport, fragment4, known, Refusal::Fragment),
+        (EspMode::Transport, fragment6, known, Refusal::Fragment),
+        (EspMode::Transport, none, known, Refusal::Nothing),
+        (EspMode::Transport, long.clone(), known, Refusal::TooLong),
         (TUNNEL_V6, long, known, Refusal::TooLong),
         (
             TUNNEL_V6,
@@ -64,8 +64,8 @@ fn not_encrypted() -> Vec<(Mode, Vec<u8>, Meta, Refusal)> {
             known,
             Refusal::LinkFamily,
         ),
-        (Mode::Transport, udp4(), partial(33, 6), Refusal::ChecksumOutside),
-        (Mode::Transport, udp4(), partial(34, 14), Refusal::ChecksumOutside),
+        (EspMode::Transport, udp4(), partial(33, 6), Refusal::ChecksumOutside),
+        (EspMode::Transport, udp4(), partial(34, 14), Refusal::ChecksumOutside),
         (TUNNEL_V4, udp4(), partial(13, 6), Refusal::ChecksumOutside),
         (TUNNEL_V4, udp4(), Meta { gso: Gso::every(4), ..known }, Refusal::Superframe),
     ]
@@ -73,7 +73,7 @@ fn not_encrypted() -> Vec<(Mode, Vec<u8>, Meta, Refusal)> {
 
 /// Frames that cannot be decrypted: the association, the frame, and the refusal.
 fn not_decrypted() -> Vec<(Recipe, Vec<u8>, Refusal)> {
-    let transport = Recipe::new(Mode::Transport);
+    let transport = Recipe::new(EspMode::Transport);
     let tunnel = Recipe::new(TUNNEL_V4);
     let udp = Recipe { udp: true, ..transport };
     let good = literal::esp(1, &literal::with_trailer(&udp4()[34..], 17));
@@ -248,8 +248,8 @@ fn associations_do_not_take_each_others_packets() {
     for sender in &recipes {
         let wire = sender.encrypted(1, &udp4());
         for receiver in &recipes {
-            let from_tunnel = sender.mode != Mode::Transport;
-            let mode_fits = from_tunnel || receiver.mode == Mode::Transport;
+            let from_tunnel = sender.mode != EspMode::Transport;
+            let mode_fits = from_tunnel || receiver.mode == EspMode::Transport;
             let taken = decrypt(&mut receiver.decryptor(0), &wire).is_ok();
             assert_eq!(taken, mode_fits && agreed(sender) == agreed(receiver));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use grosso::tunnel::esp::{Decryptor, Mode, REPLAY_WINDOW_PACKETS_MAX, Refusal};
+use grosso::tunnel::esp::{Decryptor, EspMode, REPLAY_WINDOW_PACKETS_MAX, Refusal};
 use grosso_testkit::{Packet, random::Random};
 use proptest::prelude::*;
 
@@ -114,7 +114,7 @@ impl Both {
 }
 
 fn recipe(window: u32, extended: bool) -> Recipe {
-    Recipe { window, extended, ..Recipe::new(Mode::Transport) }
+    Recipe { window, extended, ..Recipe::new(EspMode::Transport) }
 }
 
 /// Five packets of eight around both edges of the smallest window, in all 32768 orders, with all

@@ -134,7 +134,7 @@ fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
         let (mut wire, _) =
             encrypt_with(&mut recipe.encryptor(0), &frame, &Meta::default(), link(kit)).unwrap();
         let received = recipe.decryptor(0).decrypt(&mut wire, link(kit)).unwrap();
-        let translated = recipe.udp && recipe.mode == grosso::tunnel::esp::Mode::Transport;
+        let translated = recipe.udp && recipe.mode == grosso::tunnel::esp::EspMode::Transport;
         let expected =
             if translated { Checksum::Unnecessary { levels: 0 } } else { Checksum::None };
         assert_eq!(received.checksum, expected, "{recipe:?}");

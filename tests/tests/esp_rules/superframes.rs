@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use grosso::{
     segment::{Outgoing, Segments},
-    tunnel::esp::{Encryptor, Mode, Refusal},
+    tunnel::esp::{Encryptor, EspMode, Refusal},
 };
 use grosso_testkit::{
     Packet,
@@ -82,7 +82,7 @@ fn s46_a_superframe_is_cut_before_it_is_encrypted() {
 
 #[test]
 fn s46_every_packet_has_a_vector_of_its_own() {
-    let recipe = Recipe::new(Mode::Transport);
+    let recipe = Recipe::new(EspMode::Transport);
     let mut encryptor = recipe.encryptor(0);
     let mut vectors = BTreeSet::new();
     for _ in 0..3 {
@@ -141,7 +141,7 @@ fn b25_families_mix_in_both_kinds_of_tunnels() {
 #[test]
 fn s46_a_superframe_that_needs_more_numbers_than_are_left_is_refused_whole() {
     for (extended, max) in [(false, u64::from(u32::MAX)), (true, u64::MAX)] {
-        let recipe = Recipe { extended, ..Recipe::new(Mode::Transport) };
+        let recipe = Recipe { extended, ..Recipe::new(EspMode::Transport) };
         let mut encryptor = recipe.encryptor(max - 9);
         let refusal = encrypted(&mut encryptor, &tcp4(1000), Outgoing::default());
         assert_eq!(refusal, Err(Refusal::SequenceExhausted));
@@ -181,7 +181,7 @@ fn s46_a_packet_that_does_not_fit_its_buffer_is_still_the_next() {
 /// A device that repeats headers would repeat sequence numbers, too.
 #[test]
 fn s46_what_a_device_would_still_cut_is_refused() {
-    let mut encryptor = Recipe::new(Mode::Transport).encryptor(0);
+    let mut encryptor = Recipe::new(EspMode::Transport).encryptor(0);
     let refusal = encrypted(&mut encryptor, &tcp4(1000), Outgoing::GSO_PARTIAL);
     assert_eq!(refusal, Err(Refusal::Superframe));
     assert_eq!(encryptor.last_sequence(), 0);

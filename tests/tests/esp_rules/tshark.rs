@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs, process::Command};
 
-use grosso::tunnel::esp::Mode;
+use grosso::tunnel::esp::EspMode;
 use grosso_testkit::{
     Packet,
     stack::{Front, NETWORKS, Network, Place, Stack, Transport},

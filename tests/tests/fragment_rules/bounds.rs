@@ -1,6 +1,8 @@
 //! Limits on memory, number and time.
 
-use grosso::reassemble::{IcmpError, Mode, Returned, Rules, Verdict, reason::Discard};
+use grosso::reassemble::{
+    IcmpError, ReassemblyMode, ReassemblyRules, ReassemblyVerdict, Returned, reason::Discard,
+};
 use grosso_testkit::Packet;
 use grosso_tests::fragments::{Piece, Rig, Version, cut};
 
@@ -21,7 +23,7 @@ fn f03_time_runs_from_the_first_fragment_whatever_comes_later() {
     for (version, limit_ns) in [(Version::V4, 30 * SECOND_NS), (Version::V6, 60 * SECOND_NS)] {
         let data = data(version, 400, 3);
         let pieces = cut(&data, 8);
-        let mut rig = Rig::new(rules(Mode::Coalesce));
+        let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
         rig.now_ns = 5 * SECOND_NS;
         for piece in &pieces[..20] {
             rig.push(&version.frame(1, piece));
@@ -45,7 +47,7 @@ fn f40_the_sender_is_told_only_when_the_first_fragment_is_there() {
     for version in Version::ALL {
         let data = data(version, 3000, 40);
         let pieces = cut(&data, 1000);
-        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+        for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             for (which, told) in [(0, true), (1, false)] {
                 let frame = version.frame(1, &pieces[which]);
                 let mut rig = Rig::new(rules(mode));
@@ -68,12 +70,12 @@ fn f04_a_datagram_starts_anew_when_its_source_sent_too_much_in_between() {
     let data = data(Version::V4, 64, 4);
     let pieces = cut(&data, 32);
     for (between, distance, expected) in [
-        (63, 64, Verdict::Completed),
-        (64, 64, Verdict::Held),
-        (300, 0, Verdict::Completed),
-        (2, 1, Verdict::Held),
+        (63, 64, ReassemblyVerdict::Completed),
+        (64, 64, ReassemblyVerdict::Held),
+        (300, 0, ReassemblyVerdict::Completed),
+        (2, 1, ReassemblyVerdict::Held),
     ] {
-        let mut limited = rules(Mode::Coalesce);
+        let mut limited = rules(ReassemblyMode::Coalesce);
         limited.limits.distance = distance;
         let mut rig = Rig::new(limited);
         rig.push(&Version::V4.frame(1, &pieces[0]));
@@ -84,15 +86,15 @@ fn f04_a_datagram_starts_anew_when_its_source_sent_too_much_in_between() {
         rig.finish();
     }
     // IPv6 has enough identifications.
-    let mut rig = Rig::new(rules(Mode::Coalesce));
+    let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     (0..300).for_each(|id| _ = rig.push(&Version::V6.frame(id, &pieces[0])));
-    assert_eq!(rig.push(&Version::V6.frame(0, &pieces[1])), Verdict::Completed);
+    assert_eq!(rig.push(&Version::V6.frame(0, &pieces[1])), ReassemblyVerdict::Completed);
 }
 
 #[test]
 fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     let tiny = |id| Version::V6.frame(id, &Piece { offset: 8, more: true, data: vec![1; 8] });
-    let mut limited = rules(Mode::KeepGeometry);
+    let mut limited = rules(ReassemblyMode::KeepGeometry);
     limited.limits.buffer_bytes = 2048;
     limited.limits.memory_bytes = 100_000;
     limited.limits.source_bytes = 100_000;
@@ -107,7 +109,7 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
 /// One sender that never completes a datagram does not lock out the others, whatever it sends.
 #[test]
 fn p32_a_stale_sender_does_not_silence_the_rest() {
-    for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+    for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
         let mut rig = Rig::new(rules(mode));
         let data = data(Version::V4, 20_000, 32);
         for round in 0..300_u32 {
@@ -127,7 +129,7 @@ fn p32_a_stale_sender_does_not_silence_the_rest() {
 /// An honest sender is served in a flood from spoofed sources, each of them new.
 #[test]
 fn p32_spoofed_sources_do_not_silence_an_honest_one() {
-    for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+    for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
         let mut rig = Rig::new(rules(mode));
         let data = data(Version::V4, 20_000, 33);
         let mut source = 0_u32;
@@ -156,12 +158,12 @@ fn f02_what_does_not_fit_alone_is_discarded() {
         (1 << 20, 20_000, Discard::SourceFull),
         (0, 1 << 20, Discard::MemoryFull),
     ] {
-        let mut limited = rules(Mode::Coalesce);
+        let mut limited = rules(ReassemblyMode::Coalesce);
         limited.limits.memory_bytes = memory_bytes;
         limited.limits.source_bytes = source_bytes;
         let mut rig = Rig::new(limited);
         let verdicts = push_all(&mut rig, Version::V4, 1, &cut(&data, 1480));
-        assert!(verdicts.contains(&Verdict::Discarded(reason)), "{verdicts:?}");
+        assert!(verdicts.contains(&ReassemblyVerdict::Discarded(reason)), "{verdicts:?}");
         assert!(rig.whole.is_empty());
         rig.finish();
     }
@@ -171,12 +173,12 @@ fn f02_what_does_not_fit_alone_is_discarded() {
 #[test]
 fn a_datagram_of_too_many_fragments_is_killed() {
     let data = data(Version::V4, 4096, 6);
-    let mut limited = rules(Mode::Coalesce);
+    let mut limited = rules(ReassemblyMode::Coalesce);
     limited.limits.fragments = 100;
     for (size, killed) in [(48, false), (8, true)] {
         let mut rig = Rig::new(limited.clone());
         let verdicts = push_all(&mut rig, Version::V4, 1, &cut(&data, size));
-        let limit = Verdict::Discarded(Discard::FragmentLimit);
+        let limit = ReassemblyVerdict::Discarded(Discard::FragmentLimit);
         assert_eq!(verdicts.contains(&limit), killed);
         assert_eq!(rig.whole.len(), usize::from(!killed));
         rig.finish();
@@ -186,7 +188,7 @@ fn a_datagram_of_too_many_fragments_is_killed() {
 #[test]
 fn keys_of_the_dead_are_bounded_and_end_with_their_time() {
     let data = data(Version::V4, 64, 7);
-    let mut limited = rules(Mode::Coalesce);
+    let mut limited = rules(ReassemblyMode::Coalesce);
     limited.limits.tombstones = 10;
     let mut rig = Rig::new(limited);
     let kill = |rig: &mut Rig, id| {
@@ -195,7 +197,7 @@ fn keys_of_the_dead_are_bounded_and_end_with_their_time() {
     };
     let is_dead = |rig: &mut Rig, id| {
         let verdict = rig.push(&Version::V4.frame(id, &Piece::of(&data, 32, 64)));
-        verdict == Verdict::Discarded(Discard::Dead)
+        verdict == ReassemblyVerdict::Discarded(Discard::Dead)
     };
     (0..20).for_each(|id| kill(&mut rig, id));
     assert_eq!((rig.held_datagrams(), rig.held_bytes()), (0, 0));
@@ -210,7 +212,7 @@ fn keys_of_the_dead_are_bounded_and_end_with_their_time() {
 fn more_datagrams_than_the_limit_drop_the_one_that_waited_longest() {
     let data = data(Version::V4, 64, 8);
     let pieces = cut(&data, 16);
-    let mut limited = rules(Mode::Coalesce);
+    let mut limited = rules(ReassemblyMode::Coalesce);
     limited.limits.datagrams = 4;
     let mut rig = Rig::new(limited);
     (0..4).for_each(|id| _ = rig.push(&Version::V4.frame(id, &pieces[0])));
@@ -220,14 +222,14 @@ fn more_datagrams_than_the_limit_drop_the_one_that_waited_longest() {
     assert_eq!(rig.discarded, [(Discard::TableFull, vec![])]);
     let rest: Vec<_> =
         (0..5).map(|id| push_all(&mut rig, Version::V4, id, &pieces[2..])[1]).collect();
-    assert_eq!(rest[0], Verdict::Completed, "{rest:?}");
+    assert_eq!(rest[0], ReassemblyVerdict::Completed, "{rest:?}");
     rig.finish();
 }
 
 /// The engine can be finished while it holds datagrams, and nothing is lost.
 #[test]
 fn b43_everything_comes_back_at_the_end() {
-    for mode in [Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual] {
+    for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual] {
         let mut rig = Rig::new(rules(mode));
         let data = data(Version::V6, 300, 43);
         for id in 0..200 {
@@ -239,7 +241,7 @@ fn b43_everything_comes_back_at_the_end() {
         assert_eq!(rig.discarded.len(), 400);
         let finished = Returned::Discarded(Discard::Finished);
         let back = rig.returned.iter().filter(|(_, why)| *why == finished).count();
-        assert_eq!(back, if mode == Mode::Coalesce { 0 } else { 400 });
+        assert_eq!(back, if mode == ReassemblyMode::Coalesce { 0 } else { 400 });
         // It can also be used again.
         push_all(&mut rig, Version::V6, 1, &cut(&data, 80));
         rig.finish();
@@ -251,7 +253,7 @@ fn what_is_missing_is_told() {
     let data = data(Version::V4, 400, 9);
     let places = [(16, 40), (40, 80), (120, 128), (160, 400)];
     for (last, holes) in [(3, vec![0..16, 80..120]), (4, vec![0..16, 80..120, 128..160])] {
-        let mut rig = Rig::new(rules(Mode::Coalesce));
+        let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
         let pieces: Vec<_> =
             places[..last].iter().map(|&(start, end)| Piece::of(&data, start, end)).collect();
         push_all(&mut rig, Version::V4, 1, &pieces);
@@ -268,7 +270,7 @@ fn b40_p31_the_worst_order_takes_no_more_memory_than_the_best() {
     let mut alternating: Vec<_> = pieces.iter().step_by(2).rev().cloned().collect();
     alternating.extend(pieces.iter().skip(1).step_by(2).cloned());
     let held = |pieces: &[Piece]| {
-        let mut rig = Rig::new(Rules::new(Mode::Coalesce));
+        let mut rig = Rig::new(ReassemblyRules::new(ReassemblyMode::Coalesce));
         push_all(&mut rig, Version::V4, 1, &pieces[..pieces.len() - 1]);
         let held = rig.held_bytes();
         push_all(&mut rig, Version::V4, 1, &pieces[pieces.len() - 1..]);

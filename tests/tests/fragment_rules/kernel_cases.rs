@@ -1,6 +1,6 @@
 //! The kernel's own cases: `ip_defrag`, and `ipv6_fragmentation`.
 
-use grosso::reassemble::{Mode, Overlap, Rules};
+use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyRules};
 use grosso_testkit::random::Random;
 use grosso_tests::fragments::{Piece, Version, cut};
 
@@ -27,8 +27,8 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
 }
 
 /// Both modes that reassemble datagrams, with both policies of the kernel's comparison (K84).
-fn modes() -> [Rules; 3] {
-    [rules(Mode::Coalesce), rules(Mode::KeepGeometry), overlap(Overlap::Linux)]
+fn modes() -> [ReassemblyRules; 3] {
+    [rules(ReassemblyMode::Coalesce), rules(ReassemblyMode::KeepGeometry), overlap(Overlap::Linux)]
 }
 
 #[test]
@@ -103,6 +103,6 @@ fn k85_8192_bytes_over_an_mtu_of_1500() {
         let data = data(version, 8192 + 8, 85);
         let pieces = cut(&data, if version == Version::V4 { 1480 } else { 1448 });
         let expected = vec![version.whole(1, &data)];
-        assert_eq!(whole(rules(Mode::Coalesce), version, &pieces), expected);
+        assert_eq!(whole(rules(ReassemblyMode::Coalesce), version, &pieces), expected);
     }
 }

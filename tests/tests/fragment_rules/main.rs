@@ -11,18 +11,20 @@ mod result;
 mod round_trip;
 mod shortcut;
 
-use grosso::reassemble::{Mode, Overlap, Rules, Verdict, reason::Discard};
+use grosso::reassemble::{
+    Overlap, ReassemblyMode, ReassemblyRules, ReassemblyVerdict, reason::Discard,
+};
 use grosso_testkit::random::Random;
 use grosso_tests::fragments::{Piece, Rig, Version};
 
 /// The default rules of a mode.
-fn rules(mode: Mode) -> Rules {
-    Rules::new(mode)
+fn rules(mode: ReassemblyMode) -> ReassemblyRules {
+    ReassemblyRules::new(mode)
 }
 
 /// The default rules with another policy, in the mode that supports all policies.
-fn overlap(overlap: Overlap) -> Rules {
-    let mut rules = Rules::new(Mode::Coalesce);
+fn overlap(overlap: Overlap) -> ReassemblyRules {
+    let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
     rules.overlap = overlap;
     rules
 }
@@ -33,12 +35,12 @@ fn data(version: Version, len: usize, seed: u64) -> Vec<u8> {
 }
 
 /// Pushes fragments of one datagram and returns the verdicts.
-fn push_all(rig: &mut Rig, version: Version, id: u32, pieces: &[Piece]) -> Vec<Verdict> {
+fn push_all(rig: &mut Rig, version: Version, id: u32, pieces: &[Piece]) -> Vec<ReassemblyVerdict> {
     pieces.iter().map(|piece| rig.push(&version.frame(id, piece))).collect()
 }
 
 /// Whole frames that a run of these fragments delivers.
-fn whole(rules: Rules, version: Version, pieces: &[Piece]) -> Vec<Vec<u8>> {
+fn whole(rules: ReassemblyRules, version: Version, pieces: &[Piece]) -> Vec<Vec<u8>> {
     let mut rig = Rig::new(rules);
     push_all(&mut rig, version, 1, pieces);
     let whole = rig.take_whole();
@@ -46,4 +48,4 @@ fn whole(rules: Rules, version: Version, pieces: &[Piece]) -> Vec<Vec<u8>> {
     whole
 }
 
-const DEAD: Verdict = Verdict::Discarded(Discard::Dead);
+const DEAD: ReassemblyVerdict = ReassemblyVerdict::Discarded(Discard::Dead);

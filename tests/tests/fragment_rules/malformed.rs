@@ -5,7 +5,7 @@ use grosso::{
     checksum::Checksum,
     meta::{Cut, Gso},
     reassemble::{
-        IcmpError, Mode, Overlap, Returned, Verdict,
+        IcmpError, Overlap, ReassemblyMode, ReassemblyVerdict, Returned,
         reason::{Discard, Pass},
     },
 };
@@ -19,8 +19,8 @@ fn link() -> Packet {
 }
 
 /// A rig after a push of this frame, and the verdict.
-fn pushed(frame: &[u8]) -> (Rig, Verdict) {
-    let mut rig = Rig::new(rules(Mode::Coalesce));
+fn pushed(frame: &[u8]) -> (Rig, ReassemblyVerdict) {
+    let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     let verdict = rig.push(frame);
     (rig, verdict)
 }
@@ -28,7 +28,7 @@ fn pushed(frame: &[u8]) -> (Rig, Verdict) {
 /// Asserts that a frame is refused with a parameter problem that quotes it from its IP header on.
 fn assert_problem(frame: &[u8], reason: Discard, code: u8, pointer: u32) -> Rig {
     let (rig, verdict) = pushed(frame);
-    assert_eq!(verdict, Verdict::Discarded(reason));
+    assert_eq!(verdict, ReassemblyVerdict::Discarded(reason));
     let error = IcmpError::ParameterProblem { code, pointer };
     assert_eq!(rig.problems, [(error, frame[14..].to_vec())]);
     assert_eq!(error.type_and_code(true), (4, code));
@@ -44,9 +44,9 @@ fn f10_misaligned_ipv4_is_rounded_down_as_linux_does_or_refused() {
     let pieces = [hanging, rest];
     let linux = whole(overlap(Overlap::Linux), Version::V4, &pieces);
     assert_eq!(linux, [Version::V4.whole(1, &data)]);
-    let mut rig = Rig::new(rules(Mode::Coalesce));
+    let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     let verdicts = push_all(&mut rig, Version::V4, 1, &pieces);
-    assert_eq!(verdicts, [Verdict::Discarded(Discard::Misaligned), DEAD]);
+    assert_eq!(verdicts, [ReassemblyVerdict::Discarded(Discard::Misaligned), DEAD]);
     assert!(rig.problems.is_empty());
 }
 
@@ -86,9 +86,12 @@ fn f11_no_data_kills_the_datagram() {
         for (offset, more) in [(32, false), (32, true), (0, true)] {
             let empty = Piece { offset, more, data: vec![] };
             let pieces = [vec![Piece::of(&data, 0, 32), empty], cut(&data, 32)].concat();
-            let mut rig = Rig::new(rules(Mode::Coalesce));
+            let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
             let verdicts = push_all(&mut rig, version, 1, &pieces);
-            assert_eq!(verdicts[1..], [Verdict::Discarded(Discard::ZeroLength), DEAD, DEAD]);
+            assert_eq!(
+                verdicts[1..],
+                [ReassemblyVerdict::Discarded(Discard::ZeroLength), DEAD, DEAD]
+            );
             rig.finish();
         }
     }
@@ -96,7 +99,7 @@ fn f11_no_data_kills_the_datagram() {
     let tiny = Piece { offset: 8, more: true, data: vec![1; 7] };
     let mut rig = Rig::new(overlap(Overlap::Linux));
     let verdict = rig.push(&Version::V4.frame(1, &tiny));
-    assert_eq!(verdict, Verdict::Discarded(Discard::ZeroLength));
+    assert_eq!(verdict, ReassemblyVerdict::Discarded(Discard::ZeroLength));
 }
 
 #[test]
@@ -107,7 +110,7 @@ fn f13_b46_beyond_65535_kills_the_datagram() {
     let extended = extended.fragment(|f| f.offset(65_528 / 8).next_header(17)).payload(&[7; 16]);
     assert_problem(&extended.build(), Discard::Oversize, 0, 50);
     let (rig, verdict) = pushed(&Version::V4.frame(1, &far(65_528)));
-    assert_eq!(verdict, Verdict::Discarded(Discard::Oversize));
+    assert_eq!(verdict, ReassemblyVerdict::Discarded(Discard::Oversize));
     assert!(rig.problems.is_empty());
 }
 
@@ -122,7 +125,7 @@ fn p28_every_offset_and_length_near_the_limit() {
             let mut pieces = cut(&data[..65_472], 32_736);
             pieces.iter_mut().for_each(|piece| piece.more = true);
             pieces.push(Piece { offset: 65_472, more: false, data: vec![0x11; end - 65_472] });
-            let whole = whole(rules(Mode::Coalesce), version, &pieces);
+            let whole = whole(rules(ReassemblyMode::Coalesce), version, &pieces);
             let expected = if end <= limit { vec![version.whole(1, &data)] } else { vec![] };
             assert_eq!(whole, expected, "{version:?} {end}");
         }
@@ -136,10 +139,11 @@ fn p28_every_offset_and_length_near_the_limit() {
         packet.payload(&piece.data).build()
     };
     let data = vec![0; 65_515];
-    for (options, verdict) in
-        [(&[][..], Verdict::Completed), (&[1; 4], Verdict::Discarded(Discard::Oversize))]
-    {
-        let mut rig = Rig::new(rules(Mode::KeepGeometry));
+    for (options, verdict) in [
+        (&[][..], ReassemblyVerdict::Completed),
+        (&[1; 4], ReassemblyVerdict::Discarded(Discard::Oversize)),
+    ] {
+        let mut rig = Rig::new(rules(ReassemblyMode::KeepGeometry));
         let verdicts: Vec<_> =
             cut(&data, 32_768).iter().map(|piece| rig.push(&frame(piece, options))).collect();
         assert_eq!(verdicts.last(), Some(&verdict));
@@ -151,7 +155,7 @@ fn p28_every_offset_and_length_near_the_limit() {
 fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
     let data = data(Version::V6, 64, 30);
     let pieces = cut(&data, 32);
-    for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+    for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
         // A datagram that is whole at once takes no place.
         let mut rules = rules(mode);
         rules.limits.datagrams = 1;
@@ -159,11 +163,11 @@ fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
         push_all(&mut rig, Version::V6, 1, &pieces[..1]);
         let packet = |link: Packet| link.udp(|u| u).payload_len(9);
         let atomic = packet(link().ipv6(|ip| ip).fragment(|f| f.id(1))).pad_to(90).build();
-        assert_eq!(rig.push(&atomic), Verdict::Completed);
+        assert_eq!(rig.push(&atomic), ReassemblyVerdict::Completed);
         // Headers in front of it and behind it stay, and so do fields that must not be changed.
         let around = |link: Packet| packet(link.destination_options(|d| d).fragment(|f| f.id(1)));
         let deep = around(link().ipv6(|ip| ip).ipv6(|ip| ip).hop_by_hop(|h| h)).build();
-        assert_eq!(rig.push(&deep), Verdict::Completed);
+        assert_eq!(rig.push(&deep), ReassemblyVerdict::Completed);
         push_all(&mut rig, Version::V6, 1, &pieces[1..]);
         let inner = link().ipv6(|ip| ip).ipv6(|ip| ip).hop_by_hop(|h| h).destination_options(|d| d);
         let whole = [packet(link().ipv6(|ip| ip)).build(), packet(inner).build()];
@@ -180,9 +184,9 @@ fn f30_atomic_fragments_that_are_not_finished_keep_their_header() {
     let cut = link().ipv6(|ip| ip).fragment(|f| f.next_header(6)).payload(&[0; 19]).build();
     let empty = link().ipv6(|ip| ip).fragment(|f| f.next_header(59)).build();
     for (frame, checksum) in [(partial, checksum), (cut, Checksum::None), (empty, Checksum::None)] {
-        let mut rig = Rig::new(rules(Mode::Coalesce));
+        let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
         let verdict = rig.push_frame(&frame, Meta { checksum, ..Meta::default() });
-        assert_eq!(verdict, Verdict::Passed(Pass::Atomic));
+        assert_eq!(verdict, ReassemblyVerdict::Passed(Pass::Atomic));
         assert_eq!(rig.passed, [(frame, Pass::Atomic)]);
     }
 }
@@ -198,8 +202,11 @@ fn f31_p29_a_first_fragment_has_all_headers() {
     for (next, least) in [(6, 24), (17, 8), (58, 8), (132, 8)] {
         for len in (8..=32).step_by(8) {
             let (_, verdict) = pushed(&first(plain(), next, len));
-            let expected =
-                if len >= least { Verdict::Held } else { Verdict::Discarded(Discard::HeaderChain) };
+            let expected = if len >= least {
+                ReassemblyVerdict::Held
+            } else {
+                ReassemblyVerdict::Discarded(Discard::HeaderChain)
+            };
             assert_eq!(verdict, expected, "protocol {next}, {len} bytes");
         }
     }
@@ -219,11 +226,11 @@ fn f31_p29_a_first_fragment_has_all_headers() {
         (options(0, 59, 8), true),
         (options(255, 17, 16), false),
     ] {
-        assert_eq!(pushed(&frame).1 == Verdict::Held, held);
+        assert_eq!(pushed(&frame).1 == ReassemblyVerdict::Held, held);
     }
     // A later fragment needs no headers.
     let later = plain().fragment(|f| f.offset(1).more(true).next_header(6)).payload(&[0; 8]);
-    assert_eq!(pushed(&later.build()).1, Verdict::Held);
+    assert_eq!(pushed(&later.build()).1, ReassemblyVerdict::Held);
 }
 
 #[test]
@@ -233,20 +240,20 @@ fn p29_tiny_tcp_fragments_die_alone() {
             .ipv4(|ip| ip.id(1).df(false).protocol(6).fragment_offset(offset).more_fragments(more));
         packet.payload(&vec![0x50; len]).build()
     };
-    let tiny = Verdict::Discarded(Discard::TinyFragment);
+    let tiny = ReassemblyVerdict::Discarded(Discard::TinyFragment);
     for (frame, expected) in [
         (tcp(0, true, 8), tiny),
-        (tcp(0, true, 16), Verdict::Held),
+        (tcp(0, true, 16), ReassemblyVerdict::Held),
         (tcp(1, false, 40), tiny),
         (tcp(1, true, 40), tiny),
-        (tcp(2, true, 40), Verdict::Held),
+        (tcp(2, true, 40), ReassemblyVerdict::Held),
     ] {
         assert_eq!(pushed(&frame).1, expected);
     }
-    let mut rig = Rig::new(rules(Mode::Coalesce));
+    let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     let verdicts =
         [(0, true, 24), (1, true, 16), (3, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));
-    assert_eq!(verdicts, [Verdict::Held, tiny, Verdict::Completed]);
+    assert_eq!(verdicts, [ReassemblyVerdict::Held, tiny, ReassemblyVerdict::Completed]);
 }
 
 #[test]
@@ -274,7 +281,7 @@ fn b42_f25_a_description_of_how_to_cut_a_fragment_is_dropped() {
         Gso::every(8).map(|gso| Gso { cut: Cut::Fragments(size), untrusted: true, ..gso })
     });
     assert!(gso.is_some());
-    for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+    for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
         let mut rig = Rig::new(rules(mode));
         for piece in cut(&data, 32) {
             rig.push_frame(&Version::V4.frame(1, &piece), Meta { gso, ..Meta::default() });
@@ -296,7 +303,7 @@ fn b44_extension_headers_in_front_of_the_fragment_header() {
             2 => packet.hop_by_hop(|h| h.data(&[1, 12, 0])).destination_options(|o| o),
             _ => packet.hop_by_hop(|h| h).destination_options(|o| o).routing(|r| r),
         };
-        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+        for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             let mut rig = Rig::new(rules(mode));
             for piece in cut(&data, 48).iter().rev() {
                 let packet = around(link().ipv6(|ip| ip)).fragment(|f| {
@@ -334,7 +341,7 @@ fn what_is_no_fragment_or_cannot_be_read_passes_as_it_came() {
         (long, Pass::HeaderTooLong),
     ] {
         let (mut rig, verdict) = pushed(&frame);
-        assert_eq!(verdict, Verdict::Passed(reason));
+        assert_eq!(verdict, ReassemblyVerdict::Passed(reason));
         assert_eq!(rig.passed, [(frame, reason)]);
         assert_eq!(rig.stats().passed[reason.index()], 1);
         rig.finish();
@@ -345,7 +352,7 @@ fn what_is_no_fragment_or_cannot_be_read_passes_as_it_came() {
 fn padding_behind_a_fragment_is_no_data() {
     let data = data(Version::V4, 24, 3);
     let pieces = cut(&data, 16);
-    for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+    for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
         let mut rig = Rig::new(rules(mode));
         for piece in &pieces {
             let mut frame = Version::V4.frame(1, piece);
@@ -359,7 +366,7 @@ fn padding_behind_a_fragment_is_no_data() {
 #[test]
 fn every_buffer_of_a_discarded_datagram_comes_back_with_the_reason() {
     let data = data(Version::V4, 64, 4);
-    let mut rig = Rig::new(rules(Mode::KeepGeometry));
+    let mut rig = Rig::new(rules(ReassemblyMode::KeepGeometry));
     push_all(&mut rig, Version::V4, 1, &[Piece::of(&data, 48, 64), Piece::of(&data, 0, 16)]);
     push_all(&mut rig, Version::V4, 1, &[Piece::of(&data, 8, 24)]);
     let why = Returned::Discarded(Discard::Overlap);
@@ -376,7 +383,9 @@ fn damaged_fragments_are_survived() {
     for version in Version::ALL {
         let data = data(version, 200, 5);
         let frames: Vec<_> = cut(&data, 64).iter().map(|piece| version.frame(1, piece)).collect();
-        for mode in [Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual] {
+        for mode in
+            [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual]
+        {
             let mut rig = Rig::new(rules(mode));
             for at in 0..frames[0].len() * 8 {
                 for frame in &frames {

@@ -4,8 +4,8 @@ use grosso::{
     Frame, Meta,
     checksum::Checksum,
     reassemble::{
-        Mode, Outcome, Overlap, OverlapNeedsCoalesce, Reassembler, Returned, Rules, Verdict,
-        reason::Discard,
+        Outcome, Overlap, OverlapNeedsCoalesce, Reassembler, ReassemblyMode, ReassemblyRules,
+        ReassemblyVerdict, Returned, reason::Discard,
     },
 };
 use grosso_testkit::random::Random;
@@ -20,7 +20,7 @@ use crate::{DEAD, data, push_all, rules};
 #[test]
 fn f24_b41_coalescing_gives_every_buffer_back_at_once() {
     let data = data(Version::V4, 60_000, 24);
-    let mut rig = Rig::new(rules(Mode::Coalesce));
+    let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     let pieces = cut(&data, 1480);
     for (number, piece) in pieces.iter().enumerate() {
         rig.push(&Version::V4.frame(1, piece));
@@ -51,7 +51,7 @@ fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
         let frames: Vec<_> = pieces.iter().map(|piece| version.frame(1, piece)).collect();
         let mut order: Vec<usize> = (0..frames.len()).collect();
         random.shuffle(&mut order);
-        let mut rig = Rig::new(rules(Mode::KeepGeometry));
+        let mut rig = Rig::new(rules(ReassemblyMode::KeepGeometry));
         let meta = |at: usize| Meta {
             timestamp_ns: Some(at as u64),
             checksum: Checksum::Unnecessary { levels: (at % 3) as u8 },
@@ -78,10 +78,10 @@ fn fragments_of_the_virtual_mode_leave_when_their_ports_are_known() {
         let data = data(version, 100, 30);
         let pieces = cut(&data, 24);
         let frames: Vec<_> = pieces.iter().map(|piece| version.frame(1, piece)).collect();
-        let mut rig = Rig::new(rules(Mode::Virtual));
+        let mut rig = Rig::new(rules(ReassemblyMode::Virtual));
         let verdicts: Vec<_> = [3, 1, 0, 2, 4].iter().map(|&at| rig.push(&frames[at])).collect();
-        let (held, forwarded) = (Verdict::Held, Verdict::Forwarded);
-        assert_eq!(verdicts, [held, held, forwarded, forwarded, Verdict::Completed]);
+        let (held, forwarded) = (ReassemblyVerdict::Held, ReassemblyVerdict::Forwarded);
+        assert_eq!(verdicts, [held, held, forwarded, forwarded, ReassemblyVerdict::Completed]);
         // Waiting fragments leave in the order of their data, the first in front.
         let numbers: Vec<_> = rig.forwarded.iter().map(|(number, ..)| *number).collect();
         assert_eq!(numbers, [2, 1, 0, 3, 4]);
@@ -105,13 +105,13 @@ fn the_virtual_mode_still_tells_duplicates_from_overlaps() {
     other.data[3] ^= 1;
     // Before and behind the first fragment, which releases the others.
     for order in [[1, 0], [0, 1]] {
-        let mut rig = Rig::new(rules(Mode::Virtual));
+        let mut rig = Rig::new(rules(ReassemblyMode::Virtual));
         let known = order.map(|at: usize| pieces[at].clone());
         push_all(&mut rig, Version::V4, 1, &known);
         let rest = [pieces[1].clone(), other.clone(), pieces[2].clone()];
         let verdicts = push_all(&mut rig, Version::V4, 1, &rest);
-        let overlap = Verdict::Discarded(Discard::Overlap);
-        assert_eq!(verdicts, [Verdict::Duplicate, overlap, DEAD]);
+        let overlap = ReassemblyVerdict::Discarded(Discard::Overlap);
+        assert_eq!(verdicts, [ReassemblyVerdict::Duplicate, overlap, DEAD]);
         assert_eq!(rig.forwarded.len(), 2);
         rig.finish();
     }
@@ -120,16 +120,16 @@ fn the_virtual_mode_still_tells_duplicates_from_overlaps() {
 #[test]
 fn bytes_are_mixed_only_where_they_are_copied() {
     let reassembler = |mode, overlap| {
-        let mut rules = Rules::new(mode);
+        let mut rules = ReassemblyRules::new(mode);
         rules.overlap = overlap;
         Reassembler::<Vec<u8>>::new(rules, LinkType::Ethernet, PORTS, 1).map(|_| ())
     };
     for overlap in [Overlap::First, Overlap::Last] {
-        assert_eq!(reassembler(Mode::KeepGeometry, overlap), Err(OverlapNeedsCoalesce));
-        assert_eq!(reassembler(Mode::Virtual, overlap), Err(OverlapNeedsCoalesce));
-        assert_eq!(reassembler(Mode::Coalesce, overlap), Ok(()));
+        assert_eq!(reassembler(ReassemblyMode::KeepGeometry, overlap), Err(OverlapNeedsCoalesce));
+        assert_eq!(reassembler(ReassemblyMode::Virtual, overlap), Err(OverlapNeedsCoalesce));
+        assert_eq!(reassembler(ReassemblyMode::Coalesce, overlap), Ok(()));
     }
-    assert_eq!(reassembler(Mode::KeepGeometry, Overlap::Linux), Ok(()));
+    assert_eq!(reassembler(ReassemblyMode::KeepGeometry, Overlap::Linux), Ok(()));
 }
 
 /// Tunnels may carry the same addresses: fragments from different tunnels are unrelated.
@@ -139,7 +139,7 @@ fn fragments_of_different_networks_are_never_joined() {
         let networks = [0, 1, u64::MAX];
         let of = |network: u64| data(version, 5000, 5 + network % 7);
         let pieces = networks.map(|network| cut(&of(network), 1000));
-        let rules = rules(Mode::Coalesce);
+        let rules = rules(ReassemblyMode::Coalesce);
         let mut reassembler =
             Reassembler::new(rules, LinkType::Ethernet, PORTS, 1).expect("no overlap");
         let mut whole = Vec::new();

@@ -1,6 +1,6 @@
 //! Places and orders: overlaps, duplicates, and comparison with a byte map.
 
-use grosso::reassemble::{Mode, Overlap, Verdict, reason::Discard};
+use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Discard};
 use grosso_testkit::random::Random;
 use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version, cut, random_pieces};
 
@@ -10,7 +10,7 @@ use crate::{DEAD, data, overlap, push_all, relations::RELATIONS, rules, whole};
 fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {
     for version in Version::ALL {
         let data = data(version, 400, 27);
-        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+        for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             for ((name, start, end), same) in
                 RELATIONS.into_iter().flat_map(|relation| [(relation, true), (relation, false)])
             {
@@ -25,9 +25,9 @@ fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {
                 let verdict = rig.push(&version.frame(1, &second));
                 let disjoint = end <= 160 || start >= 240;
                 let expected = match (disjoint, name, same) {
-                    (true, ..) => Verdict::Held,
-                    (false, "equals", true) => Verdict::Duplicate,
-                    _ => Verdict::Discarded(Discard::Overlap),
+                    (true, ..) => ReassemblyVerdict::Held,
+                    (false, "equals", true) => ReassemblyVerdict::Duplicate,
+                    _ => ReassemblyVerdict::Discarded(Discard::Overlap),
                 };
                 assert_eq!(verdict, expected, "{version:?} {mode:?} {name} same {same}");
                 if !same && !disjoint {
@@ -63,15 +63,18 @@ fn p26_the_bytes_of_a_later_fragment_never_replace_earlier_ones() {
         let pieces = [Piece::of(&data, 0, 32), late.clone(), Piece::of(&data, 32, 64)];
         let mut pieces = order.map(|at| pieces[at].clone()).to_vec();
         pieces.push(Piece::of(&data, 64, 96));
-        assert_eq!(whole(rules(Mode::Coalesce), Version::V4, &pieces), Vec::<Vec<u8>>::new());
+        assert_eq!(
+            whole(rules(ReassemblyMode::Coalesce), Version::V4, &pieces),
+            Vec::<Vec<u8>>::new()
+        );
         let linux = whole(overlap(Overlap::Linux), Version::V4, &pieces);
         assert!(linux.iter().all(|whole| *whole == Version::V4.whole(1, &data)));
     }
     // Teardrop: a second fragment that starts inside the first and ends before the first does.
     let teardrop = [Piece::of(&data, 0, 40), Piece::of(&data[..32], 24, 32)];
-    let mut rig = Rig::new(rules(Mode::Coalesce));
+    let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     let verdicts = push_all(&mut rig, Version::V4, 1, &teardrop);
-    assert_eq!(verdicts[1], Verdict::Discarded(Discard::EndConflict));
+    assert_eq!(verdicts[1], ReassemblyVerdict::Discarded(Discard::EndConflict));
     rig.finish();
 }
 
@@ -88,8 +91,8 @@ fn f15_linux_ignores_what_lies_in_a_run_and_drop_does_not() {
         let mut rig = Rig::new(overlap(policy));
         push_all(&mut rig, Version::V4, 1, pieces).pop()
     };
-    let overlaps = Some(Verdict::Discarded(Discard::Overlap));
-    assert_eq!(verdict(Overlap::Linux, &in_order), Some(Verdict::Duplicate));
+    let overlaps = Some(ReassemblyVerdict::Discarded(Discard::Overlap));
+    assert_eq!(verdict(Overlap::Linux, &in_order), Some(ReassemblyVerdict::Duplicate));
     assert_eq!(verdict(Overlap::Linux, &apart), overlaps);
     assert_eq!(verdict(Overlap::Linux, &contains), overlaps);
     for pieces in [&in_order, &apart, &contains] {
@@ -101,10 +104,10 @@ fn f15_linux_ignores_what_lies_in_a_run_and_drop_does_not() {
 fn f05_the_key_is_free_after_completion_and_in_linux_after_a_kill() {
     let data = data(Version::V4, 64, 5);
     let pieces = cut(&data, 32);
-    let mut rig = Rig::new(rules(Mode::Coalesce));
+    let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     for _ in 0..2 {
         let verdicts = push_all(&mut rig, Version::V4, 1, &pieces);
-        assert_eq!(verdicts, [Verdict::Held, Verdict::Completed]);
+        assert_eq!(verdicts, [ReassemblyVerdict::Held, ReassemblyVerdict::Completed]);
     }
     let killed = [Piece::of(&data, 0, 32), Piece::of(&data, 8, 40)];
     let again = |policy| {
@@ -112,7 +115,7 @@ fn f05_the_key_is_free_after_completion_and_in_linux_after_a_kill() {
         push_all(&mut rig, Version::V4, 1, &killed);
         push_all(&mut rig, Version::V4, 1, &pieces)
     };
-    assert_eq!(again(Overlap::Linux), [Verdict::Held, Verdict::Completed]);
+    assert_eq!(again(Overlap::Linux), [ReassemblyVerdict::Held, ReassemblyVerdict::Completed]);
     assert_eq!(again(Overlap::Drop), [DEAD, DEAD]);
 }
 
@@ -127,9 +130,9 @@ fn f12_ends_that_contradict_each_other_kill() {
         [last(32, 48), last(48, 64)],
         [last(32, 48), Piece::of(&data, 40, 56)],
     ] {
-        let mut rig = Rig::new(rules(Mode::Coalesce));
+        let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
         let verdicts = push_all(&mut rig, Version::V6, 1, &pieces);
-        assert_eq!(verdicts[1], Verdict::Discarded(Discard::EndConflict), "{pieces:?}");
+        assert_eq!(verdicts[1], ReassemblyVerdict::Discarded(Discard::EndConflict), "{pieces:?}");
         rig.finish();
     }
 }
@@ -139,9 +142,9 @@ fn a_fragment_that_comes_again_as_the_last_is_no_duplicate() {
     let data = data(Version::V4, 64, 13);
     let (more, last) = (Piece::of(&data, 16, 32), Piece::of(&data[..32], 16, 32));
     for pieces in [[more.clone(), last.clone()], [last, more]] {
-        let mut rig = Rig::new(rules(Mode::Coalesce));
+        let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
         let verdicts = push_all(&mut rig, Version::V4, 1, &pieces);
-        assert_eq!(verdicts[1], Verdict::Discarded(Discard::Overlap));
+        assert_eq!(verdicts[1], ReassemblyVerdict::Discarded(Discard::Overlap));
     }
 }
 
@@ -150,11 +153,13 @@ fn a_fragment_that_is_two_others_together_is_no_duplicate() {
     let data = data(Version::V6, 96, 14);
     let halves = [Piece::of(&data, 16, 32), Piece::of(&data, 32, 48)];
     for order in [[0, 1], [1, 0]] {
-        for mode in [Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual] {
+        for mode in
+            [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual]
+        {
             let mut rig = Rig::new(rules(mode));
             push_all(&mut rig, Version::V6, 1, &order.map(|at: usize| halves[at].clone()));
             let verdict = rig.push(&Version::V6.frame(1, &Piece::of(&data, 16, 48)));
-            assert_eq!(verdict, Verdict::Discarded(Discard::Overlap), "{mode:?}");
+            assert_eq!(verdict, ReassemblyVerdict::Discarded(Discard::Overlap), "{mode:?}");
             rig.finish();
         }
     }
@@ -169,7 +174,8 @@ fn every_order_of_up_to_seven_fragments_gives_the_datagram() {
             let data = data(version, count * 16 - 3, count as u64);
             let frames: Vec<_> = cut(&data, 16).iter().map(|p| version.frame(1, p)).collect();
             let expected = version.whole(1, &data);
-            let mut rigs = [Mode::Coalesce, Mode::KeepGeometry].map(|mode| Rig::new(rules(mode)));
+            let mut rigs = [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry]
+                .map(|mode| Rig::new(rules(mode)));
             for_each_order(&mut (0..count).collect::<Vec<_>>(), 0, &mut |order| {
                 for rig in &mut rigs {
                     order.iter().for_each(|&at| _ = rig.push(&frames[at]));
@@ -210,16 +216,16 @@ fn random_fragments_fare_as_the_byte_map_says() {
         let mut oracle = Oracle::new(version, policy);
         let mut rules = overlap(policy);
         if random.one_in(2) && matches!(policy, Overlap::Drop | Overlap::Linux) {
-            rules.mode = Mode::KeepGeometry;
+            rules.mode = ReassemblyMode::KeepGeometry;
         }
         let mut rig = Rig::new(rules);
         for piece in &pieces {
             let fate = match rig.push(&version.frame(1, piece)) {
-                Verdict::Held => Fate::Held,
-                Verdict::Duplicate => Fate::Duplicate,
-                Verdict::Completed => Fate::Completed,
-                Verdict::Discarded(Discard::Dead) => Fate::Dead,
-                Verdict::Discarded(_) => Fate::Killed,
+                ReassemblyVerdict::Held => Fate::Held,
+                ReassemblyVerdict::Duplicate => Fate::Duplicate,
+                ReassemblyVerdict::Completed => Fate::Completed,
+                ReassemblyVerdict::Discarded(Discard::Dead) => Fate::Dead,
+                ReassemblyVerdict::Discarded(_) => Fate::Killed,
                 other => panic!("{other:?}"),
             };
             assert_eq!(fate, oracle.push(piece), "seed {seed} {policy:?}: {piece:?} of {pieces:?}");

@@ -1,7 +1,7 @@
 //! Two fragments in each of the thirteen relations of intervals, with equal and with different bytes, in either order,
 //! under every policy, compared with the byte map.
 
-use grosso::reassemble::{Mode, Overlap, Verdict, reason::Discard};
+use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Discard};
 use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version};
 
 use crate::{data, overlap};
@@ -75,9 +75,9 @@ fn p27_only_the_same_fragment_again_is_harmless() {
             let mut rig = Rig::new(overlap(Overlap::Drop));
             rig.push(&version.frame(1, &Piece::of(&data, 160, 240)));
             let expected = match name {
-                "before" | "meets" | "met by" | "after" => Verdict::Held,
-                "equals" if same => Verdict::Duplicate,
-                _ => Verdict::Discarded(Discard::Overlap),
+                "before" | "meets" | "met by" | "after" => ReassemblyVerdict::Held,
+                "equals" if same => ReassemblyVerdict::Duplicate,
+                _ => ReassemblyVerdict::Discarded(Discard::Overlap),
             };
             assert_eq!(rig.push(&version.frame(1, &second)), expected, "{version:?} {name} {same}");
         }
@@ -85,13 +85,13 @@ fn p27_only_the_same_fragment_again_is_harmless() {
 }
 
 /// Every policy, in every mode that reassembles datagrams and supports it.
-const POLICIES: [(Overlap, Mode); 6] = [
-    (Overlap::Drop, Mode::Coalesce),
-    (Overlap::Drop, Mode::KeepGeometry),
-    (Overlap::Linux, Mode::Coalesce),
-    (Overlap::Linux, Mode::KeepGeometry),
-    (Overlap::First, Mode::Coalesce),
-    (Overlap::Last, Mode::Coalesce),
+const POLICIES: [(Overlap, ReassemblyMode); 6] = [
+    (Overlap::Drop, ReassemblyMode::Coalesce),
+    (Overlap::Drop, ReassemblyMode::KeepGeometry),
+    (Overlap::Linux, ReassemblyMode::Coalesce),
+    (Overlap::Linux, ReassemblyMode::KeepGeometry),
+    (Overlap::First, ReassemblyMode::Coalesce),
+    (Overlap::Last, ReassemblyMode::Coalesce),
 ];
 
 /// Fragments of the data that neither 160..240 nor the other one covers.
@@ -108,7 +108,7 @@ fn fillers(data: &[u8], (start, end): (usize, usize)) -> Vec<Piece> {
 fn fares_as_the_byte_map_says(
     version: Version,
     pieces: &[Piece],
-    (policy, mode): (Overlap, Mode),
+    (policy, mode): (Overlap, ReassemblyMode),
     case: &str,
 ) -> usize {
     let mut oracle = Oracle::new(version, policy);
@@ -117,11 +117,11 @@ fn fares_as_the_byte_map_says(
     let mut rig = Rig::new(rules);
     for piece in pieces {
         let fate = match rig.push(&version.frame(1, piece)) {
-            Verdict::Held => Fate::Held,
-            Verdict::Duplicate => Fate::Duplicate,
-            Verdict::Completed => Fate::Completed,
-            Verdict::Discarded(Discard::Dead) => Fate::Dead,
-            Verdict::Discarded(_) => Fate::Killed,
+            ReassemblyVerdict::Held => Fate::Held,
+            ReassemblyVerdict::Duplicate => Fate::Duplicate,
+            ReassemblyVerdict::Completed => Fate::Completed,
+            ReassemblyVerdict::Discarded(Discard::Dead) => Fate::Dead,
+            ReassemblyVerdict::Discarded(_) => Fate::Killed,
             other => panic!("{other:?}"),
         };
         assert_eq!(fate, oracle.push(piece), "{case} {mode:?}: {piece:?} of {pieces:?}");

@@ -4,7 +4,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::VlanTag,
-    reassemble::{Mode, Transport, Verdict, reason::Discard},
+    reassemble::{ReassemblyMode, ReassemblyVerdict, Transport, reason::Discard},
 };
 use grosso_testkit::{Packet, oracle};
 use grosso_tests::fragments::{Piece, Rig, Version, cut};
@@ -24,9 +24,11 @@ fn f01_protocol_is_a_key_in_ipv4_and_not_in_ipv6() {
         };
         packet.payload(&[7; 5]).build()
     };
-    for (version, expected) in [(Version::V4, Verdict::Held), (Version::V6, Verdict::Completed)] {
+    for (version, expected) in
+        [(Version::V4, ReassemblyVerdict::Held), (Version::V6, ReassemblyVerdict::Completed)]
+    {
         let first = Piece { offset: 0, more: true, data: vec![1; 16] };
-        let mut rig = Rig::new(rules(Mode::Coalesce));
+        let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
         rig.push(&version.frame(1, &first));
         assert_eq!(rig.push(&later(version, 99)), expected, "{version:?}");
         if let Some(whole) = rig.whole.pop() {
@@ -63,9 +65,9 @@ fn p30_f01_another_address_identification_or_network_is_another_datagram() {
             ip.ipv4(|ip| ip.df(false).protocol(17).more_fragments(true))
         }),
     ];
-    let mut rig = Rig::new(rules(Mode::KeepGeometry));
+    let mut rig = Rig::new(rules(ReassemblyMode::KeepGeometry));
     for (count, frame) in frames.iter().enumerate() {
-        assert_eq!(rig.push(frame), Verdict::Held);
+        assert_eq!(rig.push(frame), ReassemblyVerdict::Held);
         assert_eq!(rig.held_datagrams(), count + 1);
     }
     // A tag that the device took out also separates datagrams; TTL, TOS and MAC addresses do not.
@@ -76,7 +78,7 @@ fn p30_f01_another_address_identification_or_network_is_another_datagram() {
     let rest = Packet::new()
         .ethernet(|e| e.source([2; 6]))
         .ipv4(|ip| ip.df(false).protocol(17).fragment_offset(2).ttl(3).tos(0x20));
-    assert_eq!(rig.push(&rest.payload(&[1; 3]).build()), Verdict::Completed);
+    assert_eq!(rig.push(&rest.payload(&[1; 3]).build()), ReassemblyVerdict::Completed);
 }
 
 #[test]
@@ -91,7 +93,7 @@ fn f20_header_is_that_of_the_first_fragment_with_its_options() {
         packet.payload(&piece.data).build()
     };
     let pieces = cut(&data, 32);
-    for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+    for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
         let mut rig = Rig::new(rules(mode));
         rig.push(&frame(&pieces[1], 3, &[1, 1, 1, 1, 1, 1, 1, 0]));
         rig.push(&frame(&pieces[0], 9, &[0x94, 4, 0, 0]));
@@ -117,7 +119,7 @@ fn f20_p38_the_longest_fragment_and_whether_it_may_be_cut_are_remembered() {
         ([false, true, false], true),
         ([true, false, true], false),
     ] {
-        let mut rig = Rig::new(rules(Mode::KeepGeometry));
+        let mut rig = Rig::new(rules(ReassemblyMode::KeepGeometry));
         pieces.iter().zip(marks).for_each(|(piece, df)| _ = rig.push(&frame(piece, df)));
         let whole = rig.whole.pop().expect("a datagram");
         assert_eq!((whole.dont_fragment, whole.fragment_bytes_max), (expected, 20 + 56));
@@ -134,7 +136,7 @@ fn p35_f21_congestion_marks_survive_in_all_sixteen_combinations() {
             let code_points: Vec<u8> = (0..4).filter(|bit| marks >> bit & 1 == 1).collect();
             let count = code_points.len().max(2);
             let pieces = cut(&data[..count * 16], 16);
-            let mut rig = Rig::new(rules(Mode::Coalesce));
+            let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
             let code_point = |at: usize| code_points[at.min(code_points.len() - 1)];
             for (at, piece) in pieces.iter().enumerate() {
                 let mut frame = version.frame(1, piece);
@@ -175,7 +177,7 @@ fn mark(version: Version, frame: &mut [u8], code_point: u8) {
 fn f22_the_fragment_header_is_gone_and_lengths_are_right() {
     for (version, count) in [(Version::V4, 3), (Version::V6, 3)] {
         let data = data(version, count * 1448 - 5, 22);
-        let mut rig = Rig::new(rules(Mode::Coalesce));
+        let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
         push_all(&mut rig, version, 7, &cut(&data, 1448));
         let whole = rig.whole.pop().expect("a datagram");
         assert_eq!(whole.bytes, version.whole(7, &data));
@@ -204,7 +206,7 @@ fn f23_sums_are_added_and_different_states_say_nothing() {
             ([partial, partial, partial], Checksum::None),
             ([partial, Checksum::None, Checksum::None], Checksum::None),
         ] {
-            for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+            for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
                 let mut rig = Rig::new(rules(mode));
                 for (frame, checksum) in frames.iter().zip(states).rev() {
                     rig.push_frame(frame, Meta { checksum, ..Meta::default() });
@@ -221,7 +223,7 @@ fn f23_sums_are_added_and_different_states_say_nothing() {
 #[test]
 fn f23_padding_is_taken_off_the_sum() {
     let data = data(Version::V4, 33, 24);
-    let mut rig = Rig::new(rules(Mode::KeepGeometry));
+    let mut rig = Rig::new(rules(ReassemblyMode::KeepGeometry));
     for piece in cut(&data, 16) {
         let mut frame = Version::V4.frame(1, &piece);
         frame.extend([0xde, 0xad, 0xbe, 0xef, 0x77]);
@@ -234,10 +236,9 @@ fn f23_padding_is_taken_off_the_sum() {
 
 #[test]
 fn the_transport_checksum_is_verified_when_asked() {
-    for (version, mode) in Version::ALL
-        .into_iter()
-        .flat_map(|version| [Mode::Coalesce, Mode::KeepGeometry].map(|mode| (version, mode)))
-    {
+    for (version, mode) in Version::ALL.into_iter().flat_map(|version| {
+        [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry].map(|mode| (version, mode))
+    }) {
         let verdict = |data: &[u8], state: fn(&[u8]) -> Checksum| {
             let mut asked = rules(mode);
             asked.verify = true;
@@ -294,7 +295,7 @@ fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
         for version in Version::ALL {
             let data = data(version, 777, 26);
             let expected = version.whole_behind(around(Packet::new()), 5, &data);
-            for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+            for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
                 let mut rig = Rig::new(rules(mode));
                 for piece in cut(&data, 256).iter().rev() {
                     rig.push(&version.behind(around(Packet::new()), 5, piece));
@@ -315,7 +316,7 @@ fn fragments_in_fragments_are_joined_from_outside() {
         .iter()
         .map(|piece| Version::V4.behind(Packet::new(), 2, piece))
         .collect();
-    let mut rig = Rig::new(rules(Mode::Coalesce));
+    let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     for (id, packet) in inner.iter().enumerate() {
         for piece in cut(packet, 160) {
             let (offset, more) = ((piece.offset / 8) as u16, piece.more);

@@ -6,7 +6,7 @@ use core::num::NonZeroU16;
 use grosso::{
     Meta,
     checksum::Checksum,
-    reassemble::{Mode, Rules},
+    reassemble::{ReassemblyMode, ReassemblyRules},
     segment::{FragmentOptions, Fragments},
 };
 use grosso_testkit::{
@@ -50,8 +50,8 @@ fn joining_the_fragments_of_a_packet_gives_the_packet() {
         }
         joined += 1;
         random.shuffle(&mut pieces);
-        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
-            let mut rig = Rig::new(Rules::new(mode));
+        for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
+            let mut rig = Rig::new(ReassemblyRules::new(mode));
             pieces.iter().for_each(|piece| _ = rig.push(piece));
             assert_eq!(rig.take_whole(), std::slice::from_ref(&packet), "seed {seed} {stack:?}");
             rig.finish();
@@ -102,8 +102,8 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
         if random.one_in(2) {
             pieces.reverse();
         }
-        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
-            let mut rules = Rules::new(mode);
+        for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
+            let mut rules = ReassemblyRules::new(mode);
             // Memory is the only limit: every 8 bytes have a buffer of their own.
             (rules.limits.memory_bytes, rules.limits.source_bytes) = (16 << 20, 16 << 20);
             let mut rig = Rig::new(rules);
@@ -131,7 +131,7 @@ fn a_forwarded_datagram_is_cut_again_as_it_came() {
             continue;
         }
         cut += 1;
-        let mut rig = Rig::new(Rules::new(Mode::KeepGeometry));
+        let mut rig = Rig::new(ReassemblyRules::new(ReassemblyMode::KeepGeometry));
         pieces.iter().for_each(|piece| _ = rig.push(piece));
         let whole = rig.whole.pop().expect("a datagram");
         let mut again = FragmentOptions::new(9000, 77);
@@ -168,8 +168,8 @@ fn options_and_extension_headers_in_every_order_come_back() {
         let mut pieces = fragments(&packet, &Meta::default(), &FragmentOptions::new(1280, 7));
         joined += usize::from(pieces.len() > 1);
         pieces.reverse();
-        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
-            let mut rig = Rig::new(Rules::new(mode));
+        for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
+            let mut rig = Rig::new(ReassemblyRules::new(mode));
             pieces.iter().for_each(|piece| _ = rig.push(piece));
             let expected = if pieces.is_empty() { vec![] } else { vec![packet.clone()] };
             assert_eq!(rig.take_whole(), expected, "{mode:?} {:02x?}", &packet[..80]);
@@ -213,8 +213,9 @@ fn checksum_states_survive_both_ways() {
             (Some(verified), verified),
             (Some(Checksum::Complete { sum: 0 }), sum(&whole)),
         ] {
-            let mut rig =
-                Rig::new(Rules::new(*random.choose(&[Mode::Coalesce, Mode::KeepGeometry])));
+            let mut rig = Rig::new(ReassemblyRules::new(
+                *random.choose(&[ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry]),
+            ));
             for piece in &pieces {
                 let checksum = match told {
                     Some(Checksum::Complete { .. }) => sum(piece),

@@ -5,7 +5,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::VlanTag,
-    reassemble::{Mode, Overlap, Rules},
+    reassemble::{Overlap, ReassemblyMode, ReassemblyRules},
 };
 use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_tests::fragments::{Piece, Rig, Version, random_pieces};
@@ -86,8 +86,11 @@ fn the_fragment_before_decides_nothing() {
     let mut whole = 0;
     for seed in 0..4000 {
         let mut random = Random::new(seed);
-        let mut rules =
-            Rules::new(*random.choose(&[Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual]));
+        let mut rules = ReassemblyRules::new(*random.choose(&[
+            ReassemblyMode::Coalesce,
+            ReassemblyMode::KeepGeometry,
+            ReassemblyMode::Virtual,
+        ]));
         rules.verify = random.one_in(2);
         rules.overlap = *random.choose(&[Overlap::Drop, Overlap::Linux]);
         if random.one_in(8) {

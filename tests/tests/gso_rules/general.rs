@@ -3,7 +3,7 @@
 use grosso::{
     checksum::Checksum,
     meta::{Cut, Cwr, Gso, IpLevels},
-    segment::{IP_LEVELS_MAX, NoCut, Outgoing},
+    segment::{IP_LEVELS_MAX, NoSegments, Outgoing},
 };
 use grosso_testkit::{
     Packet,
@@ -35,9 +35,9 @@ fn fields(packets: &[Vec<u8>], layer: &str, field: &str) -> Vec<u64> {
 #[test]
 fn s03_payload_that_fits_one_packet_is_not_cut() {
     for len in [0, 1, 99, 100] {
-        assert_eq!(tcp4(len, |ip| ip, |tcp| tcp).refusal(), NoCut::Whole);
+        assert_eq!(tcp4(len, |ip| ip, |tcp| tcp).refusal(), NoSegments::Whole);
         let udp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(len);
-        assert_eq!(Superframe::new(&udp, 100).refusal(), NoCut::Whole);
+        assert_eq!(Superframe::new(&udp, 100).refusal(), NoSegments::Whole);
     }
     assert_eq!(tcp4(101, |ip| ip, |tcp| tcp).packets().len(), 2);
 }
@@ -47,7 +47,7 @@ fn s03_partial_checksum_elsewhere_is_refused() {
     for start in [0, 14, 33, 35, 54, u16::MAX] {
         let mut frame = tcp4(200, |ip| ip, |tcp| tcp);
         frame.meta.checksum = Checksum::Partial { start, offset: 16 };
-        assert_eq!(frame.refusal(), NoCut::ChecksumStart, "{start}");
+        assert_eq!(frame.refusal(), NoSegments::ChecksumStart, "{start}");
     }
 }
 
@@ -57,7 +57,7 @@ fn s03_headers_that_do_not_fit_are_refused() {
     let frame = tcp4(200, |ip| ip, |tcp| tcp);
     for len in 0..HEADERS {
         let cut = Superframe { bytes: frame.bytes[..len].to_vec(), meta: frame.meta };
-        assert_eq!(cut.refusal(), NoCut::HeadersSplit, "{len}");
+        assert_eq!(cut.refusal(), NoSegments::HeadersSplit, "{len}");
     }
 }
 
@@ -66,7 +66,7 @@ fn s03_headers_longer_than_any_train_keeps_are_refused() {
     let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     let packet = (0..3).fold(packet, |packet, _| packet.destination_options(|d| d.data(&[0; 200])));
     let frame = Superframe::new(&packet.tcp(|tcp| tcp).payload_len(200), 100);
-    assert_eq!(frame.refusal(), NoCut::HeaderTooLong);
+    assert_eq!(frame.refusal(), NoSegments::HeaderTooLong);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn s03_unknown_transport_is_refused() {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip).esp(|e| e).payload_len(200),
         Packet::new().ethernet(|e| e).payload_len(200),
     ] {
-        assert_eq!(Superframe { bytes: packet.build(), meta }.refusal(), NoCut::Headers);
+        assert_eq!(Superframe { bytes: packet.build(), meta }.refusal(), NoSegments::Headers);
     }
 }
 
@@ -86,7 +86,7 @@ fn s03_unknown_transport_is_refused() {
 fn s03_contradicting_tcp_header_is_refused() {
     for words in 0..5 {
         let frame = tcp4(200, |ip| ip, |tcp| tcp.data_offset_raw(words));
-        assert_eq!(frame.refusal(), NoCut::Headers);
+        assert_eq!(frame.refusal(), NoSegments::Headers);
     }
 }
 
@@ -104,11 +104,11 @@ fn s03_number_of_segments_of_an_untrusted_superframe_is_counted_again() {
 #[test]
 fn s03_fragments_are_refused() {
     for change in [|ip: Ipv4| ip.more_fragments(true), |ip: Ipv4| ip.fragment_offset(3)] {
-        assert_eq!(tcp4(200, change, |tcp| tcp).refusal(), NoCut::Fragments);
+        assert_eq!(tcp4(200, change, |tcp| tcp).refusal(), NoSegments::Fragments);
     }
     let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).fragment(|f| f);
     let frame = Superframe::new(&packet.tcp(|tcp| tcp).payload_len(200), 100);
-    assert_eq!(frame.refusal(), NoCut::Fragments);
+    assert_eq!(frame.refusal(), NoSegments::Fragments);
 }
 
 // Rules: B10
@@ -121,7 +121,7 @@ fn s04_sixth_ip_header_is_refused() {
     };
     assert_eq!(IP_LEVELS_MAX, 5);
     assert_eq!(lengths_behind(14 + 5 * 20 + 20, &nested(5).packets()), [100, 100, 50]);
-    assert_eq!(nested(6).refusal(), NoCut::TooManyIpHeaders);
+    assert_eq!(nested(6).refusal(), NoSegments::TooManyIpHeaders);
 }
 
 #[test]

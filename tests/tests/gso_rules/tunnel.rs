@@ -1,6 +1,6 @@
 //! S40 to S45: superframes in tunnels.
 
-use grosso::{meta::IpLevels, segment::NoCut};
+use grosso::{meta::IpLevels, segment::NoSegments};
 use grosso_testkit::{
     Packet,
     headers::{Gre, Udp},
@@ -137,8 +137,11 @@ fn s43_gre_checksum_is_made_for_each_packet() {
 
 #[test]
 fn s43_gre_with_sequence_numbers_is_refused() {
-    assert_eq!(superframe(gre(|g| g.sequence(1))).refusal(), NoCut::GreSequence);
-    assert_eq!(superframe(gre(|g| g.checksum().key(2).sequence(1))).refusal(), NoCut::GreSequence);
+    assert_eq!(superframe(gre(|g| g.sequence(1))).refusal(), NoSegments::GreSequence);
+    assert_eq!(
+        superframe(gre(|g| g.checksum().key(2).sequence(1))).refusal(),
+        NoSegments::GreSequence
+    );
 }
 
 #[test]

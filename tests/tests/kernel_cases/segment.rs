@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     meta::Cut,
-    segment::{NoCut, Outgoing},
+    segment::{NoSegments, Outgoing},
 };
 use grosso_testkit::Packet;
 use grosso_tests::{
@@ -29,7 +29,7 @@ impl Geometry {
     }
 
     /// Cuts it slice by slice, with this metadata.
-    fn cut(&self, meta: &Meta, outgoing: Outgoing) -> Result<Vec<usize>, NoCut> {
+    fn cut(&self, meta: &Meta, outgoing: Outgoing) -> Result<Vec<usize>, NoSegments> {
         let bytes = self.superframe().bytes;
         let (linear, mut rest) = bytes.split_at(HEADERS + self.linear);
         let mut slices = vec![linear];
@@ -60,7 +60,7 @@ fn assert_segments(linear: usize, pieces: &'static [usize], expected: &[usize]) 
 fn k90_no_gso() {
     let geometry = Geometry { linear: 1000, pieces: &[] };
     let meta = geometry.superframe().meta;
-    assert_eq!(geometry.cut(&meta, Outgoing::default()), Err(NoCut::Whole));
+    assert_eq!(geometry.cut(&meta, Outgoing::default()), Err(NoSegments::Whole));
 }
 
 #[test]

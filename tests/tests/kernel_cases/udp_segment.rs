@@ -1,9 +1,9 @@
 //! K40 to K56: the segmentation cases of `udpgso.c` and `uso.py`.
 //!
 //! Errors of the socket (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) have no counterpart in the engine:
-//! it answers [`NoCut::Whole`] for a send that is one plain datagram, and cuts everything else.
+//! it answers [`NoSegments::Whole`] for a send that is one plain datagram, and cuts everything else.
 
-use grosso::segment::{NoCut, Outgoing};
+use grosso::segment::{NoSegments, Outgoing};
 use grosso_testkit::{
     Packet,
     oracle::{Link, is_right},
@@ -42,8 +42,8 @@ fn assert_both(len: usize, size: usize, expected: &[usize]) {
 /// Asserts that a send with these lengths and sizes is one plain datagram.
 #[track_caller]
 fn assert_whole(v4: (usize, usize), v6: (usize, usize)) {
-    assert_eq!(sent_v4(v4.0, v4.1).refusal(), NoCut::Whole);
-    assert_eq!(sent_v6(v6.0, v6.1).refusal(), NoCut::Whole);
+    assert_eq!(sent_v4(v4.0, v4.1).refusal(), NoSegments::Whole);
+    assert_eq!(sent_v6(v6.0, v6.1).refusal(), NoSegments::Whole);
 }
 
 /// Asserts that a frame whose sender asked for no segmentation is not cut.
@@ -51,7 +51,7 @@ fn assert_whole(v4: (usize, usize), v6: (usize, usize)) {
 fn assert_no_superframe(len: usize) {
     for mut frame in [sent_v4(len, 1), sent_v6(len, 1)] {
         frame.meta.gso = None;
-        assert_eq!(frame.refusal(), NoCut::NotSuperframe);
+        assert_eq!(frame.refusal(), NoSegments::NotSuperframe);
     }
 }
 

@@ -4,7 +4,7 @@ use grosso::{
     Meta,
     checksum::{self, Checksum},
     meta::{Cut, Cwr, Gso, IpLevels},
-    segment::{NoCut, Outgoing},
+    segment::{NoSegments, Outgoing},
 };
 use grosso_testkit::{
     Packet,
@@ -90,7 +90,7 @@ proptest! {
         let packets = match cut(&slices, &meta, LinkType::Ethernet, Outgoing::default()) {
             Ok(packets) => packets,
             Err(error) => {
-                prop_assert_eq!((error, slices.len()), (NoCut::Whole, 2));
+                prop_assert_eq!((error, slices.len()), (NoSegments::Whole, 2));
                 return Ok(());
             }
         };
@@ -161,7 +161,7 @@ fn assert_arithmetic(udp: bool, size: usize, len: usize) {
     let packets = match cut(&[&bytes], &meta, LinkType::Ethernet, Outgoing::default()) {
         Ok(packets) => packets,
         Err(error) => {
-            assert_eq!(error, NoCut::Whole);
+            assert_eq!(error, NoSegments::Whole);
             assert!(len <= size, "size {size}, length {len}");
             return;
         }

@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     meta::Gso,
-    segment::{NoCut, Outgoing, Segments},
+    segment::{NoSegments, Outgoing, Segments},
 };
 use grosso_io::capture::{self, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports, dissect};
@@ -39,7 +39,7 @@ pub(crate) enum Uncut {
     /// Its recorded parts do not add up to its length.
     Parts,
     /// The engine refused it.
-    Refused(NoCut),
+    Refused(NoSegments),
 }
 
 impl Uncut {
@@ -50,14 +50,14 @@ impl Uncut {
             Self::Snaplen => "captured-short",
             Self::Parts => "parts-do-not-add-up",
             Self::Refused(refusal) => match refusal {
-                NoCut::NotSuperframe => "no-size",
-                NoCut::Whole => "fits-one-packet",
-                NoCut::HeadersSplit | NoCut::Headers => "headers",
-                NoCut::HeaderTooLong => "header-too-long",
-                NoCut::TooManyIpHeaders => "too-many-ip-headers",
-                NoCut::ChecksumStart => "checksum-start",
-                NoCut::GreSequence => "gre-sequence",
-                NoCut::Fragments => "ip-fragments",
+                NoSegments::NotSuperframe => "no-size",
+                NoSegments::Whole => "fits-one-packet",
+                NoSegments::HeadersSplit | NoSegments::Headers => "headers",
+                NoSegments::HeaderTooLong => "header-too-long",
+                NoSegments::TooManyIpHeaders => "too-many-ip-headers",
+                NoSegments::ChecksumStart => "checksum-start",
+                NoSegments::GreSequence => "gre-sequence",
+                NoSegments::Fragments => "ip-fragments",
                 _ => "other",
             },
         }
@@ -103,7 +103,7 @@ impl Cutter {
         let planned = Segments::new(slices.as_slice(), &meta, link, &ports, Outgoing::default());
         let mut segments = match planned {
             Ok(segments) => segments,
-            Err(NoCut::Whole) => return Ok(Err(Uncut::Whole)),
+            Err(NoSegments::Whole) => return Ok(Err(Uncut::Whole)),
             Err(refusal) => return Ok(Err(Uncut::Refused(refusal))),
         };
         self.cut += 1;

@@ -8,9 +8,9 @@ use std::{
 };
 
 use grosso::{
-    reassemble::{Mode as Buffers, Rules},
+    reassemble::{ReassemblyMode as Buffers, ReassemblyRules},
     tunnel::esp::{
-        IcvLength, KeyMaterial, Mode, NoAssociation, Outer, REPLAY_WINDOW_PACKETS,
+        EspMode, IcvLength, KeyMaterial, NoAssociation, Outer, REPLAY_WINDOW_PACKETS,
         SecurityAssociation, UdpPorts,
     },
 };
@@ -69,7 +69,7 @@ impl FragmentsSpec {
     fn options(&self, seed: u64) -> FragmentationOptions {
         let mut options = FragmentationOptions::new(seed);
         (options.mtu, options.ignore_df) = (self.mtu, self.ignore_df);
-        let mut rules = Rules::new(Buffers::Coalesce);
+        let mut rules = ReassemblyRules::new(Buffers::Coalesce);
         let limits = &mut rules.limits;
         if let Some(bytes) = self.high_thresh {
             (limits.memory_bytes, limits.source_bytes) = (bytes, bytes / 2);
@@ -188,15 +188,15 @@ impl EspSpec {
 }
 
 /// The mode between the ends of a tunnel, which are known to be of one address family.
-fn mode(ends: Option<(IpAddr, IpAddr)>) -> Mode {
+fn mode(ends: Option<(IpAddr, IpAddr)>) -> EspMode {
     match ends {
         Some((IpAddr::V4(source), IpAddr::V4(destination))) => {
-            Mode::Tunnel(Outer::V4 { source, destination })
+            EspMode::Tunnel(Outer::V4 { source, destination })
         }
         Some((IpAddr::V6(source), IpAddr::V6(destination))) => {
-            Mode::Tunnel(Outer::V6 { source, destination })
+            EspMode::Tunnel(Outer::V6 { source, destination })
         }
-        _ => Mode::Transport,
+        _ => EspMode::Transport,
     }
 }
 

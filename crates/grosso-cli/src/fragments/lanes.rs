@@ -3,7 +3,10 @@
 use grosso::{
     Frame, Meta,
     meta::VlanTag,
-    reassemble::{Datagram, Discarded, Identity, Outcome, Reassembler, Rules, Sink, Verdict},
+    reassemble::{
+        Datagram, Discarded, Identity, Outcome, Reassembler, ReassemblyRules, ReassemblySink,
+        ReassemblyVerdict,
+    },
 };
 use grosso_io::capture::{Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
@@ -43,7 +46,7 @@ impl<'a> Arrival<'a> {
 
 /// Reassemblers, one for each interface and direction.
 pub(crate) struct Lanes {
-    rules: Rules,
+    rules: ReassemblyRules,
     seed: u64,
     lanes: Vec<FragmentLane>,
     /// The latest time so far, in nanoseconds: the times of a capture may go back.
@@ -76,12 +79,12 @@ pub(crate) enum LaneFate {
         lane: usize,
         /// The datagram that it is a fragment of, unless it passed or was dropped alone.
         identity: Option<Identity>,
-        verdict: Verdict,
+        verdict: ReassemblyVerdict,
     },
 }
 
 impl Lanes {
-    pub(crate) fn new(rules: Rules, seed: u64) -> Self {
+    pub(crate) fn new(rules: ReassemblyRules, seed: u64) -> Self {
         Self { rules, seed, lanes: Vec::new(), now_ns: 0, buffer: Vec::new() }
     }
 
@@ -154,7 +157,7 @@ impl<'a, V> Telling<'a, V> {
     }
 }
 
-impl<V: Visitor> Sink<Vec<u8>> for Telling<'_, V> {
+impl<V: Visitor> ReassemblySink<Vec<u8>> for Telling<'_, V> {
     fn take(&mut self, outcome: Outcome<'_, Vec<u8>>) {
         match outcome {
             Outcome::Datagram(datagram) => self.visitor.datagram(self.lane, &datagram),

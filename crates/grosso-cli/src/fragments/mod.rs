@@ -3,7 +3,7 @@
 mod lanes;
 mod survey;
 
-use grosso::reassemble::{Datagram, Mode, Rules};
+use grosso::reassemble::{Datagram, ReassemblyMode, ReassemblyRules};
 
 pub(crate) use self::{
     lanes::{Arrival, Lanes, Visitor},
@@ -27,8 +27,8 @@ impl Visitor for Joined {
 }
 
 /// The rules by which fragments of a file are joined.
-pub(crate) fn rules(waiting: &Waiting) -> Rules {
-    let mut rules = Rules::new(Mode::Coalesce);
+pub(crate) fn rules(waiting: &Waiting) -> ReassemblyRules {
+    let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
     rules.overlap = waiting.overlap.into();
     rules.limits.datagrams = DATAGRAMS_MAX;
     rules.limits.memory_bytes = waiting.memory;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::reports::reassemble::{Joining, SetFacts};
 use grosso::reassemble::{
-    Datagram, Discarded, Identity, Verdict,
+    Datagram, Discarded, Identity, ReassemblyVerdict,
     reason::{Discard, Pass},
 };
 
@@ -68,23 +68,29 @@ impl Survey {
     }
 
     /// Notes the fate of a packet.
-    fn settle(&mut self, number: u64, lane: usize, identity: Option<Identity>, verdict: Verdict) {
+    fn settle(
+        &mut self,
+        number: u64,
+        lane: usize,
+        identity: Option<Identity>,
+        verdict: ReassemblyVerdict,
+    ) {
         match (verdict, identity) {
-            (Verdict::Passed(Pass::Whole), _) => {}
-            (Verdict::Passed(reason), _) => {
+            (ReassemblyVerdict::Passed(Pass::Whole), _) => {}
+            (ReassemblyVerdict::Passed(reason), _) => {
                 *self.found.passed.entry(reason.name()).or_default() += 1
             }
-            (Verdict::Completed, _) => {
+            (ReassemblyVerdict::Completed, _) => {
                 let parts = self.ended.whole.take().unwrap_or_default();
                 parts.into_iter().chain([number]).for_each(|part| self.joined.insert(part));
             }
-            (Verdict::Held | Verdict::Duplicate, Some(identity)) => {
+            (ReassemblyVerdict::Held | ReassemblyVerdict::Duplicate, Some(identity)) => {
                 let parts = self.waiting.entry((lane, identity)).or_default();
                 if parts.len() < PARTS_MAX {
                     parts.push(number);
                 }
             }
-            (Verdict::Discarded(reason), identity) => {
+            (ReassemblyVerdict::Discarded(reason), identity) => {
                 // Its datagram usually ends with it.
                 let is_its = |(of, set, why, _): &&mut (usize, Identity, Discard, SetFacts)| {
                     (*of, Some(*set), *why) == (lane, identity, reason)

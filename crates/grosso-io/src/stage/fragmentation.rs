@@ -4,7 +4,7 @@ use std::io;
 
 use grosso::{
     Frame, Meta,
-    reassemble::{Mode, Reassembler, Rules},
+    reassemble::{Reassembler, ReassemblyMode, ReassemblyRules},
     stats::ReassembleStats,
 };
 use grosso_wire::Ports;
@@ -29,10 +29,10 @@ pub struct FragmentationOptions {
     /// Whether IPv4 packets with DF are fragmented all the same. They get a new identification, and
     /// their fragments have DF clear.
     pub ignore_df: bool,
-    /// Rules of reassembly; `None` lets fragments pass. With [`Mode::KeepGeometry`] the port's
+    /// Rules of reassembly; `None` lets fragments pass. With [`ReassemblyMode::KeepGeometry`] the port's
     /// buffers are held until the datagram is complete, which is then delivered in one piece; with
-    /// [`Mode::Coalesce`] each buffer returns to the port after the call that received it.
-    pub rules: Option<Rules>,
+    /// [`ReassemblyMode::Coalesce`] each buffer returns to the port after the call that received it.
+    pub rules: Option<ReassemblyRules>,
     /// The UDP ports of tunnels.
     pub ports: Ports,
     /// Key of hashes and identifications; should be random.
@@ -40,13 +40,13 @@ pub struct FragmentationOptions {
 }
 
 impl FragmentationOptions {
-    /// Reassembly with [`Mode::Coalesce`], and no fragmentation.
+    /// Reassembly with [`ReassemblyMode::Coalesce`], and no fragmentation.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
             mtu: None,
             ignore_df: false,
-            rules: Some(Rules::new(Mode::Coalesce)),
+            rules: Some(ReassemblyRules::new(ReassemblyMode::Coalesce)),
             ports: Ports::ASSIGNED,
             seed,
         }
@@ -157,7 +157,7 @@ impl<P: Port> Fragmentation<P> {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_datagrams())
     }
 
-    /// Number of fragments of incomplete datagrams; with [`Mode::KeepGeometry`] each holds a buffer
+    /// Number of fragments of incomplete datagrams; with [`ReassemblyMode::KeepGeometry`] each holds a buffer
     /// of the port.
     #[must_use]
     pub fn held_fragments(&self) -> usize {

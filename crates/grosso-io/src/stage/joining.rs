@@ -18,7 +18,7 @@ pub(super) struct Joining<B> {
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
     returned: Vec<B>,
-    /// Frames beyond the number requested: only [`Virtual`](grosso::reassemble::Mode::Virtual) lets
+    /// Frames beyond the number requested: only [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual) lets
     /// one fragment release others.
     ready: VecDeque<Frame<StageBuffer<B>>>,
     /// Whether the port may have more frames, because it gave as many as requested.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use grosso::{Meta, tunnel::esp::Mode};
+use grosso::{Meta, tunnel::esp::EspMode};
 use grosso_io::{
     Port,
     impair::{Impair, Impairment},

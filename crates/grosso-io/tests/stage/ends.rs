@@ -3,7 +3,7 @@
 use grosso::{
     Frame, Meta,
     features::{Device, Features},
-    tunnel::esp::{KeyMaterial, Mode, SecurityAssociation},
+    tunnel::esp::{EspMode, KeyMaterial, SecurityAssociation},
 };
 use grosso_io::{
     Port, PortError, Transmitted, delegate_port,
@@ -19,7 +19,7 @@ pub(crate) fn ethernet(frames_max: usize) -> (MemoryPort, MemoryPort) {
     wire(LinkType::Ethernet, Device::new(Features::NONE), frames_max)
 }
 
-pub(crate) fn association(spi: u32, mode: Mode) -> SecurityAssociation {
+pub(crate) fn association(spi: u32, mode: EspMode) -> SecurityAssociation {
     let key = [spi as u8; 20];
     SecurityAssociation::new(spi, mode, KeyMaterial::aes_gcm(&key).unwrap())
 }
@@ -36,7 +36,8 @@ pub(crate) fn hosts(frames_max: usize) -> (Host, Host) {
     let (left, right) = ethernet(frames_max);
     let host = |port, out, back| {
         let port = Fragmentation::new(port, &fragments(1500)).unwrap();
-        let (out, back) = (association(out, Mode::Transport), association(back, Mode::Transport));
+        let (out, back) =
+            (association(out, EspMode::Transport), association(back, EspMode::Transport));
         Secured::new(port, SecuredOptions::new(out, back)).unwrap()
     };
     (host(left, 0x101, 0x102), host(right, 0x102, 0x101))

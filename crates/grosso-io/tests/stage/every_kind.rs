@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     features::{Device, Features},
-    tunnel::esp::Mode,
+    tunnel::esp::EspMode,
 };
 use grosso_io::{
     memory::wire,

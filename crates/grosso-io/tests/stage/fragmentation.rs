@@ -7,7 +7,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::{Cut, Gso},
-    reassemble::{Mode, Rules},
+    reassemble::{ReassemblyMode, ReassemblyRules},
 };
 use grosso_io::{
     Port, Transmitted,
@@ -135,10 +135,10 @@ fn no_room_in_the_middle_of_a_datagram_loses_nothing_and_sends_nothing_twice() {
 
 #[test]
 fn buffers_of_the_device_are_held_only_where_geometry_is_kept() {
-    for (mode, held) in [(Mode::Coalesce, 0), (Mode::KeepGeometry, 13)] {
+    for (mode, held) in [(ReassemblyMode::Coalesce, 0), (ReassemblyMode::KeepGeometry, 13)] {
         let (mut near, far) = ethernet(64);
         let mut options = FragmentationOptions::new(1);
-        options.rules = Some(Rules::new(mode));
+        options.rules = Some(ReassemblyRules::new(mode));
         let mut far = Fragmentation::new(Reluctant::new(far, 0.0), &options).unwrap();
         let (source, wire) = ethernet(64);
         let mut source = Fragmentation::new(source, &fragments(1500)).unwrap();
@@ -159,7 +159,7 @@ fn buffers_of_the_device_are_held_only_where_geometry_is_kept() {
 fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked_for() {
     let frame = udp6().payload_len(8000).build();
     let mut virtual_mode = fragments(1500);
-    virtual_mode.rules = Some(Rules::new(Mode::Virtual));
+    virtual_mode.rules = Some(ReassemblyRules::new(ReassemblyMode::Virtual));
     let mut none = fragments(1500);
     none.rules = None;
     for options in [virtual_mode, none] {
@@ -194,7 +194,7 @@ fn what_cannot_be_is_refused() {
         Fragmentation::new(ethernet(1).0, options).map(|_| ()).unwrap_err().to_string()
     };
     assert_eq!(refused(&fragments(67)), "an MTU of 67 is less than 68 bytes");
-    let mut rules = Rules::new(Mode::KeepGeometry);
+    let mut rules = ReassemblyRules::new(ReassemblyMode::KeepGeometry);
     rules.overlap = grosso::reassemble::Overlap::First;
     let mut options = fragments(1500);
     options.rules = Some(rules);

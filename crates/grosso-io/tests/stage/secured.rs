@@ -1,6 +1,6 @@
 //! ESP as a stage.
 
-use grosso::{Meta, checksum::Checksum, meta::Gso, tunnel::esp::Mode};
+use grosso::{Meta, checksum::Checksum, meta::Gso, tunnel::esp::EspMode};
 use grosso_io::{
     Port, Transmitted,
     memory::MemoryPort,

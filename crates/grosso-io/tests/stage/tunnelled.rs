@@ -8,7 +8,7 @@ use grosso::{
     features::{Device, Features},
     meta::Gso,
     segment::{Outgoing, Segments},
-    tunnel::{Carrier, Endpoint, Header, esp::Mode},
+    tunnel::{Carrier, Endpoint, Header, esp::EspMode},
 };
 use grosso_io::{
     Port, Transmitted,

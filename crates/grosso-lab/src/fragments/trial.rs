@@ -9,7 +9,7 @@ use std::{
 };
 
 use grosso::{
-    reassemble::{Mode, Rules},
+    reassemble::{ReassemblyMode, ReassemblyRules},
     tunnel::esp::{self, IcvLength, KeyMaterial, NoAssociation, SecurityAssociation},
 };
 use grosso_io::{
@@ -157,7 +157,7 @@ fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io:
 /// The security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96 bits.
 fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAssociation> {
     let key = KeyMaterial::aes_gcm(key)?;
-    let mut association = SecurityAssociation::new(spi, esp::Mode::Transport, key);
+    let mut association = SecurityAssociation::new(spi, esp::EspMode::Transport, key);
     association.icv = IcvLength::Twelve;
     Ok(association)
 }
@@ -172,10 +172,10 @@ fn cutting() -> FragmentationOptions {
 /// Options of the receiver, which reassembles.
 fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     let mode = match setting.receiver {
-        Receiver::Coalesces => Mode::Coalesce,
-        Receiver::Queues | Receiver::Evicts => Mode::KeepGeometry,
+        Receiver::Coalesces => ReassemblyMode::Coalesce,
+        Receiver::Queues | Receiver::Evicts => ReassemblyMode::KeepGeometry,
     };
-    let mut rules = Rules::new(mode);
+    let mut rules = ReassemblyRules::new(mode);
     let limits = &mut rules.limits;
     limits.ipv6_ns = u64::try_from(setting.timeout.as_nanos()).unwrap_or(u64::MAX);
     limits.buffer_bytes = BUFFER_BYTES;
@@ -185,7 +185,7 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
         // The ring is the only limit.
         _ => limits.memory_bytes = usize::MAX,
     }
-    if mode == Mode::KeepGeometry {
+    if mode == ReassemblyMode::KeepGeometry {
         limits.source_bytes = limits.memory_bytes;
     }
     let mut options = FragmentationOptions::new(SEED);

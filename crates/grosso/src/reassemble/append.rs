@@ -4,7 +4,7 @@
 use crate::{
     frame::Frame,
     reassemble::{
-        Mode, Outcome, Reassembler, Returned, Sink, Verdict,
+        Outcome, Reassembler, ReassemblyMode, ReassemblySink, ReassemblyVerdict, Returned,
         examine::ArrivedFragment,
         insert::kept_bytes,
         judge::END_MAX,
@@ -21,8 +21,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot: u32,
         frame: Frame<B>,
         arrival: &ArrivedFragment,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Result<Verdict, Frame<B>> {
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
+    ) -> Result<ReassemblyVerdict, Frame<B>> {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return Err(frame) };
         let Some(source) = self.sources.get_mut(datagram.share) else { return Err(frame) };
         let contents = &mut datagram.contents;
@@ -40,9 +40,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             && contents.source_count == source.count
             && self.by_use.last() == slot
             && source.by_use.last() == slot;
-        let gathers = self.rules.mode == Mode::Coalesce;
+        let gathers = self.rules.mode == ReassemblyMode::Coalesce;
         let is_plain = frame.meta.gso.is_none()
-            && self.rules.mode != Mode::Virtual
+            && self.rules.mode != ReassemblyMode::Virtual
             && (gathers || !self.rules.verify);
         if !(carries_on && is_latest && is_plain) {
             return Err(frame);
@@ -73,13 +73,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             contents.sum = None;
             let number = self.store.fragments.insert(Fragment::new(frame, &arrival.data));
             self.store.set_index(&contents.pages, units.start, number);
-            return Ok(Verdict::Held);
+            return Ok(ReassemblyVerdict::Held);
         }
         let data = packet.get(arrival.data.start as usize..arrival.data.end as usize);
         let summed = self.rules.verify;
         let sum = self.store.write(&contents.pages, units.start, data.unwrap_or_default(), summed);
         contents.sum = contents.sum.filter(|_| summed).map(|before| before + sum);
         sink.take(Outcome::Returned { frame, why: Returned::Gathered });
-        Ok(Verdict::Held)
+        Ok(ReassemblyVerdict::Held)
     }
 }

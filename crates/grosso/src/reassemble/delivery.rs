@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// Receiver of a reassembler's output, in order. Any `FnMut(Outcome<'_, B>)` is one.
-pub trait Sink<B> {
+pub trait ReassemblySink<B> {
     /// Takes one item.
     fn take(&mut self, outcome: Outcome<'_, B>);
 }
 
-impl<B, F: FnMut(Outcome<'_, B>) + ?Sized> Sink<B> for F {
+impl<B, F: FnMut(Outcome<'_, B>) + ?Sized> ReassemblySink<B> for F {
     #[inline]
     fn take(&mut self, outcome: Outcome<'_, B>) {
         self(outcome);
@@ -38,7 +38,7 @@ pub enum Outcome<'a, B> {
     },
     /// A whole datagram.
     Datagram(Datagram<'a, B>),
-    /// An unchanged fragment whose flow is known, in [`Mode::Virtual`](super::Mode::Virtual).
+    /// An unchanged fragment whose flow is known, in [`ReassemblyMode::Virtual`](super::ReassemblyMode::Virtual).
     Fragment {
         /// The frame.
         frame: Frame<B>,

@@ -11,7 +11,8 @@ use crate::{
     frame::Frame,
     meta::Meta,
     reassemble::{
-        Discard, Limits, Mode, Outcome, Overlap, Reassembler, Returned, SOURCES, Sink, Verdict,
+        Discard, Outcome, Overlap, Reassembler, ReassemblyLimits, ReassemblyMode, ReassemblySink,
+        ReassemblyVerdict, Returned, SOURCES,
         delivery::{Datagram, Transport},
         examine::ArrivedFragment,
         identity::{Flow, Key},
@@ -31,8 +32,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         frame: Frame<B>,
         mut arrival: ArrivedFragment,
         now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
+    ) -> ReassemblyVerdict {
         if self.datagrams.get(slot).is_none_or(|datagram| datagram.is_dead) {
             return self.discard(frame, Discard::Dead, None, 0, sink);
         }
@@ -45,7 +46,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             Judgement::Duplicate => {
                 self.stats.duplicates += 1;
                 sink.take(Outcome::Returned { frame, why: Returned::Duplicate });
-                Verdict::Duplicate
+                ReassemblyVerdict::Duplicate
             }
             judgement @ (Judgement::Fits | Judgement::Mixes) => {
                 let (pages, needed) = self.needed(slot, &arrival, frame.buffer.as_ref().len());
@@ -71,7 +72,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         &mut self,
         key: Key,
         now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> u32 {
         let hash = key.hash(&self.state);
         let mut found = self.table.find(hash, None);
@@ -134,7 +135,12 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Records the arrival of a fragment of a datagram, which starts anew if too many fragments of its source arrived
     /// in between (rule F4).
     #[inline]
-    fn renew(&mut self, slot: u32, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) -> u32 {
+    fn renew(
+        &mut self,
+        slot: u32,
+        now_ns: u64,
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
+    ) -> u32 {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return slot };
         let Some(source) = self.sources.get_mut(datagram.share) else { return slot };
         source.count = source.count.wrapping_add(1);
@@ -165,7 +171,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         let units = units(arrival.offset, arrival.end());
         let pages = self.store.pages_missing(&contents.pages, &units);
         let datagram = if contents.fragments == 0 { size_of::<Incomplete>() } else { 0 };
-        let keeps = self.rules.mode != Mode::Coalesce && !contents.is_released;
+        let keeps = self.rules.mode != ReassemblyMode::Coalesce && !contents.is_released;
         let buffer = if keeps { kept_bytes::<B>(&self.rules.limits, buffer_len) } else { 0 };
         (pages, datagram + pages * self.store.page_bytes() + buffer)
     }
@@ -176,7 +182,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         &mut self,
         slot: u32,
         needed: usize,
-        sink: &mut (impl Sink<B> + ?Sized),
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> Result<(), Discard> {
         if needed == 0 {
             return Ok(());
@@ -208,7 +214,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         frame: Frame<B>,
         arrival: &ArrivedFragment,
         mixes: bool,
-        sink: &mut (impl Sink<B> + ?Sized),
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return };
         let contents = &mut datagram.contents;
@@ -219,14 +225,14 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             false => 0,
         };
         let sum = match self.rules.mode {
-            Mode::Coalesce => {
+            ReassemblyMode::Coalesce => {
                 let summed = self.rules.verify && arrival.sum.is_none();
                 gather(&mut self.store, contents, arrival, packet, self.rules.overlap, summed)
             }
-            Mode::KeepGeometry if self.rules.verify => arrival.sum.or_else(|| {
+            ReassemblyMode::KeepGeometry if self.rules.verify => arrival.sum.or_else(|| {
                 packet.get(arrival.data.start as usize..arrival.data.end as usize).map(Sum::of)
             }),
-            Mode::KeepGeometry | Mode::Virtual => arrival.sum,
+            ReassemblyMode::KeepGeometry | ReassemblyMode::Virtual => arrival.sum,
         };
         contents.sum = contents.sum.zip(sum).map(|(before, sum)| before + sum).filter(|_| !mixes);
         // Rule F15: a run grows only at its end, and only the last one does.
@@ -241,7 +247,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             contents.checksum = Some(Checksum::None);
         }
         self.stats.gso_stripped += u64::from(frame.meta.gso.is_some());
-        if self.rules.mode == Mode::Coalesce {
+        if self.rules.mode == ReassemblyMode::Coalesce {
             self.held_fragments += 1;
             return sink.take(Outcome::Returned { frame, why: Returned::Gathered });
         }
@@ -259,15 +265,19 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Delivers what a kept fragment completes.
-    fn settle(&mut self, slot: u32, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
-        let Some(datagram) = self.datagrams.get(slot) else { return Verdict::Held };
+    fn settle(
+        &mut self,
+        slot: u32,
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
+    ) -> ReassemblyVerdict {
+        let Some(datagram) = self.datagrams.get(slot) else { return ReassemblyVerdict::Held };
         let contents = &datagram.contents;
         let (is_released, has_first) = (contents.is_released, contents.flow.is_some());
         let complete_len = contents.complete_len();
-        if self.rules.mode != Mode::Virtual {
+        if self.rules.mode != ReassemblyMode::Virtual {
             return match complete_len {
                 Some(len) => self.complete(slot, len, sink),
-                None => Verdict::Held,
+                None => ReassemblyVerdict::Held,
             };
         }
         if has_first && !is_released {
@@ -276,13 +286,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if complete_len.is_some() {
             self.stats.datagrams += 1;
             self.remove(slot);
-            return Verdict::Completed;
+            return ReassemblyVerdict::Completed;
         }
-        if has_first { Verdict::Forwarded } else { Verdict::Held }
+        if has_first { ReassemblyVerdict::Forwarded } else { ReassemblyVerdict::Held }
     }
 
     /// Releases the fragments that waited for the first.
-    fn release(&mut self, slot: u32, sink: &mut (impl Sink<B> + ?Sized)) {
+    fn release(&mut self, slot: u32, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return };
         let contents = &mut datagram.contents;
         let Some(flow) = contents.flow else { return };
@@ -305,11 +315,16 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Delivers a datagram of which nothing is missing.
-    fn complete(&mut self, slot: u32, len: u32, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
-        let Some(datagram) = self.datagrams.get(slot) else { return Verdict::Held };
+    fn complete(
+        &mut self,
+        slot: u32,
+        len: u32,
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
+    ) -> ReassemblyVerdict {
+        let Some(datagram) = self.datagrams.get(slot) else { return ReassemblyVerdict::Held };
         let (key, contents) = (datagram.key, &datagram.contents);
-        let Some(flow) = contents.flow else { return Verdict::Held };
-        let gathered = if self.rules.mode == Mode::Coalesce { len } else { 0 };
+        let Some(flow) = contents.flow else { return ReassemblyVerdict::Held };
+        let gathered = if self.rules.mode == ReassemblyMode::Coalesce { len } else { 0 };
         let (header, data) = front(&self.store, contents, gathered > 0);
         let sum = || contents.sum.unwrap_or_else(|| sum_of(&self.store, contents, gathered));
         let rendered = contents.ecn().and_then(|ecn| {
@@ -328,7 +343,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             Ok(rendered) => rendered,
             Err(reason) => {
                 self.kill(slot, reason, sink);
-                return Verdict::Discarded(reason);
+                return ReassemblyVerdict::Discarded(reason);
             }
         };
         let (checksum, transport) =
@@ -357,7 +372,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             fragment_bytes_max: fragment_bytes_max as u16,
             dont_fragment,
         }));
-        Verdict::Completed
+        ReassemblyVerdict::Completed
     }
 
     /// The checksum state of a whole datagram whose headers are written, and the state of its transport checksum.
@@ -402,7 +417,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 }
 
 /// Memory that a kept buffer occupies, in bytes, however little of it is filled (P33).
-pub(super) fn kept_bytes<B>(limits: &Limits, len: usize) -> usize {
+pub(super) fn kept_bytes<B>(limits: &ReassemblyLimits, len: usize) -> usize {
     len.max(limits.buffer_bytes) + size_of::<Fragment<B>>()
 }
 

@@ -7,7 +7,7 @@
 //! used up its share loses a datagram of its own.
 //!
 //! ```
-//! use grosso::{Frame, reassemble::{Mode, Outcome, Reassembler, Rules, Verdict}};
+//! use grosso::{Frame, reassemble::{ReassemblyMode, Outcome, Reassembler, ReassemblyRules, ReassemblyVerdict}};
 //! use grosso_wire::{LinkType, Ports};
 //! # use grosso_testkit::Packet;
 //! # fn piece(offset: u16, more: bool, data: &[u8]) -> Vec<u8> {
@@ -19,7 +19,7 @@
 //! let last = piece(16, false, b"the end");
 //! let first = piece(0, true, b"\x30\x39\x00\x35\x00\x17\x00\x00The data");
 //!
-//! let rules = Rules::new(Mode::Coalesce);
+//! let rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
 //! let mut reassembler =
 //!     Reassembler::new(rules, LinkType::Ethernet, Ports::ASSIGNED, 0x5eed)?;
 //! let mut whole = Vec::new();
@@ -28,8 +28,8 @@
 //!         datagram.copy_to(&mut whole); // or write `datagram.slices()` with one vectored write
 //!     }
 //! };
-//! assert_eq!(reassembler.push(Frame::new(&last[..]), 0, &mut sink), Verdict::Held);
-//! assert_eq!(reassembler.push(Frame::new(&first[..]), 9, &mut sink), Verdict::Completed);
+//! assert_eq!(reassembler.push(Frame::new(&last[..]), 0, &mut sink), ReassemblyVerdict::Held);
+//! assert_eq!(reassembler.push(Frame::new(&first[..]), 9, &mut sink), ReassemblyVerdict::Completed);
 //! assert_eq!(&whole[14 + 20 + 8..], b"The datathe end");
 //! # Ok::<(), grosso::reassemble::OverlapNeedsCoalesce>(())
 //! ```
@@ -54,10 +54,10 @@ use alloc::{vec, vec::Vec};
 use foldhash::fast::FixedState;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
-pub use delivery::{Datagram, Discarded, Outcome, Returned, Sink, Transport};
+pub use delivery::{Datagram, Discarded, Outcome, ReassemblySink, Returned, Transport};
 pub use identity::{Flow, Identity};
 pub use reason::IcmpError;
-pub use rules::{Limits, Mode, Overlap, OverlapNeedsCoalesce, Rules};
+pub use rules::{Overlap, OverlapNeedsCoalesce, ReassemblyLimits, ReassemblyMode, ReassemblyRules};
 pub use stats::ReassembleStats;
 pub use store::Fragment;
 
@@ -79,12 +79,12 @@ use crate::{
 
 /// Result of pushing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ReassemblyVerdict {
     /// It is no fragment that can be joined, and left unchanged.
     Passed(Pass),
     /// It waits for others of its datagram.
     Held,
-    /// It left unchanged, with those that waited for it ([`Mode::Virtual`]).
+    /// It left unchanged, with those that waited for it ([`ReassemblyMode::Virtual`]).
     Forwarded,
     /// It was the last missing fragment: the datagram left.
     Completed,
@@ -96,12 +96,12 @@ pub enum Verdict {
 
 /// Reassembles IP fragments of one link.
 ///
-/// Time is an argument: nanoseconds of any clock that does not go back. See [`Rules`] for the rules and [`Limits`] for
-/// the bounds. Reassemblers of different queues may be adjacent in memory, as coalescers may.
+/// Time is an argument: nanoseconds of any clock that does not go back. See [`ReassemblyRules`] for the rules and
+/// [`ReassemblyLimits`] for the bounds. Reassemblers of different queues may be adjacent in memory, as coalescers may.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Reassembler<B> {
-    rules: Rules,
+    rules: ReassemblyRules,
     link: LinkType,
     ports: Ports,
     network: u64,
@@ -144,12 +144,12 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// # Errors
     /// An error if the rules ask for overlapping bytes to be mixed in a mode that keeps fragments.
     pub fn new(
-        rules: Rules,
+        rules: ReassemblyRules,
         link: LinkType,
         ports: Ports,
         seed: u64,
     ) -> Result<Self, OverlapNeedsCoalesce> {
-        let gathers = rules.mode == Mode::Coalesce;
+        let gathers = rules.mode == ReassemblyMode::Coalesce;
         if matches!(rules.overlap, Overlap::First | Overlap::Last) && !gathers {
             return Err(OverlapNeedsCoalesce);
         }
@@ -185,8 +185,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         &mut self,
         frame: Frame<B>,
         now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
+    ) -> ReassemblyVerdict {
         let packet = frame.buffer.as_ref();
         self.stats.frames_in += 1;
         self.expire(now_ns, sink);
@@ -211,7 +211,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             Err(Refusal::Pass(reason)) => {
                 self.stats.passed[reason.index()] += 1;
                 sink.take(Outcome::Passed { frame, reason });
-                Verdict::Passed(reason)
+                ReassemblyVerdict::Passed(reason)
             }
             Err(Refusal::Discard { reason, error, ip }) => {
                 self.stats.fragments_in += 1;
@@ -238,7 +238,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Discards the datagrams that have timed out, oldest first (rules F3, F40).
-    pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+    pub fn expire(&mut self, now_ns: u64, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         for version in 0..self.ages.len() {
             while let Some((slot, created_ns)) = self.oldest(version) {
                 if now_ns.saturating_sub(created_ns) < self.age_ns_max(version) {
@@ -260,7 +260,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Discards everything held, oldest first.
-    pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
+    pub fn finish(&mut self, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         for version in 0..self.ages.len() {
             while let Some((slot, _)) = self.oldest(version) {
                 self.end(slot, Discard::Finished, sink);
@@ -285,11 +285,11 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Its rules and limits.
     #[must_use]
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &ReassemblyRules {
         &self.rules
     }
 
-    /// Memory of the incomplete datagrams, in bytes; never more than [`Limits::memory_bytes`].
+    /// Memory of the incomplete datagrams, in bytes; never more than [`ReassemblyLimits::memory_bytes`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
@@ -335,19 +335,19 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         reason: Discard,
         error: Option<IcmpError>,
         ip: u16,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
+        sink: &mut (impl ReassemblySink<B> + ?Sized),
+    ) -> ReassemblyVerdict {
         if let Some(error) = error {
             let quote = frame.buffer.as_ref().get(usize::from(ip)..).unwrap_or_default();
             sink.take(Outcome::Problem { error, quote });
         }
         self.stats.fragments_discarded[reason.index()] += 1;
         sink.take(Outcome::Returned { frame, why: Returned::Discarded(reason) });
-        Verdict::Discarded(reason)
+        ReassemblyVerdict::Discarded(reason)
     }
 
     /// Discards a datagram, and remembers its key if the rules ask for it.
-    fn kill(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
+    fn kill(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         let wanted = reason.kills_key() && self.rules.overlap == Overlap::Drop;
         if !wanted || self.rules.limits.tombstones == 0 {
             return self.end(slot, reason, sink);
@@ -357,7 +357,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Discards a datagram, live or dead, and forgets its key.
-    fn end(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
+    fn end(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         if self.datagrams.get(slot).is_some_and(|datagram| !datagram.is_dead) {
             self.empty(slot, reason, sink);
         }
@@ -365,7 +365,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Returns everything that a live datagram holds.
-    fn empty(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
+    fn empty(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return };
         let key = datagram.key;
         let mut contents = core::mem::replace(&mut datagram.contents, Contents::new());
@@ -389,7 +389,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.held_fragments -= usize::from(contents.fragments);
             self.stats.fragments_discarded[reason.index()] += u64::from(contents.fragments);
         }
-        if self.rules.mode != Mode::Coalesce && !contents.is_released {
+        if self.rules.mode != ReassemblyMode::Coalesce && !contents.is_released {
             let mut from = 0;
             while let Some(unit) = self.store.next(&contents.pages, Bit::Start, true, from) {
                 from = unit + 1;

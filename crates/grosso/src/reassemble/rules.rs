@@ -3,20 +3,20 @@
 /// The rules of a reassembler and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rules {
+pub struct ReassemblyRules {
     /// Treatment of the fragments of a datagram.
-    pub mode: Mode,
+    pub mode: ReassemblyMode,
     /// Treatment of two fragments that share bytes.
     pub overlap: Overlap,
     /// Whether the transport checksum of a whole datagram is verified if no device did so.
     pub verify: bool,
     /// The limits.
-    pub limits: Limits,
+    pub limits: ReassemblyLimits,
 }
 
 /// Treatment of the fragments of a datagram (rule F24, P38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum ReassemblyMode {
     /// Their data are copied together and their buffers returned at once: for local delivery, and for receivers with
     /// few buffers.
     Coalesce,
@@ -37,16 +37,16 @@ pub enum Overlap {
     /// As Linux: a fragment inside a run of bytes that arrived in order is ignored unread, any other overlap discards
     /// the datagram but not its key (rules F14, F15). A misaligned IPv4 fragment is rounded down (rule F10).
     Linux,
-    /// The bytes that arrived first are kept. For analysis, with [`Mode::Coalesce`] only.
+    /// The bytes that arrived first are kept. For analysis, with [`ReassemblyMode::Coalesce`] only.
     First,
-    /// The bytes that arrived last are kept. For analysis, with [`Mode::Coalesce`] only.
+    /// The bytes that arrived last are kept. For analysis, with [`ReassemblyMode::Coalesce`] only.
     Last,
 }
 
 /// Bounds of memory, count and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct ReassemblyLimits {
     /// Incomplete datagrams at once.
     pub datagrams: usize,
     /// Keys of killed datagrams remembered at once.
@@ -69,15 +69,15 @@ pub struct Limits {
     pub distance: u32,
 }
 
-impl Rules {
+impl ReassemblyRules {
     /// Linux's rules where they are safe, and stricter ones where they are not.
     #[must_use]
-    pub fn new(mode: Mode) -> Self {
-        Self { mode, overlap: Overlap::Drop, verify: false, limits: Limits::default() }
+    pub fn new(mode: ReassemblyMode) -> Self {
+        Self { mode, overlap: Overlap::Drop, verify: false, limits: ReassemblyLimits::default() }
     }
 }
 
-impl Default for Limits {
+impl Default for ReassemblyLimits {
     fn default() -> Self {
         Self {
             datagrams: 4096,

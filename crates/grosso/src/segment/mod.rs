@@ -54,7 +54,7 @@ impl Outgoing {
 /// Reason why a frame is not segmented. It stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum NoCut {
+pub enum NoSegments {
     /// The frame has no description of its segmentation.
     NotSuperframe,
     /// Its payload fits into one packet already (rule S3).
@@ -77,7 +77,7 @@ pub enum NoCut {
     TooLong,
 }
 
-impl NoCut {
+impl NoSegments {
     /// A sentence for a person.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
@@ -96,13 +96,13 @@ impl NoCut {
     }
 }
 
-impl core::fmt::Display for NoCut {
+impl core::fmt::Display for NoSegments {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(self.sentence())
     }
 }
 
-impl core::error::Error for NoCut {}
+impl core::error::Error for NoSegments {}
 
 /// A buffer that is too small for the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,20 +183,20 @@ impl<'a> Segments<'a> {
         link: LinkType,
         ports: &Ports,
         outgoing: Outgoing,
-    ) -> Result<Self, NoCut> {
-        let gso = meta.gso.ok_or(NoCut::NotSuperframe)?;
+    ) -> Result<Self, NoSegments> {
+        let gso = meta.gso.ok_or(NoSegments::NotSuperframe)?;
         let head = slices.first().copied().unwrap_or_default();
         let frame_stack = dissect(head, link, ports);
         let frame_header_len = frame_stack.header_len();
         let transport = transport(&frame_stack)?;
         if frame_header_len > HEADER_BYTES_MAX {
-            return Err(NoCut::HeaderTooLong);
+            return Err(NoSegments::HeaderTooLong);
         }
         check_stack(&frame_stack, head)?;
         if let Checksum::Partial { start, .. } = meta.checksum
             && start != transport.offset
         {
-            return Err(NoCut::ChecksumStart);
+            return Err(NoSegments::ChecksumStart);
         }
         let frame_len: usize = slices.iter().map(|slice| slice.len()).sum();
         let payload_len = frame_len.saturating_sub(frame_header_len);
@@ -391,31 +391,31 @@ struct SegmentSpan {
 
 /// The transport header. If the payload is in other slices, the first slice ends with the headers, and lengths exceed
 /// it.
-fn transport(stack: &Stack) -> Result<Layer, NoCut> {
+fn transport(stack: &Stack) -> Result<Layer, NoSegments> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),
-        (Stop::Fragment, _) => Err(NoCut::Fragments),
-        (Stop::Cut, _) => Err(NoCut::HeadersSplit),
-        _ => Err(NoCut::Headers),
+        (Stop::Fragment, _) => Err(NoSegments::Fragments),
+        (Stop::Cut, _) => Err(NoSegments::HeadersSplit),
+        _ => Err(NoSegments::Headers),
     }
 }
 
-fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoCut> {
+fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoSegments> {
     let mut ip_levels = 0;
     for layer in stack.layers() {
         match layer.kind {
             Kind::Ipv4 | Kind::Ipv6 => ip_levels += 1,
-            Kind::Ipv6Fragment => return Err(NoCut::Fragments),
+            Kind::Ipv6Fragment => return Err(NoSegments::Fragments),
             Kind::Gre => {
                 let flags = u16_at(head, layer.offset as usize + gre::field::FLAGS.start);
                 if flags & gre::FLAG_SEQUENCE != 0 {
-                    return Err(NoCut::GreSequence);
+                    return Err(NoSegments::GreSequence);
                 }
             }
             _ => {}
         }
     }
-    if ip_levels > IP_LEVELS_MAX { Err(NoCut::TooManyIpHeaders) } else { Ok(()) }
+    if ip_levels > IP_LEVELS_MAX { Err(NoSegments::TooManyIpHeaders) } else { Ok(()) }
 }
 
 /// Whether a device can complete the innermost checksum: it is present, and not left to the receiver.
@@ -427,7 +427,12 @@ fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     is_there && shape.remote_checksum.is_none()
 }
 
-fn count(gso: &Gso, slices: &[&[u8]], header_len: usize, payload_len: usize) -> Result<u32, NoCut> {
+fn count(
+    gso: &Gso,
+    slices: &[&[u8]],
+    header_len: usize,
+    payload_len: usize,
+) -> Result<u32, NoSegments> {
     let count = match gso.cut {
         Cut::Every(size) => payload_len.div_ceil(size.get() as usize),
         Cut::Parts => {
@@ -435,9 +440,9 @@ fn count(gso: &Gso, slices: &[&[u8]], header_len: usize, payload_len: usize) -> 
             let others = slices.iter().skip(1).filter(|slice| !slice.is_empty()).count();
             usize::from(in_first > 0) + others
         }
-        Cut::Fragments(_) => return Err(NoCut::Fragments),
+        Cut::Fragments(_) => return Err(NoSegments::Fragments),
     };
-    if count < 2 { Err(NoCut::Whole) } else { Ok(count as u32) }
+    if count < 2 { Err(NoSegments::Whole) } else { Ok(count as u32) }
 }
 
 /// Most IP headers of a superframe (rule S4).

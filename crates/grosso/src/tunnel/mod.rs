@@ -1,6 +1,6 @@
 //! Tunnels: endpoints, encapsulation and decapsulation, ESP, and positions of remote checksum offload.
 
-mod belonging;
+mod admission;
 pub(crate) mod congestion;
 pub mod decapsulate;
 pub mod encapsulate;
@@ -11,7 +11,7 @@ mod link;
 mod outer;
 pub mod path_mtu;
 
-pub use belonging::{Expected, Foreign};
+pub use admission::{Expected, NotAdmitted};
 pub use congestion::{Congestion, CongestionMode};
 pub use endpoint::{
     Carrier, Contradiction, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive,

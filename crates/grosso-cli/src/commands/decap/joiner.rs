@@ -1,6 +1,6 @@
 //! The fragments of a packet on its way out of its tunnels, by the number of tunnels that were removed.
 
-use grosso::reassemble::Rules;
+use grosso::reassemble::ReassemblyRules;
 
 use crate::{
     arguments::Waiting,

@@ -8,7 +8,7 @@ use std::{
 use grosso::{
     Meta,
     checksum::Checksum,
-    tunnel::decapsulate::{Decapsulation, Path, Refusal, RemoteChecksumMode, Rules},
+    tunnel::decapsulate::{Decapsulation, DecapsulationRules, Path, Refusal, RemoteChecksumMode},
 };
 use grosso_io::capture::{ChecksumState, Packet, PacketMeta, TunnelPort};
 use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
@@ -24,7 +24,7 @@ use crate::{
 
 /// Takes packets out of tunnels, in buffers that are reused.
 pub(super) struct Unwrapper {
-    rules: Rules,
+    rules: DecapsulationRules,
     /// The ports of tunnels for packets about which the capture says nothing.
     given: Ports,
     wanted: DepthLimit,
@@ -70,7 +70,7 @@ struct PacketUnderWay {
 
 impl Unwrapper {
     pub(super) fn new(given: Ports, wanted: DepthLimit, hasher: RandomState) -> Self {
-        let mut rules = Rules::default();
+        let mut rules = DecapsulationRules::default();
         // A capture may be of any receiver, including one that is configured for these.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use grosso::tunnel::{
-    Endpoint, Expected, Foreign, decapsulate::Decapsulation, encapsulate::Encapsulator,
+    Endpoint, Expected, NotAdmitted, decapsulate::Decapsulation, encapsulate::Encapsulator,
 };
 use grosso_wire::LinkType;
 
@@ -83,7 +83,7 @@ impl Peers {
 
     /// Checks that a packet came through this tunnel, and returns the number of the end that sent
     /// it.
-    pub(super) fn admit(&mut self, plan: &Decapsulation) -> Result<usize, Foreign> {
+    pub(super) fn admit(&mut self, plan: &Decapsulation) -> Result<usize, NotAdmitted> {
         let is_from = |peer: &Peer| peer.encapsulator.endpoint().remote == plan.path.source;
         // A packet from none of the ends is foreign to each of them.
         let number = self.peers.iter().position(is_from).unwrap_or(0);

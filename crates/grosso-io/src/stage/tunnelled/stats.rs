@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use grosso::tunnel::{
-    Foreign,
+    NotAdmitted,
     decapsulate::{self, DecapsulateStats},
     encapsulate::{self, EncapsulateStats},
 };
@@ -19,7 +19,7 @@ pub struct TunnelledStats {
     /// Decapsulated packets, and refusals by reason.
     pub taken_out: DecapsulateStats,
     /// Packets of another tunnel, by reason.
-    pub foreign: [u64; Foreign::COUNT],
+    pub foreign: [u64; NotAdmitted::COUNT],
     /// Packets with the tunnel device's own Ethernet address as their source (rule W30).
     pub own_address: u64,
     /// Superframes segmented before encapsulation, because outer headers cannot describe all of
@@ -44,7 +44,7 @@ impl Default for TunnelledStats {
         Self {
             put_in: EncapsulateStats::default(),
             taken_out: DecapsulateStats::default(),
-            foreign: [0; Foreign::COUNT],
+            foreign: [0; NotAdmitted::COUNT],
             own_address: 0,
             cut_before: 0,
             told: 0,
@@ -60,7 +60,7 @@ impl Default for TunnelledStats {
 impl TunnelledStats {
     /// Number of packets of another tunnel, for this reason.
     #[must_use]
-    pub const fn foreign(&self, reason: Foreign) -> u64 {
+    pub const fn foreign(&self, reason: NotAdmitted) -> u64 {
         self.foreign[reason.index()]
     }
 
@@ -146,7 +146,7 @@ pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
 struct DropCounters {
     put_in: Vec<(PortCounter, encapsulate::Refusal)>,
     taken_out: Vec<(PortCounter, decapsulate::Refusal)>,
-    foreign: Vec<(PortCounter, Foreign)>,
+    foreign: Vec<(PortCounter, NotAdmitted)>,
 }
 
 static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
@@ -161,7 +161,7 @@ static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
     let taken_out = decapsulate::Refusal::ALL
         .iter()
         .map(|why| (counter("in", "Not taken out and dropped", why.name(), why.sentence()), *why));
-    let foreign = Foreign::ALL.iter().map(|why| {
+    let foreign = NotAdmitted::ALL.iter().map(|why| {
         (counter("in", "Not of the tunnel and dropped", why.name(), why.sentence()), *why)
     });
     DropCounters {

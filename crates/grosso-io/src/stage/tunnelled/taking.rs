@@ -3,8 +3,8 @@
 use grosso::{
     Frame, Meta,
     tunnel::{
-        Foreign,
-        decapsulate::{Decapsulation, Presented, Refusal, Rules},
+        NotAdmitted,
+        decapsulate::{Decapsulation, DecapsulationRules, Presented, Refusal},
     },
 };
 use grosso_wire::{LinkType, Stack, dissect_into, ethernet};
@@ -17,7 +17,7 @@ use crate::stage::{Made, Spare, StageBuffer};
 pub(super) struct Taking<B> {
     /// Link type of the outer frames.
     link: LinkType,
-    rules: Rules,
+    rules: DecapsulationRules,
     address: Option<[u8; 6]>,
     stack: Stack,
     pub(super) spare: Spare,
@@ -29,7 +29,7 @@ pub(super) struct Taking<B> {
 /// Reason that a received frame is dropped.
 enum Dropped {
     Refused(Refusal),
-    Foreign(Foreign),
+    NotAdmitted(NotAdmitted),
     OwnAddress,
     Unlearnable(Unlearnable),
 }
@@ -76,7 +76,7 @@ impl<B: AsRef<[u8]>> Taking<B> {
                 return Some(Frame { buffer, meta });
             }
             Err(Dropped::Refused(reason)) => taken_out.count(&Err(reason)),
-            Err(Dropped::Foreign(reason)) => self.stats.foreign[reason.index()] += 1,
+            Err(Dropped::NotAdmitted(reason)) => self.stats.foreign[reason.index()] += 1,
             Err(Dropped::OwnAddress) => self.stats.own_address += 1,
             Err(Dropped::Unlearnable(Unlearnable::Source)) => self.stats.no_device += 1,
             Err(Dropped::Unlearnable(Unlearnable::Moved)) => self.stats.moved += 1,
@@ -95,7 +95,7 @@ impl<B: AsRef<[u8]>> Taking<B> {
         dissect_into(frame, self.link, &self.rules.ports, &mut self.stack);
         let planned = Decapsulation::plan(frame, &self.stack, meta, self.link, &self.rules);
         let plan = planned.map_err(Dropped::Refused)?;
-        let from = peers.admit(&plan).map_err(Dropped::Foreign)?;
+        let from = peers.admit(&plan).map_err(Dropped::NotAdmitted)?;
         let packet = frame.get(plan.inner()).unwrap_or_default();
         let source = packet.get(ethernet::field::SOURCE);
         if self.address.as_ref().is_some_and(|own| source == Some(own)) {

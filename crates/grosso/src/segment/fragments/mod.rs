@@ -13,7 +13,7 @@ use crate::{
     bytes::{put_u16, u16_at},
     checksum::Checksum,
     meta::{Cut, Meta},
-    segment::{BufferTooSmall, NoCut, Payload, Segment, check_stack, transport},
+    segment::{BufferTooSmall, NoSegments, Payload, Segment, check_stack, transport},
     template::{render::pseudo_of, shape::Shape},
 };
 
@@ -74,9 +74,9 @@ impl<'a> Fragments<'a> {
         link: LinkType,
         ports: &Ports,
         identification: u32,
-    ) -> Result<Self, NoCut> {
+    ) -> Result<Self, NoSegments> {
         let Some(Cut::Fragments(size)) = meta.gso.map(|gso| gso.cut) else {
-            return Err(NoCut::NotSuperframe);
+            return Err(NoSegments::NotSuperframe);
         };
         let head = slices.first().copied().unwrap_or_default();
         let stack = dissect(head, link, ports);
@@ -84,22 +84,22 @@ impl<'a> Fragments<'a> {
         check_stack(&stack, head)?;
         let shape = Shape::new(&stack, head);
         if shape.is_tcp || shape.ip_levels != 1 {
-            return Err(NoCut::Headers);
+            return Err(NoSegments::Headers);
         }
-        let header =
-            FragmentHeader::new(head, &stack, identification).map_err(|_| NoCut::HeaderTooLong)?;
+        let header = FragmentHeader::new(head, &stack, identification)
+            .map_err(|_| NoSegments::HeaderTooLong)?;
         // Offsets count in units of 8 bytes, so what does not fill one stays for the next fragment (rule S32).
         let unit = usize::from(size.get()) & !7;
         if unit == 0 {
-            return Err(NoCut::Fragments);
+            return Err(NoSegments::Fragments);
         }
         let frame_len = length(slices);
         let data_len = frame_len.saturating_sub(header.data_start);
         if data_len <= unit {
-            return Err(NoCut::Whole);
+            return Err(NoSegments::Whole);
         }
         if header.ip_header_len() + data_len > usize::from(u16::MAX) {
-            return Err(NoCut::TooLong);
+            return Err(NoSegments::TooLong);
         }
         let data = Payload { slices, slice: 0, offset: header.data_start };
         let datagram = Payload { offset: transport.offset.into(), ..data };
@@ -266,7 +266,7 @@ mod tests {
     use grosso_testkit::Packet;
     use grosso_wire::{LinkType, Ports};
 
-    use super::{Fragments, NoCut};
+    use super::{Fragments, NoSegments};
     use crate::meta::{Cut, Gso, Meta};
 
     fn ufo(size: u16) -> Meta {
@@ -275,7 +275,7 @@ mod tests {
         Meta { gso, ..Meta::default() }
     }
 
-    fn cut(frame: &[u8], size: u16) -> Result<Vec<Vec<u8>>, NoCut> {
+    fn cut(frame: &[u8], size: u16) -> Result<Vec<Vec<u8>>, NoSegments> {
         let slices = [&frame[..100], &frame[100..]];
         let mut plan = Fragments::of_superframe(
             &slices,
@@ -333,8 +333,8 @@ mod tests {
         let fragments = cut(&whole, 1001).unwrap();
         let lengths: Vec<_> = fragments.iter().map(|f| f.len() - 34).collect();
         assert_eq!(lengths, [1000, 1000, 508]);
-        assert_eq!(cut(&whole, 7), Err(NoCut::Fragments));
-        assert_eq!(cut(&whole, 2512), Err(NoCut::Whole));
+        assert_eq!(cut(&whole, 7), Err(NoSegments::Fragments));
+        assert_eq!(cut(&whole, 2512), Err(NoSegments::Whole));
     }
 
     #[test]
@@ -349,6 +349,6 @@ mod tests {
         let mut whole =
             Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(1000).build();
         whole.extend(vec![0; 65_000]);
-        assert_eq!(cut(&whole, 1480), Err(NoCut::TooLong));
+        assert_eq!(cut(&whole, 1480), Err(NoSegments::TooLong));
     }
 }

@@ -7,7 +7,7 @@ use grosso_wire::{
     udp, vxlan,
 };
 
-use super::{Details, Path, Rules, reason::Refusal};
+use super::{DecapsulationRules, Details, Path, reason::Refusal};
 use crate::{
     bytes::{u16_at, u32_at},
     remote_checksum::{RemoteChecksum, remote_checksum},
@@ -36,7 +36,7 @@ impl OuterHeaders {
     pub(super) fn find(
         frame: &[u8],
         stack: &Stack,
-        rules: &Rules,
+        rules: &DecapsulationRules,
         is_superframe: bool,
     ) -> Result<Self, Refusal> {
         let layers = stack.layers();
@@ -157,7 +157,7 @@ pub(super) fn declared_end(
 struct Walk<'a> {
     frame: &'a [u8],
     stack: &'a Stack,
-    rules: &'a Rules,
+    rules: &'a DecapsulationRules,
     /// Index of the next header in the stack.
     next: usize,
 }

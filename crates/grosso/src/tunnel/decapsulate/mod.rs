@@ -11,7 +11,7 @@
 //! | `reason` | the names and counters of all refusals |
 //!
 //! ```
-//! use grosso::{Meta, tunnel::{Tunnel, decapsulate::{Decapsulation, Rules}}};
+//! use grosso::{Meta, tunnel::{Tunnel, decapsulate::{Decapsulation, DecapsulationRules}}};
 //! use grosso_wire::{LinkType, Ports, dissect};
 //! # use grosso_testkit::Packet;
 //! # let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).gre(|gre| gre);
@@ -21,7 +21,7 @@
 //! let stack = dissect(&frame, link, &ports);
 //! assert_eq!(stack.to_string(), "eth ip4 gre ip4 udp");
 //!
-//! let plan = Decapsulation::plan(&frame, &stack, &Meta::default(), link, &Rules::default())?;
+//! let plan = Decapsulation::plan(&frame, &stack, &Meta::default(), link, &DecapsulationRules::default())?;
 //! assert_eq!(plan.tunnel, Tunnel::Gre);
 //! let packet = plan.apply(&mut frame);
 //! assert_eq!(dissect(&frame[packet], link, &ports).to_string(), "eth ip4 udp");
@@ -55,7 +55,7 @@ use crate::{
 /// Expectations of a receiver of tunnelled packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rules {
+pub struct DecapsulationRules {
     /// The ports by which the frame was dissected: they distinguish GUE from FOU.
     pub ports: Ports,
     /// Treatment of remote checksum offload.
@@ -105,7 +105,7 @@ pub enum RemoteChecksumMode {
     Complete,
 }
 
-impl Default for Rules {
+impl Default for DecapsulationRules {
     /// Linux's defaults: nothing that needs configuration is expected.
     fn default() -> Self {
         Self {
@@ -205,7 +205,7 @@ impl Decapsulation {
         stack: &Stack,
         meta: &Meta,
         link: LinkType,
-        rules: &Rules,
+        rules: &DecapsulationRules,
     ) -> Result<Self, Refusal> {
         let outer = OuterHeaders::find(frame, stack, rules, meta.gso.is_some())?;
         let gso = match meta.gso {

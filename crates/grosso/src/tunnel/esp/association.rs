@@ -17,7 +17,7 @@ pub struct SecurityAssociation {
     /// Security parameters index; those below [`SPI_MIN`] are reserved (RFC 4303 section 2.1).
     pub spi: u32,
     /// Encrypted part of a packet.
-    pub mode: Mode,
+    pub mode: EspMode,
     /// The secret.
     pub key: KeyMaterial,
     /// Bytes of the integrity check value.
@@ -37,7 +37,7 @@ impl SecurityAssociation {
     /// An association with an ICV of 16 bytes, sequence numbers of 32 bits, a replay window of
     /// [`REPLAY_WINDOW_PACKETS`], and no UDP.
     #[must_use]
-    pub const fn new(spi: u32, mode: Mode, key: KeyMaterial) -> Self {
+    pub const fn new(spi: u32, mode: EspMode, key: KeyMaterial) -> Self {
         Self {
             spi,
             mode,
@@ -76,7 +76,7 @@ impl SecurityAssociation {
 
 /// Encrypted part of a packet (RFC 4303 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum EspMode {
     /// The payload of the IP packet; its header stays.
     Transport,
     /// The whole IP packet, inside one with this header.
@@ -282,7 +282,7 @@ mod tests {
 
     fn association() -> SecurityAssociation {
         let key = KeyMaterial::aes_gcm(&[0xa7; 20]).unwrap();
-        SecurityAssociation::new(0x1000, Mode::Transport, key)
+        SecurityAssociation::new(0x1000, EspMode::Transport, key)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use core::ops::Range;
 use grosso_wire::{LinkType, esp, ipv4, ipv6, udp};
 
 use super::{
-    association::{Mode, NoAssociation, Salt, SecurityAssociation},
+    association::{EspMode, NoAssociation, Salt, SecurityAssociation},
     cipher::{Cipher, cipher},
     encrypt::{Associated, ESP_BYTES, TRAILER_ALIGNMENT, TRAILER_BYTES, nonce},
     outer::{tell_congestion, traffic_class},
@@ -55,7 +55,7 @@ pub struct Decrypted {
     pub frame: Range<usize>,
     /// The mode of the packet. A tunnel's addresses are those of the association, and were not compared with the
     /// packet's, which may have changed.
-    pub mode: Mode,
+    pub mode: EspMode,
     /// The protocol that was encrypted: 4 or 41 in tunnel mode.
     pub next_header: u8,
     /// The sequence number, all 64 bits of an extended one.
@@ -71,7 +71,7 @@ pub struct Decrypted {
 #[derive(Debug)]
 pub struct Decryptor {
     spi: u32,
-    mode: Mode,
+    mode: EspMode,
     port: Option<u16>,
     icv_bytes: usize,
     extended: bool,
@@ -160,14 +160,14 @@ impl Decryptor {
             return Err(Refusal::Dummy);
         }
         let (frame, checksum) = match self.mode {
-            Mode::Transport => {
+            EspMode::Transport => {
                 let checksum = match self.port {
                     Some(_) => Checksum::Unnecessary { levels: 0 },
                     None => Checksum::None,
                 };
                 (located.restore(frame, text, next_header)?, checksum)
             }
-            Mode::Tunnel(_) => (located.unpack(frame, text, next_header)?, Checksum::None),
+            EspMode::Tunnel(_) => (located.unpack(frame, text, next_header)?, Checksum::None),
         };
         Ok(Decrypted { frame, mode: self.mode, next_header, sequence, checksum })
     }

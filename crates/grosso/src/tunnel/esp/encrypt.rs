@@ -6,7 +6,7 @@ use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Ends, Kind, Layer, LinkType, esp, ipv4, ipv6, udp};
 
 use super::{
-    association::{Mode, NoAssociation, Outer, SALT_BYTES, Salt, SecurityAssociation, UdpPorts},
+    association::{EspMode, NoAssociation, Outer, SALT_BYTES, Salt, SecurityAssociation, UdpPorts},
     cipher::{Cipher, IV_BYTES, Nonce, cipher},
     place::{Network, Side, Split, Version},
     reason::{EspStats, Refusal},
@@ -34,7 +34,7 @@ pub struct Encrypted {
 #[derive(Debug)]
 pub struct Encryptor {
     spi: u32,
-    mode: Mode,
+    mode: EspMode,
     udp_ports: Option<UdpPorts>,
     icv_bytes: usize,
     extended: bool,
@@ -151,8 +151,8 @@ impl Encryptor {
     /// Bytes in front of the encrypted text that the plaintext frame does not have.
     const fn headroom(&self) -> usize {
         let outer = match &self.mode {
-            Mode::Transport => 0,
-            Mode::Tunnel(outer) => outer.header_len(),
+            EspMode::Transport => 0,
+            EspMode::Tunnel(outer) => outer.header_len(),
         };
         outer + self.udp_len() + ESP_BYTES
     }
@@ -246,14 +246,14 @@ impl Encryptor {
         frame: &[u8],
     ) -> Result<(Split, Option<(Outer, Inner)>), Refusal> {
         match self.mode {
-            Mode::Transport => {
+            EspMode::Transport => {
                 let split = network.split(frame, Side::Encrypting)?;
                 if split.next_header == ipv6::NEXT_NONE {
                     return Err(Refusal::Nothing);
                 }
                 Ok((split, None))
             }
-            Mode::Tunnel(outer) => {
+            EspMode::Tunnel(outer) => {
                 let next_header = network.version.protocol();
                 let split = Split { at: network.start, next_header_at: 0, next_header };
                 let inner = Inner::of(&frame[network.start..], network.version.kind());
@@ -265,15 +265,15 @@ impl Encryptor {
     /// Value of the length field of the IP header.
     const fn ip_len(&self, network: &Network, split_at: usize, payload_len: usize) -> usize {
         match &self.mode {
-            Mode::Transport => {
+            EspMode::Transport => {
                 let headers = split_at - network.start;
                 match network.version {
                     Version::V4 => headers + payload_len,
                     Version::V6 => headers + payload_len - ipv6::HEADER_LEN,
                 }
             }
-            Mode::Tunnel(Outer::V4 { .. }) => ipv4::HEADER_LEN + payload_len,
-            Mode::Tunnel(Outer::V6 { .. }) => payload_len,
+            EspMode::Tunnel(Outer::V4 { .. }) => ipv4::HEADER_LEN + payload_len,
+            EspMode::Tunnel(Outer::V6 { .. }) => payload_len,
         }
     }
 

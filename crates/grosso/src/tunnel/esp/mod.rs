@@ -18,7 +18,7 @@
 //! ```
 //! use grosso::{
 //!     Meta,
-//!     tunnel::esp::{Decryptor, Encryptor, KeyMaterial, Mode, NoAssociation, SecurityAssociation},
+//!     tunnel::esp::{Decryptor, Encryptor, KeyMaterial, EspMode, NoAssociation, SecurityAssociation},
 //! };
 //! use grosso_wire::LinkType;
 //! # use grosso_testkit::Packet;
@@ -27,7 +27,7 @@
 //! // Of these 20 bytes, which IKE or a configuration gives, the last four are the salt.
 //! let association = || -> Result<_, NoAssociation> {
 //!     let key = KeyMaterial::aes_gcm(b"sixteen byte keysalt")?;
-//!     Ok(SecurityAssociation::new(0x1000, Mode::Transport, key))
+//!     Ok(SecurityAssociation::new(0x1000, EspMode::Transport, key))
 //! };
 //! let mut encryptor = Encryptor::new(association()?)?;
 //! let mut decryptor = Decryptor::new(association()?)?;
@@ -52,7 +52,7 @@ mod reason;
 mod replay;
 
 pub use association::{
-    ALGORITHM, IcvLength, KeyMaterial, Mode, NoAssociation, Outer, REPLAY_WINDOW_PACKETS,
+    ALGORITHM, EspMode, IcvLength, KeyMaterial, NoAssociation, Outer, REPLAY_WINDOW_PACKETS,
     REPLAY_WINDOW_PACKETS_MAX, REPLAY_WINDOW_PACKETS_MIN, SPI_MIN, SecurityAssociation, UdpPorts,
 };
 pub use decrypt::{Decrypted, Decryptor, Traffic, classify};

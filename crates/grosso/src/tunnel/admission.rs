@@ -4,13 +4,13 @@ use grosso_wire::Kind;
 
 use super::{
     Carrier, Endpoint, Header, Tunnel,
-    decapsulate::{Decapsulation, RemoteChecksumMode, Rules},
+    decapsulate::{Decapsulation, DecapsulationRules, RemoteChecksumMode},
 };
 use crate::reasons::reasons;
 
 reasons! {
     /// Reason why a packet does not belong to a tunnel.
-    Foreign {
+    NotAdmitted {
         /// It is from or to another address.
         Address = "foreign-address",
         /// It was in a tunnel of another kind.
@@ -30,7 +30,7 @@ reasons! {
     }
 }
 
-impl core::error::Error for Foreign {}
+impl core::error::Error for NotAdmitted {}
 
 /// Sequence number expected next in a tunnel that numbers its packets (rule W51).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +41,10 @@ pub struct Expected {
 impl Expected {
     /// Takes the packet of this number, unless it is older than expected. Numbers wrap, so one that is up to half of
     /// them ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
-    fn take(&mut self, number: u32) -> Result<(), Foreign> {
+    fn take(&mut self, number: u32) -> Result<(), NotAdmitted> {
         let is_late = self.sequence.is_some_and(|next| (number.wrapping_sub(next) as i32) < 0);
         if is_late {
-            return Err(Foreign::Late);
+            return Err(NotAdmitted::Late);
         }
         self.sequence = Some(number.wrapping_add(1));
         Ok(())
@@ -54,8 +54,8 @@ impl Expected {
 impl Endpoint {
     /// Rules of decapsulation for this tunnel.
     #[must_use]
-    pub fn rules(&self) -> Rules {
-        let mut rules = Rules { ports: self.ports(), ..Rules::default() };
+    pub fn rules(&self) -> DecapsulationRules {
+        let mut rules = DecapsulationRules { ports: self.ports(), ..DecapsulationRules::default() };
         if let Some(udp) = self.udp() {
             let offload = udp.remote_checksum;
             rules.ipv6_without_checksum = udp.ipv6_without_checksum;
@@ -73,13 +73,17 @@ impl Endpoint {
     ///
     /// # Errors
     /// The reason why it did not; `expected` is then unchanged.
-    pub fn admit(&self, packet: &Decapsulation, expected: &mut Expected) -> Result<(), Foreign> {
+    pub fn admit(
+        &self,
+        packet: &Decapsulation,
+        expected: &mut Expected,
+    ) -> Result<(), NotAdmitted> {
         let (path, details) = (&packet.path, &packet.details);
         if (path.source, path.destination) != (self.remote, self.local) {
-            return Err(Foreign::Address);
+            return Err(NotAdmitted::Address);
         }
         if !self.is_form_of(packet.tunnel) {
-            return Err(Foreign::Tunnel);
+            return Err(NotAdmitted::Tunnel);
         }
         let identifier = match self.header {
             Header::Ip => None,
@@ -89,7 +93,7 @@ impl Endpoint {
             }
         };
         if path.identifier != identifier {
-            return Err(Foreign::Identifier);
+            return Err(NotAdmitted::Identifier);
         }
         let is_right = match details.carried {
             Some(Kind::Ethernet) => self.carries_ethernet(),
@@ -97,15 +101,17 @@ impl Endpoint {
             _ => false,
         };
         if !is_right {
-            return Err(Foreign::Payload);
+            return Err(NotAdmitted::Payload);
         }
         match self.header {
-            Header::Vxlan { policy: None, .. } if details.policy.is_some() => Err(Foreign::Policy),
+            Header::Vxlan { policy: None, .. } if details.policy.is_some() => {
+                Err(NotAdmitted::Policy)
+            }
             Header::Gre { checksum, .. } if details.gre_checksum != checksum => {
-                Err(Foreign::GreChecksum)
+                Err(NotAdmitted::GreChecksum)
             }
             Header::Gre { sequence: true, .. } => {
-                expected.take(details.sequence.ok_or(Foreign::Unnumbered)?)
+                expected.take(details.sequence.ok_or(NotAdmitted::Unnumbered)?)
             }
             _ => Ok(()),
         }
