@@ -20,6 +20,7 @@ use grosso_wire::{LinkType, Ports};
 use crate::{
     delegate_port,
     port::{Port, PortCounter, PortError},
+    stage::StageBuffer,
 };
 
 /// Impairments of the frames received through a wire.
@@ -185,30 +186,12 @@ pub struct Impair<P: Port> {
     stats: ImpairStats,
 }
 
-/// A buffer of the wrapped port, or a copy for a changed or duplicated frame.
-#[derive(Debug)]
-pub enum ImpairBuffer<B> {
-    /// The buffer as received.
-    Original(B),
-    /// A copy.
-    Copy(Vec<u8>),
-}
-
-impl<B: AsRef<[u8]>> AsRef<[u8]> for ImpairBuffer<B> {
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            Self::Original(buffer) => buffer.as_ref(),
-            Self::Copy(buffer) => buffer,
-        }
-    }
-}
-
 /// A frame with its arrival time.
 #[derive(Debug)]
 struct OnWire<B> {
     arrival_ns: u64,
     order: u64,
-    frame: Frame<ImpairBuffer<B>>,
+    frame: Frame<StageBuffer<B>>,
 }
 
 impl<B> PartialEq for OnWire<B> {
@@ -289,7 +272,10 @@ impl<P: Port> Impair<P> {
         if duplicated {
             self.stats.duplicated += 1;
             let copy = frame.buffer.as_ref().to_vec();
-            self.put(arrival_ns, Frame { buffer: ImpairBuffer::Copy(copy), meta: frame.meta });
+            self.put(
+                arrival_ns,
+                Frame { buffer: StageBuffer::Made(copy.into()), meta: frame.meta },
+            );
         }
         if corrupted && !frame.buffer.as_ref().is_empty() {
             let packets = on_the_wire(frame.buffer.as_ref(), &frame.meta, self.port.link());
@@ -297,7 +283,7 @@ impl<P: Port> Impair<P> {
             return self.put_corrupted(arrival_ns, packets, bit);
         }
         let meta = frame.meta;
-        self.put(arrival_ns, Frame { buffer: ImpairBuffer::Original(frame.buffer), meta });
+        self.put(arrival_ns, Frame { buffer: StageBuffer::Original(frame.buffer), meta });
     }
 
     /// Puts packets on the wire, one of them with a flipped bit.
@@ -315,7 +301,7 @@ impl<P: Port> Impair<P> {
                 // The port's verdict no longer applies to the changed bytes.
                 meta.checksum = Checksum::None;
             }
-            self.put(arrival_ns, Frame { buffer: ImpairBuffer::Copy(buffer), meta });
+            self.put(arrival_ns, Frame { buffer: StageBuffer::Made(buffer.into()), meta });
         }
     }
 
@@ -338,7 +324,7 @@ impl<P: Port> Impair<P> {
         self.free_ns.saturating_add(delay as u64)
     }
 
-    fn put(&mut self, arrival_ns: u64, frame: Frame<ImpairBuffer<P::Buffer>>) {
+    fn put(&mut self, arrival_ns: u64, frame: Frame<StageBuffer<P::Buffer>>) {
         self.wire.push(OnWire { arrival_ns, order: self.count, frame });
         self.count += 1;
     }
@@ -374,7 +360,7 @@ fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Frame<Vec<u8>>>
 }
 
 impl<P: Port> Port for Impair<P> {
-    type Buffer = ImpairBuffer<P::Buffer>;
+    type Buffer = StageBuffer<P::Buffer>;
 
     delegate_port!(port: link, device, transmit, flush, descriptors, path_mtu);
 
@@ -400,8 +386,11 @@ impl<P: Port> Port for Impair<P> {
     }
 
     fn recycle(&mut self, buffer: Self::Buffer) {
-        if let ImpairBuffer::Original(buffer) = buffer {
-            self.port.recycle(buffer);
+        match buffer {
+            StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _) => {
+                self.port.recycle(buffer);
+            }
+            StageBuffer::Made(_) => {}
         }
     }
 

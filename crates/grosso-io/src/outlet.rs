@@ -1,4 +1,4 @@
-//! Egress of a data path: the work that a frame needs for the port that takes it, and the queue for
+//! Transmit of a data path: the work that a frame needs for the port that takes it, and the queue for
 //! a port without room.
 
 use std::collections::VecDeque;
@@ -14,10 +14,10 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::{
     counts::{DirectionStats, Protocol, Said, WireSize},
-    port::{Port, PortError, Transmitted},
+    port::{PortError, Transmit, Transmitted},
 };
 
-/// Egress of a direction to one port.
+/// Transmit of a direction to one port.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     link: LinkType,
@@ -68,7 +68,7 @@ impl Outlet {
     }
 
     /// Sends waiting frames; returns whether none is left.
-    pub(crate) fn drain(&mut self, to: &mut impl Port) -> Result<bool, PortError> {
+    pub(crate) fn drain(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
         self.device.features = self.wanted.features & to.device().features;
         while let Some(Waiting { frame, meta, .. }) = self.backlog.front() {
             if transmit_or_flush(to, &[frame], meta)? == Transmitted::NoRoom {
@@ -97,7 +97,7 @@ impl Outlet {
         &mut self,
         frame: &[u8],
         meta: &Meta,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         self.look(frame, meta);
         self.count_dissected(frame, meta);
@@ -114,7 +114,7 @@ impl Outlet {
     pub(crate) fn deliver<B: AsRef<[u8]>>(
         &mut self,
         delivery: Delivery<'_, B>,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
         done: &mut Vec<B>,
     ) -> Result<(), PortError> {
         let mut slices: Vec<&[u8]> = reused(core::mem::take(&mut self.slices));
@@ -151,7 +151,7 @@ impl Outlet {
     pub(crate) fn send_copies(
         &mut self,
         expansion: &Expansion<'_>,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.resize(expansion.len(), 0);
@@ -170,7 +170,7 @@ impl Outlet {
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         self.look(slices.first().copied().unwrap_or_default(), meta);
         self.dispatch(slices, meta, to)
@@ -188,7 +188,7 @@ impl Outlet {
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         match meta.checksum {
             Checksum::Partial { .. } => self.stats.tx_partial += 1,
@@ -214,7 +214,7 @@ impl Outlet {
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
@@ -236,7 +236,7 @@ impl Outlet {
         slices: &[&[u8]],
         meta: &Meta,
         outgoing: Outgoing,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         let Ok(mut segments) = Segments::new(slices, meta, self.link, &self.ports, outgoing) else {
             self.stats.uncut += 1;
@@ -259,7 +259,7 @@ impl Outlet {
         &mut self,
         segments: &mut Segments<'_>,
         scratch: &mut [u8],
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         while let Ok(Some(segment)) = segments.write_next(scratch) {
             let packet = scratch.get(..segment.len()).unwrap_or_default();
@@ -274,7 +274,7 @@ impl Outlet {
         &mut self,
         segments: &mut Segments<'_>,
         header: &mut [u8],
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         let mut result = Ok(());
         let mut payload = reused(core::mem::take(&mut self.payload));
@@ -299,7 +299,7 @@ impl Outlet {
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         let len = slices.iter().map(|slice| slice.len()).sum();
         let wire = WireSize::of(len, meta, &self.stack);
@@ -312,7 +312,7 @@ impl Outlet {
         slices: &[&[u8]],
         meta: &Meta,
         wire: WireSize,
-        to: &mut impl Port,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         if self.backlog.is_empty() {
             if transmit_or_flush(to, slices, meta)? == Transmitted::Taken {
@@ -349,7 +349,7 @@ pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
 /// Transmits, and flushes once if there is no room: a port that batches may have room after sending
 /// its batch.
 fn transmit_or_flush(
-    to: &mut impl Port,
+    to: &mut dyn Transmit,
     slices: &[&[u8]],
     meta: &Meta,
 ) -> Result<Transmitted, PortError> {

@@ -16,7 +16,7 @@ use grosso_wire::{LinkType, Ports};
 pub use crate::counts::{DirectionStats, Protocol, Said, Superframes, WireSize};
 use crate::{
     outlet::Outlet,
-    port::{Port, PortError, Transmitted},
+    port::{Port, PortError, Transmit, Transmitted},
 };
 
 /// Options of one direction of a data path.
@@ -104,10 +104,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
     ///
     /// # Errors
     /// The error of a port that is broken.
-    pub fn poll<F: Port<Buffer = B>>(
+    pub fn poll(
         &mut self,
-        from: &mut F,
-        to: &mut impl Port,
+        from: &mut dyn Port<Buffer = B>,
+        to: &mut dyn Transmit,
         now_ns: u64,
     ) -> Result<usize, PortError> {
         if !self.outlet.drain(to)? {
@@ -184,10 +184,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
     ///
     /// # Errors
     /// The error of a port that is broken.
-    pub fn drain<F: Port<Buffer = B>>(
+    pub fn drain(
         &mut self,
-        from: &mut F,
-        to: &mut impl Port,
+        from: &mut dyn Port<Buffer = B>,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         self.outlet.drain(to)?;
         self.hand_back(from, to)
@@ -197,10 +197,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
     ///
     /// # Errors
     /// The error of a port that is broken.
-    pub fn expire<F: Port<Buffer = B>>(
+    pub fn expire(
         &mut self,
-        from: &mut F,
-        to: &mut impl Port,
+        from: &mut dyn Port<Buffer = B>,
+        to: &mut dyn Transmit,
         now_ns: u64,
     ) -> Result<(), PortError> {
         self.with_coalescer(to, |coalescer, sink| coalescer.expire(now_ns, sink))?;
@@ -211,10 +211,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
     ///
     /// # Errors
     /// The error of a port that is broken.
-    pub fn finish<F: Port<Buffer = B>>(
+    pub fn finish(
         &mut self,
-        from: &mut F,
-        to: &mut impl Port,
+        from: &mut dyn Port<Buffer = B>,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         self.with_coalescer(to, |coalescer, sink| coalescer.finish(sink))?;
         self.hand_back(from, to)
@@ -268,7 +268,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     }
 
     /// Sends the acknowledgments that precede `frame`, if it is to be expanded.
-    fn expand(&mut self, frame: &Frame<B>, to: &mut impl Port) -> Result<(), PortError> {
+    fn expand(&mut self, frame: &Frame<B>, to: &mut dyn Transmit) -> Result<(), PortError> {
         let Self { expander: Some(expander), outlet, options, .. } = self else { return Ok(()) };
         if !options.expand_acknowledgments {
             return Ok(());
@@ -283,10 +283,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
         self.outlet.send_copies(&expansion, to)
     }
 
-    fn with_coalescer<P: Port>(
+    fn with_coalescer(
         &mut self,
-        to: &mut P,
-        act: impl FnOnce(&mut Coalescer<B>, &mut PortSink<'_, B, P>),
+        to: &mut dyn Transmit,
+        act: impl FnOnce(&mut Coalescer<B>, &mut PortSink<'_, B>),
     ) -> Result<(), PortError> {
         let Self { coalescer: Some(coalescer), outlet, done, expander, .. } = self else {
             return Ok(());
@@ -296,12 +296,12 @@ impl<B: AsRef<[u8]>> Direction<B> {
         sending.failed.map_or(Ok(()), Err)
     }
 
-    fn hand_back<F: Port<Buffer = B>>(
+    fn hand_back(
         &mut self,
-        from: &mut F,
-        to: &mut impl Port,
+        from: &mut dyn Port<Buffer = B>,
+        to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
-        self.done.drain(..).for_each(|buffer| from.recycle(buffer));
+        from.recycle_all(&mut self.done);
         // Frames that the port could not send yet remain in the port until the next flush.
         self.is_blocked = to.flush()? == Transmitted::NoRoom;
         Ok(())
@@ -309,15 +309,15 @@ impl<B: AsRef<[u8]>> Direction<B> {
 }
 
 /// Sends the coalescer's deliveries, and keeps an error until it can be returned.
-struct PortSink<'a, B, P> {
+struct PortSink<'a, B> {
     outlet: &'a mut Outlet,
-    to: &'a mut P,
+    to: &'a mut dyn Transmit,
     done: &'a mut Vec<B>,
     expander: &'a mut Option<Box<Expander>>,
     failed: Option<PortError>,
 }
 
-impl<B: AsRef<[u8]>, P: Port> Sink<B> for PortSink<'_, B, P> {
+impl<B: AsRef<[u8]>> Sink<B> for PortSink<'_, B> {
     fn deliver(&mut self, delivery: Delivery<'_, B>) {
         let Self { outlet, to, done, expander, failed } = self;
         if let Some(expander) = expander {

@@ -34,6 +34,11 @@ pub trait Port {
     /// Takes back a buffer that the port handed out.
     fn recycle(&mut self, buffer: Self::Buffer);
 
+    /// Takes back several buffers, and leaves the list empty: one call for a batch.
+    fn recycle_all(&mut self, buffers: &mut Vec<Self::Buffer>) {
+        buffers.drain(..).for_each(|buffer| self.recycle(buffer));
+    }
+
     /// Takes the frame that `slices` form together, or takes nothing and returns
     /// [`Transmitted::NoRoom`]. A frame taken is sent by the next [`Port::flush`] at the latest.
     ///
@@ -82,6 +87,39 @@ pub trait Port {
     /// Whether no further frame will ever arrive.
     fn is_finished(&self) -> bool {
         false
+    }
+}
+
+/// The sending side of a port, whatever its buffers are: any [`Port`] is one. What sends to a port
+/// of any kind is compiled once.
+pub trait Transmit {
+    /// As [`Port::device`].
+    fn device(&self) -> Device;
+
+    /// As [`Port::transmit`].
+    ///
+    /// # Errors
+    /// As [`Port::transmit`].
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
+
+    /// As [`Port::flush`].
+    ///
+    /// # Errors
+    /// As [`Port::flush`].
+    fn flush(&mut self) -> Result<Transmitted, PortError>;
+}
+
+impl<P: Port> Transmit for P {
+    fn device(&self) -> Device {
+        Port::device(self)
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        Port::transmit(self, slices, meta)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        Port::flush(self)
     }
 }
 

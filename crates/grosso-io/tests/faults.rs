@@ -73,7 +73,7 @@ fn through(impairment: &str, packets: &[Vec<u8>]) -> Outcome {
             assert_eq!(source.transmit(&[packet], &Meta::default()).unwrap(), Transmitted::Taken);
         }
         now_ns += 10_000;
-        let mut each = |frame: Frame<grosso_io::impair::ImpairBuffer<Vec<u8>>>| {
+        let mut each = |frame: Frame<grosso_io::stage::StageBuffer<Vec<u8>>>| {
             let bytes = frame.buffer.as_ref();
             damaged += usize::from(!oracle::is_right(bytes, Link::Ethernet));
             assert_eq!(shown.transmit(&[bytes], &frame.meta).unwrap(), Transmitted::Taken);

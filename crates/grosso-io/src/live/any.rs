@@ -6,14 +6,13 @@ use std::{io, os::fd::RawFd};
 use grosso::Frame;
 use grosso_sys::{
     fault::Fault,
-    packet::{Fanout, FanoutRule, RingFrame},
+    packet::{Fanout, FanoutRule},
     passed,
     tun::Layer,
-    xdp,
 };
 
 use super::{
-    LiveBuffer, LiveStats, PacketOptions, PacketPort, TapOptions, TapPort, XdpPort, XdpPortOptions,
+    LiveStats, PacketOptions, PacketPort, PortBuffer, TapOptions, TapPort, XdpPort, XdpPortOptions,
 };
 use crate::{
     delegate_port,
@@ -92,28 +91,6 @@ pub enum LivePort {
     Packet(PacketPort),
     /// An interface, through an AF_XDP socket.
     Xdp(XdpPort),
-}
-
-/// Buffer of a frame of a [`LivePort`].
-#[derive(Debug)]
-pub enum PortBuffer {
-    /// Memory of this process.
-    Own(LiveBuffer),
-    /// A slot of a packet socket's ring.
-    Ring(RingFrame),
-    /// A chunk of an AF_XDP socket.
-    Chunk(xdp::Frame),
-}
-
-impl AsRef<[u8]> for PortBuffer {
-    #[inline]
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            Self::Own(buffer) => buffer.as_ref(),
-            Self::Ring(frame) => frame.as_ref(),
-            Self::Chunk(frame) => frame.as_ref(),
-        }
-    }
 }
 
 /// Evaluates an expression for the port of any kind.

@@ -1,11 +1,52 @@
 //! Buffers of received frames, and the store of spare ones.
 
+use grosso_sys::{packet::RingFrame, xdp};
+
+/// Buffer of a frame of a port that is chosen at run time, or of a tunnel's sockets: one type, so
+/// that the data paths between them are compiled once.
+#[derive(Debug)]
+pub enum PortBuffer {
+    /// Memory of this process.
+    Own(LiveBuffer),
+    /// A slot of a packet socket's ring.
+    Ring(RingFrame),
+    /// A chunk of an AF_XDP socket.
+    Chunk(xdp::Frame),
+}
+
+impl AsRef<[u8]> for PortBuffer {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Own(buffer) => buffer.as_ref(),
+            Self::Ring(frame) => frame.as_ref(),
+            Self::Chunk(frame) => frame.as_ref(),
+        }
+    }
+}
+
 /// A frame in a buffer with room for the longest frame.
 #[derive(Debug)]
 pub struct LiveBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+}
+
+impl LiveBuffer {
+    /// The memory, for another frame.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl From<Vec<u8>> for LiveBuffer {
+    /// A frame that fills its buffer.
+    fn from(bytes: Vec<u8>) -> Self {
+        let end = bytes.len();
+        filled(bytes, 0, end)
+    }
 }
 
 impl AsRef<[u8]> for LiveBuffer {
@@ -42,6 +83,13 @@ impl Buffers {
 
     pub(crate) fn recycle(&mut self, buffer: LiveBuffer) {
         self.put_back(buffer.bytes);
+    }
+
+    /// Takes back a buffer of these; slots and chunks return to their rings when dropped.
+    pub(crate) fn recycle_own(&mut self, buffer: PortBuffer) {
+        if let PortBuffer::Own(buffer) = buffer {
+            self.recycle(buffer);
+        }
     }
 }
 

@@ -26,10 +26,10 @@ mod transmitter;
 mod udp;
 mod xdp;
 
-pub use any::{LivePort, Opening, PortBuffer};
-pub use buffer::LiveBuffer;
+pub use any::{LivePort, Opening};
+pub use buffer::{LiveBuffer, PortBuffer};
 pub use grosso_sys::xdp::XdpStatistics;
-pub use ip::{IpBuffer, IpOptions, IpPort};
+pub use ip::{IpOptions, IpPort};
 pub use packet::{PacketOptions, PacketPort};
 pub use socket::{SocketEvent, SocketStats};
 pub use stats::{LiveEvent, LiveStats};

@@ -8,7 +8,7 @@ use grosso::{
     stats::ReassembleStats,
 };
 
-use super::{Made, Spare, StageBuffer};
+use super::{Spare, StageBuffer};
 use crate::port::{Port, PortCounter, PortError};
 
 /// Reassembly of the fragments that a port receives.
@@ -66,8 +66,7 @@ impl<B: AsRef<[u8]>> Joining<B> {
                 while let Some(fragment) = datagram.next_fragment() {
                     returned.push(fragment.frame.buffer);
                 }
-                let frame = 0..bytes.len();
-                give(Frame { buffer: StageBuffer::Made(Made { bytes, frame }), meta });
+                give(Frame { buffer: StageBuffer::Made(bytes.into()), meta });
             }
             Outcome::Returned { frame, .. } => returned.push(frame.buffer),
             // Without an address of its own the stage cannot send an ICMP error.

@@ -59,6 +59,13 @@ pub struct Made {
     frame: Range<usize>,
 }
 
+impl From<Vec<u8>> for Made {
+    fn from(bytes: Vec<u8>) -> Self {
+        let frame = 0..bytes.len();
+        Self { bytes, frame }
+    }
+}
+
 impl<B: AsRef<[u8]>> AsRef<[u8]> for StageBuffer<B> {
     fn as_ref(&self) -> &[u8] {
         match self {

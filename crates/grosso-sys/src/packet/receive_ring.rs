@@ -192,6 +192,15 @@ impl RingFrame {
         Duration::new(u64::from(self.header.seconds), nanoseconds)
     }
 
+    /// Leaves out the virtio header and the first `bytes` of the packet, such as its link-layer
+    /// header.
+    pub fn skip(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.range.len());
+        self.range.start += bytes;
+        self.virtio_bytes = 0;
+        self.header.length -= bytes as u32;
+    }
+
     fn is_inside_its_slot(&self) -> bool {
         self.range.end <= self.memory.layout().slot_bytes
             && self.range.start >= abi::PACKET_RING_HEADER_BYTES + self.virtio_bytes

@@ -19,10 +19,10 @@ use grosso_sys::{
 };
 use grosso_wire::{LinkType, Ports, ipv4};
 
-pub use self::receiving::IpBuffer;
 use self::receiving::IpReceiver;
 use super::{
     broken,
+    buffer::PortBuffer,
     socket::{BuiltHeaders, Outer, Paths, SocketEvent, SocketSender, SocketStats},
 };
 use crate::port::{Port, PortCounter, PortError, Transmitted};
@@ -201,7 +201,7 @@ impl Lane {
 }
 
 impl Port for IpPort {
-    type Buffer = IpBuffer;
+    type Buffer = PortBuffer;
 
     fn link(&self) -> LinkType {
         LinkType::Raw
@@ -215,14 +215,14 @@ impl Port for IpPort {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<IpBuffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         self.paths.look(now_ns);
         let Self { receiving, stats, name, .. } = self;
         receiving.receive(max, stats, each).map_err(|error| broken(name, "receive", error))
     }
 
-    fn recycle(&mut self, buffer: IpBuffer) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.receiving.recycle(buffer);
     }
 

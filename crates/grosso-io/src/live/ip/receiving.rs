@@ -15,32 +15,11 @@ use grosso_wire::{
 use super::IpOptions;
 use crate::{
     live::{
-        buffer::{Buffers, LiveBuffer, filled},
+        buffer::{Buffers, PortBuffer, filled},
         socket::{SocketEvent, SocketStats},
     },
     vnet::{VnetError, understand},
 };
-
-/// Buffer of a received packet.
-#[derive(Debug)]
-pub struct IpBuffer(PacketMemory);
-
-#[derive(Debug)]
-enum PacketMemory {
-    /// A slot of the socket's ring, and the length of the link header in it.
-    Slot(RingFrame, usize),
-    /// Memory of this process.
-    Own(LiveBuffer),
-}
-
-impl AsRef<[u8]> for IpBuffer {
-    fn as_ref(&self) -> &[u8] {
-        match &self.0 {
-            PacketMemory::Slot(frame, start) => frame.as_ref().get(*start..).unwrap_or_default(),
-            PacketMemory::Own(buffer) => buffer.as_ref(),
-        }
-    }
-}
 
 /// The receive ring, the buffers for packets longer than a slot, and the counters of both.
 #[derive(Debug)]
@@ -75,7 +54,7 @@ impl IpReceiver {
         &mut self,
         max: usize,
         stats: &mut SocketStats,
-        each: &mut dyn FnMut(Frame<IpBuffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> io::Result<usize> {
         let mut received = 0;
         while received < max
@@ -97,11 +76,8 @@ impl IpReceiver {
     }
 
     /// Returns a slot to the kernel, or a buffer to the spare ones.
-    pub(super) fn recycle(&mut self, buffer: IpBuffer) {
-        match buffer.0 {
-            PacketMemory::Slot(frame, _) => drop(frame),
-            PacketMemory::Own(buffer) => self.long.recycle(buffer),
-        }
+    pub(super) fn recycle(&mut self, buffer: PortBuffer) {
+        self.long.recycle_own(buffer);
     }
 
     /// Counts packets that the kernel dropped for want of room, and slots with invalid values.
@@ -115,12 +91,13 @@ impl IpReceiver {
     }
 
     /// The packet of a slot; `None` if it was dropped.
-    fn take(&mut self, frame: RingFrame, stats: &mut SocketStats) -> Option<Frame<IpBuffer>> {
+    fn take(&mut self, mut frame: RingFrame, stats: &mut SocketStats) -> Option<Frame<PortBuffer>> {
         let start = frame.network_offset();
         if !frame.truncated() {
             let packet = frame.as_ref().get(start..).unwrap_or_default();
             let meta = understand_at(start, frame.virtio_header(), packet, &mut self.stack);
-            let buffer = IpBuffer(PacketMemory::Slot(frame, start));
+            frame.skip(start);
+            let buffer = PortBuffer::Ring(frame);
             return count(meta, stats).map(|meta| Frame { buffer, meta });
         }
         if frame.status().kept() {
@@ -133,7 +110,7 @@ impl IpReceiver {
 
     /// Reads the next packet from the socket's queue, which holds packets longer than a slot. Its
     /// IP header follows `start` bytes of link header.
-    fn take_long(&mut self, start: usize, stats: &mut SocketStats) -> Option<Frame<IpBuffer>> {
+    fn take_long(&mut self, start: usize, stats: &mut SocketStats) -> Option<Frame<PortBuffer>> {
         let mut bytes = self.long.take();
         let whole = self.ring.receive_long(&mut bytes);
         let whole = whole.ok().flatten();
@@ -151,7 +128,7 @@ impl IpReceiver {
             self.long.put_back(bytes);
             return None;
         };
-        let buffer = IpBuffer(PacketMemory::Own(filled(bytes, VIRTIO_LEN + start, end)));
+        let buffer = PortBuffer::Own(filled(bytes, VIRTIO_LEN + start, end));
         Some(Frame { buffer, meta })
     }
 }

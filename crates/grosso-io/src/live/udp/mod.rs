@@ -23,7 +23,7 @@ use grosso_wire::{LinkType, Ports};
 use self::receiving::UdpReceiver;
 use super::{
     broken,
-    buffer::LiveBuffer,
+    buffer::PortBuffer,
     socket::{BuiltHeaders, Outer, Paths, SocketEvent, SocketSender, SocketStats},
 };
 use crate::port::{Port, PortCounter, PortError, Transmitted};
@@ -247,7 +247,7 @@ impl UdpPort {
 }
 
 impl Port for UdpPort {
-    type Buffer = LiveBuffer;
+    type Buffer = PortBuffer;
 
     fn link(&self) -> LinkType {
         LinkType::Raw
@@ -261,7 +261,7 @@ impl Port for UdpPort {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<LiveBuffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         self.paths.look(now_ns);
         let Self { receiver, receiving, stats, name, .. } = self;
@@ -271,7 +271,7 @@ impl Port for UdpPort {
         }
     }
 
-    fn recycle(&mut self, buffer: LiveBuffer) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.receiving.recycle(buffer);
     }
 

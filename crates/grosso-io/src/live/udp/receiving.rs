@@ -7,7 +7,7 @@ use grosso::Frame;
 use grosso_sys::datagram::{DatagramSocket, ReceivedMessage};
 
 use crate::live::{
-    buffer::{Buffers, LiveBuffer, filled},
+    buffer::{Buffers, PortBuffer, filled},
     socket::{Arrived, Outer, SocketEvent, SocketStats},
 };
 
@@ -40,7 +40,7 @@ impl UdpReceiver {
         socket: &mut DatagramSocket,
         max: usize,
         stats: &mut SocketStats,
-        each: &mut dyn FnMut(Frame<LiveBuffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> io::Result<usize> {
         let mut given = 0;
         while given < max {
@@ -62,8 +62,8 @@ impl UdpReceiver {
         self.message < self.received.len()
     }
 
-    pub(super) fn recycle(&mut self, buffer: LiveBuffer) {
-        self.buffers.recycle(buffer);
+    pub(super) fn recycle(&mut self, buffer: PortBuffer) {
+        self.buffers.recycle_own(buffer);
     }
 
     /// Reads messages into the slots; returns whether there were any.
@@ -84,7 +84,7 @@ impl UdpReceiver {
     }
 
     /// The next datagram, after its rebuilt headers.
-    fn next(&mut self, socket: &DatagramSocket) -> Option<LiveBuffer> {
+    fn next(&mut self, socket: &DatagramSocket) -> Option<PortBuffer> {
         loop {
             let message = self.received.get(self.message)?;
             if self.offset >= message.length {
@@ -110,7 +110,7 @@ impl UdpReceiver {
             let (header, rest) = bytes.split_at_mut(headers);
             arrived.write(header, len);
             rest[..len].copy_from_slice(datagram);
-            return Some(filled(bytes, 0, headers + len));
+            return Some(PortBuffer::Own(filled(bytes, 0, headers + len)));
         }
     }
 }

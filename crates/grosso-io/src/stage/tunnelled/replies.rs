@@ -36,8 +36,7 @@ impl Replies {
     pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Fit) -> Fit {
         let mut bytes = self.spare.take();
         let outcome = write(&mut bytes);
-        let frame = 0..bytes.len();
-        let message = Made { bytes, frame };
+        let message = Made::from(bytes);
         if outcome == Fit::Told && self.allowed > 0 {
             self.allowed -= 1;
             self.told += 1;
