@@ -9,7 +9,7 @@ use std::{
 };
 
 use grosso::features::Features;
-use grosso_io::live::{PacketOptions, PacketPort, TapOptions, TapPort};
+use grosso_io::live::{LivePort, PacketOptions, PacketPort, TapOptions, TapPort};
 use grosso_sys::{
     ethtool::set_feature,
     interface::{Control, InterfaceName, write_attribute},
@@ -155,18 +155,10 @@ impl fmt::Display for Device {
 #[derive(Debug)]
 pub struct Ends {
     /// The end of the wire between them.
-    pub wire: PacketPort,
-    /// The device of the host whose NIC Grosso is.
-    pub device: DevicePort,
-}
-
-/// The data path's side of a [`Device`].
-#[derive(Debug)]
-pub enum DevicePort {
-    /// The file of a TAP or a TUN.
-    Tap(TapPort),
-    /// The packet socket at the far end of a veth pair.
-    Veth(PacketPort),
+    pub wire: LivePort,
+    /// The device of the host whose NIC Grosso is: the file of a TAP or a TUN, or the packet socket at the far end of a
+    /// veth pair.
+    pub device: LivePort,
 }
 
 impl Hosts {
@@ -227,8 +219,7 @@ impl Hosts {
     /// # Errors
     /// As [`Hosts::receiving`].
     pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
-        let (hosts, ends) = Self::apart_by(layout, (device, false), wire_mtu, PacketPort::open)?;
-        Ok((hosts, ends.map(|(wire, device)| Ends { wire, device })))
+        Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
 
     /// The same with ports of any kind at the ends of the wire, and with superframes from the hosts if `superframes` is
@@ -236,12 +227,12 @@ impl Hosts {
     ///
     /// # Errors
     /// As [`Hosts::receiving`]; those of `open`.
-    pub fn apart_by<W: Send>(
+    pub fn apart_by(
         layout: &Layout,
         (device, superframes): (Device, bool),
         wire_mtu: u16,
-        open: impl Fn(&str, &PacketOptions) -> io::Result<W> + Sync,
-    ) -> io::Result<(Self, [(W, DevicePort); 2])> {
+        open: impl Fn(&str, &PacketOptions) -> io::Result<LivePort> + Sync,
+    ) -> io::Result<(Self, [Ends; 2])> {
         let (mut hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let wire = Layout { mtu: Mtu { sender: wire_mtu, receiver: wire_mtu }, ..*layout };
         let options = packet_options(&wire);
@@ -255,8 +246,8 @@ impl Hosts {
         hosts.between = vec![one, other];
         let open = |host, end| open_device(host, end, (device, Layer::Ethernet), superframes);
         let ends = [
-            (near??, open(&hosts.sender, (SENDER, mtu.sender))?),
-            (far??, open(&hosts.receiver, (RECEIVER, mtu.receiver))?),
+            Ends { wire: near??, device: open(&hosts.sender, (SENDER, mtu.sender))? },
+            Ends { wire: far??, device: open(&hosts.receiver, (RECEIVER, mtu.receiver))? },
         ];
         hosts.set_up_receiver(mtu)?;
         hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender))??;
@@ -480,7 +471,7 @@ fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
 fn open_wire(
     add: impl FnOnce() -> io::Result<()> + Send,
     options: &PacketOptions,
-) -> io::Result<PacketPort> {
+) -> io::Result<LivePort> {
     engine_network()?.run(|| {
         add()?;
         open_engine(options)
@@ -498,9 +489,14 @@ fn engine_network() -> io::Result<NetworkNamespace> {
 }
 
 /// Opens the engine's end of a wire in the calling thread's namespace.
-fn open_engine(options: &PacketOptions) -> io::Result<PacketPort> {
+fn open_engine(options: &PacketOptions) -> io::Result<LivePort> {
     Control::new()?.set_up(&name(ENGINE)?, true)?;
-    PacketPort::open(ENGINE, options)
+    open_packet(ENGINE, options)
+}
+
+/// Opens an interface through packet sockets.
+pub(crate) fn open_packet(interface: &str, options: &PacketOptions) -> io::Result<LivePort> {
+    PacketPort::open(interface, options).map(LivePort::Packet)
 }
 
 /// Gives a host its device, which hands out superframes if `superframes` is set, and opens the data path's side of it.
@@ -509,12 +505,12 @@ fn open_device(
     (device, mtu): (&str, u16),
     (kind, layer): (Device, Layer),
     superframes: bool,
-) -> io::Result<DevicePort> {
+) -> io::Result<LivePort> {
     match kind {
         Device::Tap => host.run(|| {
             let mut options = TapOptions::default();
             options.receive = if superframes { Features::ALL } else { CHECKSUMS };
-            TapPort::open(device, layer, &options).map(DevicePort::Tap)
+            TapPort::open(device, layer, &options).map(LivePort::Tun)
         })?,
         Device::Veth => {
             let add = || {
@@ -528,7 +524,7 @@ fn open_device(
             // to hold it: bypassing it saves its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
-            open_wire(add, &options).map(DevicePort::Veth)
+            open_wire(add, &options)
         }
     }
 }

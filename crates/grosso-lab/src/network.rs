@@ -9,8 +9,9 @@ use std::{
 };
 
 use grosso_io::{
-    Port, PortError,
+    PortError,
     impair::{Impair, ImpairStats, Impairment},
+    live::LivePort,
     runner::{DataPath, End, Handle, RunOptions, Snapshot},
 };
 use grosso_sys::{process::die_with_parent, scheduling::own_thread};
@@ -19,7 +20,7 @@ use serde::Serialize;
 
 use crate::{
     experiment::two_processors,
-    hosts::{Device, DevicePort, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
+    hosts::{Device, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path},
 };
@@ -113,10 +114,8 @@ impl Network {
         let mut back = there.clone();
         back.seed = back.seed.wrapping_add(1);
         let wire = Impair::new(ends.wire, there);
-        let (handle, running, announced) = match ends.device {
-            DevicePort::Tap(device) => spawn(wire, Impair::new(device, back), &options)?,
-            DevicePort::Veth(device) => spawn(wire, Impair::new(device, back), &options)?,
-        };
+        let device = Impair::new(ends.device, back);
+        let (handle, running, announced) = spawn(wire, device, &options)?;
         let path = announced.recv().map_err(|_| io::Error::other("the data path did not start"))?;
         Ok(Self { hosts, options, layout, handle, path, running })
     }
@@ -199,15 +198,11 @@ impl Network {
 type Running = JoinHandle<(Result<(), PortError>, Summary)>;
 
 /// Runs a data path on a thread, which sends its thread number.
-fn spawn<L, R>(
-    left: Impair<L>,
-    right: Impair<R>,
+fn spawn(
+    left: Impair<LivePort>,
+    right: Impair<LivePort>,
     options: &NetworkOptions,
-) -> io::Result<(Handle, Running, mpsc::Receiver<Pid>)>
-where
-    L: Port<Buffer: Send> + Send + 'static,
-    R: Port<Buffer: Send> + Send + 'static,
-{
+) -> io::Result<(Handle, Running, mpsc::Receiver<Pid>)> {
     let mut run = RunOptions::new(SEED);
     run.left_to_right.coalesce = options.coalesce.is_some();
     let hold = options.coalesce.unwrap_or_default();

@@ -2,7 +2,11 @@
 //! straight into the packet buffers of its stack.
 
 use grosso::Frame;
-use grosso_io::{Port, PortError, delegate_port, port::PortCounter};
+use grosso_io::{
+    Port, PortError, delegate_port,
+    live::{LiveBuffer, PortBuffer},
+    port::PortCounter,
+};
 
 /// A port that receives into buffers of its own, possibly few.
 ///
@@ -57,7 +61,7 @@ impl<P: Port> Nic<P> {
 }
 
 impl<P: Port> Port for Nic<P> {
-    type Buffer = Vec<u8>;
+    type Buffer = PortBuffer;
 
     delegate_port!(port: link, device, transmit, flush, deadline, descriptors, path_mtu, is_finished);
 
@@ -66,7 +70,7 @@ impl<P: Port> Port for Nic<P> {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Vec<u8>>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { port, buffers_max, in_use, in_use_max, dropped, spare, copied } = self;
         let mut received = 0;
@@ -80,6 +84,7 @@ impl<P: Port> Port for Nic<P> {
                 let mut buffer = spare.pop().unwrap_or_default();
                 buffer.clear();
                 buffer.extend_from_slice(frame.buffer.as_ref());
+                let buffer = PortBuffer::Own(LiveBuffer::from(buffer));
                 each(Frame { buffer, meta: frame.meta });
             }
             copied.push(frame.buffer);
@@ -88,9 +93,11 @@ impl<P: Port> Port for Nic<P> {
         result.map(|_| received)
     }
 
-    fn recycle(&mut self, buffer: Vec<u8>) {
-        self.in_use -= 1;
-        self.spare.push(buffer);
+    fn recycle(&mut self, buffer: PortBuffer) {
+        if let PortBuffer::Own(buffer) = buffer {
+            self.in_use -= 1;
+            self.spare.push(buffer.into_bytes());
+        }
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
@@ -135,15 +142,15 @@ mod tests {
     }
 
     /// The packets handed out when at most `max` are taken from the wire.
-    fn receive(nic: &mut Nic<MemoryPort>, max: usize) -> Vec<Vec<u8>> {
+    fn receive(nic: &mut Nic<MemoryPort>, max: usize) -> Vec<PortBuffer> {
         let mut received = Vec::new();
         let count = nic.receive(0, max, &mut |frame| received.push(frame.buffer)).unwrap();
         assert_eq!(count, received.len());
         received
     }
 
-    fn numbers(buffers: &[Vec<u8>]) -> Vec<u8> {
-        buffers.iter().map(|buffer| buffer[0]).collect()
+    fn numbers(buffers: &[PortBuffer]) -> Vec<u8> {
+        buffers.iter().map(|buffer| buffer.as_ref()[0]).collect()
     }
 
     fn no_buffer(nic: &mut Nic<MemoryPort>) -> u64 {

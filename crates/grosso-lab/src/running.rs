@@ -13,10 +13,7 @@ use grosso_io::{
 use grosso_sys::scheduling::own_thread;
 use rustix::process::Pid;
 
-use crate::{
-    hosts::DevicePort,
-    trial::{TrialError, gone},
-};
+use crate::trial::{TrialError, gone};
 
 /// A data path on a thread. Dropping this stops the path, since a scope waits for its threads whatever went wrong in
 /// it.
@@ -27,29 +24,11 @@ pub(crate) struct Running<'scope, T> {
 }
 
 impl<'scope, T: Send + 'scope> Running<'scope, T> {
-    /// Starts a data path from a port to a host's device. Its thread calls `first` before, and `last` with the port at
-    /// the end.
+    /// Starts a data path between two ports. Its thread calls `first` before, and `last` with the left port at the end.
     ///
     /// # Errors
     /// As [`DataPath::new`]; those of `first`.
-    pub(crate) fn start<L: Port<Buffer: Send> + Send + 'scope>(
-        scope: &'scope Scope<'scope, '_>,
-        (left, device): (L, DevicePort),
-        options: RunOptions,
-        first: impl FnOnce() -> io::Result<()> + Send + 'scope,
-        last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
-    ) -> io::Result<Self> {
-        match device {
-            DevicePort::Tap(device) => Self::join(scope, (left, device), options, first, last),
-            DevicePort::Veth(device) => Self::join(scope, (left, device), options, first, last),
-        }
-    }
-
-    /// The same for a right port of any kind.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub(crate) fn join<L, R>(
+    pub(crate) fn start<L, R>(
         scope: &'scope Scope<'scope, '_>,
         (left, right): (L, R),
         options: RunOptions,

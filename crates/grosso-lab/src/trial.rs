@@ -11,7 +11,7 @@ use grosso::Profile;
 use grosso_io::{
     Port, PortError,
     impair::{Impair, Impairment},
-    live::{LiveEvent, PacketPort},
+    live::{LiveEvent, LivePort},
     runner::{DataPath, Handle, RunOptions},
 };
 use grosso_sys::scheduling::{own_thread, pin};
@@ -21,7 +21,7 @@ pub(crate) use self::observe::gone;
 use self::observe::{ObservedPath, observe_beside};
 use crate::{
     account::CpuSeconds,
-    hosts::{Device, DevicePort, Hosts, Layout},
+    hosts::{Device, Hosts, Layout},
     nic::Nic,
     traffic::Traffic,
 };
@@ -230,10 +230,7 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
                 options.left_to_right.profile = Profile::clone(profile);
             }
             let trial = Trial { setting, hosts: &hosts, interrupted };
-            match ends.device {
-                DevicePort::Tap(device) => trial.received(ends.wire, device, options, *copy),
-                DevicePort::Veth(device) => trial.received(ends.wire, device, options, *copy),
-            }
+            trial.received(ends.wire, ends.device, options, *copy)
         }
         Carrier::GrossoSends { superframes } => {
             let (mut hosts, ends) = Hosts::sending(&setting.layout, setting.device, *superframes)?;
@@ -243,17 +240,14 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
             };
             let options = RunOptions::new(SEED);
             let trial = Trial { setting, hosts: &hosts, interrupted };
-            let measured = match ends.device {
-                DevicePort::Tap(device) => trial.through(device, ends.wire, options, |_| Ok(0)),
-                DevicePort::Veth(device) => trial.through(device, ends.wire, options, drops),
-            }?;
+            let measured = trial.through(ends.device, ends.wire, options, drops)?;
             Ok(Measured { receiver_coalesced: coalesced, ..measured })
         }
     }
 }
 
-/// Packets that the ring of a wire had no room for.
-fn drops(port: &mut PacketPort) -> io::Result<u64> {
+/// Packets that the ring of a port had no room for; none of a TAP, which has no ring.
+fn drops(port: &mut LivePort) -> io::Result<u64> {
     Ok(port.stats()?.events(LiveEvent::ReceiveRingFull))
 }
 
@@ -302,10 +296,10 @@ pub(crate) fn observe_gauged<Gauged>(
 
 impl Trial<'_> {
     /// Measures packets that a receiver gets from the wire: in the buffers of their reception, copied, or impaired.
-    fn received<R: Port<Buffer: Send> + Send>(
+    fn received(
         &self,
-        wire: PacketPort,
-        device: R,
+        wire: LivePort,
+        device: LivePort,
         options: RunOptions,
         copy: bool,
     ) -> Result<Measured, TrialError> {
@@ -324,17 +318,13 @@ impl Trial<'_> {
 
     /// Measures the traffic of a data path from its left port to its right one; `drops` returns the losses of the left
     /// one.
-    fn through<L, R>(
+    fn through<L: Port<Buffer: Send> + Send>(
         &self,
         left: L,
-        right: R,
+        right: LivePort,
         options: RunOptions,
         drops: impl FnOnce(&mut L) -> io::Result<u64>,
-    ) -> Result<Measured, TrialError>
-    where
-        L: Port<Buffer: Send> + Send,
-        R: Port<Buffer: Send> + Send,
-    {
+    ) -> Result<Measured, TrialError> {
         let path = DataPath::new(left, right, options)?;
         let handle = path.handle();
         let [sender, receiver] = self.setting.processors;

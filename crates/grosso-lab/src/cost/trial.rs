@@ -8,7 +8,7 @@ use std::{
 
 use grosso_io::{
     Port,
-    live::{PacketPort, XdpPort, XdpPortOptions},
+    live::{LivePort, XdpPort, XdpPortOptions},
     path::DirectionStats,
     runner::{RunOptions, Snapshot},
 };
@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::{CostSetting, Offloads, Wire};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
-    hosts::{Device, DevicePort, Hosts, Inside, Layout},
+    hosts::{Device, Ends, Hosts, Inside, Layout, open_packet},
     running::Running,
     traffic::Traffic,
     trial::{self, Tool, TrialError, gone, observe_gauged},
@@ -161,13 +161,12 @@ pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRu
     let trial = CostTrial { setting, interrupted };
     match setting.wire {
         Wire::Ring => {
-            let (hosts, ends) =
-                Hosts::apart_by(&layout, (device, superframes), MTU, PacketPort::open)?;
+            let (hosts, ends) = Hosts::apart_by(&layout, (device, superframes), MTU, open_packet)?;
             trial.run(&layout, &hosts, ends)
         }
         Wire::Xdp => {
             let options = XdpPortOptions::default();
-            let open = |name: &str, _: &_| XdpPort::open(name, &options);
+            let open = |name: &str, _: &_| XdpPort::open(name, &options).map(LivePort::Xdp);
             let (hosts, ends) = Hosts::apart_by(&layout, (device, superframes), MTU, open)?;
             trial.run(&layout, &hosts, ends)
         }
@@ -197,13 +196,8 @@ struct CostTrial<'a> {
 
 impl CostTrial<'_> {
     /// Measures two data paths, a's and b's, each from the wire to a host's device.
-    fn run<W: Port<Buffer: Send> + Send>(
-        self,
-        layout: &Layout,
-        hosts: &Hosts,
-        ends: [(W, DevicePort); 2],
-    ) -> Result<CostRun, TrialError> {
-        let timed = ends.map(|(wire, device)| (Timed::new(wire, Side::Wire), device));
+    fn run(self, layout: &Layout, hosts: &Hosts, ends: [Ends; 2]) -> Result<CostRun, TrialError> {
+        let timed = ends.map(|Ends { wire, device }| (Timed::new(wire, Side::Wire), device));
         self.run_timed(layout, hosts, timed)
     }
 
@@ -212,7 +206,7 @@ impl CostTrial<'_> {
         self,
         layout: &Layout,
         hosts: &Hosts,
-        ends: [(W, DevicePort); 2],
+        ends: [(W, LivePort); 2],
     ) -> Result<CostRun, TrialError> {
         let _observing = Observing::start();
         let [near, far] = ends;
@@ -287,7 +281,7 @@ impl<'scope> TimedPath<'scope> {
         scope: &'scope Scope<'scope, '_>,
         setting: &CostSetting,
         processor: usize,
-        (wire, device): (W, DevicePort),
+        (wire, device): (W, LivePort),
     ) -> io::Result<Self> {
         let mut options = RunOptions::new(SEED);
         for direction in [&mut options.left_to_right, &mut options.right_to_left] {
@@ -304,14 +298,8 @@ impl<'scope> TimedPath<'scope> {
             Ok(())
         };
         let last = |_| Ok(());
-        let running = match device {
-            DevicePort::Tap(device) => {
-                Running::join(scope, (wire, Timed::new(device, Side::Host)), options, first, last)
-            }
-            DevicePort::Veth(device) => {
-                Running::join(scope, (wire, Timed::new(device, Side::Host)), options, first, last)
-            }
-        }?;
+        let ends = (wire, Timed::new(device, Side::Host));
+        let running = Running::start(scope, ends, options, first, last)?;
         Ok(Self { running, clocks })
     }
 

@@ -16,6 +16,7 @@ use grosso_io::{
     Port, PortError,
     capture::{CaptureWriter, Format, WriterOptions},
     impair::{Impair, Impairment},
+    live::LivePort,
     record::{Record, RecordOptions},
     runner::{Handle, RunOptions, Snapshot},
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
@@ -26,7 +27,7 @@ use serde::Serialize;
 use super::{DATAGRAM_BYTES, FragmentSetting, Receiver};
 use crate::{
     account::udp6_receive_buffer_errors,
-    hosts::{DevicePort, Family, Hosts, Layout, Mtu},
+    hosts::{Family, Hosts, Layout, Mtu},
     nic::Nic,
     running::Running,
     traffic::{Content, Pace, Progress, receive_paced, send_paced},
@@ -211,7 +212,7 @@ fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
 fn start<'scope, L, T>(
     scope: &'scope Scope<'scope, '_>,
     left: L,
-    device: DevicePort,
+    device: LivePort,
     (processor, budget_frames): (usize, usize),
     last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
 ) -> io::Result<Running<'scope, T>>

@@ -6,6 +6,7 @@ use std::{
     os::fd::AsFd,
 };
 
+use grosso_io::live::LivePort;
 use grosso_sys::{
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink, VxlanEnds},
@@ -13,8 +14,8 @@ use grosso_sys::{
 };
 
 use super::{
-    Device, DevicePort, ENGINE, Hosts, Layout, RECEIVER, SENDER, SENDER_ADDRESSES, add_wire,
-    engine_network, name, open_device, set_up,
+    Device, ENGINE, Hosts, Layout, RECEIVER, SENDER, SENDER_ADDRESSES, add_wire, engine_network,
+    name, open_device, set_up,
 };
 
 /// The NIC of a host behind a tunnel.
@@ -39,7 +40,7 @@ impl Hosts {
         layout: &Layout,
         inside: Inside,
         wire_mtu: u16,
-    ) -> io::Result<(Self, [DevicePort; 2])> {
+    ) -> io::Result<(Self, [LivePort; 2])> {
         let (mut hosts, mtu) = (Self::new(layout)?, layout.mtu);
         hosts.between = lay_underlay(wire_mtu)?;
         let open =

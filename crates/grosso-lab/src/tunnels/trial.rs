@@ -9,7 +9,7 @@ use std::{
 
 use grosso_io::{
     Port,
-    live::{UdpOptions, UdpPort},
+    live::{LivePort, UdpOptions, UdpPort},
     runner::RunOptions,
     stage::{Tunnelled, TunnelledOptions},
 };
@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::{Tunnel, TunnelCarrier, TunnelSetting};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
-    hosts::{DevicePort, Hosts, Inside, Layout, Mtu, UNDERLAY_ADDRESSES},
+    hosts::{Hosts, Inside, Layout, Mtu, UNDERLAY_ADDRESSES},
     running::Running,
     trial::{self, Tool, TrialError, observe_gauged},
 };
@@ -196,7 +196,7 @@ impl<'scope> TunnelEnd<'scope> {
         scope: &'scope Scope<'scope, '_>,
         setting: &TunnelSetting,
         hosts: &Hosts,
-        (side, device): (usize, DevicePort),
+        (side, device): (usize, LivePort),
     ) -> io::Result<Self> {
         let is_grosso = setting.carrier == TunnelCarrier::Grosso;
         let end = (hosts, side);
