@@ -5,7 +5,7 @@
 use core::fmt::Write;
 use std::time::Instant;
 
-use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
+use grosso::{Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum};
 use grosso_wire::{LinkType, Ports};
 use serde::Serialize;
 
@@ -133,17 +133,18 @@ impl Seen {
     fn take(&mut self, profile: &Profile, trace: &[Vec<u8>]) {
         let mut coalescer =
             Coalescer::<&[u8]>::new(profile.clone(), LinkType::Ethernet, Ports::NONE, 1);
+        let sink: &mut dyn Sink<&[u8]> = &mut |out: Delivery<'_, &[u8]>| self.count(&out);
         let mut now_ns = 0;
         for (i, packet) in trace.iter().enumerate() {
             let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
             let frame = Frame { buffer: packet.as_slice(), meta };
-            coalescer.push(frame, now_ns, &mut |out: Delivery<'_, &[u8]>| self.count(&out));
+            coalescer.push(frame, now_ns, sink);
             now_ns += GAP_NS;
             if (i + 1).is_multiple_of(POLL_PACKETS) {
-                coalescer.poll_end(now_ns, &mut |out: Delivery<'_, &[u8]>| self.count(&out));
+                coalescer.poll_end(now_ns, sink);
             }
         }
-        coalescer.finish(&mut |out: Delivery<'_, &[u8]>| self.count(&out));
+        coalescer.finish(sink);
     }
 
     fn count(&mut self, delivery: &Delivery<'_, &[u8]>) {

@@ -256,9 +256,7 @@ impl Sink<Record> for Writer {
     }
 }
 
-impl Receiver for Writer {
-    type Buffer = Record;
-
+impl Receiver<Record> for Writer {
     fn keep(&mut self, seen: &Seen<'_>) -> Record {
         let mut record = self.free.pop().unwrap_or_default();
         record.fill(seen);

@@ -180,9 +180,7 @@ fn payload_len(packet: &[u8], link: Option<LinkType>, ports: &Ports) -> usize {
     Transport::of(&stack, packet.len()).map_or(0, |transport| transport.payload)
 }
 
-impl Receiver for Watcher {
-    type Buffer = Record;
-
+impl Receiver<Record> for Watcher {
     fn keep(&mut self, seen: &Seen<'_>) -> Record {
         let mut record = self.free.pop().unwrap_or_default();
         record.fill(seen);

@@ -74,12 +74,9 @@ impl Record {
 }
 
 /// Takes deliveries, and keeps packets until then in buffers of its own kind.
-pub(crate) trait Receiver: Sink<Self::Buffer> {
-    /// The buffer that a packet is kept in.
-    type Buffer: AsRef<[u8]>;
-
+pub(crate) trait Receiver<B>: Sink<B> {
     /// Keeps a packet.
-    fn keep(&mut self, seen: &Seen<'_>) -> Self::Buffer;
+    fn keep(&mut self, seen: &Seen<'_>) -> B;
 
     /// Sets the time at which the deliveries from here on leave.
     fn at(&mut self, _now_ns: u64) {}
@@ -208,7 +205,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
 
     /// Takes the next packet. Deliveries that it causes are made before this returns, so a packet that stays outside
     /// may be written at once and overtakes nothing.
-    pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut impl Receiver<Buffer = B>) -> Fate {
+    pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver<B>) -> Fate {
         self.begin(seen.packet, sink);
         let fate = self.place(seen, sink);
         if let Fate::Aside(aside) = fate {
@@ -219,7 +216,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
     }
 
     /// Delivers everything, because the capture or its section ends.
-    pub(crate) fn finish(&mut self, sink: &mut impl Receiver<Buffer = B>) {
+    pub(crate) fn finish(&mut self, sink: &mut dyn Receiver<B>) {
         let now_ns = self.stamp.unwrap_or(0);
         for mut lane in self.lanes.drain(..) {
             lane.expire(now_ns, sink);
@@ -236,7 +233,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
     }
 
     /// Ends the poll before the packet, if polls end where the time changes.
-    fn begin(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver<Buffer = B>) {
+    fn begin(&mut self, packet: &Packet<'_>, sink: &mut dyn Receiver<B>) {
         let (before, now) = (self.stamp, packet.timestamp_ns);
         let is_over = match self.batch {
             Batch::Packets(_) => false,
@@ -252,7 +249,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         self.stamp = now;
     }
 
-    fn end(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver<Buffer = B>) {
+    fn end(&mut self, packet: &Packet<'_>, sink: &mut dyn Receiver<B>) {
         self.polled += 1;
         let most = match self.batch {
             Batch::Packets(most) => most,
@@ -264,7 +261,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         }
     }
 
-    fn poll_end(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
+    fn poll_end(&mut self, now_ns: u64, sink: &mut dyn Receiver<B>) {
         self.polled = 0;
         for lane in &mut self.lanes {
             lane.expire(now_ns, sink);
@@ -273,7 +270,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         }
     }
 
-    fn place(&mut self, seen: &Seen<'_>, sink: &mut impl Receiver<Buffer = B>) -> Fate {
+    fn place(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver<B>) -> Fate {
         let Some(link) = seen.link else { return Fate::Aside(Aside::LinkType) };
         let round_trip = self.round_trip(seen, link);
         let flags = seen.said.kept_flags();
@@ -338,13 +335,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
 
     /// Lets a lane look for tunnels on these ports from here on. Its held packets leave first: so packets of one flow
     /// do not overtake each other if their captures say different ports.
-    fn look_for(
-        &mut self,
-        index: usize,
-        ports: Ports,
-        link: LinkType,
-        sink: &mut impl Receiver<Buffer = B>,
-    ) {
+    fn look_for(&mut self, index: usize, ports: Ports, link: LinkType, sink: &mut dyn Receiver<B>) {
         let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.ports != ports) else {
             return;
         };
@@ -363,7 +354,7 @@ impl<B: AsRef<[u8]>> Lane<B> {
         seen: &Seen<'_>,
         flags: u32,
         now_ns: u64,
-        sink: &mut impl Receiver<Buffer = B>,
+        sink: &mut dyn Receiver<B>,
     ) -> Verdict {
         self.make_way(flags, now_ns, sink);
         let frame = Frame { buffer: sink.keep(seen), meta: seen.meta };
@@ -374,7 +365,7 @@ impl<B: AsRef<[u8]>> Lane<B> {
     /// Delivers the trains whose hold is over, each at the time when it was. Within a poll only trains that are held
     /// across polls leave, and none if a poll is taken as a whole, flow by flow or in order: so a hold never makes
     /// trains shorter than no hold does.
-    fn expire(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
+    fn expire(&mut self, now_ns: u64, sink: &mut dyn Receiver<B>) {
         let profile = self.coalescer.profile();
         let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;
         let is_within_poll = self.is_poll_long && profile.limits.hold_ns > 0 && !is_whole;
@@ -393,7 +384,7 @@ impl<B: AsRef<[u8]>> Lane<B> {
 
     /// Delivers the held packets if they could not be given back exactly once this packet joined them: a superframe
     /// holds one word of flags, and arrivals as steps forward of less than 4.3 seconds.
-    fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
+    fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut dyn Receiver<B>) {
         self.expire(now_ns, sink);
         let hold_ns = self.coalescer.profile().limits.hold_ns;
         if let Some(deadline) = self.coalescer.deadline() {

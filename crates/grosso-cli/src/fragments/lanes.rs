@@ -89,7 +89,7 @@ impl Lanes {
     }
 
     /// Takes the next packet. Datagrams whose time is over are discarded first.
-    pub(crate) fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut impl Visitor) -> LaneFate {
+    pub(crate) fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut dyn Visitor) -> LaneFate {
         self.expire(arrival.timestamp_ns, visitor);
         let now_ns = self.now_ns;
         let Some(number) = self.lane(arrival) else {
@@ -111,7 +111,7 @@ impl Lanes {
     }
 
     /// Ends the datagrams whose time is over at the time of a packet.
-    pub(crate) fn expire(&mut self, timestamp_ns: Option<u64>, visitor: &mut impl Visitor) {
+    pub(crate) fn expire(&mut self, timestamp_ns: Option<u64>, visitor: &mut dyn Visitor) {
         self.now_ns = self.now_ns.max(timestamp_ns.unwrap_or(0));
         for (lane, number) in self.lanes.iter_mut().zip(0..) {
             lane.reassembler.expire(self.now_ns, &mut Telling::new(visitor, number));
@@ -119,7 +119,7 @@ impl Lanes {
     }
 
     /// Ends all datagrams, because the capture or its section ends.
-    pub(crate) fn finish(&mut self, visitor: &mut impl Visitor) {
+    pub(crate) fn finish(&mut self, visitor: &mut dyn Visitor) {
         for (number, mut lane) in self.lanes.drain(..).enumerate() {
             lane.reassembler.finish(&mut Telling::new(visitor, number));
         }
@@ -145,19 +145,19 @@ impl Lanes {
 }
 
 /// Passes on the results of a reassembler to a visitor, and keeps the buffer that comes back.
-struct Telling<'a, V> {
-    visitor: &'a mut V,
+struct Telling<'a> {
+    visitor: &'a mut dyn Visitor,
     lane: usize,
     buffer: Vec<u8>,
 }
 
-impl<'a, V> Telling<'a, V> {
-    fn new(visitor: &'a mut V, lane: usize) -> Self {
+impl<'a> Telling<'a> {
+    fn new(visitor: &'a mut dyn Visitor, lane: usize) -> Self {
         Self { visitor, lane, buffer: Vec::new() }
     }
 }
 
-impl<V: Visitor> ReassemblySink<Vec<u8>> for Telling<'_, V> {
+impl ReassemblySink<Vec<u8>> for Telling<'_> {
     fn take(&mut self, outcome: Outcome<'_, Vec<u8>>) {
         match outcome {
             Outcome::Datagram(datagram) => self.visitor.datagram(self.lane, &datagram),

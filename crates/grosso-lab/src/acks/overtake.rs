@@ -1,7 +1,7 @@
 //! The two-line patch by which acknowledgments without data bypass the coalescer, and overtake held packets of their
 //! flow.
 
-use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
+use grosso::{Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum};
 use grosso_wire::{LinkType, Ports};
 use serde::Serialize;
 
@@ -47,31 +47,39 @@ impl AsRef<[u8]> for Placed {
 fn overtaken(packets: &[Placed], acknowledgments_past_it: bool) -> usize {
     let mut coalescer =
         Coalescer::<Placed>::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
-    let mut places = Vec::new();
+    let mut kept = Kept::default();
     for (i, packet) in packets.iter().enumerate() {
         if packet.is_empty && acknowledgments_past_it {
-            places.push(packet.place);
+            kept.places.push(packet.place);
         } else {
             let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
             let frame = Frame { buffer: packet.clone(), meta };
-            coalescer.push(frame, 0, &mut |out: Delivery<'_, Placed>| keep(out, &mut places));
+            coalescer.push(frame, 0, &mut kept);
         }
         if (i + 1).is_multiple_of(PACKETS_A_POLL) {
-            coalescer.poll_end(0, &mut |out: Delivery<'_, Placed>| keep(out, &mut places));
+            coalescer.poll_end(0, &mut kept);
         }
     }
-    coalescer.finish(&mut |out: Delivery<'_, Placed>| keep(out, &mut places));
-    assert_eq!(places.len(), packets.len(), "nothing is lost");
+    coalescer.finish(&mut kept);
+    assert_eq!(kept.places.len(), packets.len(), "nothing is lost");
     let mut latest = 0;
     let is_late = |place: &&usize| {
         latest = latest.max(**place);
         **place < latest
     };
-    places.iter().filter(is_late).count()
+    kept.places.iter().filter(is_late).count()
 }
 
-fn keep(delivery: Delivery<'_, Placed>, places: &mut Vec<usize>) {
-    places.extend(delivery.into_parts().map(|part| part.buffer.place));
+/// The places of the packets that came out, in order.
+#[derive(Default)]
+struct Kept {
+    places: Vec<usize>,
+}
+
+impl Sink<Placed> for Kept {
+    fn deliver(&mut self, delivery: Delivery<'_, Placed>) {
+        self.places.extend(delivery.into_parts().map(|part| part.buffer.place));
+    }
 }
 
 /// Data in trains of three, with an acknowledgment behind each train.

@@ -2,7 +2,7 @@
 //! alone. A TAP or a packet socket copies every byte into the kernel, which hides the gain.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile,
+    Coalescer, Delivery, Frame, Meta, Profile, Sink,
     checksum::Checksum,
     meta::Gso,
     segment::{Outgoing, Segments},
@@ -63,7 +63,7 @@ fn gigabits_a_cpu_second<'a, B: AsRef<[u8]>>(
         Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 0x6c61_6221);
     let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
     let mut bytes = 0_u64;
-    let mut sink = |delivery: Delivery<'_, B>| {
+    let sink: &mut dyn Sink<B> = &mut |delivery: Delivery<'_, B>| {
         bytes += delivery.slices().map(|slice| slice.len() as u64).sum::<u64>();
         delivery.into_parts().for_each(|part| give_back(part.buffer));
     };
@@ -71,9 +71,9 @@ fn gigabits_a_cpu_second<'a, B: AsRef<[u8]>>(
     for round in 0..ROUNDS {
         for poll in ring.chunks(train) {
             for packet in poll {
-                coalescer.push(Frame { buffer: take(packet), meta }, round, &mut sink);
+                coalescer.push(Frame { buffer: take(packet), meta }, round, sink);
             }
-            coalescer.poll_end(round, &mut sink);
+            coalescer.poll_end(round, sink);
         }
     }
     let seconds = (own_cpu_time() - started).as_secs_f64();

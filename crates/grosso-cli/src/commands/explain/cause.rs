@@ -2,7 +2,7 @@
 //! the packet in.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
     coalesce::{
         Batch, HEADER_BYTES_MAX,
         reason::{Close, NoMerge, Pass},
@@ -336,11 +336,11 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
         let name = profile.name.clone();
         profile.batch = Batch::AsItCame;
         let mut coalescer = Coalescer::new(profile, link, *ports, 0);
-        let mut sink = |_: Delivery<'_, &[u8]>| {};
+        let sink: &mut dyn Sink<&[u8]> = &mut |_: Delivery<'_, &[u8]>| {};
         let mut verdict = None;
         for &packet in packets {
             let meta: Meta = meta_of(packet, link, ports);
-            verdict = Some(coalescer.push(Frame { buffer: packet, meta }, 0, &mut sink));
+            verdict = Some(coalescer.push(Frame { buffer: packet, meta }, 0, sink));
         }
         (verdict == Some(wanted)).then_some(name)
     });

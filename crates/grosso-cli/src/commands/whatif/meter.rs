@@ -77,9 +77,7 @@ impl Sink<Shared> for Meter {
     }
 }
 
-impl Receiver for Meter {
-    type Buffer = Shared;
-
+impl Receiver<Shared> for Meter {
     fn keep(&mut self, seen: &Seen<'_>) -> Shared {
         self.current.take().unwrap_or_else(|| Shared(Rc::new(Kept::of(seen))))
     }
