@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use grosso_io::capture::{CaptureError, CaptureReader, Compression, Entry, Format, Packet};
@@ -35,6 +36,14 @@ pub(crate) struct Session {
     pub(crate) interrupted: Arc<AtomicBool>,
     /// The command line, for provenance.
     pub(crate) command_line: String,
+    pub(crate) started: Instant,
+}
+
+impl Session {
+    /// Seconds since the command began.
+    pub(crate) fn elapsed_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
 }
 
 /// A capture that is read.
@@ -248,14 +257,6 @@ impl Links {
         match self.forced {
             Some(link) => Some(link),
             None => LinkType::from_pcap(packet.description.link_type),
-        }
-    }
-
-    /// The link type of an entry; `None` if it is no packet either.
-    pub(crate) fn of_entry(self, entry: &Entry<'_>) -> Option<LinkType> {
-        match entry {
-            Entry::Packet(packet) => self.of(packet),
-            Entry::Block(_) => None,
         }
     }
 }

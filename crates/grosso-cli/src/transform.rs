@@ -8,6 +8,7 @@ use crate::{
     error::{Exit, Failure},
     input::{Ending, Input, Next, Session, Unparsed},
     output::Output,
+    report::{self, Place, Report},
 };
 
 /// The work of a command on packets.
@@ -23,8 +24,16 @@ pub(crate) trait Transform {
         link: LinkType,
     ) -> Result<(), Failure>;
 
+    /// Notes a packet that cannot be parsed, before it is copied unchanged.
+    fn unparsed(&mut self, _packet: &Packet<'_>) {}
+
     /// Notes that a section begins: interfaces are numbered anew.
     fn section(&mut self) {}
+
+    /// The number of the last packet to take; those by which a file has grown since may be left out.
+    fn last(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// The result of a transformation.
@@ -59,12 +68,14 @@ pub(crate) fn transform(
     let links = input.links;
     let ending = input.each(|entry| {
         match entry {
+            Entry::Packet(packet) if packet.number > work.last() => return Ok(Next::Stop),
             Entry::Packet(packet) => {
                 bytes += packet.data.len() as u64;
                 match links.of(packet) {
                     Some(link) => work.packet(entry, packet, link)?,
                     None => {
                         unparsed.count(packet);
+                        work.unparsed(packet);
                         work.output().copy(entry)?;
                     }
                 }
@@ -84,13 +95,17 @@ pub(crate) fn transform(
 }
 
 impl Transformed {
-    /// The exit code, after everything else was reported: the answer is no if `is_no` and nothing worse happened.
+    /// Prints the report, and returns the exit code: the answer is no if `is_no` and nothing worse happened.
     pub(crate) fn conclude(
         self,
+        (report, place): (&mut impl Report, Place),
         input: &Input,
         session: &mut Session,
         is_no: bool,
     ) -> Result<Exit, Failure> {
+        report::print(report, &mut session.talk, place)?;
+        let (packets, elapsed) = (input.reader.packets(), session.started.elapsed());
+        report::remark_rate(&session.talk, packets, self.bytes, elapsed);
         let exit = self.ending.conclude(input, session, "processed and written")?;
         self.unparsed.conclude(input, "Packets pass through unchanged; ")?;
         Ok(if exit == Exit::Yes && is_no { Exit::No } else { exit })

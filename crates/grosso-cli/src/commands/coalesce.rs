@@ -1,86 +1,100 @@
 //! `grosso coalesce`: merge packets as a receiving host would, so that `segment` undoes it.
 
-use std::time::Instant;
-
 use grosso::{
     Delivery, Profile, Sink,
     acknowledge::Kept,
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass, Release},
 };
-use grosso_io::capture::{Entry, Format, Offload, PacketMeta, SegmentTransport, TunnelPort};
-use grosso_wire::tcp;
+use grosso_io::capture::{
+    Entry, Format, Offload, Packet, PacketMeta, SegmentTransport, TunnelPort,
+};
+use grosso_wire::{LinkType, tcp};
 
 use super::replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen, note_blind_flows};
 use crate::{
     arguments::{Coalesce, reject_filter},
     error::{Exit, Failure},
     evidence::Judge,
-    input::{Input, Next, Session, Unparsed},
+    input::{Input, Links, Session},
     output::Output,
-    report::{self, InputFacts, OutputFacts, Tool, counts},
+    report::{InputFacts, OutputFacts, Tool, counts},
     reports::coalesce::{CoalesceReport, buckets, original},
+    transform::{self, Transform},
     units,
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     reject_filter(&options.files.filter.words, "coalesce")?;
-    let mut judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
+    let judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
     let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let links = input.links;
-    let mut replay = Replay::new(&options.rules, Purpose::Writes)?;
+    let replay = Replay::new(&options.rules, Purpose::Writes)?;
     let format = options.files.format(Format::Pcapng);
     note_format(&input, format, replay.profile(), session);
     let output = Output::create(&options.files.write, format, &input, session)?;
-    let mut writer = Writer::new(output);
-    let mut unparsed = Unparsed::default();
-    let (mut bytes, mut cut_packets) = (0, 0);
-    let ending = input.each(|entry| {
-        match entry {
-            Entry::Packet(packet) => {
-                bytes += packet.data.len() as u64;
-                let seen = Seen::of(packet, links, Purpose::Writes, &mut judge);
-                cut_packets += u64::from(packet.is_cut() && seen.time.is_ok());
-                if let Fate::Aside(aside) = replay.push(&seen, &mut writer) {
-                    if aside == Aside::LinkType {
-                        unparsed.count(packet);
-                    }
-                    writer.output.copy(entry)?;
-                }
-            }
-            Entry::Block(block) => {
-                if block.is_section_header() {
-                    // Interfaces are numbered anew, and what is held names them by the old numbers.
-                    replay.finish(&mut writer);
-                }
-                if block.is_copyable() {
-                    writer.output.copy(entry)?;
-                }
-            }
-        }
-        writer.failure.take().map_or(Ok(Next::Go), Err)
-    })?;
-    replay.finish(&mut writer);
+    let (links, writer) = (input.links, Writer::new(output));
+    let mut work = CoalesceWork { links, judge, replay, writer, cut_packets: 0 };
+    let done = transform::transform(&mut input, &mut work)?;
+    work.section();
+    let CoalesceWork { replay, mut writer, cut_packets, .. } = work;
     writer.failure.take().map_or(Ok(()), Err)?;
-    let beyond = writer.bytes_beyond;
     let (facts, place) = writer.output.finish(&input)?;
-    note_cut(cut_packets, beyond, session);
-    let elapsed = start.elapsed();
-    let mut report = report(&replay, input.facts(bytes), facts);
-    report.elapsed_s = elapsed.as_secs_f64();
+    note_cut(cut_packets, writer.bytes_beyond, session);
+    let mut report = report(&replay, input.facts(done.bytes), facts);
+    report.elapsed_s = session.elapsed_s();
     if let Some(&superframes) = report.passed.get(Pass::Superframe.name()) {
         let frames = units::count(superframes, "superframe");
         session.talk.note(format!("{frames} of the input did not merge further"));
         session.talk.hint("to start from single packets, run `grosso wire` first");
     }
     note_blind_flows(replay.blind_flows, session);
-    report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(&session.talk, report.input.packets, bytes, elapsed);
-    let exit = ending.conclude(&input, session, "processed and written")?;
-    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
-    Ok(exit)
+    done.conclude((&mut report, place), &input, session, false)
+}
+
+/// The capture during the run.
+struct CoalesceWork {
+    links: Links,
+    judge: Judge,
+    replay: Replay<Record>,
+    writer: Writer,
+    cut_packets: u64,
+}
+
+impl CoalesceWork {
+    fn push(&mut self, packet: &Packet<'_>) -> Fate {
+        let seen = Seen::of(packet, self.links, Purpose::Writes, &mut self.judge);
+        self.cut_packets += u64::from(packet.is_cut() && seen.time.is_ok());
+        self.replay.push(&seen, &mut self.writer)
+    }
+}
+
+impl Transform for CoalesceWork {
+    fn output(&mut self) -> &mut Output {
+        &mut self.writer.output
+    }
+
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        _link: LinkType,
+    ) -> Result<(), Failure> {
+        if let Fate::Aside(_) = self.push(packet) {
+            self.writer.output.copy(entry)?;
+        }
+        self.writer.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Delivers what the packet makes leave.
+    fn unparsed(&mut self, packet: &Packet<'_>) {
+        self.push(packet);
+    }
+
+    /// Delivers everything, because what is held names interfaces by the old numbers.
+    fn section(&mut self) {
+        self.replay.finish(&mut self.writer);
+    }
 }
 
 /// Notes the fate of packets that the capture cut after their headers.

@@ -84,9 +84,8 @@ pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Fail
         checksums_fixed,
         warnings: Vec::new(),
     };
-    report::print(&mut report, &mut session.talk, place)?;
     let is_no = session.strict && found.packets.unverifiable > 0;
-    done.conclude(&input, session, is_no)
+    done.conclude((&mut report, place), &input, session, is_no)
 }
 
 fn note_cut(found: &Found, session: &mut Session) {

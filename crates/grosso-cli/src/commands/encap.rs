@@ -3,8 +3,6 @@
 //! The link layer of the capture stays: a tunnel of IP packets follows what was in front of the packet, a tunnel
 //! of frames follows a copy of the frame's own Ethernet header. So `decap` gives the capture back.
 
-use std::time::Instant;
-
 use grosso::{
     Meta,
     checksum::{self, Checksum},
@@ -26,7 +24,7 @@ use crate::{
     input::{Input, Session},
     meta,
     output::Output,
-    report::{self, Tool},
+    report::Tool,
     reports::{encap::EncapReport, reassemble::Alone},
     transform::{self, Transform},
     tunnel::{self, Description},
@@ -35,7 +33,6 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     let description = describe(&options.files.filter.words)?;
     let endpoint = description.endpoint.clone();
     let tunnel = tunnel_port(&endpoint);
@@ -59,7 +56,6 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     let EncapWork { output, encapsulator, refused, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
     tally.note(&mut session.talk);
-    let elapsed = start.elapsed();
     let stats = encapsulator.stats();
     if format == Format::Pcap && stats.frames > 0 {
         note_port(tunnel, session);
@@ -78,13 +74,11 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
         remote_checksums: stats.remote_checksums,
         contradictions: tally.contradictions(),
         refused,
-        elapsed_s: elapsed.as_secs_f64(),
+        elapsed_s: session.elapsed_s(),
         warnings: Vec::new(),
     };
-    report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     let is_refused = session.strict && (!report.refused.is_empty() || report.contradictions > 0);
-    done.conclude(&input, session, is_refused)
+    done.conclude((&mut report, place), &input, session, is_refused)
 }
 
 /// The tunnel of `type vxlan id 42 local ...`.

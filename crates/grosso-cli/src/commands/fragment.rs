@@ -1,7 +1,5 @@
 //! `grosso fragment`: make IP fragments of packets longer than an MTU.
 
-use std::time::Instant;
-
 use grosso::{
     Meta,
     checksum::Checksum,
@@ -18,7 +16,7 @@ use crate::{
     input::Session,
     meta,
     output::Output,
-    report::{self, Counts, Tool},
+    report::{Counts, Tool},
     reports::fragment::FragmentReport,
     transform::{self, Transform},
     units,
@@ -26,7 +24,6 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "fragment", session)?;
     let judge = Judge::survey(&options.files.read, options.sizes.given(), session)?;
     let mut work = FragmentWork::new(output, judge, options, session.strict);
@@ -35,7 +32,6 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
     let (facts, place) = output.finish(&input)?;
     tally.note(&mut session.talk);
     note(&left, session);
-    let elapsed = start.elapsed();
     let mut report = FragmentReport {
         schema: "grosso.fragment/1",
         tool: Tool::THIS,
@@ -47,14 +43,12 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
         guessed: tally.guessed,
         contradictions: tally.contradictions(),
         left,
-        elapsed_s: elapsed.as_secs_f64(),
+        elapsed_s: session.elapsed_s(),
         warnings: Vec::new(),
     };
-    report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     let is_certain = report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
     let is_refused = session.strict && !is_certain;
-    done.conclude(&input, session, is_refused)
+    done.conclude((&mut report, place), &input, session, is_refused)
 }
 
 /// Notes a remedy for packets that stayed longer than the MTU.

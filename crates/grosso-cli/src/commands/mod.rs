@@ -40,6 +40,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
     path::Path,
     sync::{Arc, atomic::AtomicBool},
+    time::Instant,
 };
 
 use clap::{CommandFactory, FromArgMatches};
@@ -160,6 +161,7 @@ fn session(arguments: &Arguments, command_line: String) -> Session {
         strict: common.strict,
         interrupted,
         command_line,
+        started: Instant::now(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! The capture is read twice (ADR 0045): first to learn which fragments become datagrams, then to write those datagrams
 //! in the place of their last fragment and everything else where it stands.
 
-use std::{sync::atomic::Ordering, time::Instant};
+use std::sync::atomic::Ordering;
 
 use grosso_io::capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
@@ -12,18 +12,18 @@ use crate::{
     arguments::{Reassemble, reject_filter},
     error::{Exit, Failure},
     fragments::{self, Arrival, Joined, Lanes, Survey},
-    input::{Input, Next, Session, Unparsed},
+    input::{Input, Next, Session},
     meta,
     output::Output,
-    report::{self, InputFacts, OutputFacts, Tool},
+    report::{InputFacts, OutputFacts, Tool},
     reports::reassemble::ReassembleReport,
+    transform::{self, Transform},
     twice::Twice,
     units,
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     reject_filter(&options.files.filter.words, "reassemble")?;
     let capture = Twice::open(&options.files.read, session)?;
     let mut input = capture.input(false, session)?;
@@ -47,29 +47,14 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
         lanes: Lanes::new(fragments::rules(&options.waiting), seed),
         given,
         datagram: Vec::new(),
-        unparsed: Unparsed::default(),
-        bytes: 0,
+        packets,
     };
-    let links = input.links;
-    let ending = input.each(|entry| match entry {
-        // If the file still grows, its new packets are unknown to the first reading.
-        Entry::Packet(packet) if packet.number > packets => Ok(Next::Stop),
-        _ => work.entry(entry, links.of_entry(entry)).map(|()| Next::Go),
-    })?;
-    let ReassembleWork { output, survey, unparsed, bytes, .. } = work;
+    let done = transform::transform(&mut input, &mut work)?;
+    let ReassembleWork { output, survey, .. } = work;
     let (facts, place) = output.finish(&input)?;
-    let elapsed = start.elapsed();
-    let mut report = report(survey, input.facts(bytes), facts, session);
-    report.elapsed_s = elapsed.as_secs_f64();
+    let mut report = report(survey, input.facts(done.bytes), facts, session);
     let is_refused = session.strict && report.found.is_incomplete();
-    report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(&session.talk, report.input.packets, bytes, elapsed);
-    let exit = ending.conclude(&input, session, "processed and written")?;
-    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
-    Ok(match exit {
-        Exit::Yes if is_refused => Exit::No,
-        exit => exit,
-    })
+    done.conclude((&mut report, place), &input, session, is_refused)
 }
 
 /// The first reading, up to the end of the capture or its damage. Returns the number of packets.
@@ -114,7 +99,7 @@ fn report(
         output,
         found: survey.found,
         lists_all: session.talk.verbose,
-        elapsed_s: 0.0,
+        elapsed_s: session.elapsed_s(),
         warnings: Vec::new(),
     }
 }
@@ -135,30 +120,21 @@ struct ReassembleWork {
     /// The ports of tunnels for packets about which the capture says nothing.
     given: Ports,
     datagram: Vec<u8>,
-    unparsed: Unparsed,
-    bytes: u64,
+    /// The number of packets that the first reading found: it knows nothing of those by which the file has grown since.
+    packets: u64,
 }
 
-impl ReassembleWork {
-    fn entry(&mut self, entry: &Entry<'_>, link: Option<LinkType>) -> Result<(), Failure> {
-        match entry {
-            Entry::Packet(packet) => {
-                self.bytes += packet.data.len() as u64;
-                match link {
-                    Some(link) => self.packet(entry, packet, link),
-                    None => {
-                        self.unparsed.count(packet);
-                        self.output.copy(entry)
-                    }
-                }
-            }
-            Entry::Block(block) => {
-                if block.is_section_header() {
-                    self.lanes.finish(&mut Joined::default());
-                }
-                if block.is_copyable() { self.output.copy(entry) } else { Ok(()) }
-            }
-        }
+impl Transform for ReassembleWork {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    fn section(&mut self) {
+        self.lanes.finish(&mut Joined::default());
+    }
+
+    fn last(&self) -> u64 {
+        self.packets
     }
 
     fn packet(

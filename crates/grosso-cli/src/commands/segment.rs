@@ -1,7 +1,5 @@
 //! `grosso segment`: cut superframes whose segment size is recorded, and never guess.
 
-use std::time::Instant;
-
 use grosso_io::capture::{Entry, Packet};
 use grosso_wire::{LinkType, dissect};
 
@@ -12,7 +10,7 @@ use crate::{
     evidence::{Evidence, Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
     input::Session,
     output::Output,
-    report::{self, Counts, Tool},
+    report::{Counts, Tool},
     reports::segment::SegmentReport,
     transform::{self, Transform},
     units,
@@ -20,7 +18,6 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "segment", session)?;
     let judge = Judge::new(options.known.given()?);
     let cutter = Cutter::default();
@@ -34,7 +31,6 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
         session.talk.note(format!("{frames} left whole: this file records no segment size"));
         session.talk.hint("`grosso wire` works it out from the flow where it can");
     }
-    let elapsed = start.elapsed();
     let mut report = SegmentReport {
         schema: "grosso.segment/1",
         tool: Tool::THIS,
@@ -44,14 +40,12 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
         segments: cut.cutter.segments,
         undescribed: cut.undescribed,
         left: cut.left,
-        elapsed_s: elapsed.as_secs_f64(),
+        elapsed_s: session.elapsed_s(),
         warnings: Vec::new(),
     };
-    report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     let left = report.undescribed + report.left.values().sum::<u64>();
     let is_refused = session.strict && left + cut.tally.contradictions() > 0;
-    done.conclude(&input, session, is_refused)
+    done.conclude((&mut report, place), &input, session, is_refused)
 }
 
 struct Cut {

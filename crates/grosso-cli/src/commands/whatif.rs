@@ -5,7 +5,7 @@
 
 mod meter;
 
-use std::{fs, path::Path, rc::Rc, time::Instant};
+use std::{fs, path::Path, rc::Rc};
 
 use grosso::{
     Profile,
@@ -24,13 +24,12 @@ use crate::{
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
-    report::{self, Place, Tool, counts},
+    report::{self, InputFacts, Place, Tool, counts},
     reports::whatif::{Best, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport},
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     let (path, words) = options.input();
     let Some(path) = path else {
         let hint = "grosso whatif FILE, or: ... | grosso whatif -r -";
@@ -78,12 +77,13 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
             Failure::environment("environment.write", message)
         })?;
     }
-    report.elapsed_s = start.elapsed().as_secs_f64();
+    report.elapsed_s = session.elapsed_s();
     note_superframes(&report, path, session);
     let blind_flows = report.settings.iter().map(|setting| setting.blind_flows).max();
     note_blind_flows(blind_flows.unwrap_or(0), session);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
-    report::remark_rate(&session.talk, report.input.packets, report.input.bytes, start.elapsed());
+    let InputFacts { packets, bytes, .. } = report.input;
+    report::remark_rate(&session.talk, packets, bytes, session.started.elapsed());
     let exit = ending.conclude(&input, session, "processed")?;
     unparsed.conclude(&input, "")?;
     Ok(exit)

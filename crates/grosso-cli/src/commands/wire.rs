@@ -1,7 +1,5 @@
 //! `grosso wire`: turns a host capture into the packets of the wire.
 
-use std::time::Instant;
-
 use grosso::meta::Gso;
 use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, Stack, Stop, dissect};
@@ -15,7 +13,7 @@ use crate::{
     input::Session,
     meta,
     output::Output,
-    report::{self, Counts, Tool},
+    report::{Counts, Tool},
     reports::wire::{SizeCounts, SplitSuperframes, WireReport},
     suspicion::Suspicions,
     transform::{self, Transform},
@@ -24,7 +22,6 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     let (mut input, mut output) = transform::open(&options.files, "wire", session)?;
     output.space(options.ts);
     let judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
@@ -33,7 +30,6 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
     note(&work, session);
     let WireWork { output, sizes, cutter, completed, left, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
-    let elapsed = start.elapsed();
     let mut report = WireReport {
         schema: "grosso.wire/2",
         tool: Tool::THIS,
@@ -48,14 +44,12 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
         guessed: tally.guessed,
         contradictions: tally.contradictions(),
         left,
-        elapsed_s: elapsed.as_secs_f64(),
+        elapsed_s: session.elapsed_s(),
         warnings: Vec::new(),
     };
-    report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     let is_certain = report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
     let is_refused = session.strict && !is_certain;
-    done.conclude(&input, session, is_refused)
+    done.conclude((&mut report, place), &input, session, is_refused)
 }
 
 /// Prints the notes of the manual, one for each kind of packet that the wire did not see in this form.

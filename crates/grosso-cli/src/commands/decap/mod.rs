@@ -6,7 +6,7 @@
 mod joiner;
 mod unwrap;
 
-use std::{hash::RandomState, sync::atomic::Ordering, time::Instant};
+use std::{hash::RandomState, sync::atomic::Ordering};
 
 use grosso_io::capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, dissect};
@@ -23,7 +23,7 @@ use crate::{
     input::{Input, Next, Session},
     line::Timing,
     output::Output,
-    report::{self, Tool},
+    report::Tool,
     reports::decap::DecapReport,
     transform::{self, Transform},
     twice::Twice,
@@ -37,20 +37,16 @@ pub(crate) fn run(options: &Decap, session: &mut Session) -> Result<Exit, Failur
 
 /// One tunnel of each packet.
 fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "decap", session)?;
     let given = options.known.given()?;
     let unwrapper = Unwrapper::new(given.ports, DepthLimit::One, RandomState::new());
     let mut work = DecapWork { output, datagrams: Datagrams::new(given), unwrapper, joiner: Apart };
     let done = transform::transform(&mut input, &mut work)?;
-    let report = finish(work, &input, &done, session, start)?;
-    let is_refused = session.strict && !report.is_certain();
-    done.conclude(&input, session, is_refused)
+    finish(work, &input, done, session)
 }
 
 /// All tunnels, and fragments in between.
 fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
-    let start = Instant::now();
     reject_filter(&options.files.filter.words, "decap")?;
     let capture = Twice::open(&options.files.read, session)?;
     let mut input = capture.input(false, session)?;
@@ -72,9 +68,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     let datagrams = Datagrams::new(given);
     let mut work = DecapWork { output, datagrams, unwrapper, joiner: learning.learned() };
     let done = transform::transform(&mut input, &mut work)?;
-    let report = finish(work, &input, &done, session, start)?;
-    let is_refused = session.strict && !report.is_certain();
-    done.conclude(&input, session, is_refused)
+    finish(work, &input, done, session)
 }
 
 /// The first reading, which learns the fate of every fragment at every depth.
@@ -106,14 +100,13 @@ fn learn(
     Ok(())
 }
 
-/// Completes the output and prints the report.
+/// Completes the output, prints the report, and returns the exit code.
 fn finish(
     work: DecapWork<impl Joiner>,
     input: &Input,
-    done: &transform::Transformed,
+    done: transform::Transformed,
     session: &mut Session,
-    start: Instant,
-) -> Result<DecapReport, Failure> {
+) -> Result<Exit, Failure> {
     let DecapWork { output, datagrams, unwrapper, joiner } = work;
     datagrams.tally.note(&mut session.talk);
     let (facts, place) = output.finish(input)?;
@@ -134,7 +127,6 @@ fn finish(
         session.talk.note(format!("{packets} left as they were: fragments, perhaps of tunnels"));
         session.talk.hint("--recursive joins them");
     }
-    let elapsed = start.elapsed();
     let mut report = DecapReport {
         schema: "grosso.decap/1",
         tool: Tool::THIS,
@@ -146,12 +138,11 @@ fn finish(
         tally,
         joined,
         lists_all: session.talk.verbose,
-        elapsed_s: elapsed.as_secs_f64(),
+        elapsed_s: session.elapsed_s(),
         warnings: Vec::new(),
     };
-    report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
-    Ok(report)
+    let is_refused = session.strict && !report.is_certain();
+    done.conclude((&mut report, place), input, session, is_refused)
 }
 
 /// The packets of a frame, in reused buffers: a tunnel that hands a device many datagrams at once shows them as
