@@ -10,6 +10,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::{Cut, Cwr, Gso, IpLevels},
+    reasons,
 };
 use grosso_checksum::Sum;
 use grosso_wire::{
@@ -21,95 +22,45 @@ use grosso_wire::{
     },
 };
 
-/// Declares the refusals with their short names and sentences.
-macro_rules! refusals {
-    ($($(#[doc = $sentence:literal])+ $variant:ident = $name:literal;)+) => {
-        /// Contradiction between a frame and a virtio header.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum VnetError {
-            $($(#[doc = $sentence])+ $variant,)+
-        }
-
-        impl VnetError {
-            /// Every refusal.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The short name of its counter.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// Description for the user.
-            #[must_use]
-            pub const fn sentence(self) -> &'static str {
-                match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
-            }
-        }
-    };
-}
-
-refusals! {
-    /// The virtio header or the link-layer header is incomplete (rule V1, B33).
-    Short = "vnet-short";
-    /// The checksum lies outside the frame (rule V3, B32).
-    ChecksumOutside = "vnet-checksum-outside";
-    /// The checksum starts before the end of the first IP header (rule V3, B32).
-    ChecksumInHeaders = "vnet-checksum-in-headers";
-    /// The checksum is not that of the transport header to be segmented (rule V4).
-    ChecksumPlace = "vnet-checksum-place";
-    /// The checksum must be partial, but is not (rules V4, V8).
-    ChecksumMissing = "vnet-checksum-missing";
-    /// The type of segmentation does not exist (rule V2).
-    UnknownType = "vnet-unknown-type";
-    /// The type of segmentation does not match the headers of the frame (rule V5, B37).
-    TypeMismatch = "vnet-type-mismatch";
-    /// A superframe with a segment size of 0 bytes (rule V2).
-    SizeZero = "vnet-size-zero";
-    /// The segment size 65535, which Linux reserves for a list of parts (rule V2, B19).
-    SizeReserved = "vnet-size-reserved";
-    /// The ECN bit on something that is not TCP (rule V4).
-    EcnWithoutTcp = "vnet-ecn-without-tcp";
-    /// More segments than allowed (rule V4: 128 datagrams; B35).
-    TooManySegments = "vnet-too-many-segments";
-    /// A tunnel over IPv4 and IPv6 at once (rule V8).
-    TunnelTwice = "vnet-tunnel-twice";
-    /// A tunnel in a form of the header without fields for its offsets.
-    TunnelForm = "vnet-tunnel-form";
-    /// A tunnel around a packet that is not segmented, or around a datagram to be fragmented (rule
-    /// V8).
-    TunnelInner = "vnet-tunnel-inner";
-    /// The offsets of the tunnel's headers do not match the frame (rule V8).
-    TunnelPlaces = "vnet-tunnel-places";
-    /// The tunnel's outer checksum is to be computed, but its field holds no pseudo-header sum
-    /// (rule V8).
-    TunnelSeedMissing = "vnet-tunnel-seed-missing";
-    /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
-    Inexpressible = "vnet-inexpressible";
-}
-
-impl core::fmt::Display for VnetError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Short => "the frame is shorter than its headers must be",
-            Self::ChecksumOutside => "the checksum lies outside the frame",
-            Self::ChecksumInHeaders => "the checksum starts inside the first headers",
-            Self::ChecksumPlace => "the checksum is not that of the transport header",
-            Self::ChecksumMissing => "the checksum must be partial",
-            Self::UnknownType => "the type of segmentation does not exist",
-            Self::TypeMismatch => "the type of segmentation is not that of the headers",
-            Self::SizeZero => "the segment size is zero",
-            Self::SizeReserved => "the segment size is reserved",
-            Self::EcnWithoutTcp => "the ECN bit is on something that is not TCP",
-            Self::TooManySegments => "there are too many segments",
-            Self::TunnelTwice => "both tunnel bits are set",
-            Self::TunnelForm => "the form of the header has no places for a tunnel",
-            Self::TunnelInner => "the tunnel holds nothing that can be cut",
-            Self::TunnelPlaces => "the places of the tunnel are wrong",
-            Self::TunnelSeedMissing => "the tunnel's outer checksum holds no seed",
-            Self::Inexpressible => "a virtio header cannot say it",
-        })
+reasons! {
+    /// Contradiction between a frame and a virtio header.
+    VnetError {
+        /// The virtio header or the link-layer header is incomplete (rule V1, B33).
+        Short = "vnet-short",
+        /// The checksum lies outside the frame (rule V3, B32).
+        ChecksumOutside = "vnet-checksum-outside",
+        /// The checksum starts before the end of the first IP header (rule V3, B32).
+        ChecksumInHeaders = "vnet-checksum-in-headers",
+        /// The checksum is not that of the transport header to be segmented (rule V4).
+        ChecksumPlace = "vnet-checksum-place",
+        /// The checksum must be partial, but is not (rules V4, V8).
+        ChecksumMissing = "vnet-checksum-missing",
+        /// The type of segmentation does not exist (rule V2).
+        UnknownType = "vnet-unknown-type",
+        /// The type of segmentation does not match the headers of the frame (rule V5, B37).
+        TypeMismatch = "vnet-type-mismatch",
+        /// A superframe with a segment size of 0 bytes (rule V2).
+        SizeZero = "vnet-size-zero",
+        /// The segment size 65535, which Linux reserves for a list of parts (rule V2, B19).
+        SizeReserved = "vnet-size-reserved",
+        /// The ECN bit on something that is not TCP (rule V4).
+        EcnWithoutTcp = "vnet-ecn-without-tcp",
+        /// More segments than allowed (rule V4: 128 datagrams; B35).
+        TooManySegments = "vnet-too-many-segments",
+        /// A tunnel over IPv4 and IPv6 at once (rule V8).
+        TunnelTwice = "vnet-tunnel-twice",
+        /// A tunnel in a form of the header without fields for its offsets.
+        TunnelForm = "vnet-tunnel-form",
+        /// A tunnel around a packet that is not segmented, or around a datagram to be fragmented (rule
+        /// V8).
+        TunnelInner = "vnet-tunnel-inner",
+        /// The offsets of the tunnel's headers do not match the frame (rule V8).
+        TunnelPlaces = "vnet-tunnel-places",
+        /// The tunnel's outer checksum is to be computed, but its field holds no pseudo-header sum
+        /// (rule V8).
+        TunnelSeedMissing = "vnet-tunnel-seed-missing",
+        /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
+        Inexpressible = "vnet-inexpressible",
     }
 }
 

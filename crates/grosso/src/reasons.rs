@@ -1,6 +1,8 @@
-//! Named reasons: a list of them with a name, a sentence and an index each.
+//! Named reasons and events: a list of them with a name, a sentence and an index each.
 
-/// Declares a list of reasons: each variant with its sentence and the name that reports use.
+/// Declares a list of reasons or events: each variant with its sentence and the name that reports and counters use.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! reasons {
     ($(#[$doc:meta])* $list:ident { $($(#[doc = $sentence:literal])+ $variant:ident = $name:literal,)+ }) => {
         $(#[$doc])*
@@ -12,9 +14,9 @@ macro_rules! reasons {
         }
 
         impl $list {
-            /// All reasons, in order.
+            /// All of them, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// Number of reasons.
+            /// Their number.
             pub const COUNT: usize = Self::ALL.len();
 
             /// The name in reports and counters: lower case, words joined by hyphens.
@@ -26,7 +28,7 @@ macro_rules! reasons {
             /// One or two sentences for a person.
             #[must_use]
             pub const fn sentence(self) -> &'static str {
-                match self { $(Self::$variant => concat!($($sentence),+),)+ }
+                match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
             }
 
             /// Its place in [`Self::ALL`].

@@ -277,7 +277,7 @@ impl FoundPacket {
             let close = Close::ALL.iter().find(|close| close.name() == train.closed)?;
             let by = left_by.filter(|_| matches!(close, Close::NoMerge | Close::Barrier));
             let limit = cause::limit_of_close(*close, train.packets, profile);
-            (*close != Close::Never).then(|| Ended { sentence: close.sentence().trim(), limit, by })
+            (*close != Close::Never).then(|| Ended { sentence: close.sentence(), limit, by })
         });
         ExplainReport {
             schema: "grosso.explain/1",
@@ -293,7 +293,7 @@ impl FoundPacket {
                 law,
                 limit,
                 remedy,
-                sentence: sentence.map(|text| text.trim().to_string()),
+                sentence: sentence.map(str::to_owned),
             },
             flushed,
             left,

@@ -481,7 +481,6 @@ fn key(name: &str) -> String {
 
 /// A sentence in the form that follows a colon.
 fn lower(sentence: &str) -> String {
-    let sentence = sentence.trim();
     let mut letters = sentence.chars();
     let first = letters.next().map(|first| first.to_ascii_lowercase());
     match sentence.chars().nth(1).is_some_and(char::is_uppercase) {

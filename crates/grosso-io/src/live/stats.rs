@@ -1,57 +1,33 @@
 //! Counters of live ports, by name.
 
+use grosso::reasons;
+
 use crate::{port::PortCounter, vnet::VnetError};
 
-/// Declares the events with their short names.
-macro_rules! events {
-    ($($(#[doc = $sentence:literal])+ $variant:ident = $name:literal;)+) => {
-        /// An event of frames at a live port.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum LiveEvent {
-            $($(#[doc = $sentence])+ $variant,)+
-        }
-
-        impl LiveEvent {
-            /// Every event.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The short name of its counter.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// Description for the user.
-            #[must_use]
-            pub const fn sentence(self) -> &'static str {
-                match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
-            }
-        }
-    };
-}
-
-events! {
-    /// A received frame was longer than its buffer, and was dropped.
-    ReceiveTruncated = "rx-truncated";
-    /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
-    ReceiveInexpressible = "rx-inexpressible";
-    /// The kernel dropped a frame for which the receive ring had no room.
-    ReceiveRingFull = "rx-ring-full";
-    /// The kernel filled a slot of the ring with invalid values.
-    ReceiveMalformed = "rx-malformed";
-    /// A superframe was refused, and sent as the packets that it stands for (B31).
-    TransmitCutAgain = "tx-cut-again";
-    /// A feature was given up because the kernel refused superframes that need it (B31).
-    TransmitNarrowed = "tx-narrowed";
-    /// A frame was refused because of its contents, and dropped.
-    TransmitRefused = "tx-refused";
-    /// A frame was longer than the device takes, and was dropped.
-    TransmitTooLong = "tx-too-long";
-    /// A frame was dropped because the interface was down.
-    TransmitDown = "tx-down";
-    /// A frame was dropped because the kernel had no memory for it.
-    TransmitNoMemory = "tx-no-memory";
+reasons! {
+    /// An event of frames at a live port.
+    LiveEvent {
+        /// A received frame was longer than its buffer, and was dropped.
+        ReceiveTruncated = "rx-truncated",
+        /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
+        ReceiveInexpressible = "rx-inexpressible",
+        /// The kernel dropped a frame for which the receive ring had no room.
+        ReceiveRingFull = "rx-ring-full",
+        /// The kernel filled a slot of the ring with invalid values.
+        ReceiveMalformed = "rx-malformed",
+        /// A superframe was refused, and sent as the packets that it stands for (B31).
+        TransmitCutAgain = "tx-cut-again",
+        /// A feature was given up because the kernel refused superframes that need it (B31).
+        TransmitNarrowed = "tx-narrowed",
+        /// A frame was refused because of its contents, and dropped.
+        TransmitRefused = "tx-refused",
+        /// A frame was longer than the device takes, and was dropped.
+        TransmitTooLong = "tx-too-long",
+        /// A frame was dropped because the interface was down.
+        TransmitDown = "tx-down",
+        /// A frame was dropped because the kernel had no memory for it.
+        TransmitNoMemory = "tx-no-memory",
+    }
 }
 
 impl LiveEvent {
@@ -65,8 +41,8 @@ impl LiveEvent {
 /// Counters of a live port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveStats {
-    events: [u64; LiveEvent::ALL.len()],
-    refused: [u64; VnetError::ALL.len()],
+    events: [u64; LiveEvent::COUNT],
+    refused: [u64; VnetError::COUNT],
 }
 
 impl LiveStats {

@@ -115,7 +115,7 @@ static DISCARDS: LazyLock<Vec<PortCounter>> = LazyLock::new(|| {
     let counter = |reason: &Discard| PortCounter {
         name: format!("reasm-{}", reason.name()).leak(),
         is_loss: true,
-        sentence: format!("A fragment was discarded: {}", reason.sentence().trim()).leak(),
+        sentence: format!("A fragment was discarded: {}", reason.sentence()).leak(),
     };
     Discard::ALL.iter().map(counter).collect()
 });

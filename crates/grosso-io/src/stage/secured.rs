@@ -172,7 +172,7 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
         let counter = |reason: Refusal| PortCounter {
             name: format!("{prefix}-{}", reason.name()).leak(),
             is_loss: true,
-            sentence: format!("{what}: {}", reason.sentence().trim()).leak(),
+            sentence: format!("{what}: {}", reason.sentence()).leak(),
         };
         let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
         reasons.map(|reason| (counter(reason), reason)).collect()

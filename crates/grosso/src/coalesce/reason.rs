@@ -271,7 +271,7 @@ mod tests {
             assert!(
                 name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
             );
-            assert!(sentence.trim_end().ends_with('.'), "{name}: {sentence}");
+            assert!(sentence.ends_with('.'), "{name}: {sentence}");
             assert!(names[..i].iter().all(|(l, n, ..)| (l, n) != (list, name)), "{name} twice");
         }
     }

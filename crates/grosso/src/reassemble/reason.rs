@@ -119,7 +119,7 @@ mod tests {
         let all: alloc::vec::Vec<_> = passes.chain(discards).collect();
         for (i, (name, sentence)) in all.iter().enumerate() {
             assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
-            assert!(sentence.trim_end().ends_with('.'), "{name}: {sentence}");
+            assert!(sentence.ends_with('.'), "{name}: {sentence}");
             assert!(all[..i].iter().all(|(other, _)| other != name), "{name} twice");
         }
     }

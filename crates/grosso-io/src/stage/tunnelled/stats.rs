@@ -153,7 +153,7 @@ static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
     let counter = |way: &str, what: &str, name: &str, sentence: &str| PortCounter {
         name: format!("tunnel-{way}-{name}").leak(),
         is_loss: true,
-        sentence: format!("{what}: {}", sentence.trim()).leak(),
+        sentence: format!("{what}: {sentence}").leak(),
     };
     let put_in = encapsulate::Refusal::ALL
         .iter()
