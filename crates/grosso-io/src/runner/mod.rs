@@ -200,6 +200,13 @@ impl Shared {
         let _ = self.event.raise();
     }
 
+    /// Answers the last requests, and those to come, with the final counters.
+    fn conclude(&self, last: &Snapshot) {
+        let mut requests = self.requests();
+        last.send_to(core::mem::take(&mut requests.waiting));
+        requests.last = Some(last.clone());
+    }
+
     fn requests(&self) -> MutexGuard<'_, Requests> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -274,13 +281,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
         let drained = self.finish();
         result = result.and(drained);
         let snapshot = self.snapshot();
-        let mut requests = self.shared.requests();
-        for sender in requests.waiting.drain(..) {
-            // The requester may have gone.
-            let _ = sender.send(snapshot.clone());
-        }
-        requests.last = Some(snapshot.clone());
-        drop(requests);
+        self.shared.conclude(&snapshot);
         let Self { left, right, .. } = self;
         End { result, left, right, snapshot }
     }
@@ -365,11 +366,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
         self.shared.asked.store(false, Ordering::Release);
         let waiting = core::mem::take(&mut self.shared.requests().waiting);
         if !waiting.is_empty() {
-            let snapshot = self.snapshot();
-            for sender in waiting {
-                // The requester may have gone.
-                let _ = sender.send(snapshot.clone());
-            }
+            self.snapshot().send_to(waiting);
         }
         self.shared.stopped.load(Ordering::Acquire)
     }
@@ -401,17 +398,41 @@ impl<L: Port, R: Port> DataPath<L, R> {
     fn snapshot(&mut self) -> Snapshot {
         let now_ns = now_ns();
         let idle_ns = |received_ns: u64| now_ns.saturating_sub(received_ns);
-        let [left_idle_ns, right_idle_ns] = self.received_ns.map(|at| at.map(idle_ns));
-        Snapshot {
-            left_to_right: *self.to_right.stats(),
-            right_to_left: *self.to_left.stats(),
-            coalesced_to_right: self.to_right.coalesce_stats().cloned(),
-            coalesced_to_left: self.to_left.coalesce_stats().cloned(),
-            left: counters(&mut self.left),
-            right: counters(&mut self.right),
+        let directions = [
+            (self.to_right.stats(), self.to_right.coalesce_stats()),
+            (self.to_left.stats(), self.to_left.coalesce_stats()),
+        ];
+        let ports = [counters(&mut self.left), counters(&mut self.right)];
+        let idle_ns = self.received_ns.map(|at| at.map(idle_ns));
+        Snapshot::new(directions, ports, idle_ns, self.sleeper.sleeps)
+    }
+}
+
+impl Snapshot {
+    /// The counters of both directions, of the left and the right port, and of the thread.
+    fn new(
+        [there, back]: [(&DirectionStats, Option<&CoalesceStats>); 2],
+        [left, right]: [Vec<(PortCounter, u64)>; 2],
+        [left_idle_ns, right_idle_ns]: [Option<u64>; 2],
+        sleeps: u64,
+    ) -> Self {
+        Self {
+            left_to_right: *there.0,
+            right_to_left: *back.0,
+            coalesced_to_right: there.1.cloned(),
+            coalesced_to_left: back.1.cloned(),
+            left,
+            right,
             left_idle_ns,
             right_idle_ns,
-            sleeps: self.sleeper.sleeps,
+            sleeps,
+        }
+    }
+
+    fn send_to(&self, requesters: Vec<mpsc::Sender<Self>>) {
+        for sender in requesters {
+            // The requester may have gone.
+            let _ = sender.send(self.clone());
         }
     }
 }
