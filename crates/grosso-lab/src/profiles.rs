@@ -3,7 +3,7 @@
 //! The trace is made from a seed, so that the counts are the same on every machine; only the times differ.
 
 use core::fmt::Write;
-use std::time::Instant;
+use std::{borrow::Cow, time::Instant};
 
 use grosso::{Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum};
 use grosso_wire::{LinkType, Ports};
@@ -132,12 +132,12 @@ impl Seen {
     /// Runs the trace through a profile.
     fn take(&mut self, profile: &Profile, trace: &[Vec<u8>]) {
         let mut coalescer =
-            Coalescer::<&[u8]>::new(profile.clone(), LinkType::Ethernet, Ports::NONE, 1);
-        let sink: &mut dyn Sink<&[u8]> = &mut |out: Delivery<'_, &[u8]>| self.count(&out);
+            Coalescer::<Cow<'_, [u8]>>::new(profile.clone(), LinkType::Ethernet, Ports::NONE, 1);
+        let sink: &mut dyn Sink<Cow<'_, [u8]>> = &mut |out: Delivery<'_, _>| self.count(&out);
         let mut now_ns = 0;
         for (i, packet) in trace.iter().enumerate() {
             let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
-            let frame = Frame { buffer: packet.as_slice(), meta };
+            let frame = Frame { buffer: packet.into(), meta };
             coalescer.push(frame, now_ns, sink);
             now_ns += GAP_NS;
             if (i + 1).is_multiple_of(POLL_PACKETS) {
@@ -147,7 +147,7 @@ impl Seen {
         coalescer.finish(sink);
     }
 
-    fn count(&mut self, delivery: &Delivery<'_, &[u8]>) {
+    fn count(&mut self, delivery: &Delivery<'_, Cow<'_, [u8]>>) {
         self.frames += 1;
         if delivery.len == HEADER_BYTES {
             self.acknowledgments += 1;

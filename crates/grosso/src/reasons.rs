@@ -16,7 +16,7 @@ macro_rules! reasons {
         impl $list {
             /// All of them, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// Their number.
+            /// The length of [`Self::ALL`].
             pub const COUNT: usize = Self::ALL.len();
 
             /// The name in reports and counters: lower case, words joined by hyphens.

@@ -73,7 +73,8 @@ impl Record {
     }
 }
 
-/// Takes deliveries, and keeps packets until then in buffers of its own kind.
+/// Takes deliveries, and keeps packets until then in buffers of its own kind. Coalescers get it as a [`Sink`], like
+/// those of other callers with the same buffers, so that both are the same code.
 pub(crate) trait Receiver<B>: Sink<B> {
     /// Keeps a packet.
     fn keep(&mut self, seen: &Seen<'_>) -> B;
@@ -220,7 +221,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         let now_ns = self.stamp.unwrap_or(0);
         for mut lane in self.lanes.drain(..) {
             lane.expire(now_ns, sink);
-            lane.coalescer.finish(sink);
+            lane.coalescer.finish(sink as &mut dyn Sink<B>);
             add(&mut self.stats, lane.coalescer.stats());
             self.blind_flows += lane.coalescer.flows_without_round_trip() as u64;
         }
@@ -265,7 +266,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         self.polled = 0;
         for lane in &mut self.lanes {
             lane.expire(now_ns, sink);
-            lane.coalescer.poll_end(now_ns, sink);
+            lane.coalescer.poll_end(now_ns, sink as &mut dyn Sink<B>);
             lane.is_polling = false;
         }
     }
@@ -285,7 +286,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         };
         match seen.time {
             Err(aside) => {
-                lane.coalescer.flush_before(&seen.data, None, sink);
+                lane.coalescer.make_way(&seen.data, None, sink as &mut dyn Sink<B>);
                 Fate::Aside(aside)
             }
             Ok(now_ns) => {
@@ -339,7 +340,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.ports != ports) else {
             return;
         };
-        lane.coalescer.finish(sink);
+        lane.coalescer.finish(sink as &mut dyn Sink<B>);
         let next = Coalescer::new(self.profile.clone(), link, ports, self.seed);
         let before = core::mem::replace(&mut lane.coalescer, next);
         lane.ports = ports;
@@ -359,7 +360,7 @@ impl<B: AsRef<[u8]>> Lane<B> {
         self.make_way(flags, now_ns, sink);
         let frame = Frame { buffer: sink.keep(seen), meta: seen.meta };
         self.is_polling = true;
-        self.coalescer.push(frame, now_ns, sink)
+        self.coalescer.push(frame, now_ns, sink as &mut dyn Sink<B>)
     }
 
     /// Delivers the trains whose hold is over, each at the time when it was. Within a poll only trains that are held
@@ -376,7 +377,7 @@ impl<B: AsRef<[u8]>> Lane<B> {
             && (is_within_poll || !self.is_polling)
         {
             sink.at(deadline);
-            self.coalescer.expire(deadline, sink);
+            self.coalescer.expire(deadline, sink as &mut dyn Sink<B>);
             before = Some(deadline);
         }
         sink.at(now_ns);
@@ -391,7 +392,7 @@ impl<B: AsRef<[u8]>> Lane<B> {
             let created = deadline.saturating_sub(hold_ns);
             let is_far = now_ns.saturating_sub(created) > u64::from(u32::MAX);
             if is_far || now_ns < self.last_ns || flags != self.flags {
-                self.coalescer.finish(sink);
+                self.coalescer.finish(sink as &mut dyn Sink<B>);
             }
         }
         self.flags = flags;

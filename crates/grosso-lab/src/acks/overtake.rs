@@ -1,6 +1,9 @@
 //! The two-line patch by which acknowledgments without data bypass the coalescer, and overtake held packets of their
 //! flow.
 
+use core::ptr;
+use std::borrow::Cow;
+
 use grosso::{Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum};
 use grosso_wire::{LinkType, Ports};
 use serde::Serialize;
@@ -29,38 +32,29 @@ impl Overtaken {
     }
 }
 
-/// A packet, and its place in the order of arrival.
-#[derive(Clone, Debug)]
-struct Placed {
-    place: usize,
+/// A packet, whose place is that in the list of all.
+struct Sent {
     bytes: Vec<u8>,
     is_empty: bool,
 }
 
-impl AsRef<[u8]> for Placed {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 /// Number of packets that come out behind a later one.
-fn overtaken(packets: &[Placed], acknowledgments_past_it: bool) -> usize {
-    let mut coalescer =
-        Coalescer::<Placed>::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
-    let mut kept = Kept::default();
-    for (i, packet) in packets.iter().enumerate() {
+fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
+    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
+    let mut kept = Kept { packets, places: Vec::new() };
+    for (place, packet) in packets.iter().enumerate() {
         if packet.is_empty && acknowledgments_past_it {
-            kept.places.push(packet.place);
+            kept.places.push(place);
         } else {
             let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
-            let frame = Frame { buffer: packet.clone(), meta };
-            coalescer.push(frame, 0, &mut kept);
+            let frame = Frame { buffer: Cow::from(&packet.bytes), meta };
+            coalescer.push(frame, 0, kept.sink());
         }
-        if (i + 1).is_multiple_of(PACKETS_A_POLL) {
-            coalescer.poll_end(0, &mut kept);
+        if (place + 1).is_multiple_of(PACKETS_A_POLL) {
+            coalescer.poll_end(0, kept.sink());
         }
     }
-    coalescer.finish(&mut kept);
+    coalescer.finish(kept.sink());
     assert_eq!(kept.places.len(), packets.len(), "nothing is lost");
     let mut latest = 0;
     let is_late = |place: &&usize| {
@@ -71,26 +65,34 @@ fn overtaken(packets: &[Placed], acknowledgments_past_it: bool) -> usize {
 }
 
 /// The places of the packets that came out, in order.
-#[derive(Default)]
-struct Kept {
+struct Kept<'a> {
+    packets: &'a [Sent],
     places: Vec<usize>,
 }
 
-impl Sink<Placed> for Kept {
-    fn deliver(&mut self, delivery: Delivery<'_, Placed>) {
-        self.places.extend(delivery.into_parts().map(|part| part.buffer.place));
+impl<'a> Kept<'a> {
+    fn sink(&mut self) -> &mut dyn Sink<Cow<'a, [u8]>> {
+        self
+    }
+}
+
+impl<'a> Sink<Cow<'a, [u8]>> for Kept<'a> {
+    fn deliver(&mut self, delivery: Delivery<'_, Cow<'a, [u8]>>) {
+        let place =
+            |bytes: &[u8]| self.packets.iter().position(|sent| ptr::eq(&*sent.bytes, bytes));
+        self.places.extend(delivery.into_parts().filter_map(|part| place(&part.buffer)));
     }
 }
 
 /// Data in trains of three, with an acknowledgment behind each train.
-fn packets() -> Vec<Placed> {
+fn packets() -> Vec<Sent> {
     let mut sequence = 1_u32;
     let packet = |place: usize| {
         let is_empty = place % 4 == 3;
         let payload = if is_empty { 0 } else { PAYLOAD_BYTES };
         let bytes = segment(sequence, place as u32 / 4, payload);
         sequence = sequence.wrapping_add(payload as u32);
-        Placed { place, bytes, is_empty }
+        Sent { bytes, is_empty }
     };
     (0..POLLS * PACKETS_A_POLL).map(packet).collect()
 }

@@ -1,6 +1,8 @@
 //! Gain of delivery in parts if nobody copies the payload again: coalescing for a consumer in memory that reads headers
 //! alone. A TAP or a packet socket copies every byte into the kernel, which hides the gain.
 
+use std::borrow::Cow;
+
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Sink,
     checksum::Checksum,
@@ -35,16 +37,16 @@ impl Consumer {
         let ring: Vec<Vec<u8>> = buffers.iter().map(|packet| packet.to_vec()).collect();
         let [mut parts, mut copied] = [Vec::new(), Vec::new()];
         for _ in 0..runs.max(1) {
-            parts.push(gigabits_a_cpu_second(&ring, packets.len(), |packet| packet, drop));
+            parts.push(gigabits_a_cpu_second(&ring, packets.len(), Cow::Borrowed, drop));
             let mut spare: Vec<Vec<u8>> = Vec::new();
             let spare = std::cell::RefCell::new(&mut spare);
             let copy = |packet: &[u8]| {
                 let mut copy = spare.borrow_mut().pop().unwrap_or_default();
                 copy.clear();
                 copy.extend_from_slice(packet);
-                copy
+                Cow::Owned(copy)
             };
-            let keep = |copy| spare.borrow_mut().push(copy);
+            let keep = |copy: Cow<'_, [u8]>| spare.borrow_mut().push(copy.into_owned());
             copied.push(gigabits_a_cpu_second(&ring, packets.len(), copy, keep));
         }
         let payload_bytes = payload_bytes.into();
@@ -53,17 +55,17 @@ impl Consumer {
 }
 
 /// Coalesces all packets several times, a train a poll, and delivers trains.
-fn gigabits_a_cpu_second<'a, B: AsRef<[u8]>>(
+fn gigabits_a_cpu_second<'a>(
     ring: &'a [Vec<u8>],
     train: usize,
-    take: impl Fn(&'a [u8]) -> B,
-    mut give_back: impl FnMut(B),
+    take: impl Fn(&'a [u8]) -> Cow<'a, [u8]>,
+    mut give_back: impl FnMut(Cow<'a, [u8]>),
 ) -> f64 {
     let mut coalescer =
         Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 0x6c61_6221);
     let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
     let mut bytes = 0_u64;
-    let sink: &mut dyn Sink<B> = &mut |delivery: Delivery<'_, B>| {
+    let sink: &mut dyn Sink<Cow<'a, [u8]>> = &mut |delivery: Delivery<'_, Cow<'a, [u8]>>| {
         bytes += delivery.slices().map(|slice| slice.len() as u64).sum::<u64>();
         delivery.into_parts().for_each(|part| give_back(part.buffer));
     };

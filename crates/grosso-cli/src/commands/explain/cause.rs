@@ -14,7 +14,7 @@ use grosso_wire::{
 
 use super::{headers, timestamps};
 use crate::{
-    commands::replay::meta_of,
+    commands::replay::{Record, meta_of},
     headers::{Transport, is_ip, u16_at, u32_at},
     reports::explain::{BrokenLaw, Held, Limit},
 };
@@ -336,11 +336,12 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
         let name = profile.name.clone();
         profile.batch = Batch::AsItCame;
         let mut coalescer = Coalescer::new(profile, link, *ports, 0);
-        let sink: &mut dyn Sink<&[u8]> = &mut |_: Delivery<'_, &[u8]>| {};
+        let sink: &mut dyn Sink<Record> = &mut |_: Delivery<'_, Record>| {};
         let mut verdict = None;
         for &packet in packets {
             let meta: Meta = meta_of(packet, link, ports);
-            verdict = Some(coalescer.push(Frame { buffer: packet, meta }, 0, sink));
+            let buffer = Record { data: packet.to_vec(), ..Record::default() };
+            verdict = Some(coalescer.push(Frame { buffer, meta }, 0, sink));
         }
         (verdict == Some(wanted)).then_some(name)
     });
