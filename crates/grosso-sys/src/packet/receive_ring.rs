@@ -198,7 +198,7 @@ impl RingFrame {
         let bytes = bytes.min(self.range.len());
         self.range.start += bytes;
         self.virtio_bytes = 0;
-        self.header.length -= bytes as u32;
+        self.header.length = self.header.length.saturating_sub(bytes as u32);
     }
 
     fn is_inside_its_slot(&self) -> bool {
