@@ -605,3 +605,16 @@ fn every_reason_to_close_is_explained() {
     let target = |case: &Case| if case.options.contains("full.toml") { 2 } else { 1 };
     check(cases, Close::ALL, &out_of_reach, target, |reason| format!("({reason}) ended by"));
 }
+
+/// The words of a header that neither command has a line for: all of them are its specification's.
+#[test]
+fn a_service_header_is_named_with_the_field_that_differs() {
+    let chained = |sequence: u32, ttl: u8| inner(ethernet().nsh(|n| n.path(7).ttl(ttl)), sequence);
+    let bench = bench();
+    let text = explain(&bench, &case(vec![chained(0, 63), chained(100, 62)], "", &[]), 2);
+    for words in ["eth nsh ip4 tcp", "tunnel-header", "law nsh flags, TTL and length"] {
+        assert!(text.contains(words), "no \"{words}\" in: {text}");
+    }
+    let report = bench.run("inspect --json a.pcapng").json();
+    assert_eq!(report["tunnels"][0]["kind"], "nsh", "{report}");
+}

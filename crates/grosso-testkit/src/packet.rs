@@ -4,7 +4,7 @@ use core::mem::swap;
 
 use crate::headers::{
     Addresses, Around, Esp, Ethernet, Extension, Fragment, Geneve, Gre, Gue, Header, Icmp, Ipv4,
-    Ipv6, Mpls, Pppoe, Sctp, Tcp, Udp, Vlan, Vxlan,
+    Ipv6, Mpls, Nsh, Pppoe, Sctp, Tcp, Udp, Vlan, Vxlan,
 };
 use crate::oracle::{FOU_PORT, GUE_PORT};
 use crate::random::mix;
@@ -103,6 +103,8 @@ impl Packet {
         gre: Gre = |_: &Self| Gre::new();
         /// Appends a VXLAN header.
         vxlan: Vxlan = |_: &Self| Vxlan::new();
+        /// Appends a network service header.
+        nsh: Nsh = |_: &Self| Nsh::new();
         /// Appends a Geneve header.
         geneve: Geneve = |_: &Self| Geneve::new();
         /// Appends a GUE version 0 header.
@@ -211,7 +213,8 @@ impl Packet {
         let is_ip = |header: &Header| header.addresses().is_some();
         let network = self.headers.iter().position(is_ip)?;
         let is_packet = |header: &Header| {
-            is_ip(header) || matches!(header, Header::Ethernet(_) | Header::Mpls(_))
+            is_ip(header)
+                || matches!(header, Header::Ethernet(_) | Header::Mpls(_) | Header::Nsh(_))
         };
         let inner = network + 1 + self.headers[network + 1..].iter().position(is_packet)?;
         let links = match self.headers[inner] {

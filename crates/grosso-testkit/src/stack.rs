@@ -20,6 +20,8 @@ pub enum Front {
     Pppoe,
     /// Ethernet and two MPLS labels.
     Mpls,
+    /// Ethernet and NSH.
+    Nsh,
 }
 
 /// An IP version, and the extension headers that follow.
@@ -73,6 +75,8 @@ pub enum Tunnel {
     VxlanRemote,
     /// VXLAN-GPE that carries IP.
     VxlanGpe,
+    /// VXLAN-GPE that carries NSH, which carries Ethernet.
+    VxlanGpeNsh,
     /// Geneve with an option.
     Geneve,
     /// GUE without an outer checksum.
@@ -219,8 +223,15 @@ impl Default for Place {
 pub const HEADERS_MAX: usize = 14;
 
 /// Every front.
-pub const FRONTS: &[Front] =
-    &[Front::Bare, Front::Ethernet, Front::Vlan, Front::DoubleVlan, Front::Pppoe, Front::Mpls];
+pub const FRONTS: &[Front] = &[
+    Front::Bare,
+    Front::Ethernet,
+    Front::Vlan,
+    Front::DoubleVlan,
+    Front::Pppoe,
+    Front::Mpls,
+    Front::Nsh,
+];
 
 /// Every network; one route of each shape.
 pub const NETWORKS: &[Network] = &[
@@ -258,6 +269,7 @@ pub const TUNNELS: &[Tunnel] = &[
     Tunnel::VxlanVlan,
     Tunnel::VxlanRemote,
     Tunnel::VxlanGpe,
+    Tunnel::VxlanGpeNsh,
     Tunnel::Geneve,
     Tunnel::Gue,
     Tunnel::GueRemote,
@@ -294,6 +306,7 @@ fn front(packet: Packet, front: Front) -> Packet {
         Front::DoubleVlan => packet.ethernet(|e| e).vlan(|v| v.id(100).service()).vlan(|v| v.id(7)),
         Front::Pppoe => packet.ethernet(|e| e).pppoe(|p| p),
         Front::Mpls => packet.ethernet(|e| e).mpls(|m| m.label(100)).mpls(|m| m.label(200)),
+        Front::Nsh => packet.ethernet(|e| e).nsh(|n| n.path(7)),
     }
 }
 
@@ -348,6 +361,9 @@ fn through(packet: Packet, tunnel: Tunnel, place: &Place) -> Packet {
         Tunnel::VxlanVlan => packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e).vlan(|v| v.id(9)),
         Tunnel::VxlanRemote => packet.udp(|u| u).vxlan(|v| v.remote_checksum()).ethernet(|e| e),
         Tunnel::VxlanGpe => packet.udp(|u| u).vxlan(|v| v.gpe()),
+        Tunnel::VxlanGpeNsh => {
+            packet.udp(|u| u).vxlan(|v| v.gpe()).nsh(|n| n.context(&[1, 2, 3, 4])).ethernet(|e| e)
+        }
         Tunnel::Geneve => {
             packet.udp(|u| u).geneve(|g| g.option(0x0102, 3, &[1, 2, 3, 4])).ethernet(|e| e)
         }

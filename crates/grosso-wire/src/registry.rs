@@ -25,6 +25,7 @@ macro_rules! registry {
                 Vxlan = SPEC, "VXLAN, 8 bytes (also with group policy or remote checksum bits).";
                 VxlanGpe = SPEC_GPE, "VXLAN with the generic protocol extension, 8 bytes.";
             }
+            nsh { Nsh = SPEC, "The network service header with its context."; }
             geneve { Geneve = SPEC, "Geneve with its options."; }
             gue { Gue = SPEC, "GUE variant 0 with its optional fields."; }
             esp { Esp = SPEC, "ESP: SPI and sequence number, 8 bytes; what follows is encrypted."; }

@@ -134,6 +134,37 @@ fn g05_mpls_merges() {
     assert_payloads(&[&one[0], &two[0], &one[1], &two[1]].map(Clone::clone), &[200, 200]);
 }
 
+/// A service chain: its path and its index are the flow's, so that both places of a chain on one wire join; whatever
+/// else differs in the header ends the train.
+#[test]
+fn g05_nsh_merges() {
+    type Edit = fn(grosso_testkit::headers::Nsh) -> grosso_testkit::headers::Nsh;
+    let chained = |edit: Edit| {
+        Path::Ipv4.train(&[100, 100], move |_, s| s.link(move |packet| packet.nsh(edit)))
+    };
+    let one = chained(|n| n);
+    assert_payloads(&one, &[200]);
+    for other in [chained(|n| n.path(2)), chained(|n| n.index(254))] {
+        let mixed = [&one[0], &other[0], &one[1], &other[1]].map(Clone::clone);
+        assert_payloads(&mixed, &[200, 200]);
+    }
+    let carried = |byte: u8| {
+        Path::Ipv4.train(&[100, 100], move |_, s| {
+            s.link(move |packet| packet.nsh(|n| n.context(&[byte; 16])))
+        })
+    };
+    for (one, other) in [(one, chained(|n| n.ttl(62))), (carried(1), carried(2))] {
+        let mixed = [&one[0], &other[1]].map(Clone::clone);
+        assert_eq!(second(&mixed), Verdict::Refused(NoMerge::TunnelHeader));
+    }
+    for passed in [chained(|n| n.operations(true)), chained(|n| n.next_raw(6))] {
+        assert_eq!(second(&passed), Verdict::Passed(Pass::NotIp));
+    }
+    for malformed in [chained(|n| n.version(1)), chained(|n| n.length_raw(1))] {
+        assert_eq!(second(&malformed), Verdict::Passed(Pass::Malformed));
+    }
+}
+
 #[test]
 fn g05a_pppoe_merges_and_its_length_is_rewritten() {
     for path in [Path::PppoeIpv4, Path::PppoeIpv6] {

@@ -75,6 +75,22 @@ fn s01_every_kind_of_superframe_needs_its_features() {
     }
 }
 
+/// Ethtool has no word for it, so that a device either repeats the header unread or gets what is cut.
+#[test]
+fn s01_no_feature_names_a_service_header() {
+    for frame in [
+        tcp(ethernet().nsh(|n| n).ipv4(|ip| ip)),
+        tcp(ethernet().ipv4(|ip| ip).gre(|g| g).nsh(|n| n).ipv4(|ip| ip)),
+    ] {
+        let partial = Work::Segment(Outgoing::GSO_PARTIAL);
+        assert_eq!(work(&Device::new(Features::ALL), &frame), partial);
+        let device = Device::new(Features::ALL.without(Features::GSO_PARTIAL));
+        assert_eq!(work(&device, &frame), Work::Segment(Outgoing::PARTIAL_CHECKSUMS));
+        let plain = Device::new(Features::CHECKSUM_IPV4);
+        assert_eq!(work(&plain, &frame), Work::Segment(Outgoing::COMPLETE));
+    }
+}
+
 #[test]
 fn s48_fixed_identifications_need_a_device_that_mangles_them() {
     let fixed = tcp(ethernet().ipv4(|ip| ip)).gso(|gso| gso.fixed_ids = IpLevels::from_bits(1));

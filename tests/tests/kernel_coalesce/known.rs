@@ -169,6 +169,8 @@ impl Reach {
         match (outer.name, inner.name) {
             (_, "mpls") => self.has("mpls ipv4"),
             (_, "pppoe") => self.has("pppoe ipv4"),
+            // The kernel has no handler for a service chain, on any link or tunnel.
+            (_, "nsh") => false,
             // No device was made for these.
             ("udp", "geneve" | "gue" | "ipv4" | "ipv6") => false,
             ("udp", "vxlan" | "vxlan-gpe") => {
@@ -329,6 +331,7 @@ fn identity(parsed: &Parsed) -> Vec<u8> {
             "ethernet" => &["destination", "source", "type"],
             "vlan" => &["tag", "type"],
             "mpls" => &["entry"],
+            "nsh" => &["first", "kind", "next", "path", "index", "context"],
             "pppoe" => &["version_type", "code", "protocol"],
             "ipv6" => &["next_header"],
             "hop_by_hop" | "routing" | "destination_options" => &["next_header", "data"],

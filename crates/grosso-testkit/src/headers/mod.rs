@@ -11,7 +11,7 @@ mod tunnel;
 pub use link::{Ethernet, Mpls, Pppoe, Vlan};
 pub use network::{Extension, Fragment, Ipv4, Ipv6};
 pub use transport::{Esp, Icmp, Sctp, Tcp, Udp};
-pub use tunnel::{Geneve, Gre, Gue, Vxlan};
+pub use tunnel::{Geneve, Gre, Gue, Nsh, Vxlan};
 
 use crate::oracle;
 
@@ -94,6 +94,7 @@ pub(crate) enum Header {
     Esp(Esp),
     Gre(Gre),
     Vxlan(Vxlan),
+    Nsh(Nsh),
     Geneve(Geneve),
     Gue(Gue),
 }
@@ -184,6 +185,7 @@ impl Header {
             Self::Esp(header) => header.encode(),
             Self::Gre(header) => header.encode(around),
             Self::Vxlan(header) => header.encode(around),
+            Self::Nsh(header) => header.encode(around),
             Self::Geneve(header) => header.encode(around),
             Self::Gue(header) => header.encode(around),
         }
@@ -205,6 +207,7 @@ impl Header {
                 let words = [header.with_checksum, header.key.is_some(), header.sequence.is_some()];
                 4 + 4 * words.iter().filter(|present| **present).count()
             }
+            Self::Nsh(header) => 8 + header.context.len(),
             Self::Geneve(header) => 8 + header.options.len(),
             Self::Gue(header) => {
                 4 + header.options.len() + if header.remote_checksum { 8 } else { 0 }
@@ -267,6 +270,7 @@ pub(crate) fn ethertype(next: Option<&Header>) -> u16 {
         Some(Header::Ipv4(_)) => 0x0800,
         Some(Header::Ipv6(_)) => 0x86dd,
         Some(Header::Ethernet(_)) => 0x6558,
+        Some(Header::Nsh(_)) => 0x894f,
         // The first EtherType for local experiments (IEEE 802, clause 9.2.3).
         _ => 0x88b5,
     }

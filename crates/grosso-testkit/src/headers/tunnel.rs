@@ -1,4 +1,4 @@
-//! Tunnel headers: GRE, VXLAN, Geneve, GUE.
+//! Tunnel headers: GRE, VXLAN, NSH, Geneve, GUE.
 
 use super::{Around, Checksum, Header, checksum_setters, ethertype, protocol, setters};
 use crate::oracle;
@@ -137,6 +137,7 @@ impl Vxlan {
                     Some(Header::Ipv4(_)) => 1,
                     Some(Header::Ipv6(_)) => 2,
                     Some(Header::Ethernet(_)) => 3,
+                    Some(Header::Nsh(_)) => 4,
                     Some(Header::Mpls(_)) => 5,
                     _ => 0,
                 };
@@ -149,6 +150,90 @@ impl Vxlan {
         }
         let mut bytes = flags.to_be_bytes().to_vec();
         bytes.extend(((self.vni & 0xff_ffff) << 8 | u32::from(reserved)).to_be_bytes());
+        bytes
+    }
+}
+
+/// NSH (RFC 8300). With four zero words of context by default.
+#[derive(Clone, Debug)]
+pub struct Nsh {
+    pub(crate) path: u32,
+    pub(crate) index: u8,
+    pub(crate) ttl: u8,
+    pub(crate) version: u8,
+    pub(crate) operations: bool,
+    pub(crate) metadata_type: u8,
+    pub(crate) context: Vec<u8>,
+    pub(crate) length: Option<u8>,
+    pub(crate) next: Option<u8>,
+}
+
+impl Nsh {
+    pub(crate) fn new() -> Self {
+        Self {
+            path: 1,
+            index: 255,
+            ttl: 63,
+            version: 0,
+            operations: false,
+            metadata_type: 1,
+            context: vec![0; 16],
+            length: None,
+            next: None,
+        }
+    }
+
+    setters! {
+        /// The service path identifier, 24 bits.
+        path: u32;
+        /// The service index.
+        index: u8;
+        /// The hops that are left, 6 bits.
+        ttl: u8;
+        /// The version, 2 bits.
+        version: u8;
+        /// The O bit: operations and management.
+        operations: bool;
+    }
+
+    /// Context of variable length (type 2), filled up with zeros to a multiple of 4 bytes.
+    pub fn context(mut self, context: &[u8]) -> Self {
+        self.metadata_type = 2;
+        self.context = context.to_vec();
+        self.context.resize(context.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// Writes this length (words, 6 bits) whatever the context is.
+    pub fn length_raw(mut self, words: u8) -> Self {
+        self.length = Some(words);
+        self
+    }
+
+    /// Writes this next protocol whatever follows.
+    pub fn next_raw(mut self, value: u8) -> Self {
+        self.next = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let words = self.length.unwrap_or((2 + self.context.len() / 4) as u8);
+        let first = u16::from(self.version & 3) << 14
+            | u16::from(self.operations) << 13
+            | u16::from(self.ttl & 0x3f) << 6
+            | u16::from(words & 0x3f);
+        let next = self.next.unwrap_or_else(|| match around.next() {
+            Some(Header::Ipv4(_)) => 1,
+            Some(Header::Ipv6(_)) => 2,
+            Some(Header::Ethernet(_)) => 3,
+            Some(Header::Nsh(_)) => 4,
+            Some(Header::Mpls(_)) => 5,
+            _ => 0xfe,
+        });
+        let mut bytes = first.to_be_bytes().to_vec();
+        bytes.extend([self.metadata_type & 0x0f, next]);
+        bytes.extend(((self.path & 0xff_ffff) << 8 | u32::from(self.index)).to_be_bytes());
+        bytes.extend(&self.context);
         bytes
     }
 }

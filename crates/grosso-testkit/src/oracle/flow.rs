@@ -60,6 +60,7 @@ fn part(layer: &Layer) -> Option<String> {
             format!("{} {} > {}", layer.name, ports.0, ports.1)
         }
         "vxlan" | "vxlan-gpe" | "geneve" => format!("vni {}", layer.number("vni")),
+        "nsh" => format!("nsh {} {}", layer.number("path"), layer.number("index")),
         "gre" if layer.fields.contains_key("key") => format!("gre key {:#x}", layer.number("key")),
         "esp" => format!("esp {:#x}", layer.number("spi")),
         _ => return None,

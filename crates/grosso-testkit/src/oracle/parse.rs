@@ -189,6 +189,18 @@ enum Next {
     Stop(Stop),
 }
 
+/// What a next protocol of VXLAN-GPE or NSH announces.
+fn next_protocol(number: u64) -> Next {
+    match number {
+        1 => Next::EtherType(0x0800),
+        2 => Next::EtherType(0x86dd),
+        3 => Next::EtherType(0x6558),
+        4 => Next::EtherType(0x894f),
+        5 => Next::EtherType(0x8847),
+        _ => Next::Stop(Stop::Opaque),
+    }
+}
+
 /// Parses a frame.
 pub fn parse(frame: &[u8], link: Link, lengths: Lengths) -> Parsed {
     let mut walk = Walk { frame, offset: 0, end: frame.len(), lengths, layers: Vec::new() };
@@ -229,6 +241,7 @@ impl Walk<'_> {
             Next::Protocol(17) => self.udp(),
             Next::Protocol(1) if !self.inside_v6() => self.icmp("icmp"),
             Next::Protocol(58) if self.inside_v6() => self.icmp("icmp6"),
+            Next::EtherType(0x894f) => self.nsh(),
             Next::Protocol(47) => self.gre(),
             Next::Protocol(50) => self.esp(),
             Next::Nibble => self.nibble(),
@@ -435,12 +448,30 @@ impl Walk<'_> {
             (false, _) => Next::EtherType(0x6558),
             // Version 0, P set, O clear (rule T5).
             _ if flags & 0x3500_0000 != 0x0400_0000 => Next::Stop(Stop::Opaque),
-            (true, 1) => Next::EtherType(0x0800),
-            (true, 2) => Next::EtherType(0x86dd),
-            (true, 3) => Next::EtherType(0x6558),
-            (true, 5) => Next::EtherType(0x8847),
-            (true, _) => Next::Stop(Stop::Opaque),
+            (true, next) => next_protocol(next),
         })
+    }
+
+    fn nsh(&mut self) -> Option<Next> {
+        let [first, second, kind, ..] = *self.rest() else { return None };
+        let (len, kind) = (usize::from(second & 0x3f) * 4, kind & 0x0f);
+        if first >> 6 != 0 || len < 8 || kind == 1 && len != 24 {
+            return None;
+        }
+        self.layer(
+            "nsh",
+            len,
+            &[
+                ("first", 0, 2),
+                ("kind", 2, 1),
+                ("next", 3, 1),
+                ("path", 4, 3),
+                ("index", 7, 1),
+                ("context", 8, len - 8),
+            ],
+        )?;
+        let is_read = first & 0x20 == 0 && matches!(kind, 1 | 2);
+        Some(if is_read { next_protocol(self.number("next")) } else { Next::Stop(Stop::Opaque) })
     }
 
     fn geneve(&mut self) -> Option<Next> {

@@ -2,8 +2,8 @@
 
 use crate::Packet;
 use crate::headers::{
-    Checksum, Extension, Fragment, Geneve, Gre, Gue, Header, Ipv4, Ipv6, Mpls, Pppoe, Tcp, Udp,
-    Vlan, Vxlan,
+    Checksum, Extension, Fragment, Geneve, Gre, Gue, Header, Ipv4, Ipv6, Mpls, Nsh, Pppoe, Tcp,
+    Udp, Vlan, Vxlan,
 };
 use crate::random::Random;
 
@@ -225,6 +225,7 @@ fn field(packet: &mut Packet, random: &mut Random) {
         Header::Esp(header) => header.spi ^= 1,
         Header::Gre(header) => gre(header, change, random),
         Header::Vxlan(header) => vxlan(header, change, random),
+        Header::Nsh(header) => nsh(header, change, random),
         Header::Geneve(header) => geneve(header, change, random),
         Header::Gue(header) => gue(header, change, random),
     }
@@ -325,6 +326,18 @@ fn vxlan(header: &mut Vxlan, change: usize, random: &mut Random) {
         0 => header.vni ^= 1,
         1 => header.flags ^= 1 << random.below(32),
         _ => header.reserved ^= 1 << random.below(8),
+    }
+}
+
+fn nsh(header: &mut Nsh, change: usize, random: &mut Random) {
+    match change % 7 {
+        0 => header.path ^= 1,
+        1 => header.index ^= 1,
+        2 => header.ttl ^= 1,
+        3 => header.operations ^= true,
+        4 => header.length = Some(random.below(64) as u8),
+        5 => header.next = Some(random.below(8) as u8),
+        _ => header.metadata_type ^= 1 << random.below(4),
     }
 }
 

@@ -71,7 +71,8 @@ fn ours(stack: &Stack) -> Vec<Layer> {
     let mut network = false;
     for layer in stack.layers() {
         let another_network = network && matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
-        let unknown = matches!(layer.kind, Kind::Mpls | Kind::Pppoe | Kind::Gre | Kind::Esp);
+        let unknown =
+            matches!(layer.kind, Kind::Mpls | Kind::Pppoe | Kind::Gre | Kind::Esp | Kind::Nsh);
         if another_network || unknown {
             break;
         }

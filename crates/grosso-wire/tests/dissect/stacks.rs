@@ -14,6 +14,7 @@ fn words(stack: &Made) -> Vec<&'static str> {
         Front::DoubleVlan => "eth vlan vlan",
         Front::Pppoe => "eth pppoe",
         Front::Mpls => "eth mpls mpls",
+        Front::Nsh => "eth nsh",
     }];
     for (network, tunnel) in &stack.tunnels {
         words.push(network_words(*network));
@@ -24,6 +25,7 @@ fn words(stack: &Made) -> Vec<&'static str> {
             Tunnel::Vxlan | Tunnel::VxlanPolicy | Tunnel::VxlanRemote => "udp vxlan eth",
             Tunnel::VxlanVlan => "udp vxlan eth vlan",
             Tunnel::VxlanGpe => "udp gpe",
+            Tunnel::VxlanGpeNsh => "udp gpe nsh eth",
             Tunnel::Geneve => "udp geneve eth",
             Tunnel::Gue | Tunnel::GueRemote => "udp gue",
             Tunnel::GueDirect | Tunnel::Fou => "udp",

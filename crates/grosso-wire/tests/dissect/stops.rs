@@ -158,8 +158,11 @@ fn t5_vxlan_gpe() {
     holds(inner(0x0c00_0003, frame), "eth ip4 udp gpe eth ip4 tcp", Stop::Payload);
     let mpls = Packet::new().mpls(|m| m).ipv4(|ip| ip).tcp(|t| t);
     holds(inner(0x0c00_0005, mpls), "eth ip4 udp gpe mpls ip4 tcp", Stop::Payload);
-    // NSH; without P; with O; with a version.
-    for flags in [0x0c00_0004, 0x0800_0001, 0x0d00_0001, 0x1c00_0001, 0x2c00_0001] {
+    let nsh = Packet::new().nsh(|n| n).ipv4(|ip| ip).tcp(|t| t);
+    holds(inner(0x0c00_0004, nsh), "eth ip4 udp gpe nsh ip4 tcp", Stop::Payload);
+    holds(inner(0x0c00_0004, ip4()), "eth ip4 udp gpe", Stop::Malformed);
+    // An unknown protocol; without P; with O; with a version.
+    for flags in [0x0c00_0006, 0x0800_0001, 0x0d00_0001, 0x1c00_0001, 0x2c00_0001] {
         holds(inner(flags, ip4()), "eth ip4 udp gpe", Stop::Unknown);
     }
     holds(udp(4790).payload(&[0x0c, 0, 0, 1, 0, 0, 1]), "eth ip4 udp", Stop::Cut);
