@@ -45,6 +45,7 @@ pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
 /// which makes this the faster form in a loop over packets.
 pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
     let mut walk = Walk {
+        ports,
         layers: stack.slots(),
         count: 0,
         rest: frame,
@@ -53,7 +54,7 @@ pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Sta
         extent: Extent::Exact,
         jumbo: false,
     };
-    let stop = walk.run(link, ports);
+    let stop = walk.run(link);
     let Walk { count, end, extent, .. } = walk;
     stack.set_count(count);
     stack.stop = stop;
@@ -63,7 +64,7 @@ pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Sta
 
 impl Walk<'_, '_> {
     #[inline(always)]
-    fn run(&mut self, link: LinkType, ports: &Ports) -> Stop {
+    fn run(&mut self, link: LinkType) -> Stop {
         let mut step = self.link(link);
         loop {
             step = match step {
@@ -71,7 +72,7 @@ impl Walk<'_, '_> {
                 Ok(Next::EtherType(ethertype)) => Self::of_ethertype(ethertype),
                 Ok(Next::AfterIpv6(protocol)) => self.after_ipv6(protocol),
                 Ok(Next::Protocol(protocol)) => Self::of_protocol(protocol),
-                Ok(Next::UdpPayload(port)) => self.udp_payload(port, ports),
+                Ok(Next::UdpPayload(port)) => self.udp_payload(port),
                 Ok(Next::Tunnelled(ethertype)) => Self::of_tunnel_ethertype(ethertype),
                 Ok(Next::Numbered(protocol)) => Self::of_next_protocol(protocol),
                 Ok(Next::Ip) => self.ip(),
@@ -111,14 +112,14 @@ impl Walk<'_, '_> {
     }
 
     #[inline(always)]
-    fn udp_payload(&mut self, port: u16, ports: &Ports) -> Step {
+    fn udp_payload(&mut self, port: u16) -> Step {
         if port == 0 {
             return Err(Stop::Payload);
         }
-        if let Some(step) = self.enter_port(port, ports) {
+        if let Some(step) = self.enter_port(port) {
             return step;
         }
-        match ports.fou {
+        match self.ports.fou {
             // A tunnel of IP packets carries both versions, and their first bits tell them apart.
             Some((fou, ipv4::PROTOCOL_IPV4 | ipv4::PROTOCOL_IPV6)) if port == fou => Ok(Next::Ip),
             Some((fou, protocol)) if port == fou => Ok(Next::Protocol(protocol)),

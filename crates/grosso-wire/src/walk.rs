@@ -51,6 +51,7 @@ pub(crate) type Step = Result<Next, Stop>;
 
 /// Position of the dissector in a frame.
 pub(crate) struct Walk<'a, 's> {
+    pub(crate) ports: &'s Ports,
     pub(crate) layers: &'s mut [Layer; LAYERS_MAX],
     /// Number of headers found: here and not in the stack, so that it stays in a register.
     pub(crate) count: usize,

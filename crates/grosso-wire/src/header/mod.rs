@@ -15,7 +15,7 @@ use spec::{is_one_of, is_one_of_bytes};
 use crate::kind::Kind;
 use crate::registry::registry;
 use crate::stack::Stop;
-use crate::walk::{Next, Ports, Step, Walk};
+use crate::walk::{Next, Step, Walk};
 
 /// Declares the header files, and what is looked up by a kind or by a number.
 macro_rules! headers {
@@ -83,9 +83,9 @@ macro_rules! headers {
 
             /// Reads the header that a UDP port other than zero announces; `None` when the port means none.
             #[inline(always)]
-            pub(crate) fn enter_port(&mut self, port: u16, ports: &Ports) -> Option<Step> {
+            pub(crate) fn enter_port(&mut self, port: u16) -> Option<Step> {
                 $($(if let Some(by_port) = const { &$module::$spec.announced.port }
-                    && (by_port.port)(ports) == port
+                    && (by_port.port)(self.ports) == port
                 {
                     return Some((by_port.read)(self));
                 })*)+
