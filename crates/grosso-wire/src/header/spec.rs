@@ -331,22 +331,27 @@ pub struct Tail {
 
 /// The bits of a header that decide which headers there are: a packet that agrees in those of all its headers has the
 /// same headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Structure {
     /// Bytes, each with the bits that count.
     Bits(&'static [(usize, u8)]),
     /// Every bit.
     Whole,
+    /// As the header says: bits of its first 16 bytes, the first byte's highest first.
+    Chosen(fn(&[u8]) -> u128),
 }
 
 impl Structure {
-    /// The bytes of a header of `len` bytes, each with the bits that count.
-    pub fn bits(self, len: usize) -> impl Iterator<Item = (usize, u8)> {
-        let (bits, whole) = match self {
-            Self::Bits(bits) => (bits, 0..0),
-            Self::Whole => (&[][..], 0..len),
+    /// The bytes of a header, each with the bits that count.
+    pub fn bits(self, header: &[u8]) -> impl Iterator<Item = (usize, u8)> {
+        let (bits, whole, chosen) = match self {
+            Self::Bits(bits) => (bits, 0..0, 0),
+            Self::Whole => (&[][..], 0..header.len(), 0),
+            Self::Chosen(choose) => (&[][..], 0..0, choose(header)),
         };
-        bits.iter().copied().chain(whole.map(|at| (at, 0xff)))
+        let chosen = chosen.to_be_bytes().into_iter().enumerate();
+        let whole = whole.map(|at| (at, 0xff));
+        bits.iter().copied().chain(whole).chain(chosen.filter(|(_, bits)| *bits != 0))
     }
 }
 

@@ -263,7 +263,8 @@ fn latest(
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::nothing(stack.header_len());
     for layer in stack.layers() {
-        for (at, bits) in layer.kind.spec().structure.bits(layer.len.into()) {
+        let bytes = header.get(layer.offset.into()..layer.end()).unwrap_or_default();
+        for (at, bits) in layer.kind.spec().structure.bits(bytes) {
             mask.add(layer.offset as usize + at, bits);
         }
         Ends::deciding(header, layer, |at| mask.add(at, 0xff));
