@@ -11,10 +11,13 @@ use grosso_testkit::{
     flows::{assert_conserved, assert_order_within_flows},
     oracle::{FOU_PORT, Link, join},
 };
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::{CookieLen, LinkType, Ports, Pseudowire};
 
-/// The assigned tunnel ports, and IPv4 in FOU at the port of the test kit.
-pub const PORTS: Ports = Ports { fou: Some((FOU_PORT, 4)), ..Ports::ASSIGNED };
+/// The assigned tunnel ports, and of the test kit IPv4 in FOU at its port, and the form of its L2TPv3 sessions.
+pub const PORTS: Ports = Ports { fou: Some((FOU_PORT, 4)), l2tp: Some(L2TP), ..Ports::ASSIGNED };
+
+/// The form of the test kit's L2TPv3 sessions.
+const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };
 
 /// A copy of one delivered frame.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,14 +9,14 @@ use grosso::{
 };
 use grosso_testkit::{
     Packet,
-    headers::{Ethernet, Geneve, Gre, Gue, Ipv4, Udp, Vxlan},
+    headers::{Ethernet, Geneve, Gre, Gue, Ipv4, L2tp, Udp, Vxlan},
     oracle::{Link, is_right, pseudo_header, sum},
 };
 use grosso_tests::{
     engine::{Engine, Out, PORTS, coalesce, coalesce_with, segment},
     frames::payload_lengths,
 };
-use grosso_wire::{LinkType, dissect};
+use grosso_wire::{LinkType, Ports, dissect};
 
 /// A change to the packet at an index.
 type Change<T> = fn(usize, T) -> T;
@@ -497,9 +497,61 @@ fn t21_gre_that_carries_ethernet_merges() {
     assert_merges(&through(3, |_, p| p.ipv4(|ip| ip).gre(|g| g).ethernet(|e| e).ipv4(|ip| ip)));
 }
 
+/// Packets inside an L2TPv3 session, with changes.
+fn l2tp(change: impl Fn(usize, L2tp) -> L2tp) -> Vec<Vec<u8>> {
+    let session = |index, p: Packet| p.ipv4(|ip| ip).l2tp(|l| change(index, l)).ethernet(|e| e);
+    through(2, |index, p| session(index, p).ipv4(|ip| ip))
+}
+
+#[test]
+fn t23_l2tp_merges_and_its_session_makes_the_flow() {
+    let (one, two) = (l2tp(|_, l| l), l2tp(|_, l| l.session(3)));
+    assert_merges(&one);
+    let interleaved = [&one[0], &two[0], &one[1], &two[1]].map(Clone::clone);
+    assert_eq!(payload_lengths(&coalesce(&interleaved)), [200, 200]);
+}
+
+#[test]
+fn t23_l2tp_cookies_are_compared() {
+    let verdict = second(&l2tp(|i, l| l.cookie(&[i as u8; 4])));
+    assert_eq!(verdict, Verdict::Refused(NoMerge::TunnelHeader));
+}
+
+#[test]
+fn t23_l2tp_with_sequence_numbers_and_control_messages_pass() {
+    for frames in [l2tp(|i, l| l.sequence(i as u32)), l2tp(|_, l| l.session(0))] {
+        assert_eq!(second(&frames), Verdict::Passed(Pass::Protocol));
+        // Behind a session whose headers are known, too.
+        let mixed = [&l2tp(|_, l| l.session(1))[0], &frames[1]].map(Clone::clone);
+        assert_eq!(second(&mixed), Verdict::Passed(Pass::Protocol));
+    }
+}
+
+/// A random session identifier is no header stack of its own, of which a bounded number is remembered.
+#[test]
+fn t23_l2tp_sessions_share_their_headers() {
+    let sessions = (1..=200_u32).map(|number| number.wrapping_mul(0x9e37_79b9));
+    let trains: Vec<_> = sessions.map(|session| l2tp(|_, l| l.session(session))).collect();
+    let firsts = trains.iter().map(|train| train[0].clone());
+    let seconds = trains.iter().map(|train| train[1].clone());
+    let frames: Vec<_> = firsts.chain(seconds).collect();
+    assert_eq!(payload_lengths(&coalesce(&frames)), [200; 200]);
+}
+
+#[test]
+fn t23_l2tp_is_not_read_untold() {
+    let frames = l2tp(|_, l| l);
+    let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 1);
+    for frame in &frames {
+        assert_eq!(engine.push(frame), Verdict::Passed(Pass::Protocol));
+    }
+}
+
 #[test]
 fn t11_every_cut_packet_has_right_checksums() {
-    for frames in [SAME.frames(4), gre(|_, g| g.checksum().key(3)), geneve(|_, g| g)] {
+    let tunnels =
+        [SAME.frames(4), gre(|_, g| g.checksum().key(3)), geneve(|_, g| g), l2tp(|_, l| l)];
+    for frames in tunnels {
         let out = assert_merges(&frames);
         assert!(segment(&out).iter().all(|packet| is_right(packet, Link::Ethernet)));
     }

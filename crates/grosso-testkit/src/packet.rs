@@ -4,7 +4,7 @@ use core::mem::swap;
 
 use crate::headers::{
     Addresses, Around, Esp, Ethernet, Extension, Fragment, Geneve, Gre, Gue, Header, Icmp, Ipv4,
-    Ipv6, Mpls, Nsh, Pppoe, Sctp, Tcp, Udp, Vlan, Vxlan,
+    Ipv6, L2tp, Mpls, Nsh, Pppoe, Sctp, Tcp, Udp, Vlan, Vxlan,
 };
 use crate::oracle::{FOU_PORT, GUE_PORT};
 use crate::random::mix;
@@ -105,6 +105,8 @@ impl Packet {
         vxlan: Vxlan = |_: &Self| Vxlan::new();
         /// Appends a network service header.
         nsh: Nsh = |_: &Self| Nsh::new();
+        /// Appends the header of an L2TPv3 session.
+        l2tp: L2tp = |_: &Self| L2tp::new();
         /// Appends a Geneve header.
         geneve: Geneve = |_: &Self| Geneve::new();
         /// Appends a GUE version 0 header.

@@ -87,6 +87,8 @@ pub enum Tunnel {
     GueDirect,
     /// FOU with an outer checksum.
     Fou,
+    /// L2TPv3 that carries Ethernet, in the form that the oracle reads.
+    L2tp,
 }
 
 /// The innermost header.
@@ -275,6 +277,7 @@ pub const TUNNELS: &[Tunnel] = &[
     Tunnel::GueRemote,
     Tunnel::GueDirect,
     Tunnel::Fou,
+    Tunnel::L2tp,
 ];
 
 /// Every transport.
@@ -371,6 +374,7 @@ fn through(packet: Packet, tunnel: Tunnel, place: &Place) -> Packet {
         Tunnel::GueRemote => packet.udp(|u| u).gue(|g| g.remote_checksum()),
         Tunnel::GueDirect => packet.gue_direct(|u| u),
         Tunnel::Fou => packet.fou(|u| u),
+        Tunnel::L2tp => packet.l2tp(|l| l).ethernet(|e| e),
     }
 }
 

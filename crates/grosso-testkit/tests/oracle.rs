@@ -545,7 +545,7 @@ fn traffic_is_varied() {
 #[test]
 fn every_reason_occurs() {
     let mut reasons = std::collections::BTreeSet::new();
-    for seed in 0..400 {
+    for seed in 0..1000 {
         let frames: Vec<Vec<u8>> = Traffic::new(seed).take(200).collect();
         let found = trains(&frames, Link::Ethernet, Rules::default());
         reasons.extend(found.iter().map(|train| train.closed_by));

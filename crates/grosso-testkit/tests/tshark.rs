@@ -16,6 +16,9 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     for preference in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{preference}.check_checksum:TRUE")]);
     }
+    // No packet tells the form of an L2TPv3 session.
+    command.args(["-o", "l2tp.cookie_size:4 Byte Cookie", "-d", "l2tp.pw_type==0,eth"]);
+    command.args(["-o", "l2tp.l2_specific:Default L2-Specific"]);
     command.args(["-o", "sctp.checksum:CRC 32c", "-e", "frame.protocols"]);
     for name in ["ip", "tcp", "udp", "icmp", "icmpv6", "sctp"] {
         command.args(["-e", &format!("{name}.checksum.status")]);

@@ -12,7 +12,7 @@ use crate::stack::{Extent, Stack, Stop};
 use crate::walk::{Next, Ports, Step, Walk};
 
 impl Ports {
-    /// The ports that IANA assigned; no FOU, which has none.
+    /// The ports that IANA assigned; no FOU, which has none, and no L2TPv3 session.
     pub const ASSIGNED: Self = Self {
         vxlan: vxlan::PORT,
         vxlan_gpe: vxlan::PORT_GPE,
@@ -20,6 +20,7 @@ impl Ports {
         gue: gue::PORT,
         esp: esp::PORT,
         fou: None,
+        l2tp: None,
     };
 }
 

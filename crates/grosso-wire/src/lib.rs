@@ -10,7 +10,7 @@
 //! | [`null`], [`sll`], [`sll2`] | what stands for a link layer in capture files |
 //! | [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`] | network layer |
 //! | [`tcp`], [`udp`], [`icmp`] | transport layer |
-//! | [`gre`], [`gue`], [`fou`], [`vxlan`], [`geneve`], [`esp`] | tunnels |
+//! | [`gre`], [`gue`], [`fou`], [`vxlan`], [`nsh`], [`geneve`], [`l2tp`], [`esp`] | tunnels |
 //! | [`virtio`] | what a device says about a frame, in front of it |
 //!
 //! Each of them has the same parts. `HEADER_LEN` and the constants of its fields. `field`, the byte
@@ -83,5 +83,5 @@ pub use header::*;
 pub use kind::Kind;
 pub use link_type::LinkType;
 pub use stack::{Extent, LAYERS_MAX, Layer, Stack, Stop};
-pub use walk::Ports;
+pub use walk::{CookieLen, Ports, Pseudowire};
 pub use zerocopy;

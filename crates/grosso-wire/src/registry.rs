@@ -28,6 +28,7 @@ macro_rules! registry {
             nsh { Nsh = SPEC, "The network service header with its context."; }
             geneve { Geneve = SPEC, "Geneve with its options."; }
             gue { Gue = SPEC, "GUE variant 0 with its optional fields."; }
+            l2tp { L2tp = SPEC, "An L2TPv3 session header over IP with its cookie and sublayer."; }
             esp { Esp = SPEC, "ESP: SPI and sequence number, 8 bytes; what follows is encrypted."; }
         }
     };

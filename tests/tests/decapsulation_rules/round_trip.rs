@@ -66,9 +66,14 @@ fn is_remote_right(stack: &Stack) -> bool {
     }
 }
 
+/// Whether decapsulation knows all its tunnels: L2TPv3 is not among those that have an end here.
+fn has_ends(stack: &Stack) -> bool {
+    stack.tunnels.iter().all(|(_, tunnel)| *tunnel != Tunnel::L2tp)
+}
+
 #[test]
 fn every_tunnel_gives_the_packet_that_was_put_in() {
-    for stack in Stack::all() {
+    for stack in Stack::all().into_iter().filter(has_ends) {
         for len in [0, 1, 100, 1401] {
             check(&stack, stack.packet(&Place::default()).payload_len(len));
         }
@@ -82,7 +87,7 @@ fn nested_tunnels_come_off_one_by_one() {
         let mut random = Random::new(seed);
         let link = *random.choose(&[Link::Ethernet, Link::Ip]);
         let stack = Stack::random(&mut random, link);
-        if !is_remote_right(&stack) {
+        if !is_remote_right(&stack) || !has_ends(&stack) {
             continue;
         }
         nested += usize::from(stack.tunnels.len() > 1);

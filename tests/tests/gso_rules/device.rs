@@ -75,12 +75,13 @@ fn s01_every_kind_of_superframe_needs_its_features() {
     }
 }
 
-/// Ethtool has no word for it, so that a device either repeats the header unread or gets what is cut.
+/// Ethtool has no word for them, so that a device either repeats the header unread or gets what is cut.
 #[test]
-fn s01_no_feature_names_a_service_header() {
+fn s01_no_feature_names_a_service_header_or_an_l2tp_session() {
     for frame in [
         tcp(ethernet().nsh(|n| n).ipv4(|ip| ip)),
         tcp(ethernet().ipv4(|ip| ip).gre(|g| g).nsh(|n| n).ipv4(|ip| ip)),
+        tcp(ethernet().ipv4(|ip| ip).l2tp(|l| l).ethernet(|e| e).ipv4(|ip| ip)),
     ] {
         let partial = Work::Segment(Outgoing::GSO_PARTIAL);
         assert_eq!(work(&Device::new(Features::ALL), &frame), partial);

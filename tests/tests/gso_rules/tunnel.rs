@@ -145,6 +145,17 @@ fn s43_gre_with_sequence_numbers_is_refused() {
 }
 
 #[test]
+fn t23_l2tp_session_is_on_every_packet_and_with_a_sequence_number_on_none() {
+    let session = || outer().l2tp(|l| l.session(7)).ethernet(|e| e).ipv4(|ip| ip.id(9));
+    let packets = superframe(session()).packets();
+    assert_eq!(fields(&packets, "l2tp", "session"), [[7]; 3]);
+    assert_eq!(fields(&packets, "ipv4", "total_len"), [[186, 140], [186, 140], [136, 90]]);
+    assert_right(&packets);
+    let numbered = outer().l2tp(|l| l.sequence(1)).ethernet(|e| e).ipv4(|ip| ip);
+    assert_eq!(superframe(numbered).refusal(), NoCut::Headers);
+}
+
+#[test]
 fn s44_ip_in_ip_rewrites_both_levels() {
     let packets = superframe(outer().ipv4(|ip| ip.id(9))).packets();
     assert_eq!(fields(&packets, "ipv4", "id"), [[700, 9], [701, 10], [702, 11]]);

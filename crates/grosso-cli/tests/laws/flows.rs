@@ -185,7 +185,7 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     }
 }
 
-/// A random stack half of the time, else one from the complete list.
+/// A random stack half of the time, else one from the complete list. None has L2TPv3, whose form no command is told.
 pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     loop {
         let stack = if random.percent(50) {
@@ -193,7 +193,8 @@ pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
         } else {
             random.choose(&Stack::all()).clone()
         };
-        if stack.link() == link && is_remote_alone(&stack) {
+        let has_l2tp = stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::L2tp);
+        if stack.link() == link && is_remote_alone(&stack) && !has_l2tp {
             return stack;
         }
     }

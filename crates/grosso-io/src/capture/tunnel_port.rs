@@ -133,7 +133,7 @@ impl TunnelPort {
     /// means one type.
     pub fn set(self, ports: &mut Ports) {
         let port = self.port();
-        let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou } = ports;
+        let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou, l2tp: _ } = ports;
         for other in [&mut *vxlan, vxlan_gpe, geneve, gue, esp] {
             if *other == port {
                 *other = 0;
@@ -204,7 +204,7 @@ impl fmt::Display for TunnelPort {
 
 /// The tunnels of these ports, in the order of lookup.
 fn all(ports: &Ports) -> [Option<TunnelPort>; 6] {
-    let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou } = *ports;
+    let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou, l2tp: _ } = *ports;
     let is_port = |tunnel: &TunnelPort| tunnel.port() > 0;
     [
         Some(TunnelPort::Vxlan(vxlan)),
@@ -246,8 +246,15 @@ mod tests {
         use TunnelPort::{Esp, Fou, Geneve, Gue, Vxlan, VxlanGpe};
         assert_eq!(ports(&[]), Ports::ASSIGNED);
         let all = [Vxlan(1), VxlanGpe(2), Geneve(3), Gue(4), Fou(5, 47), Esp(6)];
-        let expected =
-            Ports { vxlan: 1, vxlan_gpe: 2, geneve: 3, gue: 4, fou: Some((5, 47)), esp: 6 };
+        let expected = Ports {
+            vxlan: 1,
+            vxlan_gpe: 2,
+            geneve: 3,
+            gue: 4,
+            fou: Some((5, 47)),
+            esp: 6,
+            l2tp: None,
+        };
         assert_eq!(ports(&all), expected);
         assert_eq!(TunnelPort::unassigned(&expected).count(), 6);
         assert_eq!(TunnelPort::unassigned(&Ports::ASSIGNED).next(), None);

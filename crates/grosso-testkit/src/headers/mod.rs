@@ -11,7 +11,7 @@ mod tunnel;
 pub use link::{Ethernet, Mpls, Pppoe, Vlan};
 pub use network::{Extension, Fragment, Ipv4, Ipv6};
 pub use transport::{Esp, Icmp, Sctp, Tcp, Udp};
-pub use tunnel::{Geneve, Gre, Gue, Nsh, Vxlan};
+pub use tunnel::{Geneve, Gre, Gue, L2tp, Nsh, Vxlan};
 
 use crate::oracle;
 
@@ -97,6 +97,7 @@ pub(crate) enum Header {
     Nsh(Nsh),
     Geneve(Geneve),
     Gue(Gue),
+    L2tp(L2tp),
 }
 
 /// The addresses that a transport checksum covers.
@@ -188,6 +189,7 @@ impl Header {
             Self::Nsh(header) => header.encode(around),
             Self::Geneve(header) => header.encode(around),
             Self::Gue(header) => header.encode(around),
+            Self::L2tp(header) => header.encode(),
         }
     }
 
@@ -211,6 +213,9 @@ impl Header {
             Self::Geneve(header) => 8 + header.options.len(),
             Self::Gue(header) => {
                 4 + header.options.len() + if header.remote_checksum { 8 } else { 0 }
+            }
+            Self::L2tp(header) => {
+                4 + header.cookie.len() + if header.sublayer.is_some() { 4 } else { 0 }
             }
         }
     }
@@ -289,6 +294,7 @@ pub(crate) fn protocol(next: Option<&Header>, inside_v6: bool) -> u8 {
         Some(Header::Icmp(_)) => 1,
         Some(Header::Gre(_)) => 47,
         Some(Header::Esp(_)) => 50,
+        Some(Header::L2tp(_)) => 115,
         Some(Header::Sctp(_)) => 132,
         Some(Header::Mpls(_)) => 137,
         Some(Header::Ethernet(_)) => 143,

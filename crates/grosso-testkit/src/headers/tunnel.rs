@@ -1,4 +1,4 @@
-//! Tunnel headers: GRE, VXLAN, NSH, Geneve, GUE.
+//! Tunnel headers: GRE, VXLAN, NSH, Geneve, GUE, L2TPv3.
 
 use super::{Around, Checksum, Header, checksum_setters, ethertype, protocol, setters};
 use crate::oracle;
@@ -404,4 +404,49 @@ fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
     let last = around.inside.iter().rposition(|header| header.checksum_offset().is_some())?;
     let start = around.inside[..last].iter().map(Header::len).sum();
     Some((start, around.inside[last].checksum_offset()?))
+}
+
+/// A data message of L2TPv3 over IP (RFC 3931). With the form that the oracle reads by default: a cookie of
+/// [`oracle::L2TP_COOKIE_LEN`] bytes, and the default sublayer without a sequence number.
+#[derive(Clone, Debug)]
+pub struct L2tp {
+    pub(crate) session: u32,
+    pub(crate) cookie: Vec<u8>,
+    pub(crate) sublayer: Option<u32>,
+}
+
+impl L2tp {
+    pub(crate) fn new() -> Self {
+        Self { session: 1, cookie: vec![0xc0; oracle::L2TP_COOKIE_LEN], sublayer: Some(0) }
+    }
+
+    setters! {
+        /// The session identifier; zero is that of control messages.
+        session: u32;
+    }
+
+    /// The cookie, of any length.
+    pub fn cookie(mut self, cookie: &[u8]) -> Self {
+        self.cookie = cookie.to_vec();
+        self
+    }
+
+    /// Leaves the sublayer out.
+    pub fn without_sublayer(mut self) -> Self {
+        self.sublayer = None;
+        self
+    }
+
+    /// Writes this sequence number (flag S), 24 bits.
+    pub fn sequence(mut self, sequence: u32) -> Self {
+        self.sublayer = Some(0x4000_0000 | sequence & 0x00ff_ffff);
+        self
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.session.to_be_bytes().to_vec();
+        bytes.extend(&self.cookie);
+        bytes.extend(self.sublayer.into_iter().flat_map(u32::to_be_bytes));
+        bytes
+    }
 }

@@ -6,7 +6,7 @@ use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 
 /// The flow of a packet: addresses, protocol and ports of every level down to the innermost
 /// transport header, with the identifiers between them (VLAN, PPPoE session, MPLS label, GRE key,
-/// VNI).
+/// VNI, service path and index, L2TP session).
 ///
 /// MAC addresses, VLAN priority and the IPv6 flow label are no part of it: they may change within a flow, whose order
 /// must be kept nevertheless.
@@ -61,6 +61,7 @@ fn part(layer: &Layer) -> Option<String> {
         }
         "vxlan" | "vxlan-gpe" | "geneve" => format!("vni {}", layer.number("vni")),
         "nsh" => format!("nsh {} {}", layer.number("path"), layer.number("index")),
+        "l2tp" => format!("l2tp {:#x}", layer.number("session")),
         "gre" if layer.fields.contains_key("key") => format!("gre key {:#x}", layer.number("key")),
         "esp" => format!("esp {:#x}", layer.number("spi")),
         _ => return None,

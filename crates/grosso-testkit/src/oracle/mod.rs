@@ -10,8 +10,8 @@ mod verify;
 pub use flow::{Flow, flow_of, flow_of_parsed};
 pub use merge::{Rules, Train, join, trains};
 pub use parse::{
-    ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, Layer, Lengths, Link, Parsed, Stop, VXLAN_GPE_PORT,
-    VXLAN_PORT, parse,
+    ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, L2TP_COOKIE_LEN, Layer, Lengths, Link, Parsed, Stop,
+    VXLAN_GPE_PORT, VXLAN_PORT, parse,
 };
 pub use segment::{Description, Refusal, segment};
 pub use sum::{add, checksum, pseudo_header, sum};

@@ -16,6 +16,8 @@ pub const GUE_PORT: u16 = 6080;
 pub const FOU_PORT: u16 = 5555;
 /// The UDP port of ESP in UDP (RFC 3948).
 pub const ESP_PORT: u16 = 4500;
+/// Length of the cookie of each L2TPv3 session in this kit, in bytes. The default sublayer follows it.
+pub const L2TP_COOKIE_LEN: usize = 4;
 
 /// The first header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +246,7 @@ impl Walk<'_> {
             Next::EtherType(0x894f) => self.nsh(),
             Next::Protocol(47) => self.gre(),
             Next::Protocol(50) => self.esp(),
+            Next::Protocol(115) => self.l2tp(),
             Next::Nibble => self.nibble(),
             Next::Udp(port) => self.behind_udp(port),
             Next::EtherType(_) | Next::Protocol(_) => Some(Next::Stop(Stop::Opaque)),
@@ -510,6 +513,23 @@ impl Walk<'_> {
             return Some(Next::Stop(Stop::Opaque));
         }
         Some(Next::Protocol(self.number("protocol") as u8))
+    }
+
+    fn l2tp(&mut self) -> Option<Next> {
+        if self.rest().first_chunk() == Some(&[0; 4]) {
+            // A control message (RFC 3931 section 4.1.1.2).
+            self.layer("l2tp", 4, &[("session", 0, 4)])?;
+            return Some(Next::Stop(Stop::Opaque));
+        }
+        let sublayer = 4 + L2TP_COOKIE_LEN;
+        self.layer(
+            "l2tp",
+            sublayer + 4,
+            &[("session", 0, 4), ("cookie", 4, L2TP_COOKIE_LEN), ("sublayer", sublayer, 4)],
+        )?;
+        // With a sequence number no other packet has this header (section 4.6).
+        let is_numbered = self.number("sublayer") & 0x4000_0000 != 0;
+        Some(if is_numbered { Next::Stop(Stop::Opaque) } else { Next::EtherType(0x6558) })
     }
 
     fn nibble(&mut self) -> Option<Next> {

@@ -2,8 +2,8 @@
 
 use crate::Packet;
 use crate::headers::{
-    Checksum, Extension, Fragment, Geneve, Gre, Gue, Header, Ipv4, Ipv6, Mpls, Nsh, Pppoe, Tcp,
-    Udp, Vlan, Vxlan,
+    Checksum, Extension, Fragment, Geneve, Gre, Gue, Header, Ipv4, Ipv6, L2tp, Mpls, Nsh, Pppoe,
+    Tcp, Udp, Vlan, Vxlan,
 };
 use crate::random::Random;
 
@@ -228,6 +228,7 @@ fn field(packet: &mut Packet, random: &mut Random) {
         Header::Nsh(header) => nsh(header, change, random),
         Header::Geneve(header) => geneve(header, change, random),
         Header::Gue(header) => gue(header, change, random),
+        Header::L2tp(header) => l2tp(header, change, random),
     }
 }
 
@@ -338,6 +339,16 @@ fn nsh(header: &mut Nsh, change: usize, random: &mut Random) {
         4 => header.length = Some(random.below(64) as u8),
         5 => header.next = Some(random.below(8) as u8),
         _ => header.metadata_type ^= 1 << random.below(4),
+    }
+}
+
+fn l2tp(header: &mut L2tp, change: usize, random: &mut Random) {
+    match change % 5 {
+        0 => header.session ^= 1,
+        1 => header.cookie.iter_mut().for_each(|byte| *byte ^= 1),
+        2 => header.sublayer = header.sublayer.map(|word| word ^ 1 << random.below(32)),
+        3 => header.sublayer = None,
+        _ => header.session = 0,
     }
 }
 

@@ -3,7 +3,7 @@
 use grosso_testkit::oracle::FOU_PORT;
 use grosso_testkit::oracle::Link;
 use grosso_testkit::stack::{Front, Network, Place, Stack as Made, TUNNELS, Transport, Tunnel};
-use grosso_wire::{Extent, LinkType, Ports, Stack, dissect};
+use grosso_wire::{CookieLen, Extent, LinkType, Ports, Pseudowire, Stack, dissect};
 
 /// Every stack of the kit with one tunnel or none, and every pair of tunnels over IPv4 and IPv6.
 pub(crate) fn stacks() -> Vec<Made> {
@@ -37,8 +37,11 @@ pub(crate) fn frame(stack: &Made) -> Vec<u8> {
 pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let fou = fou_protocols(stack).first().map(|protocol| (FOU_PORT, *protocol));
-    (link, Ports { fou, ..Ports::ASSIGNED })
+    (link, Ports { fou, l2tp: Some(L2TP), ..Ports::ASSIGNED })
 }
+
+/// The form of the kit's sessions.
+pub(crate) const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };
 
 /// The protocols that are behind FOU headers.
 fn fou_protocols(stack: &Made) -> Vec<u8> {

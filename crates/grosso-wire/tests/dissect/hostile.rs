@@ -2,12 +2,12 @@
 
 use grosso_wire::{Kind, LinkType, Ports};
 use grosso_wire::{
-    esp, ethernet, geneve, gre, gue, icmp, ipv4, ipv6, ipv6_extension, ipv6_fragment, mpls, null,
-    pppoe, sll, sll2, tcp, udp, virtio, vlan, vxlan,
+    esp, ethernet, geneve, gre, gue, icmp, ipv4, ipv6, ipv6_extension, ipv6_fragment, l2tp, mpls,
+    nsh, null, pppoe, sll, sll2, tcp, udp, virtio, vlan, vxlan,
 };
 use proptest::prelude::*;
 
-use crate::common::{check, configuration, frame, stacks};
+use crate::common::{L2TP, check, configuration, frame, stacks};
 
 #[test]
 fn single_byte_corruptions() {
@@ -52,8 +52,8 @@ const LINKS: [LinkType; 5] =
 fn byte() -> impl Strategy<Value = u8> {
     let known = prop::sample::select(
         &[
-            0, 1, 4, 5, 6, 8, 17, 41, 43, 44, 47, 50, 58, 59, 60, 137, 0x11, 0x21, 0x45, 0x60,
-            0x65, 0x81, 0x86, 0x88, 0x47, 0x64, 0xdd, 0xc2,
+            0, 1, 4, 5, 6, 8, 17, 41, 43, 44, 47, 50, 58, 59, 60, 115, 137, 0x11, 0x21, 0x45, 0x60,
+            0x65, 0x81, 0x86, 0x89, 0x4f, 0x88, 0x47, 0x64, 0xdd, 0xc2,
         ][..],
     );
     prop_oneof![3 => known, 1 => any::<u8>()]
@@ -66,7 +66,8 @@ proptest! {
     fn random_bytes(bytes in prop::collection::vec(byte(), 0..200), protocol in any::<u8>()) {
         for link in LINKS {
             check(&bytes, link, &Ports::NONE);
-            check(&bytes, link, &Ports { fou: Some((1, protocol)), ..Ports::ASSIGNED });
+            let fou = Some((1, protocol));
+            check(&bytes, link, &Ports { fou, l2tp: Some(L2TP), ..Ports::ASSIGNED });
         }
     }
 
@@ -120,6 +121,12 @@ proptest! {
         if let Ok((_, _, payload)) = gue::Header::parse(&bytes) {
             fits(payload);
         }
+        if let Ok((_, _, payload)) = nsh::Header::parse(&bytes) {
+            fits(payload);
+        }
+        if let Ok((_, _, payload)) = l2tp::Header::parse(&bytes, L2TP) {
+            fits(payload);
+        }
         if let Ok((_, body, payload)) = ipv6_extension::Header::parse(&bytes) {
             fits(payload);
             assert!(ipv6_extension::Options::new(body).count() <= len);
@@ -136,7 +143,7 @@ proptest! {
     #[test]
     fn parsers_agree_with_the_dissector(bytes in prop::collection::vec(byte(), 0..200)) {
         for link in LINKS {
-            let stack = check(&bytes, link, &Ports::ASSIGNED);
+            let stack = check(&bytes, link, &Ports { l2tp: Some(L2TP), ..Ports::ASSIGNED });
             for layer in stack.layers() {
                 let bytes = &bytes[layer.offset.into()..];
                 let len = usize::from(layer.len);
@@ -151,6 +158,10 @@ proptest! {
                     }
                     Kind::Ipv6Extension => {
                         let (header, ..) = ipv6_extension::Header::parse(bytes).expect("listed");
+                        prop_assert_eq!(header.header_len(), len);
+                    }
+                    Kind::Nsh => {
+                        let (header, ..) = nsh::Header::parse(bytes).expect("listed");
                         prop_assert_eq!(header.header_len(), len);
                     }
                     Kind::Ipv6 => prop_assert!(ipv6::Header::parse(bytes).is_ok()),

@@ -1,7 +1,7 @@
 //! Every header stack of the kit, and frames written by hand, are dissected into their headers.
 
 use grosso_testkit::stack::{Front, Network, Place, Stack as Made, Transport, Tunnel};
-use grosso_wire::{Extent, Kind, LAYERS_MAX, LinkType, Ports, Stop};
+use grosso_wire::{Extent, Kind, LAYERS_MAX, Layer, LinkType, Ports, Stop};
 
 use crate::common::{check, configuration, frame, stacks};
 
@@ -29,6 +29,7 @@ fn words(stack: &Made) -> Vec<&'static str> {
             Tunnel::Geneve => "udp geneve eth",
             Tunnel::Gue | Tunnel::GueRemote => "udp gue",
             Tunnel::GueDirect | Tunnel::Fou => "udp",
+            Tunnel::L2tp => "l2tp eth",
         });
     }
     words.push(network_words(stack.network));
@@ -95,6 +96,7 @@ fn a_prefix_shows_the_headers_that_it_holds() {
     }
 }
 
+/// So is an IP header in front of an L2TPv3 session.
 #[test]
 fn without_ports_every_udp_header_is_the_last() {
     for made in stacks() {
@@ -102,8 +104,14 @@ fn without_ports_every_udp_header_is_the_last() {
         let frame = frame(&made);
         let with = check(&frame, link, &ports);
         let without = check(&frame, link, &Ports::NONE);
-        let udp = with.layers().iter().position(|layer| layer.kind == Kind::Udp);
-        let kept = udp.map_or_else(|| with.layers().len(), |place| place + 1);
+        let last = |layer: &Layer| match layer.kind {
+            Kind::Udp => Some(1),
+            Kind::L2tp => Some(0),
+            _ => None,
+        };
+        let found = with.layers().iter().enumerate();
+        let kept = found.filter_map(|(place, layer)| Some(place + last(layer)?)).next();
+        let kept = kept.unwrap_or(with.layers().len());
         assert_eq!(without.layers(), &with.layers()[..kept], "{made:?}");
     }
 }

@@ -2,9 +2,9 @@
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_PORT};
-use grosso_wire::{Extent, LAYERS_MAX, LinkType, Ports, Stop};
+use grosso_wire::{CookieLen, Extent, LAYERS_MAX, LinkType, Ports, Pseudowire, Stop};
 
-use crate::common::check;
+use crate::common::{L2TP, check};
 
 /// Holds the headers and the stop of a packet over Ethernet with the assigned ports.
 #[track_caller]
@@ -238,6 +238,40 @@ fn w10_fou() {
     let gre = Packet::new().gre(|g| g).ipv4(|ip| ip).tcp(|t| t);
     assert_eq!(fou(47, gre), ("eth ip4 udp gre ip4 tcp".into(), Stop::Payload));
     assert_eq!(fou(0, ip4()), ("eth ip4 udp".into(), Stop::Unknown));
+}
+
+#[test]
+fn t23_l2tp_sessions_are_read_as_they_are_told() {
+    let session = || ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[7; 8]));
+    let inner = |packet: Packet| packet.ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
+    let found = |packet: Packet, l2tp| {
+        let ports = Ports { l2tp, ..Ports::NONE };
+        let stack = check(&packet.build(), LinkType::Ethernet, &ports);
+        (stack.to_string(), stack.stop)
+    };
+    let long = Some(Pseudowire { cookie: CookieLen::Eight, has_sublayer: true });
+    let whole = ("eth ip4 l2tp eth ip6 tcp".into(), Stop::Payload);
+    assert_eq!(found(inner(session()), long), whole);
+    let bare = || ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[]).without_sublayer());
+    let short = Some(Pseudowire { cookie: CookieLen::None, has_sublayer: false });
+    assert_eq!(found(inner(bare()), short), whole);
+    // Untold, nothing is guessed.
+    assert_eq!(found(inner(bare()), None), ("eth ip4".into(), Stop::Unknown));
+    assert_eq!(found(bare(), long), ("eth ip4".into(), Stop::Cut));
+}
+
+#[test]
+fn t23_l2tp_control_messages_and_sequence_numbers_end_the_walk() {
+    let found = |packet: Packet| {
+        let ports = Ports { l2tp: Some(L2TP), ..Ports::NONE };
+        let stack = check(&packet.build(), LinkType::Ethernet, &ports);
+        (stack.to_string(), stack.stop, stack.header_len())
+    };
+    let inner = |packet: Packet| packet.ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
+    let numbered = inner(ethernet().ipv4(|ip| ip).l2tp(|l| l.sequence(0)));
+    assert_eq!(found(numbered), ("eth ip4 l2tp".into(), Stop::Unknown, 46));
+    let control = inner(ethernet().ipv6(|ip| ip).l2tp(|l| l.session(0)));
+    assert_eq!(found(control), ("eth ip6 l2tp".into(), Stop::Unknown, 58));
 }
 
 #[test]

@@ -270,7 +270,7 @@ impl Walk<'_> {
 
     /// Reason why nothing follows a UDP header: most ports are no tunnel's, and the port of ESP also carries IKE.
     fn refusal_behind_udp(&self, port: u16, ports: &Ports) -> Refusal {
-        let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou } = *ports;
+        let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou, l2tp: _ } = *ports;
         let fou = fou.map_or(0, |(port, _)| port);
         let is_tunnel = port != 0 && [vxlan, vxlan_gpe, geneve, gue, esp, fou].contains(&port);
         if is_tunnel && self.stack.stop != Stop::Payload {

@@ -1,0 +1,282 @@
+//! L2TPv3 data messages over IP (RFC 3931) that carry Ethernet (RFC 4719).
+//!
+//! ```text
+//!  0                                   4
+//! +-----------------------------------+
+//! |              session              |
+//! +-----------------------------------+ 4
+//! |        cookie, 4 or 8 bytes       |  if agreed
+//! +-+-+-------------+-----------------+
+//! |x|S|      x      | sequence number |  if the default sublayer was agreed
+//! +-+-+-------------+-----------------+
+//! ```
+//!
+//! A packet says neither how long its cookie is nor whether the sublayer is there: both ends agree on that when they
+//! set the session up. [`Ports::l2tp`](crate::Ports::l2tp) tells it to the dissector, which reads no session without.
+//! Session zero marks a control message (section 4.1.1.2).
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{
+    Announced, Class, Field, HeaderSpec, Layout, Layouts, Notation, Role, Segmentation, Structure,
+    Tail,
+};
+use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
+use crate::layout;
+use crate::stack::Stop;
+use crate::walk::{Next, Pseudowire, Step, Walk};
+
+/// Bytes of the session identifier, without cookie and sublayer.
+pub const HEADER_LEN: usize = 4;
+/// Most bytes of a header: a cookie of 8 bytes, and the sublayer.
+pub const LEN_MAX: usize = 16;
+
+/// IP protocol of the header.
+pub const PROTOCOL: u8 = 115;
+
+/// The bit of the default sublayer that says that the sequence number counts.
+pub const FLAG_SEQUENCE: u32 = 0x4000_0000;
+/// The bits of the default sublayer that are the sequence number.
+pub const SEQUENCE_MASK: u32 = 0x00ff_ffff;
+
+/// Byte ranges inside the header.
+pub mod field {
+    use core::ops::Range;
+
+    /// Session identifier.
+    pub const SESSION: Range<usize> = 0..4;
+}
+
+layout::assert_layout! {
+    SESSION = session,
+}
+
+/// The part of the header that every session has.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Session identifier of the receiver; zero marks a control message.
+    pub session: U32,
+}
+
+/// The fields behind the session identifier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields<'a> {
+    /// The cookie: none, 4 or 8 bytes.
+    pub cookie: &'a [u8],
+    /// The word of the default sublayer.
+    pub sublayer: Option<u32>,
+}
+
+impl Fields<'_> {
+    /// The sequence number, if it counts.
+    pub fn sequence(&self) -> Option<u32> {
+        self.sublayer.filter(|word| word & FLAG_SEQUENCE != 0).map(|word| word & SEQUENCE_MASK)
+    }
+}
+
+impl Header {
+    /// The header of a data message in such a pseudowire, its fields and its payload.
+    pub fn parse(
+        bytes: &[u8],
+        pseudowire: Pseudowire,
+    ) -> Result<(&Self, Fields<'_>, &[u8]), Malformed> {
+        let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
+        if header.is_control() {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        let (cookie, rest) = layout::split_at(NAME, rest, pseudowire.cookie.bytes())?;
+        if !pseudowire.has_sublayer {
+            return Ok((header, Fields { cookie, sublayer: None }, rest));
+        }
+        let (word, payload): (&U32, _) = layout::split(NAME, rest)?;
+        Ok((header, Fields { cookie, sublayer: Some(word.get()) }, payload))
+    }
+
+    /// Writes the header of a data message and its fields, and returns the buffer behind them.
+    pub fn emit<'a>(
+        &self,
+        fields: &Fields<'_>,
+        buffer: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Malformed> {
+        if self.is_control() {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        if !matches!(fields.cookie.len(), 0 | 4 | 8) {
+            return Err(Malformed::new(NAME, Reason::Length));
+        }
+        let mut tail = [0; LEN_MAX - HEADER_LEN];
+        let (cookie, behind) = tail.split_at_mut(fields.cookie.len());
+        cookie.copy_from_slice(fields.cookie);
+        let mut len = cookie.len();
+        if let (Some(word), Some(place)) = (fields.sublayer, behind.first_chunk_mut()) {
+            *place = word.to_be_bytes();
+            len += SUBLAYER_LEN;
+        }
+        layout::emit(NAME, self, &tail[..len], buffer)
+    }
+
+    /// Whether it is a control message, which carries no packet.
+    pub fn is_control(&self) -> bool {
+        self.session == U32::ZERO
+    }
+}
+
+/// `l2tp session 0x00001000`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME} session {:#010x}", self.session)
+    }
+}
+
+impl Pseudowire {
+    /// Bytes of the header of a data message.
+    #[must_use]
+    pub const fn header_len(self) -> usize {
+        HEADER_LEN + self.cookie.bytes() + if self.has_sublayer { SUBLAYER_LEN } else { 0 }
+    }
+}
+
+const NAME: &str = SPEC.name;
+
+/// Bytes of the default sublayer (section 4.6).
+const SUBLAYER_LEN: usize = 4;
+/// The bit of [`FLAG_SEQUENCE`] in the first byte of the sublayer.
+const SEQUENCE_BIT: u8 = (FLAG_SEQUENCE >> 24) as u8;
+
+/// The header in the registry. The session is the flow's, and differs between the directions of a connection; all
+/// behind it is equal along a train.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "l2tp",
+    class: Class::Tunnel,
+    announced: Announced { protocols: &[PROTOCOL], ..Announced::NEVER },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::key("session", field::SESSION, Role::Channel).shown(Notation::Hexadecimal)
+    ])),
+    tail: Tail { name: "cookie and sublayer", role: Role::Tunnel },
+    structure: Structure::Chosen(structure),
+    segmentation: Segmentation::Never,
+    remote_checksum: None,
+};
+
+/// One bit of the session, which no control message has, and the bit of a sequence number in the last word, which is
+/// the sublayer where there is one.
+fn structure(header: &[u8]) -> u128 {
+    let session = header.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+    let one = session & session.wrapping_neg();
+    let behind = 8 * LEN_MAX.saturating_sub(header.len());
+    let sequence = if header.len() > HEADER_LEN { u128::from(FLAG_SEQUENCE) << behind } else { 0 };
+    u128::from(one) << (8 * (LEN_MAX - HEADER_LEN)) | sequence
+}
+
+/// Reads a data message where the dissector was told how. Behind a sequence number nothing is looked for: each packet
+/// has another, so that no train could give it back, and nothing else may repeat it (section 4.6).
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let pseudowire = walk.ports.l2tp.ok_or(Stop::Unknown)?;
+    if *walk.peek::<HEADER_LEN>()? == [0; HEADER_LEN] {
+        walk.push(Kind::L2tp, HEADER_LEN)?;
+        return Err(Stop::Unknown);
+    }
+    let len = pseudowire.header_len();
+    let sublayer = walk.rest.get(len - SUBLAYER_LEN).filter(|_| pseudowire.has_sublayer);
+    let has_sequence = sublayer.is_some_and(|first| first & SEQUENCE_BIT != 0);
+    walk.push(Kind::L2tp, len)?;
+    if has_sequence { Err(Stop::Unknown) } else { Ok(Next::Header(Kind::Ethernet)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+    use crate::walk::CookieLen;
+
+    extern crate std;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    const BYTES: [u8; 16] = [0, 0, 0x10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x40, 0, 0, 9];
+
+    const LONGEST: Pseudowire = Pseudowire { cookie: CookieLen::Eight, has_sublayer: true };
+
+    fn header() -> Header {
+        Header { session: 0x1000.into() }
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        let (parsed, fields, payload) = Header::parse(&bytes, LONGEST).unwrap();
+        assert_eq!((*parsed, payload), (header(), &b"payload"[..]));
+        assert_eq!((fields.cookie, fields.sequence()), (&BYTES[4..12], Some(9)));
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes, LONGEST).map(|_| ()));
+        assert_eq!((LONGEST.header_len(), LEN_MAX), (16, 16));
+    }
+
+    #[test]
+    fn emit() {
+        let fields = Fields { cookie: &BYTES[4..12], sublayer: Some(FLAG_SEQUENCE | 9) };
+        assert_emits(&BYTES, |buffer| header().emit(&fields, buffer));
+        let three = Fields { cookie: &[0; 3], sublayer: None };
+        assert_eq!(header().emit(&three, &mut [0; 16]).unwrap_err().reason, Reason::Length);
+    }
+
+    #[test]
+    fn what_was_agreed_decides_the_length() {
+        let cases = [
+            (CookieLen::None, false, 4),
+            (CookieLen::None, true, 8),
+            (CookieLen::Four, false, 8),
+            (CookieLen::Four, true, 12),
+            (CookieLen::Eight, false, 12),
+        ];
+        for (cookie, has_sublayer, len) in cases {
+            let pseudowire = Pseudowire { cookie, has_sublayer };
+            assert_eq!(pseudowire.header_len(), len);
+            let (_, fields, payload) = Header::parse(&BYTES, pseudowire).unwrap();
+            assert_eq!((fields.cookie.len(), payload), (cookie.bytes(), &BYTES[len..]));
+            assert_eq!((fields.sublayer.is_some(), fields.sequence()), (has_sublayer, None));
+            assert_emits(&BYTES[..len], |buffer| header().emit(&fields, buffer));
+        }
+    }
+
+    #[test]
+    fn control_messages_are_refused() {
+        let error = Header::parse(&[0; 16], LONGEST).unwrap_err();
+        assert_eq!(error.reason, Reason::Value);
+        let refused = Header::default().emit(&Fields::default(), &mut [0; 16]).map(|_| ());
+        assert_eq!(refused.unwrap_err().reason, Reason::Value);
+    }
+
+    /// Sessions share headers, and none shares them with a control message or a packet with a sequence number.
+    #[test]
+    fn few_bits_decide_the_headers() {
+        let bits = |header: &[u8]| SPEC.structure.bits(header).collect::<Vec<_>>();
+        assert_eq!(bits(&[0, 0x30, 0, 0]), [(1, 0x10)]);
+        assert_eq!(bits(&[0x80, 0, 0, 0, 1, 2, 3, 4]), [(0, 0x80), (4, 0x40)]);
+        assert_eq!(bits(&BYTES[..12]), [(2, 0x10), (8, 0x40)]);
+        assert_eq!(bits(&BYTES), [(2, 0x10), (12, 0x40)]);
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(header().to_string(), "l2tp session 0x00001000");
+    }
+}
