@@ -618,3 +618,22 @@ fn a_service_header_is_named_with_the_field_that_differs() {
     let report = bench.run("inspect --json a.pcapng").json();
     assert_eq!(report["tunnels"][0]["kind"], "nsh", "{report}");
 }
+
+/// The form of an L2TPv3 session is told by `--l2tp`; untold, nothing is guessed.
+#[test]
+fn an_l2tp_session_is_named_where_its_form_is_told() {
+    let session = |sequence: u32, cookie: u8| {
+        let packet = ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[cookie; 4]).without_sublayer());
+        inner(packet.ethernet(|e| e), sequence)
+    };
+    let frames = || vec![session(0, 1), session(100, 2)];
+    let bench = bench();
+    let text = explain(&bench, &case(frames(), "--l2tp 4/none", &[]), 2);
+    for words in ["eth ip4 l2tp eth ip4 tcp", "tunnel-header", "law l2tp cookie and sublayer"] {
+        assert!(text.contains(words), "no \"{words}\" in: {text}");
+    }
+    let report = bench.run("inspect --json a.pcapng --l2tp 4/none").json();
+    assert_eq!(report["tunnels"][0]["kind"], "l2tp", "{report}");
+    let text = explain(&bench, &case(frames(), "", &[]), 2);
+    assert!(text.contains("PASSES UNTOUCHED: protocol"), "{text}");
+}

@@ -1,15 +1,16 @@
-//! UDP ports of tunnels beside the assigned ones, as the user names them.
+//! Agreements about tunnels that no packet tells, as the user names them.
 
 use clap::{
     ArgMatches, Args, Command, FromArgMatches,
     error::{Error, ErrorKind},
 };
 use grosso_io::capture::TunnelPort;
-use grosso_wire::Ports;
+use grosso_wire::{Ports, Pseudowire};
 
-use super::values::parse_tunnel_port;
+use super::values::{parse_pseudowire, parse_tunnel_port};
 
-/// The UDP ports that mean a tunnel: the assigned ones, overridden by those of `--port`.
+/// The UDP ports that mean a tunnel: the assigned ones, overridden by those of `--port`. Also the form of L2TPv3
+/// sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TunnelPorts(Ports);
 
@@ -20,18 +21,21 @@ impl TunnelPorts {
     }
 }
 
-/// The values of `--port`, one by one.
+/// The values of `--port`, one by one, and that of `--l2tp`.
 #[derive(Args, Debug)]
 struct PortWords {
     /// A tunnel's UDP port: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
     #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port)]
     ports: Vec<TunnelPort>,
+    /// Form of L2TPv3 sessions: bytes of their cookie, and their sublayer, as 4/default or 0/none
+    #[arg(long, value_name = "COOKIE/SUBLAYER", value_parser = parse_pseudowire)]
+    l2tp: Option<Pseudowire>,
 }
 
 impl FromArgMatches for TunnelPorts {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let PortWords { ports: told } = PortWords::from_arg_matches(matches)?;
-        let mut ports = Ports::ASSIGNED;
+        let PortWords { ports: told, l2tp } = PortWords::from_arg_matches(matches)?;
+        let mut ports = Ports { l2tp, ..Ports::ASSIGNED };
         for (index, tunnel) in told.iter().enumerate() {
             if let Some(why) = told.iter().take(index).find_map(|other| clash(*other, *tunnel)) {
                 return Err(Error::raw(ErrorKind::ArgumentConflict, why));
@@ -74,6 +78,8 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use grosso_wire::CookieLen;
+
     use super::*;
 
     fn parse(words: &str) -> Result<Ports, String> {
@@ -90,6 +96,19 @@ mod tests {
         assert_eq!(parse("--port vxlan=8472 --port fou=5555/4 --port vxlan=8472"), Ok(both));
         let geneve = Ports { vxlan: 0, geneve: 4789, ..Ports::ASSIGNED };
         assert_eq!(parse("--port geneve=4789"), Ok(geneve), "that is VXLAN no more");
+    }
+
+    #[test]
+    fn the_form_of_l2tp_sessions_is_told_or_unknown() {
+        let told = |cookie, has_sublayer| {
+            Ok(Ports { l2tp: Some(Pseudowire { cookie, has_sublayer }), ..Ports::ASSIGNED })
+        };
+        assert_eq!(parse("--l2tp 4/default"), told(CookieLen::Four, true));
+        assert_eq!(parse("--l2tp 0/none"), told(CookieLen::None, false));
+        assert_eq!(parse("--l2tp 8/none"), told(CookieLen::Eight, false));
+        for wrong in ["--l2tp 4", "--l2tp 6/none", "--l2tp 4/", "--l2tp /default"] {
+            assert!(parse(wrong).unwrap_err().contains("0, 4 or 8 bytes"), "{wrong}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use grosso::{
     coalesce::{Hold, Level, Reorder},
 };
 use grosso_io::capture::TunnelPort;
-use grosso_wire::LinkType;
+use grosso_wire::{CookieLen, LinkType, Pseudowire};
 
 use crate::{line::Spacing, units::exact_time};
 
@@ -168,6 +168,24 @@ pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
         }
         _ => Err(expected()),
     }
+}
+
+/// The form of L2TPv3 sessions: bytes of their cookie, and their sublayer.
+pub(super) fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
+    let expected = || "expected a cookie of 0, 4 or 8 bytes and a sublayer: 4/default, 0/none";
+    let (cookie, sublayer) = text.split_once('/').ok_or_else(expected)?;
+    let cookie = match cookie {
+        "0" => CookieLen::None,
+        "4" => CookieLen::Four,
+        "8" => CookieLen::Eight,
+        _ => return Err(expected().into()),
+    };
+    let has_sublayer = match sublayer {
+        "default" => true,
+        "none" => false,
+        _ => return Err(expected().into()),
+    };
+    Ok(Pseudowire { cookie, has_sublayer })
 }
 
 pub(super) fn parse_link(text: &str) -> Result<LinkType, String> {
