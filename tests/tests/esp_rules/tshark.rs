@@ -84,9 +84,9 @@ fn tshark_decrypts_what_is_encrypted() {
         for (frame, protocol, payload) in plaintexts() {
             let (wire, sent) = encrypt(&mut encryptor, &frame).expect("it is encrypted");
             let in_esp = match recipe.mode {
-                Mode::Transport => protocol,
-                Mode::Tunnel(_) if frame[12..14] == [8, 0] => 4,
-                Mode::Tunnel(_) => 41,
+                EspMode::Transport => protocol,
+                EspMode::Tunnel(_) if frame[12..14] == [8, 0] => 4,
+                EspMode::Tunnel(_) => 41,
             };
             wires.push(wire);
             expected.push((recipe, sent.sequence, in_esp, payload));
@@ -152,7 +152,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Proof that the test above can fail: tshark detects one wrong bit, and another key.
 #[test]
 fn tshark_tells_right_from_wrong() {
-    let recipe = Recipe::new(Mode::Transport);
+    let recipe = Recipe::new(EspMode::Transport);
     let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(50).build();
     let good = recipe.encrypted(1, &frame);
     let mut flipped = good.clone();

@@ -152,7 +152,7 @@ fn t23_l2tp_session_is_on_every_packet_and_with_a_sequence_number_on_none() {
     assert_eq!(fields(&packets, "ipv4", "total_len"), [[186, 140], [186, 140], [136, 90]]);
     assert_right(&packets);
     let numbered = outer().l2tp(|l| l.sequence(1)).ethernet(|e| e).ipv4(|ip| ip);
-    assert_eq!(superframe(numbered).refusal(), NoCut::Headers);
+    assert_eq!(superframe(numbered).refusal(), NoSegments::Headers);
 }
 
 #[test]

@@ -286,7 +286,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         };
         match seen.time {
             Err(aside) => {
-                lane.coalescer.make_way(&seen.data, None, sink as &mut dyn Sink<B>);
+                lane.coalescer.flush_before(&seen.data, None, sink as &mut dyn Sink<B>);
                 Fate::Aside(aside)
             }
             Ok(now_ns) => {

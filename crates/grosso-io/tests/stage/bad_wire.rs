@@ -19,10 +19,10 @@ fn counters_conserve_what_a_bad_wire_leaves() {
         "delay 50us jitter 20us loss 2% duplicate 3% corrupt 1% reorder 5% seed 11"
             .parse()
             .unwrap();
-    let [out, back] = [0x101, 0x102].map(|spi| association(spi, Mode::Transport));
+    let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
     let near = Fragmentation::new(Reluctant::new(near, 0.3), &fragments(1500)).unwrap();
     let mut near = Secured::new(near, SecuredOptions::new(out, back)).unwrap();
-    let [out, back] = [0x102, 0x101].map(|spi| association(spi, Mode::Transport));
+    let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let far = Fragmentation::new(Impair::new(far, impairment), &fragments(1500)).unwrap();
     let mut far = Secured::new(far, SecuredOptions::new(out, back)).unwrap();
 

@@ -47,7 +47,7 @@ fn udp6(len: usize) -> Vec<u8> {
 
 fn pair(refusing: f64) -> (Secured<Reluctant<MemoryPort>>, MemoryPort) {
     let (near, far) = ethernet(1024);
-    let [out, back] = [0x101, 0x102].map(|spi| association(spi, Mode::Transport));
+    let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
     let options = SecuredOptions::new(out, back);
     (Secured::new(Reluctant::new(near, refusing), options).unwrap(), far)
 }
@@ -55,7 +55,7 @@ fn pair(refusing: f64) -> (Secured<Reluctant<MemoryPort>>, MemoryPort) {
 /// A host that receives packets from the near end of a pair, with this level for unencrypted
 /// frames.
 fn peer(port: MemoryPort, level: Level) -> Secured<MemoryPort> {
-    let [out, back] = [0x102, 0x101].map(|spi| association(spi, Mode::Transport));
+    let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let mut options = SecuredOptions::new(out, back);
     options.level = level;
     Secured::new(port, options).unwrap()
@@ -82,7 +82,7 @@ fn b25_every_segment_has_its_number_and_no_number_is_used_twice_whatever_the_roo
 #[test]
 fn nothing_is_taken_while_packets_of_a_superframe_wait() {
     let (near, mut far) = ethernet(3);
-    let [out, back] = [0x101, 0x102].map(|spi| association(spi, Mode::Transport));
+    let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
     let mut near = Secured::new(near, SecuredOptions::new(out, back)).unwrap();
     let train = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(12_000).build();
     let superframe = Meta { gso: Gso::every(1200), ..Meta::default() };
@@ -185,7 +185,7 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
     };
     let start = || {
         let (near, far) = ethernet(64);
-        let [out, back] = [0x101, 0x102].map(|spi| association(spi, Mode::Transport));
+        let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
         let mut options = SecuredOptions::new(out, back);
         options.sequences = Some(SequenceFile::open(&path).unwrap());
         (Secured::new(Reluctant::new(near, 0.0), options).unwrap(), far)

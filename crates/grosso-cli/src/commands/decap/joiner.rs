@@ -50,7 +50,7 @@ impl Joiner for Apart {
 
 /// The first reading.
 pub(super) struct Learning {
-    rules: Rules,
+    rules: ReassemblyRules,
     seed: u64,
     depths: Vec<(Lanes, Survey)>,
     joined: Joined,

@@ -339,9 +339,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let fixed_ids = train.fixed_ids;
         let template =
             Template { shape, header: template_header, fixed_ids, cwr, checksum_wanted: true };
-        let place =
-            template::render::Place { index: 0, before: 0, payload: train.payload_len, last: true };
-        template.render(place, Checksums::Seeds, header);
+        let place = template::render::Portion {
+            index: 0,
+            before: 0,
+            payload: train.payload_len,
+            last: true,
+        };
+        template.render(place, Checksums::PseudoHeader, header);
         let transport = shape.covers.last().map_or((0, 0), |cover| (cover.start, cover.at));
         let meta = Meta {
             checksum: Checksum::Partial { start: transport.0, offset: transport.1 - transport.0 },

@@ -64,7 +64,7 @@ reasons! {
         /// A dummy packet, made to be discarded (RFC 4303 section 2.6).
         Dummy = "dummy",
         /// The next header of a tunnel is neither IPv4 nor IPv6: the peer is in another mode (B25).
-        EspMode = "mode",
+        Mode = "mode",
         /// The packet in the tunnel is not of the version that the next header names (B25), or its
         /// lengths do not fit what was decrypted.
         Inner = "inner",
