@@ -151,8 +151,8 @@ pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
         gue: port(one.gue, other.gue)?,
         esp: 0,
         fou,
-        fou,
         l2tp: None,
+    })
 }
 
 /// Packets of one end that are joined on the way, before the tunnel headers are removed.

@@ -111,7 +111,7 @@ fn without_ports_every_udp_header_is_the_last() {
         };
         let found = with.layers().iter().enumerate();
         let kept = found.filter_map(|(place, layer)| Some(place + last(layer)?)).next();
-        let kept = kept.unwrap_or(with.layers().len());
+        let kept = kept.unwrap_or_else(|| with.layers().len());
         assert_eq!(without.layers(), &with.layers()[..kept], "{made:?}");
     }
 }

@@ -145,19 +145,13 @@ impl<B: AsRef<[u8]>> Line<B> {
     /// Learns how long a round trip of a flow takes.
     pub(super) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
         for stage in &mut self.stages {
-            if let AnyStage::Resequence(resequencer) = stage {
-                resequencer.learn_round_trip(flow, round_trip_ns);
-            }
+            stage.learn_round_trip(flow, round_trip_ns);
         }
     }
 
     /// Time at which something that waits must be handed on next.
     pub(super) fn deadline(&self) -> Option<u64> {
-        let deadlines = self.stages.iter().filter_map(|stage| match stage {
-            AnyStage::Bypass(_) | AnyStage::Pace(_) => None,
-            AnyStage::Resequence(resequencer) => resequencer.deadline(),
-        });
-        deadlines.min()
+        self.stages.iter().filter_map(Stage::deadline).min()
     }
 
     fn rest<'a, S: Sink<B> + ?Sized>(
@@ -228,6 +222,22 @@ impl<B: AsRef<[u8]>> Stage<B> for AnyStage<B> {
             Self::Bypass(stage) => stage.expire(now_ns, seen_ns, next),
             Self::Pace(stage) => stage.expire(now_ns, seen_ns, next),
             Self::Resequence(stage) => stage.expire(now_ns, seen_ns, next),
+        }
+    }
+
+    fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
+        match self {
+            Self::Bypass(stage) => Stage::<B>::learn_round_trip(stage, flow, round_trip_ns),
+            Self::Pace(stage) => Stage::<B>::learn_round_trip(stage, flow, round_trip_ns),
+            Self::Resequence(stage) => stage.learn_round_trip(flow, round_trip_ns),
+        }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        match self {
+            Self::Bypass(stage) => Stage::<B>::deadline(stage),
+            Self::Pace(stage) => Stage::<B>::deadline(stage),
+            Self::Resequence(stage) => stage.deadline(),
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) trait Policy {
 #[derive(Debug)]
 pub(super) enum Laws {}
 
-/// The rules and stages of a profile.
+/// The rules of a profile.
 #[derive(Debug)]
 pub(super) enum Profiled {}
 

@@ -8,6 +8,7 @@ use crate::{
         reason::{Pass, Release},
         train_id::TrainId,
     },
+    flow::FlowHash,
     frame::Frame,
     meta::Meta,
 };
@@ -55,6 +56,14 @@ pub(super) trait Stage<B> {
 
     /// Hands on what has waited long enough, where all that came until `seen_ns` has been seen.
     fn expire(&mut self, _now_ns: u64, _seen_ns: u64, _next: &mut impl Next<B>) {}
+
+    /// Learns how long a round trip of a flow takes.
+    fn learn_round_trip(&mut self, _flow: FlowHash, _round_trip_ns: u64) {}
+
+    /// Time at which something that waits must be handed on next.
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The stages behind one, with the trains behind them all.

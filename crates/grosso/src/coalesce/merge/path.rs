@@ -75,8 +75,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
         packet: &[u8],
         meta: &Meta,
     ) -> Option<TrainId> {
-        let tiers = P::tiers(self.tiers);
-        self.recent.filter(|&slot| tiers.prediction && self.is_predicted(slot, packet, meta))
+        let slot = self.recent?;
+        if P::tiers(self.tiers).prediction && self.is_predicted(slot, packet, meta) {
+            return Some(slot);
+        }
+        None
     }
 
     /// Takes one packet that is not the next one of the burst that goes on.

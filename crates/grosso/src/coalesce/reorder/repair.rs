@@ -120,6 +120,14 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
             }
         }
     }
+
+    fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
+        self.learn(flow, round_trip_ns);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.next_due()
+    }
 }
 
 impl<B: AsRef<[u8]>> Resequencer<B> {

@@ -108,7 +108,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Learns how long a round trip of a flow takes, if it is remembered.
-    pub(in crate::coalesce) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
+    pub(super) fn learn(&mut self, flow: FlowHash, round_trip_ns: u64) {
         let entry = self.find(flow);
         if let Some(known) = entry.and_then(|entry| self.entries.get_mut(entry)) {
             known.learn_round_trip(round_trip_ns);
@@ -264,7 +264,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Time at which something is to leave next.
-    pub(in crate::coalesce) fn deadline(&self) -> Option<u64> {
+    pub(super) fn next_due(&self) -> Option<u64> {
         let due = |entry: u32| self.entries.get(entry)?.due(&self.reorder, self.hold_ns);
         let busy = core::iter::successors(self.first(), |&entry| self.behind(entry));
         busy.filter_map(due).map(|(at_ns, _)| at_ns).min()
