@@ -3,7 +3,7 @@
 #![no_main]
 
 use grosso_fuzz::Decisions;
-use grosso_wire::virtio::{Form, Header, Order};
+use grosso_wire::virtio::{Form, Order, VirtioHeader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let form = decisions.choose(&Form::ALL);
     let order = decisions.choose(&[Order::Little, Order::Big]);
     let bytes = decisions.rest();
-    let Ok((header, frame)) = Header::parse(bytes, form, order) else {
+    let Ok((header, frame)) = VirtioHeader::parse(bytes, form, order) else {
         assert!(bytes.len() < form.len());
         return;
     };
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let mut written = vec![0xa5; form.len()];
     let behind = header.emit(form, order, &mut written).expect("room for the header");
     assert!(behind.is_empty());
-    assert_eq!(Header::parse(&written, form, order), Ok((header, &[][..])));
+    assert_eq!(VirtioHeader::parse(&written, form, order), Ok((header, &[][..])));
     // Padding is written as zero; everything else is unchanged.
     let is_padding = |at: usize| (18..20).contains(&at);
     let differs = |at: &usize| !is_padding(*at) && written[*at] != bytes[*at];

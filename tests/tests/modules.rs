@@ -20,7 +20,7 @@ use syn::{
 const CIRCLES: &[(&str, &str)] = &[("grosso", "")];
 
 /// The crates that still have names that mean several types, and how many such names.
-const AMBIGUOUS: &[(&str, usize)] = &[("grosso", 1), ("grosso-wire", 4)];
+const AMBIGUOUS: &[(&str, usize)] = &[("grosso", 1)];
 
 #[test]
 fn imports_form_no_circle() {

@@ -86,7 +86,7 @@ impl Guess {
 
 /// VXLAN, with or without the generic protocol extension.
 fn guess_vxlan(payload: &[u8], port: u16) -> Option<Guess> {
-    let (header, _) = vxlan::Header::parse(payload).ok()?;
+    let (header, _) = vxlan::VxlanHeader::parse(payload).ok()?;
     let (link, tunnel) = match header.flags.get() {
         vxlan::FLAG_VNI => (LinkType::Ethernet, TunnelPort::Vxlan(port)),
         flags => {
@@ -103,7 +103,7 @@ fn guess_vxlan(payload: &[u8], port: u16) -> Option<Guess> {
 }
 
 fn guess_geneve(payload: &[u8], port: u16) -> Option<Guess> {
-    let (header, options, _) = geneve::Header::parse(payload).ok()?;
+    let (header, options, _) = geneve::GeneveHeader::parse(payload).ok()?;
     let known = geneve::CONTROL | geneve::CRITICAL;
     let is_plain = header.flags & !known == 0 && !header.is_control() && header.reserved == 0;
     if !is_plain || options.into_iter().any(|option| option.is_err()) {
@@ -118,7 +118,7 @@ fn guess_geneve(payload: &[u8], port: u16) -> Option<Guess> {
 }
 
 fn guess_gue(payload: &[u8], port: u16) -> Option<Guess> {
-    let (header, ..) = gue::Header::parse(payload).ok()?;
+    let (header, ..) = gue::GueHeader::parse(payload).ok()?;
     let is_ip = matches!(header.protocol, ipv4::PROTOCOL_IPV4 | ipv4::PROTOCOL_IPV6);
     let (tunnel, header_len) = (TunnelPort::Gue(port), header.header_len());
     let is_it = is_ip && !header.is_control();

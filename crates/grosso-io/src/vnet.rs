@@ -18,7 +18,7 @@ use grosso_wire::{
     virtio::{
         FLAG_DATA_VALID, FLAG_NEEDS_CHECKSUM, FLAG_UDP_TUNNEL_CHECKSUM, Form, GSO_ECN, GSO_NONE,
         GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
-        Header,
+        VirtioHeader,
     },
 };
 
@@ -70,7 +70,7 @@ impl core::error::Error for VnetError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
     /// The header. Its offsets include a VLAN tag that has yet to be inserted into the frame.
-    pub header: Header,
+    pub header: VirtioHeader,
     /// Offset of a complete checksum, and the pseudo-header sum that must replace it.
     pub seed: Option<(usize, [u8; 2])>,
 }
@@ -96,7 +96,7 @@ pub fn describe(
     meta: &Meta,
     form: Form,
 ) -> Result<Described, VnetError> {
-    let mut described = Described { header: Header::default(), seed: None };
+    let mut described = Described { header: VirtioHeader::default(), seed: None };
     let header = &mut described.header;
     header.buffers = 1;
     // The kernel keeps this many bytes contiguous; zero would mean all of them.
@@ -123,13 +123,13 @@ pub fn describe(
     Ok(described)
 }
 
-fn needs_checksum(header: &mut Header, start: u16, offset: u16) {
+fn needs_checksum(header: &mut VirtioHeader, start: u16, offset: u16) {
     header.flags |= FLAG_NEEDS_CHECKSUM;
     (header.checksum_start, header.checksum_offset) = (start, offset);
 }
 
 fn describe_gso(
-    header: &mut Header,
+    header: &mut VirtioHeader,
     head: &[u8],
     len: usize,
     stack: &Stack,
@@ -167,7 +167,7 @@ fn describe_gso(
 /// Encodes the offsets of a UDP tunnel around a superframe (rule V8). Other tunnels cannot be
 /// expressed.
 fn describe_tunnel(
-    header: &mut Header,
+    header: &mut VirtioHeader,
     head: &[u8],
     stack: &Stack,
     form: Form,
@@ -193,7 +193,7 @@ fn describe_tunnel(
 }
 
 /// Adds the length of a VLAN tag that will be inserted into the frame to all offsets.
-fn shift(header: &mut Header) -> Result<(), VnetError> {
+fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
     let moved = |place: u16| place.checked_add(TAG_LEN).ok_or(VnetError::ChecksumOutside);
     header.header_length = moved(header.header_length)?;
     if header.has(FLAG_NEEDS_CHECKSUM) {
@@ -259,7 +259,7 @@ fn seed(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
 /// # Errors
 /// The contradiction between header and frame.
 pub fn understand(
-    header: &Header,
+    header: &VirtioHeader,
     frame: &[u8],
     link: LinkType,
     stack: &Stack,
@@ -284,7 +284,7 @@ pub fn understand(
 }
 
 fn understand_gso(
-    header: &Header,
+    header: &VirtioHeader,
     frame: &[u8],
     stack: &Stack,
     form: Form,
@@ -336,7 +336,12 @@ fn understand_gso(
 }
 
 /// Rule V8, and what the kernel does not check: that the headers are at the stated offsets.
-fn check_tunnel(header: &Header, frame: &[u8], stack: &Stack, form: Form) -> Result<(), VnetError> {
+fn check_tunnel(
+    header: &VirtioHeader,
+    frame: &[u8],
+    stack: &Stack,
+    form: Form,
+) -> Result<(), VnetError> {
     if form < Form::Tunnel {
         return Err(VnetError::TunnelForm);
     }
@@ -413,7 +418,7 @@ fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(
 }
 
 /// Rule V4: the checksum to be completed is that of the transport header.
-fn check_place(header: &Header, transport: &Layer) -> Result<(), VnetError> {
+fn check_place(header: &VirtioHeader, transport: &Layer) -> Result<(), VnetError> {
     let expected = (transport.offset, checksum_field(transport).0);
     let found = (header.checksum_start, header.checksum_offset);
     if found == expected { Ok(()) } else { Err(VnetError::ChecksumPlace) }

@@ -70,8 +70,7 @@ pub(crate) fn split_option<'a>(
     split().ok_or_else(|| Malformed::new(name, Reason::Options))
 }
 
-/// Asserts, while compiling, that the byte ranges of `field` are those of the members of a type:
-/// `Header` of `HEADER_LEN` bytes unless another one is named.
+/// Asserts, while compiling, that the byte ranges of `field` are those of the members of a type of so many bytes.
 macro_rules! assert_layout {
     ($header:ty, $header_len:expr; $($range:ident = $member:ident,)*) => {
         const _: () = {
@@ -83,9 +82,6 @@ macro_rules! assert_layout {
             )*
             assert!(size_of::<$header>() == $header_len);
         };
-    };
-    ($($range:ident = $member:ident,)*) => {
-        $crate::layout::assert_layout! { Header, HEADER_LEN; $($range = $member,)* }
     };
 }
 

@@ -14,10 +14,10 @@
 //! | [`virtio`] | what a device says about a frame, in front of it |
 //!
 //! Each of them has the same parts. `HEADER_LEN` and the constants of its fields. `field`, the byte
-//! ranges of the fixed part, for those who work on raw bytes. `Header`, the fixed part as a view of
+//! ranges of the fixed part, for those who work on raw bytes. `TcpHeader` and the like, the fixed part as a view of
 //! bytes in network order, whose members are its fields and whose methods are the parts of those
-//! that are smaller than a byte or have a meaning. `Header::parse`, which refuses what contradicts
-//! itself, and returns the header, its options or optional fields, and its payload. `Header::emit`,
+//! that are smaller than a byte or have a meaning. `parse`, which refuses what contradicts
+//! itself, and returns the header, its options or optional fields, and its payload. `emit`,
 //! which writes all of it at the front of a buffer and returns the rest, so that calls chain from
 //! the outermost header inwards. To change a header in place, zerocopy's
 //! [`mut_from_prefix`](zerocopy::FromBytes::mut_from_prefix) gives a mutable view.
@@ -27,18 +27,18 @@
 //!
 //! // Written from the outside in.
 //! let mut frame = [0; 14 + 20 + 24 + 5];
-//! let ethernet = ethernet::Header {
+//! let ethernet = ethernet::EthernetHeader {
 //!     ethertype: ethernet::ETHERTYPE_IPV4.into(),
 //!     ..Default::default()
 //! };
-//! let ip = ipv4::Header {
+//! let ip = ipv4::Ipv4Header {
 //!     total_length: 49.into(),
 //!     protocol: ipv4::PROTOCOL_TCP,
 //!     source: [192, 0, 2, 1],
 //!     destination: [192, 0, 2, 2],
 //!     ..Default::default()
 //! };
-//! let mut tcp = tcp::Header { destination_port: 80.into(), ..Default::default() };
+//! let mut tcp = tcp::TcpHeader { destination_port: 80.into(), ..Default::default() };
 //! tcp.set_flags(tcp::SYN);
 //! let mut options = [0; 4];
 //! tcp::TcpOption::MaximumSegmentSize(1460).emit(&mut options)?;
@@ -53,7 +53,7 @@
 //! assert_eq!(stack.to_string(), "eth ip4 tcp");
 //! assert_eq!((stack.stop, stack.header_len()), (Stop::Payload, 58));
 //! let layer = stack.last().filter(|layer| layer.kind == Kind::Tcp).unwrap();
-//! let (header, mut options, payload) = tcp::Header::parse(&frame[layer.offset.into()..])?;
+//! let (header, mut options, payload) = tcp::TcpHeader::parse(&frame[layer.offset.into()..])?;
 //! assert!(header.has(tcp::SYN));
 //! assert_eq!(options.next(), Some(Ok(tcp::TcpOption::MaximumSegmentSize(1460))));
 //! assert_eq!(payload, b"hello");

@@ -111,7 +111,7 @@ pub enum Order {
 
 /// The header, all its fields as numbers of this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Header {
+pub struct VirtioHeader {
     /// The `FLAG_` bits.
     pub flags: u8,
     /// One of the `GSO_` types with the bits that are added to it.
@@ -174,7 +174,7 @@ impl Order {
     }
 }
 
-impl Header {
+impl VirtioHeader {
     /// The header in this form and order, and the frame behind it.
     pub fn parse(bytes: &[u8], form: Form, order: Order) -> Result<(Self, &[u8]), Malformed> {
         let (header, frame) = layout::split_at(NAME, bytes, form.len())?;
@@ -247,7 +247,7 @@ impl Header {
 
 /// `virtio flags 0x1 gso 0x1 size 1448 headers 66 checksum 34+16`, with ` tunnel 34/64` where it
 /// applies.
-impl fmt::Display for Header {
+impl fmt::Display for VirtioHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} flags {:#x} gso {:#x}", self.flags, self.gso_type)?;
         write!(f, " size {} headers {}", self.gso_size, self.header_length)?;
@@ -315,7 +315,7 @@ mod tests {
         0, 34, 0, 64, 0,
     ];
 
-    const HEADER: Header = Header {
+    const HEADER: VirtioHeader = VirtioHeader {
         flags: FLAG_NEEDS_CHECKSUM | FLAG_UDP_TUNNEL_CHECKSUM,
         gso_type: GSO_TCP_IPV4 | GSO_TUNNEL_IPV4,
         header_length: 66,
@@ -330,7 +330,7 @@ mod tests {
     };
 
     /// The fields of the header that remain in a shorter form.
-    fn cut(form: Form) -> Header {
+    fn cut(form: Form) -> VirtioHeader {
         let mut header = HEADER;
         if form < Form::Tunnel {
             (header.outer_transport, header.inner_network) = (0, 0);
@@ -350,10 +350,10 @@ mod tests {
             assert_eq!((form.len(), Form::from_len(len)), (len, Ok(form)));
             for (order, bytes) in [(Order::Little, LITTLE), (Order::Big, BIG)] {
                 let bytes = [&bytes[..len], b"frame"].concat();
-                let parsed = Header::parse(&bytes, form, order);
+                let parsed = VirtioHeader::parse(&bytes, form, order);
                 assert_eq!(parsed, Ok((cut(form), &b"frame"[..])));
                 assert_refuses_prefixes(&bytes[..len], |bytes| {
-                    Header::parse(bytes, form, order).map(|_| ())
+                    VirtioHeader::parse(bytes, form, order).map(|_| ())
                 });
             }
         }
@@ -373,7 +373,7 @@ mod tests {
     fn padding_is_not_read() {
         let mut bytes = LITTLE;
         bytes[field::PADDING].fill(0xff);
-        let parsed = Header::parse(&bytes, Form::Tunnel, Order::Little);
+        let parsed = VirtioHeader::parse(&bytes, Form::Tunnel, Order::Little);
         assert_eq!(parsed, Ok((HEADER, &[][..])));
     }
 
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn type_and_the_bits_added_to_it() {
-        let header = Header { gso_type: GSO_TCP_IPV6 | GSO_TUNNEL_IPV6 | GSO_ECN, ..HEADER };
+        let header = VirtioHeader { gso_type: GSO_TCP_IPV6 | GSO_TUNNEL_IPV6 | GSO_ECN, ..HEADER };
         assert_eq!((header.segmentation(), header.tunnel()), (GSO_TCP_IPV6, GSO_TUNNEL_IPV6));
         assert!(header.has_ecn() && !HEADER.has_ecn());
         assert!(header.has(FLAG_NEEDS_CHECKSUM) && !header.has(FLAG_DATA_VALID));

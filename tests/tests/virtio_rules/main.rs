@@ -28,7 +28,7 @@ use grosso_testkit::Packet;
 use grosso_tests::kernel::{TunnelOffsets, VirtioHeader, skip};
 use grosso_wire::{
     LinkType, Ports, dissect,
-    virtio::{Form, Header, Order},
+    virtio::{self, Form, Order},
 };
 
 /// Runs a test in a network namespace of its own, in which the kernel sends nothing.
@@ -154,7 +154,8 @@ impl Case {
     /// The metadata that Grosso reads from the same bytes.
     fn understood(&self) -> Result<Meta, VnetError> {
         let bytes = self.bytes();
-        let (header, frame) = Header::parse(&bytes, Form::Tunnel, Order::NATIVE).unwrap();
+        let (header, frame) =
+            virtio::VirtioHeader::parse(&bytes, Form::Tunnel, Order::NATIVE).unwrap();
         let stack = dissect(frame, LinkType::Ethernet, &Ports::ASSIGNED);
         understand(&header, frame, LinkType::Ethernet, &stack, Form::Tunnel)
     }

@@ -2,7 +2,7 @@
 
 use grosso_sys::tun::Offloads;
 use grosso_tests::kernel::VirtioHeader;
-use grosso_wire::virtio::{Form, Header, Order};
+use grosso_wire::virtio::{self, Form, Order};
 
 use super::{Case, isolated, packet_socket, read_all, tap, tcp4, tcp6, udp4};
 
@@ -38,7 +38,8 @@ fn v20_b38_what_is_read_is_what_was_sent_and_every_byte_of_every_form_is_written
                 assert_eq!(read, VirtioHeader { header_length: read.header_length, ..case.header });
                 assert!(header[10..].iter().all(|byte| *byte == 0), "{form}: {header:x?}");
                 for form in Form::ALL.into_iter().filter(|known| known.len() <= form.into()) {
-                    let (ours, _) = Header::parse(&packet, form, Order::NATIVE).unwrap();
+                    let (ours, _) =
+                        virtio::VirtioHeader::parse(&packet, form, Order::NATIVE).unwrap();
                     assert_eq!((ours.gso_type, ours.gso_size), (read.gso_type, read.gso_size));
                 }
             }

@@ -18,7 +18,7 @@ use grosso_sys::{
 };
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,
-    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Header, Order},
+    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Order, VirtioHeader},
 };
 
 use super::{
@@ -157,7 +157,7 @@ impl PacketPort {
         let bytes = frame.as_ref();
         let mut meta = match self.form {
             Some(form) => {
-                let header = Header::parse(frame.virtio_header(), form, Order::NATIVE);
+                let header = VirtioHeader::parse(frame.virtio_header(), form, Order::NATIVE);
                 let (header, _) = header.map_err(|_| VnetError::Short)?;
                 if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
                     dissect_into(bytes, LinkType::Ethernet, &self.ports, &mut self.stack);

@@ -17,7 +17,7 @@ use grosso_sys::{
 };
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,
-    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Header, Order},
+    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Order, VirtioHeader},
 };
 
 use super::{
@@ -189,7 +189,7 @@ impl TapPort {
     fn understand(&mut self, packet: &[u8]) -> Result<Meta, VnetError> {
         let Some(form) = self.form else { return Ok(Meta::default()) };
         let (header, frame) =
-            Header::parse(packet, form, Order::NATIVE).map_err(|_| VnetError::Short)?;
+            VirtioHeader::parse(packet, form, Order::NATIVE).map_err(|_| VnetError::Short)?;
         if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
             dissect_into(frame, self.link, &self.ports, &mut self.stack);
         }

@@ -28,19 +28,19 @@ impl Case {
         describe(&self.frame, self.frame.len(), &stack, &self.meta, form)
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> VirtioHeader {
         self.describe(Form::Tunnel).unwrap().header
     }
 
     /// The metadata that a reader gets for the frame with another header.
-    fn read(&self, header: Header, form: Form) -> Result<Meta, VnetError> {
+    fn read(&self, header: VirtioHeader, form: Form) -> Result<Meta, VnetError> {
         let stack = dissect(&self.frame, LinkType::Ethernet, &Ports::ASSIGNED);
         understand(&header, &self.frame, LinkType::Ethernet, &stack, form)
     }
 
     /// Checks that the frame is refused if its header is changed.
     #[track_caller]
-    fn refuses(&self, change: impl FnOnce(&mut Header), why: VnetError) {
+    fn refuses(&self, change: impl FnOnce(&mut VirtioHeader), why: VnetError) {
         let mut header = self.header();
         assert!(self.read(header, Form::Tunnel).is_ok(), "the header is good unless it is changed");
         change(&mut header);
@@ -177,7 +177,7 @@ fn v09_a_superframe_of_one_packet_has_no_type() {
     }
     // A reader treats it as a plain packet (rule V6).
     let case = Case::superframe(tcp4().payload_len(1000), 1000);
-    let header = Header { gso_type: GSO_TCP_IPV4, gso_size: 1000, ..case.header() };
+    let header = VirtioHeader { gso_type: GSO_TCP_IPV4, gso_size: 1000, ..case.header() };
     assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
 }
 
@@ -206,12 +206,12 @@ fn v20_a_tag_beside_the_frame_moves_every_place() {
 #[test]
 fn v01_v20_a_frame_without_ethernet_header_is_refused_and_the_header_length_is_not_believed() {
     let stack = dissect(&[0; 13], LinkType::Ethernet, &Ports::ASSIGNED);
-    let header = Header::default();
+    let header = VirtioHeader::default();
     let refused = understand(&header, &[0; 13], LinkType::Ethernet, &stack, Form::Short);
     assert_eq!(refused, Err(VnetError::Short));
     let case = Case::superframe(tcp4().payload_len(3000), 1000);
     for header_length in [0, 10, 66, 3066, u16::MAX] {
-        let header = Header { header_length, ..case.header() };
+        let header = VirtioHeader { header_length, ..case.header() };
         assert_eq!(case.read(header, Form::Short), case.read(case.header(), Form::Short));
     }
 }
@@ -220,7 +220,7 @@ fn v01_v20_a_frame_without_ethernet_header_is_refused_and_the_header_length_is_n
 fn v02_types_and_sizes_that_do_not_exist_are_refused() {
     let case = Case::superframe(tcp4().payload_len(3000), 1000);
     for kind in (0..=u8::MAX).filter(|kind| kind & (GSO_TUNNEL_IPV4 | GSO_TUNNEL_IPV6) == 0) {
-        let read = case.read(Header { gso_type: kind, ..case.header() }, Form::Short);
+        let read = case.read(VirtioHeader { gso_type: kind, ..case.header() }, Form::Short);
         let expected = match kind & !GSO_ECN {
             GSO_TCP_IPV4 => true,
             GSO_NONE => kind == 0,
@@ -262,7 +262,7 @@ fn v04_the_checksum_of_a_superframe_is_partial_and_in_its_place() {
     let tcp = Case::superframe(tcp4().payload_len(3000), 1000);
     tcp.refuses(|h| h.checksum_offset = 6, VnetError::ChecksumPlace);
     tcp.refuses(|h| h.checksum_start = 38, VnetError::ChecksumPlace);
-    assert!(tcp.read(Header { flags: 0, ..tcp.header() }, Form::Short).is_ok(), "rule V5");
+    assert!(tcp.read(VirtioHeader { flags: 0, ..tcp.header() }, Form::Short).is_ok(), "rule V5");
     let mut udp = Case::superframe(udp4().payload_len(3000), 1000);
     udp.refuses(|h| h.flags = 0, VnetError::ChecksumMissing);
     udp.meta.checksum = Checksum::None;
@@ -296,19 +296,19 @@ fn datagrams_to_be_fragmented_are_said_and_understood() {
 #[test]
 fn t12_the_inner_checksum_tells_a_packet_socket_that_a_tunnel_is_meant() {
     let case = Case::superframe(vxlan().payload_len(3000), 1000);
-    let header = Header { gso_type: GSO_TCP_IPV4, ..case.header() };
+    let header = VirtioHeader { gso_type: GSO_TCP_IPV4, ..case.header() };
     assert_eq!(case.read(header, Form::Short).unwrap().gso.unwrap().segments, 3);
-    let unsaid = Header { flags: 0, ..header };
+    let unsaid = VirtioHeader { flags: 0, ..header };
     assert_eq!(case.read(unsaid, Form::Short), Err(VnetError::ChecksumMissing));
 }
 
 #[test]
 fn verified_by_the_device_means_the_first_checksum() {
     let case = Case { frame: tcp4().build(), meta: Meta::default() };
-    let header = Header { flags: FLAG_DATA_VALID, ..Header::default() };
+    let header = VirtioHeader { flags: FLAG_DATA_VALID, ..VirtioHeader::default() };
     let read = case.read(header, Form::Short).unwrap();
     assert_eq!(read.checksum, Checksum::Unnecessary { levels: 0 });
-    assert_eq!(case.read(Header::default(), Form::Short), Ok(Meta::default()));
+    assert_eq!(case.read(VirtioHeader::default(), Form::Short), Ok(Meta::default()));
 }
 
 #[test]
@@ -368,7 +368,7 @@ proptest::proptest! {
         }
         let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
         for form in Form::ALL {
-            let (mut header, _) = Header::parse(&bytes, form, Order::NATIVE).unwrap();
+            let (mut header, _) = VirtioHeader::parse(&bytes, form, Order::NATIVE).unwrap();
             header.gso_type &= 0xe7;
             let Ok(meta) = understand(&header, &frame, LinkType::Ethernet, &stack, form) else {
                 continue;

@@ -16,7 +16,7 @@ use grosso_sys::{
 use grosso_testkit::Packet;
 use grosso_wire::virtio::{
     FLAG_NEEDS_CHECKSUM, Form, GSO_ECN, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP,
-    GSO_UDP_SEGMENTS, Header, Order,
+    GSO_UDP_SEGMENTS, Order, VirtioHeader,
 };
 
 use crate::world::{World, name, until};
@@ -192,7 +192,7 @@ fn k110_a_tag_beside_the_frame_is_beside_it_again() {
 }
 
 /// Writes a frame with a changed header, and returns whether the kernel accepts it.
-fn kernel_takes(world: &World, case: &(Vec<u8>, Meta), change: fn(&mut Header)) -> bool {
+fn kernel_takes(world: &World, case: &(Vec<u8>, Meta), change: fn(&mut VirtioHeader)) -> bool {
     let write = || {
         let name = InterfaceName::new("v%d")?;
         let tap = TunBuilder::tap(name).virtio_header(true).nonblocking(true).open()?;
@@ -224,7 +224,7 @@ fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
     let Some(world) = World::new() else { return };
     let (tcp, udp, tunnel) = (superframe(tcp4()), superframe(udp4()), superframe(vxlan()));
     let tcp6 = superframe(tcp6());
-    let takes = |case, change: fn(&mut Header)| kernel_takes(&world, case, change);
+    let takes = |case, change: fn(&mut VirtioHeader)| kernel_takes(&world, case, change);
     for case in [&tcp, &tcp6, &udp, &tunnel] {
         assert!(takes(case, |_| {}), "what is described is taken");
         // Rules V1, V2, V3.
@@ -237,8 +237,8 @@ fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
         assert!(takes(case, |h| h.header_length = 0));
         assert!(takes(case, |h| h.flags |= 0x80));
     }
-    assert!(!takes(&tcp, |h| *h = Header { header_length: 13, ..Header::default() }));
-    assert!(takes(&tcp, |h| *h = Header { header_length: 14, ..Header::default() }));
+    assert!(!takes(&tcp, |h| *h = VirtioHeader { header_length: 13, ..VirtioHeader::default() }));
+    assert!(takes(&tcp, |h| *h = VirtioHeader { header_length: 14, ..VirtioHeader::default() }));
     // Rules V3 and V4.
     assert!(!takes(&tcp, |h| h.checksum_start = 14));
     assert!(!takes(&tcp, |h| h.checksum_offset = 6));

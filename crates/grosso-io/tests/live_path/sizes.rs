@@ -14,7 +14,7 @@ use grosso_sys::packet::PacketSocket;
 use grosso_testkit::Packet;
 use grosso_wire::{
     LinkType,
-    virtio::{Form, GSO_TCP_IPV4, GSO_TCP_IPV6, Header, Order},
+    virtio::{Form, GSO_TCP_IPV4, GSO_TCP_IPV6, Order, VirtioHeader},
 };
 
 use crate::world::{World, name, until};
@@ -77,7 +77,8 @@ fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
             until(|| {
                 while let Some(received) = socket.receive(&mut buffer).unwrap() {
                     let bytes = &buffer[..received.length];
-                    let (header, frame) = Header::parse(bytes, Form::Short, Order::NATIVE).unwrap();
+                    let (header, frame) =
+                        VirtioHeader::parse(bytes, Form::Short, Order::NATIVE).unwrap();
                     // The kernel's own packets have other addresses.
                     if frame.get(..12) == expected.get(..12) {
                         arrived.push((header, frame.to_vec()));

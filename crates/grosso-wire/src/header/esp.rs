@@ -43,6 +43,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    EspHeader, HEADER_LEN;
     SPI = spi,
     SEQUENCE = sequence,
 }
@@ -62,14 +63,14 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct EspHeader {
     /// Security parameters index; never 0 on the wire (RFC 4303 section 2.1).
     pub spi: U32,
     /// Sequence number.
     pub sequence: U32,
 }
 
-impl Header {
+impl EspHeader {
     /// The header and what is encrypted.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
@@ -91,7 +92,7 @@ pub fn is_esp_in_udp(payload: &[u8]) -> bool {
 }
 
 /// `esp spi 0x00001000 seq 1`.
-impl fmt::Display for Header {
+impl fmt::Display for EspHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} spi {:#010x} seq {}", self.spi, self.sequence)
     }
@@ -137,16 +138,16 @@ mod tests {
 
     const BYTES: [u8; 8] = [0, 0, 0x10, 0, 0, 0, 0, 7];
 
-    fn header() -> Header {
-        Header { spi: 0x1000.into(), sequence: 7.into() }
+    fn header() -> EspHeader {
+        EspHeader { spi: 0x1000.into(), sequence: 7.into() }
     }
 
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"hidden"].concat();
-        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"hidden"[..])));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
-        assert!(Header::parse(&[0, 0, 0, 0, 0, 0, 0, 7]).is_err());
+        assert_eq!(EspHeader::parse(&bytes), Ok((&header(), &b"hidden"[..])));
+        assert_refuses_prefixes(&BYTES, |bytes| EspHeader::parse(bytes).map(|_| ()));
+        assert!(EspHeader::parse(&[0, 0, 0, 0, 0, 0, 0, 7]).is_err());
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    EthernetHeader, HEADER_LEN;
     DESTINATION = destination,
     SOURCE = source,
     ETHERTYPE = ethertype,
@@ -76,7 +77,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct EthernetHeader {
     /// Destination address.
     pub destination: [u8; 6],
     /// Source address.
@@ -85,7 +86,7 @@ pub struct Header {
     pub ethertype: U16,
 }
 
-impl Header {
+impl EthernetHeader {
     /// The header and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
@@ -103,7 +104,7 @@ impl Header {
 }
 
 /// `eth 02:00:00:00:00:01 > 02:00:00:00:00:02 0x0800`.
-impl fmt::Display for Header {
+impl fmt::Display for EthernetHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Address(&self.source), Address(&self.destination));
         write!(f, "{NAME} {source} > {destination} {:#06x}", self.ethertype)
@@ -164,8 +165,8 @@ mod tests {
     const BYTES: [u8; 14] =
         [0x03, 0, 0, 0, 0, 0x01, 0x02, 0x11, 0x22, 0x33, 0x44, 0x55, 0x86, 0xdd];
 
-    fn header() -> Header {
-        Header {
+    fn header() -> EthernetHeader {
+        EthernetHeader {
             destination: [3, 0, 0, 0, 0, 1],
             source: [2, 0x11, 0x22, 0x33, 0x44, 0x55],
             ethertype: ETHERTYPE_IPV6.into(),
@@ -175,9 +176,9 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
+        assert_eq!(EthernetHeader::parse(&bytes), Ok((&header(), &b"payload"[..])));
         assert!(header().is_multicast());
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| EthernetHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]

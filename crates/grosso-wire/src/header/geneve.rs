@@ -68,6 +68,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    GeneveHeader, HEADER_LEN;
     VERSION_LENGTH = version_length,
     FLAGS = flags,
     PROTOCOL = protocol,
@@ -90,7 +91,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct GeneveHeader {
     /// Version in the high two bits, length of the options in 4-byte words.
     pub version_length: u8,
     /// The O and C bits, six reserved bits.
@@ -103,15 +104,15 @@ pub struct Header {
     pub reserved: u8,
 }
 
-impl Header {
+impl GeneveHeader {
     /// The header, its options and its payload.
-    pub fn parse(bytes: &[u8]) -> Result<(&Self, Options<'_>, &[u8]), Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, GeneveOptions<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {
             return Err(Malformed::new(NAME, Reason::Version));
         }
         let (options, payload) = layout::split_at(NAME, rest, header.header_len() - HEADER_LEN)?;
-        Ok((header, Options(options), payload))
+        Ok((header, GeneveOptions(options), payload))
     }
 
     /// Writes the header and its options, and returns the buffer behind them. The length written is
@@ -165,7 +166,7 @@ impl Header {
 }
 
 /// `geneve vni 42 0x6558 len 16`, with ` control` and ` critical` where they apply.
-impl fmt::Display for Header {
+impl fmt::Display for GeneveHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let control = if self.is_control() { " control" } else { "" };
         let critical = if self.has_critical() { " critical" } else { "" };
@@ -204,9 +205,9 @@ impl GeneveOption<'_> {
 
 /// The options of a header, in order. A cut option is the last item, and an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options<'a>(&'a [u8]);
+pub struct GeneveOptions<'a>(&'a [u8]);
 
-impl<'a> Options<'a> {
+impl<'a> GeneveOptions<'a> {
     /// The options in these bytes.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -218,7 +219,7 @@ impl<'a> Options<'a> {
     }
 }
 
-impl<'a> Iterator for Options<'a> {
+impl<'a> Iterator for GeneveOptions<'a> {
     type Item = Result<GeneveOption<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -300,8 +301,9 @@ mod tests {
         GeneveOption { class: 0x0100, kind: 5, data: &[] },
     ];
 
-    fn header() -> Header {
-        let mut header = Header { flags: CRITICAL, protocol: 0x6558.into(), ..Header::default() };
+    fn header() -> GeneveHeader {
+        let mut header =
+            GeneveHeader { flags: CRITICAL, protocol: 0x6558.into(), ..GeneveHeader::default() };
         header.set_vni(0x12_3456).unwrap();
         header
     }
@@ -309,14 +311,14 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (parsed, options, payload) = Header::parse(&bytes).unwrap();
-        assert_eq!(*parsed, Header { version_length: 3, ..header() });
+        let (parsed, options, payload) = GeneveHeader::parse(&bytes).unwrap();
+        assert_eq!(*parsed, GeneveHeader { version_length: 3, ..header() });
         assert_eq!((parsed.version(), parsed.header_len(), parsed.vni()), (0, 20, 0x12_3456));
         assert!(parsed.has_critical() && !parsed.is_control());
         assert!(options.eq(OPTIONS.map(Ok)));
         assert!(OPTIONS[0].is_critical() && !OPTIONS[1].is_critical());
         assert_eq!(payload, b"payload");
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| GeneveHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -341,12 +343,12 @@ mod tests {
     #[test]
     fn other_versions_are_refused() {
         let bytes = [&[0x43], &BYTES[1..]].concat();
-        assert_eq!(Header::parse(&bytes), Err(Malformed::new("geneve", Reason::Version)));
+        assert_eq!(GeneveHeader::parse(&bytes), Err(Malformed::new("geneve", Reason::Version)));
     }
 
     #[test]
     fn options_end_with_an_error_when_cut() {
-        let list = |bytes| Options::new(bytes).collect::<Vec<_>>();
+        let list = |bytes| GeneveOptions::new(bytes).collect::<Vec<_>>();
         let cut = Malformed::new("geneve", Reason::Options);
         assert_eq!(list(&BYTES[8..15]), [Err(cut)]);
         assert_eq!(list(&BYTES[8..19]), [Ok(OPTIONS[0]), Err(cut)]);
@@ -356,7 +358,7 @@ mod tests {
 
     #[test]
     fn display() {
-        let (header, ..) = Header::parse(&BYTES).unwrap();
+        let (header, ..) = GeneveHeader::parse(&BYTES).unwrap();
         assert_eq!(header.to_string(), "geneve vni 1193046 0x6558 len 20 critical");
     }
 }

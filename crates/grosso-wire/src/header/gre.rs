@@ -57,6 +57,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    GreHeader, HEADER_LEN;
     FLAGS = flags,
     PROTOCOL = protocol,
 }
@@ -76,7 +77,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct GreHeader {
     /// Flags and version.
     pub flags: U16,
     /// EtherType of what follows.
@@ -85,7 +86,7 @@ pub struct Header {
 
 /// The fields that the flags announce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct GreFields {
     /// Checksum over header and payload; a reserved word of 0 is written behind it.
     pub checksum: Option<u16>,
     /// Key, which identifies the tunnel.
@@ -94,9 +95,9 @@ pub struct Fields {
     pub sequence: Option<u32>,
 }
 
-impl Header {
+impl GreHeader {
     /// The header, its optional fields and its payload.
-    pub fn parse(bytes: &[u8]) -> Result<(&Self, Fields, &[u8]), Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, GreFields, &[u8]), Malformed> {
         let (header, mut rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {
             return Err(Malformed::new(NAME, Reason::Version));
@@ -113,7 +114,7 @@ impl Header {
             Ok(Some(word.get()))
         };
         let checksum = word(FLAG_CHECKSUM)?.map(|word| (word >> 16) as u16);
-        let fields = Fields { checksum, key: word(FLAG_KEY)?, sequence: word(FLAG_SEQUENCE)? };
+        let fields = GreFields { checksum, key: word(FLAG_KEY)?, sequence: word(FLAG_SEQUENCE)? };
         Ok((header, fields, rest))
     }
 
@@ -121,7 +122,7 @@ impl Header {
     /// written for C, K and S are those of `fields`. The checksum is written as it is.
     pub fn emit<'a>(
         &self,
-        fields: &Fields,
+        fields: &GreFields,
         buffer: &'a mut [u8],
     ) -> Result<&'a mut [u8], Malformed> {
         let words = [
@@ -156,7 +157,7 @@ impl Header {
 }
 
 /// `gre flags 0x2000 0x0800`.
-impl fmt::Display for Header {
+impl fmt::Display for GreHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} flags {:#06x} {:#06x}", self.flags, self.protocol)
     }
@@ -231,33 +232,33 @@ mod tests {
     const BYTES: [u8; 16] =
         [0xb0, 0, 0x65, 0x58, 0xab, 0xcd, 0, 0, 0x11, 0x22, 0x33, 0x44, 0, 0, 0, 7];
 
-    const FIELDS: Fields =
-        Fields { checksum: Some(0xabcd), key: Some(0x1122_3344), sequence: Some(7) };
+    const FIELDS: GreFields =
+        GreFields { checksum: Some(0xabcd), key: Some(0x1122_3344), sequence: Some(7) };
 
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (header, fields, payload) = Header::parse(&bytes).unwrap();
+        let (header, fields, payload) = GreHeader::parse(&bytes).unwrap();
         assert_eq!((header.version(), header.header_len()), (0, 16));
         assert_eq!(header.protocol.get(), crate::ethernet::ETHERTYPE_BRIDGING);
         assert_eq!((fields, payload), (FIELDS, &b"payload"[..]));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| GreHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
     fn emit() {
-        let header = Header { flags: 0.into(), protocol: 0x6558.into() };
+        let header = GreHeader { flags: 0.into(), protocol: 0x6558.into() };
         assert_emits(&BYTES, |buffer| header.emit(&FIELDS, buffer));
     }
 
     #[test]
     fn each_field_alone() {
-        let header = Header { flags: 0xb000.into(), protocol: 0x0800.into() };
-        let none = Fields::default();
-        let key = Fields { key: Some(1), ..none };
-        let sequence = Fields { sequence: Some(2), ..none };
-        let checksum = Fields { checksum: Some(3), ..none };
-        let cases: [(Fields, &[u8]); 4] = [
+        let header = GreHeader { flags: 0xb000.into(), protocol: 0x0800.into() };
+        let none = GreFields::default();
+        let key = GreFields { key: Some(1), ..none };
+        let sequence = GreFields { sequence: Some(2), ..none };
+        let checksum = GreFields { checksum: Some(3), ..none };
+        let cases: [(GreFields, &[u8]); 4] = [
             (none, &[0, 0, 8, 0]),
             (key, &[0x20, 0, 8, 0, 0, 0, 0, 1]),
             (sequence, &[0x10, 0, 8, 0, 0, 0, 0, 2]),
@@ -265,7 +266,7 @@ mod tests {
         ];
         for (fields, bytes) in cases {
             assert_emits(bytes, |buffer| header.emit(&fields, buffer));
-            assert_eq!(Header::parse(bytes).unwrap().1, fields);
+            assert_eq!(GreHeader::parse(bytes).unwrap().1, fields);
         }
         assert_eq!(BYTES[field::CHECKSUM], [0xab, 0xcd]);
     }
@@ -275,7 +276,7 @@ mod tests {
         let reason = |flags: u16| {
             let [high, low] = flags.to_be_bytes();
             let bytes = [high, low, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            Header::parse(&bytes).map_err(|error| error.reason).err()
+            GreHeader::parse(&bytes).map_err(|error| error.reason).err()
         };
         assert_eq!(reason(0x0001), Some(Reason::Version));
         assert_eq!(reason(0x4000), Some(Reason::Flags));
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn display() {
-        let (header, ..) = Header::parse(&BYTES).unwrap();
+        let (header, ..) = GreHeader::parse(&BYTES).unwrap();
         assert_eq!(header.to_string(), "gre flags 0xb000 0x6558");
     }
 }

@@ -57,6 +57,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    GueHeader, HEADER_LEN;
     VERSION_LENGTH = version_length,
     PROTOCOL = protocol,
     FLAGS = flags,
@@ -77,7 +78,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct GueHeader {
     /// Variant in the high two bits, control bit, length in 4-byte words behind the first.
     pub version_length: u8,
     /// IP protocol of what follows, or type of the control message.
@@ -88,24 +89,24 @@ pub struct Header {
 
 /// The fields that the flags announce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct GueFields {
     /// The checksum that the receiver is to finish.
-    pub remote_checksum: Option<RemoteChecksum>,
+    pub remote_checksum: Option<GueRemoteChecksum>,
 }
 
 /// Remote checksum offload (rule C51): both places count from the first byte behind the GUE header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteChecksum {
+pub struct GueRemoteChecksum {
     /// Start of the sum.
     pub start: u16,
     /// Position of the checksum field.
     pub offset: u16,
 }
 
-impl Header {
+impl GueHeader {
     /// The header, its optional fields and its payload, by the rules of a receiver (W21), which
     /// refuses flags that it does not know because they would change what the fields mean.
-    pub fn parse(bytes: &[u8]) -> Result<(&Self, Fields, &[u8]), Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, GueFields, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {
             return Err(Malformed::new(NAME, Reason::Version));
@@ -118,11 +119,11 @@ impl Header {
     /// and the flags written are those of `fields`.
     pub fn emit<'a>(
         &self,
-        fields: &Fields,
+        fields: &GueFields,
         buffer: &'a mut [u8],
     ) -> Result<&'a mut [u8], Malformed> {
         let mut header = Self { version_length: self.version_length & !LENGTH_MASK, ..*self };
-        let Some(RemoteChecksum { start, offset }) = fields.remote_checksum else {
+        let Some(GueRemoteChecksum { start, offset }) = fields.remote_checksum else {
             header.flags.set(0);
             return layout::emit(NAME, &header, &[], buffer);
         };
@@ -149,23 +150,23 @@ impl Header {
     }
 
     /// The fields in the space behind the first word.
-    fn fields(&self, space: &[u8]) -> Result<Fields, Malformed> {
+    fn fields(&self, space: &[u8]) -> Result<GueFields, Malformed> {
         let malformed = |reason| Malformed::new(NAME, reason);
         let word = |offset| {
             let bytes = space.get(offset..).and_then(|bytes| bytes.first_chunk());
             bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or_else(|| malformed(Reason::Length))
         };
         let private = match self.flags.get() {
-            0 => return Ok(Fields::default()),
+            0 => return Ok(GueFields::default()),
             FLAG_PRIVATE => word(0)?,
             _ => return Err(malformed(Reason::Flags)),
         };
         match private {
-            0 => Ok(Fields::default()),
+            0 => Ok(GueFields::default()),
             PRIVATE_FLAG_REMOTE_CHECKSUM => {
                 let places = word(4)?;
                 let (start, offset) = ((places >> 16) as u16, places as u16);
-                Ok(Fields { remote_checksum: Some(RemoteChecksum { start, offset }) })
+                Ok(GueFields { remote_checksum: Some(GueRemoteChecksum { start, offset }) })
             }
             _ => Err(malformed(Reason::Flags)),
         }
@@ -173,7 +174,7 @@ impl Header {
 }
 
 /// `gue proto 4 flags 0x0001 len 12`, with ` control` on a control message.
-impl fmt::Display for Header {
+impl fmt::Display for GueHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let control = if self.is_control() { " control" } else { "" };
         let (protocol, len) = (self.protocol, self.header_len());
@@ -258,28 +259,28 @@ mod tests {
 
     const BYTES: [u8; 12] = [0x02, 4, 0, 1, 0x80, 0, 0, 0, 0, 20, 0, 36];
 
-    const FIELDS: Fields =
-        Fields { remote_checksum: Some(RemoteChecksum { start: 20, offset: 36 }) };
+    const FIELDS: GueFields =
+        GueFields { remote_checksum: Some(GueRemoteChecksum { start: 20, offset: 36 }) };
 
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (header, fields, payload) = Header::parse(&bytes).unwrap();
+        let (header, fields, payload) = GueHeader::parse(&bytes).unwrap();
         assert_eq!((header.version(), header.is_control(), header.header_len()), (0, false, 12));
         assert_eq!((header.protocol, fields, payload), (4, FIELDS, &b"payload"[..]));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| GueHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
     fn emit() {
-        let header = Header { version_length: 0x1f, protocol: 4, flags: 0xffff.into() };
+        let header = GueHeader { version_length: 0x1f, protocol: 4, flags: 0xffff.into() };
         assert_emits(&BYTES, |buffer| header.emit(&FIELDS, buffer));
-        assert_emits(&[0, 4, 0, 0], |buffer| header.emit(&Fields::default(), buffer));
+        assert_emits(&[0, 4, 0, 0], |buffer| header.emit(&GueFields::default(), buffer));
     }
 
     #[test]
     fn w21_fields_longer_than_the_header_and_unknown_flags_are_refused() {
-        let reason = |bytes: &[u8]| Header::parse(bytes).map_err(|error| error.reason).err();
+        let reason = |bytes: &[u8]| GueHeader::parse(bytes).map_err(|error| error.reason).err();
         assert_eq!(reason(&[0x01, 4, 0, 1, 0x80, 0, 0, 0]), Some(Reason::Length));
         assert_eq!(reason(&[0x00, 4, 0, 1]), Some(Reason::Length));
         assert_eq!(reason(&[0x00, 4, 0, 2]), Some(Reason::Flags));
@@ -291,13 +292,13 @@ mod tests {
     #[test]
     fn w21_excess_space_is_skipped() {
         let bytes = [0x02, 4, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, b'a'];
-        let (_, fields, payload) = Header::parse(&bytes).unwrap();
-        assert_eq!((fields, payload), (Fields::default(), &b"a"[..]));
+        let (_, fields, payload) = GueHeader::parse(&bytes).unwrap();
+        assert_eq!((fields, payload), (GueFields::default(), &b"a"[..]));
     }
 
     #[test]
     fn display() {
-        let (header, ..) = Header::parse(&BYTES).unwrap();
+        let (header, ..) = GueHeader::parse(&BYTES).unwrap();
         assert_eq!(header.to_string(), "gue proto 4 flags 0x0001 len 12");
     }
 }

@@ -54,6 +54,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    IcmpHeader, HEADER_LEN;
     KIND = kind,
     CODE = code,
     CHECKSUM = checksum,
@@ -75,7 +76,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct IcmpHeader {
     /// Type of the message; its numbers differ between ICMP and ICMPv6.
     pub kind: u8,
     /// Code, which distinguishes messages of one type.
@@ -86,7 +87,7 @@ pub struct Header {
     pub rest: [u8; 4],
 }
 
-impl Header {
+impl IcmpHeader {
     /// The header and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
@@ -111,7 +112,7 @@ impl Header {
 }
 
 /// `icmp type 8 code 0`.
-impl fmt::Display for Header {
+impl fmt::Display for IcmpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} type {} code {}", self.kind, self.code)
     }
@@ -148,9 +149,9 @@ mod tests {
 
     const BYTES: [u8; 8] = [8, 1, 0xab, 0xcd, 0x12, 0x34, 0x56, 0x78];
 
-    fn header() -> Header {
+    fn header() -> IcmpHeader {
         let mut header =
-            Header { kind: ECHO_REQUEST, code: 1, checksum: 0xabcd.into(), rest: [0; 4] };
+            IcmpHeader { kind: ECHO_REQUEST, code: 1, checksum: 0xabcd.into(), rest: [0; 4] };
         header.set_echo(0x1234, 0x5678);
         header
     }
@@ -158,9 +159,9 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
+        assert_eq!(IcmpHeader::parse(&bytes), Ok((&header(), &b"payload"[..])));
         assert_eq!(header().echo(), (0x1234, 0x5678));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| IcmpHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]

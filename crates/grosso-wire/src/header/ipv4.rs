@@ -91,6 +91,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    Ipv4Header, HEADER_LEN;
     VERSION_IHL = version_ihl,
     TOS = tos,
     TOTAL_LENGTH = total_length,
@@ -108,7 +109,7 @@ layout::assert_layout! {
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
-pub struct Header {
+pub struct Ipv4Header {
     /// Version in the high half, header length in 4-byte words in the low half.
     pub version_ihl: u8,
     /// DSCP in the high six bits, ECN in the low two.
@@ -131,9 +132,9 @@ pub struct Header {
     pub destination: [u8; 4],
 }
 
-impl Header {
+impl Ipv4Header {
     /// The header, its options, and its payload, which ends at the total length or with the bytes.
-    pub fn parse(bytes: &[u8]) -> Result<(&Self, Options<'_>, &[u8]), Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, Ipv4Options<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let malformed = |reason| Err(Malformed::new(NAME, reason));
         if header.version() != 4 {
@@ -148,7 +149,7 @@ impl Header {
             0 => payload,
             _ => layout::clip(payload, total_length - header_len),
         };
-        Ok((header, Options(options), payload))
+        Ok((header, Ipv4Options(options), payload))
     }
 
     /// Writes the header and its options, and returns the buffer behind them. The header length
@@ -230,7 +231,7 @@ impl Header {
 }
 
 /// A header without options and without payload, TTL 64, the rest zero.
-impl Default for Header {
+impl Default for Ipv4Header {
     fn default() -> Self {
         Self {
             version_ihl: 0x45,
@@ -249,7 +250,7 @@ impl Default for Header {
 
 /// `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` where they
 /// apply.
-impl fmt::Display for Header {
+impl fmt::Display for Ipv4Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv4Addr::from(self.source), Ipv4Addr::from(self.destination));
         write!(f, "{NAME} {source} > {destination} proto {}", self.protocol)?;
@@ -283,9 +284,9 @@ pub enum Ipv4Option<'a> {
 
 /// The options of a header, in order. A cut option is the last item, and an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options<'a>(&'a [u8]);
+pub struct Ipv4Options<'a>(&'a [u8]);
 
-impl<'a> Options<'a> {
+impl<'a> Ipv4Options<'a> {
     /// The options in these bytes.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -297,7 +298,7 @@ impl<'a> Options<'a> {
     }
 }
 
-impl<'a> Iterator for Options<'a> {
+impl<'a> Iterator for Ipv4Options<'a> {
     type Item = Result<Ipv4Option<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -390,8 +391,8 @@ mod tests {
         0, 2, 2, 0x94, 4, 0, 0,
     ];
 
-    fn header() -> Header {
-        let mut header = Header {
+    fn header() -> Ipv4Header {
+        let mut header = Ipv4Header {
             tos: 0xb8,
             total_length: 27.into(),
             identification: 0x1234.into(),
@@ -400,7 +401,7 @@ mod tests {
             checksum: 0xabcd.into(),
             source: [192, 0, 2, 1],
             destination: [192, 0, 2, 2],
-            ..Header::default()
+            ..Ipv4Header::default()
         };
         header.set_ecn(2);
         header.set_dont_fragment(true);
@@ -411,8 +412,8 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"abcpadding"].concat();
-        let (parsed, options, payload) = Header::parse(&bytes).unwrap();
-        assert_eq!(*parsed, Header { version_ihl: 0x46, ..header() });
+        let (parsed, options, payload) = Ipv4Header::parse(&bytes).unwrap();
+        assert_eq!(*parsed, Ipv4Header { version_ihl: 0x46, ..header() });
         assert_eq!((parsed.version(), parsed.header_len()), (4, 24));
         assert_eq!((parsed.dscp(), parsed.ecn()), (46, 2));
         assert!(parsed.dont_fragment() && parsed.more_fragments() && parsed.is_fragment());
@@ -420,7 +421,7 @@ mod tests {
         let options: Vec<_> = options.collect();
         assert_eq!(options, [Ok(Ipv4Option::Unknown { kind: 0x94, data: &[0, 0] })]);
         assert_eq!(payload, b"abc");
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| Ipv4Header::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -435,10 +436,13 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         let reason = |version_ihl: u8, total_length: u16| {
-            let header =
-                Header { version_ihl, total_length: total_length.into(), ..Header::default() };
+            let header = Ipv4Header {
+                version_ihl,
+                total_length: total_length.into(),
+                ..Ipv4Header::default()
+            };
             let bytes = [header.as_bytes(), &[1; 44]].concat();
-            Header::parse(&bytes).map_err(|error| error.reason).err()
+            Ipv4Header::parse(&bytes).map_err(|error| error.reason).err()
         };
         assert_eq!(reason(0x65, 20), Some(Reason::Version));
         assert_eq!(reason(0x44, 20), Some(Reason::Length));
@@ -450,14 +454,14 @@ mod tests {
 
     #[test]
     fn g62_length_zero_reaches_to_the_end() {
-        let header = Header { total_length: 0.into(), ..Header::default() };
+        let header = Ipv4Header { total_length: 0.into(), ..Ipv4Header::default() };
         let bytes = [header.as_bytes(), b"all of it"].concat();
-        assert_eq!(Header::parse(&bytes).unwrap().2, b"all of it");
+        assert_eq!(Ipv4Header::parse(&bytes).unwrap().2, b"all of it");
     }
 
     #[test]
     fn options_end_with_the_list_or_with_an_error() {
-        let list = |bytes| Options::new(bytes).collect::<Vec<_>>();
+        let list = |bytes| Ipv4Options::new(bytes).collect::<Vec<_>>();
         let cut = Malformed::new("ip4", Reason::Options);
         assert_eq!(
             list(&[1, 7, 3, 9, 0, 1]),
@@ -475,7 +479,7 @@ mod tests {
 
     #[test]
     fn fragment_places_that_do_not_fit_are_refused() {
-        let mut header = Header::default();
+        let mut header = Ipv4Header::default();
         assert!(header.set_fragment(7, false).is_err());
         assert!(header.set_fragment(65536, false).is_err());
         assert!(header.set_fragment(65528, false).is_ok());

@@ -64,6 +64,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    Ipv6Header, HEADER_LEN;
     WORD = word,
     PAYLOAD_LENGTH = payload_length,
     NEXT_HEADER = next_header,
@@ -77,7 +78,7 @@ layout::assert_layout! {
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
-pub struct Header {
+pub struct Ipv6Header {
     /// Version, traffic class and flow label.
     pub word: U32,
     /// Bytes behind this header, extension headers included; 0 in a jumbogram (RFC 2675) and in a
@@ -93,7 +94,7 @@ pub struct Header {
     pub destination: [u8; 16],
 }
 
-impl Header {
+impl Ipv6Header {
     /// The header and its payload, which ends at the payload length or with the bytes.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
@@ -157,7 +158,7 @@ impl Header {
 }
 
 /// A header without payload, hop limit 64, nothing following.
-impl Default for Header {
+impl Default for Ipv6Header {
     fn default() -> Self {
         Self {
             word: U32::new(0x6000_0000),
@@ -171,7 +172,7 @@ impl Default for Header {
 }
 
 /// `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` when it is not 0.
-impl fmt::Display for Header {
+impl fmt::Display for Ipv6Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv6Addr::from(self.source), Ipv6Addr::from(self.destination));
         write!(f, "{NAME} {source} > {destination} next {}", self.next_header)?;
@@ -252,15 +253,15 @@ mod tests {
         0, 1, 0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
     ];
 
-    fn header() -> Header {
+    fn header() -> Ipv6Header {
         let address = |last| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
-        let mut header = Header {
+        let mut header = Ipv6Header {
             payload_length: 3.into(),
             next_header: ipv4::PROTOCOL_UDP,
             hop_limit: 63,
             source: address(1),
             destination: address(2),
-            ..Header::default()
+            ..Ipv6Header::default()
         };
         header.set_traffic_class(0xb9);
         header.set_ecn(2);
@@ -271,11 +272,11 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"abcpadding"].concat();
-        let (parsed, payload) = Header::parse(&bytes).unwrap();
+        let (parsed, payload) = Ipv6Header::parse(&bytes).unwrap();
         assert_eq!((*parsed, payload), (header(), &b"abc"[..]));
         assert_eq!((parsed.version(), parsed.traffic_class()), (6, 0xba));
         assert_eq!((parsed.dscp(), parsed.ecn(), parsed.flow_label()), (46, 2, 0x12345));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| Ipv6Header::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -286,18 +287,18 @@ mod tests {
     #[test]
     fn another_version_is_refused() {
         let bytes = [&[0x45], &BYTES[1..]].concat();
-        assert_eq!(Header::parse(&bytes), Err(Malformed::new("ip6", Reason::Version)));
+        assert_eq!(Ipv6Header::parse(&bytes), Err(Malformed::new("ip6", Reason::Version)));
     }
 
     #[test]
     fn length_zero_reaches_to_the_end() {
-        let bytes = [Header::default().as_bytes(), b"all of it"].concat();
-        assert_eq!(Header::parse(&bytes).unwrap().1, b"all of it");
+        let bytes = [Ipv6Header::default().as_bytes(), b"all of it"].concat();
+        assert_eq!(Ipv6Header::parse(&bytes).unwrap().1, b"all of it");
     }
 
     #[test]
     fn setters_leave_the_other_bits() {
-        let mut header = Header { word: u32::MAX.into(), ..Header::default() };
+        let mut header = Ipv6Header { word: u32::MAX.into(), ..Ipv6Header::default() };
         header.set_flow_label(0).unwrap();
         assert_eq!(header.word.get(), 0xfff0_0000);
         header.set_traffic_class(0);

@@ -51,6 +51,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    Ipv6ExtensionHeader, HEADER_LEN;
     NEXT_HEADER = next_header,
     LENGTH = length,
 }
@@ -70,16 +71,16 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct Ipv6ExtensionHeader {
     /// Protocol number of the next header.
     pub next_header: u8,
     /// Length in 8-byte units, less one.
     pub length: u8,
 }
 
-impl Header {
+impl Ipv6ExtensionHeader {
     /// The header, its body, and what follows. The body of a routing header is for
-    /// [`Routing::parse`], that of the others for [`Options::new`].
+    /// [`Routing::parse`], that of the others for [`Ipv6Options::new`].
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8], &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let (body, payload) = layout::split_at(NAME, rest, header.header_len() - HEADER_LEN)?;
@@ -104,7 +105,7 @@ impl Header {
 }
 
 /// `ext6 next 6 len 8`.
-impl fmt::Display for Header {
+impl fmt::Display for Ipv6ExtensionHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} next {} len {}", self.next_header, self.header_len())
     }
@@ -151,9 +152,9 @@ pub enum Ipv6Option<'a> {
 
 /// The options of a header, in order. A cut option is the last item, and an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options<'a>(&'a [u8]);
+pub struct Ipv6Options<'a>(&'a [u8]);
 
-impl<'a> Options<'a> {
+impl<'a> Ipv6Options<'a> {
     /// The options in the body of a header.
     pub const fn new(body: &'a [u8]) -> Self {
         Self(body)
@@ -165,7 +166,7 @@ impl<'a> Options<'a> {
     }
 }
 
-impl<'a> Iterator for Options<'a> {
+impl<'a> Iterator for Ipv6Options<'a> {
     type Item = Result<Ipv6Option<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -237,7 +238,7 @@ fn read_options(walk: &mut Walk<'_, '_>, is_hop_by_hop: bool) -> Step {
 
 /// The value of the jumbo payload option (RFC 2675 section 2) among hop-by-hop options.
 fn jumbo_payload_len(options: &[u8]) -> Option<u32> {
-    Options::new(options).find_map(|option| match option {
+    Ipv6Options::new(options).find_map(|option| match option {
         Ok(Ipv6Option::JumboPayload(payload_len)) => Some(payload_len),
         _ => None,
     })
@@ -258,17 +259,17 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (header, body, payload) = Header::parse(&bytes).unwrap();
+        let (header, body, payload) = Ipv6ExtensionHeader::parse(&bytes).unwrap();
         assert_eq!((header.next_header, header.header_len()), (41, 8));
-        let options: Vec<_> = Options::new(body).collect();
+        let options: Vec<_> = Ipv6Options::new(body).collect();
         assert_eq!(options, [Ok(Ipv6Option::EncapsulationLimit(4)), Ok(Ipv6Option::Padding(3))]);
         assert_eq!(payload, b"payload");
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| Ipv6ExtensionHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
     fn emit() {
-        let header = Header { next_header: 41, length: 99 };
+        let header = Ipv6ExtensionHeader { next_header: 41, length: 99 };
         assert_emits(&BYTES, |buffer| header.emit(&BYTES[2..], buffer));
         let mut buffer = [0; 4096];
         assert!(header.emit(&[0; 7], &mut buffer).is_err());
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn routing() {
         let bytes = [6, 2, 4, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
-        let (_, body, payload) = Header::parse(&bytes).unwrap();
+        let (_, body, payload) = Ipv6ExtensionHeader::parse(&bytes).unwrap();
         let routing = Routing::parse(body).unwrap();
         assert_eq!((routing.kind, routing.segments_left), (4, 1));
         assert_eq!((routing.data, payload), (&bytes[4..], &[][..]));
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn options_end_with_the_body_or_with_an_error() {
-        let list = |body| Options::new(body).collect::<Vec<_>>();
+        let list = |body| Ipv6Options::new(body).collect::<Vec<_>>();
         let cut = Malformed::new("ext6", Reason::Options);
         assert_eq!(list(&[0xc2, 4, 0, 1, 0, 0]), [Ok(Ipv6Option::JumboPayload(0x10000))]);
         assert_eq!(
@@ -306,7 +307,7 @@ mod tests {
 
     #[test]
     fn display() {
-        let (header, ..) = Header::parse(&BYTES).unwrap();
+        let (header, ..) = Ipv6ExtensionHeader::parse(&BYTES).unwrap();
         assert_eq!(header.to_string(), "ext6 next 41 len 8");
     }
 }

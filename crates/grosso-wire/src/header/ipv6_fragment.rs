@@ -42,6 +42,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    Ipv6FragmentHeader, HEADER_LEN;
     NEXT_HEADER = next_header,
     RESERVED = reserved,
     FRAGMENT = fragment,
@@ -63,7 +64,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct Ipv6FragmentHeader {
     /// Protocol number of the first header of the fragmentable part.
     pub next_header: u8,
     /// Reserved, 0.
@@ -74,7 +75,7 @@ pub struct Header {
     pub identification: U32,
 }
 
-impl Header {
+impl Ipv6FragmentHeader {
     /// The header and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
@@ -111,7 +112,7 @@ impl Header {
 }
 
 /// `frag6 next 17 id 0x00000007 offset 1448+`.
-impl fmt::Display for Header {
+impl fmt::Display for Ipv6FragmentHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (next, id, offset) = (self.next_header, self.identification, self.fragment_offset());
         let more = if self.more_fragments() { "+" } else { "" };
@@ -153,9 +154,12 @@ mod tests {
 
     const BYTES: [u8; 8] = [17, 0, 0x05, 0xa9, 0x12, 0x34, 0x56, 0x78];
 
-    fn header() -> Header {
-        let mut header =
-            Header { next_header: 17, identification: 0x1234_5678.into(), ..Header::default() };
+    fn header() -> Ipv6FragmentHeader {
+        let mut header = Ipv6FragmentHeader {
+            next_header: 17,
+            identification: 0x1234_5678.into(),
+            ..Ipv6FragmentHeader::default()
+        };
         header.set_fragment(1448, true).unwrap();
         header
     }
@@ -163,9 +167,9 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
+        assert_eq!(Ipv6FragmentHeader::parse(&bytes), Ok((&header(), &b"payload"[..])));
         assert_eq!((header().fragment_offset(), header().more_fragments()), (1448, true));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| Ipv6FragmentHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -176,14 +180,15 @@ mod tests {
     #[test]
     fn atomic_whatever_the_reserved_bits_are() {
         for (word, atomic) in [(0, true), (6, true), (1, false), (8, false), (9, false)] {
-            let header = Header { fragment: U16::new(word), ..Header::default() };
+            let header =
+                Ipv6FragmentHeader { fragment: U16::new(word), ..Ipv6FragmentHeader::default() };
             assert_eq!(header.is_atomic(), atomic, "{word:#x}");
         }
     }
 
     #[test]
     fn places_that_do_not_fit_are_refused() {
-        let mut header = Header { fragment: 6.into(), ..Header::default() };
+        let mut header = Ipv6FragmentHeader { fragment: 6.into(), ..Ipv6FragmentHeader::default() };
         assert!(header.set_fragment(4, false).is_err());
         assert!(header.set_fragment(65536, false).is_err());
         assert!(header.set_fragment(65528, false).is_ok());

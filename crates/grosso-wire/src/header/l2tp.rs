@@ -52,6 +52,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    L2tpHeader, HEADER_LEN;
     SESSION = session,
 }
 
@@ -70,49 +71,49 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct L2tpHeader {
     /// Session identifier of the receiver; zero marks a control message.
     pub session: U32,
 }
 
 /// The fields behind the session identifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fields<'a> {
+pub struct L2tpFields<'a> {
     /// The cookie: none, 4 or 8 bytes.
     pub cookie: &'a [u8],
     /// The word of the default sublayer.
     pub sublayer: Option<u32>,
 }
 
-impl Fields<'_> {
+impl L2tpFields<'_> {
     /// The sequence number, if it counts.
     pub fn sequence(&self) -> Option<u32> {
         self.sublayer.filter(|word| word & FLAG_SEQUENCE != 0).map(|word| word & SEQUENCE_MASK)
     }
 }
 
-impl Header {
+impl L2tpHeader {
     /// The header of a data message in such a pseudowire, its fields and its payload.
     pub fn parse(
         bytes: &[u8],
         pseudowire: Pseudowire,
-    ) -> Result<(&Self, Fields<'_>, &[u8]), Malformed> {
+    ) -> Result<(&Self, L2tpFields<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.is_control() {
             return Err(Malformed::new(NAME, Reason::Value));
         }
         let (cookie, rest) = layout::split_at(NAME, rest, pseudowire.cookie.bytes())?;
         if !pseudowire.has_sublayer {
-            return Ok((header, Fields { cookie, sublayer: None }, rest));
+            return Ok((header, L2tpFields { cookie, sublayer: None }, rest));
         }
         let (word, payload): (&U32, _) = layout::split(NAME, rest)?;
-        Ok((header, Fields { cookie, sublayer: Some(word.get()) }, payload))
+        Ok((header, L2tpFields { cookie, sublayer: Some(word.get()) }, payload))
     }
 
     /// Writes the header of a data message and its fields, and returns the buffer behind them.
     pub fn emit<'a>(
         &self,
-        fields: &Fields<'_>,
+        fields: &L2tpFields<'_>,
         buffer: &'a mut [u8],
     ) -> Result<&'a mut [u8], Malformed> {
         if self.is_control() {
@@ -139,7 +140,7 @@ impl Header {
 }
 
 /// `l2tp session 0x00001000`.
-impl fmt::Display for Header {
+impl fmt::Display for L2tpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} session {:#010x}", self.session)
     }
@@ -216,25 +217,25 @@ mod tests {
 
     const LONGEST: Pseudowire = Pseudowire { cookie: CookieLen::Eight, has_sublayer: true };
 
-    fn header() -> Header {
-        Header { session: 0x1000.into() }
+    fn header() -> L2tpHeader {
+        L2tpHeader { session: 0x1000.into() }
     }
 
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (parsed, fields, payload) = Header::parse(&bytes, LONGEST).unwrap();
+        let (parsed, fields, payload) = L2tpHeader::parse(&bytes, LONGEST).unwrap();
         assert_eq!((*parsed, payload), (header(), &b"payload"[..]));
         assert_eq!((fields.cookie, fields.sequence()), (&BYTES[4..12], Some(9)));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes, LONGEST).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| L2tpHeader::parse(bytes, LONGEST).map(|_| ()));
         assert_eq!((LONGEST.header_len(), LEN_MAX), (16, 16));
     }
 
     #[test]
     fn emit() {
-        let fields = Fields { cookie: &BYTES[4..12], sublayer: Some(FLAG_SEQUENCE | 9) };
+        let fields = L2tpFields { cookie: &BYTES[4..12], sublayer: Some(FLAG_SEQUENCE | 9) };
         assert_emits(&BYTES, |buffer| header().emit(&fields, buffer));
-        let three = Fields { cookie: &[0; 3], sublayer: None };
+        let three = L2tpFields { cookie: &[0; 3], sublayer: None };
         assert_eq!(header().emit(&three, &mut [0; 16]).unwrap_err().reason, Reason::Length);
     }
 
@@ -250,7 +251,7 @@ mod tests {
         for (cookie, has_sublayer, len) in cases {
             let pseudowire = Pseudowire { cookie, has_sublayer };
             assert_eq!(pseudowire.header_len(), len);
-            let (_, fields, payload) = Header::parse(&BYTES, pseudowire).unwrap();
+            let (_, fields, payload) = L2tpHeader::parse(&BYTES, pseudowire).unwrap();
             assert_eq!((fields.cookie.len(), payload), (cookie.bytes(), &BYTES[len..]));
             assert_eq!((fields.sublayer.is_some(), fields.sequence()), (has_sublayer, None));
             assert_emits(&BYTES[..len], |buffer| header().emit(&fields, buffer));
@@ -259,9 +260,9 @@ mod tests {
 
     #[test]
     fn control_messages_are_refused() {
-        let error = Header::parse(&[0; 16], LONGEST).unwrap_err();
+        let error = L2tpHeader::parse(&[0; 16], LONGEST).unwrap_err();
         assert_eq!(error.reason, Reason::Value);
-        let refused = Header::default().emit(&Fields::default(), &mut [0; 16]).map(|_| ());
+        let refused = L2tpHeader::default().emit(&L2tpFields::default(), &mut [0; 16]).map(|_| ());
         assert_eq!(refused.unwrap_err().reason, Reason::Value);
     }
 

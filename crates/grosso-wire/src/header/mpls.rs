@@ -36,6 +36,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    MplsHeader, HEADER_LEN;
     ENTRY = entry,
 }
 
@@ -54,12 +55,12 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct MplsHeader {
     /// Label, traffic class, bottom of stack, time to live.
     pub entry: U32,
 }
 
-impl Header {
+impl MplsHeader {
     /// The entry and what follows it: another entry, or the payload after the last one.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
@@ -121,7 +122,7 @@ impl Header {
 }
 
 /// `mpls label 100 class 3 ttl 64`, with ` bottom` on the last entry.
-impl fmt::Display for Header {
+impl fmt::Display for MplsHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (label, class, ttl) = (self.label(), self.traffic_class(), self.ttl());
         let bottom = if self.bottom_of_stack() { " bottom" } else { "" };
@@ -177,17 +178,17 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (header, payload) = Header::parse(&bytes).unwrap();
+        let (header, payload) = MplsHeader::parse(&bytes).unwrap();
         assert_eq!((header.label(), header.traffic_class()), (0x12345, 5));
         assert_eq!((header.bottom_of_stack(), header.ttl()), (true, 64));
         assert_eq!(payload, b"payload");
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| MplsHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
     fn emit() {
         for start in [0, u32::MAX] {
-            let mut header = Header { entry: start.into() };
+            let mut header = MplsHeader { entry: start.into() };
             // Each setter meets the others' bits.
             header.set_bottom_of_stack(true);
             header.set_ttl(64);
@@ -198,22 +199,22 @@ mod tests {
             header.set_label(0x12345).unwrap();
             assert_emits(&BYTES, |buffer| header.emit(buffer));
         }
-        let mut header = Header { entry: u32::MAX.into() };
+        let mut header = MplsHeader { entry: u32::MAX.into() };
         header.set_bottom_of_stack(false);
         assert_eq!(header.entry.get(), 0xffff_feff);
     }
 
     #[test]
     fn values_wider_than_their_fields_are_refused() {
-        let mut header = Header::default();
+        let mut header = MplsHeader::default();
         assert!(header.set_label(0x10_0000).is_err());
         assert!(header.set_traffic_class(8).is_err());
-        assert_eq!(header, Header::default());
+        assert_eq!(header, MplsHeader::default());
     }
 
     #[test]
     fn display() {
-        let (header, _) = Header::parse(&BYTES).unwrap();
+        let (header, _) = MplsHeader::parse(&BYTES).unwrap();
         assert_eq!(header.to_string(), "mpls label 74565 class 5 ttl 64 bottom");
     }
 }

@@ -57,6 +57,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    NshHeader, HEADER_LEN;
     FLAGS_TTL_LENGTH = flags_ttl_length,
     METADATA_TYPE = metadata_type,
     NEXT_PROTOCOL = next_protocol,
@@ -69,7 +70,7 @@ layout::assert_layout! {
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
-pub struct Header {
+pub struct NshHeader {
     /// Version in the high two bits, flags, time to live in six, length in words of four bytes in six.
     pub flags_ttl_length: U16,
     /// Type of the context, in the low four bits.
@@ -82,7 +83,7 @@ pub struct Header {
     pub service_index: u8,
 }
 
-impl Header {
+impl NshHeader {
     /// The header, its context and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8], &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
@@ -156,7 +157,7 @@ impl Header {
 }
 
 /// The start of path 0, without context.
-impl Default for Header {
+impl Default for NshHeader {
     fn default() -> Self {
         let ttl = u16::from(TTL_MAX) << TTL_SHIFT;
         Self {
@@ -170,7 +171,7 @@ impl Default for Header {
 }
 
 /// `nsh path 7 index 255 ttl 63 next 3`.
-impl fmt::Display for Header {
+impl fmt::Display for NshHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service_index, next_protocol, .. } = self;
         let (path, ttl) = (self.path(), self.ttl());
@@ -245,8 +246,8 @@ mod tests {
 
     const BYTES: [u8; 12] = [0x0f, 0xc3, 2, 3, 0, 0, 7, 255, 0, 1, 2, 0];
 
-    fn header() -> Header {
-        let mut header = Header { next_protocol: 3, ..Header::default() };
+    fn header() -> NshHeader {
+        let mut header = NshHeader { next_protocol: 3, ..NshHeader::default() };
         header.set_path(7).unwrap();
         header
     }
@@ -254,11 +255,11 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (header, context, payload) = Header::parse(&bytes).unwrap();
+        let (header, context, payload) = NshHeader::parse(&bytes).unwrap();
         assert_eq!((header.version(), header.header_len(), header.ttl()), (0, 12, 63));
         assert_eq!((header.path(), header.service_index), (7, 255));
         assert_eq!((context, payload), (&[0, 1, 2, 0][..], &b"payload"[..]));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| NshHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -278,7 +279,7 @@ mod tests {
         let reason = |first: u8, second: u8, metadata_type: u8| {
             let mut bytes = [0; 32];
             bytes[..3].copy_from_slice(&[first, second, metadata_type]);
-            Header::parse(&bytes).map_err(|error| error.reason).err()
+            NshHeader::parse(&bytes).map_err(|error| error.reason).err()
         };
         assert_eq!(reason(0x4f, 0xc2, 2), Some(Reason::Version));
         assert_eq!(reason(0x0f, 0xc1, 2), Some(Reason::Length));

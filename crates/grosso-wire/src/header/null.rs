@@ -41,6 +41,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    NullHeader, HEADER_LEN;
     FAMILY = family,
 }
 
@@ -59,12 +60,12 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct NullHeader {
     /// The family's bytes, in an order that is not recorded.
     pub family: [u8; 4],
 }
 
-impl Header {
+impl NullHeader {
     /// A header for this host: the family in its own order.
     pub const fn new(family: u32) -> Self {
         Self { family: family.to_ne_bytes() }
@@ -89,7 +90,7 @@ impl Header {
 }
 
 /// `null family 2`.
-impl fmt::Display for Header {
+impl fmt::Display for NullHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} family {}", self.family())
     }
@@ -112,7 +113,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
 
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
-    let header = Header { family: *walk.peek()? };
+    let header = NullHeader { family: *walk.peek()? };
     walk.push(Kind::Null, HEADER_LEN)?;
     match header.family() {
         FAMILY_IPV4 => Ok(Next::Header(Kind::Ipv4)),
@@ -134,20 +135,20 @@ mod tests {
     #[test]
     fn parse() {
         for bytes in [[0, 0, 0, 30, b'a'], [30, 0, 0, 0, b'a']] {
-            let (header, payload) = Header::parse(&bytes).unwrap();
+            let (header, payload) = NullHeader::parse(&bytes).unwrap();
             assert_eq!((header.family(), payload), (FAMILY_IPV6_MACOS, &b"a"[..]));
         }
-        assert_refuses_prefixes(&[2, 0, 0, 0], |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&[2, 0, 0, 0], |bytes| NullHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
     fn emit() {
         let bytes = if cfg!(target_endian = "little") { [2, 0, 0, 0] } else { [0, 0, 0, 2] };
-        assert_emits(&bytes, |buffer| Header::new(FAMILY_IPV4).emit(buffer));
+        assert_emits(&bytes, |buffer| NullHeader::new(FAMILY_IPV4).emit(buffer));
     }
 
     #[test]
     fn display() {
-        assert_eq!(Header { family: [0, 0, 0, 2] }.to_string(), "null family 2");
+        assert_eq!(NullHeader { family: [0, 0, 0, 2] }.to_string(), "null family 2");
     }
 }

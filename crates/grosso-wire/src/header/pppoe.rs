@@ -55,6 +55,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    PppoeHeader, HEADER_LEN;
     VERSION_TYPE = version_type,
     CODE = code,
     SESSION = session,
@@ -67,7 +68,7 @@ layout::assert_layout! {
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
-pub struct Header {
+pub struct PppoeHeader {
     /// Version and type, always [`VERSION_TYPE`].
     pub version_type: u8,
     /// [`CODE_SESSION`]; the discovery codes have another EtherType.
@@ -80,7 +81,7 @@ pub struct Header {
     pub protocol: U16,
 }
 
-impl Header {
+impl PppoeHeader {
     /// The header and its payload, which ends at the declared length or with the bytes.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
@@ -106,7 +107,7 @@ impl Header {
 }
 
 /// A session header of session 0 without payload.
-impl Default for Header {
+impl Default for PppoeHeader {
     fn default() -> Self {
         Self {
             version_type: VERSION_TYPE,
@@ -119,7 +120,7 @@ impl Default for Header {
 }
 
 /// `pppoe session 7 0x0021 len 42`.
-impl fmt::Display for Header {
+impl fmt::Display for PppoeHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} session {} {:#06x} len {}", self.session, self.protocol, self.length)
     }
@@ -178,9 +179,12 @@ mod tests {
 
     const BYTES: [u8; 8] = [0x11, 0, 0x12, 0x34, 0, 5, 0, 0x57];
 
-    fn header() -> Header {
-        let mut header =
-            Header { session: 0x1234.into(), protocol: PROTOCOL_IPV6.into(), ..Header::default() };
+    fn header() -> PppoeHeader {
+        let mut header = PppoeHeader {
+            session: 0x1234.into(),
+            protocol: PROTOCOL_IPV6.into(),
+            ..PppoeHeader::default()
+        };
         header.set_payload_len(3).unwrap();
         header
     }
@@ -188,9 +192,9 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"abcpadding"].concat();
-        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"abc"[..])));
-        assert_eq!(Header::parse(&bytes[..9]), Ok((&header(), &b"a"[..])));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_eq!(PppoeHeader::parse(&bytes), Ok((&header(), &b"abc"[..])));
+        assert_eq!(PppoeHeader::parse(&bytes[..9]), Ok((&header(), &b"a"[..])));
+        assert_refuses_prefixes(&BYTES, |bytes| PppoeHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -200,7 +204,8 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        let reason = |bytes: [u8; 8]| Header::parse(&bytes).map_err(|error| error.reason).err();
+        let reason =
+            |bytes: [u8; 8]| PppoeHeader::parse(&bytes).map_err(|error| error.reason).err();
         assert_eq!(reason([0x21, 0, 0, 1, 0, 2, 0, 0x21]), Some(Reason::Version));
         assert_eq!(reason([0x11, 0, 0, 1, 0, 1, 0, 0x21]), Some(Reason::Length));
         assert_eq!(reason([0x11, 0, 0, 1, 0, 2, 0, 0x21]), None);

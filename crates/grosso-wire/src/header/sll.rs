@@ -50,6 +50,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    SllHeader, HEADER_LEN;
     PACKET_TYPE = packet_type,
     DEVICE_TYPE = device_type,
     ADDRESS_LENGTH = address_length,
@@ -72,7 +73,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct SllHeader {
     /// Direction of the packet and kind of its destination.
     pub packet_type: U16,
     /// The `ARPHRD_` number of the device.
@@ -85,7 +86,7 @@ pub struct Header {
     pub ethertype: U16,
 }
 
-impl Header {
+impl SllHeader {
     /// The header and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
@@ -103,7 +104,7 @@ impl Header {
 }
 
 /// `sll type 0 from 02:00:00:00:00:01 0x0800`.
-impl fmt::Display for Header {
+impl fmt::Display for SllHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, address) = (self.packet_type, Address(self.address()));
         write!(f, "{NAME} type {kind} from {address} {:#06x}", self.ethertype)
@@ -142,8 +143,8 @@ mod tests {
 
     const BYTES: [u8; 16] = [0, 4, 0, 1, 0, 6, 2, 3, 4, 5, 6, 7, 0, 0, 8, 0];
 
-    fn header() -> Header {
-        Header {
+    fn header() -> SllHeader {
+        SllHeader {
             packet_type: u16::from(FROM_US).into(),
             device_type: 1.into(),
             address_length: 6.into(),
@@ -155,11 +156,11 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
+        assert_eq!(SllHeader::parse(&bytes), Ok((&header(), &b"payload"[..])));
         assert_eq!(header().address(), [2, 3, 4, 5, 6, 7]);
-        let long = Header { address_length: 20.into(), ..header() };
+        let long = SllHeader { address_length: 20.into(), ..header() };
         assert_eq!(long.address(), [2, 3, 4, 5, 6, 7, 0, 0]);
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| SllHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    Sll2Header, HEADER_LEN;
     ETHERTYPE = ethertype,
     RESERVED = reserved,
     INTERFACE = interface,
@@ -67,7 +68,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct Sll2Header {
     /// EtherType of the payload.
     pub ethertype: U16,
     /// Reserved, 0.
@@ -84,7 +85,7 @@ pub struct Header {
     pub address: [u8; 8],
 }
 
-impl Header {
+impl Sll2Header {
     /// The header and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
@@ -102,7 +103,7 @@ impl Header {
 }
 
 /// `sll2 interface 3 type 0 from 02:00:00:00:00:01 0x0800`.
-impl fmt::Display for Header {
+impl fmt::Display for Sll2Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (interface, kind, address) =
             (self.interface, self.packet_type, Address(self.address()));
@@ -143,8 +144,8 @@ mod tests {
 
     const BYTES: [u8; 20] = [0x86, 0xdd, 0, 0, 0, 0, 0, 3, 0, 1, 4, 6, 2, 3, 4, 5, 6, 7, 0, 0];
 
-    fn header() -> Header {
-        Header {
+    fn header() -> Sll2Header {
+        Sll2Header {
             ethertype: 0x86dd.into(),
             reserved: 0.into(),
             interface: 3.into(),
@@ -158,11 +159,11 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
+        assert_eq!(Sll2Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
         assert_eq!(header().address(), [2, 3, 4, 5, 6, 7]);
-        let long = Header { address_length: 255, ..header() };
+        let long = Sll2Header { address_length: 255, ..header() };
         assert_eq!(long.address(), [2, 3, 4, 5, 6, 7, 0, 0]);
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| Sll2Header::parse(bytes).map(|_| ()));
     }
 
     #[test]

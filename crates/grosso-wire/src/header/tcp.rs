@@ -94,6 +94,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    TcpHeader, HEADER_LEN;
     SOURCE_PORT = source_port,
     DESTINATION_PORT = destination_port,
     SEQUENCE = sequence,
@@ -109,7 +110,7 @@ layout::assert_layout! {
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
-pub struct Header {
+pub struct TcpHeader {
     /// Source port.
     pub source_port: U16,
     /// Destination port.
@@ -128,14 +129,14 @@ pub struct Header {
     pub urgent: U16,
 }
 
-impl Header {
+impl TcpHeader {
     /// The header, its options and its payload.
-    pub fn parse(bytes: &[u8]) -> Result<(&Self, Options<'_>, &[u8]), Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, TcpOptions<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let options_len = header.header_len().checked_sub(HEADER_LEN);
         let options_len = options_len.ok_or_else(|| Malformed::new(NAME, Reason::Length))?;
         let (options, payload) = layout::split_at(NAME, rest, options_len)?;
-        Ok((header, Options(options), payload))
+        Ok((header, TcpOptions(options), payload))
     }
 
     /// Writes the header and its options, and returns the buffer behind them. The data offset
@@ -180,7 +181,7 @@ impl Header {
 }
 
 /// A header without options, all of its other fields zero.
-impl Default for Header {
+impl Default for TcpHeader {
     fn default() -> Self {
         Self {
             source_port: U16::ZERO,
@@ -196,7 +197,7 @@ impl Default for Header {
 }
 
 /// `tcp 1500 > 8000 [PSH ACK] seq 100 ack 7 win 8192`.
-impl fmt::Display for Header {
+impl fmt::Display for TcpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} {} > {} [", self.source_port, self.destination_port)?;
         let set = FLAG_NAMES.iter().filter(|(flag, _)| self.has(*flag));
@@ -287,9 +288,9 @@ impl TcpOption<'_> {
 
 /// The options of a header, in order. A cut option is the last item, and an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options<'a>(&'a [u8]);
+pub struct TcpOptions<'a>(&'a [u8]);
 
-impl<'a> Options<'a> {
+impl<'a> TcpOptions<'a> {
     /// The options in these bytes.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -301,7 +302,7 @@ impl<'a> Options<'a> {
     }
 }
 
-impl<'a> Iterator for Options<'a> {
+impl<'a> Iterator for TcpOptions<'a> {
     type Item = Result<TcpOption<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -413,8 +414,8 @@ mod tests {
         TcpOption::WindowScale(7),
     ];
 
-    fn header() -> Header {
-        let mut header = Header {
+    fn header() -> TcpHeader {
+        let mut header = TcpHeader {
             source_port: 1500.into(),
             destination_port: 8000.into(),
             sequence: 0x0102_0304.into(),
@@ -422,7 +423,7 @@ mod tests {
             window: 0x2001.into(),
             checksum: 0xabcd.into(),
             urgent: 7.into(),
-            ..Header::default()
+            ..TcpHeader::default()
         };
         header.set_flags(SYN | ECE | CWR | AE);
         header
@@ -431,14 +432,14 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (parsed, options, payload) = Header::parse(&bytes).unwrap();
+        let (parsed, options, payload) = TcpHeader::parse(&bytes).unwrap();
         let offset_flags = U16::new(0xa1c2);
-        assert_eq!(*parsed, Header { offset_flags, ..header() });
+        assert_eq!(*parsed, TcpHeader { offset_flags, ..header() });
         assert_eq!((parsed.header_len(), parsed.flags()), (40, SYN | ECE | CWR | AE));
         assert!(parsed.has(SYN | AE) && !parsed.has(SYN | ACK));
         assert!(options.eq(OPTIONS.map(Ok)));
         assert_eq!(payload, b"payload");
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| TcpHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -474,7 +475,7 @@ mod tests {
     #[test]
     fn offset_below_five_words_is_refused() {
         let bytes = [&BYTES[..12], &[0x41], &BYTES[13..]].concat();
-        assert_eq!(Header::parse(&bytes), Err(Malformed::new("tcp", Reason::Length)));
+        assert_eq!(TcpHeader::parse(&bytes), Err(Malformed::new("tcp", Reason::Length)));
     }
 
     #[test]
@@ -484,13 +485,13 @@ mod tests {
         let blocks =
             blocks.map(|(left, right)| SackBlock { left: left.into(), right: right.into() });
         let expected = [Ok(TcpOption::Sack(&blocks)), Ok(TcpOption::EndOfList)];
-        assert!(Options::new(&bytes).eq(expected));
+        assert!(TcpOptions::new(&bytes).eq(expected));
         assert_emits(&bytes[..18], |buffer| TcpOption::Sack(&blocks).emit(buffer));
     }
 
     #[test]
     fn options_end_with_the_list_or_with_an_error() {
-        let list = |bytes| Options::new(bytes).collect::<Vec<_>>();
+        let list = |bytes| TcpOptions::new(bytes).collect::<Vec<_>>();
         let cut = Malformed::new("tcp", Reason::Options);
         let unknown = |kind, data| Ok(TcpOption::Unknown { kind, data });
         assert_eq!(list(&[2, 3, 9, 254, 2]), [unknown(2, &[9]), unknown(254, &[])]);
@@ -503,7 +504,7 @@ mod tests {
 
     #[test]
     fn flags_and_reserved_bits_do_not_touch() {
-        let mut header = Header { offset_flags: 0x5e00.into(), ..Header::default() };
+        let mut header = TcpHeader { offset_flags: 0x5e00.into(), ..TcpHeader::default() };
         assert_eq!((header.reserved(), header.flags()), (7, 0));
         header.set_flags(u16::MAX);
         assert_eq!(header.offset_flags.get(), 0x5fff);

@@ -40,6 +40,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    UdpHeader, HEADER_LEN;
     SOURCE_PORT = source_port,
     DESTINATION_PORT = destination_port,
     LENGTH = length,
@@ -61,7 +62,7 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct UdpHeader {
     /// Source port.
     pub source_port: U16,
     /// Destination port; the tunnels of this crate are known by it.
@@ -72,7 +73,7 @@ pub struct Header {
     pub checksum: U16,
 }
 
-impl Header {
+impl UdpHeader {
     /// The header and its payload, which ends at the declared length or with the bytes.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
@@ -102,7 +103,7 @@ impl Header {
 }
 
 /// `udp 49152 > 4789 len 1408`.
-impl fmt::Display for Header {
+impl fmt::Display for UdpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (self.source_port, self.destination_port);
         write!(f, "{NAME} {source} > {destination} len {}", self.length)
@@ -157,12 +158,12 @@ mod tests {
 
     const BYTES: [u8; 8] = [0xc0, 0x00, 0x12, 0xb5, 0x00, 0x0b, 0xab, 0xcd];
 
-    fn header() -> Header {
-        let mut header = Header {
+    fn header() -> UdpHeader {
+        let mut header = UdpHeader {
             source_port: 0xc000.into(),
             destination_port: 4789.into(),
             checksum: 0xabcd.into(),
-            ..Header::default()
+            ..UdpHeader::default()
         };
         header.set_payload_len(3).unwrap();
         header
@@ -171,9 +172,9 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"abcpadding"].concat();
-        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"abc"[..])));
+        assert_eq!(UdpHeader::parse(&bytes), Ok((&header(), &b"abc"[..])));
         assert!(header().has_checksum());
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| UdpHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -184,10 +185,10 @@ mod tests {
     #[test]
     fn length_zero_is_a_jumbogram_and_below_eight_malformed() {
         let bytes = |len| [0, 1, 0, 2, 0, len, 0, 0, b'a'];
-        assert_eq!(Header::parse(&bytes(0)).unwrap().1, b"a");
-        assert_eq!(Header::parse(&bytes(8)).unwrap().1, b"");
+        assert_eq!(UdpHeader::parse(&bytes(0)).unwrap().1, b"a");
+        assert_eq!(UdpHeader::parse(&bytes(8)).unwrap().1, b"");
         for len in 1..8 {
-            let reason = Header::parse(&bytes(len)).map_err(|error| error.reason).err();
+            let reason = UdpHeader::parse(&bytes(len)).map_err(|error| error.reason).err();
             assert_eq!(reason, Some(Reason::Length));
         }
     }

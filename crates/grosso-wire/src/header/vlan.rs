@@ -35,6 +35,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    VlanHeader, HEADER_LEN;
     TCI = tci,
     ETHERTYPE = ethertype,
 }
@@ -54,14 +55,14 @@ layout::assert_layout! {
     PartialEq,
     Eq,
 )]
-pub struct Header {
+pub struct VlanHeader {
     /// Tag control information: priority, drop eligibility, identifier.
     pub tci: U16,
     /// EtherType of the payload.
     pub ethertype: U16,
 }
 
-impl Header {
+impl VlanHeader {
     /// The tag and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
@@ -113,7 +114,7 @@ impl Header {
 }
 
 /// `vlan 7 priority 3 0x0800`.
-impl fmt::Display for Header {
+impl fmt::Display for VlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, priority) = (self.id(), self.priority());
         write!(f, "{NAME} {id} priority {priority} {:#06x}", self.ethertype)
@@ -169,17 +170,17 @@ mod tests {
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (header, payload) = Header::parse(&bytes).unwrap();
+        let (header, payload) = VlanHeader::parse(&bytes).unwrap();
         assert_eq!((header.priority(), header.drop_eligible(), header.id()), (5, true, 0x123));
         assert_eq!(header.ethertype.get(), ethernet::ETHERTYPE_IPV4);
         assert_eq!(payload, b"payload");
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| VlanHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
     fn emit() {
         for start in [0, 0xffff_u16] {
-            let mut header = Header { tci: start.into(), ethertype: 0x0800.into() };
+            let mut header = VlanHeader { tci: start.into(), ethertype: 0x0800.into() };
             // Each setter meets the others' bits.
             header.set_drop_eligible(true);
             header.set_id(0x123).unwrap();
@@ -187,22 +188,22 @@ mod tests {
             header.set_id(0x123).unwrap();
             assert_emits(&BYTES, |buffer| header.emit(buffer));
         }
-        let mut header = Header { tci: 0xffff.into(), ethertype: 0.into() };
+        let mut header = VlanHeader { tci: 0xffff.into(), ethertype: 0.into() };
         header.set_drop_eligible(false);
         assert_eq!(header.tci.get(), 0xefff);
     }
 
     #[test]
     fn values_wider_than_their_fields_are_refused() {
-        let mut header = Header::default();
+        let mut header = VlanHeader::default();
         assert_eq!(header.set_id(0x1000).map_err(|error| error.reason), Err(Reason::Value));
         assert_eq!(header.set_priority(8).map_err(|error| error.reason), Err(Reason::Value));
-        assert_eq!(header, Header::default());
+        assert_eq!(header, VlanHeader::default());
     }
 
     #[test]
     fn display() {
-        let (header, _) = Header::parse(&BYTES).unwrap();
+        let (header, _) = VlanHeader::parse(&BYTES).unwrap();
         assert_eq!(header.to_string(), "vlan 291 priority 5 0x0800");
     }
 }

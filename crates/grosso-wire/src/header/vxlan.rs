@@ -85,6 +85,7 @@ pub mod field {
 }
 
 layout::assert_layout! {
+    VxlanHeader, HEADER_LEN;
     FLAGS = flags,
     VNI = vni,
     RESERVED = reserved,
@@ -95,7 +96,7 @@ layout::assert_layout! {
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
-pub struct Header {
+pub struct VxlanHeader {
     /// Flags, which decide the meaning of the lower half.
     pub flags: U32,
     /// Network identifier.
@@ -117,14 +118,14 @@ pub struct GroupPolicy {
 
 /// Remote checksum offload (rule C50).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteChecksum {
+pub struct VxlanRemoteChecksum {
     /// Start of the sum, counted from the first byte behind the VXLAN header: even, 0 to 254.
     pub start: u16,
     /// Position of the checksum field, counted from `start`: 16 for TCP, 6 for UDP.
     pub offset: u16,
 }
 
-impl Header {
+impl VxlanHeader {
     /// The header and its payload. No flag is required or refused here, because the flags that an endpoint accepts are
     /// a matter of its configuration (rule W30).
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
@@ -164,10 +165,13 @@ impl Header {
 
     /// Sets or removes remote checksum offload. Values that the header cannot express are refused: an odd start or one
     /// beyond 254, an offset other than 6 and 16.
-    pub fn set_remote_checksum(&mut self, remote: Option<RemoteChecksum>) -> Result<(), Malformed> {
+    pub fn set_remote_checksum(
+        &mut self,
+        remote: Option<VxlanRemoteChecksum>,
+    ) -> Result<(), Malformed> {
         let (flag, reserved) = match remote {
             None => (0, 0),
-            Some(RemoteChecksum { start, offset: offset @ (6 | 16) })
+            Some(VxlanRemoteChecksum { start, offset: offset @ (6 | 16) })
                 if start <= REMOTE_START_MAX && start.is_multiple_of(2) =>
             {
                 let udp = if offset == 6 { REMOTE_UDP } else { 0 };
@@ -208,8 +212,8 @@ impl Header {
     }
 
     /// Remote checksum offload, when the header announces it.
-    pub fn remote_checksum(&self) -> Option<RemoteChecksum> {
-        self.has(FLAG_REMOTE_CHECKSUM).then_some(RemoteChecksum {
+    pub fn remote_checksum(&self) -> Option<VxlanRemoteChecksum> {
+        self.has(FLAG_REMOTE_CHECKSUM).then_some(VxlanRemoteChecksum {
             start: u16::from(self.reserved & !REMOTE_UDP) * 2,
             offset: if self.reserved & REMOTE_UDP != 0 { 6 } else { 16 },
         })
@@ -217,14 +221,14 @@ impl Header {
 }
 
 /// A header of network 0.
-impl Default for Header {
+impl Default for VxlanHeader {
     fn default() -> Self {
         Self { flags: U32::new(FLAG_VNI), vni: [0; 3], reserved: 0 }
     }
 }
 
 /// `vxlan vni 42 flags 0x08000000`.
-impl fmt::Display for Header {
+impl fmt::Display for VxlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} vni {} flags {:#010x}", self.vni(), self.flags)
     }
@@ -251,7 +255,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: STRUCTURE,
     segmentation: Segmentation::Nothing,
     remote_checksum: Some(|header| {
-        let RemoteChecksum { start, offset } = Header::parse(header).ok()?.0.remote_checksum()?;
+        let VxlanRemoteChecksum { start, offset } =
+            VxlanHeader::parse(header).ok()?.0.remote_checksum()?;
         let start = usize::from(start);
         Some(Remote { start, at: start + usize::from(offset) })
     }),
@@ -313,23 +318,23 @@ mod tests {
     /// Header that Linux sends for Ethernet, IPv4 and TCP with remote checksum offload (rule C50).
     const BYTES: [u8; 8] = [0x08, 0x20, 0, 0, 0x12, 0x34, 0x56, 0x11];
 
-    fn header() -> Header {
-        let mut header = Header::default();
+    fn header() -> VxlanHeader {
+        let mut header = VxlanHeader::default();
         header.set_vni(0x12_3456).unwrap();
-        header.set_remote_checksum(Some(RemoteChecksum { start: 34, offset: 16 })).unwrap();
+        header.set_remote_checksum(Some(VxlanRemoteChecksum { start: 34, offset: 16 })).unwrap();
         header
     }
 
     #[test]
     fn parse() {
         let bytes = [&BYTES[..], b"payload"].concat();
-        let (parsed, payload) = Header::parse(&bytes).unwrap();
+        let (parsed, payload) = VxlanHeader::parse(&bytes).unwrap();
         assert_eq!((*parsed, payload), (header(), &b"payload"[..]));
         assert_eq!(parsed.vni(), 0x12_3456);
-        let remote = RemoteChecksum { start: 34, offset: 16 };
+        let remote = VxlanRemoteChecksum { start: 34, offset: 16 };
         assert_eq!(parsed.remote_checksum(), Some(remote));
         assert_eq!((parsed.group_policy(), parsed.next_protocol()), (None, None));
-        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert_refuses_prefixes(&BYTES, |bytes| VxlanHeader::parse(bytes).map(|_| ()));
     }
 
     #[test]
@@ -339,8 +344,8 @@ mod tests {
 
     #[test]
     fn c50_remote_checksum_of_udp_and_its_limits() {
-        let mut header = Header::default();
-        let remote = |start, offset| Some(RemoteChecksum { start, offset });
+        let mut header = VxlanHeader::default();
+        let remote = |start, offset| Some(VxlanRemoteChecksum { start, offset });
         header.set_remote_checksum(remote(254, 6)).unwrap();
         assert_emits(&[0x08, 0x20, 0, 0, 0, 0, 0, 0xff], |buffer| header.emit(buffer));
         assert_eq!(header.remote_checksum(), remote(254, 6));
@@ -348,31 +353,31 @@ mod tests {
             assert!(header.set_remote_checksum(refused).is_err());
         }
         header.set_remote_checksum(None).unwrap();
-        assert_eq!(header, Header::default());
+        assert_eq!(header, VxlanHeader::default());
     }
 
     #[test]
     fn w31_group_policy() {
         let policy = GroupPolicy { id: 0x1234, dont_learn: true, applied: true };
-        let mut header = Header::default();
+        let mut header = VxlanHeader::default();
         header.set_group_policy(Some(policy));
         assert_emits(&[0x88, 0x48, 0x12, 0x34, 0, 0, 0, 0], |buffer| header.emit(buffer));
         assert_eq!(header.group_policy(), Some(policy));
         header.set_group_policy(None);
-        assert_eq!(header, Header::default());
+        assert_eq!(header, VxlanHeader::default());
     }
 
     #[test]
     fn w31_next_protocol() {
-        let mut header = Header::default();
+        let mut header = VxlanHeader::default();
         header.set_next_protocol(Some(NEXT_MPLS));
         assert_emits(&[0x0c, 0, 0, 5, 0, 0, 0, 0], |buffer| header.emit(buffer));
         assert_eq!(header.next_protocol(), Some(NEXT_MPLS));
         for flags in [0x1c00_0005, 0x0d00_0005, 0x0800_0005] {
-            assert_eq!(Header { flags: U32::new(flags), ..header }.next_protocol(), None);
+            assert_eq!(VxlanHeader { flags: U32::new(flags), ..header }.next_protocol(), None);
         }
         header.set_next_protocol(None);
-        assert_eq!(header, Header::default());
+        assert_eq!(header, VxlanHeader::default());
     }
 
     #[test]

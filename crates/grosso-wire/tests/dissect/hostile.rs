@@ -97,43 +97,49 @@ proptest! {
         let len = bytes.len();
         let fits = |payload: &[u8]| assert!(payload.len() <= len);
         macro_rules! fixed {
-            ($($module:ident)*) => {
-                $(if let Ok((header, payload)) = $module::Header::parse(&bytes) {
+            ($($module:ident::$view:ident)*) => {
+                $(if let Ok((header, payload)) = $module::$view::parse(&bytes) {
                     fits(payload);
                     assert!(!header.to_string().is_empty());
                 })*
             };
         }
-        fixed!(esp ethernet icmp ipv6 ipv6_fragment mpls null pppoe sll sll2 udp vlan vxlan);
+        fixed!(
+            esp::EspHeader ethernet::EthernetHeader icmp::IcmpHeader ipv6::Ipv6Header
+            ipv6_fragment::Ipv6FragmentHeader mpls::MplsHeader null::NullHeader pppoe::PppoeHeader
+            sll::SllHeader sll2::Sll2Header udp::UdpHeader vlan::VlanHeader vxlan::VxlanHeader
+        );
         macro_rules! with_options {
-            ($($module:ident)*) => {
-                $(if let Ok((header, options, payload)) = $module::Header::parse(&bytes) {
+            ($($module:ident::$view:ident)*) => {
+                $(if let Ok((header, options, payload)) = $module::$view::parse(&bytes) {
                     fits(payload);
                     assert!(options.count() <= len);
                     assert!(!header.to_string().is_empty());
                 })*
             };
         }
-        with_options!(geneve ipv4 tcp);
-        if let Ok((_, _, payload)) = gre::Header::parse(&bytes) {
+        with_options!(
+            geneve::GeneveHeader ipv4::Ipv4Header tcp::TcpHeader
+        );
+        if let Ok((_, _, payload)) = gre::GreHeader::parse(&bytes) {
             fits(payload);
         }
-        if let Ok((_, _, payload)) = gue::Header::parse(&bytes) {
+        if let Ok((_, _, payload)) = gue::GueHeader::parse(&bytes) {
             fits(payload);
         }
-        if let Ok((_, _, payload)) = nsh::Header::parse(&bytes) {
+        if let Ok((_, _, payload)) = nsh::NshHeader::parse(&bytes) {
             fits(payload);
         }
-        if let Ok((_, _, payload)) = l2tp::Header::parse(&bytes, L2TP) {
+        if let Ok((_, _, payload)) = l2tp::L2tpHeader::parse(&bytes, L2TP) {
             fits(payload);
         }
-        if let Ok((_, body, payload)) = ipv6_extension::Header::parse(&bytes) {
+        if let Ok((_, body, payload)) = ipv6_extension::Ipv6ExtensionHeader::parse(&bytes) {
             fits(payload);
-            assert!(ipv6_extension::Options::new(body).count() <= len);
+            assert!(ipv6_extension::Ipv6Options::new(body).count() <= len);
             assert!(ipv6_extension::Routing::parse(body).is_ok());
         }
         for form in virtio::Form::ALL {
-            if let Ok((_, frame)) = virtio::Header::parse(&bytes, form, virtio::Order::NATIVE) {
+            if let Ok((_, frame)) = virtio::VirtioHeader::parse(&bytes, form, virtio::Order::NATIVE) {
                 fits(frame);
             }
         }
@@ -149,23 +155,23 @@ proptest! {
                 let len = usize::from(layer.len);
                 match layer.kind {
                     Kind::Ipv4 => {
-                        let (header, ..) = ipv4::Header::parse(bytes).expect("listed");
+                        let (header, ..) = ipv4::Ipv4Header::parse(bytes).expect("listed");
                         prop_assert_eq!(header.header_len(), len);
                     }
                     Kind::Tcp => {
-                        let (header, ..) = tcp::Header::parse(bytes).expect("listed");
+                        let (header, ..) = tcp::TcpHeader::parse(bytes).expect("listed");
                         prop_assert_eq!(header.header_len(), len);
                     }
                     Kind::Ipv6Extension => {
-                        let (header, ..) = ipv6_extension::Header::parse(bytes).expect("listed");
+                        let (header, ..) = ipv6_extension::Ipv6ExtensionHeader::parse(bytes).expect("listed");
                         prop_assert_eq!(header.header_len(), len);
                     }
                     Kind::Nsh => {
-                        let (header, ..) = nsh::Header::parse(bytes).expect("listed");
+                        let (header, ..) = nsh::NshHeader::parse(bytes).expect("listed");
                         prop_assert_eq!(header.header_len(), len);
                     }
-                    Kind::Ipv6 => prop_assert!(ipv6::Header::parse(bytes).is_ok()),
-                    Kind::Pppoe => prop_assert!(pppoe::Header::parse(bytes).is_ok()),
+                    Kind::Ipv6 => prop_assert!(ipv6::Ipv6Header::parse(bytes).is_ok()),
+                    Kind::Pppoe => prop_assert!(pppoe::PppoeHeader::parse(bytes).is_ok()),
                     _ => {}
                 }
             }

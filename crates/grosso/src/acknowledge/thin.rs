@@ -165,7 +165,7 @@ impl WaitingAck {
             fate: Fate::Kept(Kept::Newest),
         };
         let options = header.get(tcp::HEADER_LEN..).unwrap_or_default();
-        for option in tcp::Options::new(options) {
+        for option in tcp::TcpOptions::new(options) {
             match option {
                 Ok(TcpOption::EndOfList) => break,
                 Ok(TcpOption::NoOperation) => {}

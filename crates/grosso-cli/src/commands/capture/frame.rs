@@ -12,7 +12,7 @@ use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,
     virtio::{
         FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
-        Header, Order,
+        Order, VirtioHeader,
     },
 };
 
@@ -81,7 +81,8 @@ impl Recorder {
 
     /// The contents of the kernel's virtio header.
     fn told(&self, frame: &RingFrame, bytes: &[u8]) -> Offload {
-        let Ok((header, _)) = Header::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
+        let Ok((header, _)) =
+            VirtioHeader::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
         else {
             return Offload::default();
         };
@@ -130,7 +131,7 @@ fn direction(kind: PacketKind) -> u32 {
 }
 
 /// The contents of a virtio header, unchecked.
-fn claimed(header: &Header) -> Offload {
+fn claimed(header: &VirtioHeader) -> Offload {
     let mut offload = Offload::default();
     if header.flags & FLAG_NEEDS_CHECKSUM != 0 {
         let place = PartialPlace { start: header.checksum_start, offset: header.checksum_offset };
@@ -147,7 +148,7 @@ fn claimed(header: &Header) -> Offload {
     offload
 }
 
-fn transport(header: &Header) -> SegmentTransport {
+fn transport(header: &VirtioHeader) -> SegmentTransport {
     match header.segmentation() {
         GSO_TCP_IPV4 | GSO_TCP_IPV6 => SegmentTransport::Tcp,
         GSO_UDP | GSO_UDP_SEGMENTS => SegmentTransport::Udp,
@@ -202,19 +203,19 @@ mod tests {
 
     #[test]
     fn what_a_header_claims_is_kept_word_for_word() {
-        let header = Header {
+        let header = VirtioHeader {
             flags: FLAG_NEEDS_CHECKSUM,
             gso_type: GSO_UDP_SEGMENTS,
             gso_size: 1200,
             checksum_start: 34,
             checksum_offset: 6,
-            ..Header::default()
+            ..VirtioHeader::default()
         };
         let offload = claimed(&header);
         let place = Some(PartialPlace { start: 34, offset: 6 });
         assert_eq!(offload.checksum, ChecksumState::Partial { place });
         let gso = offload.gso.unwrap();
         assert_eq!((gso.cut, gso.transport), (Cut::Every(1200), SegmentTransport::Udp));
-        assert_eq!(claimed(&Header::default()), Offload::default());
+        assert_eq!(claimed(&VirtioHeader::default()), Offload::default());
     }
 }

@@ -9,7 +9,7 @@ use grosso::{Frame, Meta};
 use grosso_sys::packet::{Fanout, IpFilter, PacketSocket, ReceiveRing, RingFrame};
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,
-    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Header, Order},
+    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Order, VirtioHeader},
 };
 
 use super::IpOptions;
@@ -148,7 +148,7 @@ fn understand_at(
     stack: &mut Stack,
 ) -> Result<Meta, VnetError> {
     let (mut header, _) =
-        Header::parse(header, Form::Short, Order::NATIVE).map_err(|_| VnetError::Short)?;
+        VirtioHeader::parse(header, Form::Short, Order::NATIVE).map_err(|_| VnetError::Short)?;
     if header.has(FLAG_NEEDS_CHECKSUM) {
         let moved = usize::from(header.checksum_start).checked_sub(start);
         header.checksum_start = moved.ok_or(VnetError::ChecksumOutside)? as u16;

@@ -6,7 +6,7 @@ use grosso::{
     meta::{Gso, VlanTag},
 };
 use grosso_testkit::Packet;
-use grosso_wire::virtio::{GSO_NONE, GSO_TCP_IPV4, HEADER_LEN, Header};
+use grosso_wire::virtio::{GSO_NONE, GSO_TCP_IPV4, HEADER_LEN, VirtioHeader};
 
 use super::*;
 
@@ -19,7 +19,7 @@ struct Fake {
 }
 
 /// Headers to refuse, and the error for them.
-type Refusal = (fn(&Header) -> bool, i32);
+type Refusal = (fn(&VirtioHeader) -> bool, i32);
 
 impl Fake {
     fn with_room(room: usize) -> Self {
@@ -30,8 +30,9 @@ impl Fake {
         self.taken.iter().map(|packet| packet[HEADER_LEN..].to_vec()).collect()
     }
 
-    fn headers(&self) -> Vec<Header> {
-        let parse = |packet: &Vec<u8>| Header::parse(packet, Form::Short, Order::NATIVE).unwrap().0;
+    fn headers(&self) -> Vec<VirtioHeader> {
+        let parse =
+            |packet: &Vec<u8>| VirtioHeader::parse(packet, Form::Short, Order::NATIVE).unwrap().0;
         self.taken.iter().map(parse).collect()
     }
 }
@@ -39,7 +40,7 @@ impl Fake {
 impl Wire for Fake {
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let packet: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
-        let (header, _) = Header::parse(&packet, Form::Short, Order::NATIVE).unwrap();
+        let (header, _) = VirtioHeader::parse(&packet, Form::Short, Order::NATIVE).unwrap();
         if let Some((refuses, code)) = self.refuses
             && refuses(&header)
         {
@@ -59,7 +60,7 @@ const EIO: i32 = 5;
 const EMSGSIZE: i32 = 90;
 const ENODEV: i32 = 19;
 
-fn is_superframe(header: &Header) -> bool {
+fn is_superframe(header: &VirtioHeader) -> bool {
     header.gso_type != GSO_NONE
 }
 
@@ -150,7 +151,7 @@ fn a_full_kernel_takes_nothing_twice_and_loses_nothing() {
 
 #[test]
 fn a_frame_that_is_refused_for_what_it_is_does_not_stop_those_behind() {
-    fn is_partial(header: &Header) -> bool {
+    fn is_partial(header: &VirtioHeader) -> bool {
         header.flags != 0
     }
     for (code, event) in

@@ -91,7 +91,7 @@ impl OuterHeaders {
         });
         let gre = self.gre.map(|layer| frame.get(usize::from(layer.offset)..).unwrap_or_default());
         let fields =
-            gre.and_then(|bytes| gre::Header::parse(bytes).ok()).map(|(_, fields, _)| fields);
+            gre.and_then(|bytes| gre::GreHeader::parse(bytes).ok()).map(|(_, fields, _)| fields);
         let fields = fields.unwrap_or_default();
         Details {
             carried: stack.layers().get(self.inner).map(|layer| layer.kind),
@@ -356,8 +356,8 @@ fn critical_option(frame: &[u8], headers: &[Layer]) -> Option<(u16, u8)> {
     Some((option.class, option.kind))
 }
 
-fn geneve_options(header: &[u8]) -> geneve::Options<'_> {
-    geneve::Options::new(header.get(geneve::HEADER_LEN..).unwrap_or_default())
+fn geneve_options(header: &[u8]) -> geneve::GeneveOptions<'_> {
+    geneve::GeneveOptions::new(header.get(geneve::HEADER_LEN..).unwrap_or_default())
 }
 
 /// Checks rules W20, W21.

@@ -175,7 +175,7 @@ fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
     }
     let options = stack.layers().iter().find(|layer| layer.kind == Kind::Ipv6Extension)?;
     let body = head.get(usize::from(options.offset) + ipv6_extension::HEADER_LEN..options.end())?;
-    ipv6_extension::Options::new(body).find_map(|option| match option {
+    ipv6_extension::Ipv6Options::new(body).find_map(|option| match option {
         Ok(ipv6_extension::Ipv6Option::EncapsulationLimit(limit)) => Some(limit),
         _ => None,
     })

@@ -233,7 +233,8 @@ fn write_vxlan(
     header: &mut Vec<u8>,
 ) -> bool {
     let [_, a, b, c] = identifier.to_be_bytes();
-    let mut vxlan = vxlan::Header { flags: vxlan::FLAG_VNI.into(), vni: [a, b, c], reserved: 0 };
+    let mut vxlan =
+        vxlan::VxlanHeader { flags: vxlan::FLAG_VNI.into(), vni: [a, b, c], reserved: 0 };
     if let Some(id) = policy {
         let policy = vxlan::GroupPolicy { id, ..vxlan::GroupPolicy::default() };
         vxlan.set_group_policy(Some(policy));
@@ -242,7 +243,8 @@ fn write_vxlan(
         let next = if kind == Kind::Ipv4 { vxlan::NEXT_IPV4 } else { vxlan::NEXT_IPV6 };
         vxlan.set_next_protocol(Some(next));
     }
-    let remote = remote.map(|Remote { start, offset }| vxlan::RemoteChecksum { start, offset });
+    let remote =
+        remote.map(|Remote { start, offset }| vxlan::VxlanRemoteChecksum { start, offset });
     // An offload that the header cannot express is not used (rule C52).
     let is_remote = remote.is_some() && vxlan.set_remote_checksum(remote).is_ok();
     header.extend_from_slice(vxlan.as_bytes());
@@ -251,8 +253,8 @@ fn write_vxlan(
 
 /// Writes Geneve by rule W40, with the C bit if one of the options must not be ignored (RFC 8926 section 3.4).
 fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec<u8>) {
-    let is_critical =
-        geneve::Options::new(options).any(|option| option.is_ok_and(|option| option.is_critical()));
+    let is_critical = geneve::GeneveOptions::new(options)
+        .any(|option| option.is_ok_and(|option| option.is_critical()));
     let flags = if is_critical { geneve::CRITICAL } else { 0 };
     header.extend([(options.len() / 4) as u8, flags]);
     header.extend(protocol.to_be_bytes());

@@ -279,7 +279,7 @@ fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders,
     if esp.len() < esp::HEADER_LEN {
         return Err(Refusal::Truncated);
     }
-    let (header, _) = esp::Header::parse(esp).map_err(|_| Refusal::Malformed)?;
+    let (header, _) = esp::EspHeader::parse(esp).map_err(|_| Refusal::Malformed)?;
     Ok(EspHeaders { network, split, esp_at, spi: header.spi.get() })
 }
 
