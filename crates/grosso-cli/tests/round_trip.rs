@@ -9,7 +9,7 @@ use grosso_testkit::{
     flows::{assert_conserved, assert_order_within_flows},
     oracle::Link,
     random::Random,
-    stack::Stack,
+    stack::{Stack, Tunnel},
 };
 
 /// Asserts the same packets with the same times, in order within each flow.
@@ -25,9 +25,14 @@ fn assert_same(before: &[Timed], after: &[Timed], link: Link) {
 
 /// Coalesces and segments; returns the number of frames in between.
 fn round_trip(bench: &Bench, input: &[u8], options: &str, link: Link) -> usize {
+    round_trip_told(bench, input, options, "", link)
+}
+
+/// The same where both are told of tunnels.
+fn round_trip_told(bench: &Bench, input: &[u8], options: &str, tunnels: &str, link: Link) -> usize {
     bench.put("a", input);
-    bench.ok(&format!("coalesce -q -r a -w b {options}"));
-    bench.ok("segment -q -r b -w c");
+    bench.ok(&format!("coalesce -q -r a -w b {options} {tunnels}"));
+    bench.ok(&format!("segment -q -r b -w c {tunnels}"));
     assert_same(&packets(input), &packets(&bench.get("c")), link);
     packets(&bench.get("b")).len()
 }
@@ -66,7 +71,9 @@ fn all_stacks_with_one_tunnel_come_back_and_those_that_can_are_merged() {
         let frames: Vec<_> =
             Traffic::of(&stacks, 7).deviations_percent(0).burst_mean(9).take(60).collect();
         let input = capture(Format::Pcapng, number, &frames);
-        let merged = round_trip(&bench, &input, "", link);
+        let has_l2tp = stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::L2tp);
+        let tunnels = if has_l2tp { "--l2tp 4/default" } else { "" };
+        let merged = round_trip_told(&bench, &input, "", tunnels, link);
         // FOU has no assigned port, so it is UDP to a reader without `--port`.
         if stack.couples() {
             assert!(merged < 60, "{stack:?}: {merged}");

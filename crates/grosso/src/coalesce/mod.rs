@@ -213,7 +213,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who
     /// sees both directions can measure it with [`RoundTrips`]. Only profiles that
     /// [want it](Profile::wants_round_trips) ask for it. To [`Hold::Controlled`] the least counts
-    /// that was told of a flow, to an adaptive [`Reorder`](crate::coalesce::Reorder) the latest.
+    /// that was told of a flow, to an adaptive [`Reorder`] the latest.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         let Self { assembly, merger, .. } = self;
         if !merger.profile.wants_round_trips() {

@@ -1,6 +1,6 @@
 //! Segmentation of a superframe into the packets that it stands for.
 //!
-//! Every packet gets the headers of the superframe with the laws of [`crate::template`] applied at its index. The
+//! Every packet gets the headers of the superframe with the laws of the template applied at its index. The
 //! payload is either copied behind them and summed in the same pass, or left in place.
 
 use grosso_checksum::Sum;
