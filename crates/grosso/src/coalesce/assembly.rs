@@ -9,7 +9,7 @@ use crate::{
         batch::Batcher,
         line::Line,
         merge::Merger,
-        policy::{Laws, Tiers},
+        policy::{Laws, Profiled, Tiers},
         reason::Release,
     },
     frame::Frame,
@@ -21,8 +21,10 @@ use crate::{
 pub(super) enum Assembly<B> {
     /// By the exact laws, as it came: the default, with no stage at all.
     Laws,
+    /// By the rules of a profile, as it came.
+    Rules,
     /// By the rules of a profile, through the stages that it asks for.
-    Profiled(Line<B>),
+    Staged(Line<B>),
     /// Flow by flow first.
     Batched(Box<Batched<B>>),
 }
@@ -37,9 +39,13 @@ pub(super) struct Batched<B> {
 impl<B: AsRef<[u8]>> Assembly<B> {
     /// Assembles what a profile asks for.
     pub(super) fn of(profile: &Profile, tiers: Tiers) -> Self {
-        let behind = match profile.is_more_than_laws() || tiers != Tiers::ALL {
-            true => Self::Profiled(Line::of(profile)),
-            false => Self::Laws,
+        let line = Line::of(profile);
+        let behind = if !line.is_empty() {
+            Self::Staged(line)
+        } else if profile.is_more_than_laws() || tiers != Tiers::ALL {
+            Self::Rules
+        } else {
+            Self::Laws
         };
         match profile.batch {
             Batch::AsItCame => behind,
@@ -53,7 +59,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     pub(super) fn is_by_laws(&self) -> bool {
         match self {
             Self::Laws => true,
-            Self::Profiled(_) => false,
+            Self::Rules | Self::Staged(_) => false,
             Self::Batched(batched) => batched.behind.is_by_laws(),
         }
     }
@@ -70,13 +76,14 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     ) -> Verdict {
         match self {
             Self::Laws => merger.push::<Laws>(buffer, meta, now_ns, sink),
-            _ => self.push_staged(buffer, meta, now_ns, merger, sink),
+            Self::Staged(line) => line.push(buffer, meta, now_ns, merger, sink),
+            _ => self.push_profiled(buffer, meta, now_ns, merger, sink),
         }
     }
 
-    /// The same where that is more than a step.
+    /// The same in a place of its own, so that the default has no instruction for it.
     #[inline(never)]
-    fn push_staged(
+    fn push_profiled(
         &mut self,
         buffer: B,
         meta: &Meta,
@@ -86,10 +93,9 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     ) -> Verdict {
         match self {
             Self::Laws => merger.push::<Laws>(buffer, meta, now_ns, sink),
-            Self::Profiled(line) => line.push(buffer, meta, now_ns, merger, sink),
-            Self::Batched(batched) => {
-                batched.push(Frame { buffer, meta: *meta }, now_ns, merger, sink)
-            }
+            Self::Rules => merger.push::<Profiled>(buffer, meta, now_ns, sink),
+            Self::Staged(line) => line.push(buffer, meta, now_ns, merger, sink),
+            Self::Batched(batched) => batched.push(buffer, meta, now_ns, merger, sink),
         }
     }
 
@@ -136,8 +142,8 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     /// The line of stages, where there is one.
     pub(super) fn line_mut(&mut self) -> Option<&mut Line<B>> {
         match self {
-            Self::Laws => None,
-            Self::Profiled(line) => Some(line),
+            Self::Laws | Self::Rules => None,
+            Self::Staged(line) => Some(line),
             Self::Batched(batched) => batched.behind.line_mut(),
         }
     }
@@ -145,7 +151,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     /// Time at which the batch began, if there is one.
     pub(super) fn batched_since_ns(&self) -> Option<u64> {
         match self {
-            Self::Laws | Self::Profiled(_) => None,
+            Self::Laws | Self::Rules | Self::Staged(_) => None,
             Self::Batched(batched) => batched.batch.since_ns(),
         }
     }
@@ -153,8 +159,8 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     /// Time at which something that waits must be handed on next.
     pub(super) fn deadline(&self) -> Option<u64> {
         match self {
-            Self::Laws => None,
-            Self::Profiled(line) => line.deadline(),
+            Self::Laws | Self::Rules => None,
+            Self::Staged(line) => line.deadline(),
             Self::Batched(batched) => batched.behind.deadline(),
         }
     }
@@ -162,16 +168,18 @@ impl<B: AsRef<[u8]>> Assembly<B> {
 
 impl<B: AsRef<[u8]>> Batched<B> {
     /// Takes one packet into the batch, unless it can be of no train or of any.
+    #[inline(always)]
     fn push(
         &mut self,
-        frame: Frame<B>,
+        buffer: B,
+        meta: &Meta,
         now_ns: u64,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match merger.might_be_of(frame.buffer.as_ref()) {
+        match merger.might_be_of(buffer.as_ref()) {
             Some(Whose::Flow(flow)) => {
-                self.batch.push(frame, flow, now_ns);
+                self.batch.push(Frame { buffer, meta: *meta }, flow, now_ns);
                 if self.batch.is_full() {
                     self.flush(merger, sink);
                 }
@@ -180,15 +188,16 @@ impl<B: AsRef<[u8]>> Batched<B> {
             Some(Whose::Pair(_) | Whose::All) => self.flush(merger, sink),
             None => {}
         }
-        self.behind.push_staged(frame.buffer, &frame.meta, now_ns, merger, sink)
+        self.behind.push_profiled(buffer, meta, now_ns, merger, sink)
     }
 
     /// Takes the packets of the batch to what is behind it.
+    #[inline(never)]
     fn flush(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
         let Self { batch, behind } = self;
         if let Some(since_ns) = batch.since_ns() {
             batch.drain(|Frame { buffer, meta }| {
-                behind.push_staged(buffer, &meta, since_ns, merger, sink);
+                behind.push(buffer, &meta, since_ns, merger, sink);
             });
         }
     }
@@ -199,14 +208,17 @@ mod tests {
     use std::vec::Vec;
 
     use super::Assembly;
-    use crate::coalesce::{Batch, Profile, policy::Tiers};
+    use crate::coalesce::{Batch, Profile, Reorder, policy::Tiers};
 
     #[test]
     fn the_default_has_no_stage() {
         let of = |profile: &Profile| Assembly::<Vec<u8>>::of(profile, Tiers::ALL);
         let mut profile = Profile::linux();
         assert!(matches!(of(&profile), Assembly::Laws));
-        assert!(matches!(of(&Profile::dpdk()), Assembly::Profiled(_)));
+        assert!(matches!(of(&Profile::linux_6_12()), Assembly::Rules));
+        profile.reorder = Reorder::WITHIN_BATCH;
+        assert!(matches!(of(&profile), Assembly::Staged(_)));
+        profile.reorder = Reorder::default();
         profile.batch = Batch::ByFlow { packets: 8 };
         let assembly = of(&profile);
         assert!(matches!(assembly, Assembly::Batched(_)) && assembly.is_by_laws());

@@ -7,7 +7,7 @@ use crate::{
         Level, Profile, Sink, Verdict,
         barrier::Whose,
         bypass::Bypasser,
-        merge::{Identified, Merger},
+        merge::{Merger, Unknown},
         pacer::Pacer,
         policy::Profiled,
         reason::{Pass, Release},
@@ -23,7 +23,7 @@ use crate::{
 /// Stages, in the order in which a packet meets them.
 #[derive(Debug)]
 pub(super) struct Line<B> {
-    stages: Vec<AnyStage<B>>,
+    stages: Box<[AnyStage<B>]>,
 }
 
 /// One of the stages that there are.
@@ -51,11 +51,16 @@ impl<B: AsRef<[u8]>> Line<B> {
             let resequencer = Resequencer::new(profile.reorder, &profile.limits);
             stages.push(AnyStage::Resequence(Box::new(resequencer)));
         }
-        Self { stages }
+        Self { stages: stages.into() }
+    }
+
+    /// Whether it has no stage.
+    pub(super) fn is_empty(&self) -> bool {
+        self.stages.is_empty()
     }
 
     /// Takes a packet.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn push(
         &mut self,
         buffer: B,
@@ -64,27 +69,41 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if self.stages.is_empty() {
-            return merger.push::<Profiled>(buffer, meta, now_ns, sink);
+        let packet = buffer.as_ref();
+        if let Some(train) = merger.next_of_burst::<Profiled>(packet, meta) {
+            return self.push_predicted(train, buffer, meta, now_ns, merger, sink);
         }
-        let identity = match merger.next_of_burst::<Profiled>(buffer.as_ref(), meta) {
-            Some(train) => Identified::Predicted(train),
-            None => merger.identify::<Profiled>(buffer.as_ref(), meta),
-        };
-        match identity {
-            Identified::Predicted(train) => {
-                let located = merger.located_by(train);
-                let packet = Packet { buffer, meta, located, now_ns };
-                self.rest(merger, sink).push_predicted(train, packet)
-            }
-            Identified::Located(located) => {
+        let guess = merger.guess::<Profiled>(packet, meta);
+        if let Some(train) = merger.next_of_guess::<Profiled>(&guess, packet, meta) {
+            return self.push_predicted(train, buffer, meta, now_ns, merger, sink);
+        }
+        if let Some(located) = merger.locate_by_train(&guess, packet, meta) {
+            return self.rest(merger, sink).push(Packet { buffer, meta, located, now_ns });
+        }
+        match merger.headers::<Profiled>(packet, meta) {
+            Ok(known) => {
+                let located = merger.locate(packet, meta, known, &guess);
                 self.rest(merger, sink).push(Packet { buffer, meta, located, now_ns })
             }
-            Identified::Passes(reason) => {
+            Err(Unknown::Passes(reason)) => {
                 self.pass_unknown(Frame { buffer, meta: *meta }, reason, merger, sink)
             }
-            Identified::OneTooMany => self.push_one_too_many(buffer, meta, now_ns, merger, sink),
+            Err(Unknown::OneTooMany) => self.push_one_too_many(buffer, meta, now_ns, merger, sink),
         }
+    }
+
+    /// Takes a packet that was predicted of this train.
+    fn push_predicted(
+        &mut self,
+        train: TrainId,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let located = merger.located_by(train);
+        self.rest(merger, sink).push_predicted(train, Packet { buffer, meta, located, now_ns })
     }
 
     /// Lets a packet through that was just dissected and whose flow cannot be read in full, behind all that it might be
@@ -144,7 +163,7 @@ impl<B: AsRef<[u8]>> Line<B> {
 
     /// Learns how long a round trip of a flow takes.
     pub(super) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
-        for stage in &mut self.stages {
+        for stage in &mut *self.stages {
             stage.learn_round_trip(flow, round_trip_ns);
         }
     }

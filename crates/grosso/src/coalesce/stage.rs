@@ -97,7 +97,6 @@ pub(super) mod probe {
         checksum::Checksum,
         coalesce::{
             Delivery, Profile,
-            merge::Identified,
             policy::{Profiled, Tiers},
             reason::Close,
         },
@@ -141,10 +140,10 @@ pub(super) mod probe {
         ) -> Packet<'static, Vec<u8>> {
             let packet = Builder::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
             let buffer = packet.tcp(|t| t.sequence(index * 100)).payload_len(100).build();
-            match self.merger.identify::<Profiled>(&buffer, &META) {
-                Identified::Located(located) => Packet { buffer, meta: &META, located, now_ns },
-                other => panic!("{other:?}"),
-            }
+            let guess = self.merger.guess::<Profiled>(&buffer, &META);
+            let known = self.merger.headers::<Profiled>(&buffer, &META).expect("TCP in IPv4");
+            let located = self.merger.locate(&buffer, &META, known, &guess);
+            Packet { buffer, meta: &META, located, now_ns }
         }
 
         /// Closes all trains, and gives the packets of each delivery so far.

@@ -9,7 +9,7 @@ use core::num::NonZeroU16;
 
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
-pub(super) use self::path::{Identified, Located};
+pub(super) use self::path::Located;
 use crate::{
     checksum::Checksum,
     coalesce::{
@@ -71,7 +71,8 @@ pub(super) struct Merger<B> {
 }
 
 /// Headers that are not known.
-enum Unknown {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unknown {
     /// They are in no train.
     Passes(Pass),
     /// They would be one header stack too many.
@@ -145,15 +146,16 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// The flow of a packet if its headers are known, otherwise all flows that it might be of: none if no train can be.
+    #[inline(always)]
     pub(super) fn might_be_of(&mut self, packet: &[u8]) -> Option<Whose> {
-        if let Some(known) = self.shapes.find(packet) {
-            return Some(Whose::Flow(self.hasher.flow(packet, &self.shapes[known].keys)));
+        match self.shapes.find(packet) {
+            Some(known) => Some(Whose::Flow(self.hasher.flow(packet, &self.shapes[known].keys))),
+            None => self.must_not_overtake(packet),
         }
-        dissect_into(packet, self.link, &self.ports, &mut self.stack);
-        self.dissected_might_be_of(packet)
     }
 
     /// The same for any packet, looked at anew.
+    #[inline(never)]
     pub(super) fn must_not_overtake(&mut self, packet: &[u8]) -> Option<Whose> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         self.dissected_might_be_of(packet)

@@ -22,7 +22,8 @@ use crate::{
 };
 
 /// The flow to which an unparsed packet may belong.
-struct Guess {
+#[derive(Debug)]
+pub(in crate::coalesce) struct Guess {
     /// The headers by which it was looked up.
     known: Option<ShapeId>,
     flow: FlowHash,
@@ -37,19 +38,6 @@ pub(in crate::coalesce) struct Located {
     pub(in crate::coalesce) found: Found<TrainId>,
     /// Whether it is known to obey the laws of equality in the train that was found.
     pub(in crate::coalesce) agrees: bool,
-}
-
-/// The first answer of the tiers to whose packet one is.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::coalesce) enum Identified {
-    /// It comes next in this train.
-    Predicted(TrainId),
-    /// It has known headers.
-    Located(Located),
-    /// It is in no train, for its headers.
-    Passes(Pass),
-    /// It is to be asked for again once all headers are forgotten.
-    OneTooMany,
 }
 
 impl<B: AsRef<[u8]>> Merger<B> {
@@ -82,7 +70,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         None
     }
 
-    /// Takes one packet that is not the next one of the burst that goes on.
+    /// Takes one packet that is not the next one of the burst that goes on, by the first tier that knows whose it is.
     #[inline(never)]
     pub(super) fn take<P: Policy>(
         &mut self,
@@ -91,54 +79,73 @@ impl<B: AsRef<[u8]>> Merger<B> {
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self.identify::<P>(buffer.as_ref(), meta) {
-            Identified::Predicted(slot) => {
-                self.join_predicted::<P>(slot, buffer, meta, now_ns, sink)
-            }
-            Identified::Located(located) => {
+        let packet = buffer.as_ref();
+        let guess = self.guess::<P>(packet, meta);
+        if let Some(slot) = self.next_of_guess::<P>(&guess, packet, meta) {
+            return self.join_predicted::<P>(slot, buffer, meta, now_ns, sink);
+        }
+        if let Some(located) = self.locate_by_train(&guess, packet, meta) {
+            return self.take_located::<P>(buffer, meta, located, now_ns, sink);
+        }
+        match self.headers::<P>(packet, meta) {
+            Ok(known) => {
+                let located = self.locate(packet, meta, known, &guess);
                 self.take_located::<P>(buffer, meta, located, now_ns, sink)
             }
-            Identified::Passes(reason) => {
+            Err(Unknown::Passes(reason)) => {
                 self.pass_unknown(Frame { buffer, meta: *meta }, reason, sink)
             }
-            Identified::OneTooMany => {
+            Err(Unknown::OneTooMany) => {
                 self.forget_shapes(sink);
                 self.take::<P>(buffer, meta, now_ns, sink)
             }
         }
     }
 
-    /// Asks the tiers whose packet one is that is not the next one of the burst that goes on: the cheapest first.
+    /// The train of a guessed flow, if a packet is the next one in it.
     #[inline(always)]
-    pub(in crate::coalesce) fn identify<P: Policy>(
+    pub(in crate::coalesce) fn next_of_guess<P: Policy>(
+        &mut self,
+        guess: &Guess,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Option<TrainId> {
+        // The train of a burst that goes on was asked before.
+        let (Some(_), Found::Slot(slot)) = (guess.known, guess.found) else { return None };
+        if P::tiers(self.tiers).prediction && self.is_predicted(slot, packet, meta) {
+            self.follow(slot);
+            return Some(slot);
+        }
+        None
+    }
+
+    /// Locates a packet by the train of a guessed flow with whose headers its own agree, so that nothing is parsed.
+    #[inline(always)]
+    pub(in crate::coalesce) fn locate_by_train(
+        &mut self,
+        guess: &Guess,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Option<Located> {
+        let Found::Slot(slot) = guess.found else { return None };
+        let located = self.agreeing(slot, packet, meta)?;
+        self.follow(slot);
+        Some(located)
+    }
+
+    /// The headers of a packet, known or dissected.
+    #[inline(always)]
+    pub(in crate::coalesce) fn headers<P: Policy>(
         &mut self,
         packet: &[u8],
         meta: &Meta,
-    ) -> Identified {
-        let tiers = P::tiers(self.tiers);
-        let guess = if tiers.masks { self.guess(packet, meta.hash) } else { Guess::NONE };
-        if let Found::Slot(slot) = guess.found {
-            // The train of a burst that goes on was asked before.
-            let is_new = guess.known.is_some();
-            if tiers.prediction && is_new && self.is_predicted(slot, packet, meta) {
-                self.follow(slot);
-                return Identified::Predicted(slot);
-            }
-            if let Some(located) = self.agreeing(slot, packet, meta) {
-                self.follow(slot);
-                return Identified::Located(located);
-            }
-        }
-        if tiers.masks
+    ) -> Result<ShapeId, Unknown> {
+        if P::tiers(self.tiers).masks
             && let Some(known) = self.known(packet, meta)
         {
-            return Identified::Located(self.locate(packet, meta, known, &guess));
+            return Ok(known);
         }
-        match self.dissect(packet, meta) {
-            Ok(known) => Identified::Located(self.locate(packet, meta, known, &guess)),
-            Err(Unknown::Passes(reason)) => Identified::Passes(reason),
-            Err(Unknown::OneTooMany) => Identified::OneTooMany,
-        }
+        self.dissect(packet, meta)
     }
 
     /// A predicted packet by the train that it comes next in.
@@ -160,7 +167,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Guesses the flow of a packet: that of the burst that goes on, or one found by the headers of the packet before
     /// it.
     #[inline(always)]
-    fn guess(&self, packet: &[u8], device_hash: Option<u32>) -> Guess {
+    pub(in crate::coalesce) fn guess<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Guess {
+        if !P::tiers(self.tiers).masks {
+            return Guess::NONE;
+        }
         if let Some(slot) = self.recent {
             return Guess { known: None, flow: FlowHash::NONE, found: Found::Slot(slot) };
         }
@@ -168,13 +178,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
         match self.shapes.get(latest) {
             Some(known) => {
                 let flow = self.hasher.flow(packet, &known.keys);
-                Guess { known: Some(latest), flow, found: self.table.find(flow, device_hash) }
+                Guess { known: Some(latest), flow, found: self.table.find(flow, meta.hash) }
             }
             None => Guess::NONE,
         }
     }
 
-    /// Locates a packet by a train with whose headers its own agree, so that nothing is parsed.
+    /// The same by one train.
     #[inline(always)]
     fn agreeing(&self, slot: TrainId, packet: &[u8], meta: &Meta) -> Option<Located> {
         let train = self.trains.train(slot)?;
@@ -188,7 +198,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Looks up the flow of a packet with these headers, unless it was guessed by them.
     #[inline(always)]
-    fn locate(&self, packet: &[u8], meta: &Meta, known: ShapeId, guess: &Guess) -> Located {
+    pub(in crate::coalesce) fn locate(
+        &self,
+        packet: &[u8],
+        meta: &Meta,
+        known: ShapeId,
+        guess: &Guess,
+    ) -> Located {
         if guess.known == Some(known) {
             return Located { known, flow: guess.flow, found: guess.found, agrees: false };
         }
