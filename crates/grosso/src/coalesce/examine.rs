@@ -127,12 +127,25 @@ fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
 
 /// Whether every length field ends the packet where the frame ends. A superframe may say zero for
 /// what its field cannot hold.
-#[inline]
+#[inline(always)]
 pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
+    for length in &shape.lengths {
+        let end = length.from as usize + u16_at(packet, length.at as usize) as usize;
+        if end != packet.len() {
+            return meta.gso.is_some() && lengths_of_superframe_agree(packet, shape);
+        }
+    }
+    true
+}
+
+/// The same of a superframe, whatever its fields say that are zero.
+#[cold]
+#[inline(never)]
+fn lengths_of_superframe_agree(packet: &[u8], shape: &Shape) -> bool {
     shape.lengths.iter().all(|length| {
         let value = u16_at(packet, length.at as usize);
         let end = length.from as usize + value as usize;
-        end == packet.len() || value == 0 && meta.gso.is_some()
+        end == packet.len() || value == 0
     })
 }
 

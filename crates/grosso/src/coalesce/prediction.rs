@@ -214,8 +214,10 @@ impl Prediction {
         // A loop, because the compiler makes a call of a closure that stands in so many places.
         for next in &self.identifications {
             let start = usize::from(next.header);
-            if u16_at(packet, start + ipv4::field::IDENTIFICATION.start) != next.value
-                || u16_at(packet, start + ipv4::field::CHECKSUM.start) != next.checksum
+            // One check of the length for both numbers.
+            let Some(header) = packet.get(start..start + ipv4::HEADER_LEN) else { return false };
+            if u16_at(header, ipv4::field::IDENTIFICATION.start) != next.value
+                || u16_at(header, ipv4::field::CHECKSUM.start) != next.checksum
             {
                 return false;
             }

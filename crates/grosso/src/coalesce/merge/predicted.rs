@@ -32,9 +32,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
         else {
             return self.take_unpredicted::<P>(slot, buffer, meta, now_ns, sink);
         };
-        let payload = usize::from(next.header_len)..next.len;
-        let payload_len = payload.len();
-        if let Err(part) = self.pool.push(&mut train.rest, Part::new(buffer, payload)) {
+        let header_len = usize::from(next.header_len);
+        let payload_len = next.len - header_len;
+        let part = Part::new(buffer, header_len..next.len);
+        if let Err(part) = self.pool.push(&mut train.rest, part) {
             let (known, flow) = (train.known, train.flow);
             self.close(slot, Close::PartsFull, sink);
             return self.hold_unexamined::<P>(part.buffer, meta, known, flow, now_ns, sink);
