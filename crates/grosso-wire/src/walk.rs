@@ -3,8 +3,8 @@
 use crate::kind::Kind;
 use crate::stack::{Extent, LAYERS_MAX, Layer, Stop};
 
-/// Agreements about tunnels that no packet tells: the UDP destination ports that announce one, of which port 0 disables an
-/// entry, and the form of L2TPv3 sessions.
+/// Agreements about tunnels that no packet tells: the UDP destination ports that announce one, and the form of L2TPv3
+/// sessions. Port 0 disables an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
     /// VXLAN (RFC 7348), 4789.

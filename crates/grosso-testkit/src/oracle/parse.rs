@@ -191,7 +191,7 @@ enum Next {
     Stop(Stop),
 }
 
-/// What a next protocol of VXLAN-GPE or NSH announces.
+/// The header that a next protocol of VXLAN-GPE or NSH announces.
 fn next_protocol(number: u64) -> Next {
     match number {
         1 => Next::EtherType(0x0800),

@@ -252,8 +252,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
 
-    /// Reason for which something of a flow is to leave by now, if it is. What fills a hole may have come in time and not
-    /// have been seen yet.
+    /// Reason for which something of a flow is to leave by now, if it is. What fills a hole may have come in time and
+    /// not have been seen yet.
     pub(super) fn due(&self, entry: u32) -> Option<Release> {
         let (at_ns, why) = self.entries.get(entry)?.due(&self.reorder, self.hold_ns)?;
         let is_over = match why {
