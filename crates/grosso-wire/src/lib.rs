@@ -13,7 +13,11 @@
 //! | [`gre`], [`gue`], [`fou`], [`vxlan`], [`nsh`], [`geneve`], [`l2tp`], [`esp`] | tunnels |
 //! | [`virtio`] | what a device says about a frame, in front of it |
 //!
-//! Each of them has the same parts. `HEADER_LEN` and the constants of its fields. `field`, the byte
+//! Private modules serve all of them: `registry` has a line for each header, of which `kind` makes [`Kind`];
+//! `header::spec` is the form of a [`HeaderSpec`]; `dissect` is the bounded walk, `walk` its place in a frame, `stack`
+//! its result.
+//!
+//! Each header's module has the same parts. `HEADER_LEN` and the constants of its fields. `field`, the byte
 //! ranges of the fixed part, for those who work on raw bytes. `TcpHeader` and the like, the fixed part as a view of
 //! bytes in network order, whose members are its fields and whose methods are the parts of those
 //! that are smaller than a byte or have a meaning. `parse`, which refuses what contradicts

@@ -4,6 +4,21 @@
 //! can be in a train at all. If so, the train of its flow is looked up and asked whether the packet
 //! obeys its laws. If it does not, the train leaves, named by a [`reason`], and the packet starts
 //! the next. Within a flow nothing ever overtakes.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`profile`], [`reason`] | the interface: all that a profile says, and the names of all refusals |
+//! | `assembly` | the way of a packet through the stages that a profile asks for |
+//! | `line`, `stage` | one stage behind another, with the trains behind them all |
+//! | `batch`, `bypass`, `pacer`, `reorder` | the stages: a poll flow by flow; flows that are seldom joined; the sight of controlled holds; packets ahead of their flow |
+//! | `merge` | headers, trains, and the one path between: `path`, with `predicted` and `gathered` |
+//! | `policy` | the exact laws or a profile's rules, for each of which the path is compiled, and the tiers that may answer sooner |
+//! | `shapes`, `examine`, `prediction` | header stacks seen before; a packet alone; the headers of a train's next packet |
+//! | `train`, `pool`, `delivery` | a held train, the buffers behind its first, and its way out |
+//! | `barrier` | the trains that a packet must not overtake |
+//! | `ack_log` | records of the acknowledgments in trains |
+//! | `hold` | the time for which holding a train pays: `pace` of a flow, `deadlines`, `round_trips` |
+//! | `memory` | bounded memory of flows |
 
 mod ack_log;
 mod assembly;

@@ -1,4 +1,13 @@
-//! Tunnels: endpoints, encapsulation and decapsulation, ESP, and positions of remote checksum offload.
+//! Tunnels: endpoints, encapsulation and decapsulation, and ESP.
+//!
+//! | module | job |
+//! |---|---|
+//! | `endpoint`, `admission` | one end of a tunnel, and the packets that it admits |
+//! | `encapsulate` | a header to put in front; the packet is not copied |
+//! | `decapsulate` | packets out of tunnels, planned and then applied in place |
+//! | `path_mtu` | the message for a sender whose packet is too long |
+//! | `congestion` | congestion marks between levels (RFC 6040) |
+//! | `esp` | associations, encryption packet by packet, decryption in place |
 
 mod admission;
 pub(crate) mod congestion;
