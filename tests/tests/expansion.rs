@@ -3,7 +3,7 @@
 
 use grosso::{
     Coalescer, Delivery, Frame, Profile,
-    acknowledge::{Expander, Unexpanded},
+    expand::{Expander, Unexpanded},
 };
 use grosso_testkit::{
     Packet,

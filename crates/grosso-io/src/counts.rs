@@ -2,8 +2,8 @@
 
 use grosso::{
     Meta,
-    acknowledge::Unexpanded,
     checksum::Checksum,
+    expand::Unexpanded,
     meta::{Cut, Gso},
 };
 use grosso_wire::{Kind, Stack};

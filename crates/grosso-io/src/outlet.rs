@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use grosso::{
     Delivery, Meta,
-    acknowledge::{Expansion, Unexpanded},
     checksum::{self, Checksum},
+    expand::{Expansion, Unexpanded},
     features::{Device, Work},
     segment::{Outgoing, Segments},
 };

@@ -6,8 +6,8 @@
 
 use grosso::{
     Coalescer, Delivery, Frame, Profile, Sink,
-    acknowledge::Expander,
     coalesce::RoundTrips,
+    expand::Expander,
     features::{Device, Features},
     stats::CoalesceStats,
 };

@@ -3,8 +3,8 @@
 
 use grosso::{
     Frame, Meta,
-    acknowledge::{Expander, Unexpanded},
     checksum::Checksum,
+    expand::{Expander, Unexpanded},
     features::{Device, Features},
 };
 use grosso_io::{

@@ -3,8 +3,9 @@
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Sink,
-    acknowledge::{Expander, Summary},
+    acknowledge::Summary,
     coalesce::{Acknowledgments, Batch, Vector},
+    expand::Expander,
 };
 use grosso_lab::acks::model::{Acknowledgment, Counting, Sender};
 use grosso_testkit::{Packet, headers::Tcp};

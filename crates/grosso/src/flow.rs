@@ -15,10 +15,7 @@ use arrayvec::ArrayVec;
 use foldhash::quality::FixedState;
 use grosso_wire::Layer;
 
-use crate::{
-    bytes::u64_at,
-    coalesce::profile::{BucketChoice, TableShape},
-};
+use crate::bytes::u64_at;
 
 /// Positions of the identifying fields of a header stack.
 #[derive(Clone, Debug, Default)]
@@ -165,6 +162,26 @@ pub(crate) const WAYS: usize = 8;
 pub(crate) struct Place {
     bucket: u32,
     way: u32,
+}
+
+/// Layout of the flow table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableShape {
+    /// Buckets of eight ways each, a power of two (other values are raised to the next).
+    pub buckets: usize,
+    /// Choice of a packet's bucket.
+    pub choice: BucketChoice,
+}
+
+/// Choice of a packet's bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketChoice {
+    /// By the engine's own seeded hash of the flow.
+    Seeded,
+    /// By the low bits of the device's hash, or bucket 0 when there is none, as Linux does (rules
+    /// G2, G3). For comparison only: a few flows without a device hash fill the one bucket.
+    Device,
 }
 
 /// A set-associative table from a hash, such as that of a flow, to the slot of its train: one cache line a lookup.
@@ -335,8 +352,7 @@ mod tests {
     use grosso_testkit::Packet;
     use grosso_wire::{Kind, Law, LinkType, Ports, dissect};
 
-    use super::{FlowHasher, Found, Keys, Table, WAYS};
-    use crate::coalesce::{BucketChoice, TableShape};
+    use super::{BucketChoice, FlowHasher, Found, Keys, Table, TableShape, WAYS};
 
     /// Every kind of header that has laws, in a few frames.
     fn frames() -> [Vec<u8>; 4] {

@@ -17,7 +17,8 @@
 //! | [`meta`] | checksum state, how to cut a superframe, VLAN tag, timestamp, hash |
 //! | [`checksum`] | the states of a checksum, and completing a partial one |
 //! | [`coalesce`] | receive: join, hold, flush; profiles, limits and the names of all refusals |
-//! | [`acknowledge`] | acknowledgments without data: records, summaries, thinning, expansion |
+//! | [`acknowledge`] | acknowledgments without data: records, summaries, thinning |
+//! | [`expand`] | one acknowledgment becomes those that the packets of its train would have got |
 //! | [`reassemble`] | receive: IP fragments to datagrams |
 //! | [`segment`] | transmit: superframes to packets |
 //! | [`tunnel`] | packets inside packets: ESP |
@@ -79,9 +80,11 @@ mod bytes;
 pub mod checksum;
 pub mod coalesce;
 mod connection;
+pub mod expand;
 pub mod features;
 mod first_fragment;
 mod flow;
+mod flow_memory;
 mod frame;
 pub mod meta;
 mod reasons;

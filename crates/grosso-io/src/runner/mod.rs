@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-use grosso::{acknowledge::Expander, coalesce::RoundTrips, stats::CoalesceStats};
+use grosso::{coalesce::RoundTrips, expand::Expander, stats::CoalesceStats};
 use grosso_sys::wait::{Event, monotonic, wait_exactly};
 
 pub use self::group::{Group, QUEUES_MAX};

@@ -7,18 +7,11 @@
 //!   A sender that reads them like the packets has the same congestion window, round-trip times and marks (P15).
 //! * A [`Summary`] is what must survive of those that a lossy profile merged.
 //! * [`Thinner`] says which of several that wait can go, because a later one says all that they said.
-//! * [`Expansion`] is the other way: the acknowledgments that a receiver would have sent for the packets of a train. An
-//!   [`Expander`] knows the trains.
 
-mod expand;
-mod expander;
 mod record;
-mod run;
 mod summary;
 mod thin;
 
-pub use expand::{Expansion, Unexpanded};
-pub use expander::Expander;
 pub use record::{Full, Ineligible, RECORDS_MAX, Record, Records, Stamp};
 pub use summary::{Summary, Timestamps};
 pub use thin::{Fate, Kept, Thinner, Thinning};

@@ -17,7 +17,7 @@ pub(super) struct Batcher<B> {
     /// The flows in the order of their first packets.
     chains: Vec<Chain>,
     /// Hash table from flow to chain; a slot of another round is empty.
-    slots: Vec<Slot>,
+    slots: Vec<ChainSlot>,
     round: u32,
     /// Time at which the first packet was collected. All are taken to have come then, so that none is held
     /// longer than it may be, and trains grow old in the order in which they start.
@@ -39,7 +39,7 @@ struct Chain {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct ChainSlot {
     round: u32,
     chain: u16,
 }
@@ -52,7 +52,7 @@ impl<B> Batcher<B> {
             packets_max,
             chains: Vec::with_capacity(packets_max),
             // At most half full, so that few are looked at.
-            slots: vec![Slot::default(); (2 * packets_max).next_power_of_two()],
+            slots: vec![ChainSlot::default(); (2 * packets_max).next_power_of_two()],
             round: 1,
             since_ns: 0,
         }
@@ -80,7 +80,7 @@ impl<B> Batcher<B> {
         loop {
             let slot = &mut self.slots[at & mask];
             if slot.round != self.round {
-                *slot = Slot { round: self.round, chain: self.chains.len() as u16 };
+                *slot = ChainSlot { round: self.round, chain: self.chains.len() as u16 };
                 self.chains.push(Chain { flow, first: index, last: index });
                 return;
             }
@@ -106,7 +106,7 @@ impl<B> Batcher<B> {
         self.packets.clear();
         self.round = self.round.wrapping_add(1);
         if self.round == 0 {
-            self.slots.fill(Slot::default());
+            self.slots.fill(ChainSlot::default());
             self.round = 1;
         }
     }

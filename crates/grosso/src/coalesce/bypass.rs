@@ -5,11 +5,11 @@ use crate::{
     checksum::Checksum,
     coalesce::{
         Bypass, Verdict,
-        memory::FlowMemory,
         reason::Pass,
         stage::{Next, Packet, Stage},
     },
     flow::FlowHash,
+    flow_memory::FlowMemory,
     meta::Meta,
 };
 

@@ -18,7 +18,7 @@
 //! | `barrier` | the trains that a packet must not overtake |
 //! | `ack_log` | records of the acknowledgments in trains |
 //! | `hold` | the time for which holding a train pays: `pace` of a flow, `deadlines`, `round_trips` |
-//! | `memory` | bounded memory of flows |
+//! | `stats` | counters |
 
 mod ack_log;
 mod assembly;
@@ -30,7 +30,6 @@ mod delivery;
 mod examine;
 mod hold;
 mod line;
-pub(crate) mod memory;
 mod merge;
 mod pacer;
 mod policy;
@@ -42,20 +41,22 @@ mod reorder;
 mod shape_id;
 mod shapes;
 mod stage;
+pub(crate) mod stats;
 mod train;
 mod train_id;
 
 use grosso_checksum::prefetch;
 use grosso_wire::{LinkType, Ports};
 
+pub use crate::flow::{BucketChoice, TableShape};
+pub use crate::flow_memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use crate::template::HEADER_BYTES_MAX;
 pub use delivery::{Delivery, Sink, Vector};
 pub use hold::{HOLD_NS_MIN, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
-pub use memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use pool::Part;
 pub use profile::{
-    Acknowledgments, Batch, BucketChoice, Bypass, FixedIdentification, Hold, Level, Limits,
-    Options, Profile, Push, Refused, Reorder, Rules, Sizes, TableShape, Vary,
+    Acknowledgments, Batch, Bypass, FixedIdentification, Hold, Level, Limits, Options, Profile,
+    Push, Refused, Reorder, Rules, Sizes, Vary,
 };
 
 use crate::{
@@ -66,9 +67,9 @@ use crate::{
         merge::{Merger, packets_of},
         policy::Tiers,
         reason::{Close, NoMerge, Pass, Release},
+        stats::CoalesceStats,
     },
     frame::Frame,
-    stats::CoalesceStats,
     template::compare::USUAL_BYTES,
 };
 

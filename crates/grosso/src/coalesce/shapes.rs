@@ -19,7 +19,10 @@ use crate::{
     },
     flow::Keys,
     template::{
-        compare::{Mask, TIMESTAMP_LAYOUT, TUNNEL_BYTES, difference, obeys_equality, timestamps},
+        compare::{
+            Difference, Mask, TIMESTAMP_LAYOUT, TUNNEL_BYTES, difference, obeys_equality,
+            timestamps,
+        },
         shape::Shape,
     },
 };
@@ -184,7 +187,11 @@ impl Known {
 
     /// Names the outermost difference between two packets with these headers that do not agree.
     pub(crate) fn difference(&self, first: &[u8], other: &[u8]) -> NoMerge {
-        difference(&self.equality, &self.stack, first, other, &self.rules)
+        match difference(&self.equality, &self.stack, first, other, &self.rules) {
+            Difference::Field(role) => NoMerge::of(role),
+            Difference::Timestamps => NoMerge::TcpTimestamp,
+            Difference::Headers => NoMerge::HeaderStack,
+        }
     }
 
     /// Whether these are the headers of a packet that was dissected, and their checksums cover the same.

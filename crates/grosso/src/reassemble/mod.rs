@@ -62,8 +62,7 @@ pub use stats::ReassembleStats;
 pub use store::Fragment;
 
 use crate::{
-    coalesce::{BucketChoice, TableShape},
-    flow::{FlowHasher, Keys, Table},
+    flow::{BucketChoice, FlowHasher, Keys, Table, TableShape},
     frame::Frame,
     meta::Meta,
     reassemble::{

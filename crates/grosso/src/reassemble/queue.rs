@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 /// Values in numbered slots, which are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<SlabSlot<T>>,
     free: u32,
     used: usize,
 }
 
 #[derive(Debug)]
-enum Slot<T> {
+enum SlabSlot<T> {
     Used(T),
     /// The next free one.
     Free(u32),
@@ -28,23 +28,23 @@ impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.used += 1;
         let index = self.free;
-        if let Some(slot @ &mut Slot::Free(next)) = self.slots.get_mut(index as usize) {
+        if let Some(slot @ &mut SlabSlot::Free(next)) = self.slots.get_mut(index as usize) {
             self.free = next;
-            *slot = Slot::Used(value);
+            *slot = SlabSlot::Used(value);
             return index;
         }
-        self.slots.push(Slot::Used(value));
+        self.slots.push(SlabSlot::Used(value));
         self.slots.len() as u32 - 1
     }
 
     /// Takes a value out of its slot.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
-        if matches!(slot, Slot::Free(_)) {
+        if matches!(slot, SlabSlot::Free(_)) {
             return None;
         }
         self.used -= 1;
-        let Slot::Used(value) = core::mem::replace(slot, Slot::Free(self.free)) else {
+        let SlabSlot::Used(value) = core::mem::replace(slot, SlabSlot::Free(self.free)) else {
             return None;
         };
         self.free = index;
@@ -54,7 +54,7 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         match self.slots.get(index as usize) {
-            Some(Slot::Used(value)) => Some(value),
+            Some(SlabSlot::Used(value)) => Some(value),
             _ => None,
         }
     }
@@ -62,7 +62,7 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         match self.slots.get_mut(index as usize) {
-            Some(Slot::Used(value)) => Some(value),
+            Some(SlabSlot::Used(value)) => Some(value),
             _ => None,
         }
     }

@@ -3,7 +3,26 @@
 use grosso_wire::{Cover, Field, Kind, Law, Layer, Role, Stack, tcp};
 
 use super::HEADER_BYTES_MAX;
-use crate::coalesce::{Rules, Vary, reason::NoMerge};
+
+/// Liberties that a profile takes with the laws.
+pub(crate) trait Liberties {
+    /// Whether a field of this role may vary where its law wants it equal.
+    fn lets_vary(&self, role: Role) -> bool;
+
+    /// Whether TCP timestamps may vary.
+    fn lets_timestamps_vary(&self) -> bool;
+}
+
+/// A difference between the headers of two packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Difference {
+    /// A field of this role differs.
+    Field(Role),
+    /// The TCP options differ in nothing but the timestamps.
+    Timestamps,
+    /// No field tells: the headers are others.
+    Headers,
+}
 
 /// A mask over all headers of a stack, for one comparison of raw bytes.
 #[derive(Clone, Debug)]
@@ -15,7 +34,7 @@ pub(crate) struct Mask {
 
 impl Mask {
     /// The bits that are equal along a train by the laws, unless the rules let them vary.
-    pub(crate) fn equality(stack: &Stack, header: &[u8], rules: &Rules) -> Self {
+    pub(crate) fn equality(stack: &Stack, header: &[u8], rules: &impl Liberties) -> Self {
         let mut mask = Self::every(stack.header_len());
         for layer in stack.layers() {
             let start = header.get(layer.offset as usize..).unwrap_or_default();
@@ -23,7 +42,8 @@ impl Mask {
                 mask.set(layer, field, equal_bits(field, rules));
             }
         }
-        if let Some(timestamps) = timestamps(stack, header).filter(|_| rules.varies_timestamps()) {
+        if let Some(timestamps) = timestamps(stack, header).filter(|_| rules.lets_timestamps_vary())
+        {
             mask.bits[timestamps].fill(0);
         }
         mask
@@ -138,9 +158,9 @@ impl Mask {
 
 /// Mask of the bits of a field that must be equal, the first byte's highest first. The last eight apply to all further
 /// bytes.
-fn equal_bits(field: &Field, rules: &Rules) -> u64 {
+fn equal_bits(field: &Field, rules: &impl Liberties) -> u64 {
     match field.law {
-        Law::Equal if rules.vary(field.role) != Vary::Equal => field.pinned,
+        Law::Equal if rules.lets_vary(field.role) => field.pinned,
         Law::Key { .. } | Law::Equal => u64::MAX,
         Law::Flags => !(u64::from(ON_LAST_ONLY) << 48),
         Law::Length { .. } | Law::Identification | Law::Sequence | Law::Checksum(_) => 0,
@@ -153,7 +173,7 @@ fn bits_of_byte(bits: u64, place: usize) -> u8 {
 }
 
 /// Whether two values of a field differ in bits that must be equal.
-fn differs(field: &Field, rules: &Rules, first: &[u8], other: &[u8]) -> bool {
+fn differs(field: &Field, rules: &impl Liberties, first: &[u8], other: &[u8]) -> bool {
     let bits = equal_bits(field, rules);
     let mut bytes = first.iter().zip(other).enumerate();
     bytes.any(|(i, (a, b))| (a ^ b) & bits_of_byte(bits, i) != 0)
@@ -204,7 +224,7 @@ pub(crate) fn obeys_equality(
     stack: &Stack,
     first: &[u8],
     other: &[u8],
-    rules: &Rules,
+    rules: &impl Liberties,
     timestamps: Option<usize>,
 ) -> bool {
     stack.layers().iter().all(|layer| {
@@ -226,15 +246,15 @@ pub(crate) fn obeys_equality(
     })
 }
 
-/// Reason for the outermost difference between the headers of two packets that do not agree.
+/// The outermost difference between the headers of two packets that do not agree.
 #[cold]
 pub(crate) fn difference(
     mask: &Mask,
     stack: &Stack,
     first: &[u8],
     other: &[u8],
-    rules: &Rules,
-) -> NoMerge {
+    rules: &impl Liberties,
+) -> Difference {
     let place = mask.first_difference(first, other);
     // The mask has no bit for the presence of a datagram's checksum.
     let may_differ = |layer: &&Layer| layer.end() > place || layer.kind.is_transport();
@@ -244,17 +264,17 @@ pub(crate) fn difference(
         let (first, other) = (first.get(range.clone())?, other.get(range)?);
         header_difference(layer.kind, first, other, rules, place)
     });
-    differences.next().unwrap_or(NoMerge::HeaderStack)
+    differences.next().unwrap_or(Difference::Headers)
 }
 
-/// Reason for the outermost difference between two headers that agree in the bits of the mask before `place`.
+/// The outermost difference between two headers that agree in the bits of the mask before `place`.
 fn header_difference(
     kind: Kind,
     first: &[u8],
     other: &[u8],
-    rules: &Rules,
+    rules: &impl Liberties,
     place: usize,
-) -> Option<NoMerge> {
+) -> Option<Difference> {
     let spec = kind.spec();
     let layout = spec.layout(first);
     let in_fixed_part = layout.fields.iter().find(|field| {
@@ -265,7 +285,7 @@ fn header_difference(
         })
     });
     if let Some(field) = in_fixed_part {
-        return Some(NoMerge::of(field.role));
+        return Some(Difference::Field(field.role));
     }
     let tail = first.get(layout.end()..)?;
     let other_tail = other.get(layout.end()..)?;
@@ -273,7 +293,7 @@ fn header_difference(
         return None;
     }
     let is_timestamp = has_tcp_options(kind) && differ_in_timestamps_only(tail, other_tail);
-    Some(if is_timestamp { NoMerge::TcpTimestamp } else { NoMerge::of(spec.tail.role) })
+    Some(if is_timestamp { Difference::Timestamps } else { Difference::Field(spec.tail.role) })
 }
 
 /// Whether TCP options follow the fixed part of a header.

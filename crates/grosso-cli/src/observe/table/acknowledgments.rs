@@ -1,6 +1,6 @@
 //! The fates of acknowledgments: dropped, sent together, or replaced by several.
 
-use grosso::acknowledge::{Kept, Unexpanded};
+use grosso::{acknowledge::Kept, expand::Unexpanded};
 
 use super::{Counter, CounterSource, Label, key, lower};
 

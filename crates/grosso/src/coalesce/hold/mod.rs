@@ -18,11 +18,11 @@ use self::{
 use crate::{
     coalesce::{
         Hold, Profile,
-        memory::FlowMemory,
         train::{Train, Trains},
         train_id::TrainId,
     },
     flow::{FlowHash, Found},
+    flow_memory::FlowMemory,
 };
 
 pub use self::{

@@ -6,8 +6,7 @@ use foldhash::fast::FixedState;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into, tcp};
 
 use crate::{
-    bytes::u32_at, coalesce::memory::FlowMemory, connection::Ends,
-    template::compare::TIMESTAMP_LAYOUT,
+    bytes::u32_at, connection::Ends, flow_memory::FlowMemory, template::compare::TIMESTAMP_LAYOUT,
 };
 
 /// Measures round trips where both directions of connections pass: how long it takes until what one end sent is

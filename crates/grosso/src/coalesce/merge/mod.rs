@@ -26,12 +26,12 @@ use crate::{
         reason::{Close, Pass},
         shape_id::ShapeId,
         shapes::Shapes,
+        stats::CoalesceStats,
         train::{Train, Trains},
         train_id::TrainId,
     },
     flow::{FlowHash, FlowHasher, Found, Keys, Table},
     meta::{Cut, Cwr, Gso, Meta},
-    stats::CoalesceStats,
     template::{
         self,
         render::{Checksums, Template},

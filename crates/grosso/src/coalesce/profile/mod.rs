@@ -6,7 +6,6 @@ mod hold;
 mod limits;
 mod reorder;
 mod rules;
-mod table;
 
 use alloc::{borrow::Cow, vec, vec::Vec};
 
@@ -19,8 +18,9 @@ pub use self::{
     limits::Limits,
     reorder::{Level, Reorder},
     rules::{Acknowledgments, FixedIdentification, Options, Push, Refused, Rules, Sizes, Vary},
-    table::{BucketChoice, TableShape},
 };
+
+use crate::flow::{BucketChoice, TableShape};
 
 /// The rules that differ between receive-offload implementations, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]

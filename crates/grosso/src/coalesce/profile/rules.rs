@@ -6,7 +6,7 @@
 
 use grosso_wire::Role;
 
-use crate::acknowledge::Thinning;
+use crate::{acknowledge::Thinning, template::compare::Liberties};
 
 /// Behaviour of a field that the laws want equal, in a train of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -237,5 +237,15 @@ impl Rules {
             Role::Window => self.window,
             _ => Vary::Equal,
         }
+    }
+}
+
+impl Liberties for Rules {
+    fn lets_vary(&self, role: Role) -> bool {
+        !self.vary(role).is_equal()
+    }
+
+    fn lets_timestamps_vary(&self) -> bool {
+        self.varies_timestamps()
     }
 }

@@ -36,7 +36,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
     }
 
     /// Values of all flows that are remembered.
-    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.ways.iter().flatten().map(|way| &way.value)
     }
 

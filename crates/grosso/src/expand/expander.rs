@@ -6,16 +6,13 @@ use foldhash::fast::FixedState;
 use grosso_wire::{Extent, Kind, LinkType, Ports, Stack, dissect_into, ipv4, tcp};
 
 use crate::{
-    acknowledge::{
-        Expansion, Unexpanded,
-        expand::Headers,
-        record::{Record, Stamp},
-        run::DeliveredRun,
-    },
+    acknowledge::{Record, Stamp},
     bytes::{u16_at, u32_at},
     checksum::Checksum,
-    coalesce::{Delivery, memory::FlowMemory},
+    coalesce::Delivery,
     connection::{End, Ends},
+    expand::{Expansion, Unexpanded, expansion::Headers, run::DeliveredRun},
+    flow_memory::FlowMemory,
     frame::Frame,
 };
 

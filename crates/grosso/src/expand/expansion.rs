@@ -10,7 +10,7 @@ use grosso_checksum::{update, update_u32};
 use grosso_wire::{ipv4, tcp};
 
 use crate::{
-    acknowledge::record::{Ineligible, Record, Stamp},
+    acknowledge::{Ineligible, Record, Stamp},
     bytes::{put_u16, put_u32, u16_at, u32_at},
     checksum::Checksum,
     meta::Meta,
