@@ -16,7 +16,7 @@ use grosso_wire::Kind;
 /// Source files, the kinds that each names, and why.
 const PLACES: &[(&str, &[&str], &str)] = &[
     (
-        "grosso/src/acknowledge/expander.rs",
+        "grosso/src/expand/expander.rs",
         &["Ethernet", "Null", "Sll", "Sll2", "Vlan"],
         "link layers behind which a lone acknowledgment is known to be all of the frame",
     ),
