@@ -1,7 +1,7 @@
 //! Places that name kinds of headers, outside the registry.
 //!
-//! What depends on the kind of a header is read from its specification (`HeaderSpec`), so that a new header is a file
-//! and a line. The places below ask for more than a specification says, each for the reason that stands with it. The
+//! A header's specification (`HeaderSpec`) says all that depends on its kind, so that a new header is a file and a
+//! line. The places below ask for more than a specification says, each for the reason that stands with it. The
 //! two versions of IP, TCP and UDP are apart: everything here is about them.
 
 use std::{
