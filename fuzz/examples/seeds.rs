@@ -2,9 +2,8 @@
 
 use std::{fs, io, path::Path};
 
-use grosso_io::capture::{
-    CaptureWriter, Cut, Format, Offload, PacketMeta, Segmentation, WriterOptions,
-};
+use grosso::meta::{Gso, Meta};
+use grosso_io::capture::{CaptureWriter, Format, Offload, PacketMeta, WriterOptions};
 use grosso_testkit::{
     Traffic,
     oracle::Link,
@@ -53,10 +52,8 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
     for frame in Traffic::new(seed).take(random.within(1, 4)) {
-        let gso = random
-            .one_in(2)
-            .then(|| Segmentation { cut: Cut::Every(100), ..Segmentation::default() });
-        let offload = Some(Offload { gso, ..Offload::default() });
+        let gso = Gso::every(100).filter(|_| random.one_in(2));
+        let offload = Some(Offload::new(&Meta { gso, ..Meta::default() }));
         let meta =
             PacketMeta { timestamp_ns: Some(random.bits() >> 3), offload, ..PacketMeta::default() };
         // Short packets let the fuzzer find the headers.

@@ -82,6 +82,7 @@ fn description(decisions: &mut Decisions<'_>) -> Gso {
         Cut::Every(size),
         Cut::Parts,
         Cut::Fragments(size),
+        Cut::Unknown,
     ]);
     let flags = decisions.byte();
     Gso {

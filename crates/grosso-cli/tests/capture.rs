@@ -16,9 +16,12 @@ use std::{
 };
 
 use common::{Bench, each, frames, has, packets, tshark};
+use grosso::{
+    checksum::Checksum,
+    meta::{Cut, Gso},
+};
 use grosso_io::capture::{
-    CaptureReader, ChecksumState, Cut, Entry, PacketMeta, PartialPlace, SegmentTransport,
-    TunnelPort, options::code,
+    CaptureReader, Entry, PacketMeta, SegmentTransport, TunnelPort, options::code,
 };
 use grosso_sys::{
     datagram,
@@ -152,9 +155,10 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
     let theirs: Vec<_> = frames(&read(&received)).into_iter().filter(from_sender).collect();
     let mut superframes = [0, 0];
     each(&read(&sent), |packet| {
-        if let Some(gso) = packet.meta().offload.and_then(|offload| offload.gso) {
+        if let Some(gso) = packet.meta().gso() {
             assert!(matches!(gso.cut, Cut::Every(_)), "{gso:?}");
-            superframes[usize::from(gso.transport == SegmentTransport::Udp)] += 1;
+            let transport = packet.meta().offload.unwrap().transport;
+            superframes[usize::from(transport == SegmentTransport::Udp)] += 1;
             assert!(packet.meta().flags.unwrap() & 0x203 == 0x202, "outbound, checksum not ready");
         }
     });
@@ -208,12 +212,10 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
     assert_eq!(data, [frame, tagged, BROADCAST.to_vec()]);
     for ((meta, _), start) in found.iter().zip([34, 38]) {
         let offload = meta.offload.as_ref().unwrap();
-        let place = Some(PartialPlace { start, offset: 16 });
-        assert_eq!(offload.checksum, ChecksumState::Partial { place });
-        let gso = offload.gso.as_ref().unwrap();
-        let (cut, transport) = (&gso.cut, gso.transport);
-        assert_eq!((cut, gso.segments), (&Cut::Every(100), 2));
-        assert_eq!(transport, SegmentTransport::Tcp);
+        assert_eq!(offload.meta.checksum, Checksum::Partial { start, offset: 16 });
+        let gso = offload.meta.gso.unwrap();
+        assert_eq!((gso.size(), gso.segments), (Some(100), 2));
+        assert_eq!(offload.transport, SegmentTransport::Tcp);
         // To another host, since the TAP has another address; not ready; to be segmented.
         assert_eq!(meta.flags, Some(0b1010_0001_0001), "{meta:?}");
     }
@@ -265,8 +267,8 @@ fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
         seen += 1;
         assert_eq!((packet.data, packet.original_len as usize), (&frame[..60], frame.len()));
         let offload = packet.meta().offload.unwrap();
-        let gso = offload.gso.unwrap();
-        assert_eq!((gso.cut, gso.transport), (Cut::Every(100), SegmentTransport::Tcp));
+        assert_eq!(offload.meta.gso.and_then(|gso| gso.size()), Some(100));
+        assert_eq!(offload.transport, SegmentTransport::Tcp);
     });
     assert_eq!(seen, 1);
 }

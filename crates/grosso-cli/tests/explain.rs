@@ -6,12 +6,11 @@ use std::collections::BTreeSet;
 
 use common::{Bench, ETHERNET, START_NS, capture};
 use grosso::{
+    checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass},
-    meta::VlanTag,
+    meta::{Meta, VlanTag},
 };
-use grosso_io::capture::{
-    CaptureWriter, ChecksumState, Format, Offload, PacketMeta, PartialPlace, WriterOptions,
-};
+use grosso_io::capture::{CaptureWriter, Format, Offload, PacketMeta, WriterOptions};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Tcp},
@@ -141,10 +140,8 @@ fn every_reason_to_pass_is_explained() {
         let checksum = frame(&[0, 0], |t| t)[50..52].to_vec();
         frame(&checksum, |t| t.checksum_raw(0xffff))
     };
-    let partial = Offload {
-        checksum: ChecksumState::Partial { place: Some(PartialPlace { start: 14, offset: 10 }) },
-        ..Offload::default()
-    };
+    let checksum = Checksum::Partial { start: 14, offset: 10 };
+    let partial = Offload::new(&Meta { checksum, ..Meta::default() });
     let never = &["would merge never: "][..];
     let cases = vec![
         (Pass::NotIp, one(ethernet().payload(&[0; 46]).build(), never)),
@@ -311,7 +308,7 @@ fn every_reason_not_to_merge_is_explained() {
     };
     let tagged = |index: u32, tci: u16| {
         let vlan = Some(VlanTag { protocol: 0x8100, tci });
-        (plain(index), Some(Offload { vlan, ..Offload::default() }))
+        (plain(index), Some(Offload::new(&Meta { vlan, ..Meta::default() })))
     };
     let data = |index: u32, len: usize| {
         let packet = ethernet().ipv4(|ip| ip.id(index as u16));

@@ -225,6 +225,20 @@ fn b10_fragment_completes_checksums_in_a_tunnel_on_a_port_that_is_named() {
 }
 
 #[test]
+fn b10_the_ports_stay_with_a_packet_whose_checksum_is_completed() {
+    let bench = Bench::new();
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(900);
+    let (partial, ..) = packet.build_partial();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &[partial]));
+    let tunnel = format!("type vxlan id 42 dstport 8472 {ENDS}");
+    bench.ok(&format!("encap -q --strict -r a.pcap -w b.pcapng {tunnel} noudpcsum"));
+    bench.ok("csum fix -q -r b.pcapng -w c.pcapng");
+    assert_eq!(recorded(&bench.get("c.pcapng")), ["vxlan=8472"]);
+    bench.ok("decap -q --strict -r c.pcapng -w d.pcap");
+    assert_eq!(frames(&bench.get("d.pcap")), [packet.build()]);
+}
+
+#[test]
 fn b10_what_looks_like_a_tunnel_is_hinted_at_and_left_alone() {
     let bench = Bench::new();
     let plain = |port| {

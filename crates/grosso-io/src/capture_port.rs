@@ -88,7 +88,7 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
             let mut meta = match &said.offload {
                 Some(offload) => {
                     dissect_into(packet.data, *link, &offload.ports(ports), stack);
-                    offload.to_engine(stack)
+                    offload.meta_of(stack)
                 }
                 None => Meta::default(),
             };

@@ -112,7 +112,7 @@ impl WireSize {
         let headers = match gso.cut {
             // Only the first fragment carries the transport header (rule S30).
             Cut::Fragments(_) => usize::from(last.offset),
-            Cut::Every(_) | Cut::Parts => last.end(),
+            Cut::Every(_) | Cut::Parts | Cut::Unknown => last.end(),
         };
         let headers = headers.min(len);
         let payload = len - headers;
@@ -120,7 +120,7 @@ impl WireSize {
             Cut::Every(size) => payload.div_ceil(usize::from(size.get())) as u64,
             // The data of all fragments but the last is a multiple of eight bytes (RFC 791 section 3.2).
             Cut::Fragments(size) => payload.div_ceil(usize::from(size.get() & !7).max(8)) as u64,
-            Cut::Parts => u64::from(gso.segments),
+            Cut::Parts | Cut::Unknown => u64::from(gso.segments.max(1)),
         };
         Self::shared(len, headers, packets)
     }

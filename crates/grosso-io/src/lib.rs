@@ -19,14 +19,13 @@
 //! A superframe is written with its metadata, and read back with the same metadata.
 //!
 //! ```
+//! use grosso::meta::{Gso, Meta};
 //! use grosso_io::capture::{
-//!     CaptureReader, CaptureWriter, Cut, Entry, Format, Offload, PacketMeta, Segmentation,
-//!     WriterOptions,
+//!     CaptureReader, CaptureWriter, Entry, Format, Offload, PacketMeta, WriterOptions,
 //! };
 //!
 //! # fn main() -> Result<(), grosso_io::capture::CaptureError> {
-//! let gso = Segmentation { cut: Cut::Every(1448), ..Segmentation::default() };
-//! let offload = Offload { gso: Some(gso), ..Offload::default() };
+//! let offload = Offload::new(&Meta { gso: Gso::every(1448), ..Meta::default() });
 //! let meta = PacketMeta {
 //!     timestamp_ns: Some(1_700_000_000_123_456_789),
 //!     offload: Some(offload),

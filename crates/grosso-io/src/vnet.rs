@@ -140,7 +140,7 @@ fn describe_gso(
     let (size, covered_from) = match gso.cut {
         Cut::Every(size) => (size, transport.end()),
         Cut::Fragments(size) => (size, usize::from(transport.offset)),
-        Cut::Parts => return Err(VnetError::Inexpressible),
+        Cut::Parts | Cut::Unknown => return Err(VnetError::Inexpressible),
     };
     let payload = len.saturating_sub(covered_from);
     if payload <= usize::from(size.get()) {

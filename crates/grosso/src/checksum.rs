@@ -1,6 +1,7 @@
 //! Checksum states: knowledge about a checksum travels beside the packet, so that nothing is summed twice.
 
 use grosso_checksum::{Sum, nonzero};
+use grosso_wire::{Role, Segmentation, Stack};
 
 use crate::bytes::put_u16;
 
@@ -29,6 +30,24 @@ pub enum Checksum {
         /// Position of the checksum field, in bytes from `start`.
         offset: u16,
     },
+}
+
+impl Checksum {
+    /// The partial checksum of the innermost TCP or UDP header, as in every superframe of Linux; [`Checksum::None`] if
+    /// the innermost header is another.
+    #[must_use]
+    pub fn of_transport(stack: &Stack) -> Self {
+        let Some(layer) = stack.last() else { return Self::None };
+        let spec = layer.kind.spec();
+        if !matches!(spec.segmentation, Segmentation::Tcp | Segmentation::Udp) {
+            return Self::None;
+        }
+        let field = spec.layout(&[]).fields.iter().find(|field| field.role == Role::Checksum);
+        field.map_or(Self::None, |field| Self::Partial {
+            start: layer.offset,
+            offset: field.bytes.start as u16,
+        })
+    }
 }
 
 /// A partial checksum that does not lie inside its packet (rule C3, B32).

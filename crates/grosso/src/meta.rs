@@ -49,20 +49,23 @@ pub struct Gso {
 }
 
 impl Gso {
+    /// A superframe about which nothing else is known: it joins no train, and nobody can cut it.
+    pub const UNKNOWN: Self = Self {
+        cut: Cut::Unknown,
+        segments: 0,
+        fixed_ids: IpLevels::NONE,
+        cwr: Cwr::First,
+        partial_members: false,
+        untrusted: false,
+    };
+
     /// A trusted description that cuts the payload every `size` bytes; `None` when `size` is zero.
     ///
     /// The number of segments is left open, identifications increase, and CWR is on the first packet.
     #[must_use]
     pub const fn every(size: u16) -> Option<Self> {
         match NonZeroU16::new(size) {
-            Some(size) => Some(Self {
-                cut: Cut::Every(size),
-                segments: 0,
-                fixed_ids: IpLevels::NONE,
-                cwr: Cwr::First,
-                partial_members: false,
-                untrusted: false,
-            }),
+            Some(size) => Some(Self { cut: Cut::Every(size), ..Self::UNKNOWN }),
             None => None,
         }
     }
@@ -72,7 +75,7 @@ impl Gso {
     pub const fn size(&self) -> Option<u16> {
         match self.cut {
             Cut::Every(size) => Some(size.get()),
-            Cut::Parts | Cut::Fragments(_) => None,
+            Cut::Parts | Cut::Fragments(_) | Cut::Unknown => None,
         }
     }
 }
@@ -89,6 +92,8 @@ pub enum Cut {
     Parts,
     /// Into IP fragments whose data is at most so many bytes: UFO (rule S30).
     Fragments(NonZeroU16),
+    /// Nowhere that its source tells, as in a capture whose flags alone mark a superframe.
+    Unknown,
 }
 
 /// Packets of a train that carry CWR.

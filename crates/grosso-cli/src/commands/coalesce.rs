@@ -247,8 +247,10 @@ impl Writer {
             original_len: self.frame.len() as u32,
             flags,
             offload: Some(Offload {
+                transport: transport(delivery),
+                arrivals_ns: arrivals,
                 tunnel_ports: shared.unwrap_or_default(),
-                ..Offload::of_engine(&delivery.meta, transport(delivery), arrivals)
+                ..Offload::new(&delivery.meta)
             }),
         };
         let written = self.output.write(&meta, &self.frame[..captured]);

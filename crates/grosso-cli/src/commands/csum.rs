@@ -1,6 +1,6 @@
 //! `grosso csum`: verdicts on checksums, and their repair.
 
-use grosso_io::capture::{ChecksumState, Entry, Offload, Packet, PacketMeta, flag};
+use grosso_io::capture::{Entry, Offload, Packet, PacketMeta, flag};
 use grosso_wire::{Kind, LinkType, Stack, dissect};
 
 use crate::{
@@ -223,16 +223,8 @@ impl Transform for FixWork {
 /// The metadata of a packet whose checksums have been completed: without the claim that they are partial.
 fn completed(packet: &Packet<'_>) -> PacketMeta {
     let said = packet.meta();
-    let is_partial = |offload: &Offload| matches!(offload.checksum, ChecksumState::Partial { .. });
     let flags = said.flags.map(|flags| flags & !flag::CHECKSUM_NOT_READY);
-    let has_more = |offload: &Offload| {
-        offload.gso.is_some() || offload.vlan.is_some() || offload.hash.is_some()
-    };
-    let offload = said.offload.and_then(|offload| {
-        let checksum = if is_partial(&offload) { ChecksumState::None } else { offload.checksum };
-        let offload = Offload { checksum, ..offload };
-        (has_more(&offload) || checksum != ChecksumState::None).then_some(offload)
-    });
+    let offload = said.offload.map(Offload::completed).filter(|left| *left != Offload::default());
     PacketMeta { flags: flags.filter(|&flags| flags != 0), offload, ..said }
 }
 

@@ -2,10 +2,10 @@
 
 use grosso::{
     Meta,
-    meta::Gso,
+    meta::{Cut, Gso},
     segment::{NoSegments, Outgoing, Segments},
 };
-use grosso_io::capture::{self, Packet, PacketMeta};
+use grosso_io::capture::{Offload, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports, dissect};
 
 use crate::{error::Failure, line::Timing, meta, output::Output};
@@ -98,8 +98,8 @@ impl Cutter {
         let Some(slices) = slices(packet.data, stack.header_len(), said) else {
             return Ok(Err(Uncut::Parts));
         };
-        let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
-        let meta = Meta { checksum: state.to_engine(&stack), gso: Some(gso), ..Meta::default() };
+        let checksum = said.known(&stack).checksum;
+        let meta = Meta { checksum, gso: Some(gso), ..Meta::default() };
         let planned = Segments::new(slices.as_slice(), &meta, link, &ports, Outgoing::default());
         let mut segments = match planned {
             Ok(segments) => segments,
@@ -127,8 +127,9 @@ impl Cutter {
 /// The pieces of a superframe whose packets are of unequal size, the first with the headers; `None` if they do not add
 /// up to the data.
 fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pieces<'a>> {
-    let gso = said.offload.as_ref().and_then(|offload| offload.gso.as_ref());
-    let Some(capture::Segmentation { cut: capture::Cut::Parts(lengths), .. }) = gso else {
+    let recorded = said.offload.as_ref();
+    let in_parts = |offload: &&Offload| offload.meta.gso.is_some_and(|gso| gso.cut == Cut::Parts);
+    let Some(Offload { parts: lengths, .. }) = recorded.filter(in_parts) else {
         return Some(Pieces::One([data]));
     };
     let mut pieces = Vec::with_capacity(lengths.len());

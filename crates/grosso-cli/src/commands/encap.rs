@@ -12,7 +12,7 @@ use grosso::{
         encapsulate::{Encapsulator, Refusal},
     },
 };
-use grosso_io::capture::{ChecksumState, Entry, Format, Packet, PacketMeta, TunnelPort};
+use grosso_io::capture::{Entry, Format, Packet, PacketMeta, TunnelPort};
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4, udp};
 
 use super::random_seed;
@@ -186,7 +186,7 @@ impl Transform for EncapWork {
         let said = packet.meta();
         let ports = self.judge.ports(&said);
         let stack = dissect(packet.data, link, &ports);
-        let mut known = meta::known(&said, &stack);
+        let mut known = said.known(&stack);
         let given = self.given(&Sight::new(packet, &said, &stack, link, ports));
         known.gso = given.or(known.gso);
         if known.checksum == Checksum::None {
@@ -200,8 +200,7 @@ impl Transform for EncapWork {
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
                 // A superframe that was only recognized must not be recorded as one with a known segment size.
-                let is_told = given.is_some()
-                    || said.offload.as_ref().is_some_and(|offload| offload.gso.is_some());
+                let is_told = given.is_some() || said.gso().is_some();
                 let meta = Meta { gso: meta.gso.filter(|_| is_told), ..meta };
                 let mut tunnels = inside(&said, packet.data, &stack, &ports);
                 if let Some(tunnel) = self.tunnel {
@@ -239,8 +238,7 @@ fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, 
         .filter(|udp| stack.last().is_some_and(|last| last.offset != udp.offset));
     match (is_left_to_device(packet, stack), around) {
         (true, around) => {
-            let checksum = ChecksumState::Partial { place: None }.to_engine(stack);
-            (checksum, gso.or_else(|| around.and_then(|_| meta::opaque())))
+            (Checksum::of_transport(stack), gso.or_else(|| around.map(|_| Gso::UNKNOWN)))
         }
         (false, Some(udp)) => {
             let offset = udp::field::CHECKSUM.start as u16;

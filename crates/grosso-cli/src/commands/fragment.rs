@@ -5,7 +5,7 @@ use grosso::{
     checksum::Checksum,
     segment::{FragmentOptions, Fragments, NoFragments},
 };
-use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, flag};
+use grosso_io::capture::{Entry, Packet, PacketMeta, flag};
 use grosso_wire::{LinkType, Stack, dissect};
 
 use crate::{
@@ -179,20 +179,16 @@ fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
 
 /// Whether a frame is a superframe, by the capture or by the judge.
 fn is_superframe(judgment: &Judgment, said: &PacketMeta) -> bool {
-    let is_told = said.offload.as_ref().is_some_and(|offload| offload.gso.is_some())
-        || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
+    let is_told = said.gso().is_some() || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
     // IP cuts datagrams that are longer than their link, and a wrong checksum stays as wrong in the fragments.
     is_told || matches!(judgment.nature, Nature::Superframe { .. })
 }
 
 /// The checksum's state, if it is partial: then it is completed before the packet is cut.
 fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
-    let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
-    match state.to_engine(stack) {
+    match said.known(stack).checksum {
         partial @ Checksum::Partial { .. } => partial,
-        _ if is_left_to_device(packet.data, stack) => {
-            ChecksumState::Partial { place: None }.to_engine(stack)
-        }
+        _ if is_left_to_device(packet.data, stack) => Checksum::of_transport(stack),
         _ => Checksum::None,
     }
 }

@@ -1,7 +1,7 @@
 //! `grosso wire`: turns a host capture into the packets of the wire.
 
 use grosso::meta::Gso;
-use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta};
+use grosso_io::capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, Stack, Stop, dissect};
 
 use super::cutter::{Cutter, How, Uncut};
@@ -207,10 +207,8 @@ impl WireWork {
         stack: &Stack,
         said: &PacketMeta,
     ) -> Result<(), Failure> {
-        let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
         let claim = meta::claim(said, stack);
-        let is_told = matches!(state, ChecksumState::Partial { .. });
-        if !is_told && !is_seeded_anywhere(packet.data, stack) {
+        if !said.is_partial() && !is_seeded_anywhere(packet.data, stack) {
             return self.output.copy(entry);
         }
         if packet.is_cut() {
@@ -221,7 +219,7 @@ impl WireWork {
         self.packet.clear();
         self.packet.extend_from_slice(packet.data);
         let fixed = complete(&mut self.packet, false, stack, claim, &mut self.levels);
-        if fixed == 0 && !is_told {
+        if fixed == 0 && !said.is_partial() {
             // Its checksum is right, and happens to be the sum of the pseudo-header too.
             return self.output.copy(entry);
         }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use grosso::meta::{Cwr, Gso, IpLevels};
-use grosso_io::capture::{
-    ChecksumState, Entry, PacketMeta, PartialPlace, SegmentTransport, Segmentation,
+use grosso::{
+    checksum::Checksum,
+    meta::{Cwr, Gso, IpLevels},
 };
+use grosso_io::capture::{Entry, Offload, PacketMeta, SegmentTransport};
 use grosso_wire::{Extent, Kind, Ports, Stack, dissect};
 
 use super::{
@@ -316,15 +317,14 @@ fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgme
 
 /// The payload after the header at which a recorded superframe is cut, and the tunnels outside of it: the outermost UDP
 /// header if a tunnel sends many datagrams at once, else the innermost transport header.
-fn scope(sight: &Sight<'_>, segmentation: &Segmentation, transport: &Transport) -> (usize, Ports) {
+fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize, Ports) {
     let outermost = sight.stack.layers().iter().find(|layer| layer.kind == Kind::Udp);
-    let state = sight.said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
     let inside = (transport.payload, sight.ports);
-    match (outermost, state) {
-        (Some(udp), ChecksumState::Partial { place: Some(PartialPlace { start, .. }) })
+    match (outermost, recorded.meta.checksum) {
+        (Some(udp), Checksum::Partial { start, .. })
             if start == udp.offset
                 && udp.offset != transport.layer.offset
-                && segmentation.transport != SegmentTransport::Tcp =>
+                && recorded.transport != SegmentTransport::Tcp =>
         {
             (sight.packet.data.len().saturating_sub(udp.end()), Ports::NONE)
         }

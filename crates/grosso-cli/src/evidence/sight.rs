@@ -1,7 +1,7 @@
 //! A frame as the judge sees it.
 
-use grosso::meta::Gso;
-use grosso_io::capture::{Packet, PacketMeta, Segmentation};
+use grosso::meta::{Cut, Gso};
+use grosso_io::capture::{Offload, Packet, PacketMeta};
 use grosso_wire::{Kind, LinkType, Ports, Stack};
 
 use crate::{
@@ -36,9 +36,9 @@ impl<'a> Sight<'a> {
     }
 
     /// The segmentation that the capture recorded.
-    pub(super) fn recorded(&self) -> Option<(&Segmentation, Gso)> {
-        let segmentation = self.said.offload.as_ref()?.gso.as_ref()?;
-        Some((segmentation, segmentation.to_engine()?))
+    pub(super) fn recorded(&self) -> Option<(&Offload, Gso)> {
+        let offload = self.said.offload.as_ref()?;
+        Some((offload, offload.meta.gso.filter(|gso| gso.cut != Cut::Unknown)?))
     }
 }
 

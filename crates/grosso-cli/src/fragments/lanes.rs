@@ -37,7 +37,7 @@ impl<'a> Arrival<'a> {
             interface: packet.interface,
             direction: said.flags.unwrap_or(0) & DIRECTION,
             timestamp_ns: packet.timestamp_ns,
-            vlan: said.offload.as_ref().and_then(|offload| offload.vlan),
+            vlan: said.vlan(),
             network: 0,
             ports,
         }

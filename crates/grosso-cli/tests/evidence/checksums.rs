@@ -2,9 +2,9 @@
 
 use std::slice::from_ref;
 
+use grosso::meta::{Gso, Meta};
 use grosso_io::capture::{
-    CaptureWriter, Cut, Format, Interface, Offload, PacketMeta, SegmentTransport, Segmentation,
-    WriterOptions,
+    CaptureWriter, Format, Interface, Offload, PacketMeta, SegmentTransport, WriterOptions,
 };
 use grosso_testkit::Packet;
 
@@ -36,13 +36,9 @@ fn c12_damaged_superframes_are_left_and_named() {
         let mut options = WriterOptions::new(Format::Pcapng);
         options.interface = Interface::new(ETHERNET);
         let mut writer = CaptureWriter::new(Vec::new(), options);
-        let gso = Segmentation {
-            cut: Cut::Every(1448),
-            transport: SegmentTransport::Tcp,
-            segments: 10,
-            ..Segmentation::default()
-        };
-        let offload = Offload { gso: Some(gso), ..Offload::default() };
+        let gso = Gso::every(1448).map(|gso| Gso { segments: 10, ..gso });
+        let told = Offload::new(&Meta { gso, ..Meta::default() });
+        let offload = Offload { transport: SegmentTransport::Tcp, ..told };
         let meta = PacketMeta { offload: Some(offload), ..PacketMeta::default() };
         writer.write_packet(&meta, &frame).unwrap();
         bench.put("told.pcapng", &writer.finish().unwrap());

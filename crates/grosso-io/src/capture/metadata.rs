@@ -4,8 +4,12 @@
 //! ready, segmentation pending). The rest is in one custom option: `docs/pcapng-option.md`
 //! describes its bytes and [`super::offload_option`] encodes them.
 
-use grosso::meta::{Cwr, IpLevels, VlanTag};
-use grosso_wire::Ports;
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{Cut, Gso, VlanTag},
+};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into};
 
 use super::tunnel_port::TunnelPort;
 
@@ -26,6 +30,58 @@ pub struct PacketMeta {
 }
 
 impl PacketMeta {
+    /// Metadata for a capture of a frame with the engine's metadata `meta`. `stack` is scratch
+    /// space for the frame's headers, which are dissected with `ports`.
+    pub(crate) fn of_frame(
+        frame: &[u8],
+        meta: &Meta,
+        link: LinkType,
+        ports: &Ports,
+        stack: &mut Stack,
+    ) -> Self {
+        dissect_into(frame, link, ports, stack);
+        let transport = match stack.last().map(|layer| layer.kind) {
+            Some(Kind::Tcp) => SegmentTransport::Tcp,
+            Some(Kind::Udp) => SegmentTransport::Udp,
+            _ => SegmentTransport::Unknown,
+        };
+        let tunnel_ports = TunnelPort::of_packet(frame, stack, ports);
+        let transport = if meta.gso.is_some() { transport } else { SegmentTransport::Unknown };
+        let offload = Offload { transport, tunnel_ports, ..Offload::new(meta) };
+        let says_something = offload != Offload::default();
+        Self {
+            timestamp_ns: meta.timestamp_ns,
+            original_len: frame.len() as u32,
+            offload: says_something.then_some(offload),
+            ..Self::default()
+        }
+    }
+
+    /// The engine's metadata of a packet with these headers, but for the time: that of a packet about
+    /// which nothing is known when the capture records none.
+    #[must_use]
+    pub fn known(&self, stack: &Stack) -> Meta {
+        self.offload.as_ref().map(|offload| offload.meta_of(stack)).unwrap_or_default()
+    }
+
+    /// The segmentation of a recorded superframe.
+    #[must_use]
+    pub fn gso(&self) -> Option<Gso> {
+        self.offload.as_ref().and_then(|offload| offload.meta.gso)
+    }
+
+    /// The VLAN tag that was recorded beside the packet.
+    #[must_use]
+    pub fn vlan(&self) -> Option<VlanTag> {
+        self.offload.as_ref().and_then(|offload| offload.meta.vlan)
+    }
+
+    /// Whether a partial checksum is recorded.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.offload.as_ref().is_some_and(Offload::is_partial)
+    }
+
     /// The `epb_flags` word to write: `flags` with bits 9 to 11 derived from `offload`.
     #[must_use]
     pub fn flags_to_write(&self) -> Option<u32> {
@@ -57,17 +113,18 @@ pub mod flag {
     pub const OFFLOADS: u32 = CHECKSUM_NOT_READY | CHECKSUM_VALID | TCP_SEGMENTATION;
 }
 
-/// The offload state of one packet: all that `virtio_net_hdr` and a receive descriptor hold.
+/// The offload state of one packet: the engine's metadata, and what only a file records beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// State of the checksums.
-    pub checksum: ChecksumState,
-    /// Segmentation of a superframe; `None` for a single packet.
-    pub gso: Option<Segmentation>,
-    /// A VLAN tag that the device removed from the packet.
-    pub vlan: Option<VlanTag>,
-    /// The receive hash that the device computed.
-    pub hash: Option<u32>,
+    /// The engine's metadata, but for the time, which [`PacketMeta`] holds.
+    pub meta: Meta,
+    /// The checksum of the innermost transport header is partial, at a place that only the headers
+    /// tell: [`Offload::meta_of`] finds it. `meta.checksum` is [`Checksum::None`] then.
+    pub has_partial_transport: bool,
+    /// Transport protocol of the packets of a superframe.
+    pub transport: SegmentTransport,
+    /// Lengths in bytes of the segments of a superframe with [`Cut::Parts`]; else empty.
+    pub parts: Vec<u32>,
     /// Arrival time of each packet of the superframe but the first, in nanoseconds after the packet
     /// before it. Empty when unknown.
     pub arrivals_ns: Vec<u32>,
@@ -77,6 +134,17 @@ pub struct Offload {
 }
 
 impl Offload {
+    /// The offload state of a frame with the engine's metadata `meta`. A superframe whose packets
+    /// were its buffers loses their boundaries.
+    #[must_use]
+    pub fn new(meta: &Meta) -> Self {
+        let mut meta = Meta { timestamp_ns: None, ..*meta };
+        if let Some(Gso { cut: cut @ Cut::Parts, .. }) = &mut meta.gso {
+            *cut = Cut::Unknown;
+        }
+        Self { meta, ..Self::default() }
+    }
+
     /// The offload state that the flags alone express; `None` when bits 9 to 11 are all clear.
     #[must_use]
     pub fn from_flags(flags: u32) -> Option<Self> {
@@ -84,16 +152,49 @@ impl Offload {
             return None;
         }
         // Partial is the stronger statement where both are set: the field holds no checksum yet.
-        let checksum = if flags & flag::CHECKSUM_NOT_READY != 0 {
-            ChecksumState::Partial { place: None }
-        } else if flags & flag::CHECKSUM_VALID != 0 {
-            ChecksumState::Unnecessary { levels: 0 }
+        let has_partial_transport = flags & flag::CHECKSUM_NOT_READY != 0;
+        let checksum = if flags & flag::CHECKSUM_VALID != 0 && !has_partial_transport {
+            Checksum::Unnecessary { levels: 0 }
         } else {
-            ChecksumState::None
+            Checksum::None
         };
-        let gso = (flags & flag::TCP_SEGMENTATION != 0)
-            .then(|| Segmentation { transport: SegmentTransport::Tcp, ..Segmentation::default() });
-        Some(Self { checksum, gso, ..Self::default() })
+        let is_superframe = flags & flag::TCP_SEGMENTATION != 0;
+        Some(Self {
+            meta: Meta { checksum, gso: is_superframe.then_some(Gso::UNKNOWN), ..Meta::default() },
+            has_partial_transport,
+            transport: if is_superframe {
+                SegmentTransport::Tcp
+            } else {
+                SegmentTransport::Unknown
+            },
+            ..Self::default()
+        })
+    }
+
+    /// Whether a checksum of the packet is partial.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.has_partial_transport || matches!(self.meta.checksum, Checksum::Partial { .. })
+    }
+
+    /// The same state once the partial checksum, if there is one, has been computed.
+    #[must_use]
+    pub fn completed(self) -> Self {
+        let checksum = if self.is_partial() { Checksum::None } else { self.meta.checksum };
+        let meta = Meta { checksum, ..self.meta };
+        Self { meta, has_partial_transport: false, ..self }
+    }
+
+    /// The engine's metadata of a packet with these headers.
+    ///
+    /// Flags alone say that a checksum is partial, but not which one. It is taken to be that of the
+    /// innermost transport header, as in every superframe of Linux.
+    #[must_use]
+    pub fn meta_of(&self, stack: &Stack) -> Meta {
+        if self.has_partial_transport {
+            return Meta { checksum: Checksum::of_transport(stack), ..self.meta };
+        }
+        self.meta
     }
 
     /// The ports for dissecting this packet: those that the capture recorded with it, and `base`
@@ -106,80 +207,14 @@ impl Offload {
     /// Bits 9 to 11 of the flags.
     #[must_use]
     pub fn to_flags(&self) -> u32 {
-        let checksum = match self.checksum {
-            ChecksumState::None | ChecksumState::Complete { .. } => 0,
-            ChecksumState::Unnecessary { .. } => flag::CHECKSUM_VALID,
-            ChecksumState::Partial { .. } => flag::CHECKSUM_NOT_READY,
+        let checksum = match self.meta.checksum {
+            _ if self.is_partial() => flag::CHECKSUM_NOT_READY,
+            Checksum::Unnecessary { .. } => flag::CHECKSUM_VALID,
+            _ => 0,
         };
-        let is_tcp = |gso: &Segmentation| gso.transport == SegmentTransport::Tcp;
-        checksum | if self.gso.as_ref().is_some_and(is_tcp) { flag::TCP_SEGMENTATION } else { 0 }
+        let is_tcp = self.meta.gso.is_some() && self.transport == SegmentTransport::Tcp;
+        checksum | if is_tcp { flag::TCP_SEGMENTATION } else { 0 }
     }
-}
-
-/// State of a packet's checksums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChecksumState {
-    /// Nothing is known.
-    #[default]
-    None,
-    /// The first `levels` + 1 checksums, counted from the outermost, are verified.
-    Unnecessary {
-        /// Verified checksums beyond the first.
-        levels: u8,
-    },
-    /// The ones' complement sum from the first network header to the end of the packet.
-    Complete {
-        /// That sum, folded to 16 bits and not complemented.
-        sum: u16,
-    },
-    /// One checksum field holds only the pseudo-header sum.
-    Partial {
-        /// Location of the field; `None` when only the flags are known and the headers have to be
-        /// parsed.
-        place: Option<PartialPlace>,
-    },
-}
-
-/// Location of a partial checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartialPlace {
-    /// Start of the summed bytes, in bytes from the start of the packet.
-    pub start: u16,
-    /// Offset of the checksum field, in bytes from `start`.
-    pub offset: u16,
-}
-
-/// Segmentation of a superframe into packets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Segmentation {
-    /// Segment boundaries in the payload.
-    pub cut: Cut,
-    /// Transport protocol of the packets.
-    pub transport: SegmentTransport,
-    /// Number of packets in the superframe; 0 when unknown.
-    pub segments: u16,
-    /// IP levels whose identification is the same in every packet.
-    pub fixed_ids: IpLevels,
-    /// The packets in which CWR is set, if the superframe has it.
-    pub cwr: Cwr,
-    /// The packets had partial checksums when they were merged.
-    pub partial_members: bool,
-    /// The description came from an untrusted source, such as a guest.
-    pub untrusted: bool,
-}
-
-/// Segment boundaries in the payload of a superframe.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Cut {
-    /// Unknown: only the flags mark the packet as a superframe.
-    #[default]
-    Unknown,
-    /// Segments of this many bytes; the last one carries the rest.
-    Every(u16),
-    /// Segments of these lengths in bytes.
-    Parts(Vec<u32>),
-    /// IP fragments with at most this many bytes of data.
-    Fragments(u16),
 }
 
 /// Transport protocol of the packets of a superframe.
@@ -200,19 +235,19 @@ mod tests {
 
     #[test]
     fn flags_follow_the_offload_state_and_keep_the_other_bits() {
-        let offload = |checksum, transport| Offload {
-            checksum,
-            gso: Some(Segmentation { transport, ..Segmentation::default() }),
+        let offload = |transport| Offload {
+            meta: Meta { gso: Some(Gso::UNKNOWN), ..Meta::default() },
+            has_partial_transport: true,
+            transport,
             ..Offload::default()
         };
-        let partial = ChecksumState::Partial { place: None };
         let mut meta = PacketMeta {
             flags: Some(0xffff_0001 | flag::CHECKSUM_VALID),
-            offload: Some(offload(partial, SegmentTransport::Tcp)),
+            offload: Some(offload(SegmentTransport::Tcp)),
             ..PacketMeta::default()
         };
         assert_eq!(meta.flags_to_write(), Some(0xffff_0a01));
-        meta.offload = Some(offload(partial, SegmentTransport::Udp));
+        meta.offload = Some(offload(SegmentTransport::Udp));
         assert_eq!(meta.flags_to_write(), Some(0xffff_0201), "bit 11 is for TCP alone");
         meta.offload = None;
         assert_eq!(meta.flags_to_write(), Some(0xffff_0401));
@@ -226,10 +261,29 @@ mod tests {
     fn flags_alone_are_understood() {
         assert_eq!(Offload::from_flags(0xffff_f1ff), None);
         let partial_tcp = Offload::from_flags(0xe00).unwrap();
-        assert_eq!(partial_tcp.checksum, ChecksumState::Partial { place: None });
-        assert_eq!(partial_tcp.gso.unwrap().cut, Cut::Unknown);
+        assert!(partial_tcp.is_partial());
+        assert_eq!(partial_tcp.meta.checksum, Checksum::None, "its place is unknown");
+        assert_eq!(partial_tcp.meta.gso, Some(Gso::UNKNOWN));
+        assert_eq!(partial_tcp.to_flags(), 0xa00);
         let valid = Offload::from_flags(0x400).unwrap();
-        assert_eq!(valid.checksum, ChecksumState::Unnecessary { levels: 0 });
-        assert_eq!(valid.gso, None);
+        assert_eq!(valid.meta.checksum, Checksum::Unnecessary { levels: 0 });
+        assert_eq!(valid.meta.gso, None);
+    }
+
+    #[test]
+    fn a_completed_checksum_leaves_the_rest_of_the_state() {
+        let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
+        let checksum = Checksum::Partial { start: 34, offset: 16 };
+        let tunnel_ports = vec![TunnelPort::Vxlan(8472)];
+        let known = Offload {
+            tunnel_ports: tunnel_ports.clone(),
+            ..Offload::new(&Meta { checksum, vlan, ..Meta::default() })
+        };
+        let somewhere = Offload { has_partial_transport: true, ..known.clone() };
+        for partial in [known, somewhere] {
+            let completed = partial.completed();
+            assert!(!completed.is_partial());
+            assert_eq!((completed.meta.vlan, &completed.tunnel_ports), (vlan, &tunnel_ports));
+        }
     }
 }

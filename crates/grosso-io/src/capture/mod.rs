@@ -35,7 +35,6 @@
 //! bounded.
 
 mod compression;
-mod engine;
 mod entry;
 mod error;
 mod format;
@@ -61,9 +60,7 @@ pub use format::{
     SNAPLEN_DEFAULT,
 };
 pub use identity::same_file;
-pub use metadata::{
-    ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation, flag,
-};
+pub use metadata::{Offload, PacketMeta, SegmentTransport, flag};
 pub use offload_option::{ENTERPRISE_NUMBER, MAGIC};
 pub use order::ByteOrder;
 pub use reader::{CaptureReader, Input};

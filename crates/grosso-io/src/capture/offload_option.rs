@@ -4,10 +4,16 @@
 //! of the section, because tools that rewrite a section in another byte order cannot translate a
 //! value that they do not know. Only the enterprise number before it is in the section's order.
 
-use grosso::meta::{Cwr, IpLevels, VlanTag};
+use core::num::NonZeroU16;
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{Cut, Cwr, Gso, IpLevels, VlanTag},
+};
 
 use super::error::Misfit;
-use super::metadata::{ChecksumState, Cut, Offload, PartialPlace, SegmentTransport, Segmentation};
+use super::metadata::{Offload, SegmentTransport};
 use super::order::ByteOrder;
 use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
@@ -38,13 +44,15 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
     let number = |at| ByteOrder::Big.u16_at(fixed, at);
     let present = fixed[8];
     let mut offload = Offload {
-        checksum: decode_checksum(fixed[9], fixed[10], number(12), number(14)),
-        gso: None,
-        vlan: (present & present::VLAN != 0)
-            .then(|| VlanTag { protocol: number(22), tci: number(24) }),
-        hash: (present & present::HASH != 0).then(|| ByteOrder::Big.u32_at(fixed, 28)),
-        arrivals_ns: Vec::new(),
-        tunnel_ports: Vec::new(),
+        meta: Meta {
+            checksum: decode_checksum(fixed[9], fixed[10], number(12), number(14)),
+            vlan: (present & present::VLAN != 0)
+                .then(|| VlanTag { protocol: number(22), tci: number(24) }),
+            hash: (present & present::HASH != 0).then(|| ByteOrder::Big.u32_at(fixed, 28)),
+            ..Meta::default()
+        },
+        has_partial_transport: fixed[9] == checksum::PARTIAL_SOMEWHERE,
+        ..Offload::default()
     };
     let mut parts = Vec::new();
     for (kind, entries) in Lists(lists) {
@@ -57,24 +65,29 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
         }
     }
     if present & present::GSO != 0 {
-        offload.gso = Some(Segmentation {
-            cut: match fixed[11] {
-                cut::EVERY => Cut::Every(number(16)),
-                cut::PARTS => Cut::Parts(parts),
-                cut::FRAGMENTS => Cut::Fragments(number(16)),
-                _ => Cut::Unknown,
-            },
-            transport: match fixed[26] {
-                transport::TCP => SegmentTransport::Tcp,
-                transport::UDP => SegmentTransport::Udp,
-                _ => SegmentTransport::Unknown,
-            },
+        let size = NonZeroU16::new(number(16));
+        let cut = match (fixed[11], size) {
+            (cut::EVERY, Some(size)) => Cut::Every(size),
+            (cut::PARTS, _) => Cut::Parts,
+            (cut::FRAGMENTS, Some(size)) => Cut::Fragments(size),
+            _ => Cut::Unknown,
+        };
+        if cut == Cut::Parts {
+            offload.parts = parts;
+        }
+        offload.meta.gso = Some(Gso {
+            cut,
             segments: number(18),
             fixed_ids: IpLevels::from_bits(fixed[20]),
             cwr: if fixed[21] & gso::CWR_ON_ALL != 0 { Cwr::Every } else { Cwr::First },
             partial_members: fixed[21] & gso::PARTIAL_MEMBERS != 0,
             untrusted: fixed[21] & gso::UNTRUSTED != 0,
         });
+        offload.transport = match fixed[26] {
+            transport::TCP => SegmentTransport::Tcp,
+            transport::UDP => SegmentTransport::Udp,
+            _ => SegmentTransport::Unknown,
+        };
     }
     Some(offload)
 }
@@ -85,24 +98,23 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
 /// `OptionTooLong` when the lists make the value longer than one option holds (65,535 bytes).
 pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> Result<(), Misfit> {
     let mut fixed = [0; FIXED_BYTES];
-    let (checksum, levels, start, offset) = encode_checksum(offload.checksum);
+    let (checksum, levels, start, offset) = match offload.meta.checksum {
+        _ if offload.has_partial_transport => (checksum::PARTIAL_SOMEWHERE, 0, 0, 0),
+        known => encode_checksum(known),
+    };
     put(&mut fixed, 12, start);
     put(&mut fixed, 14, offset);
     let mut present = 0;
-    let mut parts: &[u32] = &[];
-    if let Some(gso) = &offload.gso {
+    if let Some(gso) = &offload.meta.gso {
         present |= present::GSO;
-        encode_gso(&mut fixed, gso);
-        if let Cut::Parts(lengths) = &gso.cut {
-            parts = lengths;
-        }
+        encode_gso(&mut fixed, gso, offload.transport);
     }
-    if let Some(vlan) = offload.vlan {
+    if let Some(vlan) = offload.meta.vlan {
         present |= present::VLAN;
         put(&mut fixed, 22, vlan.protocol);
         put(&mut fixed, 24, vlan.tci);
     }
-    if let Some(hash) = offload.hash {
+    if let Some(hash) = offload.meta.hash {
         present |= present::HASH;
         fixed[28..32].copy_from_slice(&hash.to_be_bytes());
     }
@@ -113,7 +125,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> 
     let tunnels: Vec<u32> = tunnels.map(|tunnel| tunnel.to_entry()).collect();
     let lists = [
         (list::ARRIVALS, &offload.arrivals_ns[..]),
-        (list::PARTS, parts),
+        (list::PARTS, &offload.parts[..]),
         (list::TUNNEL_PORTS, &tunnels),
     ];
     let bytes = lists.iter().map(|(_, entries)| list_bytes(entries)).sum::<usize>();
@@ -127,34 +139,30 @@ pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> 
     Ok(())
 }
 
-fn decode_checksum(kind: u8, levels: u8, start: u16, offset: u16) -> ChecksumState {
+fn decode_checksum(kind: u8, levels: u8, start: u16, offset: u16) -> Checksum {
     match kind {
-        checksum::UNNECESSARY => ChecksumState::Unnecessary { levels },
-        checksum::COMPLETE => ChecksumState::Complete { sum: offset },
-        checksum::PARTIAL => ChecksumState::Partial { place: Some(PartialPlace { start, offset }) },
-        checksum::PARTIAL_SOMEWHERE => ChecksumState::Partial { place: None },
-        _ => ChecksumState::None,
+        checksum::UNNECESSARY => Checksum::Unnecessary { levels },
+        checksum::COMPLETE => Checksum::Complete { sum: offset },
+        checksum::PARTIAL => Checksum::Partial { start, offset },
+        _ => Checksum::None,
     }
 }
 
-fn encode_checksum(state: ChecksumState) -> (u8, u8, u16, u16) {
+fn encode_checksum(state: Checksum) -> (u8, u8, u16, u16) {
     match state {
-        ChecksumState::None => (checksum::NONE, 0, 0, 0),
-        ChecksumState::Unnecessary { levels } => (checksum::UNNECESSARY, levels, 0, 0),
-        ChecksumState::Complete { sum } => (checksum::COMPLETE, 0, 0, sum),
-        ChecksumState::Partial { place: Some(PartialPlace { start, offset }) } => {
-            (checksum::PARTIAL, 0, start, offset)
-        }
-        ChecksumState::Partial { place: None } => (checksum::PARTIAL_SOMEWHERE, 0, 0, 0),
+        Checksum::None => (checksum::NONE, 0, 0, 0),
+        Checksum::Unnecessary { levels } => (checksum::UNNECESSARY, levels, 0, 0),
+        Checksum::Complete { sum } => (checksum::COMPLETE, 0, 0, sum),
+        Checksum::Partial { start, offset } => (checksum::PARTIAL, 0, start, offset),
     }
 }
 
-fn encode_gso(fixed: &mut [u8; FIXED_BYTES], gso: &Segmentation) {
+fn encode_gso(fixed: &mut [u8; FIXED_BYTES], gso: &Gso, transport: SegmentTransport) {
     let (kind, size) = match gso.cut {
         Cut::Unknown => (cut::UNKNOWN, 0),
-        Cut::Every(size) => (cut::EVERY, size),
-        Cut::Parts(_) => (cut::PARTS, 0),
-        Cut::Fragments(size) => (cut::FRAGMENTS, size),
+        Cut::Every(size) => (cut::EVERY, size.get()),
+        Cut::Parts => (cut::PARTS, 0),
+        Cut::Fragments(size) => (cut::FRAGMENTS, size.get()),
     };
     fixed[11] = kind;
     put(fixed, 16, size);
@@ -163,7 +171,7 @@ fn encode_gso(fixed: &mut [u8; FIXED_BYTES], gso: &Segmentation) {
     fixed[21] = bit(gso.cwr == Cwr::Every, gso::CWR_ON_ALL)
         | bit(gso.partial_members, gso::PARTIAL_MEMBERS)
         | bit(gso.untrusted, gso::UNTRUSTED);
-    fixed[26] = match gso.transport {
+    fixed[26] = match transport {
         SegmentTransport::Unknown => 0,
         SegmentTransport::Tcp => transport::TCP,
         SegmentTransport::Udp => transport::UDP,
@@ -275,13 +283,12 @@ mod tests {
     #[test]
     fn example_of_the_manual() {
         let offload = Offload {
-            checksum: ChecksumState::Partial { place: Some(PartialPlace { start: 34, offset: 6 }) },
-            gso: Some(Segmentation {
-                cut: Cut::Every(1200),
-                transport: SegmentTransport::Udp,
-                segments: 3,
-                ..Segmentation::default()
-            }),
+            meta: Meta {
+                checksum: Checksum::Partial { start: 34, offset: 6 },
+                gso: Gso::every(1200).map(|gso| Gso { segments: 3, ..gso }),
+                ..Meta::default()
+            },
+            transport: SegmentTransport::Udp,
             arrivals_ns: vec![1000, 2000],
             ..Offload::default()
         };
@@ -388,56 +395,71 @@ mod tests {
         ]
     }
 
-    fn any_checksum() -> impl Strategy<Value = ChecksumState> {
+    fn any_checksum() -> impl Strategy<Value = Checksum> {
         prop_oneof![
-            Just(ChecksumState::None),
-            any::<u8>().prop_map(|levels| ChecksumState::Unnecessary { levels }),
-            any::<u16>().prop_map(|sum| ChecksumState::Complete { sum }),
-            option::of(any::<(u16, u16)>()).prop_map(|place| ChecksumState::Partial {
-                place: place.map(|(start, offset)| PartialPlace { start, offset }),
-            }),
+            Just(Checksum::None),
+            any::<u8>().prop_map(|levels| Checksum::Unnecessary { levels }),
+            any::<u16>().prop_map(|sum| Checksum::Complete { sum }),
+            any::<(u16, u16)>().prop_map(|(start, offset)| Checksum::Partial { start, offset }),
         ]
     }
 
-    fn any_gso() -> impl Strategy<Value = Segmentation> {
+    fn any_gso() -> impl Strategy<Value = Gso> {
         let cut = prop_oneof![
             Just(Cut::Unknown),
-            any::<u16>().prop_map(Cut::Every),
-            vec(any::<u32>(), 0..9).prop_map(Cut::Parts),
-            any::<u16>().prop_map(Cut::Fragments),
+            any::<NonZeroU16>().prop_map(Cut::Every),
+            Just(Cut::Parts),
+            any::<NonZeroU16>().prop_map(Cut::Fragments),
         ];
-        let transport = prop_oneof![
-            Just(SegmentTransport::Unknown),
-            Just(SegmentTransport::Tcp),
-            Just(SegmentTransport::Udp),
-        ];
-        (cut, transport, any::<(u16, u8, bool, bool, bool)>()).prop_map(
-            |(cut, transport, (segments, fixed_ids, cwr_on_all, partial_members, untrusted))| {
-                Segmentation {
-                    cut,
-                    transport,
-                    segments,
-                    fixed_ids: IpLevels::from_bits(fixed_ids),
-                    cwr: if cwr_on_all { Cwr::Every } else { Cwr::First },
-                    partial_members,
-                    untrusted,
-                }
+        (cut, any::<(u16, u8, bool, bool, bool)>()).prop_map(
+            |(cut, (segments, fixed_ids, cwr_on_all, partial_members, untrusted))| Gso {
+                cut,
+                segments,
+                fixed_ids: IpLevels::from_bits(fixed_ids),
+                cwr: if cwr_on_all { Cwr::Every } else { Cwr::First },
+                partial_members,
+                untrusted,
             },
         )
     }
 
-    proptest! {
-        #[test]
-        fn every_state_round_trips(
+    fn any_transport() -> impl Strategy<Value = SegmentTransport> {
+        prop_oneof![
+            Just(SegmentTransport::Unknown),
+            Just(SegmentTransport::Tcp),
+            Just(SegmentTransport::Udp),
+        ]
+    }
+
+    prop_compose! {
+        fn any_offload()(
             checksum in any_checksum(),
+            has_partial_transport: bool,
             gso in option::of(any_gso()),
+            transport in any_transport(),
             vlan in option::of(any::<(u16, u16)>()),
             hash: Option<u32>,
+            parts in vec(any::<u32>(), 0..9),
             arrivals_ns in vec(any::<u32>(), 0..40),
             tunnel_ports in vec(any_tunnel(), 0..=TUNNEL_PORTS_MAX),
-        ) {
+        ) -> Offload {
             let vlan = vlan.map(|(protocol, tci)| VlanTag { protocol, tci });
-            let offload = Offload { checksum, gso, vlan, hash, arrivals_ns, tunnel_ports };
+            let has_parts = gso.is_some_and(|gso| gso.cut == Cut::Parts);
+            let checksum = if has_partial_transport { Checksum::None } else { checksum };
+            Offload {
+                meta: Meta { checksum, gso, vlan, hash, timestamp_ns: None },
+                has_partial_transport,
+                transport: if gso.is_some() { transport } else { SegmentTransport::Unknown },
+                parts: if has_parts { parts } else { Vec::new() },
+                arrivals_ns,
+                tunnel_ports,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_state_round_trips(offload in any_offload()) {
             for order in [ByteOrder::Little, ByteOrder::Big] {
                 let mut bytes = Vec::new();
                 encode(&mut bytes, order, &offload).unwrap();

@@ -17,8 +17,7 @@ use grosso_wire::{LinkType, Ports, dissect};
 use super::{Noted, Record, RecordOptions, RecordStats};
 use crate::{
     capture::{
-        CaptureError, CaptureReader, CaptureWriter, ChecksumState, Entry, Format, TunnelPort,
-        WriterOptions, flag,
+        CaptureError, CaptureReader, CaptureWriter, Entry, Format, TunnelPort, WriterOptions, flag,
     },
     capture_port::CapturePort,
     memory::{MemoryPort, wire},
@@ -172,7 +171,7 @@ fn tunnels_on_ports_of_their_own_are_recorded() {
     assert_eq!(offload.tunnel_ports, [TunnelPort::Vxlan(8472)]);
     // The checksum of the innermost header; the flags alone say only that it is partial.
     let stack = dissect(&partial, LinkType::Ethernet, &offload.ports(&Ports::ASSIGNED));
-    let innermost = ChecksumState::Partial { place: None }.to_engine(&stack);
+    let innermost = Checksum::of_transport(&stack);
     let (start, offset) = (start as u16, offset as u16);
     assert_eq!(innermost, Checksum::Partial { start, offset });
 }

@@ -8,10 +8,13 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use grosso::{
+    checksum::Checksum,
+    meta::{Gso, Meta},
+};
 use grosso_io::capture::{
-    ByteOrder, CaptureError, CaptureReader, CaptureWriter, ChecksumState, Cut, Entry, Format,
-    Interface, Offload, PacketMeta, PartialPlace, Resolution, SegmentTransport, Segmentation,
-    WriterOptions,
+    ByteOrder, CaptureError, CaptureReader, CaptureWriter, Entry, Format, Interface, Offload,
+    PacketMeta, Resolution, SegmentTransport, WriterOptions,
 };
 
 use crate::packets::{Seen, packets};
@@ -121,35 +124,23 @@ fn annotated(order: ByteOrder) -> (Vec<u8>, Vec<PacketMeta>) {
     writer.add_interface(&Interface::new(1)).unwrap();
     let micro = Interface { resolution: Resolution::MICROSECONDS, ..Interface::new(101) };
     writer.add_interface(&micro).unwrap();
-    let gso = Segmentation {
-        cut: Cut::Every(1448),
-        transport: SegmentTransport::Tcp,
-        segments: 2,
-        ..Segmentation::default()
-    };
-    let partial = ChecksumState::Partial { place: Some(PartialPlace { start: 34, offset: 16 }) };
+    let gso = Gso::every(1448).map(|gso| Gso { segments: 2, ..gso });
+    let checksum = Checksum::Partial { start: 34, offset: 16 };
+    let partial = Meta { checksum, ..Meta::default() };
+    let verified = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
     let metas = [
         (0, Some(0x2), None),
-        (1, None, Some(Offload { checksum: partial, ..Offload::default() })),
+        (1, None, Some(Offload::new(&partial))),
         (
             0,
             Some(0x1),
             Some(Offload {
-                checksum: partial,
-                gso: Some(gso),
-                hash: Some(7),
+                transport: SegmentTransport::Tcp,
                 arrivals_ns: vec![1200],
-                ..Offload::default()
+                ..Offload::new(&Meta { gso, hash: Some(7), ..partial })
             }),
         ),
-        (
-            0,
-            None,
-            Some(Offload {
-                checksum: ChecksumState::Unnecessary { levels: 0 },
-                ..Offload::default()
-            }),
-        ),
+        (0, None, Some(Offload::new(&verified))),
     ];
     let metas: Vec<_> = metas
         .into_iter()

@@ -1,11 +1,11 @@
 //! Round trips: unchanged entries are copied verbatim, changed packets keep their metadata.
 
-use grosso::meta::{Cwr, IpLevels, VlanTag};
+use grosso::checksum::Checksum;
+use grosso::meta::{Cwr, Gso, IpLevels, Meta, VlanTag};
 use grosso_io::capture::options::{Options, push_option};
 use grosso_io::capture::{
-    ByteOrder, CaptureError, CaptureReader, CaptureWriter, ChecksumState, Cut, Entry, Format,
-    Interface, Misfit, Offload, PacketMeta, PartialPlace, Resolution, SegmentTransport,
-    Segmentation, TunnelPort, WriterOptions,
+    ByteOrder, CaptureError, CaptureReader, CaptureWriter, Entry, Format, Interface, Misfit,
+    Offload, PacketMeta, Resolution, SegmentTransport, TunnelPort, WriterOptions,
 };
 
 use crate::build::{File, everything};
@@ -175,7 +175,7 @@ fn interfaces_of_one_section_are_forgotten_in_the_next() {
 
 #[test]
 fn changed_packet_has_its_offload_option_replaced() {
-    let offload = |hash| Some(Offload { hash: Some(hash), ..Offload::default() });
+    let offload = |hash| Some(Offload::new(&Meta { hash: Some(hash), ..Meta::default() }));
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
     let meta = PacketMeta { offload: offload(1), ..PacketMeta::default() };
     writer.write_packet(&meta, b"before").unwrap();
@@ -215,18 +215,22 @@ fn empty_captures_are_captures() {
 #[test]
 fn offload_metadata_round_trips_and_sets_the_standard_flags() {
     let offload = Offload {
-        checksum: ChecksumState::Partial { place: Some(PartialPlace { start: 34, offset: 16 }) },
-        gso: Some(Segmentation {
-            cut: Cut::Every(1448),
-            transport: SegmentTransport::Tcp,
-            segments: 3,
-            fixed_ids: IpLevels::from_bits(2),
-            cwr: Cwr::Every,
-            partial_members: true,
-            untrusted: false,
-        }),
-        vlan: Some(VlanTag { protocol: 0x8100, tci: 42 }),
-        hash: Some(0xdead_beef),
+        meta: Meta {
+            checksum: Checksum::Partial { start: 34, offset: 16 },
+            gso: Gso::every(1448).map(|gso| Gso {
+                segments: 3,
+                fixed_ids: IpLevels::from_bits(2),
+                cwr: Cwr::Every,
+                partial_members: true,
+                ..gso
+            }),
+            vlan: Some(VlanTag { protocol: 0x8100, tci: 42 }),
+            hash: Some(0xdead_beef),
+            timestamp_ns: None,
+        },
+        has_partial_transport: false,
+        transport: SegmentTransport::Tcp,
+        parts: Vec::new(),
         arrivals_ns: vec![1000, 4_000_000_000],
         tunnel_ports: vec![TunnelPort::Vxlan(8472), TunnelPort::Fou(5555, 47)],
     };
@@ -265,10 +269,8 @@ fn changed_packet_keeps_the_options_that_stay_true() {
             match entry {
                 Entry::Packet(packet) if packet.data.len() == 61 => {
                     let mut meta = packet.meta();
-                    meta.offload = Some(Offload {
-                        checksum: ChecksumState::Unnecessary { levels: 1 },
-                        ..Offload::default()
-                    });
+                    let checksum = Checksum::Unnecessary { levels: 1 };
+                    meta.offload = Some(Offload::new(&Meta { checksum, ..Meta::default() }));
                     writer.write_packet_with(&meta, &[8; 62], &packet.options()).unwrap();
                 }
                 entry => writer.copy(&entry).unwrap(),
@@ -290,8 +292,8 @@ fn changed_packet_keeps_the_options_that_stay_true() {
             assert_eq!(codes, [1, 2989, 2, 2989], "no hash, nothing that must not be copied");
             let meta = packet.meta();
             assert_eq!(meta.flags, Some(0x401));
-            let checksum = meta.offload.unwrap().checksum;
-            assert_eq!(checksum, ChecksumState::Unnecessary { levels: 1 });
+            let checksum = meta.offload.unwrap().meta.checksum;
+            assert_eq!(checksum, Checksum::Unnecessary { levels: 1 });
         }
         assert_eq!(seen, 2);
         let (before, after) = (packets(&file), packets(&changed));

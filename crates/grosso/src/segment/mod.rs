@@ -55,7 +55,7 @@ impl Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoSegments {
-    /// The frame has no description of its segmentation.
+    /// The frame has no description of its segmentation, or one without a segment size.
     NotSuperframe,
     /// Its payload fits into one packet already (rule S3).
     Whole,
@@ -309,7 +309,7 @@ impl<'a> Segments<'a> {
                     (size.min(left), size.min(left))
                 }
             }
-            Cut::Parts | Cut::Fragments(_) => {
+            Cut::Parts | Cut::Fragments(_) | Cut::Unknown => {
                 let part = self.payload.slice_len().min(left);
                 (part, part)
             }
@@ -441,6 +441,7 @@ fn count(
             usize::from(in_first > 0) + others
         }
         Cut::Fragments(_) => return Err(NoSegments::Fragments),
+        Cut::Unknown => return Err(NoSegments::NotSuperframe),
     };
     if count < 2 { Err(NoSegments::Whole) } else { Ok(count as u32) }
 }

@@ -107,6 +107,8 @@ fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<
             let first = slices.first().map_or(0, |head| head.len().saturating_sub(headers));
             slices.iter().skip(1).map(|slice| slice.len()).fold(first, usize::max)
         }
+        // Packets of unknown size pass as the smallest that they could be.
+        Cut::Unknown => 0,
         // Fragments share only the IP header.
         Cut::Fragments(size) => return (Some(ip), ip.end() - start + usize::from(size.get())),
     };

@@ -1,10 +1,14 @@
 //! The kernel's metadata of a frame, in the form of the capture that it is written to.
 
+use core::num::NonZeroU16;
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{Cut, Gso},
+};
 use grosso_io::{
-    capture::{
-        ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation,
-        TunnelPort,
-    },
+    capture::{Offload, PacketMeta, SegmentTransport, TunnelPort},
     vnet::{TAG_LEN, understand},
 };
 use grosso_sys::packet::{PacketKind, RingFrame, VlanTag};
@@ -40,8 +44,8 @@ impl Recorder {
         let bytes = frame.as_ref();
         let mut offload = self.offload(frame, bytes);
         let mut flags = direction(frame.kind());
-        if frame.status().checksum_valid() && offload.checksum == ChecksumState::None {
-            offload.checksum = ChecksumState::Unnecessary { levels: 0 };
+        if frame.status().checksum_valid() && offload.meta.checksum == Checksum::None {
+            offload.meta.checksum = Checksum::Unnecessary { levels: 0 };
         }
         self.count(frame, &offload);
         let mut original = frame.original_bytes();
@@ -49,8 +53,8 @@ impl Recorder {
         let data = match tag {
             Some(tag) if bytes.len() >= ADDRESSES_LEN => {
                 original += usize::from(TAG_LEN);
-                if let ChecksumState::Partial { place: Some(place) } = &mut offload.checksum {
-                    place.start = place.start.saturating_add(TAG_LEN);
+                if let Checksum::Partial { start, .. } = &mut offload.meta.checksum {
+                    *start = start.saturating_add(TAG_LEN);
                 }
                 put_back(&mut self.tagged, bytes, tag);
                 &self.tagged[..]
@@ -59,7 +63,7 @@ impl Recorder {
         };
         // A packet that is only known to be good, and whose headers are found without further help, is described in
         // full by the standard flags.
-        let is_plain = offload.gso.is_none() && !is_partial(&offload);
+        let is_plain = offload.meta.gso.is_none() && !offload.is_partial();
         let is_plain = is_plain && offload.tunnel_ports.is_empty();
         flags |= if is_plain { offload.to_flags() } else { 0 };
         let timestamp = frame.timestamp();
@@ -92,7 +96,7 @@ impl Recorder {
                 if let Some(gso) = &mut meta.gso {
                     gso.untrusted = false;
                 }
-                Offload::of_engine(&meta, transport(&header), Vec::new())
+                Offload { transport: transport(&header), ..Offload::new(&meta) }
             }
             // A frame that was cut, or has unknown headers: the claim of its header, unchecked.
             Err(_) => claimed(&header),
@@ -102,14 +106,14 @@ impl Recorder {
     fn count(&mut self, frame: &RingFrame, offload: &Offload) {
         let counts = &mut self.counts;
         counts.outgoing += u64::from(frame.kind() == PacketKind::Outgoing);
-        match (&offload.gso, transport_of(offload)) {
+        match (offload.meta.gso, offload.transport) {
             (None, _) => {}
             (Some(_), SegmentTransport::Udp) => counts.superframes_udp += 1,
             (Some(_), _) => counts.superframes_tcp += 1,
         }
-        match offload.checksum {
-            ChecksumState::Partial { .. } => counts.checksums_partial += 1,
-            ChecksumState::None => counts.checksums_unknown += 1,
+        match offload.meta.checksum {
+            Checksum::Partial { .. } => counts.checksums_partial += 1,
+            Checksum::None => counts.checksums_unknown += 1,
             _ => counts.checksums_verified += 1,
         }
         counts.vlan_tags += u64::from(frame.vlan().is_some());
@@ -132,20 +136,20 @@ fn direction(kind: PacketKind) -> u32 {
 
 /// The contents of a virtio header, unchecked.
 fn claimed(header: &VirtioHeader) -> Offload {
-    let mut offload = Offload::default();
+    let mut meta = Meta::default();
     if header.flags & FLAG_NEEDS_CHECKSUM != 0 {
-        let place = PartialPlace { start: header.checksum_start, offset: header.checksum_offset };
-        offload.checksum = ChecksumState::Partial { place: Some(place) };
+        let (start, offset) = (header.checksum_start, header.checksum_offset);
+        meta.checksum = Checksum::Partial { start, offset };
     }
     if header.gso_type != GSO_NONE {
-        let cut = match header.segmentation() {
-            GSO_UDP => Cut::Fragments(header.gso_size),
-            _ => Cut::Every(header.gso_size),
+        let cut = match (NonZeroU16::new(header.gso_size), header.segmentation()) {
+            (None, _) => Cut::Unknown,
+            (Some(size), GSO_UDP) => Cut::Fragments(size),
+            (Some(size), _) => Cut::Every(size),
         };
-        let transport = transport(header);
-        offload.gso = Some(Segmentation { cut, transport, ..Segmentation::default() });
+        meta.gso = Some(Gso { cut, ..Gso::UNKNOWN });
     }
-    offload
+    Offload { transport: transport(header), ..Offload::new(&meta) }
 }
 
 fn transport(header: &VirtioHeader) -> SegmentTransport {
@@ -154,14 +158,6 @@ fn transport(header: &VirtioHeader) -> SegmentTransport {
         GSO_UDP | GSO_UDP_SEGMENTS => SegmentTransport::Udp,
         _ => SegmentTransport::Unknown,
     }
-}
-
-fn transport_of(offload: &Offload) -> SegmentTransport {
-    offload.gso.as_ref().map(|gso| gso.transport).unwrap_or_default()
-}
-
-fn is_partial(offload: &Offload) -> bool {
-    matches!(offload.checksum, ChecksumState::Partial { .. })
 }
 
 /// Writes the frame to `out`, with the tag that the kernel stripped back after the addresses.
@@ -212,10 +208,9 @@ mod tests {
             ..VirtioHeader::default()
         };
         let offload = claimed(&header);
-        let place = Some(PartialPlace { start: 34, offset: 6 });
-        assert_eq!(offload.checksum, ChecksumState::Partial { place });
-        let gso = offload.gso.unwrap();
-        assert_eq!((gso.cut, gso.transport), (Cut::Every(1200), SegmentTransport::Udp));
+        assert_eq!(offload.meta.checksum, Checksum::Partial { start: 34, offset: 6 });
+        assert_eq!(offload.meta.gso, Gso::every(1200));
+        assert_eq!(offload.transport, SegmentTransport::Udp);
         assert_eq!(claimed(&VirtioHeader::default()), Offload::default());
     }
 }

@@ -10,7 +10,7 @@ use grosso::{
     checksum::Checksum,
     tunnel::decapsulate::{Decapsulation, DecapsulationRules, Path, Refusal, RemoteChecksumMode},
 };
-use grosso_io::capture::{ChecksumState, Packet, PacketMeta, TunnelPort};
+use grosso_io::capture::{Packet, PacketMeta, TunnelPort};
 use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
 
 use super::joiner::{Join, Joiner};
@@ -104,7 +104,7 @@ impl Unwrapper {
         let tunnels = meta::tunnels(said).to_vec();
         self.rules.ports = meta::ports_in(&tunnels, self.given);
         dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
-        let meta = meta::known(said, &self.stack);
+        let meta = said.known(&self.stack);
         let mut state = PacketUnderWay { depth: 0, network: 0, meta, tunnels, is_joined: false };
         loop {
             if is_fragment(&self.stack) {
@@ -199,7 +199,7 @@ impl Unwrapper {
             return planned;
         }
         let checksum = if is_seeded(frame, &self.stack) {
-            ChecksumState::Partial { place: None }.to_engine(&self.stack)
+            Checksum::of_transport(&self.stack)
         } else if let Some(udp) = seeded_around(frame, &self.stack) {
             let offset = udp::field::CHECKSUM.start as u16;
             Checksum::Partial { start: udp.offset, offset }

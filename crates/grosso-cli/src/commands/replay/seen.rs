@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use grosso::{Meta, checksum::Checksum};
+use grosso::{Meta, checksum::Checksum, meta::Gso};
 use grosso_io::capture::{
-    ChecksumState, ENTERPRISE_NUMBER, Interface, MAGIC, Offload, Packet, PacketMeta, TunnelPort,
-    flag, options::code,
+    ENTERPRISE_NUMBER, Interface, MAGIC, Offload, Packet, PacketMeta, TunnelPort, flag,
+    options::code,
 };
 use grosso_wire::{LinkType, Ports, dissect};
 
@@ -14,7 +14,6 @@ use crate::{
     checksums::{Claim, Levels, Verdict, is_seeded, judge},
     evidence::{Judge, Judgment, Nature, Seal, Sight},
     input::Links,
-    meta,
 };
 
 /// A packet and its metadata in the capture: computed once, for any number of replays.
@@ -154,13 +153,12 @@ fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
 /// done so.
 fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     let Sight { packet, said, stack, .. } = sight;
-    let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
-    let told = state.to_engine(stack);
-    let partial = ChecksumState::Partial { place: None }.to_engine(stack);
-    match told {
-        Checksum::Partial { .. } => told,
+    match said.known(stack).checksum {
+        told @ Checksum::Partial { .. } => told,
         // One valid checksum in 65,536 happens to be the sum of its pseudo-header too.
-        _ if is_seeded(packet.data, stack) && judge.seal(sight) != Seal::Either => partial,
+        _ if is_seeded(packet.data, stack) && judge.seal(sight) != Seal::Either => {
+            Checksum::of_transport(stack)
+        }
         _ if packet.is_cut() => Checksum::Unnecessary { levels: u8::MAX },
         _ => Checksum::None,
     }
@@ -172,30 +170,22 @@ pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     let mut levels = Levels::default();
     judge(data, false, &stack, Claim::None, &mut levels);
     let is_partial = levels.iter().next_back().is_some_and(|last| last.verdict == Verdict::Partial);
-    let state =
-        if is_partial { ChecksumState::Partial { place: None } } else { ChecksumState::None };
-    Meta { checksum: state.to_engine(&stack), ..Meta::default() }
+    let checksum = if is_partial { Checksum::of_transport(&stack) } else { Checksum::None };
+    Meta { checksum, ..Meta::default() }
 }
 
 /// Adds the other offload metadata for the engine. A superframe that is not cut after its innermost header, or whose
 /// segment size was not recorded, must not pass on its own size as that of its packets.
 fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Ports) -> Meta {
-    let offload = said.offload.as_ref();
-    let recorded = offload.and_then(|offload| offload.gso.as_ref());
-    let gso = match (judgment.nature, recorded) {
-        (Nature::Superframe { ports: around, .. }, Some(recorded)) if around == ports => {
-            recorded.to_engine().or_else(meta::opaque)
+    let recorded = said.offload.as_ref().map(|offload| offload.meta).unwrap_or_default();
+    let gso = match judgment.nature {
+        Nature::Superframe { ports: around, .. } if around == ports => {
+            recorded.gso.or(Some(Gso::UNKNOWN))
         }
-        (Nature::Packet, Some(recorded)) => recorded.to_engine().or_else(meta::opaque),
-        (Nature::Packet, None) => None,
-        _ => meta::opaque(),
+        Nature::Packet => recorded.gso,
+        _ => Some(Gso::UNKNOWN),
     };
-    Meta {
-        gso,
-        vlan: offload.and_then(|offload| offload.vlan),
-        hash: offload.and_then(|offload| offload.hash),
-        ..meta
-    }
+    Meta { gso, vlan: recorded.vlan, hash: recorded.hash, ..meta }
 }
 
 /// The longest packet whose missing bytes are replaced by zeros: more than any superframe.

@@ -189,6 +189,7 @@ fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
             payload.div_ceil(usize::from(size.get())).max(1) as u32
         }
         Cut::Parts | Cut::Fragments(_) => slices.len() as u32,
+        Cut::Unknown => 1,
     }
 }
 
