@@ -6,7 +6,7 @@ use grosso::{
 };
 use grosso_testkit::{
     Packet,
-    headers::{Ipv4, Ipv6},
+    headers::{Extension, Ipv4, Ipv6},
 };
 use grosso_tests::{
     engine::{Engine, coalesce},
@@ -251,6 +251,31 @@ fn g21_equal_extension_headers_merge() {
     assert_merges(Path::Ipv6, |_, s| {
         s.extensions(|packet| EXTENSIONS.iter().fold(packet, |packet, add| add(packet, 5)))
     });
+}
+
+/// Found by random frames with the tiers off and on: behind a packet whose last option is cut off, the home address of
+/// the next, in the place of that option, was not in the sum of its checksum (RFC 6275 section 6.3).
+#[test]
+fn g21_a_home_address_in_the_place_of_an_option_that_is_cut_off_is_summed() {
+    const HOME: [u8; 16] = [0xfd; 16];
+    let of = |index: u32, options: fn(Extension) -> Extension| {
+        let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(options);
+        packet.tcp(|t| t.sequence(1 + 100 * index)).payload_len(100).build()
+    };
+    // Three bytes of padding, and then an option of 200 bytes in a header of 32, or the home address.
+    let cut_off = of(0, |d| d.data(&[&[1, 3, 0, 0, 0, 0x1e, 200][..], &[0; 23]].concat()));
+    let home = |index| {
+        of(index, |d| {
+            let options = [&[1, 3, 0, 0, 0, 0xc9, 16][..], &HOME, &[1, 5, 0, 0, 0, 0, 0]].concat();
+            d.home_address(HOME).data(&options)
+        })
+    };
+    let mut engine = Engine::new(Profile::linux());
+    engine.push(&cut_off);
+    let verdicts = [engine.push(&home(1)), engine.push(&home(2))];
+    let mut alone = Engine::new(Profile::linux());
+    assert_eq!(verdicts[1], Verdict::Joined);
+    assert_eq!([alone.push(&home(1)), alone.push(&home(2))][1], verdicts[1]);
 }
 
 #[test]

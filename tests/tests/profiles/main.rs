@@ -87,6 +87,35 @@ fn receivers() -> impl Iterator<Item = Profile> {
     lossy().filter(|profile| profile.rules.acknowledgment == Vary::Latest)
 }
 
+/// Options of twelve bytes behind two paddings: timestamps, or a block of SACK.
+fn twelve(kind: u8, value: u32) -> impl Fn(Tcp) -> Tcp {
+    let [a, b, c, d] = value.to_be_bytes();
+    move |tcp| tcp.options(&[1, 1, kind, 10, a, b, c, d, 0, 0, 0, 9])
+}
+
+/// Found by random frames with the tiers off and on: where timestamps may vary, a SACK block as long as they are was
+/// taken for them, or they for one, as the first packet of that length had it.
+#[test]
+fn a_sack_block_as_long_as_timestamps_is_none() {
+    const TIMESTAMPS: u8 = 8;
+    const SACK: u8 = 5;
+    for profile in Profile::all() {
+        for (first, then) in [(SACK, TIMESTAMPS), (TIMESTAMPS, SACK)] {
+            let of = |kind, value: u32| {
+                let at = value as usize * MSS;
+                packet(at, MSS, twelve(kind, 100 + value))
+            };
+            let train = [of(then, 1), of(then, 2), of(then, 3)];
+            let (_, alone) = poll(profile.clone(), &train);
+            // A packet of the other kind, far behind in the stream, has left its headers to be known.
+            let before = packet(40 * MSS, MSS, twelve(first, 1));
+            let all = [&[before][..], &train].concat();
+            let (_, after) = poll(profile.clone(), &all);
+            assert_eq!(after[2..], alone[1..], "{} {first} {then}", profile.name);
+        }
+    }
+}
+
 #[test]
 fn which_profiles_are_invertible() {
     let of = |is_invertible: bool| -> Vec<_> {
