@@ -62,12 +62,7 @@ pub(crate) fn print(
     if let Some(interrupted) = report.interrupted() {
         talk.note(interrupted.to_string());
     }
-    if let Some(damaged) = report.output().map(|output| output.damaged_options).filter(|&n| n > 0) {
-        let blocks = units::count(damaged, "block");
-        talk.note(format!(
-            "damaged options of {blocks} are left out; sound options before them are kept"
-        ));
-    }
+    note_damage(report.output().map_or(0, |output| output.damaged_options), talk);
     report.warn(core::mem::take(&mut talk.warnings));
     let is_terminal = match place {
         Place::Standard => io::stdout().is_terminal(),
@@ -80,11 +75,24 @@ pub(crate) fn print(
         return Ok(());
     } else {
         let style = Style { color: talk.when.decide(is_terminal) };
-        let text = report.text(style);
-        let harmless = if style.color { harmless_painted(&text) } else { harmless_lines(&text) };
-        harmless.into_owned()
+        harmless(&report.text(style), style)
     };
     put(&text, place)
+}
+
+fn note_damage(options: u64, talk: &mut Talk) {
+    if options > 0 {
+        let blocks = units::count(options, "block");
+        talk.note(format!(
+            "damaged options of {blocks} are left out; sound options before them are kept"
+        ));
+    }
+}
+
+/// The text without control characters that the style did not put there.
+fn harmless(text: &str, style: Style) -> String {
+    let harmless = if style.color { harmless_painted(text) } else { harmless_lines(text) };
+    harmless.into_owned()
 }
 
 /// Prints text.

@@ -410,6 +410,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
 
 impl Snapshot {
     /// The counters of both directions, of the left and the right port, and of the thread.
+    #[inline(never)]
     fn new(
         [there, back]: [(&DirectionStats, Option<&CoalesceStats>); 2],
         [left, right]: [Vec<(PortCounter, u64)>; 2],
@@ -429,6 +430,7 @@ impl Snapshot {
         }
     }
 
+    #[inline(never)]
     fn send_to(&self, requesters: Vec<mpsc::Sender<Self>>) {
         for sender in requesters {
             // The requester may have gone.
@@ -437,10 +439,18 @@ impl Snapshot {
     }
 }
 
+/// Counters of a port; compiled once for each type of port, and not for each pair.
+#[inline(never)]
 fn counters(port: &mut impl Port) -> Vec<(PortCounter, u64)> {
     let mut counters = Vec::new();
-    port.counters(&mut |counter, value| counters.push((counter, value)));
+    port.counters(&mut |counter, value| add(&mut counters, counter, value));
     counters
+}
+
+/// Adds one counter to a list; a call, since each port has dozens of them.
+#[inline(never)]
+fn add(counters: &mut Vec<(PortCounter, u64)>, counter: PortCounter, value: u64) {
+    counters.push((counter, value));
 }
 
 fn now_ns() -> u64 {
