@@ -16,10 +16,7 @@ use std::{
 };
 
 use common::{Bench, each, frames, has, packets, tshark};
-use grosso::{
-    checksum::Checksum,
-    meta::{Cut, Gso},
-};
+use grosso::{checksum::Checksum, meta::Cut};
 use grosso_io::capture::{
     CaptureReader, Entry, PacketMeta, SegmentTransport, TunnelPort, options::code,
 };
