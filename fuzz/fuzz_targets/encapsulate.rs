@@ -58,7 +58,12 @@ fn endpoint(decisions: &mut Decisions<'_>) -> Endpoint {
     endpoint.congestion =
         decisions.choose(&[CongestionMode::Normal, CongestionMode::Compatibility]);
     endpoint.dont_fragment =
-        decisions.choose(&[DontFragment::Set, DontFragment::Unset, DontFragment::Inherit]);
+        decisions.choose(&[
+        DontFragment::Set,
+        DontFragment::Unset,
+        DontFragment::Ignored,
+        DontFragment::Inherit,
+    ]);
     endpoint.flow_label = decisions.choose(&[None, Some(0xf_ffff)]);
     endpoint.encapsulation_limit = decisions.choose(&[None, None, Some(4)]);
     endpoint

@@ -73,9 +73,15 @@ pub trait Port {
         self.descriptor()
     }
 
-    /// The longest packet that reaches the other end, in bytes from its IP header on; `None` if the
-    /// port knows no path. It may change.
+    /// The longest packet that leaves towards the other end, in bytes from its IP header on; `None`
+    /// if the port knows no path. It may change, but not by what others say.
     fn path_mtu(&self) -> Option<usize> {
+        None
+    }
+
+    /// The longest packet that reaches the other end, as ICMP messages say, which anybody may have
+    /// sent; `None` if the port knows of none. It may be less than [`Port::path_mtu`].
+    fn path_hint(&self) -> Option<usize> {
         None
     }
 
@@ -286,6 +292,10 @@ macro_rules! delegate_port {
     (@method path_mtu $to:tt) => {
         fn path_mtu(&self) -> Option<usize> {
             $crate::delegate_port!(@call self $to path_mtu())
+        }
+
+        fn path_hint(&self) -> Option<usize> {
+            $crate::delegate_port!(@call self $to path_hint())
         }
     };
     (@method counters $to:tt) => {

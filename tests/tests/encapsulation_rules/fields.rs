@@ -102,6 +102,7 @@ fn w03_dont_fragment_is_configured_or_inherited() {
     for (dont_fragment, packet, expected) in [
         (DontFragment::Set, v4(false), true),
         (DontFragment::Unset, v4(true), false),
+        (DontFragment::Ignored, v4(true), false),
         (DontFragment::Inherit, v4(true), true),
         (DontFragment::Inherit, v4(false), false),
         (DontFragment::Inherit, v6, false),

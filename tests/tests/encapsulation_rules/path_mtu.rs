@@ -147,8 +147,10 @@ fn w60_the_floor_of_ipv6() {
         (of_len(v6(), 1000), 0x40),
         (of_len(v6(), 1001), 0),
         (of_len(v6(), 1280), 0),
-        (of_len(v6(), 1281), 0x40),
-        (of_len(v4(), 1200), 0x40),
+        (of_len(v6(), 1281), 0),
+        (of_len(v4(), 1000), 0x40),
+        (of_len(v4(), 1200), 0),
+        (superframe(&v6().tcp(|t| t).payload_len(9000), 940), 0x40),
         (superframe(&v6().tcp(|t| t).payload_len(9000), 1200), 0),
     ] {
         assert_eq!(put(&mut encapsulator, &frame, LinkType::Raw).unwrap().bytes[6], expected);

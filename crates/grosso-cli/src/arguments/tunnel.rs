@@ -105,7 +105,8 @@ The words are those of ip-link(8); a value after a colon is the default:
                  encap fou|gue [encap-dport P: 6080 for gue] [encap-sport P:
                  auto] [[no]encap-csum: on] [encap-remcsum] [encap-variant 0|1]
   all            [ttl N|inherit: 64] [tos N|inherit: inherit] [flowlabel N]
-                 [df set|unset|inherit: set] (vxlan, geneve)
+                 [df set|unset|inherit: unset] (vxlan, geneve)
+                 [mtu-min BYTES: what the device's MTU needs]
 
 Without mtu, the device's MTU is what the tunnel's headers leave of the path's.
 The tunnel is a process of its own, which tunnel down or del ends.

@@ -40,6 +40,7 @@ pub(super) fn open(
     let mut options = TunnelledOptions::new(endpoint.clone(), seed);
     options.address = address(device);
     options.forwarding = description.forwarding.clone();
+    options.mtu_min = description.mtu_min.map(usize::from);
     if let Some(mut sockets) = UdpOptions::of(endpoint) {
         sockets.remotes = description.remotes().collect();
         sockets.shared = queues > 1;
@@ -58,6 +59,8 @@ pub(super) fn open(
     let joined = ports.into_iter().map(|port| {
         let mut joining = FragmentationOptions::new(seed);
         joining.ports = endpoint.ports();
+        // Only the sender fragments IPv6, and the kernel does not for raw sockets.
+        joining.follows_path = endpoint.local.is_ipv6();
         Fragmentation::new(port, &joining)
     });
     let ports = joined.collect::<io::Result<Vec<_>>>().map_err(no_socket)?;

@@ -64,8 +64,6 @@ pub(crate) struct TunnelFacts {
     overhead: Vec<Part>,
     /// Whether its TUN or TAP device exists.
     pub(crate) device_is_there: bool,
-    /// Whether it is in another network namespace, whose devices and paths cannot be seen from here.
-    pub(crate) is_elsewhere: bool,
     /// The offloads that the host's stack leaves to the device.
     pub(crate) features: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,7 +145,6 @@ impl TunnelFacts {
             path_mtu: None,
             overhead: endpoint.overhead().map(|(name, bytes)| Part { name, bytes }).collect(),
             device_is_there: false,
-            is_elsewhere: false,
             features: Vec::new(),
             transfer: None,
             last_packet_age_ns: None,
@@ -166,9 +163,6 @@ impl TunnelFacts {
 
     /// `1460 (1500 - ip 20 - udp 8 - gue 4)`.
     fn mtu_text(&self) -> String {
-        if self.is_elsewhere {
-            return self.mtu.to_string();
-        }
         let Some(path) = self.path_mtu else {
             return format!("{} (no way to {} now)", self.mtu, self.remote);
         };
@@ -216,11 +210,7 @@ impl TunnelFacts {
     }
 
     fn state_text(&self, style: Style) -> String {
-        let gone = match (self.is_elsewhere, self.device_is_there) {
-            (true, _) => "; in another network namespace",
-            (false, true) => "",
-            (false, false) => "; its device is gone",
-        };
+        let gone = if self.device_is_there { "" } else { "; its device is gone" };
         match (self.state, self.pid) {
             (TunnelState::Up, Some(number)) => {
                 format!("{}, process {number}{gone}", style.good("up"))
@@ -422,14 +412,5 @@ mod tests {
         assert!(text.contains("  endpoint: [fd00::2]:4789 "), "{text}");
         assert!(text.contains("  ports:    from 9\n"), "{text}");
         assert!(text.contains("  mtu:      1430 (no way to fd00::2 now)\n"), "{text}");
-    }
-
-    #[test]
-    fn nothing_is_said_of_a_network_that_is_not_seen() {
-        let mut elsewhere = facts(GUE, 1400);
-        (elsewhere.is_elsewhere, elsewhere.device_is_there) = (true, false);
-        let text = text(elsewhere);
-        assert!(text.contains("up, process 7; in another network namespace\n"), "{text}");
-        assert!(text.contains("  mtu:      1400\n"), "{text}");
     }
 }

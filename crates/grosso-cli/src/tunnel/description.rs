@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use grosso::tunnel::{
     Carrier, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive, Udp,
 };
-use grosso_io::stage::{Forwarding, REMOTES_MAX};
+use grosso_io::stage::{Forwarding, MTU_MIN_IPV4, MTU_MIN_IPV6, REMOTES_MAX};
 use grosso_wire::{geneve, gue, vxlan};
 
 use super::{
@@ -21,6 +21,8 @@ pub(crate) struct Description {
     pub(crate) endpoint: Endpoint,
     /// The other ends, if there is more than one.
     pub(crate) forwarding: Option<Forwarding>,
+    /// The least path MTU that ICMP messages can make it believe, in bytes from the outer IP header on.
+    pub(crate) mtu_min: Option<u16>,
     /// The packets that the other end accepts from a tunnel without a header of its own, in the words of its type. This
     /// end carries IPv4 and IPv6.
     mode: &'static str,
@@ -41,7 +43,7 @@ impl TryFrom<&Words> for Description {
         endpoint.encapsulation_limit = encapsulation_limit(words, &endpoint)?;
         endpoint.check().map_err(|contradiction| contradiction.to_string())?;
         let forwarding = forwarding(words, &endpoint)?;
-        Ok(Self { kind, endpoint, forwarding, mode: mode(words)? })
+        Ok(Self { kind, endpoint, forwarding, mtu_min: mtu_min(words, remote)?, mode: mode(words)? })
     }
 }
 
@@ -70,14 +72,17 @@ impl Description {
         match end.dont_fragment {
             _ if is_over_ipv6 => {}
             DontFragment::Set if kind.has_port() => words.put("df", Value::Choice("set")),
-            DontFragment::Unset if kind.has_port() => words.put("df", Value::Choice("unset")),
             DontFragment::Inherit if kind.has_port() => words.put("df", Value::Choice("inherit")),
+            _ if kind.has_port() => words.put("df", Value::Choice("unset")),
             dont_fragment => {
                 words.put("pmtudisc", Value::Switch(dont_fragment == DontFragment::Set));
-                if dont_fragment == DontFragment::Unset {
+                if dont_fragment == DontFragment::Ignored {
                     words.put("ignore-df", Value::Switch(true));
                 }
             }
+        }
+        if let Some(mtu_min) = self.mtu_min {
+            words.put("mtu-min", Value::Number(mtu_min.into()));
         }
         if kind.is_over_ipv6() == Some(true) && matches!(end.carrier, Carrier::Ip) {
             let limit = end.encapsulation_limit.map(|limit| Value::Number(limit.into()));
@@ -534,13 +539,29 @@ fn dont_fragment(words: &Words, remote: IpAddr) -> Result<DontFragment, String> 
             _ => Ok(DontFragment::Set),
         };
     }
+    if words.kind.has_port() {
+        // The default of ip link.
+        return Ok(DontFragment::Unset);
+    }
     let ignores = words.switch("ignore-df") == Some(true);
     match (words.switch("pmtudisc").unwrap_or(true), ignores) {
         (true, false) => Ok(DontFragment::Set),
         (true, true) => Err("ignore-df and pmtudisc exclude each other: nopmtudisc".to_owned()),
         // As in Linux: if the inner packet must not be fragmented, nor must the outer one.
         (false, false) => Ok(DontFragment::Inherit),
-        (false, true) => Ok(DontFragment::Unset),
+        (false, true) => Ok(DontFragment::Ignored),
+    }
+}
+
+/// The floor of the path MTU, which leaves room for what the protocol outside needs.
+fn mtu_min(words: &Words, remote: IpAddr) -> Result<Option<u16>, String> {
+    let least = if remote.is_ipv4() { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
+    match words.number("mtu-min").map(u16::try_from) {
+        Some(Ok(mtu)) if usize::from(mtu) < least => {
+            Err(format!("mtu-min {mtu}: towards {remote} it is {least} at least"))
+        }
+        Some(Ok(mtu)) => Ok(Some(mtu)),
+        _ => Ok(None),
     }
 }
 

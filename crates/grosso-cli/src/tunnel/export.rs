@@ -29,6 +29,7 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
         let why = match (word.name, description.kind) {
             ("remcsumpartial" | "encap-remcsumpartial", _) => "no word to complete checksums",
             ("encap-variant", _) => "no variant 1 of GUE to send",
+            ("mtu-min", _) => "no floor of the path MTU",
             ("geneve_opts", _) => "options by route, and not by tunnel",
             ("local" | "srcport", Kind::Geneve) => "no such word of geneve",
             ("gbp", _) if spelt != "gbp" => {
@@ -251,13 +252,13 @@ fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
             "IPDoNotFragment",
             match endpoint.dont_fragment {
                 DontFragment::Set => "yes",
-                DontFragment::Unset => "no",
+                DontFragment::Unset | DontFragment::Ignored => "no",
                 DontFragment::Inherit => "inherit",
             },
         );
     } else if endpoint.local.is_ipv4() {
         section.put("DiscoverPathMTU", endpoint.dont_fragment == DontFragment::Set);
-        if endpoint.dont_fragment == DontFragment::Unset {
+        if endpoint.dont_fragment == DontFragment::Ignored {
             section.put("IgnoreDontFragment", true);
         }
     }

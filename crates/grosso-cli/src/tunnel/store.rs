@@ -1,7 +1,9 @@
-//! The files of tunnels: a folder with three files for each, beside the sockets of running programs.
+//! The files of tunnels: a folder with three files for each, beside the sockets of running programs. Each network
+//! namespace has a folder of its own, because tunnels in two of them may have the same name, as their devices may.
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -25,7 +27,9 @@ impl TunnelFiles {
     /// # Errors
     /// If there is no usable folder.
     pub(crate) fn new(name: &str) -> io::Result<Self> {
-        let folder = usable(&folders())?.join(FOLDER);
+        let tunnels = usable(&folders())?.join(FOLDER);
+        prepare(&tunnels)?;
+        let folder = tunnels.join(namespace()?);
         prepare(&folder)?;
         Ok(Self { name: name.to_owned(), folder })
     }
@@ -42,17 +46,21 @@ impl TunnelFiles {
             message += &format!("; did you mean {meant}?");
         }
         let hint = match places.is_empty() {
-            true => "there is none of this user; grosso tunnel add makes one".to_owned(),
+            true => {
+                "there is none of this user in this network namespace; grosso tunnel add makes one"
+                    .to_owned()
+            }
             false => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
         };
         Err(Failure::environment("environment.no_tunnel", message).hint(hint))
     }
 
-    /// All tunnels of this user, by their names.
+    /// All tunnels of this user in this network namespace, by their names.
     pub(crate) fn all() -> Vec<Self> {
+        let Ok(namespace) = namespace() else { return Vec::new() };
         let folders = folders().into_iter().filter(|folder| is_trusted(folder));
         let read = |folder: PathBuf| {
-            let folder = folder.join(FOLDER);
+            let folder = folder.join(FOLDER).join(&namespace);
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             let paths = entries.map(|entry| entry.path());
             paths.filter_map(move |path| {
@@ -104,6 +112,12 @@ impl TunnelFiles {
     fn file(&self, end: &str) -> PathBuf {
         Path::new(&self.folder).join(format!("{}{end}", self.name))
     }
+}
+
+/// The name of the folder of this network namespace, with its number as `ls -l /proc/self/ns/net` prints it. The number
+/// belongs to no other namespace while a process of a tunnel is in this one.
+fn namespace() -> io::Result<String> {
+    Ok(format!("net-{}", fs::metadata("/proc/self/ns/net")?.ino()))
 }
 
 /// The folder of tunnels.

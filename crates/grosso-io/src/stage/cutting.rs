@@ -92,6 +92,11 @@ impl Cutting {
         }
     }
 
+    /// Sets the greatest length of a packet in bytes, from its IP header on.
+    pub(super) const fn set_mtu(&mut self, mtu: u16) {
+        self.mtu = mtu;
+    }
+
     /// Sends a frame, in fragments if it is too long. Packets without room are queued here, and
     /// meanwhile nothing more is taken.
     pub(super) fn transmit(

@@ -26,6 +26,10 @@ pub struct FragmentationOptions {
     /// Greatest length of a transmitted packet in bytes, from its IP header on, as in `ip link`;
     /// `None` sends packets of any length whole.
     pub mtu: Option<u16>,
+    /// Whether packets are also fragmented that are longer than the path is said to carry
+    /// ([`Port::path_hint`]): for ports whose kernel does not fragment them, such as raw sockets of
+    /// IPv6.
+    pub follows_path: bool,
     /// Whether IPv4 packets with DF are fragmented all the same. They get a new identification, and
     /// their fragments have DF clear.
     pub ignore_df: bool,
@@ -45,6 +49,7 @@ impl FragmentationOptions {
     pub fn new(seed: u64) -> Self {
         Self {
             mtu: None,
+            follows_path: false,
             ignore_df: false,
             rules: Some(ReassemblyRules::new(ReassemblyMode::Coalesce)),
             ports: Ports::ASSIGNED,
@@ -68,6 +73,8 @@ pub struct Fragmentation<P: Port> {
     port: P,
     joining: Option<Joining<P::Buffer>>,
     cutting: Option<Cutting>,
+    /// The configured MTU, if the path can lower it.
+    path_from: Option<u16>,
 }
 
 /// Counters of reassembly and of fragmentation.
@@ -95,7 +102,7 @@ impl<P: Port> Fragmentation<P> {
     /// [`io::ErrorKind::InvalidInput`] when the rules contradict themselves, or the MTU is below
     /// the 68 bytes of RFC 791.
     pub fn new(port: P, options: &FragmentationOptions) -> io::Result<Self> {
-        let FragmentationOptions { mtu, ignore_df, ref rules, ports, seed } = *options;
+        let FragmentationOptions { mtu, follows_path, ignore_df, ref rules, ports, seed } = *options;
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if let Some(mtu) = mtu
             && mtu < MTU_MIN
@@ -110,8 +117,10 @@ impl<P: Port> Fragmentation<P> {
             }
             None => None,
         };
-        let cutting = mtu.map(|mtu| Cutting::new(link, ports, mtu, ignore_df, seed));
-        Ok(Self { port, joining, cutting })
+        let path_from = follows_path.then_some(mtu.unwrap_or(u16::MAX));
+        let cutting =
+            mtu.or(path_from).map(|mtu| Cutting::new(link, ports, mtu, ignore_df, seed));
+        Ok(Self { port, joining, cutting, path_from })
     }
 
     /// The port behind.
@@ -196,7 +205,13 @@ impl<P: Port> Port for Fragmentation<P> {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         match &mut self.cutting {
-            Some(cutting) => cutting.transmit(slices, meta, &mut self.port),
+            Some(cutting) => {
+                if let Some(most) = self.path_from {
+                    let hint = self.port.path_hint().and_then(|hint| u16::try_from(hint).ok());
+                    cutting.set_mtu(hint.map_or(most, |hint| hint.clamp(MTU_MIN, most)));
+                }
+                cutting.transmit(slices, meta, &mut self.port)
+            }
             None => self.port.transmit(slices, meta),
         }
     }

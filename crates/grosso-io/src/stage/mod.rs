@@ -35,8 +35,8 @@ pub use self::{
     sequence::{Numbers, SequenceFile},
     stages::Stages,
     tunnelled::{
-        EthernetLink, Forwarding, ICMP_BURST, ICMP_PER_SECOND, REMOTES_MAX, Remote, Tunnelled,
-        TunnelledOptions, TunnelledStats,
+        EthernetLink, Forwarding, ICMP_BURST, ICMP_PER_SECOND, MTU_MIN_IPV4, MTU_MIN_IPV6,
+        REMOTES_MAX, Remote, Tunnelled, TunnelledOptions, TunnelledStats,
     },
 };
 

@@ -8,11 +8,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, connect_unspe
 
 use super::address::Address;
 use super::read;
+use crate::netlink::Netlink;
 
 /// Queries of path MTUs, in the network namespace of the thread that created it.
 #[derive(Debug)]
 pub struct PathMtu {
     file: OwnedFd,
+    routes: Netlink,
     is_ipv4: bool,
 }
 
@@ -25,11 +27,22 @@ impl PathMtu {
     pub fn new(is_ipv4: bool) -> io::Result<Self> {
         let family = if is_ipv4 { AddressFamily::INET } else { AddressFamily::INET6 };
         let file = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        Ok(Self { file, is_ipv4 })
+        Ok(Self { file, routes: Netlink::new()?, is_ipv4 })
+    }
+
+    /// The longest packet that leaves this host towards another, in bytes from its IP header on: the
+    /// MTU of the link and of the route. No message from the network can change it.
+    ///
+    /// # Errors
+    ///
+    /// `ENETUNREACH` and similar if there is no route.
+    pub fn of_route(&self, remote: IpAddr) -> io::Result<usize> {
+        self.routes.route_mtu(remote)
     }
 
     /// The longest packet that reaches a host, in bytes from its IP header on: the MTU of the
-    /// route, or a lower one learned for the path since (`IP_MTU`). Sends nothing.
+    /// route, or a lower one learned for the path since (`IP_MTU`). It is a hint, because ICMP
+    /// messages can be forged. Sends nothing.
     ///
     /// # Errors
     ///

@@ -295,9 +295,10 @@ impl DatagramSocket {
         Ok(socket)
     }
 
-    /// Whether sent packets forbid fragmentation, the initial state. If so, packets longer than the
-    /// path MTU are refused (`IP_MTU_DISCOVER`); if not, they may be fragmented, over IPv6 by the
-    /// kernel itself.
+    /// Whether IPv4 packets forbid fragmentation, the initial state. In either state the length that
+    /// the link carries decides what is too long, and nothing that ICMP messages say: longer packets
+    /// are refused if they forbid it (`IP_PMTUDISC_PROBE`), and leave in fragments if not
+    /// (`IP_PMTUDISC_OMIT`). Over IPv6 there is no such bit.
     ///
     /// # Errors
     ///
@@ -306,13 +307,19 @@ impl DatagramSocket {
         if self.dont_fragment == Some(on) {
             return Ok(());
         }
-        let (option, value) = match (self.local.is_ipv4(), on) {
-            (true, true) => (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
-            (true, false) => (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
-            (false, true) => (libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
-            (false, false) => (libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
-        };
-        set(&self.file, level(self.local.is_ipv4()), option, value)?;
+        if self.local.is_ipv4() {
+            let value = if on { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_OMIT };
+            set(&self.file, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)?;
+        } else if self.dont_fragment.is_none() {
+            // Only the sender fragments IPv6, and so has to follow the path: a UDP socket leaves that
+            // to the kernel, which never makes fragments of less than 1280 bytes. The kernel
+            // fragments nothing for a raw socket.
+            let value = match self.protocol {
+                Protocol::Udp => libc::IPV6_PMTUDISC_DONT,
+                Protocol::Raw(_) => libc::IPV6_PMTUDISC_OMIT,
+            };
+            set(&self.file, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, value)?;
+        }
         self.dont_fragment = Some(on);
         Ok(())
     }

@@ -94,12 +94,12 @@ impl Netlink {
     }
 }
 
-fn family(address: IpAddr) -> u8 {
+pub(super) fn family(address: IpAddr) -> u8 {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     family.as_raw() as u8
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),

@@ -364,6 +364,20 @@ impl Netlink {
         })?;
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
+
+    /// The MTU of the link with this index.
+    pub(super) fn link_mtu(&self, index: u32) -> io::Result<u32> {
+        let request = Request::new(abi::RTM_GETLINK, &LinkChange::new().fixed(index));
+        let mut mtu = None;
+        self.exchange(request.flags(abi::NLM_F_ACK), |kind, payload| {
+            if kind == abi::RTM_NEWLINK {
+                let attributes = payload.get(LINK_BYTES..).unwrap_or_default();
+                let found = Attributes::new(attributes).find(|(kind, _)| *kind == abi::IFLA_MTU);
+                mtu = found.and_then(|(_, value)| number(value));
+            }
+        })?;
+        mtu.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+    }
 }
 
 impl Link {

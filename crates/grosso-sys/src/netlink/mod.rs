@@ -39,6 +39,7 @@ mod address;
 mod generic;
 mod link;
 mod message;
+mod route;
 
 use message::{Messages, Request};
 

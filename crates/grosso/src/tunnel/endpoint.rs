@@ -131,14 +131,17 @@ pub enum Dscp {
     Inherit,
 }
 
-/// Whether routers may fragment a tunnel's packets.
+/// Whether routers may fragment a tunnel's packets. They may in any case fragment one that is longer than the path is
+/// said to carry ([`Encapsulator::set_mtu`](crate::tunnel::encapsulate::Encapsulator::set_mtu)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DontFragment {
     /// They may.
     Unset,
+    /// They may, and the tunnel carries packets that forbid it of any length (`ignore-df`).
+    Ignored,
     /// They may not.
     Set,
-    /// As the inner IPv4 packet says; allowed if that is IPv6.
+    /// As the inner IPv4 packet says. Around IPv6, VXLAN and Geneve forbid it and others allow it, as in Linux.
     Inherit,
 }
 

@@ -65,16 +65,11 @@ pub fn fit(
     }
 }
 
-/// Whether routers must be allowed to fragment the tunnel's packet around this frame: an IPv6 packet of a length that
-/// every link carries, in a tunnel that carries less (rule W60).
-pub(super) fn is_below_minimum(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: usize) -> bool {
-    if mtu >= IPV6_MTU_MIN {
-        return false;
-    }
+/// Whether a path that is said to carry `mtu` bytes of IP carries this frame in one piece. Around others, routers must
+/// be allowed to fragment the tunnel's packet (rule W60).
+pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: usize) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();
-    let (network, packet_len) = longest(stack, slices, len, meta);
-    let is_ipv6 = network.is_some_and(|ip| ip.kind == Kind::Ipv6);
-    is_ipv6 && (mtu + 1..=IPV6_MTU_MIN).contains(&packet_len)
+    (meta.gso.is_none() && len <= mtu) || longest(stack, slices, len, meta).1 <= mtu
 }
 
 /// The first IP header, directly or behind VLAN tags, and the bytes of the longest packet from that header on; without

@@ -107,11 +107,11 @@ fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {
     Failure::environment("environment.unreachable", message).hint(hint)
 }
 
-/// The smallest MTU of the paths to the other ends, in bytes; or the end that cannot be reached, and the error.
+/// The smallest MTU of the routes to the other ends, in bytes; or the end that cannot be reached, and the error.
 pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::Error)> {
     let paths = PathMtu::new(description.endpoint.remote.is_ipv4());
     let paths = paths.map_err(|error| (description.endpoint.remote, error))?;
-    let mtu = |remote| paths.to(remote).map_err(|error| (remote, error));
+    let mtu = |remote| paths.of_route(remote).map_err(|error| (remote, error));
     description.remotes().try_fold(usize::MAX, |least, remote| Ok(least.min(mtu(remote)?)))
 }
 

@@ -1,6 +1,6 @@
 //! `grosso tunnel show`: the tunnels, and their traffic.
 
-use std::{fs, io, os::unix::fs::MetadataExt};
+use std::io;
 
 use grosso_sys::{
     ethtool,
@@ -70,17 +70,14 @@ fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> Tu
     };
     let mut facts = TunnelFacts::new(definition, state);
     facts.pid = pid;
-    facts.is_elsewhere = pid.is_some_and(is_elsewhere);
     facts.log = place.log().display().to_string();
     facts.last_error = last_error(&place.log()).map(|said| said.what);
-    if !facts.is_elsewhere {
-        facts.path_mtu = path_mtu(description).ok();
-        let device = device(&definition.name);
-        facts.device_is_there = device.is_ok();
-        if let Ok((mtu, features)) = device {
-            facts.mtu = mtu;
-            facts.features = features;
-        }
+    facts.path_mtu = path_mtu(description).ok();
+    let device = device(&definition.name);
+    facts.device_is_there = device.is_ok();
+    if let Ok((mtu, features)) = device {
+        facts.mtu = mtu;
+        facts.features = features;
     }
     let outside = |reading: &&DeviceReading| {
         reading.path == definition.name && reading.peer == definition.name
@@ -104,16 +101,6 @@ fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> Tu
         facts.drops = reading.counters.drops();
     }
     facts
-}
-
-/// Whether a process is in another network namespace than this one.
-fn is_elsewhere(pid: i32) -> bool {
-    let namespace = |process: &str| fs::metadata(format!("/proc/{process}/ns/net"));
-    match (namespace(&pid.to_string()), namespace("self")) {
-        (Ok(its), Ok(own)) => its.ino() != own.ino(),
-        // The kernel shows nothing about processes of other users.
-        _ => false,
-    }
 }
 
 /// The MTU of a device, and its offloads that relieve the host's stack.

@@ -175,7 +175,7 @@ impl IpPort {
 
     /// Queries the path MTU again if a packet has been too long since `before`.
     fn look_if_too_long(&mut self, before: u64) {
-        if self.stats.events(SocketEvent::TransmitTooLong) > before {
+        if self.stats.too_long() > before {
             self.paths.look_now();
         }
     }
@@ -230,7 +230,7 @@ impl Port for IpPort {
         let head = slices.first().copied().unwrap_or_default();
         let outer = Outer::parse(head, BuiltHeaders::Ip);
         let is_ours = |outer: &Outer| outer.destination.is_ipv4() == self.local.is_ipv4();
-        let too_long = self.stats.events(SocketEvent::TransmitTooLong);
+        let too_long = self.stats.too_long();
         let Self { lanes, stats, .. } = self;
         let lane = outer.filter(is_ours).and_then(|outer| Some((outer, lane(lanes, &outer)?)));
         let Some((outer, Lane { socket, sending, .. })) = lane else {
@@ -243,7 +243,7 @@ impl Port for IpPort {
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let too_long = self.stats.events(SocketEvent::TransmitTooLong);
+        let too_long = self.stats.too_long();
         let mut flushed = Transmitted::Taken;
         for lane in &mut self.lanes {
             match lane.flush(&mut self.stats) {
@@ -267,6 +267,10 @@ impl Port for IpPort {
 
     fn path_mtu(&self) -> Option<usize> {
         self.paths.mtu()
+    }
+
+    fn path_hint(&self) -> Option<usize> {
+        self.paths.hint()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

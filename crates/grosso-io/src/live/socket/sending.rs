@@ -358,12 +358,13 @@ impl SocketSender {
         let datagrams = message.datagrams();
         let Message { bytes, outer, segment_bytes } = message;
         // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or
-        // none (rule S22).
-        let is_cut = matches!(fault, Fault::Down | Fault::Malformed | Fault::Unsupported);
-        match segment_bytes.filter(|_| is_cut) {
+        // none (rule S22), and `EMSGSIZE` datagrams that need fragments.
+        let suspects = matches!(fault, Fault::Down | Fault::Malformed | Fault::Unsupported);
+        let is_too_long = fault == Fault::TooLong;
+        self.suspects_segments = suspects && segment_bytes.is_some();
+        match segment_bytes.filter(|_| suspects || is_too_long) {
             Some(segment_bytes) => {
                 stats.count(SocketEvent::TransmitCutAgain, 1);
-                self.suspects_segments = true;
                 for datagram in bytes.chunks(segment_bytes.into()).rev() {
                     let mut bytes = self.spare.pop().unwrap_or_default();
                     bytes.clear();
@@ -371,10 +372,14 @@ impl SocketSender {
                     self.queue.push_front(Message { bytes, outer, segment_bytes: None });
                 }
             }
-            None => {
-                self.suspects_segments = false;
-                stats.count(event, datagrams as u64);
+            // The link has become narrower since the packet was put into the tunnel.
+            None if is_too_long && outer.dont_fragment => {
+                stats.count(SocketEvent::TransmitFragmented, 1);
+                let outer = Outer { dont_fragment: false, ..outer };
+                self.queue.push_front(Message { bytes, outer, segment_bytes: None });
+                return Ok(());
             }
+            None => stats.count(event, datagrams as u64),
         }
         self.spare.push(bytes);
         Ok(())

@@ -32,7 +32,10 @@ reasons! {
         TransmitInexpressible = "socket-tx-inexpressible",
         /// A datagram was refused because of its contents, and dropped.
         TransmitRefused = "socket-tx-refused",
-        /// A datagram was longer than the path MTU, and was dropped.
+        /// A datagram was longer than the link carries, and was left to the kernel to fragment
+        /// although it forbade that.
+        TransmitFragmented = "socket-tx-fragmented",
+        /// A datagram was longer than any can be, and was dropped.
         TransmitTooLong = "socket-tx-too-long",
         /// A datagram was dropped because the other end was unreachable, or the interface was down.
         TransmitUnreachable = "socket-tx-unreachable",
@@ -52,6 +55,7 @@ impl SocketEvent {
                 | Self::TransmitDatagram
                 | Self::TransmitCutAgain
                 | Self::TransmitNarrowed
+                | Self::TransmitFragmented
         )
     }
 }
@@ -65,6 +69,11 @@ impl SocketStats {
     #[must_use]
     pub fn events(&self, event: SocketEvent) -> u64 {
         self.0[event as usize]
+    }
+
+    /// Number of datagrams that were longer than the link carries.
+    pub(in crate::live) fn too_long(&self) -> u64 {
+        self.events(SocketEvent::TransmitFragmented) + self.events(SocketEvent::TransmitTooLong)
     }
 
     /// Every counter with its description.

@@ -283,17 +283,17 @@ impl Port for UdpPort {
             self.stats.count(SocketEvent::TransmitInexpressible, 1);
             return Ok(Transmitted::Taken);
         };
-        let too_long = self.stats.events(SocketEvent::TransmitTooLong);
+        let too_long = self.stats.too_long();
         let lane = self.lane(outer.source_port);
         let sent = self.send(slices, meta, outer, lane);
-        if self.stats.events(SocketEvent::TransmitTooLong) > too_long {
+        if self.stats.too_long() > too_long {
             self.paths.look_now();
         }
         sent.map_err(|error| broken(&self.name, "send", error))
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let too_long = self.stats.events(SocketEvent::TransmitTooLong);
+        let too_long = self.stats.too_long();
         let mut flushed = Transmitted::Taken;
         for lane in 0..self.sending.len() {
             match self.flush_lane(lane) {
@@ -302,7 +302,7 @@ impl Port for UdpPort {
                 Err(error) => return Err(broken(&self.name, "send", error)),
             }
         }
-        if self.stats.events(SocketEvent::TransmitTooLong) > too_long {
+        if self.stats.too_long() > too_long {
             self.paths.look_now();
         }
         Ok(flushed)
@@ -326,6 +326,10 @@ impl Port for UdpPort {
 
     fn path_mtu(&self) -> Option<usize> {
         self.paths.mtu()
+    }
+
+    fn path_hint(&self) -> Option<usize> {
+        self.paths.hint()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

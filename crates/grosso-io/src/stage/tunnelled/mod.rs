@@ -15,7 +15,7 @@ use grosso::{
     meta::Cut,
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
     tunnel::{
-        Endpoint,
+        DontFragment, Endpoint,
         decapsulate::OuterChecksum,
         encapsulate::{EncapsulateStats, Refusal},
         path_mtu::{Fit, fit},
@@ -54,6 +54,11 @@ pub struct TunnelledOptions {
     /// further limited by the path MTU of the port behind less the tunnel's headers, if that is
     /// known; `None` sets no other limit.
     pub mtu: Option<usize>,
+    /// The least path MTU that is believed of ICMP messages, in bytes from the outer IP header on:
+    /// packets longer than a lesser one leave as fragments. `None` is what `mtu` needs, or without
+    /// one, any length: then no message makes the tunnel carry less. It is never below
+    /// [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
+    pub mtu_min: Option<usize>,
     /// The UDP ports of tunnels within the tunnel's packets.
     pub ports: Ports,
     /// Key of the hash that selects a flow's source port; should be random.
@@ -81,6 +86,7 @@ impl TunnelledOptions {
             address: None,
             outer_checksum: OuterChecksum::InFrame,
             mtu: None,
+            mtu_min: None,
             ports: Ports::ASSIGNED,
             seed,
             forwarding: None,
@@ -115,8 +121,9 @@ pub struct Tunnelled<P: Port> {
     peers: Peers,
     taking: Taking<P::Buffer>,
     outlet: Outlet,
-    /// The configured MTU, and the effective one.
+    /// The configured MTU, the floor of the path's, and the effective one.
     mtu_wanted: Option<usize>,
+    mtu_min: usize,
     mtu: Option<usize>,
     replies: Replies,
     /// The headers of a frame to send, a packet segmented before encapsulation, and an empty vector
@@ -146,6 +153,7 @@ impl<P: Port> Tunnelled<P> {
         let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
         let outlet = Outlet::new(port.link(), port.device(), endpoint.ports());
         let taking = Taking::new(&options, port.link());
+        let mtu_min = mtu_min(&options);
         let mut tunnelled = Self {
             port,
             link,
@@ -154,6 +162,7 @@ impl<P: Port> Tunnelled<P> {
             taking,
             outlet,
             mtu_wanted: options.mtu,
+            mtu_min,
             mtu: None,
             replies: Replies::default(),
             head: Vec::new(),
@@ -214,19 +223,26 @@ impl<P: Port> Tunnelled<P> {
         self.mtu
     }
 
+    /// Follows the path: what this host knows of it limits the packets that are taken; what ICMP
+    /// messages say does so down to the floor, and below it decides what may leave as fragments.
     fn learn_mtu(&mut self) {
-        let path = self.port.path_mtu().and_then(|mtu| self.endpoint().mtu(mtu));
-        let mtu = [path, self.mtu_wanted].into_iter().flatten().min();
-        if mtu != self.mtu {
-            self.mtu = mtu;
-            self.peers.set_mtu(mtu.unwrap_or(usize::MAX));
-        }
+        let route = self.port.path_mtu();
+        let hint = self.port.path_hint().or(route);
+        let believed = hint.map(|hint| hint.max(self.mtu_min));
+        let inner = |outer: Option<usize>| outer.and_then(|mtu| self.endpoint().mtu(mtu));
+        let whole = [inner(route), inner(hint)].into_iter().flatten().min();
+        let mtu = [inner(route), inner(believed), self.mtu_wanted].into_iter().flatten().min();
+        self.mtu = mtu;
+        self.peers.set_mtu(whole.or(mtu).unwrap_or(usize::MAX));
     }
 
     /// Whether a packet is too long for the tunnel, and so is dropped. Its sender is informed
     /// within the rate limit.
     fn is_too_long(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
         let Some(mtu) = self.mtu else { return false };
+        if self.endpoint().dont_fragment == DontFragment::Ignored {
+            return false;
+        }
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         if meta.gso.is_none() && len <= mtu {
             return false;
@@ -305,6 +321,15 @@ impl<P: Port> Tunnelled<P> {
         self.packet = packet;
         result
     }
+}
+
+/// The floor of the path MTU of these options.
+fn mtu_min(options: &TunnelledOptions) -> usize {
+    let endpoint = &options.endpoint;
+    let overhead: usize = endpoint.overhead().map(|(_, bytes)| bytes).sum();
+    let needed = options.mtu.map_or(usize::MAX, |mtu| mtu.saturating_add(overhead));
+    let least = if endpoint.local.is_ipv4() { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
+    options.mtu_min.unwrap_or(needed).max(least)
 }
 
 impl EthernetLink {
@@ -400,6 +425,10 @@ impl<P: Port> Port for Tunnelled<P> {
         self.mtu
     }
 
+    fn path_hint(&self) -> Option<usize> {
+        self.mtu
+    }
+
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.port.counters(each);
         self.stats().counters().for_each(|(counter, value)| each(counter, value));
@@ -409,3 +438,8 @@ impl<P: Port> Port for Tunnelled<P> {
         self.port.is_finished() && self.replies.is_empty()
     }
 }
+
+/// The least floor of the path MTU over IPv4, in bytes: what every host reassembles (RFC 791).
+pub const MTU_MIN_IPV4: usize = 576;
+/// The least floor of the path MTU over IPv6, in bytes: what every link carries (RFC 8200 section 5).
+pub const MTU_MIN_IPV6: usize = 1280;

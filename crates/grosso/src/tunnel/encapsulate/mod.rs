@@ -59,7 +59,7 @@ pub struct Encapsulator {
     sequence: u32,
     /// The identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,
-    /// Bytes of IP that the tunnel carries.
+    /// Bytes of IP that the path carries in one piece.
     mtu: usize,
     stats: EncapsulateStats,
 }
@@ -129,11 +129,11 @@ impl Encapsulator {
         }
     }
 
-    /// Sets the number of IP bytes that the tunnel carries ([`Endpoint::mtu`]); the default is unlimited.
+    /// Sets the number of IP bytes that the path is said to carry in one piece ([`Endpoint::mtu`]); the default is
+    /// unlimited.
     ///
-    /// Longer packets are encapsulated all the same: [`path_mtu::fit`] detects them. But around an IPv6 packet that
-    /// every link has to carry, up to 1280 bytes, the don't-fragment bit is cleared if the tunnel carries less (rule
-    /// W60).
+    /// Longer packets are encapsulated all the same, without the don't-fragment bit (rule W60): whoever calls this has
+    /// refused those that do not fit and must not be fragmented ([`path_mtu::fit`]).
     pub const fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
     }
@@ -166,7 +166,7 @@ impl Encapsulator {
             return Err(Refusal::SuperframeNumbered);
         }
         let is_atomic = write::dont_fragment(&self.endpoint, &inside)
-            && !path_mtu::is_below_minimum(&self.stack, slices, meta, self.mtu);
+            && path_mtu::is_carried(&self.stack, slices, meta, self.mtu);
         let keys = Keys::of(self.stack.layers(), head);
         let numbers = Numbers {
             flow: self.hasher.flow(head, &keys).into(),

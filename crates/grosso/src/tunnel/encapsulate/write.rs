@@ -144,10 +144,11 @@ fn fields(
 /// Whether routers may not fragment the packet, as the endpoint says (rule W3).
 pub(super) fn dont_fragment(endpoint: &Endpoint, inside: &Inside) -> bool {
     match endpoint.dont_fragment {
-        DontFragment::Unset => false,
+        DontFragment::Unset | DontFragment::Ignored => false,
         DontFragment::Set => true,
         DontFragment::Inherit => {
-            inside.network.and_then(|inner| inner.dont_fragment).unwrap_or(false)
+            let is_virtual = matches!(endpoint.header, Header::Vxlan { .. } | Header::Geneve { .. });
+            inside.network.is_some_and(|inner| inner.dont_fragment.unwrap_or(is_virtual))
         }
     }
 }

@@ -1,0 +1,319 @@
+//! Tunnels over paths whose MTU shrinks, grows and is lied about, between two hosts with a router in between.
+//!
+//! ```text
+//!  host a                     router r                    host b
+//!  t0 (10.8.0.1, fd08::1)                                 t0 (10.8.0.2, fd08::2)
+//!  w0 10.9.1.1, fd09:1::1 --- ra .254      rb .254 ------ w0 10.9.2.1, fd09:2::1
+//! ```
+
+#![cfg(target_os = "linux")]
+
+mod network;
+
+use std::{
+    io::{IoSlice, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream},
+    process::Command,
+    thread,
+    time::Instant,
+};
+
+use grosso_checksum::{Sum, pseudo_v6};
+use grosso_sys::{
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+    packet::PacketSocket,
+};
+use network::{CHUNK, Running, connect, exchange, name, receive, send, skip};
+
+/// The addresses of both hosts outside, over IPv4 and IPv6.
+const OUTSIDE: [[IpAddr; 2]; 2] = [
+    [IpAddr::V4(Ipv4Addr::new(10, 9, 1, 1)), IpAddr::V6(Ipv6Addr::new(0xfd09, 1, 0, 0, 0, 0, 0, 1))],
+    [IpAddr::V4(Ipv4Addr::new(10, 9, 2, 1)), IpAddr::V6(Ipv6Addr::new(0xfd09, 2, 0, 0, 0, 0, 0, 1))],
+];
+
+/// The addresses of both hosts inside of a tunnel; `net` keeps tunnels apart.
+fn inside(net: u8, host: u8) -> [IpAddr; 2] {
+    [
+        Ipv4Addr::new(10, 8, net, host).into(),
+        Ipv6Addr::new(0xfd08, net.into(), 0, 0, 0, 0, 0, host.into()).into(),
+    ]
+}
+
+/// Two hosts and the router between them. Tunnels end with them.
+struct Routed {
+    hosts: [NetworkNamespace; 2],
+    router: NetworkNamespace,
+    folder: tempfile::TempDir,
+}
+
+impl Routed {
+    fn new() -> Option<Self> {
+        let made = [(); 3].map(|()| NetworkNamespace::new());
+        let [Ok(a), Ok(b), Ok(router)] = made else {
+            skip("no network of one's own");
+            return None;
+        };
+        if !std::path::Path::new("/dev/net/tun").exists() {
+            skip("no /dev/net/tun");
+            return None;
+        }
+        let routed = Self { hosts: [a, b], router, folder: tempfile::tempdir().unwrap() };
+        for (net, side) in [(1, "ra"), (2, "rb")] {
+            let host = &routed.hosts[net - 1];
+            let lay = || {
+                let far = LinkChange::new().namespace(std::os::fd::AsFd::as_fd(host));
+                Netlink::new()?.add_veth((&name(side), LinkChange::new()), (&name("w0"), far))
+            };
+            routed.router.run(lay).unwrap().unwrap();
+            for (host, device, last) in [(&routed.router, side, "fe"), (host, "w0", "1")] {
+                let four = u8::from_str_radix(last, 16).unwrap();
+                ip(host, &format!("link set {device} up"));
+                ip(host, &format!("addr add 10.9.{net}.{four}/24 dev {device}"));
+                ip(host, &format!("addr add fd09:{net}::{last}/64 dev {device} nodad"));
+            }
+            ip(host, &format!("route add default via 10.9.{net}.254"));
+            ip(host, &format!("-6 route add default via fd09:{net}::fe"));
+            std::fs::create_dir(routed.folder.path().join(net.to_string())).unwrap();
+        }
+        let forward = || {
+            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                std::fs::write(format!("/proc/sys/net/{setting}"), "1").unwrap();
+            }
+        };
+        routed.router.run(forward).unwrap();
+        Some(routed)
+    }
+
+    /// Runs the program on a host, which must succeed.
+    fn grosso(&self, host: usize, line: &str) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        command.args(line.split_whitespace()).env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
+        command.env("RUNTIME_DIRECTORY", self.folder.path().join((host + 1).to_string()));
+        let ended = Running::spawn(self.hosts[host].host(&mut command).unwrap()).end();
+        assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+        ended.stdout
+    }
+
+    /// Makes a tunnel of these words, with addresses inside.
+    fn tunnel(&self, words: &str, family: usize, net: u8) {
+        for host in 0..2 {
+            let (local, remote) = (OUTSIDE[host][family], OUTSIDE[1 - host][family]);
+            self.grosso(host, &format!("tunnel add t{net} type {words} local {local} remote {remote}"));
+            self.address(host, net);
+        }
+    }
+
+    fn address(&self, host: usize, net: u8) {
+        let addresses = inside(net, host as u8 + 1);
+        for (address, bits) in addresses.iter().zip([24, 64]) {
+            let nodad = if address.is_ipv6() { "nodad" } else { "" };
+            ip(&self.hosts[host], &format!("addr add {address}/{bits} dev t{net} {nodad}"));
+        }
+    }
+
+    /// A connection inside of a tunnel.
+    fn connection(&self, net: u8, family: usize) -> [TcpStream; 2] {
+        let [near, far] = [1, 2].map(|host| inside(net, host)[family]);
+        connect((&self.hosts[0], near), (&self.hosts[1], far))
+    }
+
+    /// Makes the router carry packets of at most this length: an IPv6 path has 1280 at least.
+    fn path(&self, mtu: usize) {
+        for (net, device) in [(1, "ra"), (2, "rb")] {
+            ip(&self.router, &format!("route replace 10.9.{net}.0/24 dev {device} mtu {mtu}"));
+            let mtu = mtu.max(1280);
+            let six = format!("-6 route replace fd09:{net}::/64 dev {device} metric 256 mtu {mtu}");
+            ip(&self.router, &six);
+        }
+    }
+
+    /// Tells the first host that no packet to the second one may be longer than the protocol's least, once for each
+    /// source port of its tunnels, from an address that has nothing to do with either.
+    fn sweep(&self, family: usize, port: u16) {
+        let hardware = |host: &NetworkNamespace, device: &str| {
+            let link = host.run(|| Netlink::new()?.link(&name(device))).unwrap().unwrap();
+            link.hardware_address.unwrap()
+        };
+        let near = hardware(&self.hosts[0], "w0");
+        let far = hardware(&self.router, "ra");
+        let [local, remote] = [OUTSIDE[0][family], OUTSIDE[1][family]];
+        let socket = self.router.run(|| PacketSocket::builder().bind(&name("ra"))).unwrap().unwrap();
+        for source in 49152..=65535 {
+            let message = forged(local, remote, source, port);
+            let ethertype: u16 = if local.is_ipv4() { 0x0800 } else { 0x86dd };
+            let frame = [&near[..], &far, &ethertype.to_be_bytes(), &message].concat();
+            while socket.send_vectored(&[IoSlice::new(&frame)]).is_err() {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+impl Drop for Routed {
+    fn drop(&mut self) {
+        for host in 0..2 {
+            for net in 0..16 {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+                command.args(["tunnel", "del", &format!("t{net}")]);
+                command.env("RUNTIME_DIRECTORY", self.folder.path().join((host + 1).to_string()));
+                if let Ok(command) = self.hosts[host].host(&mut command) {
+                    // Most of them never were.
+                    let _ = command.output();
+                }
+            }
+        }
+    }
+}
+
+/// Runs `ip` on a host.
+fn ip(host: &NetworkNamespace, line: &str) -> String {
+    let mut command = Command::new("ip");
+    let output = host.host(command.args(line.split_whitespace())).unwrap().output().unwrap();
+    assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A message that a UDP packet from `local` to `remote` was too long, from a stranger.
+fn forged(local: IpAddr, remote: IpAddr, source: u16, port: u16) -> Vec<u8> {
+    let half = |number: u16| number.to_be_bytes();
+    let udp = [half(source), half(port), half(1400), half(0x1234)].concat();
+    match (local, remote) {
+        (IpAddr::V4(local), IpAddr::V4(remote)) => {
+            let header = |source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len: usize| {
+                let mut header = [&[0x45, 0], &half(len as u16)[..], &[0, 0, 0x40, 0, 64, protocol, 0, 0]].concat();
+                header.extend(source.octets().into_iter().chain(destination.octets()));
+                let checksum = Sum::of(&header).checksum().to_be_bytes();
+                header[10..12].copy_from_slice(&checksum);
+                header
+            };
+            let quoted = [header(local, remote, 17, 1420), udp].concat();
+            let mut error = [&[3, 4, 0, 0, 0, 0], &half(68)[..], &quoted].concat();
+            let checksum = Sum::of(&error).checksum().to_be_bytes();
+            error[2..4].copy_from_slice(&checksum);
+            let stranger = Ipv4Addr::new(192, 0, 2, 99);
+            [header(stranger, local, 1, 20 + error.len()), error].concat()
+        }
+        (IpAddr::V6(local), IpAddr::V6(remote)) => {
+            let header = |source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, len: usize| {
+                let fixed = [&[0x60, 0, 0, 0], &half(len as u16)[..], &[protocol, 64]].concat();
+                [&fixed[..], &source.octets(), &destination.octets()].concat()
+            };
+            let quoted = [header(local, remote, 17, 1400), udp].concat();
+            let mut error = [&[2, 0, 0, 0, 0, 0], &half(1280)[..], &quoted].concat();
+            let stranger: Ipv6Addr = "2001:db8::99".parse().unwrap();
+            let pseudo = pseudo_v6(&stranger.octets(), &local.octets(), 58, error.len() as u32);
+            let checksum = (Sum::of(&error) + pseudo).checksum().to_be_bytes();
+            error[2..4].copy_from_slice(&checksum);
+            [header(stranger, local, 58, error.len()), error].concat()
+        }
+        _ => unreachable!("both are of one family"),
+    }
+}
+
+/// Every type over the version of IP that it can have outside.
+const TYPES: [(&str, usize); 15] = [
+    ("vxlan id 42", 0),
+    ("vxlan id 42", 1),
+    ("vxlan id 42 df set", 0),
+    ("vxlan id 42 df inherit", 0),
+    ("geneve id 42", 0),
+    ("geneve id 42", 1),
+    ("gre", 0),
+    ("gretap", 0),
+    ("ipip", 0),
+    ("sit nopmtudisc", 0),
+    ("ipip encap gue", 0),
+    ("ip6gre encaplimit none", 1),
+    ("ip6gretap", 1),
+    ("ip6tnl", 1),
+    ("ip6tnl encap gue encaplimit none", 1),
+];
+
+/// An MTU that shrinks and grows while streams over IPv4 and IPv6 run inside ends none of them.
+#[test]
+fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
+    let Some(routed) = Routed::new() else { return };
+    for (net, (words, family)) in TYPES.into_iter().enumerate() {
+        let net = net as u8;
+        routed.path(1500);
+        routed.tunnel(words, family, net);
+        let streams = [0, 1].map(|inner| routed.connection(net, inner));
+        for mtu in [1500, 1280, 576, 552, 1400, 1500] {
+            if family == 1 && mtu < 1280 {
+                continue;
+            }
+            thread::scope(|scope| {
+                // It changes while bytes are on their way.
+                scope.spawn(|| routed.path(mtu));
+                streams.iter().for_each(|stream| exchange(stream, 1 << 18));
+            });
+        }
+        for host in 0..2 {
+            routed.grosso(host, &format!("tunnel del t{net}"));
+        }
+        println!("{words} over IPv{}: no stream ended", [4, 6][family]);
+    }
+}
+
+/// Megabits a second of a stream, every byte compared.
+fn speed([near, far]: &[TcpStream; 2], bytes: usize) -> f64 {
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| send(near, 1, bytes));
+        receive(far, 1, bytes);
+    });
+    // The last chunk has arrived, and the way back is free.
+    (&*far).write_all(&[0]).unwrap();
+    (&*near).read_exact(&mut [0]).unwrap();
+    bytes as f64 * 8.0 / 1e6 / begun.elapsed().as_secs_f64()
+}
+
+/// Forged messages do not silence a tunnel. The figures are printed beside those of the kernel's own VXLAN.
+#[test]
+fn forged_messages_silence_no_tunnel() {
+    const BYTES: usize = CHUNK << 10;
+    let Some(routed) = Routed::new() else { return };
+    for (net, (words, family, port)) in [
+        ("vxlan id 42", 0, 4789),
+        ("vxlan id 42 df set", 0, 4789),
+        ("vxlan id 42", 1, 4789),
+        ("ipip encap gue encap-dport 6080", 0, 6080),
+        ("ip6tnl encap gue encap-dport 6080 encaplimit none", 1, 6080),
+        ("kernel vxlan", 0, 4790),
+        ("kernel vxlan", 1, 4790),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let net = net as u8;
+        if words == "kernel vxlan" {
+            for host in 0..2 {
+                let (local, remote) = (OUTSIDE[host][family], OUTSIDE[1 - host][family]);
+                let ends = format!("local {local} remote {remote} srcport 49152 65535 dstport {port}");
+                ip(&routed.hosts[host], &format!("link add t{net} type vxlan id {net} {ends}"));
+                ip(&routed.hosts[host], &format!("link set t{net} up"));
+                routed.address(host, net);
+            }
+        } else {
+            routed.tunnel(words, family, net);
+        }
+        let streams = [0, 1].map(|inner| routed.connection(net, inner));
+        let before = [0, 1].map(|inner| speed(&streams[inner], BYTES));
+        routed.sweep(family, port);
+        let after = [0, 1].map(|inner| speed(&streams[inner], BYTES));
+        println!(
+            "{words} over IPv{}: IPv4 inside {:.0} -> {:.0} Mb/s, IPv6 inside {:.0} -> {:.0} Mb/s",
+            [4, 6][family], before[0], after[0], before[1], after[1]
+        );
+        if words == "kernel vxlan" {
+            for host in &routed.hosts {
+                ip(host, &format!("link del t{net}"));
+            }
+        } else {
+            for host in 0..2 {
+                routed.grosso(host, &format!("tunnel del t{net}"));
+            }
+        }
+    }
+}
