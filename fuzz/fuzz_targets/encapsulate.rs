@@ -57,8 +57,7 @@ fn endpoint(decisions: &mut Decisions<'_>) -> Endpoint {
     endpoint.dscp = decisions.choose(&[Dscp::Inherit, Dscp::Fixed(9)]);
     endpoint.congestion =
         decisions.choose(&[CongestionMode::Normal, CongestionMode::Compatibility]);
-    endpoint.dont_fragment =
-        decisions.choose(&[
+    endpoint.dont_fragment = decisions.choose(&[
         DontFragment::Set,
         DontFragment::Unset,
         DontFragment::Ignored,

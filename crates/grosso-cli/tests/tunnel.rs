@@ -12,8 +12,6 @@ use std::{
 };
 
 use grosso_sys::{
-    ethtool::set_feature,
-    interface::Control,
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
 };
@@ -95,14 +93,6 @@ fn other(host: &NetworkNamespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Makes a device compute checksums. A virtual wire leaves those inside of tunnels to the next device, and a socket
-/// cannot see that.
-fn make_checksums(host: &NetworkNamespace, device: &str) {
-    let off =
-        || set_feature(&Control::new()?, &network::name(device), "tx-checksum-ip-generic", false);
-    host.run(off).unwrap().unwrap();
-}
-
 impl Drop for Ends {
     fn drop(&mut self) {
         for host in ["a", "b"] {
@@ -131,7 +121,6 @@ const VXLAN: &str = "tunnel add vx0 type vxlan id 42 local 10.9.0.2 remote 10.9.
 fn beside_the_kernel() -> Option<Ends> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);
-    make_checksums(a, "a0");
     let kernel =
         "link add vx0 type vxlan id 42 local 10.9.0.1 remote 10.9.0.2 dstport 4789 udpcsum";
     ends.ip(a, kernel);
@@ -147,6 +136,7 @@ fn beside_the_kernel() -> Option<Ends> {
     Some(ends)
 }
 
+/// The kernel's tunnel leaves inner checksums to a device, and the wire between two hosts on one machine is none.
 #[test]
 fn a_tunnel_carries_traffic_and_survives_its_process() {
     let Some(ends) = beside_the_kernel() else { return };
@@ -322,11 +312,14 @@ fn a_path_that_shrinks_is_told_of_and_the_device_stays_as_it_was() {
             let own = ["route replace 10.9.0.0/24", "-6 route replace fd09::/64 metric 256"];
             ends.ip(host, &format!("{} dev {device} mtu 1300", own[family]));
         }
-        exchange(&connection, 1 << 18);
+        // The process looks at its routes once in a while.
+        until(|| {
+            exchange(&connection, 1 << 16);
+            ends.shown()["drops"]["tunnel_out_too_big"].as_u64() > Some(0)
+        });
         let shown = ends.shown();
         assert_eq!(shown["mtu"], mtu, "{shown}");
         assert_eq!(shown["path_mtu_bytes"], 1300, "{shown}");
-        assert!(shown["drops"]["tunnel_out_too_big"].as_u64() > Some(0), "{shown}");
         let text = ends.ok("tunnel show");
         let says = format!("  mtu:      {mtu} (as set; the path has room for {left}: 1300 - ip ");
         assert!(text.contains(&says), "{says}{text}");
@@ -347,7 +340,6 @@ fn third(ends: &Ends) -> NetworkNamespace {
         ends.ip(host, &format!("link set {device} up"));
     }
     ends.ip(&c, "route add 10.9.0.0/24 via 10.10.0.2");
-    make_checksums(&c, "c0");
     c
 }
 
@@ -363,7 +355,6 @@ fn between_three(words: &str) -> Option<[u64; 2]> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);
     let c = third(&ends);
-    make_checksums(a, "a0");
     for (host, local, inside) in [(a, "10.9.0.1", "10.8.0.1"), (&c, "10.10.0.3", "10.8.0.3")] {
         let link = "02:00:00:00:00:0".to_owned() + inside.split('.').next_back().unwrap();
         let vxlan = format!("type vxlan id 42 local {local} remote 10.9.0.2 dstport 4789 udpcsum");

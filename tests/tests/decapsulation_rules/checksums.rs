@@ -319,3 +319,37 @@ fn a_sum_leaves_out_what_is_behind_the_packet() {
     assert_eq!(taken.packet[14..], inside);
     assert!(is_sum(taken.meta.checksum, &taken.packet), "{:?}", taken.meta);
 }
+
+#[test]
+fn a_checksum_that_was_left_to_no_device_is_partial_where_that_is_asked_for() {
+    let mut asked = rules();
+    asked.completes_left_open = true;
+    let around = |inner: fn(Packet) -> Packet| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
+        inner(packet.ethernet(|e| e)).payload_len(301).build()
+    };
+    let open: [(fn(Packet) -> Packet, u16, u16); 3] = [
+        (|packet| packet.ipv4(|ip| ip).tcp(|t| t.checksum_seed()), 34, 16),
+        (|packet| packet.ipv6(|ip| ip).tcp(|t| t.checksum_seed()), 54, 16),
+        (|packet| packet.vlan(|v| v).ipv4(|ip| ip).udp(|u| u.checksum_seed()), 38, 6),
+    ];
+    for (inner, start, offset) in open {
+        let frame = around(inner);
+        let taken = take_by(&frame, &asked).unwrap();
+        assert_eq!(taken.meta.checksum, Checksum::Partial { start, offset });
+        let mut packet = taken.packet;
+        complete(&mut packet, start, offset).unwrap();
+        assert!(is_right(&packet, Link::Ethernet));
+        let not_asked = take_by(&frame, &rules()).unwrap();
+        assert!(!matches!(not_asked.meta.checksum, Checksum::Partial { .. }));
+    }
+    let others: [fn(Packet) -> Packet; 3] = [
+        |packet| packet.ipv4(|ip| ip).tcp(|t| t),
+        |packet| packet.ipv6(|ip| ip).tcp(|t| t.checksum_xor(1)),
+        |packet| packet.ipv4(|ip| ip).udp(|u| u.checksum_zero()),
+    ];
+    for inner in others {
+        let taken = take_by(&around(inner), &asked).unwrap();
+        assert!(!matches!(taken.meta.checksum, Checksum::Partial { .. }));
+    }
+}

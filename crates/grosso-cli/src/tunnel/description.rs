@@ -43,7 +43,13 @@ impl TryFrom<&Words> for Description {
         endpoint.encapsulation_limit = encapsulation_limit(words, &endpoint)?;
         endpoint.check().map_err(|contradiction| contradiction.to_string())?;
         let forwarding = forwarding(words, &endpoint)?;
-        Ok(Self { kind, endpoint, forwarding, mtu_min: mtu_min(words, remote)?, mode: mode(words)? })
+        Ok(Self {
+            kind,
+            endpoint,
+            forwarding,
+            mtu_min: mtu_min(words, remote)?,
+            mode: mode(words)?,
+        })
     }
 }
 

@@ -102,7 +102,8 @@ impl<P: Port> Fragmentation<P> {
     /// [`io::ErrorKind::InvalidInput`] when the rules contradict themselves, or the MTU is below
     /// the 68 bytes of RFC 791.
     pub fn new(port: P, options: &FragmentationOptions) -> io::Result<Self> {
-        let FragmentationOptions { mtu, follows_path, ignore_df, ref rules, ports, seed } = *options;
+        let FragmentationOptions { mtu, follows_path, ignore_df, ref rules, ports, seed } =
+            *options;
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if let Some(mtu) = mtu
             && mtu < MTU_MIN
@@ -118,8 +119,7 @@ impl<P: Port> Fragmentation<P> {
             None => None,
         };
         let path_from = follows_path.then_some(mtu.unwrap_or(u16::MAX));
-        let cutting =
-            mtu.or(path_from).map(|mtu| Cutting::new(link, ports, mtu, ignore_df, seed));
+        let cutting = mtu.or(path_from).map(|mtu| Cutting::new(link, ports, mtu, ignore_df, seed));
         Ok(Self { port, joining, cutting, path_from })
     }
 

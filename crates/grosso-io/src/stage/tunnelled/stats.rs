@@ -37,6 +37,8 @@ pub struct TunnelledStats {
     pub no_device: u64,
     /// Packets whose source is configured to be behind another end.
     pub moved: u64,
+    /// Packets whose checksum had been left to a device that was not there, and is completed.
+    pub left_open: u64,
 }
 
 impl Default for TunnelledStats {
@@ -53,6 +55,7 @@ impl Default for TunnelledStats {
             unlearned: 0,
             no_device: 0,
             moved: 0,
+            left_open: 0,
         }
     }
 }
@@ -116,6 +119,14 @@ impl TunnelledStats {
             (
                 event("tunnel-in-packets", "A packet was taken out of the tunnel."),
                 taken_out.packets,
+            ),
+            (
+                event(
+                    "tunnel-in-left-open",
+                    "A checksum inside that no device had made was completed; ethtool -K DEV tx off \
+                     where it comes from lets it be made.",
+                ),
+                self.left_open,
             ),
             (
                 loss("tunnel-in-own-address", "Dropped: it has the tunnel device's own address."),

@@ -39,6 +39,7 @@ impl<B: AsRef<[u8]>> Taking<B> {
         let mut rules = options.endpoint.rules();
         rules.outer_checksum = options.outer_checksum;
         rules.presented = Presented::Alone;
+        rules.completes_left_open = true;
         Self {
             link,
             rules,
@@ -63,6 +64,7 @@ impl<B: AsRef<[u8]>> Taking<B> {
         match planned {
             Ok(plan) => {
                 taken_out.count(&Ok(plan));
+                self.stats.left_open += u64::from(plan.details.left_open);
                 let meta = plan.meta;
                 let buffer = if plan.is_change() {
                     let mut bytes = self.spare.take();

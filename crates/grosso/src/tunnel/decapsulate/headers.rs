@@ -103,6 +103,7 @@ impl OuterHeaders {
                 Tunnel::Geneve => critical_option(frame, headers),
                 _ => None,
             },
+            left_open: false,
         }
     }
 

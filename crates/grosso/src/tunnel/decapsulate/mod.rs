@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `headers` | the headers of a tunnel, and whether a receiver may take them off |
 //! | `checksums` | the checksums of a tunnel, and what is known of those inside |
+//! | `left_open` | inner checksums that no device made |
 //! | `reason` | the names and counters of all refusals |
 //!
 //! ```
@@ -30,6 +31,7 @@
 
 mod checksums;
 mod headers;
+mod left_open;
 mod reason;
 
 use core::{net::IpAddr, ops::Range};
@@ -39,7 +41,10 @@ use grosso_wire::{Class, Extent, Kind, Layer, LinkType, Ports, Stack, Stop, ethe
 
 pub use reason::{DecapsulateStats, Refusal};
 
-use self::headers::{OuterHeaders, declared_end};
+use self::{
+    headers::{OuterHeaders, declared_end},
+    left_open::left_open,
+};
 use crate::{
     bytes::u16_at,
     checksum::{self, Checksum},
@@ -69,6 +74,9 @@ pub struct DecapsulationRules {
     /// Whether Geneve options that a tunnel end must understand (rule W41, RFC 8926 section 3.5) count as understood:
     /// for observers of others' packets, which are no tunnel end. [`Details::critical_option`] reports them.
     pub critical_options: bool,
+    /// Whether an inner checksum that is the sum of its pseudo-header alone counts as partial: packets from a container
+    /// of this machine come so, because no device makes their checksums. [`Details::left_open`] reports them.
+    pub completes_left_open: bool,
 }
 
 /// Link type on which a decapsulated packet is delivered.
@@ -115,6 +123,7 @@ impl Default for DecapsulationRules {
             outer_checksum: OuterChecksum::InFrame,
             presented: Presented::OnItsLink,
             critical_options: false,
+            completes_left_open: false,
         }
     }
 }
@@ -171,6 +180,9 @@ pub struct Details {
     pub sequence: Option<u32>,
     /// Class and type of the first Geneve option that an end of the tunnel must understand.
     pub critical_option: Option<(u16, u8)>,
+    /// Whether the inner checksum was left to a device, and is partial for that
+    /// ([`DecapsulationRules::completes_left_open`]).
+    pub left_open: bool,
 }
 
 /// The part of the link layer that stays in front of the packet.
@@ -263,6 +275,8 @@ impl Decapsulation {
         plan.follow_congestion(frame);
         if let Some(remote) = outer.remote_checksum {
             plan.resolve(remote, verified.is_protected, rules.remote_checksum)?;
+        } else if rules.completes_left_open && gso.is_none() {
+            plan.find_left_open(frame, inside);
         }
         plan.shift_partial()?;
         Ok(plan)
@@ -333,6 +347,15 @@ impl Decapsulation {
         self.congestion.tell(&mut header, network.kind);
         let sum = Sum::from_word(sum).subtract(Sum::of(old)) + Sum::of(&header);
         self.meta.checksum = Checksum::Complete { sum: sum.fold() };
+    }
+
+    /// Finds a checksum that was left to a device, if nothing is known of the inner ones.
+    fn find_left_open(&mut self, frame: &[u8], inside: &[Layer]) {
+        let is_unknown = matches!(self.meta.checksum, Checksum::None | Checksum::Complete { .. });
+        if is_unknown && let Some(partial) = left_open(frame, inside, self.end) {
+            self.meta.checksum = partial;
+            self.details.left_open = true;
+        }
     }
 
     /// Applies remote checksum offload, once the checksum around the packet is known to be right.

@@ -147,7 +147,8 @@ pub(super) fn dont_fragment(endpoint: &Endpoint, inside: &Inside) -> bool {
         DontFragment::Unset | DontFragment::Ignored => false,
         DontFragment::Set => true,
         DontFragment::Inherit => {
-            let is_virtual = matches!(endpoint.header, Header::Vxlan { .. } | Header::Geneve { .. });
+            let is_virtual =
+                matches!(endpoint.header, Header::Vxlan { .. } | Header::Geneve { .. });
             inside.network.is_some_and(|inner| inner.dont_fragment.unwrap_or(is_virtual))
         }
     }
