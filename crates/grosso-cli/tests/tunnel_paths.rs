@@ -247,12 +247,11 @@ const TYPES: [(&str, usize); 15] = [
 /// An MTU that shrinks and grows while streams over IPv4 and IPv6 run inside ends none of them.
 #[test]
 fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
-    let Some(routed) = Routed::new() else { return };
-    for (net, (words, family)) in TYPES.into_iter().enumerate() {
-        let net = net as u8;
-        routed.path(1500);
-        routed.tunnel(words, family, net);
-        let streams = [0, 1].map(|inner| routed.connection(net, inner));
+    for (words, family) in TYPES {
+        // No host knows yet what others were told of the path.
+        let Some(routed) = Routed::new() else { return };
+        routed.tunnel(words, family, 0);
+        let streams = [0, 1].map(|inner| routed.connection(0, inner));
         for mtu in [1500, 1280, 576, 552, 1400, 1500] {
             if family == 1 && mtu < 1280 {
                 continue;
@@ -262,9 +261,6 @@ fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
                 scope.spawn(|| routed.path(mtu));
                 streams.iter().for_each(|stream| exchange(stream, 1 << 18));
             });
-        }
-        for host in 0..2 {
-            routed.grosso(host, &format!("tunnel del t{net}"));
         }
         println!("{words} over IPv{}: no stream ended", [4, 6][family]);
     }
@@ -407,7 +403,8 @@ fn forbids_fragments(routed: &Routed, net: u8, inner: usize) -> bool {
         sender.send_to(MARK, (far, 9)).unwrap();
         while let Some(packet) = wire.receive(&mut frame).unwrap() {
             let frame = &frame[..packet.length];
-            if frame[12..14] == [8, 0] && frame.windows(MARK.len()).any(|part| part == MARK) {
+            let local = frame[12..14] == [8, 0] && frame[26..30] == [10, 9, 1, 1];
+            if local && frame.windows(MARK.len()).any(|part| part == MARK) {
                 found = Some(frame[20] & 0x40 != 0);
             }
         }

@@ -117,6 +117,9 @@ pub(crate) fn networkd(definition: &Definition) -> Exported {
     let endpoint = &description.endpoint;
     header(&mut section, description, &mut notes);
     outer(&mut section, description.kind, endpoint);
+    if let Some(mtu_min) = description.mtu_min {
+        notes.push(format!("networkd has no key for mtu-min: {mtu_min} is left out"));
+    }
     if description.kind.has_port() {
         udp(&mut section, description.kind, endpoint, &mut notes);
     } else {
@@ -327,7 +330,7 @@ mod tests {
         assert_eq!(
             exported.text,
             "ip link add t0 mtu 1400 type vxlan id 42 local 192.0.2.1 remote 192.0.2.2 ttl 64 \
-             tos inherit df set srcport 49152 65535 dstport 4789 udpcsum remcsumtx gbp\n\
+             tos inherit df unset srcport 49152 65535 dstport 4789 udpcsum remcsumtx gbp\n\
              ip link set t0 up\n"
         );
         let note = "ip has the policy of a packet from its mark: gbp 7 is left out";

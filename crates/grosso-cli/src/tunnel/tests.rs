@@ -61,7 +61,7 @@ fn every_type_has_its_header_and_carrier() {
     assert_eq!(gre.header, Header::Gre { key, checksum: true, sequence: true, ethernet: true });
     assert_eq!((gre.carrier, gre.dont_fragment), (Carrier::Ip, DontFragment::Inherit));
     let gre = end(&format!("gre {V4} nopmtudisc ignore-df ikey 5 okey 5"));
-    assert_eq!(gre.dont_fragment, DontFragment::Unset);
+    assert_eq!(gre.dont_fragment, DontFragment::Ignored);
     let ip6 = end(&format!("ip6tnl {V6} mode ip6ip6"));
     assert_eq!((ip6.header, ip6.encapsulation_limit), (Header::Ip, Some(4)));
     let ip6 = end(&format!("ip6gre {V6} encaplimit none hoplimit 3 tclass 0xb8 flowlabel 0x12345"));
@@ -118,6 +118,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("ipip local ::1 remote ::2", "ipip is over IPv4, and remote ::2 is not"),
         ("ip6tnl local 10.0.0.1 remote 10.0.0.2", "ip6tnl is over IPv6, and remote 10.0.0.2"),
         ("vxlan id 1 local ::1 remote ::2 df set", "df set is for IPv4, and remote ::2"),
+        ("vxlan id 1 local ::1 remote ::2 mtu-min 1279", "towards ::2 it is 1280 at least"),
         ("vxlan id 1 local ::1 remote ff02::1", "remote ff02::1 is not the address of one host"),
     ] {
         assert!(refused(line).starts_with(says), "{line}: {}", refused(line));

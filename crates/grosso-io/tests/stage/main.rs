@@ -6,5 +6,6 @@ mod every_kind;
 mod formats;
 mod forwarding;
 mod fragmentation;
+mod path_mtu;
 mod secured;
 mod tunnelled;

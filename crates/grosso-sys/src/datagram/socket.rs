@@ -295,6 +295,17 @@ impl DatagramSocket {
         Ok(socket)
     }
 
+    /// Limits the socket to one other end. The kernel heeds ICMP errors about packets of a raw IPv6
+    /// socket, such as that one was too long for the path, only if the socket is connected; whoever
+    /// else sent the packet.
+    ///
+    /// # Errors
+    ///
+    /// Those of `connect(2)`.
+    pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
+        Ok(rustix::net::connect(&self.file, &remote)?)
+    }
+
     /// Whether IPv4 packets forbid fragmentation, the initial state. In either state the length that
     /// the link carries decides what is too long, and nothing that ICMP messages say: longer packets
     /// are refused if they forbid it (`IP_PMTUDISC_PROBE`), and leave in fragments if not

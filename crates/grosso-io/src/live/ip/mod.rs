@@ -96,6 +96,8 @@ pub struct IpPort {
     local: IpAddr,
     receiving: IpReceiver,
     lanes: Vec<Lane>,
+    /// Sockets over which nothing is sent: by them the kernel learns of IPv6 paths.
+    _witnesses: Vec<DatagramSocket>,
     paths: Paths,
     stats: SocketStats,
 }
@@ -149,6 +151,7 @@ impl IpPort {
             local: options.local,
             receiving: IpReceiver::open(options, fanout)?,
             lanes,
+            _witnesses: if is_ipv4 { Vec::new() } else { witnesses(options)? },
             paths: Paths::new(&options.remotes, is_ipv4)?,
             stats: SocketStats::default(),
         })
@@ -276,6 +279,22 @@ impl Port for IpPort {
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.stats().counters().for_each(|(counter, value)| each(counter, value));
     }
+}
+
+/// Sockets connected to each other end. An error that is reported to a socket fails its next send, so the sockets that
+/// send do not hear of any.
+fn witnesses(options: &IpOptions) -> io::Result<Vec<DatagramSocket>> {
+    let ends = options.protocols.iter().flat_map(|protocol| {
+        options.remotes.iter().map(|remote| (Protocol::Raw(*protocol), SocketAddr::new(*remote, 0)))
+    });
+    let open = |(protocol, remote)| {
+        let local = SocketAddr::new(options.local, 0);
+        let socket = DatagramSocketBuilder::new(protocol, local).send_only(true).open()?;
+        // Without a route there is no path to learn of.
+        let _ = socket.connect(remote);
+        Ok(socket)
+    };
+    ends.map(open).collect()
 }
 
 /// The egress of a packet's protocol. For IPv6 any one will do if none has the protocol, such as

@@ -1,0 +1,129 @@
+//! Tunnels and fragmentation over a port whose path is narrower than its link, or said to be.
+
+use std::net::IpAddr;
+
+use grosso::{
+    Meta,
+    features::{Device, Features},
+    tunnel::{Carrier, DontFragment, Endpoint, Header},
+};
+use grosso_io::{
+    Port, delegate_port,
+    memory::{MemoryPort, wire},
+    stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
+};
+use grosso_testkit::Packet;
+use grosso_wire::LinkType;
+
+use crate::ends::{counter, receive, send};
+
+/// A port that knows its path, and is told of it.
+struct Pathed {
+    port: MemoryPort,
+    mtu: usize,
+    hint: usize,
+}
+
+impl Port for Pathed {
+    type Buffer = <MemoryPort as Port>::Buffer;
+
+    delegate_port!(port: link, device, receive, recycle, transmit, flush, deadline);
+    delegate_port!(port: descriptors, counters, is_finished);
+
+    fn path_mtu(&self) -> Option<usize> {
+        Some(self.mtu)
+    }
+
+    fn path_hint(&self) -> Option<usize> {
+        Some(self.hint)
+    }
+}
+
+/// Bytes that IPIP puts around a packet.
+const AROUND: usize = 20;
+
+fn ipip(
+    hint: usize,
+    change: impl FnOnce(&mut TunnelledOptions),
+) -> (Tunnelled<Pathed>, MemoryPort) {
+    let [local, remote]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|end| end.parse().unwrap());
+    let endpoint = Endpoint::new(local, remote, Header::Ip, Carrier::Ip);
+    let mut options = TunnelledOptions::new(endpoint, 7);
+    change(&mut options);
+    let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 64);
+    (Tunnelled::new(Pathed { port: near, mtu: 1500, hint }, options).unwrap(), far)
+}
+
+fn datagram(df: bool, len: usize) -> Vec<u8> {
+    Packet::new().ipv4(|ip| ip.df(df)).udp(|udp| udp).payload_len(len - 28).build()
+}
+
+/// Whether the packet that arrives for one of this length forbids fragments; `None` if none does.
+fn forbids(near: &mut Tunnelled<Pathed>, far: &mut MemoryPort, frame: &[u8]) -> Option<bool> {
+    send(near, frame);
+    receive(far, 0).first().map(|(packet, _)| packet[6] & 0x40 != 0)
+}
+
+#[test]
+fn no_hint_makes_a_tunnel_carry_less_and_longer_packets_may_be_fragmented() {
+    let (mut near, mut far) = ipip(68, |_| ());
+    assert_eq!((near.mtu(), near.path_mtu()), (Some(1480), Some(1480)));
+    assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1480)), Some(false));
+    assert_eq!(forbids(&mut near, &mut far, &datagram(true, 48)), Some(true));
+    assert_eq!(forbids(&mut near, &mut far, &datagram(true, 49)), Some(false));
+    // This host's own link is no hint.
+    assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1481)), None);
+    assert_eq!(forbids(&mut near, &mut far, &datagram(false, 1481)), Some(false));
+    assert_eq!(counter(&mut near, "tunnel-out-too-big"), 1);
+}
+
+#[test]
+fn a_hint_counts_down_to_the_floor() {
+    for (hint, floor, expected) in [
+        (1400, Some(1300), 1400),
+        (1200, Some(1300), 1300),
+        (1600, Some(1300), 1500),
+        (68, Some(100), 576),
+        (68, Some(9000), 1500),
+        (68, None, 1500),
+    ] {
+        let (mut near, mut far) = ipip(hint, |options| options.mtu_min = floor);
+        let mtu = expected - AROUND;
+        assert_eq!(near.mtu(), Some(mtu), "{hint} {floor:?}");
+        assert!(forbids(&mut near, &mut far, &datagram(true, mtu)).is_some());
+        assert_eq!(forbids(&mut near, &mut far, &datagram(true, mtu + 1)), None);
+    }
+    // The default floor is what the configured MTU needs.
+    let (near, _) = ipip(68, |options| options.mtu = Some(1000));
+    assert_eq!(near.mtu(), Some(1000));
+}
+
+#[test]
+fn packets_of_any_length_pass_where_their_wish_is_ignored() {
+    let ignored = |options: &mut TunnelledOptions| {
+        options.endpoint.dont_fragment = DontFragment::Ignored;
+    };
+    let (mut near, mut far) = ipip(1500, ignored);
+    assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1400)), Some(false));
+    assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1600)), Some(false));
+}
+
+#[test]
+fn what_the_path_is_said_not_to_carry_is_cut_where_no_kernel_does_it() {
+    let (near, mut far) = wire(LinkType::Raw, Device::new(Features::NONE), 64);
+    let mut options = FragmentationOptions::new(7);
+    options.follows_path = true;
+    let mut near =
+        Fragmentation::new(Pathed { port: near, mtu: 1500, hint: 1500 }, &options).unwrap();
+    let packet = Packet::new().ipv6(|ip| ip).udp(|udp| udp).payload_len(1452).build();
+    send(&mut near, &packet);
+    assert_eq!(receive(&mut far, 0), [(packet.clone(), Meta::default())]);
+    near.inner_mut().hint = 1280;
+    send(&mut near, &packet);
+    let fragments: Vec<usize> = receive(&mut far, 0).iter().map(|(bytes, _)| bytes.len()).collect();
+    assert_eq!(fragments.len(), 2);
+    assert!(fragments.iter().all(|len| *len <= 1280), "{fragments:?}");
+    near.inner_mut().hint = 1500;
+    send(&mut near, &packet);
+    assert_eq!(receive(&mut far, 0), [(packet, Meta::default())]);
+}
