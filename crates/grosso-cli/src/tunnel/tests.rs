@@ -118,7 +118,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("ipip local ::1 remote ::2", "ipip is over IPv4, and remote ::2 is not"),
         ("ip6tnl local 10.0.0.1 remote 10.0.0.2", "ip6tnl is over IPv6, and remote 10.0.0.2"),
         ("vxlan id 1 local ::1 remote ::2 df set", "df set is for IPv4, and remote ::2"),
-        ("vxlan id 1 local ::1 remote ::2 mtu-min 1279", "towards ::2 it is 1280 at least"),
+        ("vxlan id 1 local ::1 remote ::2 mtu-min 1279", "mtu-min 1279: towards ::2 it is 1280"),
         ("vxlan id 1 local ::1 remote ff02::1", "remote ff02::1 is not the address of one host"),
     ] {
         assert!(refused(line).starts_with(says), "{line}: {}", refused(line));
@@ -215,7 +215,7 @@ fn some(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
 /// Lines of words that may stand together.
 fn lines() -> impl Strategy<Value = String> {
     let outside = (
-        some(&["", "ttl inherit", "ttl auto", "ttl 255", "hoplimit 1"]),
+        some(&["", "ttl inherit", "ttl auto", "ttl 255 mtu-min 1400", "hoplimit 1"]),
         some(&["", "tos inherit", "tos 0xb8", "tclass 4", "tos 1"]),
     );
     let udp = (
