@@ -24,6 +24,7 @@ pub(in crate::live) struct Outer {
     pub(in crate::live) protocol: u8,
     pub(in crate::live) traffic_class: u8,
     pub(in crate::live) hop_limit: u8,
+    /// Whether IPv4 forbids fragments; IPv6 has no such bit.
     pub(in crate::live) dont_fragment: bool,
     /// Length of the headers that the socket builds, in bytes.
     pub(in crate::live) len: usize,
@@ -61,7 +62,7 @@ impl Outer {
                     protocol: *frame.get(ipv6::field::NEXT_HEADER.start)?,
                     traffic_class: (half(0)? >> 4) as u8,
                     hop_limit: *frame.get(ipv6::field::HOP_LIMIT.start)?,
-                    dont_fragment: true,
+                    dont_fragment: false,
                     len: if built == BuiltHeaders::Udp { ipv6::HEADER_LEN } else { 0 },
                 }
             }
@@ -164,7 +165,7 @@ mod tests {
                 protocol: ipv4::PROTOCOL_UDP,
                 traffic_class: 0xb9,
                 hop_limit: 63,
-                dont_fragment: true,
+                dont_fragment: source.is_ipv4(),
                 len,
             };
             assert_eq!(Outer::parse(&frame, BuiltHeaders::Udp), Some(outer));

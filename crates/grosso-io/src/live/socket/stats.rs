@@ -35,7 +35,7 @@ reasons! {
         /// A datagram was longer than the link carries, and was left to the kernel to fragment
         /// although it forbade that.
         TransmitFragmented = "socket-tx-fragmented",
-        /// A datagram was longer than any can be, and was dropped.
+        /// A datagram was longer than the link carries and could not be fragmented, and was dropped.
         TransmitTooLong = "socket-tx-too-long",
         /// A datagram was dropped because the other end was unreachable, or the interface was down.
         TransmitUnreachable = "socket-tx-unreachable",

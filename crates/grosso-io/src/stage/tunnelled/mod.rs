@@ -125,6 +125,8 @@ pub struct Tunnelled<P: Port> {
     mtu_wanted: Option<usize>,
     mtu_min: usize,
     mtu: Option<usize>,
+    /// The path's MTU and the hint from which the effective one was made.
+    path: Option<(Option<usize>, Option<usize>)>,
     replies: Replies,
     /// The headers of a frame to send, a packet segmented before encapsulation, and an empty vector
     /// kept for its capacity.
@@ -164,6 +166,7 @@ impl<P: Port> Tunnelled<P> {
             mtu_wanted: options.mtu,
             mtu_min,
             mtu: None,
+            path: None,
             replies: Replies::default(),
             head: Vec::new(),
             packet: Vec::new(),
@@ -226,8 +229,13 @@ impl<P: Port> Tunnelled<P> {
     /// Follows the path: what this host knows of it limits the packets that are taken; what ICMP
     /// messages say does so down to the floor, and below it decides what may leave as fragments.
     fn learn_mtu(&mut self) {
-        let route = self.port.path_mtu();
-        let hint = self.port.path_hint().or(route);
+        let path = (self.port.path_mtu(), self.port.path_hint());
+        if self.path == Some(path) {
+            return;
+        }
+        self.path = Some(path);
+        let route = path.0;
+        let hint = path.1.or(route);
         let believed = hint.map(|hint| hint.max(self.mtu_min));
         let inner = |outer: Option<usize>| outer.and_then(|mtu| self.endpoint().mtu(mtu));
         let whole = [inner(route), inner(hint)].into_iter().flatten().min();
