@@ -234,7 +234,7 @@ fn forged(local: IpAddr, remote: IpAddr, source: u16, port: u16) -> Vec<u8> {
 }
 
 /// Every type over the version of IP that it can have outside.
-const TYPES: [(&str, usize); 15] = [
+const TYPES: [(&str, usize); 20] = [
     ("vxlan id 42", 0),
     ("vxlan id 42", 1),
     ("vxlan id 42 df set", 0),
@@ -245,8 +245,13 @@ const TYPES: [(&str, usize); 15] = [
     ("gretap", 0),
     ("ipip", 0),
     ("sit nopmtudisc", 0),
-    ("ipip encap gue", 0),
+    ("ipip encap gue encap-remcsum", 0),
+    ("gre encap fou encap-dport 5555", 0),
+    ("gretap encap gue", 0),
+    ("sit nopmtudisc encap gue", 0),
+    ("gretap key 9 csum seq nopmtudisc ignore-df", 0),
     ("ip6gre encaplimit none", 1),
+    ("ip6gre encap gue encaplimit none", 1),
     ("ip6gretap", 1),
     ("ip6tnl", 1),
     ("ip6tnl encap gue encaplimit none", 1),
@@ -401,6 +406,8 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
             });
         }
         exchange(&stream, 1 << 18);
+        let shown = routed.grosso(0, "tunnel show");
+        assert!(shown.contains(&format!("said to carry {below} bytes")), "{shown}");
     }
 }
 

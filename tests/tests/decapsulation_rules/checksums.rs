@@ -320,15 +320,18 @@ fn a_sum_leaves_out_what_is_behind_the_packet() {
     assert!(is_sum(taken.meta.checksum, &taken.packet), "{:?}", taken.meta);
 }
 
+/// The headers of a packet inside a tunnel.
+type Inner = fn(Packet) -> Packet;
+
 #[test]
 fn a_checksum_that_was_left_to_no_device_is_partial_where_that_is_asked_for() {
     let mut asked = rules();
     asked.completes_left_open = true;
-    let around = |inner: fn(Packet) -> Packet| {
+    let around = |inner: Inner| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
         inner(packet.ethernet(|e| e)).payload_len(301).build()
     };
-    let open: [(fn(Packet) -> Packet, u16, u16); 3] = [
+    let open: [(Inner, u16, u16); 3] = [
         (|packet| packet.ipv4(|ip| ip).tcp(|t| t.checksum_seed()), 34, 16),
         (|packet| packet.ipv6(|ip| ip).tcp(|t| t.checksum_seed()), 54, 16),
         (|packet| packet.vlan(|v| v).ipv4(|ip| ip).udp(|u| u.checksum_seed()), 38, 6),
@@ -343,7 +346,7 @@ fn a_checksum_that_was_left_to_no_device_is_partial_where_that_is_asked_for() {
         let not_asked = take_by(&frame, &rules()).unwrap();
         assert!(!matches!(not_asked.meta.checksum, Checksum::Partial { .. }));
     }
-    let others: [fn(Packet) -> Packet; 3] = [
+    let others: [Inner; 3] = [
         |packet| packet.ipv4(|ip| ip).tcp(|t| t),
         |packet| packet.ipv6(|ip| ip).tcp(|t| t.checksum_xor(1)),
         |packet| packet.ipv4(|ip| ip).udp(|u| u.checksum_zero()),

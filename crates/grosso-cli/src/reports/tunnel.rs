@@ -61,6 +61,9 @@ pub(crate) struct TunnelFacts {
     /// The MTU of the path to the other end in bytes, if there is a path.
     #[serde(rename = "path_mtu_bytes")]
     pub(crate) path_mtu: Option<usize>,
+    /// The MTU in bytes that ICMP messages say the path has, if it is less.
+    #[serde(rename = "path_hint_bytes", skip_serializing_if = "Option::is_none")]
+    pub(crate) path_hint: Option<usize>,
     overhead: Vec<Part>,
     /// Whether its TUN or TAP device exists.
     pub(crate) device_is_there: bool,
@@ -143,6 +146,7 @@ impl TunnelFacts {
             }),
             mtu: (*mtu).into(),
             path_mtu: None,
+            path_hint: None,
             overhead: endpoint.overhead().map(|(name, bytes)| Part { name, bytes }).collect(),
             device_is_there: false,
             features: Vec::new(),
@@ -178,6 +182,12 @@ impl TunnelFacts {
         }
     }
 
+    /// `said to carry 1280 bytes ...`.
+    fn path_text(&self) -> String {
+        let Some(hint) = self.path_hint else { return String::new() };
+        format!("said to carry {hint} bytes (ICMP); longer packets may leave as fragments")
+    }
+
     fn block(&self, style: Style) -> String {
         let mut text = format!("interface: {}  ({})\n", style.strong(&self.name), self.summary);
         let mut line = |name: &str, value: &str| {
@@ -192,6 +202,7 @@ impl TunnelFacts {
         self.remotes.iter().skip(1).for_each(|remote| line("and", &self.at_port(*remote)));
         line("ports", &self.ports_text());
         line("mtu", &self.mtu_text());
+        line("path", &list(&self.path_text()));
         line("transfer", &self.transfer_text());
         line("offload", &self.offload_text());
         line("features", &list(&self.features.join(" ")));
@@ -407,8 +418,10 @@ mod tests {
         );
         let mut alone = facts("vxlan id 1 local fd00::1 remote fd00::2 srcport 9 9", 1430);
         (alone.path_mtu, alone.device_is_there) = (None, false);
+        alone.path_hint = Some(1280);
         let text = text(alone);
         assert!(text.contains("  state:    up, process 7; its device is gone\n"), "{text}");
+        assert!(text.contains("  path:     said to carry 1280 bytes (ICMP); "), "{text}");
         assert!(text.contains("  endpoint: [fd00::2]:4789 "), "{text}");
         assert!(text.contains("  ports:    from 9\n"), "{text}");
         assert!(text.contains("  mtu:      1430 (no way to fd00::2 now)\n"), "{text}");

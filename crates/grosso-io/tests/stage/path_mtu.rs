@@ -8,7 +8,7 @@ use grosso::{
     tunnel::{Carrier, DontFragment, Endpoint, Header},
 };
 use grosso_io::{
-    Port, delegate_port,
+    Port, Transmitted, delegate_port,
     memory::{MemoryPort, wire},
     stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
 };
@@ -60,7 +60,7 @@ fn datagram(df: bool, len: usize) -> Vec<u8> {
 
 /// Whether the packet that arrives for one of this length forbids fragments; `None` if none does.
 fn forbids(near: &mut Tunnelled<Pathed>, far: &mut MemoryPort, frame: &[u8]) -> Option<bool> {
-    send(near, frame);
+    assert_eq!(send(near, frame), Transmitted::Taken);
     receive(far, 0).first().map(|(packet, _)| packet[6] & 0x40 != 0)
 }
 
@@ -116,14 +116,14 @@ fn what_the_path_is_said_not_to_carry_is_cut_where_no_kernel_does_it() {
     let mut near =
         Fragmentation::new(Pathed { port: near, mtu: 1500, hint: 1500 }, &options).unwrap();
     let packet = Packet::new().ipv6(|ip| ip).udp(|udp| udp).payload_len(1452).build();
-    send(&mut near, &packet);
+    assert_eq!(send(&mut near, &packet), Transmitted::Taken);
     assert_eq!(receive(&mut far, 0), [(packet.clone(), Meta::default())]);
     near.inner_mut().hint = 1280;
-    send(&mut near, &packet);
+    assert_eq!(send(&mut near, &packet), Transmitted::Taken);
     let fragments: Vec<usize> = receive(&mut far, 0).iter().map(|(bytes, _)| bytes.len()).collect();
     assert_eq!(fragments.len(), 2);
     assert!(fragments.iter().all(|len| *len <= 1280), "{fragments:?}");
     near.inner_mut().hint = 1500;
-    send(&mut near, &packet);
+    assert_eq!(send(&mut near, &packet), Transmitted::Taken);
     assert_eq!(receive(&mut far, 0), [(packet, Meta::default())]);
 }

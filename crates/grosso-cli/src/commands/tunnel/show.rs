@@ -3,6 +3,7 @@
 use std::io;
 
 use grosso_sys::{
+    datagram::PathMtu,
     ethtool,
     interface::{Control, InterfaceName},
     netlink::Netlink,
@@ -23,7 +24,7 @@ use crate::{
     },
     report,
     reports::tunnel::{Offload, Traffic, TunnelFacts, TunnelState, Tunnels},
-    tunnel::{Definition, TunnelFiles},
+    tunnel::{Definition, Description, TunnelFiles},
 };
 
 /// Shows one tunnel, or all.
@@ -73,6 +74,7 @@ fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> Tu
     facts.log = place.log().display().to_string();
     facts.last_error = last_error(&place.log()).map(|said| said.what);
     facts.path_mtu = path_mtu(description).ok();
+    facts.path_hint = path_hint(description).filter(|hint| Some(*hint) < facts.path_mtu);
     let device = device(&definition.name);
     facts.device_is_there = device.is_ok();
     if let Ok((mtu, features)) = device {
@@ -101,6 +103,12 @@ fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> Tu
         facts.drops = reading.counters.drops();
     }
     facts
+}
+
+/// The smallest MTU that the kernel was told of the paths to the other ends.
+fn path_hint(description: &Description) -> Option<usize> {
+    let paths = PathMtu::new(description.endpoint.remote.is_ipv4()).ok()?;
+    description.remotes().filter_map(|remote| paths.to(remote).ok()).min()
 }
 
 /// The MTU of a device, and its offloads that relieve the host's stack.
