@@ -90,6 +90,10 @@ impl IpOptions {
 /// The port takes superframes with any inner headers, and partial checksums. The kernel segments no
 /// superframe for raw sockets, so its packets are sent as a batch: headers and checksums are
 /// computed here, and the payload stays in place until the kernel copies it.
+///
+/// The MTU of the link decides which packets are too long, and no ICMP message does. Those of IPv4
+/// leave in fragments. Over IPv6 the kernel makes none for raw sockets:
+/// [`FragmentationOptions::follows_path`](crate::stage::FragmentationOptions::follows_path) does.
 #[derive(Debug)]
 pub struct IpPort {
     name: String,

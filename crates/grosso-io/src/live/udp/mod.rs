@@ -120,6 +120,9 @@ impl UdpOptions {
 /// segments it into datagrams and computes the outer checksums (`UDP_SEGMENT`). Without outer
 /// checksums the kernel cannot segment, and the datagrams are sent as a batch, as they are
 /// permanently once the kernel has refused a superframe, which is counted.
+///
+/// The MTU of the link decides which datagrams are too long, and no ICMP message does. They leave
+/// in fragments; so do those over IPv6 that the kernel was told to be too long for the path.
 #[derive(Debug)]
 pub struct UdpPort {
     name: String,

@@ -106,7 +106,8 @@ impl TunnelledOptions {
 /// into the packet. Frames of other tunnels are dropped and counted by reason.
 ///
 /// The sender of a packet with DF that is too long for the tunnel is informed by ICMP (rule S49),
-/// within the limits of [`ICMP_PER_SECOND`] and [`ICMP_BURST`].
+/// within the limits of [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. What ICMP messages say of the outer
+/// path is believed down to [`TunnelledOptions::mtu_min`]; packets that are longer leave without DF.
 ///
 /// A tunnel of Ethernet frames may have several other ends ([`TunnelledOptions::forwarding`]).
 ///
