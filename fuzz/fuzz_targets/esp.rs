@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         ..SecurityAssociation::new(SPI, mode, KeyMaterial::aes_gcm(&KEY).expect("a key"))
     };
     let start = decisions.choose(&[0, 1, 0xffff_fff0]);
-    let mut encryptor = Encryptor::resume(association(), start).expect("an association");
+    let mut encryptor = Encryptor::resume(association(), 0, start).expect("an association");
     let mut decryptor = Decryptor::resume(association(), start).expect("an association");
     let mut sent: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     let mut accepted = BTreeSet::new();

@@ -35,7 +35,7 @@ fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     options.rules = Some(ReassemblyRules::new(buffers));
     let port = Fragmentation::new(port, &options).expect("options that agree");
     let [out, back] = [out, back].map(|spi| association(spi).expect("a good key"));
-    Secured::new(port, SecuredOptions::new(out, back)).expect("associations that agree")
+    Secured::new(port, SecuredOptions::new(out, back, 0)).expect("associations that agree")
 }
 
 /// Moves frames over a wire that lacks room for all fragments of one, and returns the number that arrived.

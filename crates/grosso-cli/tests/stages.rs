@@ -10,7 +10,7 @@
 
 mod network;
 
-use std::{io, net::UdpSocket, os::unix::fs::PermissionsExt, process::Command};
+use std::{collections::BTreeSet, io, net::UdpSocket, os::unix::fs::PermissionsExt, process::Command};
 
 use grosso_sys::namespace::NetworkNamespace;
 use network::{A, B, Hosts, Running, STALLED, connect, exchange, set_up, skip, until};
@@ -178,7 +178,7 @@ fn a_program_that_was_killed_goes_on_with_numbers_that_nobody_used() {
     let numbers = || {
         let text = std::fs::read_to_string(esp.hosts.path("0.seq")).unwrap();
         let number = |line: usize| {
-            let line = text.lines().nth(line).unwrap();
+            let line = text.lines().nth(line + 1).unwrap();
             line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
         };
         [number(1), number(2)]
@@ -222,7 +222,19 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     assert_eq!(esp.hosts.run("config check twice.toml").code, Some(0));
     let ended = esp.hosts.run("run -c twice.toml");
     assert_eq!(ended.code, Some(4), "{ended:?}");
-    assert!(ended.stderr.contains("0.seq: another program uses it\nhint: "), "{ended:?}");
+    let used = "another port or program on this host uses the key \"out\"\nhint: ";
+    // In the network namespace of the other host, only the lock of the key file is seen.
+    let locked = "another port or program on this host uses the key file\nhint: ";
+    assert!(ended.stderr.contains(used) || ended.stderr.contains(locked), "{ended:?}");
+    // Neither another sequence file nor a copy of the keys helps.
+    let copy = text.replace("0.seq", "copy.seq").replace("0.key", "copy.key");
+    std::fs::copy(esp.hosts.path("0.key"), esp.hosts.path("copy.key")).unwrap();
+    std::fs::write(esp.hosts.path("copy.toml"), copy.replace("tap:b0", "tap:tb")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    command.args(["run", "-c", "copy.toml"]).current_dir(esp.hosts.folder.path());
+    let output = esp.hosts.a.host(&mut command).unwrap().output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(used), "{output:?}");
     let key = esp.hosts.path("0.key");
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
     for line in ["config check twice.toml", "run -c twice.toml"] {
@@ -238,9 +250,108 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(&key, format!("in {}\nout {}\n", KEYS[0], KEYS[1])).unwrap();
     near.signal(Signal::HUP);
+    near.said("nothing was changed");
+    // New keys have a new file.
+    let main = esp.hosts.path("0.toml");
+    let text = std::fs::read_to_string(&main).unwrap().replace("0.seq", "new.seq");
+    std::fs::write(&main, text).unwrap();
+    near.signal(Signal::HUP);
     near.said("run: esp started");
     until(|| near.threads().len() == 1);
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
+}
+
+/// Initialization vectors and sequence numbers of the ESP packets in a capture, by tshark.
+fn vectors(esp: &Esp) -> Option<Vec<(String, u64, u64)>> {
+    let numbers = tshark(esp, false, "esp", "esp.sequence")?;
+    let spis = tshark(esp, false, "esp", "esp.spi")?;
+    // Without a key, tshark shows no vector: it is the eight bytes behind the header.
+    let bytes = tshark(esp, false, "esp", "esp.encrypted_data")?;
+    let packets = spis.into_iter().zip(numbers).zip(bytes);
+    let vector = |hex: &str| {
+        let hex: String = hex.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&hex, 16).unwrap()
+    };
+    Some(
+        packets
+            .map(|((spi, number), bytes)| (spi, number.parse().unwrap(), vector(&bytes)))
+            .collect(),
+    )
+}
+
+/// Each start has a salt of its own: a clean restart, SIGKILL, a sequence file restored from a copy, and one that was
+/// deleted after it had been refused for being empty.
+#[test]
+fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_file() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    let mut dump = Command::new("tcpdump");
+    dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
+    let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
+    let dump = Running::spawn(dump);
+    dump.said("listening on");
+    let file = esp.hosts.path("0.seq");
+    let said = |what: &str| {
+        let ended = esp.hosts.run("config check 0.toml");
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert!(ended.stderr.contains(what) && ended.stderr.contains("make new keys"), "{ended:?}");
+    };
+    let mut backup = Vec::new();
+    for start in 0..5 {
+        match start {
+            0 => {}
+            1 => backup = std::fs::read(&file).unwrap(),
+            2 => {}
+            3 => std::fs::write(&file, &backup).unwrap(),
+            _ => {
+                std::fs::write(&file, "").unwrap();
+                said("0.seq: it is empty");
+                let foreign = String::from_utf8(backup.clone()).unwrap().replace("keys ", "keys 1");
+                std::fs::write(&file, foreign.replacen("keys 1", "keys 1\n", 1)).unwrap();
+                said("0.seq: it ");
+                std::fs::remove_file(&file).unwrap();
+            }
+        }
+        let far = esp.start(1);
+        let near = esp.start(0);
+        // The peer's window drops numbers that repeat: what counts is what leaves.
+        let socket = esp.hosts.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().unwrap();
+        until(|| (0..200).all(|_| socket.send_to(&[0; 500], (B[1], 9)).is_ok()));
+        until(|| {
+            near.signal(Signal::USR1);
+            let line = near.said("event_esp_out_packets");
+            line.rsplit(|c: char| !c.is_ascii_digit())
+                .find_map(|word| word.parse::<u64>().ok())
+                .is_some_and(|packets| packets >= 200)
+        });
+        let signal = if start == 1 { Signal::KILL } else { Signal::TERM };
+        near.stop(signal);
+        far.stop(Signal::TERM);
+    }
+    dump.stop(Signal::INT);
+    let Some(packets) = vectors(&esp) else { return skip("no tshark") };
+    for spi in SPIS {
+        let of_key: Vec<_> = packets.iter().filter(|(other, ..)| other == spi).collect();
+        let count = |by: fn(&(String, u64, u64)) -> u64| {
+            of_key.iter().map(|packet| by(packet)).collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!(count(|packet| packet.2), of_key.len(), "a vector repeats");
+        let salts = count(|packet| packet.1 ^ packet.2);
+        if spi == SPIS[0] {
+            assert!(of_key.len() >= 1000, "{}", of_key.len());
+            assert!(count(|packet| packet.1) < of_key.len(), "numbers repeat, or nothing is shown");
+            assert_eq!(salts, 5, "one salt a start");
+        }
+    }
+}
+
+#[test]
+fn a_program_with_keys_is_hidden_from_others_and_its_keys_from_the_disk() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    let near = esp.start(0);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", near.id())).unwrap();
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+    assert_ne!(locked.trim(), "0 kB");
+    near.stop(Signal::TERM);
 }
 
 /// Whether the kernel supports ESP.

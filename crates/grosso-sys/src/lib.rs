@@ -18,6 +18,7 @@
 //! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
 //! | [`netlink`] | links, veth pairs across networks, addresses, routes, neighbours |
 //! | [`namespace`] | private user, network and mount namespaces |
+//! | [`secret`] | random numbers, locked memory, a process that others cannot look into |
 //! | [`stream`] | receive low-water mark of TCP sockets |
 //! | [`process`] | processes that end with the one that started them |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
@@ -66,6 +67,7 @@ pub mod packet;
 pub mod passed;
 pub mod process;
 pub mod scheduling;
+pub mod secret;
 pub mod stream;
 pub mod tun;
 pub mod wait;

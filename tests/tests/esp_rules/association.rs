@@ -27,6 +27,9 @@ pub(crate) const SPI: u32 = 0x1234_5678;
 /// The key with its salt.
 pub(crate) const KEY: [u8; 36] = *b"thirty-two bytes are enough for AES.";
 
+/// A salt of the vectors, for all encryptors.
+pub(crate) const VECTOR_SALT: u64 = 0x0123_4567_89ab_cdef;
+
 pub(crate) const TUNNEL_V4: EspMode = EspMode::Tunnel(Outer::V4 {
     source: std::net::Ipv4Addr::new(203, 0, 113, 1),
     destination: std::net::Ipv4Addr::new(203, 0, 113, 2),
@@ -81,7 +84,7 @@ impl Recipe {
     }
 
     pub(crate) fn encryptor(&self, last_sequence: u64) -> Encryptor {
-        Encryptor::resume(self.association(), last_sequence).expect("an association")
+        Encryptor::resume(self.association(), VECTOR_SALT, last_sequence).expect("an association")
     }
 
     pub(crate) fn decryptor(&self, last_sequence: u64) -> Decryptor {

@@ -165,7 +165,8 @@ fn stages_are_understood() {
          ipfrag_time = 5, ip6frag_time = 6 }";
     let esp = format!(
         "esp = {{ {ESP}, mode = \"tunnel\", src = \"fd00::1\", dst = \"fd00::2\", icv-bits = 96, \
-         esn = true, replay-window = 64, encap = {{ dport = 4501 }}, level = \"use\" }}"
+         esn = true, replay-window = 64, encap = {{ dport = 4501 }}, \
+         sel = {{ src = [\"10.1.0.0/16\", \"fd01::/64\"], dst = [\"10.2.0.1\"] }}, level = \"use\" }}"
     );
     let config = parse(&with(&format!("{fragments}, {esp}"))).unwrap();
     let [path] = config.paths.try_into().unwrap();
@@ -197,6 +198,8 @@ fn stages_that_cannot_be_are_refused_by_name() {
             esp("mode = \"tunnel\", src = \"10.0.0.1\", dst = \"fd00::1\""),
             "esp: src and dst are not of one family",
         ),
+        (esp("sel = { src = [\"10.0.0.1/8\"] }"), "esp: sel: 10.0.0.1/8 is no prefix"),
+        (esp("sel = { dst = [\"fd00::/129\"] }"), "esp: sel: fd00::/129 is no prefix"),
         (esp("icv-bits = 100"), "esp: the ICV has neither 64, 96 nor 128 bits"),
         (esp("replay-window = 31"), "esp: the replay window has neither"),
         (esp("replay-window = 0, esn = true"), "esp: extended sequence numbers need"),
@@ -245,9 +248,22 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
         + &one.replace("eth1", "eth2").replace(":t", ":u").replace("edge.seq", "other.seq");
     assert!(read(&two).unwrap_err().contains("two ports send with the same key"));
     write("other.key", &format!("in {}\nout {}\n", key("b3"), key("a1")), 0o400);
+    let receiving = format!("in {}\nout {}\n", key("a1"), key("c1"));
     let two = two.replacen("edge.key", "other.key", 1);
+    write("other.key", &receiving, 0o600);
+    assert!(read(&two).unwrap_err().contains("two ports receive with the same key"));
+    write("other.key", &format!("in {}\nout {}\n", key("b3"), key("a1")), 0o600);
     assert!(read(&two).is_ok(), "two ends of one association may be in one program");
 
+    for text in ["", "grosso-esp-sequences/2\nkeys 1\nout 1\nin 1\n"] {
+        write("edge.seq", text, 0o600);
+        let failure = read(&one).unwrap_err();
+        assert!(
+            failure.contains("edge.seq: it ") && failure.contains("make new keys"),
+            "{failure}"
+        );
+    }
+    std::fs::remove_file(folder.path().join("edge.seq")).unwrap();
     let failure = read(&one.replace("edge.seq", "absent/edge.seq")).unwrap_err();
     assert!(failure.contains("no such directory") && failure.contains("install -d"), "{failure}");
     write("edge.key", "", 0o644);

@@ -8,11 +8,12 @@ use std::{
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use grosso::tunnel::esp::{KeyMaterial, NoAssociation};
-use grosso_sys::passed;
+use grosso_sys::{passed, secret};
+use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{error::Failure, name::shown};
@@ -52,9 +53,9 @@ pub(crate) struct Keys {
     pub(crate) outbound: Key,
 }
 
-/// A key with its salt.
+/// A key with its salt, once in memory, which is locked there.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Key(Zeroizing<Vec<u8>>);
+pub(crate) struct Key(Arc<Zeroizing<Vec<u8>>>);
 
 impl fmt::Debug for Keys {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,11 +74,30 @@ impl Key {
     pub(crate) fn material(&self) -> Result<KeyMaterial, NoAssociation> {
         KeyMaterial::aes_gcm(&self.0)
     }
+
+    /// Whether it is the same key, whatever the salt.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        self.without_salt() == other.without_salt()
+    }
+
+    fn without_salt(&self) -> &[u8] {
+        &self.0[..self.0.len().saturating_sub(SALT_BYTES)]
+    }
+
+    /// A number that tells keys apart, whatever their salt, and tells nothing of them.
+    pub(super) fn fingerprint(&self, purpose: &str) -> u128 {
+        fingerprint(&[purpose.as_bytes(), self.without_salt()])
+    }
 }
 
 impl Keys {
+    /// A number that tells pairs of keys apart and tells nothing of them.
+    pub(super) fn fingerprint(&self) -> u128 {
+        fingerprint(&[b"pair", &self.outbound.0, &self.inbound.0])
+    }
+
     /// Parses lines of `in` and `out`, each with the hexadecimal digits of a key and its salt.
-    fn parse(text: &[u8]) -> Result<Self, String> {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let (mut inbound, mut outbound) = (None, None);
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             let line = line.trim_ascii();
@@ -104,8 +124,8 @@ impl Keys {
             inbound: inbound.ok_or_else(|| missing("in"))?,
             outbound: outbound.ok_or_else(|| missing("out"))?,
         };
-        if keys.inbound == keys.outbound {
-            // Both sides start with the same sequence numbers, and so would use each nonce twice.
+        if keys.inbound.equals(&keys.outbound) {
+            // A nonce of one side could be one of the other side too, and packets could be sent back to their sender.
             return Err("in and out are the same key, and must be two".to_owned());
         }
         Ok(keys)
@@ -118,7 +138,7 @@ impl Key {
         let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
         let (pairs, rest) = digits.as_chunks::<2>();
         // The buffer never grows, because that would leave a copy behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(pairs.len()));
+        let mut bytes = locked(pairs.len())?;
         for [high, low] in pairs {
             match (nibble(*high), nibble(*low)) {
                 (Some(high), Some(low)) => bytes.push(high << 4 | low),
@@ -128,10 +148,29 @@ impl Key {
         if !rest.is_empty() {
             return Err("a key has two digits a byte".to_owned());
         }
-        let key = Self(bytes);
+        let key = Self(Arc::new(bytes));
         key.material().map_err(|error| format!("{error}"))?;
         Ok(key)
     }
+}
+
+/// A digest of parts, of which nothing but their equality can be known.
+fn fingerprint(parts: &[&[u8]]) -> u128 {
+    let mut digest = Sha256::new().chain_update("grosso esp keys");
+    for part in parts {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let bytes = digest.finalize();
+    bytes.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
+/// Empty memory for a secret of so many bytes, which is never swapped out and is overwritten at the end.
+fn locked(bytes: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+    let memory = Zeroizing::new(Vec::with_capacity(bytes));
+    secret::lock(memory.as_ptr(), memory.capacity())
+        .map(|()| memory)
+        .map_err(|error| format!("cannot be locked in memory, see ulimit -l: {error}"))
 }
 
 fn read_file(path: &Path) -> Result<Keys, Failure> {
@@ -168,7 +207,11 @@ fn read_descriptor(number: i32) -> Result<Keys, Failure> {
 }
 
 fn understand(file: File, name: &str) -> Result<Keys, Failure> {
-    let mut text = Zeroizing::new(Vec::with_capacity(2 * KEY_BYTES_MAX));
+    // No core dump may show what is read here, and no other program of this user.
+    let hidden = secret::hide_process().map_err(|error| error.to_string());
+    let mut text = hidden
+        .and_then(|()| locked(2 * KEY_BYTES_MAX))
+        .map_err(|error| Failure::environment("environment.memory", format!("{name}: {error}")))?;
     file.take(KEY_BYTES_MAX as u64 + 1)
         .read_to_end(&mut text)
         .map_err(|error| Failure::environment("environment.read", format!("{name}: {error}")))?;
@@ -184,12 +227,20 @@ fn understand(file: File, name: &str) -> Result<Keys, Failure> {
 
 /// The permission bits of a file for everybody except its owner.
 const OTHERS: u32 = 0o077;
+/// Bytes of the salt behind a key.
+const SALT_BYTES: usize = 4;
 /// Bytes of the longest text with keys.
 const KEY_BYTES_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, os::fd::AsRawFd, os::unix::fs::PermissionsExt};
+    use std::{
+        io::Write,
+        os::{
+            fd::{AsRawFd, OwnedFd},
+            unix::fs::PermissionsExt,
+        },
+    };
 
     use super::*;
 
@@ -203,6 +254,32 @@ mod tests {
         assert_eq!(keys.outbound.0[16..], [0xde, 0xad, 0xbe, 0xef]);
         let source = KeySource::File("k".into(), Some(keys));
         assert_eq!(format!("{source:?}"), "File(\"k\", Some(Keys))");
+    }
+
+    #[test]
+    fn fingerprints_tell_keys_apart_and_purposes_and_not_salts() {
+        let keys = Keys::parse(TEXT.as_bytes()).unwrap();
+        let salted = Keys::parse(TEXT.replace("deadbeef", "deadbeee").as_bytes()).unwrap();
+        let (out, inbound) = (&keys.outbound, &keys.inbound);
+        assert_eq!(inbound.fingerprint("in"), salted.inbound.fingerprint("in"));
+        assert_ne!(inbound.fingerprint("in"), inbound.fingerprint("out"));
+        assert_ne!(inbound.fingerprint("in"), out.fingerprint("in"));
+        assert_ne!(keys.fingerprint(), salted.fingerprint());
+        let swapped = Keys { inbound: out.clone(), outbound: inbound.clone() };
+        assert_ne!(keys.fingerprint(), swapped.fingerprint());
+    }
+
+    #[test]
+    fn a_process_that_has_read_keys_is_hidden_and_keeps_them_in_memory() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(TEXT.as_bytes()).unwrap();
+        drop(writer);
+        let _keys = understand(File::from(OwnedFd::from(reader)), "pipe").unwrap();
+        let hidden = rustix::process::dumpable_behavior().unwrap();
+        assert_eq!(hidden, rustix::process::DumpableBehavior::NotDumpable);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+        assert_ne!(locked.trim(), "0 kB");
     }
 
     #[test]

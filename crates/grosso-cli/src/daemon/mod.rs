@@ -7,6 +7,7 @@
 //! | `definition` | a tunnel with its device, from the file of its path |
 //! | `stages` | the stages of a port: fragments and ESP |
 //! | `keys` | keys of ESP, from a file or a descriptor |
+//! | `claim` | a host's programs see that another one uses a key |
 //! | `tunnel` | the end of a path that is a tunnel |
 //! | `path` | a path that runs |
 //! | `refusal` | the reason why a device cannot be opened, and the remedy |
@@ -14,6 +15,7 @@
 //! | `events` | the events of a process while its paths run |
 //! | `manager` | messages to a service manager |
 
+mod claim;
 pub(crate) mod config;
 pub(crate) mod definition;
 pub(crate) mod events;

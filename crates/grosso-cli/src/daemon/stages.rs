@@ -1,6 +1,7 @@
 //! The stages of a port, which process its own packets: fragments and ESP, with the key names of sysctl and `ip xfrm`.
 
 use std::{
+    fs::File,
     hash::{BuildHasher, RandomState},
     io,
     net::IpAddr,
@@ -10,14 +11,18 @@ use std::{
 use grosso::{
     reassemble::{ReassemblyMode as Buffers, ReassemblyRules},
     tunnel::esp::{
-        EspMode, IcvLength, KeyMaterial, NoAssociation, Outer, REPLAY_WINDOW_PACKETS,
-        SecurityAssociation, UdpPorts,
+        EspMode, IcvLength, KeyMaterial, NoAssociation, Outer, Prefix, REPLAY_WINDOW_PACKETS,
+        SecurityAssociation, Selectors, UdpPorts,
     },
 };
 use grosso_io::stage::{FragmentationOptions, Level, SecuredOptions, SequenceFile};
+use grosso_sys::secret;
 use serde::Deserialize;
 
-use super::keys::KeySource;
+use super::{
+    claim::claim,
+    keys::{KeySource, Keys},
+};
 use crate::error::Failure;
 
 /// The joining and making of fragments at a port.
@@ -96,6 +101,8 @@ pub(crate) struct EspSpec {
     replay_window: u32,
     /// The UDP ports of this end and of the other end.
     encap: Option<UdpPorts>,
+    /// Addresses of packets sent.
+    selectors: Selectors,
     level: Level,
     pub(super) keys: KeySource,
     pub(super) sequence_file: PathBuf,
@@ -113,7 +120,14 @@ impl EspSpec {
             let hint = format!("sudo install -d -m 700 {parent}");
             return Err(Failure::environment("environment.write", message).hint(hint));
         }
-        Ok(())
+        match &mut self.keys {
+            KeySource::File(path, Some(keys)) => {
+                *path = folder.join(&path);
+                SequenceFile::check(&self.sequence_file, keys.fingerprint())
+                    .map_err(|error| self.unusable("esp", &error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The file or association that it shares with another port, as a sentence; no two ports may share one.
@@ -128,8 +142,11 @@ impl EspSpec {
             return (self.keys == other.keys).then(|| "two ports have the same key-fd".to_owned());
         };
         let file = path.display();
-        (ours.outbound == theirs.outbound)
-            .then(|| format!("two ports send with the same key, that of {file}"))
+        if ours.outbound.equals(&theirs.outbound) {
+            return Some(format!("two ports send with the same key, that of {file}"));
+        }
+        (ours.inbound.equals(&theirs.inbound))
+            .then(|| format!("two ports receive with the same key, that of {file}"))
     }
 
     fn options(&self, command: &str) -> Result<SecuredOptions, Failure> {
@@ -139,32 +156,55 @@ impl EspSpec {
         };
         let outbound = self.outbound(keys.outbound.material().map_err(wrong)?);
         let inbound = self.inbound(keys.inbound.material().map_err(wrong)?);
-        let mut options = SecuredOptions::new(outbound, inbound);
+        let salt = secret::random().map_err(|error| {
+            let message = format!("{command}: esp: no random number: {error}");
+            Failure::environment("environment.random", message)
+        })?;
+        let mut options = SecuredOptions::new(outbound, inbound, salt);
         options.level = self.level;
-        options.sequences = Some(self.sequences(command)?);
+        options.claims = self.claims(&keys, command)?;
+        options.sequences = Some(self.sequences(&keys, command)?);
         Ok(options)
     }
 
-    fn sequences(&self, command: &str) -> Result<SequenceFile, Failure> {
-        let path = &self.sequence_file;
-        SequenceFile::open(path).map_err(|error| {
-            let message = format!("{command}: sequence file {}: {error}", path.display());
-            match error.kind() {
-                io::ErrorKind::InvalidData => Failure::input("input.sequence_file", message).hint(
-                    "without it the numbers that the key has used are not known: new keys, and \
-                     another file",
-                ),
-                io::ErrorKind::WouldBlock => Failure::environment("environment.busy", message)
-                    .hint("each pair of keys has a file of its own"),
-                _ => Failure::environment("environment.write", message),
-            }
+    fn claims(&self, keys: &Keys, command: &str) -> Result<Vec<File>, Failure> {
+        let file = match &self.keys {
+            KeySource::File(path, _) => Some(path.as_path()),
+            KeySource::Descriptor(_) => None,
+        };
+        claim(keys, file).map_err(|error| {
+            let failure =
+                Failure::environment("environment.busy", format!("{command}: esp: {error}"));
+            failure.hint(
+                "each port has keys of its own: make two new ones, for this end and the other",
+            )
         })
+    }
+
+    fn sequences(&self, keys: &Keys, command: &str) -> Result<SequenceFile, Failure> {
+        SequenceFile::open(&self.sequence_file, keys.fingerprint())
+            .map_err(|error| self.unusable(command, &error))
+    }
+
+    fn unusable(&self, command: &str, error: &io::Error) -> Failure {
+        let path = self.sequence_file.display();
+        let message = format!("{command}: sequence file {path}: {error}");
+        match error.kind() {
+            io::ErrorKind::InvalidData => Failure::input("input.sequence_file", message).hint(
+                "name the file that belongs to these keys; if it is lost, make new keys, and name \
+                 a file that is not there yet",
+            ),
+            io::ErrorKind::WouldBlock => Failure::environment("environment.busy", message)
+                .hint("each pair of keys has a file of its own"),
+            _ => Failure::environment("environment.write", message),
+        }
     }
 
     fn outbound(&self, key: KeyMaterial) -> SecurityAssociation {
         let ends = self.tunnel;
         let association = SecurityAssociation::new(self.spi_out, mode(ends), key);
-        SecurityAssociation { udp_ports: self.encap, ..self.common(association) }
+        let selectors = self.selectors.clone();
+        SecurityAssociation { udp_ports: self.encap, selectors, ..self.common(association) }
     }
 
     fn inbound(&self, key: KeyMaterial) -> SecurityAssociation {
@@ -174,7 +214,9 @@ impl EspSpec {
             source: destination,
             destination: source,
         });
-        SecurityAssociation { udp_ports, ..self.common(association) }
+        let Selectors { sources, destinations } = self.selectors.clone();
+        let selectors = Selectors { sources: destinations, destinations: sources };
+        SecurityAssociation { udp_ports, selectors, ..self.common(association) }
     }
 
     fn common(&self, association: SecurityAssociation) -> SecurityAssociation {
@@ -216,6 +258,8 @@ pub(super) struct EspTable {
     replay_window: Option<u32>,
     encap: Option<EncapTable>,
     #[serde(default)]
+    sel: SelectorsTable,
+    #[serde(default)]
     level: LevelWord,
     key_file: Option<PathBuf>,
     key_fd: Option<i32>,
@@ -245,6 +289,34 @@ struct EncapTable {
     sport: u16,
     #[serde(default = "encap_port")]
     dport: u16,
+}
+
+/// Prefixes of the addresses of packets sent.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SelectorsTable {
+    #[serde(default)]
+    src: Vec<String>,
+    #[serde(default)]
+    dst: Vec<String>,
+}
+
+impl SelectorsTable {
+    fn selectors(&self) -> Result<Selectors, String> {
+        let prefixes = |list: &[String]| list.iter().map(|text| prefix(text)).collect();
+        Ok(Selectors { sources: prefixes(&self.src)?, destinations: prefixes(&self.dst)? })
+    }
+}
+
+/// A prefix as in `10.1.0.0/16`, or an address alone.
+fn prefix(text: &str) -> Result<Prefix, String> {
+    let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+    let address: Option<IpAddr> = address.parse().ok();
+    let all = if address.is_some_and(|address| address.is_ipv4()) { 32 } else { 128 };
+    let bits = bits.map_or(Some(all), |bits| bits.parse().ok());
+    let prefix = address.zip(bits).and_then(|(address, bits)| Prefix::new(address, bits));
+    prefix
+        .ok_or_else(|| format!("esp: sel: {text} is no prefix; expected 10.1.0.0/16 or fd01::/64"))
 }
 
 fn encap_port() -> u16 {
@@ -285,6 +357,7 @@ impl EspTable {
             encap: self
                 .encap
                 .map(|EncapTable { sport, dport }| UdpPorts { source: sport, destination: dport }),
+            selectors: self.sel.selectors()?,
             level: match self.level {
                 LevelWord::Required => Level::Required,
                 LevelWord::Use => Level::Use,

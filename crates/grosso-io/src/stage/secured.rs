@@ -1,6 +1,6 @@
 //! ESP, as a port.
 
-use std::sync::LazyLock;
+use std::{fs::File, sync::LazyLock};
 
 use grosso::{
     Frame, Meta,
@@ -15,7 +15,11 @@ use grosso::{
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
-use super::{Made, Numbers, SequenceFile, Spare, StageBuffer, outbox::Outbox, sequence};
+use super::{
+    Made, Numbers, SequenceFile, Spare, StageBuffer,
+    outbox::Outbox,
+    sequence::{Ahead, RESERVED_AT_ONCE},
+};
 use crate::{
     delegate_port,
     port::{Port, PortCounter, PortError, Transmitted},
@@ -47,13 +51,30 @@ pub struct SecuredOptions {
     pub level: Level,
     /// The UDP ports of tunnels inside encrypted packets.
     pub ports: Ports,
+    /// Random number, drawn at each start, that makes initialization vectors of the sequence numbers:
+    /// see [`Encryptor::new`].
+    pub vector_salt: u64,
+    /// Files kept open for as long as the keys are used, because they are locks.
+    pub claims: Vec<File>,
 }
 
 impl SecuredOptions {
     /// Options for associations with new keys, accepting nothing in the clear.
     #[must_use]
-    pub const fn new(outbound: SecurityAssociation, inbound: SecurityAssociation) -> Self {
-        Self { outbound, inbound, sequences: None, level: Level::Required, ports: Ports::ASSIGNED }
+    pub const fn new(
+        outbound: SecurityAssociation,
+        inbound: SecurityAssociation,
+        vector_salt: u64,
+    ) -> Self {
+        Self {
+            outbound,
+            inbound,
+            sequences: None,
+            level: Level::Required,
+            ports: Ports::ASSIGNED,
+            vector_salt,
+            claims: Vec::new(),
+        }
     }
 }
 
@@ -108,6 +129,8 @@ pub struct SecuredStats {
     pub received_clear: u64,
     /// Frames not sent because the file of sequence numbers could not be written.
     pub unreserved: u64,
+    /// Frames decrypted and dropped because the file of sequence numbers could not be written.
+    pub in_unreserved: u64,
     /// Frames not sent, by reason.
     pub out_dropped: Drops,
     /// Frames received and dropped, by reason.
@@ -157,7 +180,14 @@ impl SecuredStats {
             is_loss: true,
             sentence: "A packet was dropped because the sequence file could not be written.",
         };
-        let events = events.into_iter().chain([(unreserved, self.unreserved)]);
+        let in_unreserved = PortCounter {
+            name: "esp-in-unreserved",
+            is_loss: true,
+            sentence: "A received packet was dropped because the sequence file could not be written.",
+        };
+        let events = events
+            .into_iter()
+            .chain([(unreserved, self.unreserved), (in_unreserved, self.in_unreserved)]);
         let drops = [self.out_dropped, self.in_dropped];
         let drops = DROPS.iter().zip(drops).flat_map(|(counters, drops)| {
             counters.iter().map(move |(counter, reason)| (*counter, drops.of(*reason)))
@@ -194,15 +224,15 @@ impl<P: Port> Secured<P> {
     /// # Errors
     /// An association that contradicts itself.
     pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
-        let SecuredOptions { outbound, inbound, sequences, level, ports } = options;
+        let inbound = &options.inbound;
         Ok(Self {
             link: port.link(),
             port,
-            level,
-            ports,
+            level: options.level,
+            ports: options.ports,
             inbound_spi: inbound.spi,
             inbound_port: inbound.udp_ports.map(|ports| ports.destination),
-            pair: Pair::new(outbound, inbound, sequences)?,
+            pair: Pair::new(options)?,
             outbox: Outbox::default(),
             spare: Spare::default(),
             returned: Vec::new(),
@@ -234,6 +264,12 @@ impl<P: Port> Secured<P> {
     #[must_use]
     pub fn overhead_max(&self) -> usize {
         self.pair.encryptor.overhead_max()
+    }
+
+    /// Positions and lengths in memory of the expanded keys, to be kept from the disk.
+    #[must_use]
+    pub fn secrets(&self) -> [(*const u8, usize); 2] {
+        [self.pair.encryptor.secret(), self.pair.decryptor.secret()]
     }
 
     /// Counters so far.
@@ -373,10 +409,11 @@ impl<P: Port> Port for Secured<P> {
                 }
             };
             match opened {
-                Ok(frame) => {
+                Ok((frame, sequence)) if pair.admits(sequence, now_ns) => {
                     given += 1;
                     each(frame);
                 }
+                Ok(_) => stats.in_unreserved += 1,
                 Err(reason) => stats.in_dropped.count(reason),
             }
             returned.push(buffer);
@@ -448,18 +485,37 @@ struct Pair {
     encryptor: Encryptor,
     decryptor: Decryptor,
     sequences: Option<SequenceFile>,
+    ahead: Ahead,
+    /// Whether the receiver remembers sequence numbers.
+    has_window: bool,
+    _claims: Vec<File>,
 }
 
 impl Pair {
-    fn new(
-        outbound: SecurityAssociation,
-        inbound: SecurityAssociation,
-        sequences: Option<SequenceFile>,
-    ) -> Result<Self, NoAssociation> {
+    fn new(options: SecuredOptions) -> Result<Self, NoAssociation> {
+        let SecuredOptions { outbound, inbound, sequences, vector_salt, claims, .. } = options;
         let Numbers { sent, received } =
             sequences.as_ref().map(SequenceFile::numbers).unwrap_or_default();
-        let encryptor = Encryptor::resume(outbound, sent)?;
-        Ok(Self { encryptor, decryptor: Decryptor::resume(inbound, received)?, sequences })
+        Ok(Self {
+            encryptor: Encryptor::resume(outbound, vector_salt, sent)?,
+            has_window: inbound.replay_window_packets != 0,
+            decryptor: Decryptor::resume(inbound, received)?,
+            sequences,
+            ahead: Ahead::new(),
+            _claims: claims,
+        })
+    }
+
+    /// Whether a genuine packet may be delivered. It may be once the file records its number as
+    /// received, so that it is not accepted again after a crash.
+    fn admits(&mut self, sequence: u64, now_ns: u64) -> bool {
+        let Some(file) = self.sequences.as_mut().filter(|_| self.has_window) else { return true };
+        let Numbers { sent, received } = file.numbers();
+        if sequence <= received {
+            return true;
+        }
+        let received = sequence.saturating_add(self.ahead.next(now_ns));
+        file.write(Numbers { sent, received }).is_ok()
     }
 
     /// Whether `packets` sequence numbers may be used. Numbers may be used once the file records
@@ -470,13 +526,13 @@ impl Pair {
         if last <= file.numbers().sent {
             return true;
         }
-        let sent = last.saturating_add(sequence::RESERVED_AT_ONCE);
-        file.write(Numbers { sent, received: self.decryptor.last_sequence() }).is_ok()
+        let sent = last.saturating_add(RESERVED_AT_ONCE);
+        let received = file.numbers().received;
+        file.write(Numbers { sent, received }).is_ok()
     }
 }
 
-/// Writes the true numbers, which frees reserved numbers that were not used, and records those
-/// received.
+/// Writes the true numbers, which frees reserved numbers that were not used.
 impl Drop for Pair {
     fn drop(&mut self) {
         let numbers = Numbers {
@@ -490,14 +546,14 @@ impl Drop for Pair {
     }
 }
 
-/// Decrypts a packet in a buffer of the stage.
+/// Decrypts a packet in a buffer of the stage, and returns its sequence number too.
 fn open<B>(
     bytes: &[u8],
     meta: &Meta,
     link: LinkType,
     decryptor: &mut Decryptor,
     spare: &mut Spare,
-) -> Result<Frame<StageBuffer<B>>, Refusal> {
+) -> Result<(Frame<StageBuffer<B>>, u64), Refusal> {
     let mut copy = spare.take();
     copy.extend_from_slice(bytes);
     match decryptor.decrypt(&mut copy, link) {
@@ -505,7 +561,7 @@ fn open<B>(
             // The hash that the device computed is that of the outer packet.
             let meta = Meta { checksum: opened.checksum, hash: None, ..*meta };
             let made = Made { bytes: copy, frame: opened.frame };
-            Ok(Frame { buffer: StageBuffer::Made(made), meta })
+            Ok((Frame { buffer: StageBuffer::Made(made), meta }, opened.sequence))
         }
         Err(reason) => {
             spare.give(Made { bytes: copy, frame: 0..0 });

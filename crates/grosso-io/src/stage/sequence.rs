@@ -1,9 +1,9 @@
 //! Sequence numbers that persist between runs.
 //!
-//! With AES-GCM, a sequence number used twice with one key reveals both plaintexts and the key of
-//! the integrity check (RFC 4106 section 2.1), and a peer rejects numbers below those that it has
-//! seen. The numbers of a key that is stored in a file are therefore stored too: a number is
-//! recorded as used on disk before it is used.
+//! A peer rejects numbers below those that it has seen, and a packet whose number was received must
+//! never be accepted again. The numbers of a key that is stored in a file are therefore stored too,
+//! with a fingerprint of the key: a number is recorded on disk as sent before it is sent, and as
+//! received before its packet is delivered.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -16,6 +16,7 @@ use std::{
 pub struct SequenceFile {
     file: File,
     path: PathBuf,
+    keys: u128,
     numbers: Numbers,
 }
 
@@ -29,39 +30,36 @@ pub struct Numbers {
 }
 
 impl SequenceFile {
-    /// Opens the file, or creates it with no numbers used.
+    /// Opens the file of the keys with this fingerprint, or creates it with no numbers used.
+    ///
+    /// The fingerprint must tell nothing of the keys: a digest, for example.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when another program has it open,
-    /// [`io::ErrorKind::InvalidData`] when its contents are anything else, and those of the file
-    /// system.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path)?;
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                io::Error::new(io::ErrorKind::WouldBlock, "another program uses it")
-            }
-            TryLockError::Error(error) => error,
-        })?;
-        let mut text = String::new();
-        (&file).take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
-        let numbers = match text.is_empty() {
-            true => Numbers::default(),
-            false => parse(&text).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "it holds no sequence numbers")
-            })?,
+    /// [`io::ErrorKind::InvalidData`] when it is empty, belongs to other keys or holds anything
+    /// else, and those of the file system.
+    pub fn open(path: &Path, keys: u128) -> io::Result<Self> {
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create(path, keys)?,
+            other => other?,
         };
-        let mut opened = Self { file, path: path.to_owned(), numbers };
+        lock(&file)?;
+        let numbers = read(&file, keys)?;
+        let mut opened = Self { file, path: path.to_owned(), keys, numbers };
         // A file that cannot be written is better detected before the first packet.
         opened.write(numbers)?;
-        if cfg!(unix) && text.is_empty() {
-            sync_folder_of(path)?;
-        }
         Ok(opened)
+    }
+
+    /// Checks that a file, if it is there, belongs to the keys with this fingerprint.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] if it does not, and those of the file system.
+    pub fn check(path: &Path, keys: u128) -> io::Result<()> {
+        match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => read(&other?, keys).map(|_| ()),
+        }
     }
 
     /// Writes the numbers, and waits until they are on disk.
@@ -69,13 +67,10 @@ impl SequenceFile {
     /// # Errors
     /// Those of the file system.
     pub fn write(&mut self, numbers: Numbers) -> io::Result<()> {
-        let Numbers { sent, received } = numbers;
         // The length is constant and less than a sector, so a write takes effect as a whole or not
         // at all.
-        let text = format!("{FIRST_LINE}\nout {sent:020}\nin {received:020}\n");
         self.file.rewind()?;
-        self.file.write_all(text.as_bytes())?;
-        self.file.set_len(text.len() as u64)?;
+        self.file.write_all(text(self.keys, numbers).as_bytes())?;
         self.file.sync_data()?;
         self.numbers = numbers;
         Ok(())
@@ -94,26 +89,106 @@ impl SequenceFile {
     }
 }
 
-/// Waits until the directory entry of a new file is on disk too, without which the numbers would be
-/// lost.
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+/// Creates a file that is whole from the first moment on: a program killed meanwhile leaves none
+/// behind, or one under another name that the next one replaces.
+fn create(path: &Path, keys: u128) -> io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match std::fs::remove_file(&name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = options.open(&name)?;
+    file.write_all(text(keys, Numbers::default()).as_bytes())?;
+    file.sync_all()?;
+    // Unlike a renamed file, a linked one replaces no other that was made meanwhile.
+    std::fs::hard_link(&name, path)?;
+    std::fs::remove_file(&name)?;
+    if cfg!(unix) {
+        // Without its directory entry on the disk, the numbers would be lost.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
+    }
+    Ok(file)
 }
 
-fn parse(text: &str) -> Option<Numbers> {
+fn lock(file: &File) -> io::Result<()> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            io::Error::new(io::ErrorKind::WouldBlock, "another program uses it")
+        }
+        TryLockError::Error(error) => error,
+    })
+}
+
+fn text(keys: u128, Numbers { sent, received }: Numbers) -> String {
+    format!("{FIRST_LINE}\nkeys {keys:032x}\nout {sent:020}\nin {received:020}\n")
+}
+
+/// The numbers in a file, which belong to the keys with this fingerprint.
+fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
+    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let mut text = String::new();
+    file.rewind()?;
+    file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
+    if text.is_empty() {
+        return Err(wrong("it is empty, so what these keys have sent and received is lost"));
+    }
+    match parse(&text) {
+        Some((found, numbers)) if found == keys => Ok(numbers),
+        Some(_) => Err(wrong("it belongs to other keys")),
+        None => Err(wrong("it holds no sequence numbers")),
+    }
+}
+
+/// The fingerprint and the numbers.
+fn parse(text: &str) -> Option<(u128, Numbers)> {
     let mut lines = text.lines();
     let first = lines.next()?;
-    let mut number = |word: &str| lines.next()?.strip_prefix(word)?.trim().parse().ok();
-    let numbers = Numbers { sent: number("out ")?, received: number("in ")? };
-    (first == FIRST_LINE).then_some(numbers)
+    let mut value = |word: &str| Some(lines.next()?.strip_prefix(word)?.trim());
+    let keys = u128::from_str_radix(value("keys ")?, 16).ok()?;
+    let numbers =
+        Numbers { sent: value("out ")?.parse().ok()?, received: value("in ")?.parse().ok()? };
+    (first == FIRST_LINE).then_some((keys, numbers))
 }
 
-/// Sequence numbers reserved at a time, ahead of their use: at a million packets a second the file
+/// Number of sequence numbers to record as received at a time, ahead of their packets.
+///
+/// After a crash all of them are refused, so that there are as many as came in about a second: few
+/// when packets are rare, and with many the file is written once a second.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    numbers: u64,
+    last_ns: u64,
+}
+
+impl Ahead {
+    pub(super) const fn new() -> Self {
+        Self { numbers: RECEIVED_AHEAD_MIN, last_ns: 0 }
+    }
+
+    /// The number to reserve now, because those reserved before have come.
+    pub(super) fn next(&mut self, now_ns: u64) -> u64 {
+        let lasted_ns = now_ns.saturating_sub(self.last_ns);
+        self.last_ns = now_ns;
+        let numbers = if lasted_ns < SECOND_NS { self.numbers * 4 } else { self.numbers / 2 };
+        self.numbers = numbers.clamp(RECEIVED_AHEAD_MIN, RESERVED_AT_ONCE);
+        self.numbers
+    }
+}
+
+/// Fewest numbers recorded as received ahead.
+const RECEIVED_AHEAD_MIN: u64 = 16;
+const SECOND_NS: u64 = 1_000_000_000;
+/// Most sequence numbers reserved at a time, and all that are to be sent, ahead of their use: at a million packets a second the file
 /// is written once a second, and a crash costs one 4096th of the 32-bit numbers.
 pub(super) const RESERVED_AT_ONCE: u64 = 1 << 20;
 
-const FIRST_LINE: &str = "grosso-esp-sequences/1";
+const FIRST_LINE: &str = "grosso-esp-sequences/2";
 /// More bytes than the file ever has.
 const TEXT_BYTES_MAX: u64 = 256;
 
@@ -123,33 +198,69 @@ mod tests {
 
     use super::*;
 
+    const KEYS: u128 = 0xfeed;
+
     #[test]
     fn numbers_are_there_again_and_nobody_else_gets_them_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("edge.sequence");
-        let mut first = SequenceFile::open(&path).unwrap();
+        // A program was killed while it created the file.
+        std::fs::write(folder.path().join("edge.sequence.new"), "half").unwrap();
+        let mut first = SequenceFile::open(&path, KEYS).unwrap();
         assert_eq!(first.numbers(), Numbers::default());
         let numbers = Numbers { sent: u64::MAX, received: 7 };
         first.write(Numbers { sent: 1, received: 2 }).unwrap();
         first.write(numbers).unwrap();
-        assert_eq!(SequenceFile::open(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let again = SequenceFile::open(&path, KEYS).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::WouldBlock);
         drop(first);
-        assert_eq!(SequenceFile::open(&path).unwrap().numbers(), numbers);
+        assert_eq!(SequenceFile::open(&path, KEYS).unwrap().numbers(), numbers);
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_file_of_something_else_is_refused_and_left_as_it_is() {
+    fn a_file_that_is_empty_or_of_something_else_is_refused_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes");
-        let good = "grosso-esp-sequences/1\nout 1\nin 2\n";
-        for text in ["hello", "grosso-esp-sequences/2\nout 1\nin 2\n", &good[..good.len() - 3]] {
+        assert!(SequenceFile::check(&path, KEYS).is_ok());
+        let good = "grosso-esp-sequences/2\nkeys feed\nout 1\nin 2\n";
+        for (text, expected) in [
+            ("", "it is empty"),
+            ("hello", "it holds no"),
+            ("grosso-esp-sequences/1\nout 1\nin 2\n", "it holds no"),
+            (&good[..good.len() - 3], "it holds no"),
+            (&good.replace("feed", "feee"), "it belongs to other keys"),
+        ] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(SequenceFile::open(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
+            let opened = SequenceFile::open(&path, KEYS).map(|_| ());
+            for result in [opened, SequenceFile::check(&path, KEYS)] {
+                let error = result.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+                assert!(error.to_string().starts_with(expected), "{error}");
+            }
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
         std::fs::write(&path, good).unwrap();
-        assert_eq!(SequenceFile::open(&path).unwrap().numbers(), Numbers { sent: 1, received: 2 });
+        let numbers = SequenceFile::open(&path, KEYS).unwrap().numbers();
+        assert_eq!(numbers, Numbers { sent: 1, received: 2 });
+    }
+
+    #[test]
+    fn numbers_of_about_a_second_are_reserved_ahead() {
+        let mut ahead = Ahead::new();
+        let mut now_ns = 5 * SECOND_NS;
+        assert_eq!(ahead.next(now_ns), RECEIVED_AHEAD_MIN);
+        for (packets_per_second, expected) in
+            [(1_000_000, RESERVED_AT_ONCE), (1000, 1024), (1, RECEIVED_AHEAD_MIN)]
+        {
+            let mut numbers = 0;
+            for _ in 0..100 {
+                numbers = ahead.next(now_ns);
+                now_ns += numbers * SECOND_NS / packets_per_second;
+            }
+            assert!(numbers <= expected * 2 && numbers >= expected / 2, "{numbers}");
+        }
     }
 }

@@ -29,10 +29,11 @@ macro_rules! of_either {
 }
 
 impl<P: Port> Stages<P> {
-    /// Wraps a port in the stages.
+    /// Wraps a port in the stages. On Linux, the keys of ESP are locked in memory.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the options contradict themselves.
+    /// [`io::ErrorKind::InvalidInput`] when the options contradict themselves, and those of
+    /// `mlock(2)`.
     pub fn new(
         port: P,
         fragments: &FragmentationOptions,
@@ -43,8 +44,19 @@ impl<P: Port> Stages<P> {
         let secured = Secured::new(port, esp);
         let secured =
             secured.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        #[cfg(target_os = "linux")]
+        for (start, bytes) in secured.secrets() {
+            grosso_sys::secret::lock(start, bytes).map_err(unlocked)?;
+        }
         Ok(Self::Secured(Box::new(secured)))
     }
+}
+
+/// An error that says what to do.
+#[cfg(target_os = "linux")]
+fn unlocked(error: io::Error) -> io::Error {
+    let what = format!("keys cannot be locked in memory, see ulimit -l (LimitMEMLOCK=): {error}");
+    io::Error::new(error.kind(), what)
 }
 
 impl<P: Port + fmt::Debug> fmt::Debug for Stages<P> {

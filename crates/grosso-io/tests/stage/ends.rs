@@ -38,7 +38,7 @@ pub(crate) fn hosts(frames_max: usize) -> (Host, Host) {
         let port = Fragmentation::new(port, &fragments(1500)).unwrap();
         let (out, back) =
             (association(out, EspMode::Transport), association(back, EspMode::Transport));
-        Secured::new(port, SecuredOptions::new(out, back)).unwrap()
+        Secured::new(port, SecuredOptions::new(out, back, 0)).unwrap()
     };
     (host(left, 0x101, 0x102), host(right, 0x102, 0x101))
 }

@@ -1,5 +1,7 @@
 //! ESP as a stage.
 
+use std::{collections::BTreeSet, path::Path};
+
 use grosso::{Meta, checksum::Checksum, meta::Gso, tunnel::esp::EspMode};
 use grosso_io::{
     Port, Transmitted,
@@ -48,7 +50,7 @@ fn udp6(len: usize) -> Vec<u8> {
 fn pair(refusing: f64) -> (Secured<Reluctant<MemoryPort>>, MemoryPort) {
     let (near, far) = ethernet(1024);
     let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
-    let options = SecuredOptions::new(out, back);
+    let options = SecuredOptions::new(out, back, 0);
     (Secured::new(Reluctant::new(near, refusing), options).unwrap(), far)
 }
 
@@ -56,7 +58,7 @@ fn pair(refusing: f64) -> (Secured<Reluctant<MemoryPort>>, MemoryPort) {
 /// frames.
 fn peer(port: MemoryPort, level: Level) -> Secured<MemoryPort> {
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
-    let mut options = SecuredOptions::new(out, back);
+    let mut options = SecuredOptions::new(out, back, 0);
     options.level = level;
     Secured::new(port, options).unwrap()
 }
@@ -83,7 +85,7 @@ fn b25_every_segment_has_its_number_and_no_number_is_used_twice_whatever_the_roo
 fn nothing_is_taken_while_packets_of_a_superframe_wait() {
     let (near, mut far) = ethernet(3);
     let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
-    let mut near = Secured::new(near, SecuredOptions::new(out, back)).unwrap();
+    let mut near = Secured::new(near, SecuredOptions::new(out, back, 0)).unwrap();
     let train = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(12_000).build();
     let superframe = Meta { gso: Gso::every(1200), ..Meta::default() };
     assert_eq!(near.transmit(&[&train], &superframe).unwrap(), Transmitted::Taken);
@@ -181,13 +183,13 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
     let numbers = || {
         let text = std::fs::read_to_string(&path).unwrap();
         let number = |line: &str| line.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
-        text.lines().skip(1).map(number).collect::<Vec<_>>()
+        text.lines().skip(2).map(number).collect::<Vec<_>>()
     };
     let start = || {
         let (near, far) = ethernet(64);
         let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
-        let mut options = SecuredOptions::new(out, back);
-        options.sequences = Some(SequenceFile::open(&path).unwrap());
+        let mut options = SecuredOptions::new(out, back, 0);
+        options.sequences = Some(SequenceFile::open(&path, 9).unwrap());
         (Secured::new(Reluctant::new(near, 0.0), options).unwrap(), far)
     };
     let (mut near, _far) = start();
@@ -206,4 +208,64 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
     let (mut near, _far) = start();
     assert_eq!(send(&mut near, &udp6(10)), Transmitted::Taken);
     assert_eq!(sequences(&near.inner().sent), [2 + (1 << 20)]);
+}
+
+/// A host whose sequence numbers are in a file, and the port of its peer.
+fn remembered(path: &Path, salt: u64) -> (Secured<MemoryPort>, MemoryPort) {
+    let (near, far) = ethernet(4096);
+    let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
+    let mut options = SecuredOptions::new(out, back, salt);
+    options.sequences = Some(SequenceFile::open(path, 9).unwrap());
+    (Secured::new(near, options).unwrap(), far)
+}
+
+/// The program is killed after any number of packets: what its file says at that moment is all that the next one
+/// knows.
+#[test]
+fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edge.sequence");
+    let (mut sender, mut far) = pair(0.0);
+    let mut dice = fastrand::Rng::with_seed(16);
+    let (mut now_ns, mut recorded, mut lost) = (0, 0, 0);
+    let (mut host, mut wire) = remembered(&path, 0);
+    for kill in 0..100 {
+        for _ in 0..dice.u32(0..60) {
+            assert_eq!(send(&mut sender, &udp6(20)), Transmitted::Taken);
+            let (packet, _) = receive(&mut far, 0).remove(0);
+            assert_eq!(send(&mut wire, &packet), Transmitted::Taken);
+            now_ns += dice.u64(0..100_000_000);
+            lost += usize::from(receive(&mut host, now_ns).is_empty());
+        }
+        let killed = std::fs::read(&path).unwrap();
+        drop(host);
+        std::fs::write(&path, killed).unwrap();
+        (host, wire) = remembered(&path, 0);
+        for packet in &sender.inner().sent[recorded..] {
+            assert_eq!(send(&mut wire, packet), Transmitted::Taken);
+            assert!(receive(&mut host, now_ns).is_empty(), "kill {kill}");
+        }
+        recorded = sender.inner().sent.len().saturating_sub(3000);
+    }
+    assert!(host.stats().in_unreserved == 0 && lost < sender.inner().sent.len(), "{lost}");
+}
+
+/// Numbers repeat when an old file is put back, and the vectors made of them do not.
+#[test]
+fn no_vector_repeats_though_a_file_is_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edge.sequence");
+    drop(remembered(&path, 0));
+    let backup = std::fs::read(&path).unwrap();
+    let mut vectors = BTreeSet::new();
+    for start in 0..5 {
+        std::fs::write(&path, &backup).unwrap();
+        let (mut host, mut wire) = remembered(&path, 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(start));
+        for _ in 0..200 {
+            assert_eq!(send(&mut host, &udp6(20)), Transmitted::Taken);
+            let (frame, _) = receive(&mut wire, 0).remove(0);
+            assert!(vectors.insert(frame[62..70].to_vec()), "start {start}");
+        }
+    }
+    assert_eq!(vectors.len(), 1000);
 }

@@ -318,7 +318,7 @@ fn a_tunnel_needs_a_link_that_it_can_speak_on() {
 fn what_packets_grow_by_when_they_are_encrypted_is_taken_off_what_the_tunnel_carries() {
     let (near, mut far) = vxlan(|options| options.mtu = Some(1400));
     let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
-    let mut near = Secured::new(near, SecuredOptions::new(out, back)).unwrap();
+    let mut near = Secured::new(near, SecuredOptions::new(out, back, 0)).unwrap();
     let mtu = near.path_mtu().unwrap();
     let long = |len: usize| {
         let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(true)).udp(|udp| udp);

@@ -149,7 +149,7 @@ fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io:
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
         let [out, back] = if side == Party::A { [a_to_b, b_to_a] } else { [b_to_a, a_to_b] };
-        Ok(SecuredOptions::new(association(out)?, association(back)?))
+        Ok(SecuredOptions::new(association(out)?, association(back)?, SEED))
     };
     let agreed = agreed().map_err(io::Error::other)?;
     Secured::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)

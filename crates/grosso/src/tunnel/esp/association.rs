@@ -8,6 +8,8 @@ use core::{
 
 use zeroize::Zeroizing;
 
+use super::selectors::Selectors;
+
 /// A security association: one direction between two peers (RFC 4301 section 4.1).
 ///
 /// It can be neither copied nor cloned, because encrypting twice with one key and sequence number reveals the key of
@@ -31,11 +33,13 @@ pub struct SecurityAssociation {
     /// The UDP ports of packets that must pass an address translator (RFC 3948); `None` for ESP
     /// directly in IP.
     pub udp_ports: Option<UdpPorts>,
+    /// Addresses of the packets that it carries, from the sender's side (RFC 4301 section 5.2).
+    pub selectors: Selectors,
 }
 
 impl SecurityAssociation {
     /// An association with an ICV of 16 bytes, sequence numbers of 32 bits, a replay window of
-    /// [`REPLAY_WINDOW_PACKETS`], and no UDP.
+    /// [`REPLAY_WINDOW_PACKETS`], and no UDP, for packets of all addresses.
     #[must_use]
     pub const fn new(spi: u32, mode: EspMode, key: KeyMaterial) -> Self {
         Self {
@@ -46,6 +50,7 @@ impl SecurityAssociation {
             extended_sequence: false,
             replay_window_packets: REPLAY_WINDOW_PACKETS,
             udp_ports: None,
+            selectors: Selectors::ALL,
         }
     }
 
@@ -289,7 +294,7 @@ mod tests {
     fn keys_are_never_printed() {
         let text = format!("{:?}", association());
         assert!(text.contains("KeyMaterial(rfc4106(gcm(aes)), 128 bits)"), "{text}");
-        let encryptor = Encryptor::new(association()).unwrap();
+        let encryptor = Encryptor::new(association(), 0).unwrap();
         let decryptor = Decryptor::new(association()).unwrap();
         for text in [text, format!("{encryptor:?}"), format!("{decryptor:?}")] {
             assert!(!text.contains("167") && !text.contains("a7"), "{text}");

@@ -1,7 +1,7 @@
 //! AES-GCM in place, for each length of key and of ICV.
 
 use alloc::boxed::Box;
-use core::fmt;
+use core::{fmt, ptr};
 
 use aes_gcm::{
     AesGcm, KeyInit, TagSize,
@@ -61,6 +61,11 @@ pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher
         16 => with_key::<Aes128>(key, icv),
         _ => with_key::<Aes256>(key, icv),
     }
+}
+
+/// Position and length in memory of what a cipher keeps of its key.
+pub(super) fn position(cipher: &dyn Cipher) -> (*const u8, usize) {
+    (ptr::from_ref(cipher).cast(), size_of_val(cipher))
 }
 
 fn with_key<Aes>(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher>, NoAssociation>

@@ -7,12 +7,13 @@ use grosso_wire::{LinkType, esp, ipv4, ipv6, udp};
 
 use super::{
     association::{EspMode, NoAssociation, Salt, SecurityAssociation},
-    cipher::{Cipher, cipher},
+    cipher::{Cipher, cipher, position},
     encrypt::{Associated, ESP_BYTES, TRAILER_ALIGNMENT, TRAILER_BYTES, nonce},
     outer::{tell_congestion, traffic_class},
     place::{Network, Side, Split, Version},
     reason::{EspStats, Refusal},
     replay::ReplayWindow,
+    selectors::Selectors,
 };
 use crate::{
     bytes::{u16_at, u32_at},
@@ -78,6 +79,7 @@ pub struct Decryptor {
     salt: Salt,
     cipher: Box<dyn Cipher>,
     window: ReplayWindow,
+    selectors: Selectors,
     stats: EspStats,
 }
 
@@ -109,6 +111,7 @@ impl Decryptor {
             salt: association.key.salt(),
             cipher: cipher(&association.key, association.icv)?,
             window: ReplayWindow::new(association.replay_window_packets, last_sequence),
+            selectors: association.selectors,
             stats: EspStats::default(),
         })
     }
@@ -132,6 +135,12 @@ impl Decryptor {
     #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.window.top()
+    }
+
+    /// Position and length in memory of the expanded key, to be kept from the disk.
+    #[must_use]
+    pub fn secret(&self) -> (*const u8, usize) {
+        position(&*self.cipher)
     }
 
     /// Counters.
@@ -159,7 +168,7 @@ impl Decryptor {
         if next_header == ipv6::NEXT_NONE {
             return Err(Refusal::Dummy);
         }
-        let (frame, checksum) = match self.mode {
+        let (range, checksum) = match self.mode {
             EspMode::Transport => {
                 let checksum = match self.port {
                     Some(_) => Checksum::Unnecessary { levels: 0 },
@@ -169,7 +178,11 @@ impl Decryptor {
             }
             EspMode::Tunnel(_) => (located.unpack(frame, text, next_header)?, Checksum::None),
         };
-        Ok(Decrypted { frame, mode: self.mode, next_header, sequence, checksum })
+        let packet = frame.get(range.start + located.network.start..range.end);
+        if !self.selectors.carry(packet.unwrap_or_default()) {
+            return Err(Refusal::Selectors);
+        }
+        Ok(Decrypted { frame: range, mode: self.mode, next_header, sequence, checksum })
     }
 
     /// Position of the encrypted text.

@@ -7,7 +7,7 @@ use grosso_wire::{Ends, Kind, Layer, LinkType, esp, ipv4, ipv6, udp};
 
 use super::{
     association::{EspMode, NoAssociation, Outer, SALT_BYTES, Salt, SecurityAssociation, UdpPorts},
-    cipher::{Cipher, IV_BYTES, Nonce, cipher},
+    cipher::{Cipher, IV_BYTES, Nonce, cipher, position},
     place::{Network, Side, Split, Version},
     reason::{EspStats, Refusal},
 };
@@ -41,28 +41,34 @@ pub struct Encryptor {
     salt: Salt,
     cipher: Box<dyn Cipher>,
     last_sequence: u64,
+    vector_salt: u64,
     stats: EspStats,
 }
 
 impl Encryptor {
     /// The sending side of an association whose first packet has sequence number 1.
     ///
+    /// The initialization vectors are the sequence numbers XOR `vector_salt`: within one value of this type none
+    /// repeats. Draw the salt at random for each: then two that were given the same key and the same numbers by
+    /// mistake, with up to 2^k packets each, have a vector in common with a probability of about 2^(k + 1 - 64).
+    ///
     /// # Errors
     /// An error if the association contradicts itself.
-    pub fn new(association: SecurityAssociation) -> Result<Self, NoAssociation> {
-        Self::resume(association, 0)
+    pub fn new(association: SecurityAssociation, vector_salt: u64) -> Result<Self, NoAssociation> {
+        Self::resume(association, vector_salt, 0)
     }
 
     /// The sending side of an association that used its sequence numbers up to `last_sequence`
-    /// already.
+    /// already; `vector_salt` is as for [`new`](Self::new), and drawn again.
     ///
-    /// The initialization vectors are the sequence numbers, so a repeated number reveals the texts of both packets and
-    /// the key of the integrity check: when in doubt, give a higher one.
+    /// A vector that repeats reveals the texts of both packets and the key of the integrity check. A fresh salt makes
+    /// that improbable, and a number above all that were used keeps the peer's replay window open.
     ///
     /// # Errors
     /// An error if the association contradicts itself.
     pub fn resume(
         association: SecurityAssociation,
+        vector_salt: u64,
         last_sequence: u64,
     ) -> Result<Self, NoAssociation> {
         association.check()?;
@@ -77,6 +83,7 @@ impl Encryptor {
             salt: key.salt(),
             cipher: cipher(&key, icv)?,
             last_sequence,
+            vector_salt,
             stats: EspStats::default(),
         })
     }
@@ -140,6 +147,12 @@ impl Encryptor {
     pub const fn sequences_left(&self) -> u64 {
         let max = if self.extended { u64::MAX } else { u32::MAX as u64 };
         max.saturating_sub(self.last_sequence)
+    }
+
+    /// Position and length in memory of the expanded key, to be kept from the disk.
+    #[must_use]
+    pub fn secret(&self) -> (*const u8, usize) {
+        position(&*self.cipher)
     }
 
     /// Counters.
@@ -277,13 +290,14 @@ impl Encryptor {
         }
     }
 
-    /// Writes SPI, sequence number, and the initialization vector: the whole sequence number, which is unique for as
-    /// long as the key lives (RFC 4106 section 3.1).
+    /// Writes SPI, sequence number, and the initialization vector: the whole sequence number XOR the salt, which is
+    /// unique for as long as the encryptor lives (RFC 4106 section 3.1).
     fn write_esp(&self, out: &mut [u8], at: usize, sequence: u64) {
         put_u32(out, at, self.spi);
         put_u32(out, at + 4, sequence as u32);
-        put_u32(out, at + 8, (sequence >> 32) as u32);
-        put_u32(out, at + 12, sequence as u32);
+        let vector = sequence ^ self.vector_salt;
+        put_u32(out, at + 8, (vector >> 32) as u32);
+        put_u32(out, at + 12, vector as u32);
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `decrypt` | ESP to plaintext frames, in place |
 //! | `replay` | which sequence numbers were seen, and the high half of extended ones |
 //! | `place`, `outer` | where a packet is divided; the header around a tunnelled one |
+//! | `selectors` | the addresses of the packets that an association carries |
 //! | `cipher` | AES-GCM for each length of key and ICV |
 //! | `reason` | the names and counters of all refusals |
 //!
@@ -29,7 +30,9 @@
 //!     let key = KeyMaterial::aes_gcm(b"sixteen byte keysalt")?;
 //!     Ok(SecurityAssociation::new(0x1000, EspMode::Transport, key))
 //! };
-//! let mut encryptor = Encryptor::new(association()?)?;
+//! // Random, and another one at each start; a salt of the vectors beside that of the key.
+//! let salt = 0x5a17_5a17_5a17_5a17;
+//! let mut encryptor = Encryptor::new(association()?, salt)?;
 //! let mut decryptor = Decryptor::new(association()?)?;
 //!
 //! let mut buffer = [0; 1600];
@@ -50,6 +53,7 @@ mod outer;
 mod place;
 mod reason;
 mod replay;
+mod selectors;
 
 pub use association::{
     ALGORITHM, EspMode, IcvLength, KeyMaterial, NoAssociation, Outer, REPLAY_WINDOW_PACKETS,
@@ -58,3 +62,4 @@ pub use association::{
 pub use decrypt::{Decrypted, Decryptor, Traffic, classify};
 pub use encrypt::{Encrypted, EncryptedSegments, Encryptor};
 pub use reason::{EspStats, Refusal};
+pub use selectors::{Prefix, Selectors};

@@ -1,0 +1,75 @@
+//! Secrets: random numbers, memory that is never written to a disk, a process that no other may look into.
+
+use std::io;
+
+use rustix::{
+    mm::mlock,
+    process::{DumpableBehavior, set_dumpable_behavior},
+    rand::{GetRandomFlags, getrandom},
+};
+
+/// A random number of the kernel's.
+///
+/// # Errors
+///
+/// `ENOSYS` where a filter of system calls forbids it.
+pub fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    // The kernel gives up to 256 bytes at once or not at all.
+    getrandom(&mut bytes[..], GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Keeps the pages of `bytes` bytes from `start` on in memory until the process ends, so that they are never swapped
+/// out. They stay locked when they are used for something else, because a page can hold several secrets.
+///
+/// # Errors
+///
+/// `ENOMEM` or `EPERM` if `RLIMIT_MEMLOCK` forbids it.
+pub fn lock(start: *const u8, bytes: usize) -> io::Result<()> {
+    // SAFETY: the kernel neither reads nor writes the memory, and refuses a range that is not mapped.
+    Ok(unsafe { mlock(start.cast_mut().cast(), bytes) }?)
+}
+
+/// Makes the kernel write no core dump of this process, and lets no process of the same user read its memory.
+///
+/// # Errors
+///
+/// Those of `prctl(2)`.
+pub fn hide_process() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::dumpable_behavior;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_random() {
+        let mut drawn: Vec<_> = (0..1000).map(|_| random().unwrap()).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 1000);
+        // Each bit is set in some and not in others, but with a probability of 2^-993.
+        let some = drawn.iter().fold(0, |bits, number| bits | number);
+        let all = drawn.iter().fold(u64::MAX, |bits, number| bits & number);
+        assert_eq!((some, all), (u64::MAX, 0));
+    }
+
+    #[test]
+    fn the_kernel_reports_locked_memory_and_a_hidden_process() {
+        let locked = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+        };
+        let secret = vec![7_u8; 64 << 10];
+        let before = locked();
+        lock(secret.as_ptr(), secret.len()).unwrap();
+        assert!(locked() >= before + 64);
+        hide_process().unwrap();
+        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+    }
+}

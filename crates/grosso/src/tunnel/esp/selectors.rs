@@ -1,0 +1,74 @@
+//! Addresses of the packets that an association carries (RFC 4301 section 5.2).
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use grosso_wire::{ipv4, ipv6};
+
+/// Addresses that packets must have, from the sender's side. An empty list holds all addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selectors {
+    /// Prefixes of the source.
+    pub sources: Vec<Prefix>,
+    /// Prefixes of the destination.
+    pub destinations: Vec<Prefix>,
+}
+
+impl Selectors {
+    /// Selectors that hold all packets.
+    pub const ALL: Self = Self { sources: Vec::new(), destinations: Vec::new() };
+
+    /// Whether the IP packet that starts here has both addresses among them.
+    #[inline]
+    pub(super) fn carry(&self, packet: &[u8]) -> bool {
+        if self.sources.is_empty() && self.destinations.is_empty() {
+            return true;
+        }
+        let (source, destination) = match packet.first().map(|first| first >> 4) {
+            Some(4) => (ipv4::field::SOURCE, ipv4::field::DESTINATION),
+            _ => (ipv6::field::SOURCE, ipv6::field::DESTINATION),
+        };
+        let among = |prefixes: &[Prefix], field| {
+            let Some(address) = packet.get(field) else { return false };
+            prefixes.is_empty() || prefixes.iter().any(|prefix| prefix.holds(address))
+        };
+        among(&self.sources, source) && among(&self.destinations, destination)
+    }
+}
+
+/// Addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u32,
+}
+
+impl Prefix {
+    /// The addresses whose first `bits` are those of `address`; `None` if it has fewer, or has others set behind them.
+    #[must_use]
+    pub fn new(address: IpAddr, bits: u32) -> Option<Self> {
+        let (value, len) = match address {
+            IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
+            IpAddr::V6(address) => (address.to_bits(), 128),
+        };
+        let rest = value.checked_shl(bits).unwrap_or(0);
+        (bits <= len && rest == 0).then_some(Self { address, bits })
+    }
+
+    fn holds(&self, address: &[u8]) -> bool {
+        match self.address {
+            IpAddr::V4(own) => shares(&own.octets(), address, self.bits),
+            IpAddr::V6(own) => shares(&own.octets(), address, self.bits),
+        }
+    }
+}
+
+/// Whether addresses are of one family and begin with the same bits.
+fn shares(own: &[u8], other: &[u8], bits: u32) -> bool {
+    let (bytes, rest) = (bits as usize / 8, bits % 8);
+    if own.len() != other.len() || own[..bytes] != other[..bytes] {
+        return false;
+    }
+    let mask = !(0xff_u8 >> rest);
+    own.get(bytes).zip(other.get(bytes)).is_none_or(|(own, other)| (own ^ other) & mask == 0)
+}
