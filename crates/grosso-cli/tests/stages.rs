@@ -10,7 +10,9 @@
 
 mod network;
 
-use std::{collections::BTreeSet, io, net::UdpSocket, os::unix::fs::PermissionsExt, process::Command};
+use std::{
+    collections::BTreeSet, io, net::UdpSocket, os::unix::fs::PermissionsExt, process::Command,
+};
 
 use grosso_sys::namespace::NetworkNamespace;
 use network::{A, B, Hosts, Running, STALLED, connect, exchange, set_up, skip, until};
@@ -218,7 +220,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     let near = esp.start(0);
     let text = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
     let text = text.replace("a0", "e0").replace("tap:ta", "tap:b0");
-    std::fs::write(esp.hosts.path("twice.toml"), text).unwrap();
+    std::fs::write(esp.hosts.path("twice.toml"), &text).unwrap();
     assert_eq!(esp.hosts.run("config check twice.toml").code, Some(0));
     let ended = esp.hosts.run("run -c twice.toml");
     assert_eq!(ended.code, Some(4), "{ended:?}");

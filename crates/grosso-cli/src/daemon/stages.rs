@@ -303,7 +303,8 @@ struct SelectorsTable {
 
 impl SelectorsTable {
     fn selectors(&self) -> Result<Selectors, String> {
-        let prefixes = |list: &[String]| list.iter().map(|text| prefix(text)).collect();
+        let prefixes =
+            |list: &[String]| list.iter().map(|text| prefix(text)).collect::<Result<Vec<_>, _>>();
         Ok(Selectors { sources: prefixes(&self.src)?, destinations: prefixes(&self.dst)? })
     }
 }
