@@ -3,8 +3,8 @@
 use grosso::{
     Meta,
     tunnel::esp::{
-        Decryptor, Encrypted, Encryptor, EspMode, IcvLength, KeyMaterial, Outer, Refusal,
-        SecurityAssociation, UdpPorts,
+        Decryptor, Encrypted, Encryptor, EspMode, IcvLength, KeyMaterial, Outer, Prefix, Refusal,
+        SecurityAssociation, Selectors, UdpPorts,
     },
 };
 use grosso_wire::LinkType;
@@ -20,6 +20,8 @@ pub(crate) struct Recipe {
     pub(crate) extended: bool,
     pub(crate) window: u32,
     pub(crate) udp: bool,
+    /// It carries packets to documentation addresses only (RFC 5737, RFC 3849), from anywhere.
+    pub(crate) selective: bool,
 }
 
 pub(crate) const SPI: u32 = 0x1234_5678;
@@ -53,6 +55,7 @@ impl Recipe {
             extended: false,
             window: 64,
             udp: false,
+            selective: false,
         }
     }
 
@@ -74,7 +77,14 @@ impl Recipe {
 
     pub(crate) fn association(&self) -> SecurityAssociation {
         let key = KeyMaterial::aes_gcm(&KEY[..self.key_bytes + 4]).expect("a key");
+        let mut selectors = Selectors::ALL;
+        if self.selective {
+            let prefix = |address: &str, bits| Prefix::new(address.parse().expect("one"), bits);
+            let both = [prefix("198.51.100.0", 24), prefix("2001:db8:4::", 47)];
+            selectors.destinations.extend(both.map(|prefix| prefix.expect("a prefix")));
+        }
         SecurityAssociation {
+            selectors,
             icv: self.icv,
             extended_sequence: self.extended,
             replay_window_packets: self.window,

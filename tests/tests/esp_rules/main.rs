@@ -7,5 +7,6 @@ mod published;
 mod refusals;
 mod replay;
 mod round_trip;
+mod selectors;
 mod superframes;
 mod tshark;

@@ -76,6 +76,7 @@ fn not_decrypted() -> Vec<(Recipe, Vec<u8>, Refusal)> {
     let transport = Recipe::new(EspMode::Transport);
     let tunnel = Recipe::new(TUNNEL_V4);
     let udp = Recipe { udp: true, ..transport };
+    let selective = Recipe { selective: true, ..transport };
     let good = literal::esp(1, &literal::with_trailer(&udp4()[34..], 17));
     let in_ip =
         |protocol, esp: &[u8]| ethernet().ipv4(|ip| ip.protocol(protocol)).payload(esp).build();
@@ -128,6 +129,7 @@ fn not_decrypted() -> Vec<(Recipe, Vec<u8>, Refusal)> {
         (tunnel, esp(1, &literal::with_trailer(b"short", 4)), Refusal::Inner),
         (tunnel, esp(1, &literal::with_trailer(&inner[..34], 4)), Refusal::Inner),
         (tunnel, told, Refusal::CongestionUntold),
+        (selective, literal::in_ipv4(&good), Refusal::Selectors),
     ]
 }
 

@@ -16,9 +16,7 @@ use grosso::{
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
 use super::{
-    Made, Numbers, SequenceFile, Spare, StageBuffer,
-    outbox::Outbox,
-    sequence::{Ahead, RESERVED_AT_ONCE},
+    Made, Numbers, SequenceFile, Spare, StageBuffer, outbox::Outbox, sequence::RESERVED_AT_ONCE,
 };
 use crate::{
     delegate_port,
@@ -409,7 +407,7 @@ impl<P: Port> Port for Secured<P> {
                 }
             };
             match opened {
-                Ok((frame, sequence)) if pair.admits(sequence, now_ns) => {
+                Ok((frame, sequence)) if pair.admits(sequence, max) => {
                     given += 1;
                     each(frame);
                 }
@@ -420,6 +418,9 @@ impl<P: Port> Port for Secured<P> {
         });
         returned.drain(..).for_each(|buffer| port.recycle(buffer));
         self.more = result? == max;
+        if !self.more {
+            self.pair.settle();
+        }
         Ok(given)
     }
 
@@ -485,7 +486,6 @@ struct Pair {
     encryptor: Encryptor,
     decryptor: Decryptor,
     sequences: Option<SequenceFile>,
-    ahead: Ahead,
     /// Whether the receiver remembers sequence numbers.
     has_window: bool,
     _claims: Vec<File>,
@@ -501,21 +501,33 @@ impl Pair {
             has_window: inbound.replay_window_packets != 0,
             decryptor: Decryptor::resume(inbound, received)?,
             sequences,
-            ahead: Ahead::new(),
             _claims: claims,
         })
     }
 
     /// Whether a genuine packet may be delivered. It may be once the file records its number as
-    /// received, so that it is not accepted again after a crash.
-    fn admits(&mut self, sequence: u64, now_ns: u64) -> bool {
+    /// received, so that it is not accepted again after a crash. Those of the next packets, up to
+    /// `ahead`, are recorded with it.
+    fn admits(&mut self, sequence: u64, ahead: usize) -> bool {
         let Some(file) = self.sequences.as_mut().filter(|_| self.has_window) else { return true };
         let Numbers { sent, received } = file.numbers();
         if sequence <= received {
             return true;
         }
-        let received = sequence.saturating_add(self.ahead.next(now_ns));
-        file.write(Numbers { sent, received }).is_ok()
+        let received = sequence.saturating_add(ahead as u64);
+        file.note(Numbers { sent, received }).is_ok()
+    }
+
+    /// Records what was received and no more, because nothing else came: a peer that is quiet must
+    /// not have to send numbers that were reserved ahead and are refused after a crash.
+    fn settle(&mut self) {
+        let Some(file) = &mut self.sequences else { return };
+        let received = self.decryptor.last_sequence();
+        let Numbers { sent, received: reserved } = file.numbers();
+        if received < reserved {
+            // If this fails, the file records more numbers as received than were.
+            let _ = file.note(Numbers { sent, received });
+        }
     }
 
     /// Whether `packets` sequence numbers may be used. Numbers may be used once the file records

@@ -67,11 +67,20 @@ impl SequenceFile {
     /// # Errors
     /// Those of the file system.
     pub fn write(&mut self, numbers: Numbers) -> io::Result<()> {
+        self.note(numbers)?;
+        self.file.sync_data()
+    }
+
+    /// Writes the numbers without waiting for the disk: they outlive the process, and a loss of
+    /// power only once the kernel has put them there.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn note(&mut self, numbers: Numbers) -> io::Result<()> {
         // The length is constant and less than a sector, so a write takes effect as a whole or not
         // at all.
         self.file.rewind()?;
         self.file.write_all(text(self.keys, numbers).as_bytes())?;
-        self.file.sync_data()?;
         self.numbers = numbers;
         Ok(())
     }
@@ -156,35 +165,7 @@ fn parse(text: &str) -> Option<(u128, Numbers)> {
     (first == FIRST_LINE).then_some((keys, numbers))
 }
 
-/// Number of sequence numbers to record as received at a time, ahead of their packets.
-///
-/// After a crash all of them are refused, so that there are as many as came in about a second: few
-/// when packets are rare, and with many the file is written once a second.
-#[derive(Debug)]
-pub(super) struct Ahead {
-    numbers: u64,
-    last_ns: u64,
-}
-
-impl Ahead {
-    pub(super) const fn new() -> Self {
-        Self { numbers: RECEIVED_AHEAD_MIN, last_ns: 0 }
-    }
-
-    /// The number to reserve now, because those reserved before have come.
-    pub(super) fn next(&mut self, now_ns: u64) -> u64 {
-        let lasted_ns = now_ns.saturating_sub(self.last_ns);
-        self.last_ns = now_ns;
-        let numbers = if lasted_ns < SECOND_NS { self.numbers * 4 } else { self.numbers / 2 };
-        self.numbers = numbers.clamp(RECEIVED_AHEAD_MIN, RESERVED_AT_ONCE);
-        self.numbers
-    }
-}
-
-/// Fewest numbers recorded as received ahead.
-const RECEIVED_AHEAD_MIN: u64 = 16;
-const SECOND_NS: u64 = 1_000_000_000;
-/// Most sequence numbers reserved at a time, and all that are to be sent, ahead of their use: at a million packets a second the file
+/// Sequence numbers to send reserved at a time, ahead of their use: at a million packets a second the file
 /// is written once a second, and a crash costs one 4096th of the 32-bit numbers.
 pub(super) const RESERVED_AT_ONCE: u64 = 1 << 20;
 
@@ -245,22 +226,5 @@ mod tests {
         std::fs::write(&path, good).unwrap();
         let numbers = SequenceFile::open(&path, KEYS).unwrap().numbers();
         assert_eq!(numbers, Numbers { sent: 1, received: 2 });
-    }
-
-    #[test]
-    fn numbers_of_about_a_second_are_reserved_ahead() {
-        let mut ahead = Ahead::new();
-        let mut now_ns = 5 * SECOND_NS;
-        assert_eq!(ahead.next(now_ns), RECEIVED_AHEAD_MIN);
-        for (packets_per_second, expected) in
-            [(1_000_000, RESERVED_AT_ONCE), (1000, 1024), (1, RECEIVED_AHEAD_MIN)]
-        {
-            let mut numbers = 0;
-            for _ in 0..100 {
-                numbers = ahead.next(now_ns);
-                now_ns += numbers * SECOND_NS / packets_per_second;
-            }
-            assert!(numbers <= expected * 2 && numbers >= expected / 2, "{numbers}");
-        }
     }
 }
