@@ -9,7 +9,7 @@ use grosso_testkit::{
 use grosso_wire::{LinkType, Ports, dissect};
 
 use crate::{
-    association::{MODES, Recipe, SPI, TUNNEL_V4, TUNNEL_V6, decrypt},
+    association::{MODES, Recipe, SPI, TUNNEL_V4, TUNNEL_V6, VECTOR_SALT, decrypt},
     literal,
 };
 
@@ -37,7 +37,8 @@ fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     assert!(is_right(&wire, Link::Ethernet));
     assert_eq!(wire[esp..esp + 4], SPI.to_be_bytes());
     assert_eq!(wire[esp + 4..esp + 8], [1, 2, 3, 4]);
-    assert_eq!(wire[esp + 8..esp + 16], [0, 0, 0, 0, 1, 2, 3, 4]);
+    let vector = 0x0102_0304 ^ VECTOR_SALT;
+    assert_eq!(wire[esp + 8..esp + 16], vector.to_be_bytes());
 }
 
 /// A header that was damaged on the way is not repaired.

@@ -227,10 +227,10 @@ fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     let path = folder.path().join("edge.sequence");
     let (mut sender, mut far) = pair(0.0);
     let mut dice = fastrand::Rng::with_seed(16);
-    let (mut recorded, mut passed) = (Vec::new(), BTreeSet::new());
+    let (mut recorded, mut passed) = (Vec::<Vec<u8>>::new(), BTreeSet::new());
     for kill in 0..200 {
         let (mut host, mut wire) = remembered(&path, 0);
-        for packet in &recorded[usize::saturating_sub(recorded.len(), 2000)..] {
+        for packet in &recorded[recorded.len().saturating_sub(2000)..] {
             assert_eq!(send(&mut wire, packet), Transmitted::Taken);
             for (frame, _) in receive(&mut host, 0) {
                 assert!(passed.insert(frame), "kill {kill}");
