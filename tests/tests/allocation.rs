@@ -153,7 +153,7 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     };
     let (source, destination) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
     for mode in [EspMode::Transport, EspMode::Tunnel(Outer::V6 { source, destination })] {
-        let mut encryptor = Encryptor::new(association(mode)).expect("an association");
+        let mut encryptor = Encryptor::new(association(mode), 0).expect("an association");
         let mut decryptor = Decryptor::new(association(mode)).expect("an association");
         let stack = Stack::plain(Front::Ethernet, Network::Ipv4, Transport::Tcp);
         let packet = stack.packet(&Place::default()).payload_len(60_000);

@@ -58,6 +58,7 @@ mod reports;
 mod style;
 mod suspicion;
 mod talk;
+mod text_file;
 mod transform;
 mod tunnel;
 mod twice;

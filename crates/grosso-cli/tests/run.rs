@@ -4,7 +4,7 @@
 
 mod network;
 
-use std::{os::unix::net::UnixDatagram, path::Path, process::Command};
+use std::{fs, os::unix::net::UnixDatagram, path::Path, process::Command};
 
 use network::{A, B, Hosts, Running, connect, exchange, skip, until};
 use rustix::process::Signal;
@@ -24,7 +24,7 @@ fn two_paths() -> Option<(Hosts, Running)> {
 }
 
 fn write(hosts: &Hosts, text: &str) {
-    std::fs::write(hosts.path("paths.toml"), text).unwrap();
+    fs::write(hosts.path("paths.toml"), text).unwrap();
 }
 
 /// The number of the thread of a path's first queue.
@@ -212,4 +212,20 @@ fn the_unit_is_sound_and_little_exposed() {
         }
         Err(error) => skip(&format!("no systemd-analyze: {error}")),
     }
+}
+
+/// Settings with which the program does not start, or its tunnels are silent: /run/grosso would be a symbolic link, which
+/// the program refuses, and the UDP between the ends of a tunnel would be dropped.
+#[test]
+fn the_unit_asks_for_nothing_that_the_program_refuses() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let unit = fs::read_to_string(packaging.join("grosso@.service")).unwrap();
+    let sets = |setting: &str| unit.lines().find_map(|line| line.strip_prefix(setting));
+    let is_preserved = sets("RuntimeDirectoryPreserve=").is_some_and(|value| value != "no");
+    let is_dynamic = sets("DynamicUser=").is_some_and(|value| value != "no");
+    assert!(!(is_preserved && is_dynamic), "/run/grosso is a link to /run/private");
+    assert_eq!(sets("IPAddressDeny="), None, "UDP of tunnels");
+    let user = sets("User=").unwrap();
+    let users = fs::read_to_string(packaging.join("grosso.sysusers")).unwrap();
+    assert!(users.lines().any(|line| line.starts_with(&format!("u {user} "))), "{users}");
 }

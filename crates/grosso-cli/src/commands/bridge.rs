@@ -40,8 +40,7 @@ mod linux {
         let mut paths = Paths::new("bridge", events.sender.clone());
         paths.start(spec)?;
         let asked = paths.asked();
-        let service = observe("bridge", options.metrics, paths.asked(), session);
-        let service = service.inspect_err(|_| drop(paths.stop_all()))?;
+        let service = observe(options.metrics, paths.asked(), session);
         paths.lines().for_each(|line| session.talk.remark(&line));
         paths.notes().into_iter().for_each(|note| session.talk.note(note));
         manager::ready("running");

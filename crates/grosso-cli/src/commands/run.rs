@@ -77,31 +77,30 @@ mod linux {
     }
 
     impl Daemon<'_> {
-        fn start(&mut self, config: Config, session: &Session) -> Result<(), Failure> {
+        fn start(&mut self, config: Config, session: &mut Session) -> Result<(), Failure> {
             for spec in &config.paths {
                 self.paths.start(spec.clone())?;
             }
-            self.observe(&config, session)?;
+            self.observe(&config, session);
             self.config = config;
             Ok(())
         }
 
         /// Serves metrics at the address of the command line or the file.
-        fn observe(&mut self, config: &Config, session: &Session) -> Result<(), Failure> {
+        fn observe(&mut self, config: &Config, session: &mut Session) {
             let metrics = self.options.metrics.or(config.metrics);
             if self.service.is_some()
                 && (self.options.metrics.is_some() || metrics == self.config.metrics)
             {
-                return Ok(());
+                return;
             }
             // The old service ends first, because the new one may need its socket.
             self.service = None;
-            self.service = Some(observe("run", metrics, self.paths.asked(), session)?);
-            Ok(())
+            self.service = observe(metrics, self.paths.asked(), session);
         }
 
         /// Reads the file again. An error in it is reported, and changes nothing.
-        fn reload(&mut self, session: &Session) {
+        fn reload(&mut self, session: &mut Session) {
             manager::reloading();
             match Config::read(&self.options.config) {
                 Ok(config) => self.change(config, session),
@@ -113,7 +112,7 @@ mod linux {
             manager::ready(&self.status());
         }
 
-        fn change(&mut self, config: Config, session: &Session) {
+        fn change(&mut self, config: Config, session: &mut Session) {
             let before: Vec<PathSpec> = self.paths.specs().cloned().collect();
             let (kept, leaving): (Vec<_>, Vec<_>) =
                 before.into_iter().partition(|spec| config.paths.contains(spec));
@@ -133,9 +132,7 @@ mod linux {
                     }
                 }
             }
-            if let Err(failure) = self.observe(&config, session) {
-                session.talk.fail(&failure);
-            }
+            self.observe(&config, session);
             self.config = config;
         }
 

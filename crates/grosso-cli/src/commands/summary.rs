@@ -9,7 +9,7 @@ use crate::{
     daemon::{events::Events, paths::Asked},
     error::Failure,
     input::Session,
-    observe::{self, PathReading, Service, reading::DeviceReading},
+    observe::{self, Missing, PathReading, Service, reading::DeviceReading},
     report::{self, Place, Report, Tool},
     style::Style,
 };
@@ -22,33 +22,45 @@ pub(super) fn listen(command: &str) -> Result<Events, Failure> {
     })
 }
 
-/// Serves the counters of the process to those who ask.
+/// Serves the counters of the process to those who ask, where it can: no packet waits for that.
 pub(super) fn observe(
-    command: &str,
     metrics: Option<SocketAddr>,
     asked: Asked,
-    session: &Session,
-) -> Result<Service, Failure> {
-    let service = Service::start(metrics, move || asked.readings()).map_err(|error| {
-        let (what, hint) = match metrics {
-            Some(address) => (
-                format!("answering on {address} or on the socket for grosso stats: {error}"),
-                "is another program listening there? --metrics chooses another address",
-            ),
-            None => (
+    session: &mut Session,
+) -> Option<Service> {
+    let talk = &mut session.talk;
+    let service = match Service::start(metrics, move || asked.readings()) {
+        Ok(service) => service,
+        Err(error) => {
+            talk.note(format!("nobody answers for counters: {error}"));
+            return None;
+        }
+    };
+    for missing in service.missing() {
+        let (what, cure) = match missing {
+            Missing::Socket(error) => (
                 format!("no socket for grosso stats: {error}"),
                 "RUNTIME_DIRECTORY=DIR in the environment chooses where it is",
             ),
+            Missing::Metrics(address, error) => (
+                format!("no metrics on {address}: {error}"),
+                "is another program listening there? --metrics chooses another address",
+            ),
         };
-        Failure::environment("environment.observe", format!("{command}: {what}")).hint(hint)
-    })?;
-    if session.talk.verbose {
-        session.talk.remark(&format!("counters: {}", service.socket().display()));
+        talk.note(what);
+        talk.hint(cure);
+    }
+    if let Some(socket) = service.socket().filter(|_| talk.verbose) {
+        talk.remark(&format!("counters: {}", socket.display()));
     }
     if let Some(address) = service.metrics() {
-        session.talk.remark(&format!("metrics: http://{address}/metrics"));
+        talk.remark(&format!("metrics: http://{address}/metrics"));
+        if !address.ip().is_loopback() {
+            talk.note(format!("metrics on {address} are open to whoever reaches that address"));
+            talk.hint("--metrics 127.0.0.1:PORT keeps them on this host");
+        }
     }
-    Ok(service)
+    Some(service)
 }
 
 /// The failure of a device under a running path.

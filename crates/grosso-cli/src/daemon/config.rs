@@ -1,7 +1,7 @@
 //! Paths from a file: TOML, with the key names of `ip link` and `ethtool`. `docs/configuration.md` describes it.
 
 use core::{fmt, ops::Range};
-use std::{collections::BTreeMap, net::SocketAddr, path::Path};
+use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 use grosso::{Profile, coalesce::Hold, features::Features, tunnel::Header};
 use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
@@ -21,7 +21,7 @@ use crate::{
     arguments::AUTO_HOLD_NS,
     error::Failure,
     name::shown,
-    profile,
+    profile, text_file,
     tunnel::Description,
     wrong::{Wrong, similar},
 };
@@ -38,13 +38,11 @@ impl Config {
     /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let name = shown(path);
-        let bytes = std::fs::metadata(path).map_or(0, |data| data.len());
-        if bytes > CONFIG_BYTES_MAX {
-            let message = format!("{name}: {bytes} bytes; a configuration has {CONFIG_BYTES_MAX}");
-            return Err(Failure::input("input.config", message));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::environment("environment.read", format!("{name}: {error}"))
+        let text = text_file::read(path, CONFIG_BYTES_MAX).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => {
+                Failure::input("input.config", format!("{name}: a configuration of {error}"))
+            }
+            _ => Failure::environment("environment.read", format!("{name}: {error}")),
         })?;
         let whole = std::path::absolute(path).map_err(|error| {
             Failure::environment("environment.read", format!("{name}: {error}"))

@@ -52,17 +52,28 @@ pub(crate) struct PathReading {
 /// this is dropped.
 #[derive(Debug)]
 pub(crate) struct Service {
-    socket: ControlSocket,
+    socket: Option<ControlSocket>,
     metrics: Option<SocketAddr>,
+    missing: Vec<Missing>,
     stop: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
 
+/// A listener that could not be made. The other answers all the same, and so do the data paths without either.
+#[derive(Debug)]
+pub(crate) enum Missing {
+    /// The control socket.
+    Socket(io::Error),
+    /// The address of metrics.
+    Metrics(SocketAddr, io::Error),
+}
+
 impl Service {
-    /// Starts to answer. `ask` is called in the thread, at most once in ten milliseconds.
+    /// Starts to answer where it can: see [`Service::missing`]. `ask` is called in the thread, at most once in ten
+    /// milliseconds.
     ///
     /// # Errors
-    /// If there is no folder for the socket, or the address cannot be listened on.
+    /// If the system has no thread or descriptor left.
     pub(crate) fn start(
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,
@@ -76,19 +87,38 @@ impl Service {
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let (socket, listener) = ControlSocket::create(folders)?;
-        let metrics = metrics.map(TcpListener::bind).transpose()?;
+        let mut missing = Vec::new();
+        let (socket, listener) = match ControlSocket::create(folders) {
+            Ok((socket, listener)) => (Some(socket), Some(listener)),
+            Err(error) => {
+                missing.push(Missing::Socket(error));
+                (None, None)
+            }
+        };
+        let bind = |address| TcpListener::bind(address).map_err(|error| (address, error));
+        let metrics = match metrics.map(bind).transpose() {
+            Ok(metrics) => metrics,
+            Err((address, error)) => {
+                missing.push(Missing::Metrics(address, error));
+                None
+            }
+        };
         let address = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
         let (stop, stopped) = UnixStream::pair()?;
         let server = Server::new(listener, metrics, stopped, bounds, Box::new(ask))?;
         let thread = std::thread::Builder::new().name("grosso-observe".to_owned());
         let thread = Some(thread.spawn(move || server.run())?);
-        Ok(Self { socket, metrics: address, stop, thread })
+        Ok(Self { socket, metrics: address, missing, stop, thread })
     }
 
-    /// The path of the control socket, which `grosso stats` opens.
-    pub(crate) fn socket(&self) -> &Path {
-        self.socket.path()
+    /// The path of the control socket, which `grosso stats` opens; `None` if it could not be made.
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        self.socket.as_ref().map(ControlSocket::path)
+    }
+
+    /// The listeners that could not be made.
+    pub(crate) fn missing(&self) -> &[Missing] {
+        &self.missing
     }
 
     /// The address at which Prometheus is served; if port zero was requested, with the port that was assigned.

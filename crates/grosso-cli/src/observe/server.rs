@@ -1,8 +1,9 @@
 //! One thread that answers, no matter how its clients behave.
 //!
 //! A client may ask once per connection. It has [`ClientBounds::client_time`] in total, whether it sends byte by byte
-//! or does not read; at most [`CLIENTS_MAX`] are served at a time, and one more replaces the one that has been there
-//! the longest. Data paths are asked at most once in [`ClientBounds::fresh`], however many clients ask.
+//! or does not read. At most [`CLIENTS_MAX`] are served at a time at each of the two listeners, and one more replaces
+//! the one that has been there the longest, at the same listener: metrics clients that stall push nobody out who asks at
+//! the socket. Data paths are asked at most once in [`ClientBounds::fresh`], however many clients ask.
 
 use std::{
     io::{self, Read, Write},
@@ -44,7 +45,7 @@ impl Default for ClientBounds {
 
 /// The state of the thread.
 pub(crate) struct Server {
-    control: UnixListener,
+    control: Option<UnixListener>,
     metrics: Option<TcpListener>,
     /// Becomes readable when the thread must end.
     stopped: UnixStream,
@@ -57,13 +58,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(
-        control: UnixListener,
+        control: Option<UnixListener>,
         metrics: Option<TcpListener>,
         stopped: UnixStream,
         bounds: ClientBounds,
         ask: AskPaths,
     ) -> io::Result<Self> {
-        control.set_nonblocking(true)?;
+        if let Some(control) = &control {
+            control.set_nonblocking(true)?;
+        }
         if let Some(metrics) = &metrics {
             metrics.set_nonblocking(true)?;
         }
@@ -100,7 +103,7 @@ impl Server {
         }));
         let closed_until = self.closed_until.filter(|until| now < *until);
         if closed_until.is_none() {
-            descriptors.push(PollFd::new(&self.control, PollFlags::IN));
+            descriptors.extend(self.control.iter().map(|unix| PollFd::new(unix, PollFlags::IN)));
             descriptors.extend(self.metrics.iter().map(|tcp| PollFd::new(tcp, PollFlags::IN)));
         }
         let ends = self.clients.iter().map(|client| client.end).chain(closed_until);
@@ -119,7 +122,10 @@ impl Server {
     }
 
     fn let_in(&mut self, now: Instant) {
-        let control = || self.control.accept().map(|(stream, _)| Stream::Control(stream));
+        let control = || match &self.control {
+            Some(control) => control.accept().map(|(stream, _)| Stream::Control(stream)),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        };
         let metrics = || match &self.metrics {
             Some(metrics) => metrics.accept().map(|(stream, _)| Stream::Http(stream)),
             None => Err(io::ErrorKind::WouldBlock.into()),
@@ -127,9 +133,13 @@ impl Server {
         // No more than are kept: the others are accepted in the next round.
         let mut came = Vec::new();
         for accept in [&control as &dyn Fn() -> io::Result<Stream>, &metrics] {
-            while came.len() < CLIENTS_MAX {
+            let mut count = 0;
+            while count < CLIENTS_MAX {
                 match accept() {
-                    Ok(stream) => came.push(stream),
+                    Ok(stream) => {
+                        came.push(stream);
+                        count += 1;
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(_) => {
@@ -141,8 +151,11 @@ impl Server {
         }
         for stream in came {
             if stream.set_nonblocking().is_ok() {
-                if self.clients.len() == CLIENTS_MAX {
-                    self.clients.remove(0);
+                let like = |client: &Client| client.stream.is_http() == stream.is_http();
+                if self.clients.iter().filter(|client| like(client)).count() == CLIENTS_MAX
+                    && let Some(oldest) = self.clients.iter().position(like)
+                {
+                    self.clients.remove(oldest);
                 }
                 self.clients.push(Client::new(stream, now + self.client_time));
             }
@@ -279,6 +292,10 @@ enum Stream {
 }
 
 impl Stream {
+    fn is_http(&self) -> bool {
+        matches!(self, Self::Http(_))
+    }
+
     fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Control(stream) => stream.set_nonblocking(true),

@@ -29,7 +29,7 @@ use grosso_wire::LinkType;
 use serde_json::Value;
 
 use super::{
-    PathReading, Service,
+    Missing, PathReading, Service,
     control::{Answers, Ask, ask_all},
     prometheus,
     reading::{DeviceReading, devices},
@@ -291,7 +291,10 @@ fn service(bounds: ClientBounds, metrics: bool) -> (tempfile::TempDir, Service, 
 }
 
 fn ask(service: &Service) -> Answers {
-    ask_all(&[service.socket().parent().unwrap().to_owned()], &Ask::Counters { per_queue: false })
+    ask_all(
+        &[service.socket().unwrap().parent().unwrap().to_owned()],
+        &Ask::Counters { per_queue: false },
+    )
 }
 
 const FOREVER: ClientBounds =
@@ -302,15 +305,15 @@ fn who_asks_is_answered_what_was_counted() {
     let (_folder, service, asked) = service(FOREVER, false);
     let mode =
         |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(service.socket()), 0o600);
-    assert_eq!(mode(service.socket().parent().unwrap()), 0o700);
+    assert_eq!(mode(service.socket().unwrap()), 0o600);
+    assert_eq!(mode(service.socket().unwrap().parent().unwrap()), 0o700);
     for _ in 0..100 {
         let Answers { answers, silent, forbidden } = ask(&service);
         assert_eq!((silent.len(), forbidden.len(), answers.len()), (0, 0, 1));
         assert_eq!(answers[0].devices, devices(&[sample()], false));
     }
     assert_eq!(asked.load(Ordering::Relaxed), 1, "a reading is good for as long as it is fresh");
-    let socket = service.socket().to_owned();
+    let socket = service.socket().unwrap().to_owned();
     drop(service);
     assert!(!socket.exists());
 }
@@ -326,8 +329,8 @@ fn sockets_of_programs_that_were_killed_are_removed_and_taken_over() {
     }
     let start = || Service::start_in(&places, FOREVER, None, || vec![sample()]).unwrap();
     let (first, second) = (start(), start());
-    assert_eq!(first.socket(), mine);
-    assert_ne!(second.socket(), mine, "somebody listens there");
+    assert_eq!(first.socket().unwrap(), mine);
+    assert_ne!(second.socket().unwrap(), mine, "somebody listens there");
     let answers = ask(&first);
     assert_eq!((answers.answers.len(), answers.silent.len()), (2, 0));
     assert!(!folder.path().join("4.sock").exists());
@@ -343,18 +346,21 @@ fn folders_in_which_others_can_write_are_not_used() {
     std::os::unix::fs::symlink(folder.path(), &link).unwrap();
     for bad in [&open, &link] {
         let started = Service::start_in(std::slice::from_ref(bad), FOREVER, None, Vec::new);
-        assert_eq!(started.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+        let started = started.unwrap();
+        let [Missing::Socket(error)] = started.missing() else { panic!("{started:?}") };
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+        assert_eq!(started.socket(), None);
     }
     let good = folder.path().join("good");
     let service = Service::start_in(&[open, good.clone()], FOREVER, None, Vec::new).unwrap();
-    assert_eq!(service.socket().parent().unwrap(), good);
+    assert_eq!(service.socket().unwrap().parent().unwrap(), good);
 }
 
 #[test]
 fn nonsense_is_answered_and_does_no_harm() {
     let (_folder, service, _) = service(FOREVER, false);
     for nonsense in [&b"\n"[..], b"{\"ask\":\"everything\"}\n", &[0xff; 9000], b"[[[[[[[[\n"] {
-        let mut stream = UnixStream::connect(service.socket()).unwrap();
+        let mut stream = UnixStream::connect(service.socket().unwrap()).unwrap();
         // The server may hang up before it has read everything.
         let _ = stream.write_all(nonsense);
         let mut reply = Vec::new();
@@ -377,6 +383,40 @@ fn clients_that_stall_are_cut_and_those_that_ask_are_answered() {
     let _ = slow.read_to_end(&mut nothing);
     assert!(nothing.is_empty());
     assert_eq!(ask(&service).answers.len(), 1);
+}
+
+#[test]
+fn metrics_are_served_where_there_is_no_socket_and_the_socket_where_there_are_no_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let places = [folder.path().join("run")];
+    let service = Service::start_in(&places, FOREVER, Some(address), || vec![sample()]).unwrap();
+    assert!(matches!(service.missing(), [Missing::Metrics(at, _)] if *at == address));
+    assert_eq!((ask(&service).answers.len(), service.metrics()), (1, None));
+    let places = [PathBuf::from("/proc/nowhere")];
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let service = Service::start_in(&places, FOREVER, Some(any), || vec![sample()]).unwrap();
+    assert!(matches!(service.missing(), [Missing::Socket(_)]));
+    assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
+}
+
+/// Each listener has places of its own: what stalls at one pushes nobody out who asks at the other.
+#[test]
+fn stalled_clients_of_metrics_leave_one_at_the_socket_in_its_place() {
+    let (_folder, service, _) = service(FOREVER, true);
+    let mut early = UnixStream::connect(service.socket().unwrap()).unwrap();
+    early.write_all(b"{\"ask\":").unwrap();
+    for _ in 0..3 {
+        let flood = |_| TcpStream::connect(service.metrics().unwrap()).unwrap();
+        let _idle: Vec<TcpStream> = (0..CLIENTS_MAX).map(flood).collect();
+        // The server has let the flood in when it answers this.
+        assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
+    }
+    early.write_all(b"\"counters\"}\n").unwrap();
+    let mut answer = String::new();
+    early.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("grosso."), "{answer}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod keys;
 mod setting;
 
 use core::{fmt::Write, ops::Range};
-use std::{borrow::Cow, fs, path::Path};
+use std::{borrow::Cow, io, path::Path};
 
 use grosso::Profile;
 use toml::{
@@ -23,6 +23,7 @@ use crate::{
     error::Failure,
     name::shown,
     report::COLUMNS,
+    text_file,
     wrong::{Wrong, no_key, similar},
 };
 
@@ -56,16 +57,13 @@ fn no_profile(name: &str) -> String {
 
 /// The profile of a file.
 fn read(path: &Path) -> Result<Profile, Failure> {
-    let unread = |error| {
-        let message = format!("{}: {error}", shown(path));
-        Failure::environment("environment.read", message)
-    };
-    let bytes = fs::metadata(path).map_err(unread)?.len();
-    if bytes > FILE_BYTES_MAX {
-        let message = format!("{}: {bytes} bytes; a profile has {FILE_BYTES_MAX}", shown(path));
-        return Err(Failure::input("input.profile", message));
-    }
-    let text = fs::read_to_string(path).map_err(unread)?;
+    let name = shown(path);
+    let text = text_file::read(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            Failure::input("input.profile", format!("{name}: a profile of {error}"))
+        }
+        _ => Failure::environment("environment.read", format!("{name}: {error}")),
+    })?;
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     parse(&text, stem.unwrap_or_default()).map_err(|wrong| {
         let message = format!("{}:{wrong}", shown(path));

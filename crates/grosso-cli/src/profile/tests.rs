@@ -1,3 +1,5 @@
+use std::fs;
+
 use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Vary};
 
 use super::*;
