@@ -269,20 +269,11 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
 
 /// Initialization vectors and sequence numbers of the ESP packets in a capture, by tshark.
 fn vectors(esp: &Esp) -> Option<Vec<(String, u64, u64)>> {
-    let numbers = tshark(esp, false, "esp", "esp.sequence")?;
-    let spis = tshark(esp, false, "esp", "esp.spi")?;
-    // Without a key, tshark shows no vector: it is the eight bytes behind the header.
-    let bytes = tshark(esp, false, "esp", "esp.encrypted_data")?;
-    let packets = spis.into_iter().zip(numbers).zip(bytes);
-    let vector = |hex: &str| {
-        let hex: String = hex.chars().filter(char::is_ascii_hexdigit).take(16).collect();
-        u64::from_str_radix(&hex, 16).unwrap()
-    };
-    Some(
-        packets
-            .map(|((spi, number), bytes)| (spi, number.parse().unwrap(), vector(&bytes)))
-            .collect(),
-    )
+    let [spis, numbers, vectors] =
+        ["esp.spi", "esp.sequence", "esp.iv"].map(|field| tshark(esp, true, "esp.iv", field));
+    let packets = spis?.into_iter().zip(numbers?).zip(vectors?);
+    let vector = |hex: &str| u64::from_str_radix(&hex.replace(':', ""), 16).unwrap();
+    Some(packets.map(|((spi, number), hex)| (spi, number.parse().unwrap(), vector(&hex))).collect())
 }
 
 /// Each start has a salt of its own: a clean restart, SIGKILL, a sequence file restored from a copy, and one that was
@@ -322,9 +313,12 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
         let near = esp.start(0);
         // The peer's window drops numbers that repeat: what counts is what leaves.
         let socket = esp.hosts.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().unwrap();
-        for _ in 0..250 {
-            until(|| socket.send_to(&payload, (B[1], 9)).is_ok());
-        }
+        let captured = || std::fs::metadata(esp.hosts.path("wire.pcap")).unwrap().len();
+        let enough = captured() + 120 * payload.len() as u64;
+        until(|| {
+            (0..20).for_each(|_| drop(socket.send_to(&payload, (B[1], 9))));
+            captured() >= enough
+        });
         let signal = if start == 1 { Signal::KILL } else { Signal::TERM };
         near.stop(signal);
         far.stop(Signal::TERM);
