@@ -58,6 +58,22 @@ pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
+/// Networks of one's own; `None` if the caller may not make them, or no TUN or TAP device in them.
+pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
+    if !Path::new("/dev/net/tun").exists() {
+        skip("no /dev/net/tun");
+        return None;
+    }
+    let made: io::Result<Vec<_>> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
+    match made {
+        Ok(networks) => networks.try_into().ok(),
+        Err(error) => {
+            skip(&format!("no network of one's own: {error}"));
+            None
+        }
+    }
+}
+
 /// Asks until it is so: the time that this takes depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..20_000 {
@@ -72,18 +88,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
 impl Hosts {
     /// The hosts and their wire; `None` if the caller may not make them.
     pub(crate) fn new() -> Option<Self> {
-        let made = (|| io::Result::Ok((NetworkNamespace::new()?, NetworkNamespace::new()?)))();
-        let (a, b) = match made {
-            Ok(hosts) => hosts,
-            Err(error) => {
-                skip(&format!("no network of one's own: {error}"));
-                return None;
-            }
-        };
-        if !Path::new("/dev/net/tun").exists() {
-            skip("no /dev/net/tun");
-            return None;
-        }
+        let [a, b] = namespaces()?;
         let hosts = Self { a, b, folder: tempfile::tempdir().unwrap() };
         hosts.add_wire("a0", "e0");
         hosts.a.run(|| set_up("a0", A)).unwrap().unwrap();

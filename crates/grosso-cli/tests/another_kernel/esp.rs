@@ -1,0 +1,82 @@
+//! ESP in transport mode, with the kernel's own at the other end.
+
+use std::{fs, io, os::unix::fs::PermissionsExt};
+
+use rustix::process::Signal;
+
+use super::{
+    network::{A, B, Running, set_up},
+    report,
+    wire::Wire,
+};
+
+const TITLE: &str = "esp, transport, rfc4106(gcm(aes)) 96";
+
+#[test]
+fn esp_carries_what_another_kernel_encrypts_and_decrypts() {
+    let titles = [4, 6].map(|version| format!("{TITLE}, IPv{version}"));
+    let Some(mut wire) = Wire::new(titles.into_iter()) else { return };
+    wire.leave_the_device().unwrap();
+    for version in [0, 1] {
+        wire.encrypted(version).unwrap();
+    }
+}
+
+impl Wire {
+    /// Leaves the device of the machine to Grosso: the host's stack has no address there, and answers for none.
+    fn leave_the_device(&self) -> io::Result<()> {
+        self.ip("addr flush dev t0")?;
+        let quiet = || {
+            fs::write("/proc/sys/net/ipv6/conf/t0/disable_ipv6", "1")?;
+            fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")
+        };
+        self.host.run(quiet)?
+    }
+
+    /// Exchanges data with keys of its own: in the kernel IPv4 and IPv6 have two associations, which count alone.
+    fn encrypted(&mut self, version: usize) -> io::Result<()> {
+        let keys = ["5a", "c3"].map(|byte| format!("{byte}{version:02}").repeat(10));
+        self.guest.run(&associations(version, &keys))?;
+        let sequence = format!("sequence{version}");
+        let file = format!(
+            "[[path]]\nleft = {{ port = \"t0\", fragments = {{ mtu = 1500 }}, esp = {{ spi-in = 0x1001, \
+             spi-out = 0x1002, icv-bits = 96, key-file = \"keys\", sequence-file = \"{sequence}\" }} }}\n\
+             right = {{ port = \"tap:g0\", mtu = 1400, fragments = {{}} }}\n"
+        );
+        let secret = self.folder.path().join("keys");
+        fs::write(&secret, format!("in {}\nout {}\n", keys[0], keys[1]))?;
+        fs::set_permissions(&secret, PermissionsExt::from_mode(0o600))?;
+        fs::write(self.folder.path().join("esp.toml"), file)?;
+        let mut program = self.program();
+        let running = Running::spawn(self.host.host(program.args(["run", "-c", "esp.toml"]))?);
+        running.said("<->");
+        self.host.run(|| set_up("g0", B))??;
+        let rates = self.exchange(A[version]);
+        let ended = running.stop(Signal::TERM);
+        let told = |error| io::Error::other(format!("{error}\n{ended:?}"));
+        report(TITLE, version, &rates.map_err(told)?);
+        Ok(())
+    }
+}
+
+/// The script of the guest that makes its associations and policies. Nothing that TCP or UDP carries is taken in the
+/// clear; neighbour discovery is.
+fn associations(version: usize, [out, back]: &[String; 2]) -> String {
+    let (guest, host) = (A[version], B[version]);
+    let mut script = "set -e\nip xfrm state flush\nip xfrm policy flush\n".to_owned();
+    for (from, to, spi, key, way) in
+        [(guest, host, "0x1001", out, "out"), (host, guest, "0x1002", back, "in")]
+    {
+        let ends = format!("src {from} dst {to}");
+        script += &format!(
+            "ip xfrm state add {ends} proto esp spi {spi} mode transport replay-window 32 \
+             aead 'rfc4106(gcm(aes))' 0x{key} 96\n"
+        );
+        for protocol in [6, 17] {
+            script += &format!(
+                "ip xfrm policy add {ends} proto {protocol} dir {way} tmpl {ends} proto esp mode transport\n"
+            );
+        }
+    }
+    script
+}

@@ -1,0 +1,157 @@
+//! Data between a host and the guest: everything that comes is compared with what was sent.
+
+use std::{
+    fmt::Write as _,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use grosso_sys::{datagram::set_segment_bytes, namespace::NetworkNamespace};
+use sha2::{Digest, Sha256};
+
+use super::network::STALLED;
+
+/// Megabits a second to the guest and from it.
+pub(crate) struct Rates(pub(crate) [f64; 2]);
+
+/// Bytes that both ends know.
+pub(crate) fn content() -> Vec<u8> {
+    let mut state = 7_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..CONTENT_BYTES).map(|_| next()).collect()
+}
+
+/// The script of the guest that starts its ends: who takes, who gives, who sends back.
+pub(crate) const SERVE: &str = "
+serve() { socat \"$@\" < /dev/null > /dev/null 2>&1 & }
+serve -t 600 TCP6-LISTEN:9,fork,reuseaddr,ipv6only=0 EXEC:/bin/take
+serve -U TCP6-LISTEN:19,fork,reuseaddr,ipv6only=0 OPEN:/content,rdonly
+serve -b 65536 -T 60 UDP6-LISTEN:7,fork,reuseaddr,ipv6only=0 EXEC:/bin/cat,socktype=2
+";
+
+/// The program behind the port that takes: a line when all is there, and the digest of it.
+pub(crate) const TAKE: &str = "#!/bin/dash
+cat > /tmp/$$
+echo taken
+/applets/sha256sum < /tmp/$$
+rm /tmp/$$
+";
+
+/// Streams and datagrams both ways between a host and the guest.
+pub(crate) fn exchange(
+    host: &NetworkNamespace,
+    guest: IpAddr,
+    content: &[u8],
+) -> io::Result<Rates> {
+    let exchange = || {
+        let rates = [give(guest, content)?, take(guest, content)?];
+        datagrams(guest, content)?;
+        Ok(Rates(rates))
+    };
+    host.run(exchange)?
+}
+
+/// Sends a stream to the guest, which answers with its digest.
+fn give(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
+    let mut stream = connect(guest, 9).map_err(|error| told("connecting", &error))?;
+    let start = Instant::now();
+    let mut sent = || {
+        stream.write_all(content)?;
+        stream.shutdown(Shutdown::Write)
+    };
+    sent().map_err(|error| told("sending a stream", &error))?;
+    let mut lines = BufReader::new(stream).lines();
+    let mut answer = || lines.next().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
+    let taken = answer().map_err(|error| told("waiting until a stream was taken", &error))?;
+    let rate = rate(start);
+    let digest = answer()?;
+    let mut own = String::new();
+    for byte in Sha256::digest(content) {
+        write!(own, "{byte:02x}").map_err(io::Error::other)?;
+    }
+    if taken == "taken" && digest.starts_with(&own) {
+        Ok(rate)
+    } else {
+        Err(io::Error::other(format!("the guest got another stream: {taken} {digest} {own}")))
+    }
+}
+
+/// Takes a stream of the guest.
+fn take(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
+    let mut stream = connect(guest, 19)?;
+    let start = Instant::now();
+    let mut received = Vec::new();
+    let read = stream.read_to_end(&mut received);
+    read.map_err(|error| told(&format!("after {} bytes of a stream", received.len()), &error))?;
+    let differs = received.iter().zip(content).position(|(one, other)| one != other);
+    if received.len() == content.len() && differs.is_none() {
+        return Ok(rate(start));
+    }
+    let place = differs.unwrap_or(received.len().min(content.len()));
+    Err(io::Error::other(format!("the guest's stream differs at {place}")))
+}
+
+/// Sends datagrams of all lengths, alone and as superframes, which the guest sends back.
+fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
+    let any = if guest.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect((guest, 7))?;
+    socket.set_read_timeout(Some(LOST))?;
+    for length in LENGTHS {
+        there_and_back(&socket, &content[length..2 * length], length)?;
+    }
+    set_segment_bytes(&socket, SEGMENT_BYTES as u16)?;
+    there_and_back(&socket, &content[..SEGMENT_BYTES * 9 + 100], SEGMENT_BYTES)
+}
+
+/// Sends data that becomes datagrams of a length, until they come back: datagrams may be lost.
+fn there_and_back(socket: &UdpSocket, data: &[u8], length: usize) -> io::Result<()> {
+    let expected: Vec<_> = data.chunks(length).collect();
+    let mut answer = vec![0; 1 << 16];
+    for _ in 0..ATTEMPTS {
+        socket.send(data)?;
+        let mut arrived = 0;
+        while arrived < expected.len() {
+            let Ok(bytes) = socket.recv(&mut answer) else { break };
+            if answer[..bytes] == *expected[arrived] {
+                arrived += 1;
+            } else if !expected.contains(&&answer[..bytes]) {
+                let message = format!("another datagram of {bytes} bytes than one of {length}");
+                return Err(io::Error::other(message));
+            }
+        }
+        if arrived == expected.len() {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other(format!("no datagram of {length} bytes came back")))
+}
+
+fn connect(guest: IpAddr, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&SocketAddr::new(guest, port), STALLED)?;
+    stream.set_read_timeout(Some(STALLED))?;
+    stream.set_write_timeout(Some(STALLED))?;
+    Ok(stream)
+}
+
+fn told(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn rate(start: Instant) -> f64 {
+    CONTENT_BYTES as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e6
+}
+
+/// Bytes of a stream: an emulated machine is slow.
+const CONTENT_BYTES: usize = 4 << 20;
+/// Bytes of datagrams: short, about as long as packets are, and in fragments.
+const LENGTHS: [usize; 8] = [200, 1000, 1380, 1430, 1500, 9000, 30_000, 60_000];
+/// Bytes of each datagram of a superframe.
+const SEGMENT_BYTES: usize = 1200;
+/// The time after which a datagram counts as lost, and how often one is sent.
+const LOST: Duration = Duration::from_secs(1);
+const ATTEMPTS: usize = 20;

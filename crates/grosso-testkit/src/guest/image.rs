@@ -1,0 +1,195 @@
+//! A kernel, and a first file system with programs of this machine in it.
+
+use std::{
+    env, fs, io,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use super::READY;
+
+/// The things in a first file system beside the shell, `busybox` and `modprobe`.
+#[derive(Clone, Copy, Debug)]
+pub struct Contents<'a> {
+    /// Names of programs, which are copied with their libraries.
+    pub programs: &'a [&'a str],
+    /// Names of kernel modules, which are copied with those that they need.
+    pub modules: &'a [&'a str],
+    /// Paths of executable files, and what they contain.
+    pub files: &'a [(&'a str, &'a [u8])],
+}
+
+/// A kernel and its first file system.
+#[derive(Debug)]
+pub struct Image {
+    kernel: PathBuf,
+    file_system: PathBuf,
+}
+
+impl Image {
+    /// Makes the first file system in a folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder cannot be written, or something is [missing](super::missing).
+    pub fn new(folder: &Path, contents: &Contents<'_>) -> io::Result<Self> {
+        let kernel = kernel()?;
+        let root = folder.join("root");
+        for name in ["bin", "dev", "proc", "sys", "tmp"] {
+            fs::create_dir_all(root.join(name))?;
+        }
+        for program in ["busybox", "dash", "modprobe"].iter().chain(contents.programs) {
+            copy_program(program, &root)?;
+        }
+        symlink("dash", root.join("bin/sh"))?;
+        kernel.copy_modules(contents.modules, &root)?;
+        write_program(&root.join("init"), format!("{INIT}echo '{READY}'\n{SHELL}").as_bytes())?;
+        for (path, bytes) in contents.files {
+            write_program(&root.join(path), bytes)?;
+        }
+        let file_system = folder.join("initramfs.cpio");
+        pack(&root, &file_system)?;
+        Ok(Self { kernel: kernel.image, file_system })
+    }
+
+    /// The machine with a TAP device of the namespace that it will run in as its network device. It computes every
+    /// checksum and cuts every packet itself, as if there was a wire between.
+    #[must_use]
+    pub fn machine(&self, tap: &str) -> Command {
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args(["-accel", "tcg", "-cpu", "max", "-m", "512", "-no-reboot"]);
+        command.args(["-display", "none", "-monitor", "none", "-serial", "null"]);
+        command.args([
+            "-serial",
+            "stdio",
+            "-append",
+            "console=ttyS0 panic=-1 quiet mitigations=off",
+        ]);
+        command.arg("-kernel").arg(&self.kernel).arg("-initrd").arg(&self.file_system);
+        let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
+        let device = "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off";
+        command.args(["-netdev", &tap, "-device", device]);
+        command
+    }
+}
+
+/// A kernel with its modules, unpacked.
+pub(super) struct Kernel {
+    folder: PathBuf,
+    release: String,
+    image: PathBuf,
+}
+
+/// The kernel that `.ci/run` unpacks, or the one in the folder `GROSSO_GUEST_KERNEL`.
+pub(super) fn kernel() -> io::Result<Kernel> {
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest/kernel");
+    let folder = env::var_os("GROSSO_GUEST_KERNEL").map_or_else(own, PathBuf::from);
+    let images = fs::read_dir(folder.join("boot")).into_iter().flatten().flatten();
+    let found = images.map(|entry| entry.path()).find_map(|image| {
+        let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
+        Some(Kernel { folder: folder.clone(), release, image })
+    });
+    found.ok_or_else(|| {
+        let advice = "`.ci/run` puts one there, as root on Debian";
+        io::Error::other(format!("a kernel for guests is not installed in target/guest ({advice})"))
+    })
+}
+
+impl Kernel {
+    fn copy_modules(&self, modules: &[&str], root: &Path) -> io::Result<()> {
+        let folder = fs::canonicalize(&self.folder)?;
+        let version = ["-S", &self.release];
+        for module in DEVICE.iter().chain(modules) {
+            let mut list = Command::new("modprobe");
+            list.arg("-d").arg(&folder).args(version).args(["--show-depends", module]);
+            for line in output(&mut list)?.lines() {
+                let Some(path) = line.strip_prefix("insmod ") else { continue };
+                let inside =
+                    Path::new(path.trim()).strip_prefix(&folder).map_err(io::Error::other)?;
+                copy(&folder.join(inside), &root.join(inside))?;
+            }
+        }
+        let lists = Path::new("lib/modules").join(&self.release);
+        for name in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
+            copy(&folder.join(&lists).join(name), &root.join(&lists).join(name))?;
+        }
+        output(Command::new("depmod").arg("-b").arg(root).arg(&self.release)).map(drop)
+    }
+}
+
+/// Path of a program.
+pub(super) fn path_of(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    // Programs of the administrator are not on everybody's path.
+    let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Copies a program with the libraries that it names.
+fn copy_program(program: &str, root: &Path) -> io::Result<()> {
+    let missing = || io::Error::other(format!("{program} is not installed"));
+    let path = path_of(program).ok_or_else(missing)?;
+    copy(&path, &root.join("bin").join(program))?;
+    // A program without libraries makes it fail.
+    let listed = Command::new("ldd").arg(&path).output()?;
+    for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
+        if let Some(inside) = word.strip_prefix('/') {
+            copy(Path::new(word), &root.join(inside))?;
+        }
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let told = |error| io::Error::other(format!("{}: {error}", from.display()));
+    fs::copy(from, to).map(drop).map_err(told)
+}
+
+fn write_program(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::write(path, bytes)?;
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755))
+}
+
+fn pack(root: &Path, to: &Path) -> io::Result<()> {
+    let mut command = Command::new("sh");
+    command.args(["-c", "find . | cpio -o -H newc --quiet"]).current_dir(root);
+    let status = command.stdout(fs::File::create(to)?).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("cpio: {status}"))) }
+}
+
+/// The output of a command that must succeed.
+fn output(command: &mut Command) -> io::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{command:?}: {errors}")))
+}
+
+/// Programs that every image takes.
+pub(super) const TOOLS: &[&str] = &["busybox", "dash", "modprobe", "depmod", "cpio", "ldd"];
+
+/// Modules of the machine's network device.
+const DEVICE: &[&str] = &["virtio_pci", "virtio_net"];
+
+/// The first program. The shell of busybox would run its own `ip`, whatever is in `/bin`.
+const INIT: &str = "#!/bin/dash
+/bin/busybox mkdir /applets
+/bin/busybox --install -s /applets
+export PATH=/bin:/applets
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+echo /bin/modprobe > /proc/sys/kernel/modprobe
+modprobe -a virtio_pci virtio_net
+stty -F /dev/ttyS1 raw -echo
+exec < /dev/ttyS1 > /dev/ttyS1 2>&1
+";
+
+/// The shell that reads scripts, from a file: with a terminal it would print prompts.
+const SHELL: &str = "exec dash /dev/ttyS1\n";

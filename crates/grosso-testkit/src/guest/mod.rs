@@ -1,0 +1,117 @@
+//! A second, real kernel beside the one that runs: a virtual machine that QEMU emulates, without `/dev/kvm`.
+//!
+//! | module | content |
+//! |---|---|
+//! | `guest` | the machine while it runs, and scripts in it |
+//! | [`Image`] | the kernel, and the first file system with programs and modules |
+//!
+//! The guest has nothing but memory, two serial lines and a network device. A shell waits at the second line; there is
+//! no time limit but for a line that stays silent.
+
+mod image;
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+pub use image::{Contents, Image};
+
+/// A running guest. It ends with this value.
+#[derive(Debug)]
+pub struct Guest {
+    machine: Child,
+    script: ChildStdin,
+    lines: Receiver<String>,
+}
+
+/// The reason why a machine cannot have a guest: a program or the kernel that is not installed.
+#[must_use]
+pub fn missing(programs: &[&str]) -> Option<String> {
+    let mut wanted = ["qemu-system-x86_64"].iter().chain(image::TOOLS).chain(programs);
+    if let Some(program) = wanted.find(|program| image::path_of(program).is_none()) {
+        return Some(format!("{program} is not installed"));
+    }
+    image::kernel().err().map(|error| error.to_string())
+}
+
+impl Guest {
+    /// Starts a [machine](Image::machine), and waits until its shell answers.
+    ///
+    /// # Errors
+    ///
+    /// Fails if QEMU cannot be started or the kernel does not get to its shell.
+    pub fn start(machine: &mut Command) -> io::Result<Self> {
+        let machine = machine.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut machine = machine.stderr(Stdio::inherit()).spawn()?;
+        let (Some(script), Some(output)) = (machine.stdin.take(), machine.stdout.take()) else {
+            return Err(io::Error::other("the guest has no serial line"));
+        };
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut guest = Self { machine, script, lines };
+        guest.output_until(READY)?;
+        Ok(guest)
+    }
+
+    /// Runs a script of the shell to its end. Returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what it printed if its last command fails, or if the guest ends or says nothing any more.
+    pub fn run(&mut self, script: &str) -> io::Result<String> {
+        write!(self.script, "(\n{script}\n) < /dev/null 2>&1\necho \"{DONE} $?\"\n")?;
+        self.script.flush()?;
+        let (output, status) = self.output_until(DONE)?;
+        if status == "0" {
+            Ok(output)
+        } else {
+            Err(io::Error::other(format!("{script}: exit code {status}: {output}")))
+        }
+    }
+
+    /// Lines until one that starts with a word, and the rest of that one.
+    fn output_until(&mut self, word: &str) -> io::Result<(String, String)> {
+        let mut output = String::new();
+        loop {
+            let line = match self.lines.recv_timeout(SILENCE) {
+                Ok(line) => line,
+                Err(error) => return Err(self.silent(error, &output)),
+            };
+            if let Some(rest) = line.strip_prefix(word) {
+                return Ok((output, rest.trim().to_owned()));
+            }
+            output.push_str(&line);
+            output.push('\n');
+        }
+    }
+
+    fn silent(&mut self, error: RecvTimeoutError, output: &str) -> io::Error {
+        let state = self.machine.try_wait();
+        io::Error::other(format!("the guest says nothing more ({error}, {state:?}): {output}"))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // A machine that has ended already is as good.
+        let _ = self.machine.kill();
+        let _ = self.machine.wait();
+    }
+}
+
+/// Line that the shell prints once it waits, and start of the one behind each script.
+const READY: &str = "<ready>";
+const DONE: &str = "<done>";
+
+/// The time without a line after which none will come: the test fails instead of hanging.
+const SILENCE: Duration = Duration::from_secs(120);
