@@ -53,6 +53,7 @@ impl Wire {
         self.host.run(|| set_up("g0", B))??;
         let rates = self.exchange(A[version]);
         let ended = running.stop(Signal::TERM);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
         let told = |error| io::Error::other(format!("{error}\n{ended:?}"));
         report(TITLE, version, &rates.map_err(told)?);
         Ok(())

@@ -91,7 +91,7 @@ fn take(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     if received.len() == content.len() && differs.is_none() {
         return Ok(rate(start));
     }
-    let place = differs.unwrap_or(received.len().min(content.len()));
+    let place = differs.unwrap_or_else(|| received.len().min(content.len()));
     Err(io::Error::other(format!("the guest's stream differs at {place}")))
 }
 
@@ -147,7 +147,7 @@ fn rate(start: Instant) -> f64 {
 }
 
 /// Bytes of a stream: an emulated machine is slow.
-const CONTENT_BYTES: usize = 4 << 20;
+const CONTENT_BYTES: usize = 8 << 20;
 /// Bytes of datagrams: short, about as long as packets are, and in fragments.
 const LENGTHS: [usize; 8] = [200, 1000, 1380, 1430, 1500, 9000, 30_000, 60_000];
 /// Bytes of each datagram of a superframe.
