@@ -90,10 +90,7 @@ pub(super) fn kernel() -> io::Result<Kernel> {
         let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
         Some(Kernel { folder: folder.clone(), release, image })
     });
-    found.ok_or_else(|| {
-        let advice = "`.ci/run` puts one there, as root on Debian";
-        io::Error::other(format!("a kernel for guests is not installed in target/guest ({advice})"))
-    })
+    found.ok_or_else(|| io::Error::other("a kernel for guests is not installed"))
 }
 
 impl Kernel {
@@ -101,7 +98,7 @@ impl Kernel {
         let folder = fs::canonicalize(&self.folder)?;
         let version = ["-S", &self.release];
         for module in DEVICE.iter().chain(modules) {
-            let mut list = Command::new("modprobe");
+            let mut list = command("modprobe");
             list.arg("-d").arg(&folder).args(version).args(["--show-depends", module]);
             for line in output(&mut list)?.lines() {
                 let Some(path) = line.strip_prefix("insmod ") else { continue };
@@ -114,7 +111,7 @@ impl Kernel {
         for name in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
             copy(&folder.join(&lists).join(name), &root.join(&lists).join(name))?;
         }
-        output(Command::new("depmod").arg("-b").arg(root).arg(&self.release)).map(drop)
+        output(command("depmod").arg("-b").arg(root).arg(&self.release)).map(drop)
     }
 }
 
@@ -124,6 +121,11 @@ pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     // Programs of the administrator are not on everybody's path.
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Command of a program that an ordinary user's path may lack.
+fn command(program: &str) -> Command {
+    Command::new(path_of(program).unwrap_or_else(|| program.into()))
 }
 
 /// Copies a program with the libraries that it names.
