@@ -60,7 +60,8 @@ impl Case {
         let mtu = between(&added, "mtu ", " ");
         wire.guest.run(&self.script(mtu))?;
         wire.ip("addr add 10.8.0.2/24 dev g0")?;
-        wire.ip("addr add fd08::2/64 dev g0 nodad").map(drop)
+        wire.ip("addr add fd08::2/64 dev g0 nodad")?;
+        wire.route()
     }
 
     /// The script of the guest that makes its end.
@@ -88,8 +89,11 @@ impl Case {
             |filter| self.ends().map(|end| wire.watch(&format!("src host {end} and {filter}")));
         let watches: Vec<_> = self.unsummed.into_iter().flat_map(watch).collect();
         for &version in self.inner {
-            let rates = wire.exchange(INSIDE[version])?;
-            report(&self.title(), version, &rates);
+            report(&self.title(), version, &wire.exchange(INSIDE[version])?);
+            if self.unsummed.is_some() {
+                let title = format!("{}, forwarded", self.title());
+                report(&title, version, &wire.exchange_behind(version)?);
+            }
         }
         for watch in watches {
             watch.said("1 packet captured");

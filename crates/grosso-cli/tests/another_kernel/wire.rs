@@ -1,12 +1,16 @@
 //! A host that Grosso runs on, and the guest at the other end of its wire.
 
 use std::{
-    io,
+    fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::AsFd,
     process::Command,
 };
 
-use grosso_sys::namespace::NetworkNamespace;
+use grosso_sys::{
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+};
 use grosso_testkit::guest::{self, Contents, Guest, Image};
 
 use super::{
@@ -19,6 +23,7 @@ pub(crate) struct Wire {
     // Dropped first: the guest's device is the host's.
     pub(crate) guest: Guest,
     pub(crate) host: NetworkNamespace,
+    behind: NetworkNamespace,
     pub(crate) folder: tempfile::TempDir,
     content: Vec<u8>,
 }
@@ -27,6 +32,12 @@ pub(crate) struct Wire {
 pub(crate) const INSIDE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 1)),
+];
+
+/// Addresses of who is behind the guest. A checksum that was left to the receiver is made on the way there, and verified.
+const BEHIND: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2)),
+    IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2)),
 ];
 
 /// The words between two others.
@@ -38,17 +49,17 @@ pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 impl Wire {
     /// Boots the guest. Without what that takes, says of each case that it is skipped.
     pub(crate) fn new(cases: impl Iterator<Item = String>) -> Option<Self> {
-        let [host] = match guest::missing(&[PROGRAMS, OWN].concat()) {
+        let [host, behind] = match guest::missing(&[PROGRAMS, OWN].concat()) {
             Some(why) => {
                 cases.for_each(|case| println!("skipped: {case}: {why}"));
                 return None;
             }
             None => network::namespaces()?,
         };
-        Some(Self::boot(host).unwrap())
+        Some(Self::boot(host, behind).unwrap())
     }
 
-    fn boot(host: NetworkNamespace) -> io::Result<Self> {
+    fn boot(host: NetworkNamespace, behind: NetworkNamespace) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         let content = traffic::content();
         let files = [("content", &content[..]), ("bin/take", traffic::TAKE.as_bytes())];
@@ -61,7 +72,21 @@ impl Wire {
         guest.run("ip link set lo up; ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0")?;
         guest.run("ip addr add fd09::1/64 dev eth0 nodad; modprobe -a fou fou6")?;
         guest.run(traffic::SERVE)?;
-        Ok(Self { guest, host, folder, content })
+        guest.run(&format!(
+            "{NEIGHBOUR}{}",
+            traffic::SERVE.replace("socat", "ip netns exec r socat")
+        ))?;
+        add_neighbour(&host, &behind)?;
+        Ok(Self { guest, host, behind, folder, content })
+    }
+
+    /// Leads those behind the host and those behind the guest through the tunnel.
+    pub(crate) fn route(&mut self) -> io::Result<()> {
+        self.ip("route add 10.7.0.0/24 via 10.8.0.1 dev g0")?;
+        self.ip("-6 route add fd07::/64 via fd08::1 dev g0")?;
+        let back = "ip route add 10.6.0.0/24 via 10.8.0.2 dev k0 &&
+            ip -6 route add fd06::/64 via fd08::2 dev k0";
+        self.guest.run(back).map(drop)
     }
 
     /// Runs `ip` on the host.
@@ -95,6 +120,11 @@ impl Wire {
     pub(crate) fn exchange(&self, guest: IpAddr) -> io::Result<Rates> {
         traffic::exchange(&self.host, guest, &self.content)
     }
+
+    /// Exchanges them between who is behind the host and who is behind the guest.
+    pub(crate) fn exchange_behind(&self, version: usize) -> io::Result<Rates> {
+        traffic::exchange(&self.behind, BEHIND[version], &self.content)
+    }
 }
 
 impl Drop for Wire {
@@ -102,6 +132,25 @@ impl Drop for Wire {
         // A failed case must leave no process behind.
         let _ = self.grosso("tunnel del g0");
     }
+}
+
+/// Gives the host somebody behind it. Its own end of that wire computes checksums, the other one does not.
+fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Result<()> {
+    host.run(|| {
+        let far = LinkChange::new().namespace(behind.as_fd());
+        let near = (&network::name("c0"), LinkChange::new());
+        Netlink::new()?.add_veth(near, (&network::name("c1"), far))?;
+        fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+        fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1")
+    })??;
+    command(host, "ethtool -K c0 tx off")?;
+    for (host, device, number) in [(host, "c0", 1), (behind, "c1", 2)] {
+        command(host, &format!("ip addr add 10.6.0.{number}/24 dev {device}"))?;
+        command(host, &format!("ip addr add fd06::{number}/64 dev {device} nodad"))?;
+        command(host, &format!("ip link set {device} mtu 1280 up"))?;
+    }
+    command(behind, "ip route add default via 10.6.0.1")?;
+    command(behind, "ip -6 route add default via fd06::1").map(drop)
 }
 
 /// Runs a program on a host, with a line that is split at blanks.
@@ -119,6 +168,24 @@ fn run(host: &NetworkNamespace, mut program: Command, line: &str) -> io::Result<
     Err(io::Error::other(format!("{line}: {}", text(&output.stderr))))
 }
 
+/// The script of the guest that puts somebody behind it, as [`add_neighbour`] does on the host.
+const NEIGHBOUR: &str = "set -e
+mkdir -p /run
+ip netns add r
+ip link add v0 type veth peer name v1 netns r
+ethtool -K v0 tx off
+ip addr add 10.7.0.1/24 dev v0
+ip addr add fd07::1/64 dev v0 nodad
+ip link set v0 mtu 1280 up
+ip -n r addr add 10.7.0.2/24 dev v1
+ip -n r addr add fd07::2/64 dev v1 nodad
+ip -n r link set v1 mtu 1280 up
+ip -n r route add default via 10.7.0.1
+ip -n r -6 route add default via fd07::1
+echo 1 > /proc/sys/net/ipv4/ip_forward
+echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+";
+
 /// Programs in the guest beside the image's own.
 const PROGRAMS: &[&str] = &["ip", "ethtool", "socat", "cat"];
 /// Programs of the host.
@@ -126,6 +193,7 @@ const OWN: &[&str] = &["tcpdump"];
 
 /// Modules of the tunnels and of ESP with its algorithms.
 const MODULES: &[&str] = &[
+    "veth",
     "vxlan",
     "geneve",
     "ipip",
