@@ -152,4 +152,13 @@ pub(crate) const TUNNELS: &[Case] = &[
     )
     .on("port 6080 gue")
     .without_gro(),
+    tunnel(
+        "gre in gue, remote checksums",
+        0,
+        "gre encap gue encap-remcsum",
+        "gre encap gue encap-sport auto encap-dport 6080 encap-csum encap-remcsum",
+    )
+    .on("port 6080 gue")
+    .unsummed("udp dst port 6080 and udp[8] & 0x1f == 2 and udp[12] & 0x80 != 0")
+    .without_gro(),
 ];

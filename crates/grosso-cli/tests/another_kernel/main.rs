@@ -5,6 +5,7 @@
 //!  eth0 (virtio) ------------- TAP of the machine     tunnel of Grosso
 //!  10.9.0.1, fd09::1           10.9.0.2, fd09::2
 //!  tunnel of the kernel: 10.8.0.1, fd08::1            10.8.0.2, fd08::2
+//!  behind it: 10.7.0.2, fd07::2                       10.6.0.2, fd06::2
 //! ```
 
 #![cfg(target_os = "linux")]

@@ -34,7 +34,8 @@ pub(crate) const INSIDE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Addresses of who is behind the guest. A checksum that was left to the receiver is made on the way there, and verified.
+/// Addresses of who is behind the guest. A checksum that was left to the receiver is made on the way there, and
+/// verified.
 const BEHIND: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2)),
