@@ -56,6 +56,9 @@ pub(crate) struct Bridge {
     /// Take only frames for this host from interfaces
     #[arg(long)]
     pub(crate) no_promisc: bool,
+    /// Slots of the receive ring of interfaces, a power of two, of 128 KiB each [default: 1024]
+    #[arg(long, value_name = "SLOTS")]
+    pub(crate) rx: Option<usize>,
 }
 
 #[derive(Args, Debug)]

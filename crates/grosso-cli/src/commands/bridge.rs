@@ -74,12 +74,21 @@ mod linux {
             port.persistent = (is_tun && options.persist).then_some(true);
             let is_packet = matches!(port.device, Device::Packet(_));
             port.promiscuous = (is_packet && options.no_promisc).then_some(false);
+            port.ring_slots = options.rx.filter(|_| is_packet);
+            port.check().map_err(usage)?;
             Ok(port)
         };
         let (left, right) = (port(&options.left)?, port(&options.right)?);
         if options.expand_acks && !left.expand_acks && !right.expand_acks {
             return Err(usage(format!(
                 "--expand-acks: no end is a host: {left} and {right}",
+                left = left.device,
+                right = right.device
+            )));
+        }
+        if options.rx.is_some() && left.ring_slots.or(right.ring_slots).is_none() {
+            return Err(usage(format!(
+                "--rx: no end is an interface with a packet ring: {left} and {right}",
                 left = left.device,
                 right = right.device
             )));

@@ -85,7 +85,23 @@ pub(super) fn summarize(
         text: observe::print(readings),
         warnings: Vec::new(),
     };
+    ring_notes(&summary.devices).into_iter().for_each(|note| session.talk.note(note));
     report::print(&mut summary, &mut session.talk, Place::Standard)
+}
+
+/// The receive rings that were full, each with the option that makes it longer.
+fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
+    let full = devices.iter().filter_map(|reading| {
+        let lost = reading.counters.value("drop_rx_ring_full");
+        (lost > 0).then(|| {
+            format!(
+                "{}: {lost} frames found its receive ring full; a longer one holds longer bursts: \
+                 --rx SLOTS of bridge, rx = SLOTS in the file of run",
+                reading.device
+            )
+        })
+    });
+    full.collect()
 }
 
 /// The counts of the paths from their start to their end.
@@ -106,5 +122,24 @@ impl Report for Summary {
 
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_that_was_full_is_noted_with_its_option_and_another_is_not() {
+        let reading = |device: &str, dropped: u64| -> DeviceReading {
+            let reading = serde_json::json!({
+                "path": "p", "device": device, "peer": "b0",
+                "counters": { "drop_rx_ring_full": dropped, "drop_tx_down": 3 },
+            });
+            serde_json::from_value(reading).unwrap()
+        };
+        let notes = ring_notes(&[reading("e0", 7), reading("e1", 0)]);
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert!(note.starts_with("e0: 7 frames") && note.contains("--rx SLOTS"), "{note}");
     }
 }

@@ -58,12 +58,13 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// Superframes in both directions, in a ring of 256 slots of 128 KiB.
+    /// Superframes in both directions, in a ring of 1024 slots of 128 KiB: packets of 1500 bytes of
+    /// 1.2 ms at 10 Gb/s, or superframes of 50 ms.
     fn default() -> Self {
         Self {
             virtio_header: true,
             transmit: Features::ALL,
-            layout: RingLayout { slots: 256, ..RingLayout::SUPERFRAMES },
+            layout: RingLayout { slots: RECEIVE_SLOTS, ..RingLayout::SUPERFRAMES },
             transmit_ring: true,
             qdisc_bypass: false,
             promiscuous: false,
@@ -72,6 +73,9 @@ impl Default for PacketOptions {
         }
     }
 }
+
+/// Slots of a receive ring by default.
+const RECEIVE_SLOTS: usize = 1024;
 
 /// A port on an interface.
 #[derive(Debug)]

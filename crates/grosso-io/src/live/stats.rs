@@ -11,7 +11,7 @@ reasons! {
         ReceiveTruncated = "rx-truncated",
         /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
         ReceiveInexpressible = "rx-inexpressible",
-        /// The kernel dropped a frame for which the receive ring had no room.
+        /// The kernel dropped a frame for which the receive ring had no room: `rx` makes it longer.
         ReceiveRingFull = "rx-ring-full",
         /// The kernel filled a slot of the ring with invalid values.
         ReceiveMalformed = "rx-malformed",
