@@ -74,9 +74,6 @@ impl Default for PacketOptions {
     }
 }
 
-/// Slots of a receive ring by default.
-const RECEIVE_SLOTS: usize = 1024;
-
 /// A port on an interface.
 #[derive(Debug)]
 pub struct PacketPort {
@@ -305,3 +302,5 @@ fn possible(form: Option<Form>) -> Features {
 
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
+/// Slots of a receive ring by default.
+const RECEIVE_SLOTS: usize = 1024;
