@@ -2,8 +2,8 @@
 //!
 //! A client may ask once per connection. It has [`ClientBounds::client_time`] in total, whether it sends byte by byte
 //! or does not read. At most [`CLIENTS_MAX`] are served at a time at each of the two listeners, and one more replaces
-//! the one that has been there the longest, at the same listener: metrics clients that stall push nobody out who asks at
-//! the socket. Data paths are asked at most once in [`ClientBounds::fresh`], however many clients ask.
+//! the one that has been there the longest, at the same listener: metrics clients that stall push nobody out who asks
+//! at the socket. Data paths are asked at most once in [`ClientBounds::fresh`], however many clients ask.
 
 use std::{
     io::{self, Read, Write},
