@@ -33,36 +33,41 @@ fn thread(running: &Running, path: &str) -> Option<String> {
     threads.into_iter().find(|(name, _)| *name == format!("{path}/0")).map(|(_, number)| number)
 }
 
+/// The same once the thread has its name, which it takes itself, after the path was said to run.
+fn started(running: &Running, path: &str) -> String {
+    until(|| thread(running, path).is_some());
+    thread(running, path).unwrap()
+}
+
 #[test]
 fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
     let Some((hosts, running)) = two_paths() else { return };
     hosts.address("b0");
     let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
     exchange(&ends, 1 << 20);
-    let (edge, core) = (thread(&running, "edge"), thread(&running, "core"));
-    assert!(edge.is_some() && core.is_some());
+    let (edge, core) = (started(&running, "edge"), started(&running, "core"));
 
     write(&hosts, &format!("{EDGE}{CORE}rx-usecs = 20\n"));
     running.signal(Signal::HUP);
     running.said("run: core stopped");
     running.said("run: core started");
-    assert_eq!(thread(&running, "edge"), edge, "the unchanged path runs on");
-    assert_ne!(thread(&running, "core"), core, "the changed one was started anew");
+    assert_eq!(started(&running, "edge"), edge, "the unchanged path runs on");
+    assert_ne!(started(&running, "core"), core, "the changed one was started anew");
     exchange(&ends, 1 << 20);
 
-    let core = thread(&running, "core");
+    let core = started(&running, "core");
     write(&hosts, &format!("{EDGE}{CORE}rx-usec = 20\n"));
     running.signal(Signal::HUP);
     running.said("paths.toml:9:1: no key \"rx-usec\"; did you mean rx-usecs?");
     running.said("nothing was changed");
-    assert_eq!((thread(&running, "edge"), thread(&running, "core")), (edge.clone(), core.clone()));
+    assert_eq!((started(&running, "edge"), started(&running, "core")), (edge.clone(), core));
 
     write(&hosts, &format!("{EDGE}{}", CORE.replace("e1", "e7")));
     running.signal(Signal::HUP);
     running.said("run: no interface \"e7\"");
     running.said("run: core runs as before");
-    assert_eq!(thread(&running, "edge"), edge);
-    assert!(thread(&running, "core").is_some());
+    assert_eq!(started(&running, "edge"), edge);
+    started(&running, "core");
 
     write(&hosts, EDGE);
     running.signal(Signal::HUP);
@@ -79,7 +84,7 @@ fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
     let Some((hosts, running)) = two_paths() else { return };
     hosts.remove("e1");
     running.said("grosso: run: path core: e1: the device is gone");
-    assert!(thread(&running, "edge").is_some());
+    started(&running, "edge");
     // A broken path is tried again when the file is read again.
     hosts.add_wire("a1", "e1");
     running.signal(Signal::HUP);
