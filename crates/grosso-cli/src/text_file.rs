@@ -1,18 +1,28 @@
 //! Text files of a bounded length.
 
 use std::{
-    fs::File,
+    fs::OpenOptions,
     io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
-/// Reads a file of at most `bytes_max` bytes, which may be a pipe: nobody knows its length before its end.
+use rustix::fs::OFlags;
+
+/// Reads a file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; whatever the system says.
+/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; [`io::ErrorKind::InvalidInput`] if it is no regular file: a
+/// pipe would keep a running program waiting, and a device has no end; whatever the system says.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
+    // Without this flag the open itself would wait for somebody to write into a pipe.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
+    }
     let mut text = Vec::new();
-    File::open(path)?.take(bytes_max + 1).read_to_end(&mut text)?;
+    file.take(bytes_max + 1).read_to_end(&mut text)?;
     if text.len() as u64 > bytes_max {
         let why = format!("more than {bytes_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
@@ -22,13 +32,19 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     #[test]
-    fn what_has_no_end_is_too_long() {
-        let refused = read(Path::new("/dev/zero"), 1000).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
-        assert_eq!(read(Path::new("/dev/null"), 1000).unwrap(), "");
+    fn what_has_no_end_and_what_nobody_writes_to_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for path in [Path::new("/dev/zero"), &pipe, folder.path()] {
+            let refused = read(path, 1000).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        }
     }
 
     #[test]
