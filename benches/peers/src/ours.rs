@@ -90,10 +90,10 @@ fn has_long_polls(workload: &Workload) -> bool {
 
 /// Coalescing of packets in the same buffers for every poll, filled outside the timing, as those of the peers are.
 ///
-/// Where payload is read and a poll is long, this is the same work, and slices of a long trace are not: buffers that
-/// were filled again and again stay in the second-level cache, a trace that was just read is half out of it. Grosso
-/// took 145 to 260 ns a packet of 9000 bytes from the trace, and 92 to 130 from buffers. That buffers are handed over
-/// and come back costs 4 ns.
+/// The same work as the peers' where payload is read and a poll is long, which slices of a long trace are not: buffers
+/// that were filled again and again stay in the second-level cache, a trace that was just read is half out of it.
+/// Grosso took 145 to 260 ns a packet of 9000 bytes from the trace, and 92 to 130 from buffers. That buffers are handed
+/// over and come back costs 4 ns.
 struct Refilled<'a> {
     polls: Polls<'a>,
     coalescer: Coalescer<Vec<u8>>,
