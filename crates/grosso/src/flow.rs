@@ -5,17 +5,12 @@
 //! early; they are never merged, because a merge compares the headers themselves (P21).
 
 use alloc::{boxed::Box, vec};
-use core::{
-    hash::{BuildHasher, Hasher},
-    marker::PhantomData,
-    ops::Range,
-};
+use core::{marker::PhantomData, ops::Range};
 
 use arrayvec::ArrayVec;
-use foldhash::quality::FixedState;
 use grosso_wire::Layer;
 
-use crate::bytes::u64_at;
+use crate::{bytes::u64_at, keyed_hash::KeyedHash};
 
 /// Positions of the identifying fields of a header stack.
 #[derive(Clone, Debug, Default)]
@@ -97,8 +92,7 @@ impl From<FlowHash> for u64 {
 /// Hashes flows with one random seed.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowHasher {
-    state: FixedState,
-    pair_factor: u64,
+    flows: KeyedHash,
     /// All flows share one hash, the aim of an attacker (P21).
     #[cfg(test)]
     collides: bool,
@@ -107,9 +101,7 @@ pub(crate) struct FlowHasher {
 impl FlowHasher {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            state: FixedState::with_seed(seed),
-            // Spread over all bits, so that even a poor seed mixes.
-            pair_factor: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            flows: KeyedHash::new(seed),
             #[cfg(test)]
             collides: false,
         }
@@ -127,15 +119,7 @@ impl FlowHasher {
         if self.collides {
             return FlowHash(1 << 32);
         }
-        let mut flow = self.state.build_hasher();
-        let (pairs, last) = keys.words.as_chunks();
-        for [high, low] in pairs {
-            flow.write_u128(u128::from(high.read(packet)) << 64 | u128::from(low.read(packet)));
-        }
-        for word in last {
-            flow.write_u64(word.read(packet));
-        }
-        FlowHash(flow.finish())
+        FlowHash(self.flows.spread(self.chain(packet, &keys.words)))
     }
 
     /// The hash of a packet's outermost addresses, never zero; zero when it has none.
@@ -146,11 +130,22 @@ impl FlowHasher {
         if words.is_empty() {
             return 0;
         }
-        let addresses = words.iter().fold(0_u64, |addresses, word| {
-            u64_at(packet, word.at as usize) ^ addresses.rotate_left(7)
-        });
-        let product = u128::from(addresses) * u128::from(self.pair_factor);
-        ((product >> 64) as u32 ^ (product >> 32) as u32 ^ product as u32) | 1
+        let chain = self.chain(packet, words);
+        ((chain >> 32) ^ chain) as u32 | 1
+    }
+
+    /// The chain of a packet's words: two of them a product.
+    #[inline(always)]
+    fn chain(&self, packet: &[u8], words: &[KeyWord]) -> u64 {
+        let mut chain = self.flows.start();
+        let (pairs, last) = words.as_chunks();
+        for [one, other] in pairs {
+            chain = self.flows.chain(chain, one.read(packet), other.read(packet));
+        }
+        for word in last {
+            chain = self.flows.chain(chain, word.read(packet), 0);
+        }
+        chain
     }
 }
 
@@ -501,6 +496,34 @@ mod tests {
     /// Bound of chi-square that a uniform distribution exceeds less than once in 10^12 times: eight standard deviations
     /// above the 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
+
+    /// IPv6 addresses of which two words differ so that the words, rotated one upon the other, are the same; and IPv4
+    /// addresses that are a public constant of a hash, whose product with any port was zero.
+    #[test]
+    fn p21_no_addresses_cancel_the_seed() {
+        let pair = |d: u64, seed: u64| {
+            let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
+            let mut frame = packet.payload_len(20).build();
+            for (at, difference) in [(14 + 24, d), (14 + 32, d.rotate_left(7))] {
+                let word = u64::from_be_bytes(frame[at..at + 8].try_into().unwrap());
+                frame[at..at + 8].copy_from_slice(&(word ^ difference).to_be_bytes());
+            }
+            let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
+            FlowHasher::new(seed).pair(&frame, &Keys::of(stack.layers(), &frame))
+        };
+        let equal = (0..100).filter(|seed| pair(0, *seed) == pair(0x1234_5678, *seed)).count();
+        assert!(equal < 2, "{equal} of 100 seeds");
+
+        let flow = |port: u16| {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| {
+                ip.source([0xc0, 0xac, 0x29, 0xb7]).destination([0xc9, 0x7c, 0x50, 0xdd])
+            });
+            let frame = packet.tcp(|t| t.source_port(port)).payload_len(20).build();
+            let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
+            FlowHasher::new(7).flow(&frame, &Keys::of(stack.layers(), &frame))
+        };
+        assert_ne!(flow(1), flow(2));
+    }
 
     #[test]
     fn another_seed_gives_another_hash() {

@@ -86,6 +86,7 @@ mod first_fragment;
 mod flow;
 mod flow_memory;
 mod frame;
+mod keyed_hash;
 pub mod meta;
 mod reasons;
 pub mod reassemble;

@@ -2,7 +2,6 @@
 
 use core::hash::BuildHasher;
 
-use foldhash::fast::FixedState;
 use grosso_wire::{Extent, Kind, LinkType, Ports, Stack, dissect_into, ipv4, tcp};
 
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
     expand::{Expansion, Unexpanded, expansion::Headers, run::DeliveredRun},
     flow_memory::FlowMemory,
     frame::Frame,
+    keyed_hash::KeyedHash,
 };
 
 /// Replaces an acknowledgment of a host that was handed trains by those that the host would have sent for their
@@ -28,7 +28,7 @@ use crate::{
 pub struct Expander {
     link: LinkType,
     ports: Ports,
-    hash: FixedState,
+    hash: KeyedHash,
     receivers: FlowMemory<u64, Receiver>,
     /// Packets seen. Of the connections that share a set, the least recently seen one is evicted.
     seen: u64,
@@ -50,7 +50,7 @@ impl Expander {
         Self {
             link,
             ports,
-            hash: FixedState::with_seed(seed),
+            hash: KeyedHash::new(seed),
             receivers: FlowMemory::new(),
             seen: 0,
             stack: Stack::new(0),
@@ -130,7 +130,7 @@ impl Expander {
 
     /// Hash of the direction from one end to the other.
     fn connection(&self, from: End<'_>, to: End<'_>) -> u64 {
-        self.hash.hash_one((from, to))
+        (&self.hash).hash_one((from, to))
     }
 }
 

@@ -5,7 +5,7 @@ use core::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use foldhash::fast::FixedState;
+use crate::keyed_hash::KeyedHash;
 
 /// Fields that the fragments of one datagram share (rule F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    pub(crate) fn hash(&self, state: &FixedState) -> u64 {
+    pub(crate) fn hash(&self, state: &KeyedHash) -> u64 {
         let mut hasher = state.build_hasher();
         hasher.write_u64(self.addresses[0]);
         if self.is_ipv6 {
@@ -38,7 +38,7 @@ impl Key {
 
     /// The hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, because one host may choose
     /// the others freely.
-    pub(crate) fn source_hash(&self, state: &FixedState) -> u64 {
+    pub(crate) fn source_hash(&self, state: &KeyedHash) -> u64 {
         let mut hasher = state.build_hasher();
         hasher.write_u64(self.addresses[0] >> if self.is_ipv6 { 0 } else { 32 });
         hasher.write_u64(u64::from(self.is_ipv6));

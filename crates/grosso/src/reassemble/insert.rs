@@ -1,7 +1,5 @@
 //! Insertion of a fragment into its datagram.
 
-use core::hash::BuildHasher;
-
 use grosso_checksum::Sum;
 use grosso_wire::Kind;
 
@@ -9,6 +7,7 @@ use crate::{
     checksum::Checksum,
     flow::{Found, Place},
     frame::Frame,
+    keyed_hash::KeyedHash,
     meta::Meta,
     reassemble::{
         Discard, Outcome, Overlap, Reassembler, ReassemblyLimits, ReassemblyMode, ReassemblySink,
@@ -481,7 +480,7 @@ fn sum_of<B: AsRef<[u8]>>(store: &Store<B>, contents: &Contents, gathered: u32) 
     sum
 }
 
-fn digest(state: &impl BuildHasher, packet: &[u8], arrival: &ArrivedFragment) -> u32 {
+fn digest(state: &KeyedHash, packet: &[u8], arrival: &ArrivedFragment) -> u32 {
     let range = arrival.data.start as usize..arrival.data.end as usize;
     digest_of(state, packet.get(range).unwrap_or_default())
 }

@@ -2,12 +2,15 @@
 
 use core::hash::{BuildHasher, Hasher};
 
-use crate::reassemble::{
-    Discard, Overlap, Reassembler,
-    examine::ArrivedFragment,
-    incomplete::Contents,
-    reason::IcmpError,
-    store::{Bit, Store, units},
+use crate::{
+    keyed_hash::KeyedHash,
+    reassemble::{
+        Discard, Overlap, Reassembler,
+        examine::ArrivedFragment,
+        incomplete::Contents,
+        reason::IcmpError,
+        store::{Bit, Store, units},
+    },
 };
 
 /// Result of comparing a fragment with those of its datagram that arrived before.
@@ -117,7 +120,7 @@ fn is_same<B: AsRef<[u8]>>(
     contents: &Contents,
     arrival: &ArrivedFragment,
     packet: &[u8],
-    state: &impl BuildHasher,
+    state: &KeyedHash,
 ) -> bool {
     let pages = &contents.pages;
     let units = units(arrival.offset, arrival.end());
@@ -148,7 +151,7 @@ fn is_same<B: AsRef<[u8]>>(
 }
 
 /// Digest of a fragment that was forwarded, to recognize a duplicate.
-pub(super) fn digest_of(state: &impl BuildHasher, data: &[u8]) -> u32 {
+pub(super) fn digest_of(state: &KeyedHash, data: &[u8]) -> u32 {
     let mut hasher = state.build_hasher();
     hasher.write(data);
     hasher.finish() as u32

@@ -51,7 +51,6 @@ mod store;
 
 use alloc::{vec, vec::Vec};
 
-use foldhash::fast::FixedState;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 pub use delivery::{Datagram, Discarded, Outcome, ReassemblySink, Returned, Transport};
@@ -64,6 +63,7 @@ pub use store::Fragment;
 use crate::{
     flow::{BucketChoice, FlowHasher, Keys, Table, TableShape},
     frame::Frame,
+    keyed_hash::KeyedHash,
     meta::Meta,
     reassemble::{
         examine::{Refusal, examine},
@@ -105,7 +105,7 @@ pub struct Reassembler<B> {
     ports: Ports,
     network: u64,
     outside: FlowHasher,
-    state: FixedState,
+    state: KeyedHash,
     table: Table<u64, u32>,
     datagrams: Slab<Incomplete>,
     recent: Recent,
@@ -160,7 +160,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             ports,
             network: 0,
             outside: FlowHasher::new(seed),
-            state: FixedState::with_seed(seed),
+            state: KeyedHash::new(seed),
             table: Table::new(TableShape { buckets, choice: BucketChoice::Seeded }),
             datagrams: Slab::default(),
             recent: Recent::new(),

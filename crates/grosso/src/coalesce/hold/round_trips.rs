@@ -2,11 +2,11 @@
 
 use core::hash::BuildHasher;
 
-use foldhash::fast::FixedState;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into, tcp};
 
 use crate::{
-    bytes::u32_at, connection::Ends, flow_memory::FlowMemory, template::compare::TIMESTAMP_LAYOUT,
+    bytes::u32_at, connection::Ends, flow_memory::FlowMemory, keyed_hash::KeyedHash,
+    template::compare::TIMESTAMP_LAYOUT,
 };
 
 /// Measures round trips where both directions of connections pass: how long it takes until what one end sent is
@@ -21,7 +21,7 @@ use crate::{
 /// acknowledgments are, the least of many measurements is near the truth.
 #[derive(Debug)]
 pub struct RoundTrips {
-    hash: FixedState,
+    hash: KeyedHash,
     connections: FlowMemory<u64, [End; 2]>,
     stack: Stack,
 }
@@ -73,11 +73,7 @@ impl RoundTrips {
     /// For packets between any two ends. `seed` keys the hash of connections, and should be random.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self {
-            hash: FixedState::with_seed(seed),
-            connections: FlowMemory::new(),
-            stack: Stack::new(0),
-        }
+        Self { hash: KeyedHash::new(seed), connections: FlowMemory::new(), stack: Stack::new(0) }
     }
 
     /// Looks at a packet of either direction. When it answers one of the other direction, or what answered its end's
@@ -119,7 +115,7 @@ impl RoundTrips {
         let sequence = u32_at(packet, at + tcp::field::SEQUENCE.start);
         let options = packet.get(at + tcp::HEADER_LEN..header_end)?;
         Some(Said {
-            connection: self.hash.hash_one((from.min(to), from.max(to))),
+            connection: (&self.hash).hash_one((from.min(to), from.max(to))),
             is_of_second: from > to,
             opens: (flags & tcp::SYN != 0).then_some(sequence),
             is_reset: flags & tcp::RST != 0,
