@@ -354,11 +354,37 @@ fn forged_messages_silence_no_tunnel() {
             streams.iter().for_each(|stream| exchange(stream, BYTES));
         });
         print(words, family, [before, speeds()]);
+        if family == 1 {
+            // Nothing that was forged makes fragments; what is true does, and at once.
+            assert_eq!(fragments(&routed, &streams), 0, "{words}: fragments after forged messages");
+            routed.path(1280);
+            until(|| fragments(&routed, &streams) > 0);
+            routed.path(1500);
+        }
         for host in 0..2 {
             routed.grosso(host, &format!("tunnel del t{net}"));
         }
     }
 }
+
+/// Number of fragments over IPv6 that the first host sends while streams exchange bytes.
+fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
+    let open = || PacketSocket::builder().bind(&name("ra"));
+    let wire = routed.router.run(open).unwrap().unwrap();
+    let mut frame = [0; 2048];
+    let mut count = 0;
+    for stream in streams {
+        exchange(stream, 1 << 18);
+        while let Some(packet) = wire.receive(&mut frame).unwrap() {
+            let frame = &frame[..packet.length];
+            count += usize::from(frame[12..14] == [0x86, 0xdd] && frame[20] == FRAGMENT_HEADER);
+        }
+    }
+    count
+}
+
+/// The next header of an IPv6 packet that is a fragment.
+const FRAGMENT_HEADER: u8 = 44;
 
 /// The kernel's own tunnels under the same, for comparison: nothing is asserted of them.
 #[test]

@@ -13,11 +13,13 @@ mod control;
 mod filter;
 mod path_mtu;
 mod socket;
+mod too_big;
 
 pub use path_mtu::PathMtu;
 pub use socket::{
     BATCH_MAX, Datagram, DatagramSocket, DatagramSocketBuilder, Protocol, ReceivedMessage,
 };
+pub use too_big::TooBigMessages;
 
 use control::{ControlMessages, each_message};
 

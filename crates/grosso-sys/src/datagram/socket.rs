@@ -292,6 +292,7 @@ impl DatagramSocket {
             controls: Vec::new(),
         };
         socket.set_dont_fragment(true)?;
+        socket.heed_path(false)?;
         Ok(socket)
     }
 
@@ -309,7 +310,7 @@ impl DatagramSocket {
     /// Whether IPv4 packets forbid fragmentation, the initial state. In either state the length that
     /// the link carries decides what is too long, and nothing that ICMP messages say: longer packets
     /// are refused if they forbid it (`IP_PMTUDISC_PROBE`), and leave in fragments if not
-    /// (`IP_PMTUDISC_OMIT`). Over IPv6 there is no such bit.
+    /// (`IP_PMTUDISC_OMIT`). Over IPv6 there is no such bit, and [`Self::heed_path`] decides.
     ///
     /// # Errors
     ///
@@ -321,18 +322,27 @@ impl DatagramSocket {
         if self.local.is_ipv4() {
             let value = if on { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_OMIT };
             set(&self.file, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)?;
-        } else if self.dont_fragment.is_none() {
-            // Only the sender fragments IPv6, and so has to follow the path: a UDP socket leaves that
-            // to the kernel, which never makes fragments of less than 1280 bytes. The kernel
-            // fragments nothing for a raw socket.
-            let value = match self.protocol {
-                Protocol::Udp => libc::IPV6_PMTUDISC_DONT,
-                Protocol::Raw(_) => libc::IPV6_PMTUDISC_OMIT,
-            };
-            set(&self.file, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, value)?;
         }
         self.dont_fragment = Some(on);
         Ok(())
+    }
+
+    /// Whether datagrams over IPv6 that are longer than the path leave in fragments of what the kernel was told that
+    /// the path carries, 1280 bytes at least (`IPV6_PMTUDISC_DONT`); anybody may have told it that. If not, the initial
+    /// state, those are fragmented that are longer than the link carries (`IPV6_PMTUDISC_PROBE`). Only the sender
+    /// fragments IPv6, and the kernel fragments nothing for a raw socket.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn heed_path(&mut self, on: bool) -> io::Result<()> {
+        let value = match self.protocol {
+            _ if self.local.is_ipv4() => return Ok(()),
+            Protocol::Udp if on => libc::IPV6_PMTUDISC_DONT,
+            Protocol::Udp => libc::IPV6_PMTUDISC_PROBE,
+            Protocol::Raw(_) => libc::IPV6_PMTUDISC_OMIT,
+        };
+        set(&self.file, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, value)
     }
 
     /// Sends messages with one system call, and returns the number sent; at most the first

@@ -100,7 +100,7 @@ pub struct IpPort {
     local: IpAddr,
     receiving: IpReceiver,
     lanes: Vec<Lane>,
-    /// Sockets over which nothing is sent: by them the kernel learns of IPv6 paths.
+    /// Sockets over which nothing is sent: by them the kernel learns of IPv6 paths, and can be asked.
     _witnesses: Vec<DatagramSocket>,
     paths: Paths,
     stats: SocketStats,
@@ -224,8 +224,11 @@ impl Port for IpPort {
         max: usize,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
-        self.paths.look(now_ns);
-        let Self { receiving, stats, name, .. } = self;
+        let Self { receiving, lanes, paths, stats, name, .. } = self;
+        let has_sent = |quoted: &[u8]| lanes.iter().any(|lane| lane.sending.has_sent(quoted));
+        if paths.look(now_ns, &has_sent, stats) {
+            lanes.iter_mut().for_each(|lane| lane.sending.remember(paths.is_questioned()));
+        }
         receiving.receive(max, stats, each).map_err(|error| broken(name, "receive", error))
     }
 

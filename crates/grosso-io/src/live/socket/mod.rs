@@ -2,6 +2,7 @@
 
 mod outer;
 mod path;
+mod recent;
 mod sending;
 mod stats;
 

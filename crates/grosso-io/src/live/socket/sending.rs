@@ -22,6 +22,7 @@ use grosso_wire::{LinkType, Ports, udp};
 use super::{
     QUEUE_MAX,
     outer::{BuiltHeaders, Outer},
+    recent::RecentPackets,
     stats::{SocketEvent, SocketStats},
 };
 use crate::{live::outgoing::reused, port::Transmitted};
@@ -48,6 +49,7 @@ pub(in crate::live) struct SocketSender {
     /// For each packet: the end of its payload slices in their list, the length of its headers, and
     /// its own length without the outer headers.
     packets: Vec<(usize, usize, usize)>,
+    recent: RecentPackets,
 }
 
 /// A queued message, with a copy of its bytes.
@@ -93,7 +95,18 @@ impl SocketSender {
             payload: Vec::new(),
             parts: Vec::new(),
             packets: Vec::new(),
+            recent: RecentPackets::default(),
         }
+    }
+
+    /// Starts or ends to remember long packets.
+    pub(in crate::live) fn remember(&mut self, on: bool) {
+        self.recent.remember(on);
+    }
+
+    /// Whether a message quotes a packet that was sent while packets were remembered.
+    pub(in crate::live) fn has_sent(&self, quoted: &[u8]) -> bool {
+        self.recent.has(quoted)
     }
 
     /// Number of queued messages.
@@ -141,6 +154,7 @@ impl SocketSender {
             // A checksum that cannot be completed stays as it is, and the receiver finds it wrong.
             let _ = checksum::complete(&mut bytes, start as u16, offset);
         }
+        self.recent.sent(outer.built, [&bytes[..]].into_iter());
         self.queue.push_back(Message { bytes, outer, segment_bytes: None });
     }
 
@@ -210,7 +224,7 @@ impl SocketSender {
             self.packets.push((payload.len(), segment.header_len, len));
         }
         let mut parts: Vec<IoSlice<'_>> = reused(core::mem::take(&mut self.parts));
-        self.group(headers, &payload, outer.len, &mut parts);
+        self.group(headers, &payload, &outer, &mut parts);
         let sent = self.send_groups(socket, &parts, outer, stats);
         self.parts = reused(parts);
         self.payload = crate::outlet::reused(payload);
@@ -222,7 +236,7 @@ impl SocketSender {
         &mut self,
         headers: &'a [u8],
         payload: &[&'a [u8]],
-        outer_len: usize,
+        outer: &Outer,
         parts: &mut Vec<IoSlice<'a>>,
     ) {
         self.groups.clear();
@@ -233,9 +247,12 @@ impl SocketSender {
             let slices = payload.get(from..*to).unwrap_or_default();
             from = *to;
             let start = parts.len();
-            parts.push(IoSlice::new(header.get(outer_len..*header_len).unwrap_or_default()));
+            parts.push(IoSlice::new(header.get(outer.len..*header_len).unwrap_or_default()));
             parts.extend(slices.iter().map(|slice| IoSlice::new(slice)));
             let end = parts.len();
+            if self.recent.is_remembering() {
+                self.recent.sent(outer.built, parts[start..].iter().map(|part| &part[..]));
+            }
             if let Some(group) = self.groups.last_mut()
                 && self.segments
                 && group.takes(*len, end)

@@ -37,6 +37,11 @@ reasons! {
         TransmitFragmented = "socket-tx-fragmented",
         /// A datagram was longer than the link carries and could not be fragmented, and was dropped.
         TransmitTooLong = "socket-tx-too-long",
+        /// A message said that the path does not carry packets as long as those sent, and quoted one of them: it is
+        /// believed.
+        PathProven = "socket-path-proven",
+        /// A message said so and quoted no packet that was sent lately, as a forged one does: it changes nothing.
+        PathUnproven = "socket-path-unproven",
         /// A datagram was dropped because the other end was unreachable, or the interface was down.
         TransmitUnreachable = "socket-tx-unreachable",
         /// A datagram was dropped because the kernel had no memory for it.
@@ -56,6 +61,8 @@ impl SocketEvent {
                 | Self::TransmitCutAgain
                 | Self::TransmitNarrowed
                 | Self::TransmitFragmented
+                | Self::PathProven
+                | Self::PathUnproven
         )
     }
 }

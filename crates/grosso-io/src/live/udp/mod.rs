@@ -121,8 +121,10 @@ impl UdpOptions {
 /// checksums the kernel cannot segment, and the datagrams are sent as a batch, as they are
 /// permanently once the kernel has refused a superframe, which is counted.
 ///
-/// The MTU of the link decides which datagrams are too long, and no ICMP message does. They leave
-/// in fragments; so do those over IPv6 that the kernel was told to be too long for the path.
+/// The MTU of the link decides which datagrams are too long, and they leave in fragments. No ICMP
+/// message decides that, but one over IPv6 that quotes a datagram of this port: it proves that
+/// datagrams as long do not reach the other end. Reading such messages needs `CAP_NET_RAW`; without
+/// it the port follows whatever the kernel was told of the path.
 #[derive(Debug)]
 pub struct UdpPort {
     name: String,
@@ -166,7 +168,7 @@ impl UdpPort {
         // The kernel does not segment datagrams without a checksum (rule S21).
         let segments = options.segmentation && options.sends_checksum;
         let sending = || SocketSender::new(options.ports, segments);
-        Ok(Self {
+        let mut port = Self {
             name: format!("udp {local}"),
             local,
             sending: (0..senders.len().max(1)).map(|_| sending()).collect(),
@@ -180,7 +182,9 @@ impl UdpPort {
             paths: Paths::new(&options.remotes, local.is_ipv4())?,
             drops: 0,
             stats: SocketStats::default(),
-        })
+        };
+        port.follow_paths()?;
+        Ok(port)
     }
 
     /// The port's name in messages: `udp 192.0.2.1:4789`.
@@ -229,6 +233,20 @@ impl UdpPort {
         place * self.sending.len() / width
     }
 
+    /// Looks whether the paths are as they were.
+    fn look(&mut self, now_ns: u64) -> io::Result<()> {
+        let Self { paths, sending, stats, .. } = self;
+        let has_sent = |quoted: &[u8]| sending.iter().any(|lane| lane.has_sent(quoted));
+        if paths.look(now_ns, &has_sent, stats) { self.follow_paths() } else { Ok(()) }
+    }
+
+    fn follow_paths(&mut self) -> io::Result<()> {
+        let Self { receiver, senders, sending, paths, .. } = self;
+        sending.iter_mut().for_each(|lane| lane.remember(paths.is_questioned()));
+        let mut sockets = senders.iter_mut().chain([receiver]);
+        sockets.try_for_each(|socket| socket.heed_path(paths.is_narrow()))
+    }
+
     fn flush_lane(&mut self, lane: usize) -> io::Result<Transmitted> {
         let Self { receiver, senders, sending, stats, .. } = self;
         let socket = senders.get_mut(lane).unwrap_or(receiver);
@@ -266,7 +284,7 @@ impl Port for UdpPort {
         max: usize,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
-        self.paths.look(now_ns);
+        self.look(now_ns).map_err(|error| broken(&self.name, "receive", error))?;
         let Self { receiver, receiving, stats, name, .. } = self;
         match receiving.receive(receiver, max, stats, each) {
             Err(error) if Fault::of(&error) == Fault::Unreachable => Ok(0),

@@ -1,0 +1,141 @@
+//! The long packets that a socket sent last, by which a message about one of them is known from a forged one.
+
+use grosso_wire::{ipv6, udp};
+
+use super::outer::BuiltHeaders;
+
+/// Beginnings of long packets over IPv6, behind their outer IP and UDP headers. They have what nobody guesses who does
+/// not see the packets: addresses, ports, numbers and checksums of what the tunnel carries.
+#[derive(Debug, Default)]
+pub(in crate::live) struct RecentPackets {
+    /// Empty while no packet is remembered.
+    beginnings: Vec<Beginning>,
+    next: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    len: u8,
+    bytes: [u8; BEGINNING_BYTES],
+}
+
+impl RecentPackets {
+    /// Starts or ends to remember packets. Those that are remembered stay when it is started again.
+    pub(super) fn remember(&mut self, on: bool) {
+        if !on {
+            *self = Self::default();
+        } else if self.beginnings.is_empty() {
+            self.beginnings = vec![Beginning { len: 0, bytes: [0; BEGINNING_BYTES] }; PACKETS_MAX];
+        }
+    }
+
+    pub(super) fn is_remembering(&self) -> bool {
+        !self.beginnings.is_empty()
+    }
+
+    /// A packet that is sent in these parts, if packets are remembered and it is a long one.
+    pub(super) fn sent<'a>(
+        &mut self,
+        built: BuiltHeaders,
+        parts: impl Iterator<Item = &'a [u8]> + Clone,
+    ) {
+        // A raw socket is passed the whole packet, whose IP header routers change.
+        let (built, skipped) = match built {
+            BuiltHeaders::Udp => (ipv6::HEADER_LEN + udp::HEADER_LEN, 0),
+            BuiltHeaders::Ip => (0, ipv6::HEADER_LEN),
+        };
+        let len = built + parts.clone().map(<[u8]>::len).sum::<usize>();
+        let next = self.next;
+        let Some(beginning) = self.beginnings.get_mut(next).filter(|_| len > MTU_MIN) else {
+            return;
+        };
+        let bytes = parts.flatten().skip(skipped).take(BEGINNING_BYTES);
+        beginning.len =
+            beginning.bytes.iter_mut().zip(bytes).map(|(to, from)| *to = *from).count() as u8;
+        self.next = (next + 1) % PACKETS_MAX;
+    }
+
+    /// Whether a packet that a message quotes, from its IP header on, is one of these.
+    pub(super) fn has(&self, quoted: &[u8]) -> bool {
+        let next_header = quoted.get(ipv6::field::NEXT_HEADER).unwrap_or_default();
+        let is_udp = *next_header == [grosso_wire::ipv4::PROTOCOL_UDP];
+        let headers = ipv6::HEADER_LEN + if is_udp { udp::HEADER_LEN } else { 0 };
+        let inside = quoted.get(headers..).unwrap_or_default();
+        self.beginnings.iter().any(|beginning| beginning.begins(inside))
+    }
+}
+
+impl Beginning {
+    fn begins(&self, packet: &[u8]) -> bool {
+        let len = usize::from(self.len);
+        len >= PROOF_BYTES_MIN && packet.starts_with(&self.bytes[..len])
+    }
+}
+
+/// Packets that are remembered: those of four superframes.
+const PACKETS_MAX: usize = 256;
+/// Bytes that are remembered of each: the headers of an Ethernet frame with TCP, behind those of a tunnel.
+const BEGINNING_BYTES: usize = 96;
+/// Fewest bytes that prove something: the headers of an IPv4 packet with UDP.
+const PROOF_BYTES_MIN: usize = 28;
+/// Bytes that every link of IPv6 carries (RFC 8200 section 5): about shorter packets there is no message.
+const MTU_MIN: usize = 1280;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quote(packet: &[u8], next_header: u8) -> Vec<u8> {
+        let mut ip = [0; ipv6::HEADER_LEN];
+        ip[6] = next_header;
+        let udp = if next_header == 17 { &[9; udp::HEADER_LEN][..] } else { &[] };
+        [&ip[..], udp, packet].concat()
+    }
+
+    fn packet(seed: u8, len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at as u8).wrapping_mul(7).wrapping_add(seed)).collect()
+    }
+
+    #[test]
+    fn quotes_of_what_was_sent_are_known_from_others() {
+        let mut recent = RecentPackets::default();
+        let parts = |bytes: &'static [u8]| bytes.chunks(50);
+        let sent: &'static [u8] = Vec::leak(packet(1, 1300));
+        recent.sent(BuiltHeaders::Udp, parts(sent));
+        assert!(!recent.has(&quote(sent, 17)), "nothing is remembered yet");
+        recent.remember(true);
+        recent.sent(BuiltHeaders::Udp, parts(sent));
+        assert!(recent.has(&quote(sent, 17)) && recent.has(&quote(&sent[..96], 17)));
+        // Fewer bytes are quoted than are remembered, or another one is.
+        assert!(!recent.has(&quote(&sent[..95], 17)));
+        for at in 0..96 {
+            let mut other = sent.to_vec();
+            other[at] ^= 1;
+            assert!(!recent.has(&quote(&other, 17)), "{at}");
+        }
+        // Of a raw socket's packet the IP header is not compared.
+        let raw: &'static [u8] = Vec::leak([vec![7; ipv6::HEADER_LEN], packet(2, 1300)].concat());
+        recent.sent(BuiltHeaders::Ip, parts(raw));
+        assert!(recent.has(&quote(&raw[ipv6::HEADER_LEN..], 47)));
+        recent.remember(false);
+        assert!(!recent.has(&quote(sent, 17)));
+    }
+
+    #[test]
+    fn short_packets_and_empty_quotes_prove_nothing() {
+        let mut recent = RecentPackets::default();
+        recent.remember(true);
+        let short = packet(1, MTU_MIN - ipv6::HEADER_LEN - udp::HEADER_LEN);
+        recent.sent(BuiltHeaders::Udp, [&short[..]].into_iter());
+        for quoted in [&quote(&short, 17)[..], &[], &[0; ipv6::HEADER_LEN], &quote(&[], 17)] {
+            assert!(!recent.has(quoted));
+        }
+        // The oldest leave first.
+        let long = |number: usize| [&(number as u32).to_be_bytes()[..], &packet(3, 1300)].concat();
+        for number in 0..=PACKETS_MAX {
+            recent.sent(BuiltHeaders::Udp, [&long(number)[..]].into_iter());
+        }
+        let known = |number: usize| recent.has(&quote(&long(number), 17));
+        assert!(!known(0) && known(1) && known(PACKETS_MAX));
+    }
+}

@@ -1,0 +1,56 @@
+//! ICMPv6 messages that a packet was too long for a path.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::ipproto::ICMPV6;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+/// A socket on which the ICMPv6 messages "packet too big" of this network namespace arrive (RFC 4443 section 3.2),
+/// whoever sent the packet. The kernel has verified their checksums, and nothing else of them.
+#[derive(Debug)]
+pub struct TooBigMessages {
+    file: OwnedFd,
+}
+
+impl TooBigMessages {
+    /// A socket that never blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of `socket(2)`: `EPERM` without `CAP_NET_RAW`.
+    pub fn open() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let file = socket_with(AddressFamily::INET6, SocketType::RAW, flags, Some(ICMPV6))?;
+        let length = size_of_val(&PASSED_TYPES) as libc::socklen_t;
+        // SAFETY: the kernel reads the array, which lives until the call returns.
+        let result = unsafe {
+            let filter = (&raw const PASSED_TYPES).cast();
+            libc::setsockopt(file.as_raw_fd(), libc::IPPROTO_ICMPV6, ICMP6_FILTER, filter, length)
+        };
+        if result == 0 { Ok(Self { file }) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The next message, from its type on, in `buffer`; `None` if none waits. What does not fit is cut off.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read(2)`.
+    pub fn next<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
+        match rustix::io::read(&self.file, &mut *buffer) {
+            Ok(length) => Ok(buffer.get(..length)),
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// `struct icmp6_filter`: a bit for each type that is not received.
+static PASSED_TYPES: [u32; 8] = {
+    let mut types = [u32::MAX; 8];
+    types[0] = !(1 << PACKET_TOO_BIG);
+    types
+};
+const PACKET_TOO_BIG: u32 = 2;
+/// The option of `SOL_ICMPV6` (`linux/icmpv6.h`).
+const ICMP6_FILTER: i32 = 1;
