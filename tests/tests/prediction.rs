@@ -2,13 +2,13 @@
 //! law.
 
 use grosso::{
-    Frame, Meta, Profile, Verdict,
+    Coalescer, Delivery, Frame, Meta, Profile, Verdict,
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass},
     meta::VlanTag,
 };
 use grosso_testkit::{Packet, oracle::checksum};
-use grosso_tests::engine::{Engine, PORTS, segment};
+use grosso_tests::engine::{Engine, Out, PORTS, segment};
 use grosso_wire::{Kind, LinkType, dissect};
 
 /// A packet of a connection, by its number.
@@ -102,6 +102,53 @@ fn every_bit_of_a_header_counts_as_much_predicted_as_compared() {
             }
         }
     }
+}
+
+/// The first packet of a train, whose flow had another one before, is compared with what is remembered of that.
+#[test]
+fn every_bit_counts_as_much_behind_a_train_that_left() {
+    for (name, stack) in STACKS {
+        let header_len = dissect(&stack(1), LinkType::Ethernet, &PORTS).header_len();
+        for bit in 0..header_len * 8 {
+            for (meta, is_repaired) in [(TRUSTED, false), (TRUSTED, true), (Meta::default(), true)]
+            {
+                let mut packets: Vec<_> = (0..8).map(stack).collect();
+                let right = packets[4].clone();
+                packets[4][bit / 8] ^= 0x80 >> (bit % 8);
+                if is_repaired {
+                    repair(&mut packets[4], &right);
+                }
+                let [with, without] = [Coalescer::new, Coalescer::without_tiers].map(|new| {
+                    let linux = Profile::linux();
+                    left(new(linux, LinkType::Ethernet, PORTS, 1), &packets, meta)
+                });
+                assert_eq!(with, without, "{name}: bit {bit} {is_repaired}");
+            }
+        }
+    }
+}
+
+/// The verdicts on packets, after the fourth of which a poll ends, and the frames that leave.
+fn left(
+    mut coalescer: Coalescer<Vec<u8>>,
+    packets: &[Vec<u8>],
+    meta: Meta,
+) -> (Vec<Verdict>, Vec<Out>) {
+    let (mut verdicts, mut frames) = (Vec::new(), Vec::new());
+    let mut sink = |delivery: Delivery<'_, Vec<u8>>| {
+        let mut bytes = Vec::new();
+        delivery.copy_to(&mut bytes);
+        let (meta, packets, closed) = (delivery.meta, delivery.packets, delivery.closed);
+        frames.push(Out { bytes, meta, packets, joined: delivery.is_joined(), closed });
+    };
+    for (number, packet) in packets.iter().enumerate() {
+        if number == 4 {
+            coalescer.poll_end(0, &mut sink);
+        }
+        verdicts.push(coalescer.push(Frame { buffer: packet.clone(), meta }, 0, &mut sink));
+    }
+    coalescer.finish(&mut sink);
+    (verdicts, frames)
 }
 
 /// Sets two bytes at every offset, among them those of checksums, to values that no single bit makes of a right packet.
@@ -288,7 +335,7 @@ fn the_last_of_datagrams_delivers_them_at_once() {
 }
 
 #[test]
-fn what_was_predicted_of_a_train_is_forgotten_with_it() {
+fn numbers_that_a_train_expected_are_forgotten_with_it() {
     for (name, stack) in STACKS {
         let mut engine = Engine::new(Profile::linux());
         (0..4).for_each(|number| _ = engine.push(&stack(number)));

@@ -54,6 +54,14 @@ impl Keys {
         self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(agree)
     }
 
+    /// The identifying bits, byte by byte with its position.
+    pub(crate) fn bits(&self) -> impl Iterator<Item = (usize, u8)> {
+        self.words.iter().flat_map(|word| {
+            let bytes = word.mask.to_be_bytes();
+            bytes.into_iter().enumerate().map(|(i, bits)| (usize::from(word.at) + i, bits))
+        })
+    }
+
     /// Adds a word. Words beyond the capacity are left out, which only makes more packets look like one flow.
     fn push(&mut self, word: KeyWord) {
         let _ = self.words.try_push(word);

@@ -7,13 +7,13 @@ use crate::{
         Level, Profile, Sink, Verdict,
         barrier::Whose,
         bypass::Bypasser,
-        merge::{Merger, Unknown},
+        merge::{Merger, Sought, Unknown},
         pacer::Pacer,
         policy::Profiled,
+        prediction_id::PredictionId,
         reason::{Pass, Release},
         reorder::Resequencer,
         stage::{Next, Packet, Stage},
-        train_id::TrainId,
     },
     flow::FlowHash,
     frame::Frame,
@@ -70,16 +70,15 @@ impl<B: AsRef<[u8]>> Line<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let packet = buffer.as_ref();
-        if let Some(train) = merger.next_of_burst::<Profiled>(packet, meta) {
-            return self.push_predicted(train, buffer, meta, now_ns, merger, sink);
-        }
-        let guess = merger.guess::<Profiled>(packet, meta);
-        if let Some(train) = merger.next_of_guess::<Profiled>(&guess, packet, meta) {
-            return self.push_predicted(train, buffer, meta, now_ns, merger, sink);
-        }
-        if let Some(located) = merger.locate_by_train(&guess, packet, meta) {
-            return self.rest(merger, sink).push(Packet { buffer, meta, located, now_ns });
-        }
+        let guess = match merger.seek::<Profiled>(packet, meta) {
+            Sought::Next(next) => {
+                return self.push_predicted(next, buffer, meta, now_ns, merger, sink);
+            }
+            Sought::Located(located) => {
+                return self.rest(merger, sink).push(Packet { buffer, meta, located, now_ns });
+            }
+            Sought::Guessed(guess) => guess,
+        };
         match merger.headers::<Profiled>(packet, meta) {
             Ok(known) => {
                 let located = merger.locate(packet, meta, known, &guess);
@@ -92,18 +91,18 @@ impl<B: AsRef<[u8]>> Line<B> {
         }
     }
 
-    /// Takes a packet that was predicted of this train.
+    /// Takes a packet that was predicted.
     fn push_predicted(
         &mut self,
-        train: TrainId,
+        next: PredictionId,
         buffer: B,
         meta: &Meta,
         now_ns: u64,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let located = merger.located_by(train);
-        self.rest(merger, sink).push_predicted(train, Packet { buffer, meta, located, now_ns })
+        let located = merger.located_by(next);
+        self.rest(merger, sink).push_predicted(next, Packet { buffer, meta, located, now_ns })
     }
 
     /// Lets a packet through that was just dissected and whose flow cannot be read in full, behind all that it might be
@@ -209,14 +208,14 @@ impl<B: AsRef<[u8]>> Stage<B> for AnyStage<B> {
     #[inline(always)]
     fn push_predicted(
         &mut self,
-        train: TrainId,
+        predicted: PredictionId,
         packet: Packet<'_, B>,
         next: &mut impl Next<B>,
     ) -> Verdict {
         match self {
-            Self::Bypass(stage) => stage.push_predicted(train, packet, next),
-            Self::Pace(stage) => stage.push_predicted(train, packet, next),
-            Self::Resequence(stage) => stage.push_predicted(train, packet, next),
+            Self::Bypass(stage) => stage.push_predicted(predicted, packet, next),
+            Self::Pace(stage) => stage.push_predicted(predicted, packet, next),
+            Self::Resequence(stage) => stage.push_predicted(predicted, packet, next),
         }
     }
 
@@ -281,12 +280,12 @@ impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
         self.merger.take_located::<Profiled>(buffer, meta, located, now_ns, self.sink)
     }
 
-    fn push_predicted(&mut self, train: TrainId, packet: Packet<'_, B>) -> Verdict {
+    fn push_predicted(&mut self, predicted: PredictionId, packet: Packet<'_, B>) -> Verdict {
         if let Some((stage, mut rest)) = self.split() {
-            return stage.push_predicted(train, packet, &mut rest);
+            return stage.push_predicted(predicted, packet, &mut rest);
         }
         let Packet { buffer, meta, now_ns, .. } = packet;
-        self.merger.join_predicted::<Profiled>(train, buffer, meta, now_ns, self.sink)
+        self.merger.join_predicted::<Profiled>(predicted, buffer, meta, now_ns, self.sink)
     }
 
     fn pass(&mut self, packet: Packet<'_, B>, reason: Pass) -> Verdict {

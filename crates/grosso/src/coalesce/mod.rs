@@ -13,7 +13,7 @@
 //! | `batch`, `bypass`, `pacer`, `reorder` | the stages: a poll flow by flow; flows that are seldom joined; the sight of controlled holds; packets ahead of their flow |
 //! | `merge` | headers, trains, and the one path between: `path`, with `predicted` and `gathered` |
 //! | `policy` | the exact laws or a profile's rules, for each of which the path is compiled, and the tiers that may answer sooner |
-//! | `shapes`, `examine`, `prediction` | header stacks seen before; a packet alone; the headers of a train's next packet |
+//! | `shapes`, `examine`, `prediction` | header stacks seen before; a packet alone; the headers of a flow's next packet, which `predictions` keeps |
 //! | `train`, `pool`, `delivery` | a held train, the buffers behind its first, and its way out |
 //! | `barrier` | the trains that a packet must not overtake |
 //! | `ack_log` | records of the acknowledgments in trains |
@@ -35,6 +35,8 @@ mod pacer;
 mod policy;
 mod pool;
 mod prediction;
+mod prediction_id;
+mod predictions;
 pub mod profile;
 pub mod reason;
 mod reorder;

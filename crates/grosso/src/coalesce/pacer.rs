@@ -3,8 +3,8 @@
 use crate::coalesce::{
     Hold, Profile, Verdict,
     merge::Merger,
+    prediction_id::PredictionId,
     stage::{Next, Packet, Stage},
-    train_id::TrainId,
 };
 
 /// Counts the packets of each flow that may be in a train, before anything can delay them: the pace of a flow decides
@@ -30,12 +30,12 @@ impl<B: AsRef<[u8]>> Stage<B> for Pacer {
     #[inline(always)]
     fn push_predicted(
         &mut self,
-        train: TrainId,
+        predicted: PredictionId,
         packet: Packet<'_, B>,
         next: &mut impl Next<B>,
     ) -> Verdict {
         count(&packet, next.trains().0);
-        next.push_predicted(train, packet)
+        next.push_predicted(predicted, packet)
     }
 }
 

@@ -1,54 +1,64 @@
-//! Header prediction: the headers that the next packet of a train will have, byte for byte.
+//! Header prediction: the headers that the next packet of a flow will have.
 //!
 //! Once the laws of a train are settled, which takes two packets, they say of every further one what
 //! its headers are: the sequence number goes on, identifications step or stay, the checksums of IPv4
 //! headers follow, and everything else is as it was. A packet that has these headers obeys every law
 //! at once, and one masked comparison and that of a few numbers show it; only the checksums over its
 //! payload are still to be looked at. A packet that has others is compared law by law.
-
-use alloc::vec::Vec;
+//!
+//! What is predicted outlives the train. Between trains a flow's acknowledgments, window, timestamps and numbers
+//! change, and its headers have the same form: a packet that resembles the others in all else can start a train without
+//! being parsed, and what comes behind it is predicted at once.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, incremented};
-use grosso_wire::{LAYERS_MAX, ipv4};
+use grosso_wire::ipv4;
 
 use crate::{
-    bytes::{u16_at, u32_at},
+    bytes::{byte_at, u16_at, u32_at},
     checksum::Checksum,
     coalesce::{
         Rules, Vary,
-        examine::verify,
+        examine::{Candidate, verify},
+        prediction_id::PredictionId,
         shape_id::ShapeId,
         shapes::{Known, Shapes},
-        train::{Train, Trains},
+        train::Train,
         train_id::TrainId,
     },
-    meta::{Meta, VlanTag},
-    template::{render::pseudo_of, shape::Shape},
+    flow::FlowHash,
+    meta::{IpLevels, Meta, VlanTag},
+    segment::IP_LEVELS_MAX,
+    template::{compare::USUAL_BYTES, render::pseudo_of, shape::Shape},
 };
 
-/// The prediction of each held train, by its slot.
-#[derive(Debug, Default)]
-pub(crate) struct Predictions {
-    slots: Vec<Prediction>,
-}
-
-/// The next packet of one train.
+/// The next packet of one flow: byte for byte that of its train, and by its form that of a train to come.
 #[derive(Clone, Debug)]
 pub(super) struct Prediction {
-    /// Bytes of the packet, with its headers; zero where nothing is predicted.
-    pub(super) len: usize,
+    /// The hash of the flow.
+    pub(super) flow: FlowHash,
+    /// The train; none since it left.
+    pub(super) train: TrainId,
     /// Number of such packets that the train takes.
     pub(super) room: u16,
+    /// Place of the prediction that followed this one.
+    pub(super) follower: PredictionId,
+    /// Bytes of the packet, with its headers; zero where nothing is predicted.
+    pub(super) len: usize,
     pub(super) header_len: u16,
+    /// Start of the ports.
+    transport: u16,
+    ports: u32,
     /// The place of its headers among the known ones.
     pub(super) known: ShapeId,
     vlan: Option<VlanTag>,
     /// The sequence number; UDP has none.
     sequence: Option<Sequence>,
-    identifications: ArrayVec<Identification, LAYERS_MAX>,
+    identifications: ArrayVec<Identification, IP_LEVELS_MAX>,
+    /// The IP levels whose identification stays.
+    pub(super) fixed_ids: IpLevels,
     /// Values that the checksums over the payload must have, or not have.
-    forms: ArrayVec<Form, LAYERS_MAX>,
+    forms: ArrayVec<Form, CHECKSUMS_MAX>,
     /// The only checksum over the payload that is complete; `None` if there are more.
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
@@ -95,52 +105,64 @@ struct Single {
     pseudo: Sum,
 }
 
-impl Predictions {
-    /// Whether a packet is the next one in the train of this slot, which has room for it.
+impl Prediction {
+    /// Whether a packet is the next one of the train, which has room for it.
     #[inline(always)]
-    pub(super) fn agrees<B: AsRef<[u8]>>(
-        &self,
-        slot: TrainId,
-        packet: &[u8],
-        meta: &Meta,
-        shapes: &Shapes,
-        trains: &Trains<B>,
-    ) -> bool {
-        let Some(next) = self.slots.get(slot.slot()) else { return false };
-        if next.len != packet.len()
-            || next.room == 0
-            || next.vlan != meta.vlan
-            || meta.gso.is_some()
-        {
+    pub(super) fn is_next(&self, packet: &[u8], meta: &Meta, shapes: &Shapes) -> bool {
+        if self.room == 0 || !self.is_alike_outside(packet, meta) || !self.follows(packet) {
             return false;
         }
-        let Some(known) = shapes.get(next.known) else { return false };
-        if !known.predicted.agrees(&next.header, packet) || !next.numbers_agree(packet) {
+        let Some(known) = shapes.get(self.known) else { return false };
+        known.predicted.agrees(&self.header, packet)
+            && self.identifications_follow(packet)
+            && self.checksums_agree(packet, meta, known)
+    }
+
+    /// Whether a packet has the form of those of its flow that were in trains, and the same length: it is in one as
+    /// well, and needs neither be parsed nor examined.
+    #[inline(always)]
+    pub(super) fn is_resembled_by(&self, packet: &[u8], meta: &Meta, shapes: &Shapes) -> bool {
+        if !self.is_alike_outside(packet, meta) {
             return false;
         }
-        match (&meta.checksum, &next.single) {
-            (Checksum::Unnecessary { .. }, Some(single)) => single.form.holds(packet),
-            (Checksum::None, Some(single)) => single.form.holds(packet) && single.is_valid(packet),
-            (Checksum::Unnecessary { levels }, None)
-                if !next.is_partial && usize::from(*levels) + 1 >= next.forms.len() =>
-            {
-                next.forms.iter().all(|form| form.holds(packet))
-            }
-            (state, _) => trains.held(slot).is_some_and(|train| {
-                train.tunnel_checksums_agree(packet, &known.shape)
-                    && verify(packet, &known.shape, state) == Ok(train.partial)
-            }),
+        let Some(known) = shapes.get(self.known) else { return false };
+        known.recurring.agrees(&self.header, packet)
+            && self.ip_checksums_hold(packet)
+            && self.checksums_agree(packet, meta, known)
+    }
+
+    /// Whether a packet has these ports where this flow has its own.
+    #[inline(always)]
+    pub(super) fn has_ports_of(&self, packet: &[u8]) -> bool {
+        self.ports == u32_at(packet, self.transport.into())
+    }
+
+    /// Whether a packet has the same headers, of the same flow, whatever their varying fields say.
+    #[inline(always)]
+    pub(super) fn has_headers_of(&self, packet: &[u8], known: &Known) -> bool {
+        packet.len() >= self.header_len.into()
+            && self.len > 0
+            && known.identity.agrees(&self.header, packet)
+    }
+
+    /// A packet that resembles, as examining it would give it.
+    #[inline(always)]
+    pub(super) fn candidate(&self, packet: &[u8], shape: &Shape) -> Candidate {
+        let payload_len = self.len - usize::from(self.header_len);
+        Candidate {
+            payload_len,
+            flags: shape.flags.map_or(0, |at| byte_at(packet, at.into())),
+            packets: 1,
+            size: payload_len as u16,
+            short_tail: false,
+            partial: self.is_partial,
+            fixed_ids: IpLevels::NONE,
         }
     }
 
-    #[inline(always)]
-    pub(super) fn next(&mut self, slot: TrainId) -> Option<&mut Prediction> {
-        self.slots.get_mut(slot.slot())
-    }
-
-    /// Predicts what comes behind `last`, which joined the train of this slot as one packet.
+    /// Predicts what comes behind `last`, which joined a train as one packet.
     #[inline]
-    pub(crate) fn predict<B: AsRef<[u8]>>(
+    pub(super) fn predict<B: AsRef<[u8]>>(
         &mut self,
         slot: TrainId,
         train: &Train<B>,
@@ -148,29 +170,27 @@ impl Predictions {
         rules: &Rules,
         last: &[u8],
     ) {
-        let Known { shape, bounds, .. } = known;
+        let shape = &known.shape;
         let size = usize::from(train.size);
         // A second packet without payload that says the same is never joined.
         let is_whole = size > 0 && last.len() == shape.header_len + size;
-        let header = last.get(..shape.header_len).filter(|_| is_whole);
-        let Some(header) = header.filter(|header| header.len() <= HEADER_BYTES_MAX) else {
-            return self.forget(slot);
+        let can_be = shape.header_len <= HEADER_BYTES_MAX
+            && shape.identifications.len() <= IP_LEVELS_MAX
+            && shape.covers.len() <= CHECKSUMS_MAX;
+        let Some(header) = last.get(..shape.header_len).filter(|_| is_whole && can_be) else {
+            return self.forget();
         };
-        if self.slots.len() <= slot.slot() {
-            self.slots.resize_with(slot.slot() + 1, Prediction::default);
-        }
-        let bytes_left = bounds.payload_max.saturating_sub(train.payload_len);
-        let packets_left = bounds.packets_max.saturating_sub(train.packets);
-        // The last packet of a train of datagrams ends it.
-        let packets_left = packets_left.saturating_sub(u16::from(!shape.is_tcp));
-        let next = &mut self.slots[slot.slot()];
-        next.header[..header.len()].copy_from_slice(header);
-        next.header_len = header.len() as u16;
-        next.len = last.len();
-        next.room = packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX));
-        next.known = train.known;
-        next.vlan = train.meta.vlan;
-        next.sequence = shape.sequence.map(|at| Sequence { at, value: u32_at(header, at.into()) });
+        self.flow = train.flow;
+        self.train = slot;
+        self.header[..header.len()].copy_from_slice(header);
+        self.header_len = header.len() as u16;
+        self.len = last.len();
+        self.transport = shape.transport as u16;
+        self.ports = u32_at(header, shape.transport);
+        self.room = room(known, train.packets, train.payload_len, size);
+        self.known = train.known;
+        self.vlan = train.meta.vlan;
+        self.sequence = shape.sequence.map(|at| Sequence { at, value: u32_at(header, at.into()) });
         let numbers = shape.identifications.iter().map(|ip| {
             let start = usize::from(ip.header);
             let at = start + ipv4::field::IDENTIFICATION.start;
@@ -185,44 +205,46 @@ impl Predictions {
                 },
             }
         });
-        next.identifications.clear();
-        next.identifications.extend(numbers);
-        next.forms.clear();
-        next.forms.extend(forms(shape, last));
-        next.single = Single::of(train, known, last);
-        next.is_partial = train.partial;
-        next.step(size);
+        self.identifications.clear();
+        self.identifications.extend(numbers);
+        self.fixed_ids = train.fixed_ids;
+        self.forms.clear();
+        self.forms.extend(forms(shape, last));
+        self.single = Single::of(train, known, last);
+        self.is_partial = train.partial;
+        self.step(size);
+    }
+
+    /// Goes on behind a packet that resembles the others, and which started a train.
+    #[inline(always)]
+    pub(super) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &Known) {
+        let size = self.len - usize::from(self.header_len);
+        self.train = slot;
+        self.room = room(known, 1, size, size);
+        self.take_header(packet);
+        if let Some(sequence) = &mut self.sequence {
+            sequence.value = u32_at(packet, sequence.at.into());
+        }
+        for ip in &mut self.identifications {
+            let start = usize::from(ip.header);
+            ip.value = u16_at(packet, start + ipv4::field::IDENTIFICATION.start);
+            ip.checksum = u16_at(packet, start + ipv4::field::CHECKSUM.start);
+        }
+        self.step(size);
+    }
+
+    /// Ends the train. What is known of the flow stays.
+    #[inline(always)]
+    pub(super) fn end_train(&mut self) {
+        self.train = TrainId::NONE;
+        self.room = 0;
     }
 
     /// Predicts nothing any more.
     #[inline]
-    pub(crate) fn forget(&mut self, slot: TrainId) {
-        if let Some(next) = self.slots.get_mut(slot.slot()) {
-            next.len = 0;
-        }
-    }
-}
-
-impl Prediction {
-    /// Whether a packet has the numbers that change from packet to packet.
-    #[inline(always)]
-    fn numbers_agree(&self, packet: &[u8]) -> bool {
-        let follows = |sequence: Sequence| u32_at(packet, sequence.at.into()) == sequence.value;
-        if !self.sequence.is_none_or(follows) {
-            return false;
-        }
-        // A loop, because the compiler makes a call of a closure that stands in so many places.
-        for next in &self.identifications {
-            let start = usize::from(next.header);
-            // One check of the length for both numbers.
-            let Some(header) = packet.get(start..start + ipv4::HEADER_LEN) else { return false };
-            if u16_at(header, ipv4::field::IDENTIFICATION.start) != next.value
-                || u16_at(header, ipv4::field::CHECKSUM.start) != next.checksum
-            {
-                return false;
-            }
-        }
-        true
+    pub(super) fn forget(&mut self) {
+        self.end_train();
+        self.len = 0;
     }
 
     /// From the numbers of one packet with so much payload to those of the next.
@@ -240,6 +262,111 @@ impl Prediction {
             }
         }
     }
+
+    /// Whether length and metadata are the same.
+    #[inline(always)]
+    fn is_alike_outside(&self, packet: &[u8], meta: &Meta) -> bool {
+        self.len == packet.len() && self.vlan == meta.vlan && meta.gso.is_none()
+    }
+
+    /// Whether a packet has the next sequence number.
+    #[inline(always)]
+    fn follows(&self, packet: &[u8]) -> bool {
+        self.sequence.is_none_or(|next| u32_at(packet, next.at.into()) == next.value)
+    }
+
+    /// Whether the identifications of a packet are the next ones, and the checksums beside them.
+    #[inline(always)]
+    fn identifications_follow(&self, packet: &[u8]) -> bool {
+        // A loop, because the compiler makes a call of a closure that stands in so many places.
+        for next in &self.identifications {
+            let Some((value, checksum)) = next.read(packet) else { return false };
+            if value != next.value || checksum != next.checksum {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the checksums of IPv4 headers are right that differ from these in nothing but their identification.
+    #[inline(always)]
+    fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
+        for next in &self.identifications {
+            let Some((value, checksum)) = next.read(packet) else { return false };
+            // The complement of a header's sum is never all ones, so cutting would not write this form again.
+            if checksum == 0xffff || sum(value, checksum) != sum(next.value, next.checksum) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the checksums over the payload are there as in other packets of the flow, and right.
+    #[inline(always)]
+    fn checksums_agree(&self, packet: &[u8], meta: &Meta, known: &Known) -> bool {
+        match (&meta.checksum, &self.single) {
+            (Checksum::Unnecessary { .. }, Some(single)) => single.form.holds(packet),
+            (Checksum::None, Some(single)) => single.form.holds(packet) && single.is_valid(packet),
+            (Checksum::Unnecessary { levels }, None)
+                if !self.is_partial && usize::from(*levels) + 1 >= self.forms.len() =>
+            {
+                self.forms_hold(packet)
+            }
+            (state, _) => {
+                self.forms_hold(packet)
+                    && verify(packet, &known.shape, state) == Ok(self.is_partial)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn forms_hold(&self, packet: &[u8]) -> bool {
+        self.forms.iter().all(|form| form.holds(packet))
+    }
+
+    #[inline(always)]
+    fn take_header(&mut self, packet: &[u8]) {
+        // Most headers are copied in one piece whose length the compiler knows.
+        if usize::from(self.header_len) <= USUAL_BYTES
+            && let Some(usual) = packet.first_chunk::<USUAL_BYTES>()
+        {
+            self.header[..USUAL_BYTES].copy_from_slice(usual);
+            return;
+        }
+        let header = packet.get(..self.header_len.into()).unwrap_or_default();
+        self.header[..header.len()].copy_from_slice(header);
+    }
+}
+
+impl Identification {
+    /// Identification and checksum of the same header of a packet.
+    #[inline(always)]
+    fn read(&self, packet: &[u8]) -> Option<(u16, u16)> {
+        let start = usize::from(self.header);
+        // One check of the length for both numbers.
+        let header = packet.get(start..start + ipv4::HEADER_LEN)?;
+        let value = u16_at(header, ipv4::field::IDENTIFICATION.start);
+        Some((value, u16_at(header, ipv4::field::CHECKSUM.start)))
+    }
+}
+
+/// The ones' complement sum of two words. It tells zero from its other form, which makes two sums differ at most that
+/// are one.
+#[inline(always)]
+fn sum(first: u16, second: u16) -> u32 {
+    let sum = u32::from(first) + u32::from(second);
+    (sum & 0xffff) + (sum >> 16)
+}
+
+/// Number of packets with so much payload that a train takes yet.
+#[inline]
+fn room(known: &Known, packets: u16, payload_len: usize, size: usize) -> u16 {
+    let Known { shape, bounds, .. } = known;
+    let bytes_left = bounds.payload_max.saturating_sub(payload_len);
+    // The last packet of a train of datagrams ends it.
+    let last = u16::from(!shape.is_tcp);
+    let packets_left = bounds.packets_max.saturating_sub(packets).saturating_sub(last);
+    packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
 }
 
 /// Values of the checksums over the payload of a train, one of whose packets this is.
@@ -289,13 +416,19 @@ impl Single {
 impl Default for Prediction {
     fn default() -> Self {
         Self {
-            len: 0,
+            flow: FlowHash::NONE,
+            train: TrainId::NONE,
             room: 0,
+            follower: PredictionId::NONE,
+            len: 0,
             header_len: 0,
+            transport: 0,
+            ports: 0,
             known: ShapeId::default(),
             vlan: None,
             sequence: None,
             identifications: ArrayVec::new_const(),
+            fixed_ids: IpLevels::NONE,
             forms: ArrayVec::new_const(),
             single: None,
             is_partial: false,
@@ -307,3 +440,7 @@ impl Default for Prediction {
 /// Most bytes of headers that are predicted: those of TCP with timestamps in VXLAN over IPv6. Nothing
 /// is predicted of trains with longer ones.
 const HEADER_BYTES_MAX: usize = 160;
+
+/// Most checksums over the payload of a packet of which something is predicted: one of each tunnel that has one, and
+/// the transport's.
+const CHECKSUMS_MAX: usize = 6;

@@ -8,7 +8,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::ops::{Index, Range};
 
 use arrayvec::ArrayVec;
-use grosso_wire::{Ends, LAYERS_MAX, Law, Stack, ipv4, tcp};
+use grosso_wire::{Ends, Field, LAYERS_MAX, Law, Role, Stack, ipv4, tcp};
 
 use crate::{
     coalesce::{
@@ -37,6 +37,10 @@ pub(crate) struct Known {
     pub(crate) equality: Mask,
     /// The bits that stay along a train but for its last packet: all but numbers and checksums.
     pub(crate) predicted: Mask,
+    /// The same without acknowledgment, window and timestamps, which change from train to train.
+    pub(crate) recurring: Mask,
+    /// The bits that decide what headers there are, and of which flow.
+    pub(crate) identity: Mask,
     /// The bits that decide what headers there are.
     structure: Mask,
     /// The headers of a packet that has them, and zeros where they are shorter than those of a tunnel.
@@ -150,13 +154,18 @@ impl Known {
         let rules = if shape.is_tcp { rules } else { &Rules::INVERTIBLE };
         let mut example = header.to_vec();
         example.resize(header.len().max(TUNNEL_BYTES), 0);
-        let timestamps = timestamps(stack, header).filter(|_| rules.varies_timestamps());
         let predicted = predicted(&shape);
+        let recurring = recurring(&predicted, stack, header);
+        let timestamps = timestamps(stack, header).filter(|_| rules.varies_timestamps());
         let equality = Mask::equality(stack, header, rules);
         let options = shape.transport + tcp::HEADER_LEN..shape.header_len;
         let may_vary = rules.varies_timestamps() && options.len() == TIMESTAMP_LAYOUT.len() + 8;
         let structure = structure(stack, header, may_vary.then_some(options.start));
         debug_assert!(equality.includes(&structure), "who agrees with a train has its headers");
+        debug_assert!(recurring.includes(&structure), "so has who resembles it");
+        let keys = Keys::of(stack.layers(), header);
+        let mut identity = structure.clone();
+        keys.bits().for_each(|(at, bits)| identity.add(at, bits));
         Self {
             latest: latest(stack, header, rules, timestamps.as_ref()),
             rules: *rules,
@@ -164,9 +173,11 @@ impl Known {
             timestamps: timestamps.map(|timestamps| timestamps.start as u16),
             stack: *stack,
             shape,
-            keys: Keys::of(stack.layers(), header),
+            keys,
             equality,
             predicted,
+            recurring,
+            identity,
             structure,
             example: example.into(),
             bounds,
@@ -233,6 +244,21 @@ fn predicted(shape: &Shape) -> Mask {
     mask
 }
 
+/// Of the same bits those that stay from train to train.
+fn recurring(predicted: &Mask, stack: &Stack, header: &[u8]) -> Mask {
+    let mut mask = predicted.clone();
+    for layer in stack.layers() {
+        let start = layer.offset as usize;
+        let layout = layer.kind.spec().layout(header.get(start..).unwrap_or_default());
+        let changes = |field: &&Field| matches!(field.role, Role::Acknowledgment | Role::Window);
+        for field in layout.fields.iter().filter(changes) {
+            field.bytes.clone().for_each(|at| mask.remove(start + at));
+        }
+    }
+    timestamps(stack, header).into_iter().flatten().for_each(|at| mask.remove(at));
+    mask
+}
+
 /// The bytes that the superframe has from the last packet.
 fn latest(
     stack: &Stack,
@@ -282,7 +308,7 @@ fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     mask
 }
 
-/// Most header stacks remembered; about 1.3 KiB each. Reaching it ends all trains and starts
+/// Most header stacks remembered; about 4.4 KiB each. Reaching it ends all trains and starts
 /// afresh.
 const SHAPES_MAX: usize = 64;
 

@@ -5,8 +5,8 @@ use crate::{
         Sink, Verdict,
         barrier::Whose,
         merge::{Located, Merger},
+        prediction_id::PredictionId,
         reason::{Pass, Release},
-        train_id::TrainId,
     },
     flow::FlowHash,
     frame::Frame,
@@ -36,14 +36,14 @@ pub(super) trait Stage<B> {
     /// Takes a packet.
     fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict;
 
-    /// Takes a packet that was predicted of this train.
+    /// Takes a packet that was predicted.
     fn push_predicted(
         &mut self,
-        train: TrainId,
+        predicted: PredictionId,
         packet: Packet<'_, B>,
         next: &mut impl Next<B>,
     ) -> Verdict {
-        next.push_predicted(train, packet)
+        next.push_predicted(predicted, packet)
     }
 
     /// Lets a packet through that is in no train, behind everything of its flow.
@@ -75,7 +75,7 @@ pub(super) trait Next<B> {
     fn push(&mut self, packet: Packet<'_, B>) -> Verdict;
 
     /// As [`Stage::push_predicted`].
-    fn push_predicted(&mut self, train: TrainId, packet: Packet<'_, B>) -> Verdict;
+    fn push_predicted(&mut self, predicted: PredictionId, packet: Packet<'_, B>) -> Verdict;
 
     /// As [`Stage::pass`].
     fn pass(&mut self, packet: Packet<'_, B>, reason: Pass) -> Verdict;
@@ -92,11 +92,12 @@ pub(super) mod probe {
     use grosso_testkit::Packet as Builder;
     use grosso_wire::{LinkType, Ports};
 
-    use super::{Merger, Next, Packet, Pass, Sink, TrainId, Verdict};
+    use super::{Merger, Next, Packet, Pass, PredictionId, Sink, Verdict};
     use crate::{
         checksum::Checksum,
         coalesce::{
             Delivery, Profile,
+            merge::Sought,
             policy::{Profiled, Tiers},
             reason::Close,
         },
@@ -140,7 +141,9 @@ pub(super) mod probe {
         ) -> Packet<'static, Vec<u8>> {
             let packet = Builder::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
             let buffer = packet.tcp(|t| t.sequence(index * 100)).payload_len(100).build();
-            let guess = self.merger.guess::<Profiled>(&buffer, &META);
+            let Sought::Guessed(guess) = self.merger.seek::<Profiled>(&buffer, &META) else {
+                panic!("no train is held");
+            };
             let known = self.merger.headers::<Profiled>(&buffer, &META).expect("TCP in IPv4");
             let located = self.merger.locate(&buffer, &META, known, &guess);
             Packet { buffer, meta: &META, located, now_ns }
@@ -161,7 +164,7 @@ pub(super) mod probe {
             Verdict::Held
         }
 
-        fn push_predicted(&mut self, _: TrainId, packet: Packet<'_, Vec<u8>>) -> Verdict {
+        fn push_predicted(&mut self, _: PredictionId, packet: Packet<'_, Vec<u8>>) -> Verdict {
             self.push(packet)
         }
 

@@ -64,12 +64,14 @@ pub(crate) struct Arrival<B> {
     /// The hash of its flow.
     pub(crate) flow: FlowHash,
     pub(crate) now_ns: u64,
+    /// Whether it resembles what is predicted of its flow.
+    pub(crate) resembles: bool,
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
     #[inline]
     pub(crate) fn start(arrival: Arrival<B>, place: Place, pair: u32) -> Self {
-        let Arrival { frame, candidate, known, flow, now_ns } = arrival;
+        let Arrival { frame, candidate, known, flow, now_ns, .. } = arrival;
         let whole = 0..frame.buffer.as_ref().len();
         Self {
             first: Part::new(frame.buffer, whole),

@@ -9,7 +9,7 @@ use core::num::NonZeroU16;
 
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
-pub(super) use self::path::Located;
+pub(super) use self::path::{Located, Sought};
 use crate::{
     checksum::Checksum,
     coalesce::{
@@ -22,7 +22,7 @@ use crate::{
         hold::Retention,
         policy::Tiers,
         pool::{List, Pool},
-        prediction::Predictions,
+        predictions::Predictions,
         reason::{Close, Pass},
         shape_id::ShapeId,
         shapes::Shapes,
@@ -60,11 +60,6 @@ pub(super) struct Merger<B> {
     pub(super) stats: CoalesceStats,
     /// Records and summaries of acknowledgments, by the slot of their train.
     acknowledgments: AckLog,
-    /// The train of the packet before this one, when that packet was of the same flow as the one
-    /// before it.
-    recent: Option<TrainId>,
-    /// The train of the packet before this one.
-    previous: Option<TrainId>,
     /// Result of the latest dissection, kept so that nothing is cleared for each packet.
     stack: Stack,
     header: [u8; HEADER_BYTES_MAX],
@@ -102,8 +97,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
             acknowledgments: AckLog::new(profile.rules.acknowledgments),
-            recent: None,
-            previous: None,
             stack: Stack::new(0),
             header: [0; HEADER_BYTES_MAX],
             profile,
@@ -210,6 +203,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(super) fn forget_shapes(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.flush(Close::HeaderStacksFull, sink);
         self.shapes.clear();
+        self.predictions.clear();
     }
 
     /// Closes the trains that were held long enough.
@@ -282,7 +276,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     ) {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
-        self.predictions.forget(slot);
+        self.predictions.end(slot, train.flow);
         self.stats.closed[reason.index()] += 1;
         if self.is_watched && self.forget(slot, &train) {
             return self.deliver_gathered(slot, train, reason, sink);

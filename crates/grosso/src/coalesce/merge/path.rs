@@ -1,8 +1,9 @@
 //! The merge path: from a packet to the train that it joins, starts or must not overtake.
 //!
-//! Written once, and compiled for each [`Policy`]. Three tiers find out whose packet it is, the cheapest first: a
-//! [prediction](crate::coalesce::prediction) of its headers, a masked comparison with the train of a guessed flow, and
-//! its headers themselves, looked up or dissected. Behind them every packet takes the same steps.
+//! Written once, and compiled for each [`Policy`]. Tiers find out whose packet it is, the cheapest first: a
+//! [prediction](crate::coalesce::prediction) of its headers byte for byte, or of their form, a masked comparison with
+//! the train of a guessed flow, and its headers themselves, looked up or dissected. Behind them every packet takes the
+//! same steps.
 
 use super::{Merger, Unknown, gathered::examine_acknowledgment, packets_of, verified};
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
         Acknowledgments, Part, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree},
         policy::Policy,
+        prediction_id::PredictionId,
         reason::{Close, NoMerge, Pass},
         shape_id::ShapeId,
         shapes::Known,
@@ -20,6 +22,28 @@ use crate::{
     frame::Frame,
     meta::Meta,
 };
+
+/// The prediction that a packet may be of.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::coalesce) enum Prospect {
+    /// It is the next packet of the burst that goes on.
+    Next(PredictionId),
+    /// It may be of the flow whose turn it is.
+    Flow(PredictionId),
+    /// No flow is expected, or another one.
+    Nothing,
+}
+
+/// The flow of a packet, as far as the tiers know it that come before its headers.
+#[derive(Debug)]
+pub(in crate::coalesce) enum Sought {
+    /// It is the next packet of this prediction's train.
+    Next(PredictionId),
+    /// Its headers are known, and its flow.
+    Located(Located),
+    /// It may belong to this flow.
+    Guessed(Guess),
+}
 
 /// The flow to which an unparsed packet may belong.
 #[derive(Debug)]
@@ -38,6 +62,8 @@ pub(in crate::coalesce) struct Located {
     pub(in crate::coalesce) found: Found<TrainId>,
     /// Whether it is known to obey the laws of equality in the train that was found.
     pub(in crate::coalesce) agrees: bool,
+    /// Prediction of the flow which it resembles, so that it need not be examined.
+    pub(in crate::coalesce) resembled: PredictionId,
 }
 
 impl<B: AsRef<[u8]>> Merger<B> {
@@ -50,27 +76,49 @@ impl<B: AsRef<[u8]>> Merger<B> {
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self.next_of_burst::<P>(buffer.as_ref(), meta) {
-            Some(slot) => self.join_predicted::<P>(slot, buffer, meta, now_ns, sink),
-            None => self.take::<P>(buffer, meta, now_ns, sink),
+        match self.expect::<P>(buffer.as_ref(), meta) {
+            Prospect::Next(next) => self.join_predicted::<P>(next, buffer, meta, now_ns, sink),
+            Prospect::Flow(id) => self.take_expected::<P>(id, buffer, meta, now_ns, sink),
+            Prospect::Nothing => self.take::<P>(buffer, meta, now_ns, sink),
         }
     }
 
-    /// The train of the burst that goes on, if a packet is the next one of it.
+    /// The prediction that a packet may be of, as the packets before tell.
     #[inline(always)]
-    pub(in crate::coalesce) fn next_of_burst<P: Policy>(
-        &self,
-        packet: &[u8],
-        meta: &Meta,
-    ) -> Option<TrainId> {
-        let slot = self.recent?;
-        if P::tiers(self.tiers).prediction && self.is_predicted(slot, packet, meta) {
-            return Some(slot);
+    pub(in crate::coalesce) fn expect<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Prospect {
+        let id = self.predictions.latest();
+        let Some(latest) = self.predictions.get(id).filter(|_| P::tiers(self.tiers).prediction)
+        else {
+            return Prospect::Nothing;
+        };
+        if latest.is_next(packet, meta, &self.shapes) {
+            return Prospect::Next(id);
         }
-        None
+        let follower = self.predictions.get(latest.follower);
+        if follower.is_some_and(|follower| follower.has_ports_of(packet)) {
+            return Prospect::Flow(latest.follower);
+        }
+        if latest.has_ports_of(packet) { Prospect::Flow(id) } else { Prospect::Nothing }
     }
 
-    /// Takes one packet that is not the next one of the burst that goes on, by the first tier that knows whose it is.
+    /// Takes one packet that may be of this prediction.
+    #[inline(never)]
+    fn take_expected<P: Policy>(
+        &mut self,
+        id: PredictionId,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        match self.seek_expected(id, buffer.as_ref(), meta) {
+            Sought::Next(next) => self.join_predicted::<P>(next, buffer, meta, now_ns, sink),
+            Sought::Located(located) => self.take_located::<P>(buffer, meta, located, now_ns, sink),
+            Sought::Guessed(guess) => self.take_parsed::<P>(guess, buffer, meta, now_ns, sink),
+        }
+    }
+
+    /// Takes one packet of no flow that was expected, by the first tier that knows whose it is.
     #[inline(never)]
     pub(super) fn take<P: Policy>(
         &mut self,
@@ -81,12 +129,26 @@ impl<B: AsRef<[u8]>> Merger<B> {
     ) -> Verdict {
         let packet = buffer.as_ref();
         let guess = self.guess::<P>(packet, meta);
-        if let Some(slot) = self.next_of_guess::<P>(&guess, packet, meta) {
-            return self.join_predicted::<P>(slot, buffer, meta, now_ns, sink);
+        if let Some(id) = self.predictions.of(guess.flow) {
+            return self.take_expected::<P>(id, buffer, meta, now_ns, sink);
         }
-        if let Some(located) = self.locate_by_train(&guess, packet, meta) {
+        if let Some(located) = self.locate_by_train(guess.found, packet, meta) {
             return self.take_located::<P>(buffer, meta, located, now_ns, sink);
         }
+        self.take_parsed::<P>(guess, buffer, meta, now_ns, sink)
+    }
+
+    /// Takes one packet by its headers, known or dissected.
+    #[inline(always)]
+    fn take_parsed<P: Policy>(
+        &mut self,
+        guess: Guess,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let packet = buffer.as_ref();
         match self.headers::<P>(packet, meta) {
             Ok(known) => {
                 let located = self.locate(packet, meta, known, &guess);
@@ -102,35 +164,49 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// The train of a guessed flow, if a packet is the next one in it.
+    /// Seeks the flow of a packet without parsing it.
     #[inline(always)]
-    pub(in crate::coalesce) fn next_of_guess<P: Policy>(
-        &mut self,
-        guess: &Guess,
-        packet: &[u8],
-        meta: &Meta,
-    ) -> Option<TrainId> {
-        // The train of a burst that goes on was asked before.
-        let (Some(_), Found::Slot(slot)) = (guess.known, guess.found) else { return None };
-        if P::tiers(self.tiers).prediction && self.is_predicted(slot, packet, meta) {
-            self.follow(slot);
-            return Some(slot);
+    pub(in crate::coalesce) fn seek<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Sought {
+        match self.expect::<P>(packet, meta) {
+            Prospect::Next(next) => return Sought::Next(next),
+            Prospect::Flow(id) => return self.seek_expected(id, packet, meta),
+            Prospect::Nothing => {}
         }
-        None
+        let guess = self.guess::<P>(packet, meta);
+        if let Some(id) = self.predictions.of(guess.flow) {
+            return self.seek_expected(id, packet, meta);
+        }
+        match self.locate_by_train(guess.found, packet, meta) {
+            Some(located) => Sought::Located(located),
+            None => Sought::Guessed(guess),
+        }
     }
 
-    /// Locates a packet by the train of a guessed flow with whose headers its own agree, so that nothing is parsed.
+    /// Seeks the flow of a packet that may be of this prediction.
     #[inline(always)]
-    pub(in crate::coalesce) fn locate_by_train(
-        &mut self,
-        guess: &Guess,
-        packet: &[u8],
-        meta: &Meta,
-    ) -> Option<Located> {
-        let Found::Slot(slot) = guess.found else { return None };
-        let located = self.agreeing(slot, packet, meta)?;
-        self.follow(slot);
-        Some(located)
+    fn seek_expected(&self, id: PredictionId, packet: &[u8], meta: &Meta) -> Sought {
+        let Some(next) = self.predictions.get(id) else { return Sought::Guessed(Guess::NONE) };
+        // That of the burst which goes on was asked before.
+        if id != self.predictions.latest() && next.is_next(packet, meta, &self.shapes) {
+            return Sought::Next(id);
+        }
+        let found = match next.train {
+            TrainId::NONE => self.table.find(next.flow, meta.hash),
+            slot => Found::Slot(slot),
+        };
+        let (known, flow, agrees) = (next.known, next.flow, false);
+        if next.is_resembled_by(packet, meta, &self.shapes) {
+            return Sought::Located(Located { known, flow, found, agrees, resembled: id });
+        }
+        if let Some(located) = self.locate_by_train(found, packet, meta) {
+            return Sought::Located(located);
+        }
+        let Some(headers) = self.shapes.get(known) else { return Sought::Guessed(Guess::NONE) };
+        if next.has_headers_of(packet, headers) && lengths_agree(packet, &headers.shape, meta) {
+            let resembled = PredictionId::NONE;
+            return Sought::Located(Located { known, flow, found, agrees, resembled });
+        }
+        Sought::Guessed(Guess::NONE)
     }
 
     /// The headers of a packet, known or dissected.
@@ -150,32 +226,20 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// A predicted packet by the train that it comes next in.
     #[inline(always)]
-    pub(in crate::coalesce) fn located_by(&self, slot: TrainId) -> Located {
+    pub(in crate::coalesce) fn located_by(&self, next: PredictionId) -> Located {
+        let slot = self.predictions.get(next).map_or(TrainId::NONE, |next| next.train);
         let train = self.trains.held(slot);
         let known = train.map_or_else(ShapeId::default, |train| train.known);
         let flow = train.map_or(FlowHash::NONE, |train| train.flow);
-        Located { known, flow, found: Found::Slot(slot), agrees: true }
+        let (found, agrees) = (Found::Slot(slot), true);
+        Located { known, flow, found, agrees, resembled: PredictionId::NONE }
     }
 
-    /// Remembers whose packet the latest is.
+    /// Guesses the flow of a packet by the headers of the packet before it.
     #[inline(always)]
-    fn follow(&mut self, slot: TrainId) {
-        self.recent = (self.previous == Some(slot)).then_some(slot);
-        self.previous = Some(slot);
-    }
-
-    /// Guesses the flow of a packet: that of the burst that goes on, or one found by the headers of the packet before
-    /// it.
-    #[inline(always)]
-    pub(in crate::coalesce) fn guess<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Guess {
-        if !P::tiers(self.tiers).masks {
-            return Guess::NONE;
-        }
-        if let Some(slot) = self.recent {
-            return Guess { known: None, flow: FlowHash::NONE, found: Found::Slot(slot) };
-        }
+    fn guess<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Guess {
         let latest = self.shapes.latest();
-        match self.shapes.get(latest) {
+        match self.shapes.get(latest).filter(|_| P::tiers(self.tiers).masks) {
             Some(known) => {
                 let flow = self.hasher.flow(packet, &known.keys);
                 Guess { known: Some(latest), flow, found: self.table.find(flow, meta.hash) }
@@ -184,16 +248,24 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// The same by one train.
+    /// Locates a packet by the train of a guessed flow with whose headers its own agree.
     #[inline(always)]
-    fn agreeing(&self, slot: TrainId, packet: &[u8], meta: &Meta) -> Option<Located> {
+    fn locate_by_train(
+        &self,
+        found: Found<TrainId>,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Option<Located> {
+        let Found::Slot(slot) = found else { return None };
         let train = self.trains.train(slot)?;
         let known = &self.shapes[train.known];
-        let agrees = packet.len() >= known.shape.header_len
+        // One without payload seldom agrees with data.
+        let agrees = packet.len() > known.shape.header_len
             && known.equality.agrees(train.first.buffer.as_ref(), packet)
             && lengths_agree(packet, &known.shape, meta);
-        let (known, flow) = (train.known, train.flow);
-        agrees.then_some(Located { known, flow, found: Found::Slot(slot), agrees })
+        let (known, flow, found) = (train.known, train.flow, Found::Slot(slot));
+        let resembled = PredictionId::NONE;
+        agrees.then_some(Located { known, flow, found, agrees, resembled })
     }
 
     /// Looks up the flow of a packet with these headers, unless it was guessed by them.
@@ -205,11 +277,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
         known: ShapeId,
         guess: &Guess,
     ) -> Located {
+        let (agrees, resembled) = (false, PredictionId::NONE);
         if guess.known == Some(known) {
-            return Located { known, flow: guess.flow, found: guess.found, agrees: false };
+            return Located { known, flow: guess.flow, found: guess.found, agrees, resembled };
         }
         let flow = self.hasher.flow(packet, &self.shapes[known].keys);
-        Located { known, flow, found: self.table.find(flow, meta.hash), agrees: false }
+        let found = self.table.find(flow, meta.hash);
+        Located { known, flow, found, agrees, resembled }
     }
 
     /// Takes a packet whose headers and flow are known: examined alone, and to the train of its flow.
@@ -222,26 +296,30 @@ impl<B: AsRef<[u8]>> Merger<B> {
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Located { known, flow, found, agrees } = located;
-        match self.examine::<P>(buffer.as_ref(), known, meta) {
+        let Located { known, flow, found, agrees, resembled } = located;
+        match self.examine::<P>(buffer.as_ref(), &located, meta) {
             Ok(candidate) => {
                 let frame = Frame { buffer, meta: *meta };
-                let arrival = Arrival { frame, candidate, known, flow, now_ns };
+                let resembles = resembled != PredictionId::NONE;
+                let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles };
                 self.admit::<P>(found, arrival, agrees, sink)
             }
             Err(reason) => self.pass_behind(found, Frame { buffer, meta: *meta }, reason, sink),
         }
     }
 
-    /// Examines a packet with known headers alone.
+    /// Examines a packet with known headers alone, unless it resembles one that was examined.
     #[inline(always)]
     pub(in crate::coalesce) fn examine<P: Policy>(
         &self,
         packet: &[u8],
-        known: ShapeId,
+        located: &Located,
         meta: &Meta,
     ) -> Result<Candidate, Pass> {
-        let known = &self.shapes[known];
+        let known = &self.shapes[located.known];
+        if let Some(resembled) = self.predictions.get(located.resembled) {
+            return Ok(resembled.candidate(packet, &known.shape));
+        }
         match P::rules(known).acknowledgments.are_gathered() && known.is_empty(packet) {
             true => examine_acknowledgment(packet, known, meta),
             false => examine::<P>(packet, known, meta),
@@ -335,7 +413,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                     Some(last) => {
                         self.predictions.predict(slot, train, known, rules, last.buffer.as_ref());
                     }
-                    None => self.predictions.forget(slot),
+                    None => self.predictions.forget(slot, train.flow),
                 }
             }
         }
@@ -407,8 +485,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Arrival { frame, known, flow, now_ns, .. } = &arrival;
-        let (flow, now_ns) = (*flow, *now_ns);
+        let Arrival { frame, known, flow, now_ns, resembles, .. } = &arrival;
+        let (flow, now_ns, resembles) = (*flow, *now_ns, *resembles);
         let place = match free {
             Some(place) => place,
             None => self.room_for(flow, frame.meta.hash, sink),
@@ -419,8 +497,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if P::IS_WATCHED {
             self.note_started(slot, now_ns);
         }
-        self.recent = None;
-        self.previous = Some(slot);
+        self.go_on(slot, resembles);
         Verdict::Held
     }
 

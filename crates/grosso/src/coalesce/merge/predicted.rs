@@ -3,8 +3,8 @@
 use super::Merger;
 use crate::{
     coalesce::{
-        Part, Sink, Verdict, examine::examine, policy::Policy, reason::Close, shape_id::ShapeId,
-        train::Arrival, train_id::TrainId,
+        Part, Sink, Verdict, examine::examine, policy::Policy, prediction_id::PredictionId,
+        reason::Close, shape_id::ShapeId, train::Arrival, train_id::TrainId,
     },
     flow::FlowHash,
     frame::Frame,
@@ -12,25 +12,33 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Whether a packet is the one that comes next in a train, and may join it at once.
+    /// Goes on with a train that just started: behind a packet that resembles those before it, the next one is known.
     #[inline(always)]
-    pub(super) fn is_predicted(&self, slot: TrainId, packet: &[u8], meta: &Meta) -> bool {
-        self.predictions.agrees(slot, packet, meta, &self.shapes, &self.trains)
+    pub(super) fn go_on(&mut self, slot: TrainId, resembles: bool) {
+        match self.trains.held(slot).filter(|_| resembles) {
+            Some(train) => {
+                let (packet, known) = (train.first.buffer.as_ref(), &self.shapes[train.known]);
+                self.predictions.go_on(slot, train.flow, packet, known);
+            }
+            None => self.predictions.follow_none(),
+        }
     }
 
     /// Joins the packet that comes next in a train.
     #[inline(always)]
     pub(in crate::coalesce) fn join_predicted<P: Policy>(
         &mut self,
-        slot: TrainId,
+        id: PredictionId,
         buffer: B,
         meta: &Meta,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let (Some(train), Some(next)) = (self.trains.held_mut(slot), self.predictions.next(slot))
-        else {
-            return self.take_unpredicted::<P>(slot, buffer, meta, now_ns, sink);
+        self.predictions.follow(id);
+        let next = self.predictions.get_mut(id);
+        let slot = next.as_ref().map_or(TrainId::NONE, |next| next.train);
+        let (Some(train), Some(next)) = (self.trains.held_mut(slot), next) else {
+            return self.take_unpredicted::<P>(id, buffer, meta, now_ns, sink);
         };
         let header_len = usize::from(next.header_len);
         let payload_len = next.len - header_len;
@@ -42,6 +50,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
         train.packets += 1;
         train.payload_len += payload_len;
+        train.fixed_ids = next.fixed_ids;
         next.room -= 1;
         next.step(payload_len);
         if P::IS_WATCHED
@@ -58,13 +67,15 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     fn take_unpredicted<P: Policy>(
         &mut self,
-        slot: TrainId,
+        id: PredictionId,
         buffer: B,
         meta: &Meta,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        self.predictions.forget(slot);
+        if let Some(next) = self.predictions.get_mut(id) {
+            next.forget();
+        }
         self.take::<P>(buffer, meta, now_ns, sink)
     }
 
@@ -83,7 +94,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let frame = Frame { buffer, meta: *meta };
         match examine::<P>(frame.buffer.as_ref(), &self.shapes[known], meta) {
             Ok(candidate) => {
-                let arrival = Arrival { frame, candidate, known, flow, now_ns };
+                let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
                 self.hold_behind::<P>(arrival, sink)
             }
             Err(reason) => {

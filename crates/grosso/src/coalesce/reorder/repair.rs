@@ -8,6 +8,7 @@ use crate::{
         Level, Verdict,
         barrier::Whose,
         policy::Profiled,
+        prediction_id::PredictionId,
         reason::{Close, Pass, Release},
         reorder::{
             Resequencer,
@@ -15,7 +16,6 @@ use crate::{
         },
         stage::{Next, Packet, Stage},
         train::Arrival,
-        train_id::TrainId,
     },
     flow::{FlowHash, Found},
 };
@@ -26,7 +26,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let (merger, sink) = next.trains();
         let Packet { ref buffer, meta, located, now_ns } = packet;
         let known = located.known;
-        let examined = merger.examine::<Profiled>(buffer.as_ref(), known, meta);
+        let examined = merger.examine::<Profiled>(buffer.as_ref(), &located, meta);
         let candidate = match examined {
             Ok(candidate) => candidate,
             Err(reason) => return self.pass(packet, reason, next),
@@ -36,7 +36,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let is_tcp = shape.shape.is_tcp;
         let flow = located.flow;
         let frame = packet.into_frame();
-        let arrival = Arrival { frame, candidate, known, flow, now_ns };
+        let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
         if !is_tcp {
             return merger.admit::<Profiled>(located.found, arrival, located.agrees, sink);
         }
@@ -50,13 +50,13 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
     #[inline(always)]
     fn push_predicted(
         &mut self,
-        train: TrainId,
+        predicted: PredictionId,
         packet: Packet<'_, B>,
         next: &mut impl Next<B>,
     ) -> Verdict {
         let (merger, _) = next.trains();
         let shape = &merger.shapes[packet.located.known].shape;
-        let Some(at) = shape.sequence else { return next.push_predicted(train, packet) };
+        let Some(at) = shape.sequence else { return next.push_predicted(predicted, packet) };
         let bytes = packet.buffer.as_ref();
         let start = u32_at(bytes, at.into());
         let len = (bytes.len() - shape.header_len) as u32;
@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let Some(entry) = self.visit_next(packet.located.flow, &span) else {
             return self.push(packet, next);
         };
-        let verdict = next.push_predicted(train, packet);
+        let verdict = next.push_predicted(predicted, packet);
         self.advance(entry, &span);
         self.hand_on(Release::Filled, next);
         verdict

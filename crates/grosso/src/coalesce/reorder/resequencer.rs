@@ -375,7 +375,7 @@ mod tests {
             fixed_ids: IpLevels::default(),
         };
         let frame = Frame { buffer: Vec::new(), meta: Meta::default() };
-        Arrival { frame, candidate, known: ShapeId::default(), flow, now_ns }
+        Arrival { frame, candidate, known: ShapeId::default(), flow, now_ns, resembles: false }
     }
 
     #[test]
