@@ -77,21 +77,33 @@ impl Summary {
             self.duplicates += u32::from(repeats && !has_payload);
             self.window_shrank |= record.window < self.window;
         }
-        self.packets += 1;
         self.without_payload += u32::from(!has_payload);
         self.last = record.acknowledgment;
-        self.last_arrived_ns = record.arrived_ns;
         self.window = record.window;
-        self.congestion_echoes += u32::from(record.has(tcp::ECE));
-        self.windows_reduced += u32::from(record.has(tcp::CWR));
-        self.accurate_echoes += u32::from(record.has(tcp::AE));
-        self.codepoints[usize::from(record.congestion())] += 1;
+        self.add_data(record, 1);
         if let Some((value, echo)) = record.timestamps() {
             self.timestamps = Some(match self.timestamps {
                 None => Timestamps::first(value, echo),
                 Some(before) => before.with(value, echo),
             });
         }
+    }
+}
+
+impl Summary {
+    /// Adds packets with payload that arrived after the others, and say what the one before them said. The record is
+    /// that, with the arrival of the last.
+    pub(crate) fn add_data(&mut self, record: &Record, packets: u32) {
+        if packets == 0 || !record.has(tcp::ACK) {
+            return;
+        }
+        self.packets += packets;
+        self.last_arrived_ns = record.arrived_ns;
+        let count = |flag| if record.has(flag) { packets } else { 0 };
+        self.congestion_echoes += count(tcp::ECE);
+        self.windows_reduced += count(tcp::CWR);
+        self.accurate_echoes += count(tcp::AE);
+        self.codepoints[usize::from(record.congestion())] += packets;
     }
 }
 

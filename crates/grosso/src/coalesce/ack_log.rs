@@ -14,8 +14,26 @@ use crate::{
 pub(super) struct AckLog {
     gathers: bool,
     pub(super) records: Vec<Records>,
-    summaries: Vec<Summary>,
+    summaries: Vec<Summarized>,
     pub(super) thinner: Thinner,
+}
+
+/// Summary of a train, but for packets that said again what the one before them said.
+#[derive(Clone, Debug, Default)]
+struct Summarized {
+    summary: Summary,
+    /// The last packet that said something else, as of the last one's arrival.
+    last: Record,
+    /// Packets since.
+    repeats: u32,
+}
+
+impl Summarized {
+    /// Counts the repeats in.
+    fn settle(&mut self) -> &mut Summary {
+        self.summary.add_data(&self.last, core::mem::take(&mut self.repeats));
+        &mut self.summary
+    }
 }
 
 impl AckLog {
@@ -31,8 +49,8 @@ impl AckLog {
 
     /// Summary of what the packets of a lossy train acknowledged.
     #[inline]
-    pub(super) fn summary(&self, slot: TrainId) -> Option<&Summary> {
-        self.summaries.get(slot.slot())
+    pub(super) fn summary(&mut self, slot: TrainId) -> Option<&Summary> {
+        self.summaries.get_mut(slot.slot()).map(|summarized| &*summarized.settle())
     }
 
     /// Counts a packet into the summary of its train, which it may be the first of.
@@ -45,13 +63,23 @@ impl AckLog {
     ) {
         let place = slot.slot();
         if self.summaries.len() <= place {
-            self.summaries.resize(place + 1, Summary::default());
+            self.summaries.resize(place + 1, Summarized::default());
         }
-        let summary = &mut self.summaries[place];
+        let summarized = &mut self.summaries[place];
         if starts {
-            *summary = Summary::default();
+            *summarized = Summarized::default();
         }
-        summary.add(record, has_payload);
+        summarized.settle().add(record, has_payload);
+        summarized.last = *record;
+    }
+
+    /// Counts a packet with payload that says what the one before it said.
+    #[inline]
+    pub(super) fn repeat(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) {
+        if let Some(summarized) = self.summaries.get_mut(slot.slot()) {
+            summarized.repeats += 1;
+            (summarized.last.arrived_ns, _) = arrival_of(meta, now_ns);
+        }
     }
 
     /// Forgets the records of the train that was in a slot.

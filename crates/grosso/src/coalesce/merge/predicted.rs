@@ -53,9 +53,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
         train.fixed_ids = next.fixed_ids;
         next.room -= 1;
         next.step(payload_len);
+        let known = next.known;
         if P::IS_WATCHED
-            && (!P::is_invertible(&self.shapes[next.known]) || self.retention.is_controlled())
-            && let Some(reason) = self.note_joined(slot, meta, now_ns)
+            && let Some(reason) = self.note_predicted(slot, known, meta, now_ns)
         {
             self.close(slot, reason, sink);
         }
