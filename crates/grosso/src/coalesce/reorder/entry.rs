@@ -285,6 +285,21 @@ impl Entry {
         }
     }
 
+    /// Whether a packet is the next one of a flow of which nothing waits.
+    #[inline]
+    pub(super) fn is_next(&self, span: &Span) -> bool {
+        self.runs.is_empty()
+            && self.phase != Phase::Build
+            && span.start == self.next
+            && span.len > 0
+    }
+
+    /// Whether its phase is what it should be now.
+    #[inline]
+    pub(super) fn is_settled(&self, now_ns: u64, reorder: &Reorder) -> bool {
+        self.phase_now(now_ns, reorder) == self.phase
+    }
+
     /// The phase of the flow now that packets came or left.
     pub(super) fn phase_now(&self, now_ns: u64, reorder: &Reorder) -> Phase {
         let is_missing = since(self.resume, self.lost) > 0;

@@ -63,13 +63,10 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         // It leaves at once, so that nobody asks whether it was pushed.
         let span = Span { start, len, is_pushed: false, now_ns: packet.now_ns };
         self.tick(packet.now_ns);
-        let Some(entry) = self.visit_next(packet.located.flow, &span) else {
-            return self.push(packet, next);
-        };
-        let verdict = next.push_predicted(predicted, packet);
-        self.advance(entry, &span);
-        self.hand_on(Release::Filled, next);
-        verdict
+        match self.goes_on(packet.located.flow, &span) {
+            true => next.push_predicted(predicted, packet),
+            false => self.push(packet, next),
+        }
     }
 
     fn pass(

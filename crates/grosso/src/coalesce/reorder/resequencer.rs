@@ -30,6 +30,8 @@ pub(in crate::coalesce) struct Resequencer<B> {
     /// Flows by how dear they are: first those of which nothing waits, then those of which something does, then
     /// those that wait for what was given up. Whoever was seen last is last; of the second, who waits longest is first.
     queues: [Queue; 3],
+    /// The flow that went on last.
+    latest: u32,
     /// Packets that are to leave, in order: the first and the last packet.
     leaving: (u32, u32),
     /// The time, as it was told last.
@@ -63,6 +65,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             spare: Vec::new(),
             bytes: 0,
             queues: [Queue::EMPTY; 3],
+            latest: NONE,
             leaving: (NONE, NONE),
             now_ns: 0,
             seen_ns: 0,
@@ -93,18 +96,25 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(entry)
     }
 
-    /// The flow of this hash, of which a packet came, if it goes on with that at once: what [`Self::visit`] and
-    /// [`Self::standing`] say of most packets.
-    pub(super) fn visit_next(&mut self, flow: FlowHash, span: &Span) -> Option<u32> {
-        let entry = self.find(flow)?;
-        let known = self.entries.get_mut(entry)?;
+    /// Goes on with a packet of a flow of which nothing waits, as most do: what [`Self::visit`], [`Self::standing`] and
+    /// [`Self::advance`] would do. Whether it was such a packet.
+    pub(super) fn goes_on(&mut self, flow: FlowHash, span: &Span) -> bool {
+        let is_latest = self.entries.get(self.latest).is_some_and(|known| known.flow == flow);
+        let entry = if is_latest { Some(self.latest) } else { self.find(flow) };
+        let Some((entry, known)) = entry.and_then(|at| Some((at, self.entries.get_mut(at)?)))
+        else {
+            return false;
+        };
         let is_recent = self.now_ns.saturating_sub(known.seen_ns) < self.reorder.idle_ns;
-        if !is_recent || known.standing(span) != Standing::Next {
-            return None;
+        if !is_recent || !known.is_next(span) || !known.is_settled(self.now_ns, &self.reorder) {
+            return false;
         }
         known.seen_ns = self.now_ns;
-        self.settle(entry);
-        Some(entry)
+        known.advance(span.end(), self.now_ns);
+        let queue = queue_of(known.phase);
+        self.queues[queue].renew(&mut self.entries, |known| &mut known.link, entry);
+        self.latest = entry;
+        true
     }
 
     /// Learns how long a round trip of a flow takes, if it is remembered.
