@@ -97,9 +97,14 @@ impl Mask {
     /// The first byte that differs in bits of the mask, or the end of the headers.
     fn first_difference(&self, first: &[u8], other: &[u8]) -> usize {
         let masks = self.bits[..self.len].as_chunks().0;
-        let mut blocks = masks.iter().zip(first.as_chunks().0).zip(other.as_chunks().0);
-        let block = blocks.position(|((mask, first), other)| differing_in(mask, first, other) != 0);
-        let start = block.unwrap_or(masks.len()) * BLOCK;
+        let blocks = masks.iter().zip(first.as_chunks().0).zip(other.as_chunks().0);
+        for (index, ((mask, first), other)) in blocks.enumerate() {
+            let differing = differing_in(mask, first, other);
+            if differing != 0 {
+                return index * BLOCK + u128::from_le(differing).trailing_zeros() as usize / 8;
+            }
+        }
+        let start = masks.len() * BLOCK;
         let bytes = self.bits.iter().zip(first).zip(other).take(self.len).skip(start);
         let mut differs = bytes.map(|((mask, first), other)| (first ^ other) & mask != 0);
         differs.position(|differs| differs).map_or(self.len, |place| start + place)
