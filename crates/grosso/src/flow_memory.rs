@@ -40,6 +40,16 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         self.ways.iter().flatten().map(|way| &way.value)
     }
 
+    /// Value of the flow that leaves if this one comes.
+    pub(crate) fn victim(&self, flow: H) -> Option<&T> {
+        let set = self.ways.get(set(flow.into()))?;
+        if set.iter().flatten().any(|way| way.flow == flow) {
+            return None;
+        }
+        let used_ns = |way: &&Option<Remembered<H, T>>| way.as_ref().map(|way| way.used_ns);
+        set.iter().min_by_key(used_ns)?.as_ref().map(|way| &way.value)
+    }
+
     /// Value of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
     /// for longest.
     pub(crate) fn entry(&mut self, flow: H, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {

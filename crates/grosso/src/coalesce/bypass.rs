@@ -5,6 +5,7 @@ use crate::{
     checksum::Checksum,
     coalesce::{
         Bypass, Verdict,
+        prediction_id::PredictionId,
         reason::Pass,
         stage::{Next, Packet, Stage},
     },
@@ -18,6 +19,8 @@ use crate::{
 pub(super) struct Bypasser {
     bypass: Bypass,
     flows: FlowMemory<FlowHash, Trial>,
+    /// Number of flows whose packets pass.
+    passing: usize,
 }
 
 /// State of a flow: whether its packets are tried.
@@ -31,7 +34,7 @@ enum Trial {
 
 impl Bypasser {
     pub(super) fn new(bypass: Bypass) -> Self {
-        Self { bypass, flows: FlowMemory::new() }
+        Self { bypass, flows: FlowMemory::new(), passing: 0 }
     }
 
     /// Whether a packet of this flow and length passes.
@@ -39,17 +42,22 @@ impl Bypasser {
         let Some(trial) = self.flows.get_mut(flow) else { return false };
         let Trial::Passing { bytes } = *trial else { return false };
         let left = bytes.saturating_sub(u32::try_from(len).unwrap_or(u32::MAX));
-        *trial = if left == 0 {
-            Trial::Tried { bytes: 0, joined: 0 }
-        } else {
-            Trial::Passing { bytes: left }
-        };
+        *trial = Trial::Passing { bytes: left };
+        if left == 0 {
+            *trial = Trial::Tried { bytes: 0, joined: 0 };
+            self.passing -= 1;
+        }
         true
     }
 
     /// Learns what became of a packet that was tried.
     fn learn(&mut self, flow: FlowHash, meta: &Meta, len: usize, verdict: Verdict, now_ns: u64) {
         let fresh = || Trial::Tried { bytes: 0, joined: 0 };
+        if self.passing > 0
+            && let Some(Trial::Passing { .. }) = self.flows.victim(flow)
+        {
+            self.passing -= 1;
+        }
         let trial = self.flows.entry(flow, now_ns, fresh);
         let Trial::Tried { bytes, joined } = *trial else { return };
         let read = if meta.checksum == Checksum::None { len } else { 0 };
@@ -58,6 +66,7 @@ impl Bypasser {
         *trial = if bytes < self.bypass.probe_bytes {
             Trial::Tried { bytes, joined }
         } else if joined < self.bypass.joined_min {
+            self.passing += 1;
             Trial::Passing { bytes: self.bypass.skip_bytes }
         } else {
             Trial::Tried { bytes: 0, joined: 0 }
@@ -81,6 +90,27 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
             self.learn(flow, meta, len, verdict, now_ns);
         }
         verdict
+    }
+
+    #[inline(always)]
+    fn push_predicted(
+        &mut self,
+        predicted: PredictionId,
+        packet: Packet<'_, B>,
+        next: &mut impl Next<B>,
+    ) -> Verdict {
+        let (flow, len) = (packet.located.flow, packet.buffer.as_ref().len());
+        let (meta, now_ns) = (packet.meta, packet.now_ns);
+        let verdict = next.push_predicted(predicted, packet);
+        if verdict != Verdict::Waits {
+            self.learn(flow, meta, len, verdict, now_ns);
+        }
+        verdict
+    }
+
+    /// Packets that pass are not verified.
+    fn lets_predict(&self) -> bool {
+        self.passing == 0
     }
 }
 

@@ -70,7 +70,11 @@ impl<B: AsRef<[u8]>> Line<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let packet = buffer.as_ref();
-        let guess = match merger.seek::<Profiled>(packet, meta) {
+        let sought = match self.stages.iter().all(Stage::lets_predict) {
+            true => merger.seek::<Profiled>(packet, meta),
+            false => merger.seek_unpredicted::<Profiled>(packet, meta),
+        };
+        let guess = match sought {
             Sought::Next(next) => {
                 return self.push_predicted(next, buffer, meta, now_ns, merger, sink);
             }
@@ -216,6 +220,15 @@ impl<B: AsRef<[u8]>> Stage<B> for AnyStage<B> {
             Self::Bypass(stage) => stage.push_predicted(predicted, packet, next),
             Self::Pace(stage) => stage.push_predicted(predicted, packet, next),
             Self::Resequence(stage) => stage.push_predicted(predicted, packet, next),
+        }
+    }
+
+    #[inline(always)]
+    fn lets_predict(&self) -> bool {
+        match self {
+            Self::Bypass(stage) => Stage::<B>::lets_predict(stage),
+            Self::Pace(stage) => Stage::<B>::lets_predict(stage),
+            Self::Resequence(stage) => stage.lets_predict(),
         }
     }
 

@@ -129,8 +129,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// that nobody can choose packets that share a bucket (P50).
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
-        let tiers = Tiers::of(&profile);
-        Self::with_tiers(profile, tiers, link, ports, seed)
+        Self::with_tiers(profile, Tiers::ALL, link, ports, seed)
     }
 
     /// As [`Self::new`], but every packet is dissected and asked law by law, by the rules as a value: what tests hold

@@ -3,7 +3,7 @@
 //! The path is written once and compiled for each policy. To the exact laws the answers are constants, so that the
 //! default has no instruction for what it does not do; a profile's rules are read from the headers that they are for.
 
-use crate::coalesce::{Profile, Rules, shapes::Known};
+use crate::coalesce::{Rules, shapes::Known};
 
 /// The answers of one policy.
 pub(super) trait Policy {
@@ -16,7 +16,7 @@ pub(super) trait Policy {
     /// Whether trains with these headers can be cut into the packets that went in.
     fn is_invertible(known: &Known) -> bool;
 
-    /// Tiers that may answer, of those that the profile allows.
+    /// Tiers that may answer, of those that are allowed.
     fn tiers(allowed: Tiers) -> Tiers;
 }
 
@@ -81,9 +81,4 @@ impl Tiers {
 
     /// Every packet is dissected and asked law by law.
     pub(super) const NONE: Self = Self { prediction: false, masks: false };
-
-    /// Those that are valid for a profile. A prediction verifies checksums, and packets that bypass are not verified.
-    pub(super) fn of(profile: &Profile) -> Self {
-        Self { prediction: profile.bypass.is_none(), ..Self::ALL }
-    }
 }

@@ -46,6 +46,11 @@ pub(super) trait Stage<B> {
         next.push_predicted(predicted, packet)
     }
 
+    /// Whether packets may be predicted, for which their checksums are verified before any stage sees them.
+    fn lets_predict(&self) -> bool {
+        true
+    }
+
     /// Lets a packet through that is in no train, behind everything of its flow.
     fn pass(&mut self, packet: Packet<'_, B>, reason: Pass, next: &mut impl Next<B>) -> Verdict {
         next.pass(packet, reason)

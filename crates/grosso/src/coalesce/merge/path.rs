@@ -176,6 +176,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if let Some(id) = self.predictions.of(guess.flow) {
             return self.seek_expected(id, packet, meta);
         }
+        self.seek_unpredicted::<P>(packet, meta)
+    }
+
+    /// Seeks the flow of a packet without parsing it, and without verifying its checksums.
+    #[inline(always)]
+    pub(in crate::coalesce) fn seek_unpredicted<P: Policy>(
+        &self,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Sought {
+        let guess = self.guess::<P>(packet, meta);
         match self.locate_by_train(guess.found, packet, meta) {
             Some(located) => Sought::Located(located),
             None => Sought::Guessed(guess),
