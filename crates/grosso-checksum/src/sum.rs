@@ -32,10 +32,10 @@ impl Sum {
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         // A header is summed inline: selecting a loop would cost more than the sum.
-        if bytes.len() <= SHORT_BYTES {
-            Self(backend::short(bytes))
-        } else {
-            Self(backend::sum(bytes))
+        match <&[u8; SHORT_BYTES]>::try_from(bytes) {
+            Ok(block) => Self(backend::short_block(block)),
+            Err(_) if bytes.len() < SHORT_BYTES => Self(backend::short(bytes)),
+            Err(_) => Self(backend::sum(bytes)),
         }
     }
 

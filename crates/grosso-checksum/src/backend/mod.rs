@@ -18,7 +18,7 @@ mod portable;
 mod x86;
 
 pub use observer::{Observer, observe};
-pub(crate) use portable::{SHORT_BYTES, end_around_add, short, short_copy};
+pub(crate) use portable::{SHORT_BYTES, end_around_add, short, short_block, short_copy};
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};

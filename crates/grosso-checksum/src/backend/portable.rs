@@ -28,6 +28,17 @@ pub(crate) fn short(bytes: &[u8]) -> u64 {
     end_around_add(total as u64, (total >> 64) as u64)
 }
 
+/// Sum [`SHORT_BYTES`] in one chain of carries, without asking for more lengths.
+#[inline(always)]
+pub(crate) fn short_block(block: &[u8; SHORT_BYTES]) -> u64 {
+    let add = |(total, carry): (u64, bool), word: &[u8; 8]| {
+        total.carrying_add(u64::from_le_bytes(*word), carry)
+    };
+    let (total, carry) = block.as_chunks().0.iter().fold((0, false), add);
+    // After a carry the total is at most 2^64 - 2.
+    total + u64::from(carry)
+}
+
 /// Adds the words of the next `SIZE` bytes, if `rest` has that many.
 #[inline(always)]
 fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
