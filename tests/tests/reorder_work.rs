@@ -40,7 +40,7 @@ const FLOODS: &[(&str, Flood)] = &[
 
 /// Pairs of floods, with the greatest ratio of the second's cost to the first's.
 const BOUNDS: &[(usize, usize, f64)] =
-    &[(0, 1, 2.0), (0, 2, 2.0), (0, 3, 2.0), (0, 4, 2.0), (0, 5, 4.0), (5, 6, 1.2)];
+    &[(0, 1, 2.5), (0, 2, 3.0), (0, 3, 3.0), (0, 4, 3.0), (0, 5, 4.0), (5, 6, 1.2)];
 
 /// Packets that are counted in each flood.
 const COUNT: u32 = 8000;

@@ -109,13 +109,37 @@ impl Prediction {
     /// Whether a packet is the next one of the train, which has room for it.
     #[inline(always)]
     pub(super) fn is_next(&self, packet: &[u8], meta: &Meta, shapes: &Shapes) -> bool {
+        self.known_if_next(packet, meta, shapes)
+            .is_some_and(|known| self.checksums_agree(packet, meta, known))
+    }
+
+    /// The same of a packet whose checksums were looked at.
+    pub(super) fn is_next_of_examined(
+        &self,
+        packet: &[u8],
+        meta: &Meta,
+        candidate: &Candidate,
+        shapes: &Shapes,
+    ) -> bool {
+        let is_next = self.known_if_next(packet, meta, shapes).is_some();
+        is_next && candidate.partial == self.is_partial && self.forms_hold(packet)
+    }
+
+    /// The headers of a packet that is the next one of the train if its checksums are right.
+    #[inline(always)]
+    fn known_if_next<'a>(
+        &self,
+        packet: &[u8],
+        meta: &Meta,
+        shapes: &'a Shapes,
+    ) -> Option<&'a Known> {
         if self.room == 0 || !self.is_alike_outside(packet, meta) || !self.follows(packet) {
-            return false;
+            return None;
         }
-        let Some(known) = shapes.get(self.known) else { return false };
-        known.predicted.agrees(&self.header, packet)
-            && self.identifications_follow(packet)
-            && self.checksums_agree(packet, meta, known)
+        let known = shapes.get(self.known)?;
+        let is_next =
+            known.predicted.agrees(&self.header, packet) && self.identifications_follow(packet);
+        is_next.then_some(known)
     }
 
     /// Whether a packet has the form of those of its flow that were in trains, and the same length: it is in one as

@@ -70,6 +70,7 @@ impl Predictions {
     }
 
     /// Predicts what comes behind `last`, which joined a train as one packet, unless the place is another held train's.
+    /// Gives the place, or none.
     #[inline]
     pub(super) fn predict<B: AsRef<[u8]>>(
         &mut self,
@@ -78,32 +79,41 @@ impl Predictions {
         known: &Known,
         rules: &Rules,
         last: &[u8],
-    ) {
+    ) -> PredictionId {
         if self.places.is_empty() {
             self.make_room();
         }
         let id = PredictionId::of(train.flow);
-        let Some(next) = self.get_mut(id) else { return };
-        if next.train == slot || next.train == TrainId::NONE {
-            next.predict(slot, train, known, rules, last);
-            self.follow(id);
+        match self.get_mut(id) {
+            Some(next) if next.train == slot || next.train == TrainId::NONE => {
+                next.predict(slot, train, known, rules, last);
+                self.follow(id);
+                id
+            }
+            _ => PredictionId::NONE,
         }
     }
 
-    /// Goes on with a packet that resembles those of its flow before, and which started this train.
+    /// Goes on with a packet that resembles those of its flow before, and which started this train. Gives its place.
     #[inline(always)]
-    pub(super) fn go_on(&mut self, slot: TrainId, flow: FlowHash, packet: &[u8], known: &Known) {
-        let id = PredictionId::of(flow);
-        let Some(next) = self.get_mut(id) else { return };
-        debug_assert!(next.flow == flow, "the packet resembles others of its flow");
-        next.go_on(slot, packet, known);
+    pub(super) fn go_on<B: AsRef<[u8]>>(
+        &mut self,
+        slot: TrainId,
+        train: &Train<B>,
+        known: &Known,
+    ) -> PredictionId {
+        let id = PredictionId::of(train.flow);
+        let Some(next) = self.get_mut(id) else { return PredictionId::NONE };
+        debug_assert!(next.flow == train.flow, "the packet resembles others of its flow");
+        next.go_on(slot, train.first.buffer.as_ref(), known);
         self.follow(id);
+        id
     }
 
     /// Predicts nothing more of a train whose flow goes on in a way that no prediction knows.
     #[inline]
-    pub(super) fn forget(&mut self, slot: TrainId, flow: FlowHash) {
-        if let Some(next) = self.get_mut(PredictionId::of(flow))
+    pub(super) fn forget(&mut self, id: PredictionId, slot: TrainId) {
+        if let Some(next) = self.get_mut(id)
             && next.train == slot
         {
             next.forget();
@@ -112,8 +122,9 @@ impl Predictions {
 
     /// Ends a train. Its flow may go on in another one.
     #[inline(always)]
-    pub(super) fn end(&mut self, slot: TrainId, flow: FlowHash) {
-        if let Some(next) = self.get_mut(PredictionId::of(flow))
+    pub(super) fn end(&mut self, id: PredictionId, slot: TrainId) {
+        if id != PredictionId::NONE
+            && let Some(next) = self.get_mut(id)
             && next.train == slot
         {
             next.end_train();

@@ -223,8 +223,9 @@ impl Known {
         }
     }
 
+    /// Whether a packet has these headers.
     #[inline(always)]
-    fn has(&self, packet: &[u8]) -> bool {
+    pub(crate) fn has(&self, packet: &[u8]) -> bool {
         packet.len() >= self.shape.header_len && self.structure.agrees(&self.example, packet)
     }
 }

@@ -12,6 +12,7 @@ use crate::{
         examine::Candidate,
         policy::Policy,
         pool::{List, Part},
+        prediction_id::PredictionId,
         reason::{Close, NoMerge},
         shape_id::ShapeId,
         shapes::Known,
@@ -48,6 +49,8 @@ pub(crate) struct Train<B> {
     pub(crate) flow: FlowHash,
     /// Outermost addresses, for barriers.
     pub(crate) pair: u32,
+    /// The prediction of what comes next, if there may be one.
+    pub(super) prediction: PredictionId,
     /// Number of trains that were held before it.
     number: u64,
     older: TrainId,
@@ -88,6 +91,7 @@ impl<B: AsRef<[u8]>> Train<B> {
             fixed_ids: candidate.fixed_ids,
             partial: candidate.partial,
             pair,
+            prediction: PredictionId::NONE,
             number: 0,
             older: TrainId::NONE,
             newer: TrainId::NONE,
@@ -318,6 +322,12 @@ impl<B: AsRef<[u8]>> Trains<B> {
         }
     }
 
+    /// Whether no train is held.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.oldest == TrainId::NONE
+    }
+
     /// Whether another train would exceed the limit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
@@ -349,21 +359,20 @@ impl<B: AsRef<[u8]>> Trains<B> {
     /// Takes a held train out.
     #[inline(always)]
     pub(crate) fn remove(&mut self, slot: TrainId) -> Option<Train<B>> {
-        let train = self.slots.get_mut(slot.slot()).and_then(Option::take);
-        debug_assert!(train.is_some(), "{slot:?} is held");
-        let train = train?;
-        self.pair_counts[train.pair as usize % PAIR_COUNTS] -= 1;
+        let &Train { pair, older, newer, .. } = self.held(slot)?;
+        self.pair_counts[pair as usize % PAIR_COUNTS] -= 1;
         self.pairs[slot.slot()] = 0;
         self.free.push(slot);
-        match self.train_mut(train.older) {
-            Some(older) => older.newer = train.newer,
-            None => self.oldest = train.newer,
+        match self.train_mut(older) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
         }
-        match self.train_mut(train.newer) {
-            Some(newer) => newer.older = train.older,
-            None => self.newest = train.older,
+        match self.train_mut(newer) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
         }
-        Some(train)
+        // Last, so that nothing of it is moved more than once.
+        self.slots.get_mut(slot.slot())?.take()
     }
 
     /// A train that the flow table leads to, or whatever else lists held trains only: it is there.

@@ -276,7 +276,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     ) {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
-        self.predictions.end(slot, train.flow);
+        self.predictions.end(train.prediction, slot);
         self.stats.closed[reason.index()] += 1;
         if self.is_watched && self.forget(slot, &train) {
             return self.deliver_gathered(slot, train, reason, sink);

@@ -7,6 +7,7 @@
 
 use super::{Merger, Unknown, gathered::examine_acknowledgment, packets_of, verified};
 use crate::{
+    bytes::byte_at,
     coalesce::{
         Acknowledgments, Part, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree},
@@ -128,6 +129,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let packet = buffer.as_ref();
+        if self.trains.is_empty()
+            && let Some(known) = self.alone::<P>(packet, meta)
+        {
+            return self.pass_alone::<P>(buffer, meta, known, sink);
+        }
         let guess = self.guess::<P>(packet, meta);
         if let Some(id) = self.predictions.of(guess.flow) {
             return self.take_expected::<P>(id, buffer, meta, now_ns, sink);
@@ -136,6 +142,39 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return self.take_located::<P>(buffer, meta, located, now_ns, sink);
         }
         self.take_parsed::<P>(guess, buffer, meta, now_ns, sink)
+    }
+
+    /// The headers of a packet whose flags end every train, if they are those of the packet before it. While no train
+    /// is held, nobody need know whose it is.
+    #[inline(always)]
+    fn alone<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
+        let latest = self.shapes.latest();
+        let known = self.shapes.get(latest).filter(|_| P::tiers(self.tiers).masks)?;
+        let flags = known.shape.flags.map_or(0, |at| byte_at(packet, at.into()));
+        let ends =
+            ending(flags, P::rules(known)).is_some() && packet.len() > known.shape.header_len;
+        (ends && known.has(packet) && lengths_agree(packet, &known.shape, meta)).then_some(latest)
+    }
+
+    /// Lets a packet through that ends every train, while none is held.
+    #[inline(always)]
+    fn pass_alone<P: Policy>(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        known: ShapeId,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let known = &self.shapes[known];
+        match examine::<P>(buffer.as_ref(), known, meta) {
+            Ok(candidate) => {
+                let reason = ends_alone::<P>(known, &candidate);
+                debug_assert!(reason.is_some(), "its flags end every train");
+                let meta = verified(&known.shape, candidate.partial, *meta);
+                self.pass_here(buffer, meta, reason.unwrap_or(Pass::TcpPush), sink)
+            }
+            Err(reason) => self.pass_here(buffer, *meta, reason, sink),
+        }
     }
 
     /// Takes one packet by its headers, known or dissected.
@@ -344,7 +383,26 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let found = self.table.find(arrival.flow, arrival.frame.meta.hash);
+        if let Some(next) = self.next_of_examined(found, &arrival) {
+            let Arrival { frame: Frame { buffer, meta }, now_ns, .. } = arrival;
+            return self.join_predicted::<P>(next, buffer, &meta, now_ns, sink);
+        }
         self.admit::<P>(found, arrival, false, sink)
+    }
+
+    /// The prediction of a train that an examined packet is the next one of.
+    #[inline]
+    fn next_of_examined(
+        &self,
+        found: Found<TrainId>,
+        arrival: &Arrival<B>,
+    ) -> Option<PredictionId> {
+        let Found::Slot(slot) = found else { return None };
+        let id = self.trains.held(slot)?.prediction;
+        let next = self.predictions.get(id).filter(|next| next.train == slot)?;
+        let Arrival { frame, candidate, .. } = arrival;
+        let packet = frame.buffer.as_ref();
+        next.is_next_of_examined(packet, &frame.meta, candidate, &self.shapes).then_some(id)
     }
 
     /// Takes an examined packet into the train of its flow, or starts one.
@@ -422,9 +480,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
             if ends.is_none() && tiers.prediction {
                 match self.pool.last(&train.rest).filter(|_| candidate.packets == 1) {
                     Some(last) => {
-                        self.predictions.predict(slot, train, known, rules, last.buffer.as_ref());
+                        let last = last.buffer.as_ref();
+                        train.prediction =
+                            self.predictions.predict(slot, train, known, rules, last);
                     }
-                    None => self.predictions.forget(slot, train.flow),
+                    None => self.predictions.forget(train.prediction, slot),
                 }
             }
         }
@@ -508,7 +568,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if P::IS_WATCHED {
             self.note_started(slot, now_ns);
         }
-        self.go_on(slot, resembles);
+        match resembles {
+            true => self.go_on(slot),
+            false => self.predictions.follow_none(),
+        }
         Verdict::Held
     }
 

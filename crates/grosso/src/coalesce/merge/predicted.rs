@@ -14,14 +14,10 @@ use crate::{
 impl<B: AsRef<[u8]>> Merger<B> {
     /// Goes on with a train that just started: behind a packet that resembles those before it, the next one is known.
     #[inline(always)]
-    pub(super) fn go_on(&mut self, slot: TrainId, resembles: bool) {
-        match self.trains.held(slot).filter(|_| resembles) {
-            Some(train) => {
-                let (packet, known) = (train.first.buffer.as_ref(), &self.shapes[train.known]);
-                self.predictions.go_on(slot, train.flow, packet, known);
-            }
-            None => self.predictions.follow_none(),
-        }
+    pub(super) fn go_on(&mut self, slot: TrainId) {
+        let Some(train) = self.trains.held_mut(slot) else { return };
+        let known = &self.shapes[train.known];
+        train.prediction = self.predictions.go_on(slot, train, known);
     }
 
     /// Joins the packet that comes next in a train.
