@@ -63,6 +63,8 @@ pub(super) struct Prediction {
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
+    /// Whether a summary tells what the packets of a train acknowledge.
+    pub(super) is_summed: bool,
     /// Headers that are equal where the mask says so.
     header: [u8; HEADER_BYTES_MAX],
 }
@@ -236,6 +238,7 @@ impl Prediction {
         self.forms.extend(forms(shape, last));
         self.single = Single::of(train, known, last);
         self.is_partial = train.partial;
+        self.is_summed = !known.is_invertible;
         self.step(size);
     }
 
@@ -456,6 +459,7 @@ impl Default for Prediction {
             forms: ArrayVec::new_const(),
             single: None,
             is_partial: false,
+            is_summed: false,
             header: [0; HEADER_BYTES_MAX],
         }
     }

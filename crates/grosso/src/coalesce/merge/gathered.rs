@@ -12,7 +12,6 @@ use crate::{
         ack_log::record_of,
         examine::{Candidate, examine_alone, traffic_class},
         reason::{Close, NoMerge, Pass},
-        shape_id::ShapeId,
         shapes::Known,
         train::{Arrival, Train},
         train_id::TrainId,
@@ -50,29 +49,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if !known.is_invertible {
             self.acknowledgments.summarize(slot, &record(), !part.range().is_empty(), false);
         }
-        let is_full = known.shape.is_tcp && self.retention.is_full(train);
-        is_full.then_some(Close::AcknowledgmentClock)
+        self.is_full_by_clock(slot).then_some(Close::AcknowledgmentClock)
     }
 
-    /// Notes that a predicted packet joined a train: it says what the one before it said.
-    #[inline]
-    pub(super) fn note_predicted(
-        &mut self,
-        slot: TrainId,
-        known: ShapeId,
-        meta: &Meta,
-        now_ns: u64,
-    ) -> Option<Close> {
-        let known = &self.shapes[known];
-        if !known.is_invertible {
-            self.acknowledgments.repeat(slot, meta, now_ns);
-        }
-        if !self.retention.is_controlled() {
-            return None;
-        }
-        let train = self.trains.held(slot)?;
-        let is_full = known.shape.is_tcp && self.retention.is_full(train);
-        is_full.then_some(Close::AcknowledgmentClock)
+    /// Whether nothing may follow in a train by the clock of its flow's acknowledgments.
+    pub(super) fn is_full_by_clock(&self, slot: TrainId) -> bool {
+        self.trains.held(slot).is_some_and(|train| {
+            self.shapes[train.known].shape.is_tcp && self.retention.is_full(train)
+        })
     }
 
     /// Ends the hold of a train that leaves; whether it is of acknowledgments that waited.

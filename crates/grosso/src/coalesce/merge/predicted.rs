@@ -49,11 +49,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
         train.fixed_ids = next.fixed_ids;
         next.room -= 1;
         next.step(payload_len);
-        let known = next.known;
-        if P::IS_WATCHED
-            && let Some(reason) = self.note_predicted(slot, known, meta, now_ns)
-        {
-            self.close(slot, reason, sink);
+        if P::IS_WATCHED {
+            if next.is_summed {
+                // It says what the one before it said.
+                self.acknowledgments.repeat(slot, meta, now_ns);
+            }
+            if self.retention.is_controlled() && self.is_full_by_clock(slot) {
+                self.close(slot, Close::AcknowledgmentClock, sink);
+            }
         }
         Verdict::Joined
     }
