@@ -1,11 +1,11 @@
-//! The addresses of decrypted packets (RFC 4301 section 5.2).
+//! The addresses of packets to encrypt and of decrypted ones (RFC 4301 sections 5.1 and 5.2).
 
 use core::net::IpAddr;
 
 use grosso::tunnel::esp::{Prefix, Refusal};
 use grosso_testkit::Packet;
 
-use crate::association::{MODES, Recipe, decrypt};
+use crate::association::{MODES, Recipe, decrypt, encrypt};
 
 /// An address of `198.51.100.0/24` or `2001:db8:4::/47`, or one beside it, in the destination of a packet.
 fn frame(destination: &[u8]) -> Vec<u8> {
@@ -35,7 +35,15 @@ fn a_packet_of_other_addresses_is_refused_in_every_mode() {
         for mode in MODES {
             for udp in [false, true] {
                 let recipe = Recipe { selective: true, udp, ..Recipe::new(mode) };
-                let wire = recipe.encrypted(1, &frame);
+                let all = Recipe { selective: false, ..recipe };
+                let wire = all.encrypted(1, &frame);
+                let mut encryptor = recipe.encryptor(0);
+                let sent = encrypt(&mut encryptor, &frame).map(|(sent, _)| sent);
+                let expected = if carried { Ok(wire.clone()) } else { Err(Refusal::Selectors) };
+                assert_eq!(sent, expected, "{recipe:?} {destination:?}");
+                assert_eq!(encryptor.stats().refused(Refusal::Selectors), u64::from(!carried));
+                // The number of a packet that was refused is that of the next.
+                assert_eq!(encryptor.last_sequence(), u64::from(carried));
                 let expected = if carried { Ok(frame.clone()) } else { Err(Refusal::Selectors) };
                 let mut decryptor = recipe.decryptor(0);
                 let found = decrypt(&mut decryptor, &wire).map(|mut found| {
@@ -46,9 +54,7 @@ fn a_packet_of_other_addresses_is_refused_in_every_mode() {
                 assert_eq!(found, expected, "{recipe:?} {destination:?}");
                 assert_eq!(decryptor.stats().refused(Refusal::Selectors), u64::from(!carried));
                 // The other ends of an association that carries all addresses take it.
-                assert!(
-                    decrypt(&mut Recipe { selective: false, ..recipe }.decryptor(0), &wire).is_ok()
-                );
+                assert!(decrypt(&mut all.decryptor(0), &wire).is_ok());
             }
         }
     }

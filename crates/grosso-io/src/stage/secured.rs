@@ -205,8 +205,9 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
         let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
         reasons.map(|reason| (counter(reason), reason)).collect()
     };
-    // The list names reasons of both directions first, then those of packets to encrypt.
-    let out = |reason: Refusal| reason <= Refusal::SequenceExhausted;
+    // The list names reasons of both directions first, then those of packets to encrypt, then the others.
+    let out =
+        |reason: Refusal| reason <= Refusal::SequenceExhausted || reason == Refusal::Selectors;
     [
         way("esp-out", "Not encrypted and dropped", out),
         way("esp-in", "Not decrypted and dropped", |reason| {

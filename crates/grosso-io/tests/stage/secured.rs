@@ -1,8 +1,13 @@
 //! ESP as a stage.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, net::IpAddr, path::Path};
 
-use grosso::{Meta, checksum::Checksum, meta::Gso, tunnel::esp::EspMode};
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::Gso,
+    tunnel::esp::{EspMode, Prefix},
+};
 use grosso_io::{
     Port, Transmitted,
     memory::MemoryPort,
@@ -133,6 +138,41 @@ fn arp_and_neighbour_discovery_pass_in_the_clear_and_nothing_else_does() {
         let mut lenient = peer(back, Level::Use);
         assert_eq!(send(&mut clear, &frame), Transmitted::Taken);
         assert_eq!(receive(&mut lenient, 0)[0].0, frame);
+    }
+}
+
+/// RFC 4301 section 5.1: what no policy protects or lets pass is discarded.
+#[test]
+fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() {
+    let train = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(12_000).build();
+    let superframe = Meta { gso: Gso::every(1200), ..Meta::default() };
+    let solicitation = |ip: Packet| ip.payload(&[&[135, 0, 0, 0][..], &[0; 20]].concat()).build();
+    let solicitation =
+        solicitation(Packet::new().ethernet(|e| e).ipv6(|ip| ip.hop_limit(255).next_header(58)));
+    let to = |frame: &[u8]| IpAddr::from(*frame[38..].first_chunk::<16>().unwrap());
+    for level in [Level::Required, Level::Use] {
+        for (address, bits, carried) in
+            [(to(&train), 128, true), ("2001:db8:ffff::".parse().unwrap(), 48, false)]
+        {
+            let (near, far) = ethernet(64);
+            let [mut out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
+            out.selectors.destinations.push(Prefix::new(address, bits).unwrap());
+            let mut options = SecuredOptions::new(out, back, 0);
+            options.level = level;
+            let mut near = Secured::new(Reluctant::new(near, 0.0), options).unwrap();
+            insist(&mut near, &train, &superframe);
+            insist(&mut near, &udp6(50), &Meta::default());
+            insist(&mut near, &solicitation, &Meta::default());
+            // Neighbours are found as without selectors.
+            let (clear, esp): (Vec<_>, Vec<_>) =
+                near.inner().sent.iter().partition(|sent| **sent == solicitation);
+            assert_eq!((clear.len(), esp.len()), (1, if carried { 11 } else { 0 }), "{level:?}");
+            assert!(esp.iter().all(|packet| packet[20] == 50), "ESP");
+            let refused = if carried { 0 } else { 11 };
+            assert_eq!(counter(&mut near, "esp-out-selectors"), refused, "{level:?}");
+            assert_eq!(near.stats().out_dropped.total(), refused);
+            drop(far);
+        }
     }
 }
 

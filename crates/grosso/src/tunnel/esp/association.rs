@@ -33,7 +33,8 @@ pub struct SecurityAssociation {
     /// The UDP ports of packets that must pass an address translator (RFC 3948); `None` for ESP
     /// directly in IP.
     pub udp_ports: Option<UdpPorts>,
-    /// Addresses of the packets that it carries, from the sender's side (RFC 4301 section 5.2).
+    /// Addresses of the packets that it carries, from the sender's side: others are neither encrypted nor accepted (RFC
+    /// 4301 sections 5.1 and 5.2).
     pub selectors: Selectors,
 }
 

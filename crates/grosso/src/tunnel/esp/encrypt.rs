@@ -10,6 +10,7 @@ use super::{
     cipher::{Cipher, IV_BYTES, Nonce, cipher, position},
     place::{Network, Side, Split, Version},
     reason::{EspStats, Refusal},
+    selectors::Selectors,
 };
 use crate::{
     bytes::{put_u16, put_u32},
@@ -39,6 +40,7 @@ pub struct Encryptor {
     icv_bytes: usize,
     extended: bool,
     salt: Salt,
+    selectors: Selectors,
     cipher: Box<dyn Cipher>,
     last_sequence: u64,
     vector_salt: u64,
@@ -72,8 +74,16 @@ impl Encryptor {
         last_sequence: u64,
     ) -> Result<Self, NoAssociation> {
         association.check()?;
-        let SecurityAssociation { spi, mode, key, icv, extended_sequence, udp_ports, .. } =
-            association;
+        let SecurityAssociation {
+            spi,
+            mode,
+            key,
+            icv,
+            extended_sequence,
+            udp_ports,
+            selectors,
+            ..
+        } = association;
         Ok(Self {
             spi,
             mode,
@@ -81,6 +91,7 @@ impl Encryptor {
             icv_bytes: icv.bytes(),
             extended: extended_sequence,
             salt: key.salt(),
+            selectors,
             cipher: cipher(&key, icv)?,
             last_sequence,
             vector_salt,
@@ -197,6 +208,9 @@ impl Encryptor {
         let headroom = self.headroom();
         let frame = &out[headroom..headroom + frame_len];
         let network = Network::find(frame, link)?;
+        if !self.selectors.carry(&frame[network.start..network.end]) {
+            return Err(Refusal::Selectors);
+        }
         let (split, around) = self.divide(&network, frame)?;
         let text_len = network.end - split.at;
         let padding = (TRAILER_ALIGNMENT - (text_len + TRAILER_BYTES) % TRAILER_ALIGNMENT)

@@ -71,7 +71,8 @@ reasons! {
         /// The tunnel met congestion, and the packet in it is of a transport that cannot be told
         /// (RFC 6040 section 4.2).
         CongestionUntold = "congestion-untold",
-        /// The packet has an address that the association does not carry (RFC 4301 section 5.2).
+        /// The packet has an address that the association does not carry (RFC 4301 sections 5.1 and
+        /// 5.2).
         Selectors = "selectors",
     }
 }

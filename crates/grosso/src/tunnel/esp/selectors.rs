@@ -1,4 +1,4 @@
-//! Addresses of the packets that an association carries (RFC 4301 section 5.2).
+//! Addresses of the packets that an association carries (RFC 4301 sections 5.1 and 5.2).
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
