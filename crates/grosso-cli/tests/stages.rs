@@ -11,11 +11,21 @@
 mod network;
 
 use std::{
-    collections::BTreeSet, io, net::UdpSocket, os::unix::fs::PermissionsExt, process::Command,
+    collections::BTreeSet,
+    io,
+    net::UdpSocket,
+    os::unix::fs::PermissionsExt,
+    process::Command,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
-use grosso_sys::namespace::NetworkNamespace;
-use network::{A, B, Hosts, Running, STALLED, connect, exchange, set_up, skip, until};
+use grosso_sys::{namespace::NetworkNamespace, packet::PacketSocket};
+use network::{A, B, Hosts, Running, STALLED, connect, exchange, name, set_up, skip, until};
 use rustix::process::Signal;
 
 /// The keys from host a to host b, and back.
@@ -339,6 +349,183 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
         }
     }
 }
+
+/// Datagrams over IPv6 that count up, both ways between the hosts: none is sent twice.
+struct Numbered {
+    sockets: [UdpSocket; 2],
+    next: AtomicU64,
+    /// Numbers that the first host received.
+    passed: Mutex<BTreeSet<u64>>,
+    flows: AtomicBool,
+    ends: AtomicBool,
+}
+
+impl Numbered {
+    fn new(esp: &Esp) -> Self {
+        let bind = |host: usize| {
+            let bind = || UdpSocket::bind((if host == 0 { A } else { B }[1], NUMBERED_PORT));
+            let socket = esp.space(host).run(bind).unwrap().unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            socket
+        };
+        Self {
+            sockets: [bind(0), bind(1)],
+            next: AtomicU64::new(0),
+            passed: Mutex::default(),
+            flows: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends the next numbers to both hosts. While the program is down, the kernel may refuse them.
+    fn send(&self, count: usize) {
+        for _ in 0..count {
+            let number = self.next.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+            let payload = [&number[..], &[0; 200]].concat();
+            let _ = self.sockets[1].send_to(&payload, (A[1], NUMBERED_PORT));
+            let _ = self.sockets[0].send_to(&payload, (B[1], NUMBERED_PORT));
+        }
+    }
+
+    fn keep_sending(&self) {
+        while !self.ends.load(Ordering::Relaxed) {
+            if self.flows.load(Ordering::Relaxed) {
+                self.send(20);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Receives at the first host, where no number may come twice; the second host's are not read.
+    fn keep_receiving(&self) {
+        let mut payload = [0; 300];
+        while !self.ends.load(Ordering::Relaxed) {
+            let Ok(len) = self.sockets[0].recv(&mut payload) else { continue };
+            let number = u64::from_be_bytes(payload[..len].first_chunk().copied().unwrap());
+            let is_new = self.passed.lock().unwrap().insert(number);
+            if !is_new {
+                self.ends.store(true, Ordering::Relaxed);
+                panic!("the recorded packet with number {number} passed again");
+            }
+        }
+    }
+
+    fn received(&self) -> usize {
+        assert!(!self.ends.load(Ordering::Relaxed), "a recorded packet passed again");
+        self.passed.lock().unwrap().len()
+    }
+
+    /// Lets datagrams flow until this many more have arrived.
+    fn flow(&self, more: usize) {
+        let enough = self.received() + more;
+        self.flows.store(true, Ordering::Relaxed);
+        until(|| self.received() >= enough);
+    }
+
+    /// Waits until a new datagram has passed, and so all that was on the wire before it.
+    fn pass_one(&self) {
+        let first = self.next.load(Ordering::Relaxed);
+        until(|| {
+            self.send(1);
+            self.received() > 0 && self.passed.lock().unwrap().last() >= Some(&first)
+        });
+    }
+}
+
+const NUMBERED_PORT: u16 = 4444;
+
+/// Records the ESP packets to the first host, each once, from its wire.
+fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool) {
+    let spi = u32::from_str_radix(&SPIS[1][2..], 16).unwrap().to_be_bytes();
+    let (mut frame, mut last) = ([0; 2048], 0);
+    while !ends.load(Ordering::Relaxed) {
+        let _ = wire.wait(Duration::from_millis(20));
+        while let Some(packet) = wire.receive(&mut frame).unwrap() {
+            let frame = &frame[..packet.length];
+            // ESP behind the headers of Ethernet and IPv6.
+            if frame.get(20) == Some(&50) && frame[54..58] == spi {
+                let number = u32::from_be_bytes(*frame[58..].first_chunk().unwrap());
+                // The attacker's own packets are no new ones.
+                if number > last {
+                    last = number;
+                    recorded.lock().unwrap().push(frame.to_vec());
+                }
+            }
+        }
+    }
+}
+
+/// SIGKILL at points that nobody chose, while datagrams pass both ways: what was recorded before is sent to the next
+/// process again and again, and no vector of any process was that of another.
+#[test]
+fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program_is_killed() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    let mut dump = Command::new("tcpdump");
+    dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
+    let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
+    let dump = Running::spawn(dump);
+    dump.said("listening on");
+    let hear = || PacketSocket::builder().receive_buffer_bytes(16 << 20).bind(&name("a0"));
+    let wire = esp.hosts.a.run(hear).unwrap().unwrap();
+    let attacker = || PacketSocket::builder().bind(&name("e0"));
+    let attacker = esp.hosts.b.run(attacker).unwrap().unwrap();
+    let recorded = Mutex::default();
+    let far = esp.start(1);
+    let near = esp.start(0);
+    let datagrams = Numbered::new(&esp);
+    let mut dice = fastrand::Rng::with_seed(16);
+    let near = thread::scope(|scope| {
+        let mut near = near;
+        let ends = AtEnd(&datagrams.ends);
+        scope.spawn(|| datagrams.keep_sending());
+        scope.spawn(|| datagrams.keep_receiving());
+        scope.spawn(|| record(&wire, &recorded, &datagrams.ends));
+        for kill in 0..KILLS {
+            datagrams.flow(dice.usize(1..600));
+            near.stop(Signal::KILL);
+            datagrams.flows.store(false, Ordering::Relaxed);
+            near = esp.start(0);
+            let all: Vec<Vec<u8>> = recorded.lock().unwrap().clone();
+            for packets in all[all.len().saturating_sub(2000)..].chunks(200) {
+                for packet in packets {
+                    while attacker.send(packet).is_err() {
+                        thread::yield_now();
+                    }
+                }
+                datagrams.pass_one();
+            }
+            println!("kill {kill}: {} recorded, {} passed", all.len(), datagrams.received());
+        }
+        drop(ends);
+        near
+    });
+    near.signal(Signal::USR1);
+    let refused = near.said("drop_esp_in_too_old");
+    println!("{refused}");
+    for program in [near, far] {
+        assert_eq!(program.stop(Signal::TERM).code, Some(0));
+    }
+    dump.stop(Signal::INT);
+    let Some(packets) = vectors(&esp) else { return skip("no tshark") };
+    let of_key: Vec<_> = packets.iter().filter(|(spi, ..)| spi == SPIS[0]).collect();
+    let count = |by: fn(&(String, u64, u64)) -> u64| {
+        of_key.iter().map(|packet| by(packet)).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(count(|packet| packet.2), of_key.len(), "a vector repeats");
+    assert_eq!(count(|packet| packet.1), of_key.len(), "a number repeats");
+    assert_eq!(count(|packet| packet.1 ^ packet.2), KILLS + 1, "one salt a start");
+}
+
+/// Raised when dropped, so that the threads of a test that failed end too.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+const KILLS: usize = 12;
 
 #[test]
 fn a_program_with_keys_is_hidden_from_others_and_its_keys_from_the_disk() {
