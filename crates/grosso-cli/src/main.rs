@@ -20,6 +20,7 @@
 //! | `name` | text from strangers, made harmless for a terminal |
 //! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
 //! | `line` | the times at which packets leave on a line of a given rate |
+//! | `confinement` | the privileges that each thread of running data paths gives up (Linux) |
 //! | `observe` | the counters of running data paths, for people and for programs (Linux) |
 //! | `profile` | profiles as users write them |
 //! | `wrong` | errors in a text that the user wrote, with the likely correction |
@@ -33,6 +34,8 @@
 mod arguments;
 mod checksums;
 mod commands;
+#[cfg(target_os = "linux")]
+mod confinement;
 #[cfg(target_os = "linux")]
 mod daemon;
 #[cfg(target_os = "linux")]

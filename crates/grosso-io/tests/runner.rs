@@ -13,7 +13,7 @@ use grosso_io::{
     Port, PortError, Transmitted,
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions},
-    runner::{DataPath, RunOptions},
+    runner::{Broken, DataPath, Group, RunOptions, ThreadOptions},
 };
 use grosso_testkit::{Packet, headers::Tcp};
 use grosso_wire::LinkType;
@@ -190,4 +190,60 @@ fn both_directions_tell_how_long_a_round_trip_takes() {
         // The second reply is held: a third would arrive as soon.
         assert_eq!(to_client.deadline(), Some(ROUND_TRIP_NS + 5_000 + held_ns), "{is_told}");
     }
+}
+
+/// A port that meets a defect at its first poll.
+struct Defective;
+
+impl Port for Defective {
+    type Buffer = Vec<u8>;
+
+    fn link(&self) -> LinkType {
+        LinkType::Ethernet
+    }
+
+    fn device(&self) -> Device {
+        Device::new(Features::NONE)
+    }
+
+    fn receive(
+        &mut self,
+        _: u64,
+        _: usize,
+        _: &mut dyn FnMut(Frame<Vec<u8>>),
+    ) -> Result<usize, PortError> {
+        panic!("nothing works");
+    }
+
+    fn recycle(&mut self, _: Vec<u8>) {}
+
+    fn transmit(&mut self, _: &[&[u8]], _: &Meta) -> Result<Transmitted, PortError> {
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        Ok(Transmitted::Taken)
+    }
+}
+
+#[test]
+fn a_defect_of_a_path_is_told_by_name_and_ends_nothing_but_its_group() {
+    let path = || DataPath::new(Defective, Defective, RunOptions::new(1)).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let ended = move || tell.send(()).unwrap();
+    let group = Group::start("edge", vec![path()], &ThreadOptions::default(), ended).unwrap();
+    told.recv().unwrap();
+    let (result, snapshots) = group.join();
+    let Err(Broken::Defect { thread, message }) = result else { panic!("{result:?}") };
+    assert_eq!((&*thread, &*message), ("edge/0", "nothing works"));
+    assert_eq!(snapshots, []);
+}
+
+#[test]
+fn a_thread_that_cannot_be_prepared_runs_no_path() {
+    let path = DataPath::new(Defective, Defective, RunOptions::new(1)).unwrap();
+    let prepare = || Err(std::io::Error::other("not today"));
+    let options = ThreadOptions { prepare: Some(prepare), ..ThreadOptions::default() };
+    let error = Group::start("edge", vec![path], &options, || ()).err().unwrap();
+    assert_eq!(error.to_string(), "not today");
 }

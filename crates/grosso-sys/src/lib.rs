@@ -20,6 +20,7 @@
 //! | [`namespace`] | private user, network and mount namespaces |
 //! | [`secret`] | random numbers, locked memory, a process that others cannot look into |
 //! | [`stream`] | receive low-water mark of TCP sockets |
+//! | [`confine`] | threads that give up capabilities, system calls and files by their role |
 //! | [`process`] | processes that end with the one that started them |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
 //!
@@ -57,6 +58,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod calls;
+pub mod confine;
 pub mod datagram;
 pub mod ethtool;
 pub mod fault;

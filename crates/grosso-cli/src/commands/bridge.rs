@@ -20,6 +20,7 @@ mod linux {
     use crate::{
         arguments::Bridge,
         commands::summary::{broken, listen, observe, summarize},
+        confinement,
         daemon::{
             config::{LOSSY, PathName, check, default_name},
             events::Event,
@@ -36,6 +37,7 @@ mod linux {
     /// Runs the path until it is told to end, or a device fails.
     pub(crate) fn run(options: &Bridge, session: &mut Session) -> Result<Exit, Failure> {
         let spec = spec(options)?;
+        confinement::begin("bridge", &mut session.talk)?;
         let events = listen("bridge")?;
         let mut paths = Paths::new("bridge", events.sender.clone());
         paths.start(spec)?;
@@ -43,6 +45,7 @@ mod linux {
         let service = observe(options.metrics, paths.asked(), session);
         paths.lines().for_each(|line| session.talk.remark(&line));
         paths.notes().into_iter().for_each(|note| session.talk.note(note));
+        confinement::settle("bridge")?;
         manager::ready("running");
         let exit = loop {
             match events.next() {

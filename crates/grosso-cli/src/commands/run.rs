@@ -13,10 +13,22 @@ pub(crate) fn run(
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::time::Instant;
+
+    use grosso_io::runner::Broken;
+
     use crate::{
         arguments::Run,
         commands::summary::{broken, listen, observe, summarize},
-        daemon::{config::Config, events::Event, manager, path::PathSpec, paths::Paths},
+        confinement,
+        daemon::{
+            config::Config,
+            events::Event,
+            manager,
+            path::PathSpec,
+            paths::Paths,
+            restarts::{RESTARTS_MAX, Restarts},
+        },
         error::{Exit, Failure},
         input::Session,
         observe::{self, PathReading, Service},
@@ -25,11 +37,13 @@ mod linux {
     /// Runs all paths of a file.
     pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure> {
         let config = Config::read(&options.config)?;
+        confinement::begin("run", &mut session.talk)?;
         let events = listen("run")?;
         let mut daemon = Daemon {
             paths: Paths::new("run", events.sender.clone()),
             service: None,
             ended: Vec::new(),
+            restarts: Restarts::default(),
             config: Config { metrics: config.metrics, paths: Vec::new() },
             options,
         };
@@ -37,6 +51,7 @@ mod linux {
         started.inspect_err(|_| drop(daemon.paths.stop_all()))?;
         daemon.paths.lines().for_each(|line| session.talk.remark(&line));
         daemon.paths.notes().into_iter().for_each(|note| session.talk.note(note));
+        confinement::settle("run")?;
         manager::ready(&daemon.status());
         let exit = loop {
             match events.next() {
@@ -48,7 +63,7 @@ mod linux {
                     session.talk.block(&observe::print(&readings));
                 }
                 Event::PathEnded(number) => {
-                    if let Some(failure) = daemon.ended(number) {
+                    if let Some(failure) = daemon.ended(number, session) {
                         if daemon.paths.specs().next().is_none() {
                             break Err(failure);
                         }
@@ -74,6 +89,7 @@ mod linux {
         service: Option<Service>,
         /// The counts of paths that have ended: one reading for each name.
         ended: Vec<PathReading>,
+        restarts: Restarts,
     }
 
     impl Daemon<'_> {
@@ -145,12 +161,41 @@ mod linux {
             }
         }
 
-        /// The failure of a path that ended by itself; `None` for one that was stopped.
-        fn ended(&mut self, number: u64) -> Option<Failure> {
+        /// The failure of a path that ended by itself; `None` for one that was stopped, and for one that met a defect
+        /// and runs again.
+        fn ended(&mut self, number: u64, session: &Session) -> Option<Failure> {
             let (reading, result) = self.paths.ended(number)?;
-            let context = format!("run: path {}", reading.name);
+            let name = reading.name.clone();
             self.remember(reading);
-            result.err().map(|error| broken(&context, &error))
+            let error = result.err()?;
+            let failure = broken(&format!("run: path {name}"), &error);
+            match error {
+                Broken::Defect { .. } => self.start_again(&name, failure, session),
+                _ => Some(failure),
+            }
+        }
+
+        /// Starts a path that met a defect again, and returns its failure if that is not to be.
+        fn start_again(
+            &mut self,
+            name: &str,
+            defect: Failure,
+            session: &Session,
+        ) -> Option<Failure> {
+            if !self.restarts.allow(name, Instant::now()) {
+                let hint = format!(
+                    "it was started again {RESTARTS_MAX} times within a minute; SIGHUP starts it once more"
+                );
+                return Some(defect.hint(hint));
+            }
+            let spec = self.config.paths.iter().find(|spec| spec.name == name);
+            let Some(spec) = spec.cloned() else { return Some(defect) };
+            session.talk.fail(&defect);
+            let failure = self.paths.start(spec).err();
+            if failure.is_none() {
+                session.talk.remark(&format!("run: {name} started again"));
+            }
+            failure
         }
 
         /// Keeps the counts of a path; one that was started again begins anew.

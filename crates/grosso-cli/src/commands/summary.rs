@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use grosso_io::PortError;
+use grosso_io::{PortError, runner::Broken};
 use serde::Serialize;
 
 use crate::{
@@ -63,10 +63,11 @@ pub(super) fn observe(
     Some(service)
 }
 
-/// The failure of a device under a running path.
-pub(super) fn broken(command: &str, error: &PortError) -> Failure {
+/// The failure of a device under a running path, or of the path itself.
+pub(super) fn broken(command: &str, error: &Broken) -> Failure {
     let code = match error {
-        PortError::Gone { .. } => "environment.device_gone",
+        Broken::Defect { .. } => return Failure::internal(format!("{command}: {error}")),
+        Broken::Port(PortError::Gone { .. }) => "environment.device_gone",
         _ => "environment.device",
     };
     Failure::environment(code, format!("{command}: {error}"))

@@ -3,13 +3,15 @@
 use std::{
     io,
     sync::mpsc::{self, Receiver, Sender},
-    thread,
 };
 
+use grosso_sys::confine::Role;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1},
     iterator::Signals,
 };
+
+use crate::confinement;
 
 /// An event to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ impl Events {
                 }
             }
         };
-        thread::Builder::new().name("signals".into()).spawn(listen)?;
+        confinement::spawn("signals", Role::Signals, listen)?;
         Ok(Self { sender, receiver })
     }
 

@@ -12,6 +12,7 @@
 //! | `path` | a path that runs |
 //! | `refusal` | the reason why a device cannot be opened, and the remedy |
 //! | `paths` | all paths of the process, and their counters |
+//! | `restarts` | paths that met a defect, and whether they are started again |
 //! | `events` | the events of a process while its paths run |
 //! | `manager` | messages to a service manager |
 
@@ -25,5 +26,6 @@ pub(crate) mod path;
 pub(crate) mod paths;
 pub(crate) mod port;
 mod refusal;
+pub(crate) mod restarts;
 pub(crate) mod stages;
 pub(crate) mod tunnel;

@@ -7,10 +7,10 @@ use std::{
 
 use grosso::Profile;
 use grosso_io::{
-    Port, PortError,
+    Port,
     impair::{Impair, Impairment},
     live::LivePort,
-    runner::{DataPath, Group, Handle, RunOptions, Snapshot},
+    runner::{Broken, DataPath, Group, Handle, RunOptions, Snapshot, ThreadOptions},
     stage::Stages,
 };
 use grosso_sys::{
@@ -22,7 +22,7 @@ use super::{
     port::{Device, PortSpec},
     refusal, stages, tunnel,
 };
-use crate::error::Failure;
+use crate::{confinement, error::Failure};
 
 /// Two ports, and the work to do between them.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +109,7 @@ impl RunningPath {
     }
 
     /// Lets it deliver its held packets, and returns the failure, if any, and the counters of its queues.
-    pub(crate) fn stop(self) -> (Result<(), PortError>, Vec<Snapshot>) {
+    pub(crate) fn stop(self) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.group.stop_and_join()
     }
 }
@@ -214,5 +214,7 @@ where
     let paths = pairs
         .map(|(left, right)| DataPath::new(left, right, options.clone()))
         .collect::<io::Result<Vec<_>>>()?;
-    Group::start(&spec.name, paths, &spec.processors, ended)
+    let processors = spec.processors.clone();
+    let threads = ThreadOptions { processors, prepare: Some(confinement::data_thread) };
+    Group::start(&spec.name, paths, &threads, ended)
 }

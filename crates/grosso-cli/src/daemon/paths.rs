@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc::Sender};
 
-use grosso_io::{PortError, runner::Handle};
+use grosso_io::runner::{Broken, Handle};
 use grosso_sys::{interface::InterfaceName, netlink::Netlink};
 
 use super::{
@@ -74,19 +74,19 @@ impl Paths {
     }
 
     /// Stops the path with this name, if it runs, and returns its counters.
-    pub(crate) fn stop(&mut self, name: &str) -> Option<(PathReading, Result<(), PortError>)> {
+    pub(crate) fn stop(&mut self, name: &str) -> Option<(PathReading, Result<(), Broken>)> {
         let at = self.running.iter().position(|(_, path)| path.spec.name == name)?;
         Some(self.take(at))
     }
 
     /// Removes the path that ended by itself from the running ones; `None` for one that was stopped.
-    pub(crate) fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), PortError>)> {
+    pub(crate) fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), Broken>)> {
         let at = self.running.iter().position(|(running, _)| *running == number)?;
         Some(self.take(at))
     }
 
     /// Stops all paths, in the order in which they were started.
-    pub(crate) fn stop_all(&mut self) -> Vec<(PathReading, Result<(), PortError>)> {
+    pub(crate) fn stop_all(&mut self) -> Vec<(PathReading, Result<(), Broken>)> {
         let ended = self.running.drain(..).map(|(_, path)| end(path)).collect();
         self.publish();
         ended
@@ -130,7 +130,7 @@ impl Paths {
             .collect()
     }
 
-    fn take(&mut self, at: usize) -> (PathReading, Result<(), PortError>) {
+    fn take(&mut self, at: usize) -> (PathReading, Result<(), Broken>) {
         let (_, path) = self.running.remove(at);
         self.publish();
         end(path)
@@ -148,7 +148,7 @@ impl Paths {
     }
 }
 
-fn end(path: RunningPath) -> (PathReading, Result<(), PortError>) {
+fn end(path: RunningPath) -> (PathReading, Result<(), Broken>) {
     let (name, left, right) = (path.spec.name.clone(), path.left.clone(), path.right.clone());
     let (result, queues) = path.stop();
     (PathReading { name, left, right, queues }, result)

@@ -29,11 +29,13 @@ use std::{
 };
 
 use grosso_io::runner::Snapshot;
+use grosso_sys::confine::Role;
 
 use self::{
     control::ControlSocket,
     server::{ClientBounds, Server},
 };
+use crate::confinement;
 
 /// The counters of one data path so far.
 #[derive(Clone, Debug)]
@@ -106,8 +108,8 @@ impl Service {
         let address = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
         let (stop, stopped) = UnixStream::pair()?;
         let server = Server::new(listener, metrics, stopped, bounds, Box::new(ask))?;
-        let thread = std::thread::Builder::new().name("grosso-observe".to_owned());
-        let thread = Some(thread.spawn(move || server.run())?);
+        let thread = confinement::spawn("grosso-observe", Role::Statistics, move || server.run())?;
+        let thread = Some(thread);
         Ok(Self { socket, metrics: address, missing, stop, thread })
     }
 

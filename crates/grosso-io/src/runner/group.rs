@@ -6,8 +6,12 @@
 //! was written.
 
 use std::{
-    io, panic,
-    sync::{Arc, Mutex, PoisonError},
+    any::Any,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Sender},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -18,6 +22,34 @@ use crate::port::{Port, PortError};
 
 /// Greatest number of queues of a data path: the size of the AF_XDP program's socket map.
 pub const QUEUES_MAX: usize = 64;
+
+/// Options of the threads of a group.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadOptions {
+    /// Path `n` is pinned to processor `n % processors.len()` of these; without any, none is.
+    pub processors: Vec<usize>,
+    /// Called by each thread once it is pinned, before its path runs, such as to give up
+    /// privileges. If it fails for one, none runs.
+    pub prepare: Option<fn() -> io::Result<()>>,
+}
+
+/// End of a group that nobody asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Broken {
+    /// A port of a path broke.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A path met a defect: its thread panicked. Its ports are closed, and the packets that it held
+    /// are lost.
+    #[error("thread {thread} met a defect: {message}")]
+    Defect {
+        /// Name of the thread.
+        thread: String,
+        /// Message of the panic.
+        message: String,
+    },
+}
 
 /// Data paths that run side by side, one thread each. When one ends, all end.
 #[derive(Debug)]
@@ -31,51 +63,63 @@ pub struct Group {
 struct Common {
     handles: Vec<Handle>,
     /// Error of the first path that broke.
-    broken: Mutex<Option<PortError>>,
+    broken: Mutex<Option<Broken>>,
 }
 
 impl Group {
     /// Starts a thread for each path. Its name is the first 11 characters of `name` and the number
-    /// of the queue, because the kernel keeps no more. Path `n` is pinned to `processors[n %
-    /// processors.len()]`; with no processors, threads are not pinned. `ended` is called once all
-    /// paths have ended, by themselves or by [`Group::stop`].
+    /// of the queue, because the kernel keeps no more. Returns when all threads are pinned and
+    /// prepared. `ended` is called once all paths have ended, by themselves or by [`Group::stop`].
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a
-    /// processor on which the caller may not run; the system's error if a thread cannot be started.
+    /// processor on which the caller may not run; the system's error if a thread cannot be started
+    /// or pinned; that of [`ThreadOptions::prepare`].
     pub fn start<L, R>(
         name: &str,
         paths: Vec<DataPath<L, R>>,
-        processors: &[usize],
+        options: &ThreadOptions,
         ended: impl FnOnce() + Send + Sync + 'static,
     ) -> io::Result<Self>
     where
         L: Port<Buffer: Send> + Send + 'static,
         R: Port<Buffer: Send> + Send + 'static,
     {
+        let ThreadOptions { processors, prepare } = options;
         check(paths.len(), processors)?;
         let handles = paths.iter().map(DataPath::handle).collect();
         let common = Arc::new(Common { handles, broken: Mutex::default() });
         let ended = Arc::new(AtEnd(Some(ended)));
         let mut group = Self { common, threads: Vec::new() };
+        let (prepared, all_prepared) = mpsc::channel();
         for (queue, path) in paths.into_iter().enumerate() {
-            let processor = (!processors.is_empty()).then(|| processors[queue % processors.len()]);
+            let setup = Setup {
+                processor: (!processors.is_empty()).then(|| processors[queue % processors.len()]),
+                prepare: *prepare,
+                prepared: prepared.clone(),
+            };
             let (common, ended) = (Arc::clone(&group.common), Arc::clone(&ended));
             let work = move || {
                 let _ended = ended;
-                let queue = Queue { common };
-                queue.run(path, processor);
+                Queue { common }.run(path, setup);
             };
             match thread::Builder::new().name(format!("{name:.11}/{queue}")).spawn(work) {
                 Ok(thread) => group.threads.push(thread),
-                Err(error) => {
-                    group.stop();
-                    group.wait();
-                    return Err(error);
-                }
+                Err(error) => return Err(group.give_up(error)),
             }
         }
-        Ok(group)
+        drop(prepared);
+        // The list ends when each thread has said how it went.
+        match all_prepared.iter().find_map(Result::err) {
+            None => Ok(group),
+            Some(error) => Err(group.give_up(error)),
+        }
+    }
+
+    fn give_up(mut self, error: io::Error) -> io::Error {
+        self.stop();
+        self.wait();
+        error
     }
 
     /// Makes the paths deliver their held packets and end.
@@ -90,11 +134,8 @@ impl Group {
     }
 
     /// Waits until all paths have ended. Returns the error of the first one that broke, and a
-    /// snapshot of each.
-    ///
-    /// # Panics
-    /// Propagates the panic of a path's thread.
-    pub fn join(mut self) -> (Result<(), PortError>, Vec<Snapshot>) {
+    /// snapshot of each that met no defect.
+    pub fn join(mut self) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.wait();
         let broken = self.common.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
         let snapshots = self.common.handles.iter().filter_map(Handle::snapshot).collect();
@@ -102,24 +143,56 @@ impl Group {
     }
 
     /// Stops the paths and waits for them: [`Group::stop`], then [`Group::join`].
-    ///
-    /// # Panics
-    /// As [`Group::join`].
-    pub fn stop_and_join(self) -> (Result<(), PortError>, Vec<Snapshot>) {
+    pub fn stop_and_join(self) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.stop();
         self.join()
     }
 
     fn wait(&mut self) {
         for thread in self.threads.drain(..) {
-            thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            if let Err(panic) = thread.join() {
+                self.common.breaks(Broken::Defect { thread: name, message: message(&*panic) });
+            }
         }
     }
+}
+
+/// Message of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 impl Common {
     fn stop(&self) {
         self.handles.iter().for_each(Handle::stop);
+    }
+
+    /// Keeps the first reason for the end of the paths.
+    fn breaks(&self, broken: Broken) {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(broken);
+    }
+}
+
+/// Work of a thread before its path runs.
+struct Setup {
+    processor: Option<usize>,
+    prepare: Option<fn() -> io::Result<()>>,
+    /// Told how it went; dropped without a word by a thread that panics.
+    prepared: Sender<io::Result<()>>,
+}
+
+impl Setup {
+    /// Prepares the thread, and returns whether that succeeded.
+    fn succeeds(self) -> bool {
+        let pinned = self.processor.map_or(Ok(()), |processor| pin(None, processor));
+        let result = pinned.and_then(|()| self.prepare.map_or(Ok(()), |prepare| prepare()));
+        let succeeds = result.is_ok();
+        // The caller waits for it.
+        let _ = self.prepared.send(result);
+        succeeds
     }
 }
 
@@ -129,19 +202,12 @@ struct Queue {
 }
 
 impl Queue {
-    fn run<L: Port, R: Port>(&self, path: DataPath<L, R>, processor: Option<usize>) {
-        let pinned = processor.map_or(Ok(()), |processor| pin(None, processor));
-        let result = match pinned {
-            Ok(()) => path.run().result,
-            Err(source) => Err(PortError::Device {
-                name: "the data path".to_owned(),
-                action: "bind its thread to a processor",
-                source,
-            }),
-        };
-        if let Err(error) = result {
-            let mut broken = self.common.broken.lock().unwrap_or_else(PoisonError::into_inner);
-            broken.get_or_insert(error);
+    fn run<L: Port, R: Port>(&self, path: DataPath<L, R>, setup: Setup) {
+        if !setup.succeeds() {
+            return;
+        }
+        if let Err(error) = path.run().result {
+            self.common.breaks(error.into());
         }
     }
 }

@@ -43,7 +43,7 @@ use std::{
 use grosso::{coalesce::RoundTrips, expand::Expander, stats::CoalesceStats};
 use grosso_sys::wait::{Event, monotonic, wait_exactly};
 
-pub use self::group::{Group, QUEUES_MAX};
+pub use self::group::{Broken, Group, QUEUES_MAX, ThreadOptions};
 use self::sleeper::{Sleeper, Wants};
 use crate::{
     path::{Direction, DirectionStats, PathOptions},

@@ -17,7 +17,7 @@ use grosso_io::{
     Port, PortError, Transmitted,
     live::{LiveEvent, LivePort, Opening, PacketOptions, TapOptions, XdpPortOptions},
     path::DirectionStats,
-    runner::{DataPath, Group, RunOptions, Snapshot},
+    runner::{Broken, DataPath, Group, RunOptions, Snapshot, ThreadOptions},
 };
 use grosso_sys::{
     interface::Control,
@@ -79,7 +79,7 @@ fn snapshots(group: &Group) -> Vec<Snapshot> {
 #[test]
 fn eight_flows_over_two_queues_are_whole_and_in_order() {
     let Some(world) = World::new() else { return };
-    let group = Group::start("test", queues(&world, 2), &[], || ()).unwrap();
+    let group = Group::start("test", queues(&world, 2), &ThreadOptions::default(), || ()).unwrap();
     thread::scope(|scope| {
         for flow in 0..8 {
             let world = &world;
@@ -102,7 +102,9 @@ fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
     // AF_XDP cannot mark a checksum as partial.
     world.set_offloads(false);
     let wire = Opening::Xdp { name: "e0".to_owned(), options: XdpPortOptions::default() };
-    let group = Group::start("test", queues_from(&world, &wire, 2), &[], || ()).unwrap();
+    let group =
+        Group::start("test", queues_from(&world, &wire, 2), &ThreadOptions::default(), || ())
+            .unwrap();
     let before = snapshots(&group);
     let is_spread = || carried(&before, &snapshots(&group)).iter().all(|[there, _]| *there > BYTES);
     // All of 64 connections fall to the same of two queues once in 2^63 times.
@@ -123,7 +125,7 @@ const BYTES: u64 = 1 << 20;
 #[test]
 fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
     let Some(world) = World::new() else { return };
-    let group = Group::start("test", queues(&world, 2), &[], || ()).unwrap();
+    let group = Group::start("test", queues(&world, 2), &ThreadOptions::default(), || ()).unwrap();
     let mut used = [false; 2];
     let hosts = |turn: usize| -> [(_, IpAddr); 2] {
         let ends = [(&world.a, A[turn / 2 % 2]), (&world.b, B[turn / 2 % 2])];
@@ -166,13 +168,16 @@ fn the_first_queue_that_breaks_ends_all_with_its_error() {
     });
     let mut paths = queues(&world, 1);
     paths.insert(0, DataPath::new(left, right, RunOptions::new(7)).unwrap());
-    let group = Group::start("test", paths, &[], count).unwrap();
+    let group = Group::start("test", paths, &ThreadOptions::default(), count).unwrap();
     until(|| snapshots(&group).iter().all(|queue| queue.sleeps > 0));
     let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("e0"))?);
     world.engine.run(remove).unwrap().unwrap();
     until(|| ends.load(Ordering::Relaxed) == 1);
     let (result, snapshots) = group.join();
-    assert!(matches!(&result, Err(PortError::Gone { name }) if name == "e0"), "{result:?}");
+    assert!(
+        matches!(&result, Err(Broken::Port(PortError::Gone { name })) if name == "e0"),
+        "{result:?}"
+    );
     assert_eq!(snapshots.len(), 2, "each queue says what it did");
 }
 
@@ -181,7 +186,8 @@ fn threads_run_where_they_are_bound_and_nowhere_else() {
     let Some(world) = World::new() else { return };
     let allowed = grosso_sys::scheduling::allowed_processors().unwrap();
     let last = *allowed.last().unwrap();
-    let group = Group::start("pinned", queues(&world, 2), &[last], || ()).unwrap();
+    let bind = |processor| ThreadOptions { processors: vec![processor], ..Default::default() };
+    let group = Group::start("pinned", queues(&world, 2), &bind(last), || ()).unwrap();
     let bound = |thread: &std::path::Path| {
         let comm = std::fs::read_to_string(thread.join("comm")).unwrap_or_default();
         let status = std::fs::read_to_string(thread.join("status")).unwrap_or_default();
@@ -193,10 +199,11 @@ fn threads_run_where_they_are_bound_and_nowhere_else() {
         threads.filter(|thread| bound(&thread.as_ref().unwrap().path())).count() == 2
     });
     group.stop_and_join().0.unwrap();
-    let elsewhere = Group::start("test", queues(&world, 1), &[usize::MAX], || ()).err().unwrap();
+    let elsewhere = Group::start("test", queues(&world, 1), &bind(usize::MAX), || ());
+    let elsewhere = elsewhere.err().unwrap();
     assert_eq!(elsewhere.kind(), std::io::ErrorKind::InvalidInput, "{elsewhere}");
     let none: Vec<DataPath<LivePort, LivePort>> = Vec::new();
-    assert!(Group::start("test", none, &[], || ()).is_err());
+    assert!(Group::start("test", none, &ThreadOptions::default(), || ()).is_err());
 }
 
 #[test]

@@ -1,0 +1,168 @@
+//! The unit of `packaging/`, started by a real systemd as the first process of namespaces of its own: a tunnel in UDP
+//! with the kernel's at its other end, ESP, and AF_XDP.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Lines that check.sh printed of a unit, each a key and its values.
+struct Said<'a> {
+    unit: &'a str,
+    log: &'a str,
+}
+
+impl Said<'_> {
+    /// The values of each line with this key.
+    fn all(&self, key: &str) -> Vec<Vec<&str>> {
+        let lines = self.log.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let ours = lines.filter(|words| words.len() > 2 && words[..2] == [self.unit, key]);
+        ours.map(|words| words[2..].to_vec()).collect()
+    }
+
+    /// The only value of the only line with this key.
+    fn one(&self, key: &str) -> &str {
+        match &self.all(key)[..] {
+            [values] if values.len() == 1 => self.log_of(values[0]),
+            other => panic!("{} {key}: {other:?}\n{}", self.unit, self.log),
+        }
+    }
+
+    fn log_of(&self, word: &str) -> &str {
+        let at = self.log.find(word).unwrap();
+        &self.log[at..at + word.len()]
+    }
+}
+
+/// The machine can boot systemd; says so if not.
+fn can_boot() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let has = |program: &str| Path::new(program).exists();
+    let why = if !is_root {
+        "this user is not root"
+    } else if !has("/lib/systemd/systemd") {
+        "systemd is not installed"
+    } else if !has("/bin/busybox") && !has("/usr/bin/busybox") {
+        "busybox is not installed"
+    } else if !has("/dev/net/tun") {
+        "this machine has no /dev/net/tun"
+    } else {
+        return true;
+    };
+    println!("skipped: {why}");
+    false
+}
+
+/// The files that are put over the machine's own.
+fn files(folder: &Path) -> io::Result<()> {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let put = |path: &str, bytes: &[u8]| -> io::Result<()> {
+        let path = folder.join("files").join(path);
+        fs::create_dir_all(path.parent().unwrap())?;
+        fs::write(path, bytes)
+    };
+    let copy = |path: &str, from: &Path| put(path, &fs::read(from)?);
+    copy("usr/bin/grosso", Path::new(env!("CARGO_BIN_EXE_grosso")))?;
+    copy("etc/systemd/system/grosso@.service", &packaging.join("grosso@.service"))?;
+    copy("usr/lib/sysusers.d/grosso.conf", &packaging.join("grosso.sysusers"))?;
+    let drop_in = "etc/systemd/system/grosso@xdp.service.d/af-xdp.conf";
+    copy(drop_in, &packaging.join("af-xdp.conf"))?;
+    put("etc/systemd/system/grosso@esp.service.d/key.conf", KEY_CONF.as_bytes())?;
+    for (unit, text) in [("udp", UDP), ("esp", ESP), ("xdp", XDP)] {
+        put(&format!("etc/grosso/{unit}.toml"), text.as_bytes())?;
+    }
+    put("etc/grosso/esp.key", KEYS.as_bytes())?;
+    let key = folder.join("files/etc/grosso/esp.key");
+    fs::set_permissions(key, PermissionsExt::from_mode(0o600))?;
+    put("check.sh", include_bytes!("check.sh"))?;
+    fs::write(folder.join("boot.sh"), include_bytes!("boot.sh"))?;
+    fs::write(folder.join("inner.sh"), include_bytes!("inner.sh"))
+}
+
+/// Boots, and returns what check.sh printed.
+fn boot(folder: &Path) -> String {
+    files(folder).unwrap();
+    let script: PathBuf = folder.join("boot.sh");
+    let output = Command::new("bash").arg(script).arg(folder).output().unwrap();
+    let log = fs::read_to_string(folder.join("out/log")).unwrap_or_default();
+    assert!(log.ends_with("end\n"), "{log}{}", String::from_utf8_lossy(&output.stderr));
+    log
+}
+
+#[test]
+fn the_unit_runs_under_systemd_and_every_thread_is_confined() {
+    if !can_boot() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let log = boot(folder.path());
+    println!("{log}");
+    for unit in ["udp", "esp", "xdp"] {
+        let said = Said { unit, log: &log };
+        let states = ["started", "restarted", "reloaded"].map(|key| said.one(key));
+        assert_eq!(states, ["active"; 3], "{unit}\n{log}");
+        assert_eq!(said.one("stopped"), "inactive", "{unit}\n{log}");
+        let exposure: f64 = said.one("exposure").parse().unwrap();
+        assert!(exposure < 2.0, "{unit}: {exposure}");
+        assert_eq!(said.one("stats"), "1", "{unit}\n{log}");
+        let threads = said.all("thread");
+        assert_eq!(threads.len(), 8, "four threads, twice: {threads:?}");
+        for thread in threads {
+            let [name, uid, capabilities, no_new_privs, seccomp] = thread[..] else {
+                panic!("{thread:?}")
+            };
+            let capabilities = u64::from_str_radix(capabilities, 16).unwrap();
+            // CAP_NET_ADMIN, CAP_NET_RAW, and for AF_XDP CAP_IPC_LOCK and CAP_BPF.
+            let kept = if name == "grosso" { 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39 } else { 0 };
+            assert_eq!(capabilities & !kept, 0, "{unit} {name}: {capabilities:x}");
+            assert_eq!((no_new_privs, seccomp), ("1", "2"), "{unit} {name}");
+            assert_ne!(uid, "0", "{unit} {name}");
+        }
+    }
+    for unit in ["udp", "xdp"] {
+        assert_eq!(Said { unit, log: &log }.one("ping"), "yes", "{log}");
+    }
+}
+
+const UDP: &str = r#"
+[[path]]
+name = "udp"
+left = "tap:t-udp"
+
+[path.right.tunnel]
+type = "vxlan"
+id = 42
+local = "192.0.2.1"
+remote = "192.0.2.2"
+"#;
+
+const ESP: &str = r#"
+[[path]]
+name = "esp"
+right = { port = "tap:t-esp", mtu = 1400 }
+
+[path.left]
+port = "w-esp"
+
+[path.left.esp]
+spi-in = 0x1001
+spi-out = 0x1002
+key-file = "/run/credentials/grosso@esp.service/esp.key"
+sequence-file = "/var/lib/grosso/esp.sequence"
+"#;
+
+const XDP: &str = r#"
+[[path]]
+name = "xdp"
+left = { port = "xdp:w-xdp", partial-checksums = true }
+right = "tap:t-xdp"
+"#;
+
+const KEY_CONF: &str = "[Service]\nLoadCredential=esp.key:/etc/grosso/esp.key\n";
+
+const KEYS: &str = "in 000102030405060708090a0b0c0d0e0fa0a1a2a3\n\
+                    out 101112131415161718191a1b1c1d1e1fb0b1b2b3\n";

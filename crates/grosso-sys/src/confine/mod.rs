@@ -1,0 +1,67 @@
+//! Threads that give up what their work does not need: capabilities, system calls, files.
+//!
+//! | module | job |
+//! |---|---|
+//! | `roles` | the tables: capabilities and system calls of each kind of thread |
+//! | `filter` | a table as a filter of system calls (seccomp) |
+//! | `violation` | the end of a program whose thread makes another system call |
+//! | `user` | another user, with the capabilities kept |
+//! | `state` | the kernel's account of the confinement of each thread |
+//!
+//! A thread enters its role once and can never leave it; threads that it starts inherit its confinement.
+//!
+//! ```no_run
+//! use grosso_sys::confine::{Role, enter, name_violations};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! name_violations()?;
+//! std::thread::spawn(|| enter(Role::Data)).join().unwrap()?;
+//! enter(Role::Opener)
+//! # }
+//! ```
+
+mod filter;
+mod roles;
+mod state;
+mod user;
+mod violation;
+
+use std::io;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
+    set_no_new_privs,
+};
+
+pub use self::{
+    filter::is_supported,
+    roles::Role,
+    state::{ThreadState, own_threads},
+    user::{User, become_user},
+    violation::name_violations,
+};
+
+/// Confines the calling thread to a role: nothing that it starts can gain privileges, it has the capabilities of the
+/// role as far as it had them before, and makes the system calls of the role, where the kernel filters them.
+///
+/// # Errors
+///
+/// The kernel's, if it refuses a step; the thread is then confined in part.
+pub fn enter(role: Role) -> io::Result<()> {
+    set_no_new_privs(true)?;
+    keep_capabilities(role.capabilities())?;
+    filter::install(role)
+}
+
+/// Gives up all capabilities of the calling thread but these.
+fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    // Kernels before 4.3 have no ambient capabilities.
+    match clear_ambient_capability_set() {
+        Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let kept = kept & capabilities(None)?.permitted;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: none };
+    Ok(set_capabilities(None, sets)?)
+}

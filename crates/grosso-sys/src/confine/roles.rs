@@ -1,0 +1,191 @@
+//! The kinds of threads, each with its capabilities and its system calls.
+//!
+//! The tables were found by running every kind of path under `strace`, and are held by the tests, which run under
+//! them: a thread that makes another system call ends its program, by name.
+
+use core::ffi::{c_int, c_long};
+
+use rustix::thread::CapabilitySet;
+
+/// A kind of thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Moves packets between devices that are open.
+    Data,
+    /// Answers requests for counters.
+    Statistics,
+    /// Waits for signals.
+    Signals,
+    /// Opens devices and starts the others, at the start and whenever the configuration is read again.
+    Opener,
+}
+
+/// A system call, and its name.
+pub(super) type Call = (c_long, &'static str);
+
+/// Values of an argument that a system call may have.
+pub(super) struct Limit {
+    pub(super) call: c_long,
+    /// The argument's number, from 0 on.
+    pub(super) argument: u8,
+    pub(super) values: Values,
+}
+
+/// Values of an argument.
+pub(super) enum Values {
+    /// These.
+    These(&'static [u64]),
+    /// Those that have none of these bits.
+    Without(u64),
+}
+
+impl Role {
+    /// The capabilities that it keeps, if it has them.
+    pub(super) fn capabilities(self) -> CapabilitySet {
+        match self {
+            Self::Data | Self::Statistics | Self::Signals => CapabilitySet::empty(),
+            // Devices, packet sockets, low ports, memory of AF_XDP, and its program.
+            Self::Opener => {
+                CapabilitySet::NET_ADMIN
+                    | CapabilitySet::NET_RAW
+                    | CapabilitySet::NET_BIND_SERVICE
+                    | CapabilitySet::IPC_LOCK
+                    | CapabilitySet::BPF
+            }
+        }
+    }
+
+    /// The system calls that it makes.
+    pub(super) fn calls(self) -> &'static [&'static [Call]] {
+        match self {
+            Self::Data => &[LIFE, PACKETS],
+            Self::Statistics => &[LIFE, REQUESTS],
+            Self::Signals => &[LIFE, OLD_WAITING],
+            Self::Opener => {
+                &[LIFE, PACKETS, REQUESTS, OLD_WAITING, FILES, OLD_FILES, OPENING, OLD_OPENING]
+            }
+        }
+    }
+
+    /// The system calls that fail without an end of the program: the C library tries them, and does without.
+    pub(super) fn refused(self) -> &'static [&'static [Call]] {
+        match self {
+            Self::Opener => &[],
+            _ => &[FILES, OLD_FILES],
+        }
+    }
+
+    /// Limits of the arguments of its system calls.
+    pub(super) fn limits(self) -> &'static [Limit] {
+        match self {
+            Self::Opener => NO_CODE,
+            _ => NARROW,
+        }
+    }
+}
+
+/// The name of a system call, if it is in one of the tables.
+pub(super) fn name(number: c_int) -> Option<&'static str> {
+    let mut calls = Role::Opener.calls().iter().copied().chain([NOBODY]).flatten();
+    let (_, name) = calls.find(|(call, _)| *call == c_long::from(number))?;
+    name.strip_prefix("SYS_")
+}
+
+macro_rules! calls {
+    ($($name:ident)*) => { &[$((libc::$name, stringify!($name))),*] };
+}
+
+/// Memory, time, locks, and the end: what every thread needs.
+const LIFE: &[Call] = calls! {
+    SYS_brk SYS_mmap SYS_mprotect SYS_mremap SYS_munmap SYS_madvise SYS_getrandom
+    SYS_futex SYS_sched_yield SYS_sched_getaffinity SYS_rseq SYS_set_robust_list SYS_membarrier
+    SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday SYS_restart_syscall
+    SYS_gettid SYS_getpid SYS_tgkill SYS_prctl
+    SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_sigaltstack
+    SYS_read SYS_write SYS_writev SYS_close SYS_fcntl SYS_ioctl SYS_ppoll
+    SYS_recvfrom SYS_sendto SYS_exit SYS_exit_group
+};
+
+/// Packets, waiting for them, the MTU of their paths, and the numbers of ESP.
+const PACKETS: &[Call] = calls! {
+    SYS_readv SYS_recvmsg SYS_recvmmsg SYS_sendmsg SYS_sendmmsg SYS_connect
+    SYS_getsockname SYS_getsockopt SYS_setsockopt
+    SYS_lseek SYS_pread64 SYS_pwrite64 SYS_fsync SYS_fdatasync
+};
+
+/// Connections of those who ask for counters.
+const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt };
+
+/// Files by name, which the C library and a backtrace look for too.
+const FILES: &[Call] = calls! {
+    SYS_openat SYS_newfstatat SYS_fstat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
+
+};
+
+/// Older forms of these calls, which only x86 has.
+#[cfg(target_arch = "x86_64")]
+const OLD_WAITING: &[Call] = calls! { SYS_poll };
+#[cfg(target_arch = "x86_64")]
+const OLD_FILES: &[Call] = calls! { SYS_open SYS_stat SYS_lstat SYS_access SYS_readlink };
+#[cfg(target_arch = "x86_64")]
+const OLD_OPENING: &[Call] = calls! { SYS_mkdir SYS_unlink SYS_rename SYS_link SYS_dup2 SYS_pipe };
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_WAITING: &[Call] = &[];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_FILES: &[Call] = &[];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_OPENING: &[Call] = &[];
+
+/// Devices, sockets, threads, files that are made, and the confinement of those who are started.
+const OPENING: &[Call] = calls! {
+    SYS_socket SYS_socketpair SYS_bind SYS_listen SYS_bpf SYS_eventfd2 SYS_pipe2 SYS_dup SYS_dup3
+    SYS_clone SYS_clone3 SYS_set_tid_address SYS_sched_setaffinity SYS_mlock SYS_prlimit64
+    SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getppid SYS_uname SYS_sysinfo
+    SYS_capget SYS_capset SYS_seccomp
+    SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self
+    SYS_mkdirat SYS_unlinkat SYS_linkat SYS_renameat2 SYS_fchmod SYS_ftruncate SYS_flock SYS_getdents64
+};
+
+/// Nobody's: named in messages.
+const NOBODY: &[Call] = calls! {
+    SYS_execve SYS_execveat SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_pidfd_getfd
+    SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_setns SYS_unshare
+    SYS_setuid SYS_setgid SYS_setresuid SYS_setresgid SYS_setgroups
+    SYS_init_module SYS_finit_module SYS_kexec_load SYS_reboot SYS_keyctl SYS_add_key
+    SYS_io_uring_setup SYS_userfaultfd SYS_perf_event_open SYS_kill SYS_wait4 SYS_fchmodat SYS_fchownat
+};
+
+/// No memory that can be run.
+const NO_CODE: &[Limit] = &[
+    Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
+    Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
+];
+
+/// The same, and requests that change no device and no privilege.
+const NARROW: &[Limit] = &[
+    Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
+    Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
+    Limit { call: libc::SYS_ioctl, argument: 1, values: Values::These(REQUEST_CODES) },
+    Limit { call: libc::SYS_prctl, argument: 0, values: Values::These(PROCESS_CODES) },
+];
+
+const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
+
+/// Whether a terminal is there, waiting or not, and the number and state of an interface.
+#[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
+const REQUEST_CODES: &[u64] = &[
+    libc::TCGETS as u64,
+    libc::FIONBIO as u64,
+    libc::SIOCGIFINDEX as u64,
+    libc::SIOCGIFFLAGS as u64,
+    libc::SIOCGIFMTU as u64,
+];
+
+/// The name of the thread and of its memory, its timers, and the processor's features.
+const PROCESS_CODES: &[u64] = &[
+    libc::PR_SET_NAME as u64,
+    libc::PR_GET_NAME as u64,
+    libc::PR_SET_TIMERSLACK as u64,
+    crate::abi::PR_SET_VMA,
+    crate::abi::PR_GET_AUXV,
+];

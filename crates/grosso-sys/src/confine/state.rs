@@ -1,0 +1,71 @@
+//! The kernel's account of the confinement of threads.
+
+use std::{fs, io};
+
+/// Confinement of a thread, as `/proc` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadState {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u32,
+    /// Number of its effective user.
+    pub uid: u32,
+    /// Its effective capabilities, a bit each.
+    pub capabilities: u64,
+    /// Whether nothing that it starts can gain privileges.
+    pub no_new_privs: bool,
+    /// Whether its system calls are filtered.
+    pub seccomp: bool,
+}
+
+/// The states of the threads of this process, in the order of their numbers.
+///
+/// # Errors
+///
+/// The system's if `/proc` cannot be read.
+pub fn own_threads() -> io::Result<Vec<ThreadState>> {
+    let mut states = Vec::new();
+    for entry in fs::read_dir("/proc/self/task")? {
+        // A thread may end meanwhile.
+        let Ok(text) = fs::read_to_string(entry?.path().join("status")) else { continue };
+        states.extend(parse(&text));
+    }
+    states.sort_unstable_by_key(|state| state.number);
+    Ok(states)
+}
+
+/// Parses `/proc/PID/task/TID/status`.
+fn parse(text: &str) -> Option<ThreadState> {
+    let value = |key: &str| {
+        let found = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        found.map(str::trim)
+    };
+    Some(ThreadState {
+        name: value("Name")?.to_owned(),
+        number: value("Pid")?.parse().ok()?,
+        uid: value("Uid")?.split_whitespace().nth(1)?.parse().ok()?,
+        capabilities: u64::from_str_radix(value("CapEff")?, 16).ok()?,
+        // Kernels without filters do not have these lines.
+        no_new_privs: value("NoNewPrivs") == Some("1"),
+        seccomp: value("Seccomp") == Some("2"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calling_thread_is_among_the_threads_of_the_process() {
+        let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let states = own_threads().unwrap();
+        let state = states.iter().find(|state| state.number == own).unwrap();
+        assert_eq!(state.uid, rustix::process::geteuid().as_raw());
+    }
+
+    #[test]
+    fn a_text_of_another_form_is_no_state() {
+        assert_eq!(parse("Name:\tx\nPid:\t1\n"), None);
+    }
+}

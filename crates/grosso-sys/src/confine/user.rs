@@ -1,0 +1,75 @@
+//! Another user, with the capabilities kept.
+
+use std::{fs, io};
+
+use rustix::{
+    process::{Gid, Uid},
+    thread::{
+        CapabilitySets, capabilities, set_capabilities, set_keep_capabilities, set_thread_groups,
+        set_thread_res_gid, set_thread_res_uid,
+    },
+};
+
+/// A user and its first group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    /// The user of this name in `/etc/passwd`.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::NotFound`] if there is none; the system's error if the file cannot be read.
+    pub fn named(name: &str) -> io::Result<Self> {
+        let users = fs::read_to_string("/etc/passwd")?;
+        let found = users.lines().find_map(|line| Self::of(line, name));
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such user in /etc/passwd"))
+    }
+
+    /// Parses a line `name:password:uid:gid:...` of the user of this name.
+    fn of(line: &str, name: &str) -> Option<Self> {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then_some(())?;
+        let numbers = [fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?];
+        // The greatest number means "unchanged" to the kernel.
+        let [uid, gid] = numbers;
+        (uid != u32::MAX && gid != u32::MAX).then_some(Self { uid, gid })
+    }
+}
+
+/// Makes the calling thread one of another user, without other groups; it keeps its capabilities. To be called while
+/// there is no other thread, which would stay the old user's.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SETUID` and `CAP_SETGID`.
+pub fn become_user(user: User) -> io::Result<()> {
+    let before = capabilities(None)?;
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_keep_capabilities(true)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    set_keep_capabilities(false)?;
+    // The change of the user took them out of effect.
+    let sets = CapabilitySets { effective: before.permitted, ..before };
+    Ok(set_capabilities(None, sets)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_the_whole_name_and_never_unchanged() {
+        let line = "grosso:x:998:997:Grosso:/:/usr/sbin/nologin";
+        assert_eq!(User::of(line, "grosso"), Some(User { uid: 998, gid: 997 }));
+        assert_eq!(User::of(line, "gross"), None);
+        assert_eq!(User::of("grosso:x:4294967295:1::/:", "grosso"), None);
+        assert_eq!(User::of("grosso:x:1", "grosso"), None);
+        assert_eq!(User::named("root").unwrap(), User { uid: 0, gid: 0 });
+    }
+}

@@ -1,0 +1,139 @@
+//! The confinement of threads, as the kernel sees it.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    env,
+    fs::File,
+    io,
+    os::unix::process::CommandExt,
+    process::{Command, Output},
+    thread,
+};
+
+use grosso_sys::{
+    confine::{Role, ThreadState, enter, is_supported, name_violations, own_threads},
+    secret,
+};
+use rustix::net::{AddressFamily, SocketType, socket};
+
+/// Whether system calls are filtered here; says if not.
+fn can_filter() -> bool {
+    if !is_supported() {
+        println!("skipped: this machine has no filters of system calls");
+    }
+    is_supported()
+}
+
+/// Does something in a thread that has entered a role.
+fn confined<T: Send + 'static>(role: Role, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let confined = move || {
+        enter(role).unwrap();
+        work()
+    };
+    thread::Builder::new().name("confined".into()).spawn(confined).unwrap().join().unwrap()
+}
+
+#[test]
+fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
+    if !can_filter() {
+        return;
+    }
+    const NET_BIND_SERVICE_ADMIN_RAW: u64 = 1 << 10 | 1 << 12 | 1 << 13;
+    const IPC_LOCK_BPF: u64 = 1 << 14 | 1 << 39;
+    let number = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    let own = |role| -> ThreadState {
+        // The other roles may not look, so that another thread does.
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            enter(role).unwrap();
+            tell.send(number()).unwrap();
+            let _ = ended.recv();
+        });
+        let number = told.recv().unwrap();
+        let state = own_threads().unwrap().into_iter().find(|state| state.number == number);
+        drop(end);
+        thread.join().unwrap();
+        state.unwrap()
+    };
+    let before = own_threads().unwrap().into_iter().find(|state| state.number == number()).unwrap();
+    for role in [Role::Data, Role::Statistics, Role::Signals, Role::Opener] {
+        let state = own(role);
+        let kept = if role == Role::Opener { NET_BIND_SERVICE_ADMIN_RAW | IPC_LOCK_BPF } else { 0 };
+        assert_eq!(state.capabilities, before.capabilities & kept, "{role:?}");
+        assert!(state.no_new_privs && state.seccomp, "{role:?}: {state:?}");
+    }
+}
+
+#[test]
+fn files_are_refused_to_those_who_open_none_and_nothing_ends() {
+    if !can_filter() {
+        return;
+    }
+    for role in [Role::Data, Role::Statistics, Role::Signals] {
+        let refused = confined(role, || File::open("/dev/null")).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{role:?}");
+    }
+    confined(Role::Opener, || File::open("/dev/null")).unwrap();
+}
+
+#[test]
+fn memory_and_random_numbers_are_there_for_each_role() {
+    if !can_filter() {
+        return;
+    }
+    for role in [Role::Data, Role::Statistics, Role::Signals, Role::Opener] {
+        // More than the allocator takes from its heap.
+        let sum = confined(role, || {
+            let memory = vec![secret::random().unwrap(); 1 << 20];
+            memory.iter().fold(0_u64, |sum, number| sum.wrapping_add(*number >> 20))
+        });
+        assert_ne!(sum, 0);
+    }
+}
+
+/// Runs this program again for a test that ends it.
+fn alone(wrong: &str) -> Output {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "a_wrong_call_is_made", "--nocapture"]).env("WRONG_CALL", wrong);
+    command.output().unwrap()
+}
+
+/// Makes the wrong call that the environment asks for.
+#[test]
+fn a_wrong_call_is_made() {
+    let Ok(wrong) = env::var("WRONG_CALL") else { return };
+    name_violations().unwrap();
+    let (role, call): (_, fn()) = match &*wrong {
+        "socket" => (Role::Data, || drop(socket(AddressFamily::UNIX, SocketType::STREAM, None))),
+        "ioctl" => (Role::Data, || {
+            let _ = rustix::termios::tcflow(io::stderr(), rustix::termios::Action::OOff);
+        }),
+        "kill" => (Role::Statistics, || {
+            let own = rustix::process::getpid();
+            let _ = rustix::process::test_kill_process(own);
+        }),
+        "accept" => (Role::Signals, || {
+            let _ = rustix::net::accept(io::stderr());
+        }),
+        _ => (Role::Opener, || drop(Command::new("/bin/true").exec())),
+    };
+    confined(role, call);
+    println!("still here");
+}
+
+#[test]
+fn another_call_ends_the_program_by_the_names_of_its_thread_and_of_the_call() {
+    if !can_filter() {
+        return;
+    }
+    for wrong in ["socket", "ioctl", "kill", "accept", "execve"] {
+        let ended = alone(wrong);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let expected = format!("grosso: thread confined made the system call {wrong}, which is ");
+        assert!(said.contains(&expected), "{said}");
+        assert_eq!(ended.status.code(), Some(5), "{said}");
+        assert!(!String::from_utf8_lossy(&ended.stdout).contains("still here"));
+    }
+}
