@@ -1,6 +1,6 @@
 //! Coalescing a workload.
 
-use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
+use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
 use grosso_testkit::workloads::{POLL, Workload};
 use grosso_wire::{LinkType, Ports};
 
@@ -65,7 +65,8 @@ impl<'a> Receiver<'a> {
     pub fn with_profile(workload: &'a Workload, profile: Profile, trust: Trust) -> Self {
         let meta = Meta { checksum: trust.checksum(), ..Meta::default() };
         let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
-        let coalescer = Coalescer::new(profile, link, ports, SEED);
+        let coalescer =
+            Coalescer::new(CoalesceOptions::new(link, SEED).profile(profile).ports(ports));
         Self { frames: &workload.frames, coalescer, meta, next: 0, ahead: 0, delivered_bytes: 0 }
     }
 

@@ -1,7 +1,7 @@
 //! Coalescing of tunnelled traffic.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta,
     tunnel::decapsulate::{Decapsulation, DecapsulationRules, Presented},
 };
 use grosso_testkit::workloads::{POLL, Workload};
@@ -61,7 +61,7 @@ impl<'a> Terminator<'a> {
             ends,
             rules,
             stack: Stack::new(0),
-            coalescer: Coalescer::new(Profile::linux(), link, ports, SEED),
+            coalescer: Coalescer::new(CoalesceOptions::new(link, SEED).ports(ports)),
             whole: Vec::new(),
             next: 0,
             delivered_bytes: 0,

@@ -1,7 +1,7 @@
 //! The engine as a function from frames to frames, for tests.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Verdict,
     coalesce::{Part, reason::Close},
     meta::Cwr,
     segment::{HEADER_BYTES_MAX, NoSegments, Outgoing, Segments},
@@ -56,7 +56,9 @@ impl Engine {
     #[must_use]
     pub fn with(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
-            coalescer: Coalescer::new(profile, link, ports, seed),
+            coalescer: Coalescer::new(
+                CoalesceOptions::new(link, seed).profile(profile).ports(ports),
+            ),
             delivered: Vec::new(),
             verdicts: Vec::new(),
             buffers: Vec::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Verdict,
     checksum::Checksum,
     coalesce::{BucketChoice, Bypass, Hold, Level, Reorder, reason::Close},
     meta::VlanTag,
@@ -90,7 +90,9 @@ impl Session {
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, seed: u64) -> Self {
         Self {
-            coalescer: Coalescer::new(profile, link, PORTS, seed),
+            coalescer: Coalescer::new(
+                CoalesceOptions::new(link, seed).profile(profile).ports(PORTS),
+            ),
             link,
             pushed: Vec::new(),
             left: Vec::new(),

@@ -1,7 +1,7 @@
 //! Batches of acknowledgments: complete, in order, bounded, and thinned by the rules of CAKE.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Profile, Sink, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink, Verdict,
     acknowledge::{Kept, RECORDS_MAX, Record},
     coalesce::{
         Acknowledgments, Vector,
@@ -76,7 +76,8 @@ impl Sink<Vec<u8>> for Kinds {
 }
 
 fn kinds(profile: Profile, frames: &[Vec<u8>]) -> (Kinds, Coalescer<Vec<u8>>) {
-    let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
+    let mut coalescer =
+        Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile).ports(PORTS));
     let mut kinds = Kinds::default();
     for frame in frames {
         coalescer.push(Frame::new(frame.clone()), 0, &mut kinds);

@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile,
     checksum::Checksum,
     coalesce::{Acknowledgments, Batch, Bypass, Hold},
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
@@ -58,7 +58,9 @@ fn no_acknowledgment_is_allocated_for_once_the_coalescer_is_warm() {
     for acknowledgments in [Acknowledgments::Vector, Acknowledgments::ThinAggressive] {
         let mut profile = Profile::linux();
         profile.rules.acknowledgments = acknowledgments;
-        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
+        let mut coalescer = Coalescer::new(
+            CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile).ports(PORTS),
+        );
         let mut packets = 0;
         let mut poll = || {
             let mut sink = |delivery: Delivery<'_, &[u8]>| packets += delivery.packets;
@@ -90,7 +92,9 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
         profile.limits.hold_ns = hold_ns;
         profile.batch = batch;
         profile.hold = hold;
-        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
+        let mut coalescer = Coalescer::new(
+            CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile).ports(PORTS),
+        );
         let mut delivered = Delivered::default();
         for _ in 0..2 {
             polls(&mut coalescer, &frames, &mut delivered);
@@ -263,7 +267,9 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
         profile.bypass = (hold == controlled).then(Bypass::default);
         profile.limits.hold_ns = hold_ns;
         profile.limits.flows = flows_max;
-        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
+        let mut coalescer = Coalescer::new(
+            CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile).ports(PORTS),
+        );
         let templates = flood_templates();
         let mut delivered = Delivered::default();
         let mut push = |numbers: std::ops::Range<u32>, delivered: &mut Delivered| {
@@ -291,7 +297,7 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
 fn a_flood_of_header_stacks_keeps_memory_constant() {
     let frames: Vec<Vec<u8>> =
         (0..3000).flat_map(|seed| Traffic::new(seed).take(20).collect::<Vec<_>>()).collect();
-    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, PORTS, 1);
+    let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(PORTS));
     let mut delivered = Delivered::default();
     let (warm, flood) = frames.split_at(frames.len() / 2);
     polls(&mut coalescer, warm, &mut delivered);

@@ -2,7 +2,7 @@
 //! gap in what is known, for any input.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Profile,
     expand::{Expander, Unexpanded},
 };
 use grosso_testkit::{
@@ -35,7 +35,9 @@ impl Host {
 
     /// Delivers the frames of one poll.
     fn deliver(&mut self, frames: &[Vec<u8>]) {
-        let mut coalescer = Coalescer::new(self.profile.clone(), LinkType::Ethernet, PORTS, 1);
+        let mut coalescer = Coalescer::new(
+            CoalesceOptions::new(LinkType::Ethernet, 1).profile(self.profile.clone()).ports(PORTS),
+        );
         let expander = &mut self.expander;
         let mut sink = |delivery: Delivery<'_, Vec<u8>>| expander.note(&delivery);
         for frame in frames {

@@ -5,7 +5,10 @@
 
 use std::hint::black_box;
 
-use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum, coalesce::Reorder};
+use grosso::{
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum,
+    coalesce::Reorder,
+};
 use grosso_testkit::{Packet, random::Random};
 use grosso_tests::{engine::PORTS, instructions, kernel::skip};
 use grosso_wire::LinkType;
@@ -72,7 +75,8 @@ fn run(flood: usize) {
     let mut profile = Profile::linux();
     profile.limits.hold_ns = 20_000;
     profile.reorder = Reorder::holes(100_000);
-    let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
+    let mut coalescer =
+        Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile).ports(PORTS));
     let [before, counted] = [before, counted].map(|packets| frames(&packets));
     push(&mut coalescer, &before);
     measured(&mut coalescer, &counted);

@@ -6,7 +6,7 @@
 use std::env;
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
     acknowledge::{Record, Summary},
     checksum::Checksum,
     coalesce::{
@@ -80,8 +80,11 @@ struct Both {
 
 impl Both {
     fn new(profile: Profile, link: LinkType) -> Self {
-        let with = Coalescer::new(profile.clone(), link, PORTS, SEED);
-        let without = Coalescer::without_tiers(profile.clone(), link, PORTS, SEED);
+        let with =
+            Coalescer::new(CoalesceOptions::new(link, SEED).profile(profile.clone()).ports(PORTS));
+        let without = Coalescer::without_tiers(
+            CoalesceOptions::new(link, SEED).profile(profile.clone()).ports(PORTS),
+        );
         Self { profile, coalescers: [with, without], joined: 0, last: Default::default() }
     }
 

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta,
     reassemble::{Outcome, Reassembler, ReassemblyMode, ReassemblyRules},
 };
 use grosso_benches::{Cache, Join, Joiner, Receiver, SEED, Scatterer, Sender, Step, Trust};
@@ -107,10 +107,9 @@ struct Refilled<'a> {
 
 impl<'a> Refilled<'a> {
     fn new(workload: &'a Workload, trust: Trust) -> Self {
-        let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
         Self {
             polls: Polls::new(workload),
-            coalescer: Coalescer::new(Profile::linux(), link, ports, SEED),
+            coalescer: Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, SEED)),
             meta: Meta { checksum: trust.checksum(), ..Meta::default() },
             filled: Vec::with_capacity(POLL),
             spare: Vec::with_capacity(POLL),
@@ -183,7 +182,7 @@ impl Step for Reader<'_> {
 }
 
 fn coalesced(workload: &Workload, trust: Trust) -> Vec<Vec<u8>> {
-    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, SEED);
+    let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, SEED));
     let meta = Meta { checksum: trust.checksum(), ..Meta::default() };
     let mut frames = Vec::new();
     let mut sink = |delivery: Delivery<'_, &[u8]>| {

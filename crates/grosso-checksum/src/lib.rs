@@ -55,3 +55,8 @@ pub use sum::Sum;
 #[doc(hidden)]
 pub use sum::of_with;
 pub use update::{incremented, nonzero, update, update_u32};
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -29,6 +29,7 @@ impl Progress {
     }
 
     /// A bar over so many trials of the lab.
+    #[cfg(feature = "lab")]
     pub(crate) fn trials(count: u64, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: None };

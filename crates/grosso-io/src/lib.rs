@@ -14,17 +14,21 @@
 //! | `runner` | a data path on a thread of its own (Linux) |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
 //!
+//! The features `capture`, `esp`, `gzip`, `impair`, `live`, `xdp` and `zstd` are there unless turned off.
+//!
 //! # Example
 //!
 //! A superframe is written with its metadata, and read back with the same metadata.
 //!
 //! ```
+//! # #[cfg(feature = "capture")]
+//! # mod example {
 //! use grosso::meta::{Gso, Meta};
 //! use grosso_io::capture::{
 //!     CaptureReader, CaptureWriter, Entry, Format, Offload, PacketMeta, WriterOptions,
 //! };
 //!
-//! # fn main() -> Result<(), grosso_io::capture::CaptureError> {
+//! # pub fn main() -> Result<(), grosso_io::capture::CaptureError> {
 //! let offload = Offload::new(&Meta { gso: Gso::every(1448), ..Meta::default() });
 //! let meta = PacketMeta {
 //!     timestamp_ns: Some(1_700_000_000_123_456_789),
@@ -47,23 +51,35 @@
 //! assert_eq!(reader.packets(), 1);
 //! # Ok(())
 //! # }
+//! # }
+//! # #[cfg(feature = "capture")]
+//! # example::main().unwrap();
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "capture")]
 pub mod capture;
+#[cfg(feature = "capture")]
 pub mod capture_port;
 mod counts;
+#[cfg(feature = "impair")]
 pub mod impair;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "live"))]
 pub mod live;
 pub mod memory;
 mod outlet;
 pub mod path;
 pub mod port;
+#[cfg(feature = "capture")]
 pub mod record;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "live"))]
 pub mod runner;
 pub mod stage;
 pub mod vnet;
 
 pub use port::{Port, PortError, Transmitted};
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,7 +5,7 @@
 //! can handle pass unchanged.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Profile, Sink,
+    CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink,
     coalesce::RoundTrips,
     expand::Expander,
     features::{Device, Features},
@@ -83,7 +83,9 @@ impl<B: AsRef<[u8]>> Direction<B> {
         let coalescer = (options.coalesce && takes_superframes).then(|| {
             let mut profile = options.profile.clone();
             profile.udp &= device.features.contains(Features::UDP_SEGMENTATION);
-            Coalescer::new(profile, link, options.ports, options.seed)
+            Coalescer::new(
+                CoalesceOptions::new(link, options.seed).profile(profile).ports(options.ports),
+            )
         });
         Self {
             outlet: Outlet::new(link, device, options.ports),

@@ -155,6 +155,7 @@ pub enum Transmitted {
 #[non_exhaustive]
 pub enum PortError {
     /// Error of the capture behind the port.
+    #[cfg(feature = "capture")]
     #[error(transparent)]
     Capture(#[from] crate::capture::CaptureError),
     /// The other end of the port is gone.

@@ -11,7 +11,6 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`permit`] | whether this process may do that; if not, the reason and the remedy |
 //! | [`hosts`] | the hosts and the wire between them |
 //! | [`traffic`] | traffic between the sockets of the hosts |
 //! | [`account`] | processor time by role, and TCP's counters |
@@ -33,8 +32,8 @@
 //! use grosso_lab::{
 //!     experiment::{Experiment, Plan},
 //!     offload::Offload,
-//!     permit,
 //! };
+//! use grosso_sys::permit;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Before the process has threads: it becomes root in a user namespace of its own.
@@ -60,7 +59,6 @@ pub mod network;
 pub mod nic;
 pub mod offload;
 mod page;
-pub mod permit;
 pub mod profiles;
 pub mod report;
 mod running;
@@ -69,3 +67,8 @@ pub mod traffic;
 pub mod trial;
 pub mod tunnels;
 pub mod verdict;
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

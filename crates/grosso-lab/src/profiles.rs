@@ -5,7 +5,9 @@
 use core::fmt::Write;
 use std::{borrow::Cow, time::Instant};
 
-use grosso::{Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum};
+use grosso::{
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum,
+};
 use grosso_wire::{LinkType, Ports};
 use serde::Serialize;
 
@@ -131,8 +133,9 @@ struct Seen {
 impl Seen {
     /// Runs the trace through a profile.
     fn take(&mut self, profile: &Profile, trace: &[Vec<u8>]) {
-        let mut coalescer =
-            Coalescer::<Cow<'_, [u8]>>::new(profile.clone(), LinkType::Ethernet, Ports::NONE, 1);
+        let mut coalescer = Coalescer::<Cow<'_, [u8]>>::new(
+            CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile.clone()).ports(Ports::NONE),
+        );
         let sink: &mut dyn Sink<Cow<'_, [u8]>> = &mut |out: Delivery<'_, _>| self.count(&out);
         let mut now_ns = 0;
         for (i, packet) in trace.iter().enumerate() {

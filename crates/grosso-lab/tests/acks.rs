@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile, Sink,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink,
     acknowledge::Summary,
     coalesce::{Acknowledgments, Batch, Vector},
     expand::Expander,
@@ -140,7 +140,9 @@ impl Sink<Vec<u8>> for Behind<'_> {
 fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
     let sender = Sender::new(counting, SEGMENT, FIRST);
     let mut behind = Behind { sender, sent, collected: 0, places: Vec::new(), merged: Vec::new() };
-    let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, Ports::NONE, 1);
+    let mut coalescer = Coalescer::new(
+        CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile).ports(Ports::NONE),
+    );
     for (place, one) in sent.iter().enumerate() {
         let arrived_ns = one.acknowledgment.arrived_ns;
         let timestamp_ns = one.is_stamped.then_some(arrived_ns);
@@ -257,7 +259,8 @@ enum Receiver {
 fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);
-    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
+    let mut coalescer =
+        Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
     let (mut round_trips, mut most) = (0, 0);
     while sender.congestion_window < 860 * u64::from(SEGMENT) {
         // Sequence numbers at which the deliveries end.

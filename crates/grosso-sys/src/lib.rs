@@ -18,6 +18,7 @@
 //! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
 //! | [`netlink`] | links, veth pairs across networks, addresses, routes, neighbours |
 //! | [`namespace`] | private user, network and mount namespaces |
+//! | [`permit`] | whether this process may make networks and devices; if not, the reason and the remedy |
 //! | [`secret`] | random numbers, locked memory, a process that others cannot look into |
 //! | [`stream`] | receive low-water mark of TCP sockets |
 //! | [`confine`] | threads that give up capabilities, system calls and files by their role |
@@ -67,6 +68,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod passed;
+pub mod permit;
 pub mod process;
 pub mod scheduling;
 pub mod secret;
@@ -78,3 +80,8 @@ pub mod xdp;
 mod abi;
 mod filter;
 mod mapping;
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -89,3 +89,8 @@ pub use link_type::LinkType;
 pub use stack::{Extent, LAYERS_MAX, Layer, Stack, Stop};
 pub use walk::{CookieLen, Ports, Pseudowire};
 pub use zerocopy;
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -32,8 +32,10 @@
 //! segments again.
 //!
 //! ```
-//! use grosso::{Coalescer, Delivery, Frame, Profile, segment::{Outgoing, Segments}};
-//! use grosso_wire::{LinkType, Ports};
+//! use grosso::{
+//!     CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Ports,
+//!     segment::{Outgoing, Segments},
+//! };
 //! # use grosso_testkit::Packet;
 //! # fn tcp(i: u32) -> Vec<u8> {
 //! #     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
@@ -41,8 +43,7 @@
 //! # }
 //!
 //! let packets = [tcp(0), tcp(1), tcp(2)];
-//! let mut coalescer =
-//!     Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 0x5eed);
+//! let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
 //!
 //! let mut delivered = Vec::new();
 //! let mut sink = |delivery: Delivery<'_, &[u8]>| {
@@ -97,6 +98,12 @@ pub mod steering;
 mod template;
 pub mod tunnel;
 
-pub use coalesce::{Coalescer, Delivery, Profile, Sink, Verdict};
+pub use coalesce::{CoalesceOptions, Coalescer, Delivery, Profile, Sink, Verdict};
 pub use frame::Frame;
+pub use grosso_wire::{LinkType, Ports};
 pub use meta::Meta;
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

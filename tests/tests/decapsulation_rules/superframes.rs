@@ -1,7 +1,7 @@
 //! Superframes keep the metadata by which they are cut, and lose the tunnel (rule W4).
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta,
     checksum::Checksum,
     meta::{Cut, Gso, IpLevels},
     segment::{Outgoing, Segments},
@@ -34,7 +34,7 @@ fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
         delivery.copy_to(&mut bytes);
         delivered.push((bytes, delivery.meta));
     };
-    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 1);
+    let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
     for packet in &packets {
         coalescer.push(Frame::new(packet.build()), 0, &mut sink);
     }

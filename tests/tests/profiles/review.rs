@@ -1,8 +1,8 @@
 //! The six points of the 2007 review of inet_lro, tested on its first and its final version.
 
-use grosso::{Coalescer, Delivery, Frame, Meta};
+use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta};
 use grosso_testkit::oracle::sum;
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::LinkType;
 
 use super::*;
 
@@ -108,7 +108,8 @@ fn review_4_frames_of_every_length_come_out_as_they_came() {
 #[test]
 fn review_5_the_way_of_delivery_is_the_caller_s_at_every_call() {
     for profile in both() {
-        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, Ports::ASSIGNED, 1);
+        let mut coalescer =
+            Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile));
         let (mut polled, mut interrupted) = (Vec::new(), Vec::new());
         for frame in data(3) {
             let sink = &mut |out: Delivery<'_, _>| polled.push(out.packets);

@@ -2,7 +2,7 @@
 //! buffers.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile,
     checksum::Checksum,
     coalesce::{Reorder, reason::Release},
 };
@@ -41,7 +41,9 @@ struct Target {
 
 impl Target {
     fn new(profile: Profile) -> Self {
-        let coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 9);
+        let coalescer = Coalescer::new(
+            CoalesceOptions::new(LinkType::Ethernet, 9).profile(profile).ports(PORTS),
+        );
         Self { coalescer, left: 0, now_ns: 0 }
     }
 
@@ -153,7 +155,8 @@ fn nothing_is_allocated_once_warm() {
     let mut random = Random::new(4);
     let mut profile = holes();
     profile.reorder = Reorder::holes(30_000);
-    let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 9);
+    let mut coalescer =
+        Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 9).profile(profile).ports(PORTS));
     // Flows come and go, with skew and loss, in equal rounds.
     let mut sequence = Vec::new();
     for place in 0..20_000_u32 {

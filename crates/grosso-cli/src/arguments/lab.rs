@@ -79,6 +79,7 @@ pub(crate) enum LabMeasurement {
 
 impl LabMeasurement {
     /// Its name on the command line, its options, and the bits a second of its wire if that has a rate.
+    #[cfg(feature = "lab")]
     pub(crate) fn parts(&self) -> (&'static str, &LabOptions, Option<u64>) {
         let (name, options) = match self {
             Self::Reorder(LabReorder { measuring, rate }) => {
@@ -267,6 +268,7 @@ pub(crate) enum LabTopology {
 
 /// A host of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "lab"), expect(dead_code, reason = "only `grosso lab` reads it"))]
 pub(crate) enum LabHost {
     A,
     B,

@@ -16,9 +16,9 @@ mod encap;
 mod explain;
 mod fragment;
 mod inspect;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "lab"))]
 mod lab;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "monitor"))]
 mod monitor;
 mod profiles;
 mod reassemble;
@@ -113,8 +113,10 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Tunnel(action) => tunnel::run(action, session),
         #[cfg(not(target_os = "linux"))]
         Command::Tunnel(_) => Err(needs_linux("tunnel")),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "lab"))]
         Command::Lab(options) => lab::run(options, session),
+        #[cfg(all(target_os = "linux", not(feature = "lab")))]
+        Command::Lab(_) => Err(left_out("lab")),
         #[cfg(not(target_os = "linux"))]
         Command::Lab(_) => Err(needs_linux("lab")),
         #[cfg(target_os = "linux")]
@@ -133,8 +135,10 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Stats(options) => stats::run(options, session),
         #[cfg(not(target_os = "linux"))]
         Command::Stats(_) => Err(needs_linux("stats")),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "monitor"))]
         Command::Monitor(options) => monitor::run(options, session),
+        #[cfg(all(target_os = "linux", not(feature = "monitor")))]
+        Command::Monitor(_) => Err(left_out("monitor")),
         #[cfg(not(target_os = "linux"))]
         Command::Monitor(_) => Err(needs_linux("monitor")),
     }
@@ -190,6 +194,14 @@ fn needs_linux(command: &str) -> Failure {
     let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
     let hint = "capture commands work here: grosso inspect, wire, csum, ...";
     Failure::environment("environment.not_linux", message).hint(hint)
+}
+
+/// Says that a command was left out when this program was built.
+#[cfg(all(target_os = "linux", not(all(feature = "lab", feature = "monitor"))))]
+fn left_out(command: &str) -> Failure {
+    let message = format!("this build has no {command}");
+    let hint = format!("cargo install --path crates/grosso-cli --features {command}");
+    Failure::environment("environment.left_out", message).hint(hint)
 }
 
 /// An unpredictable seed, so that no capture can be made to collide (P50).

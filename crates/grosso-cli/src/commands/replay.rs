@@ -5,7 +5,7 @@ mod seen;
 use std::path::Path;
 
 use grosso::{
-    Coalescer, Frame, Profile, Sink, Verdict,
+    CoalesceOptions, Coalescer, Frame, Profile, Sink, Verdict,
     coalesce::{
         Batch as Order, Level, RoundTrips,
         reason::{Close, NoMerge, Pass, Release},
@@ -318,7 +318,9 @@ impl<B: AsRef<[u8]>> Replay<B> {
             None if self.lanes.len() >= LANES_MAX => None,
             None => {
                 let profile = self.profile.clone();
-                let coalescer = Coalescer::new(profile, link, ports, self.seed);
+                let coalescer = Coalescer::new(
+                    CoalesceOptions::new(link, self.seed).profile(profile).ports(ports),
+                );
                 self.lanes.push(Lane {
                     interface,
                     direction,
@@ -341,7 +343,9 @@ impl<B: AsRef<[u8]>> Replay<B> {
             return;
         };
         lane.coalescer.finish(sink as &mut dyn Sink<B>);
-        let next = Coalescer::new(self.profile.clone(), link, ports, self.seed);
+        let next = Coalescer::new(
+            CoalesceOptions::new(link, self.seed).profile(self.profile.clone()).ports(ports),
+        );
         let before = core::mem::replace(&mut lane.coalescer, next);
         lane.ports = ports;
         add(&mut self.stats, before.stats());

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use grosso_lab::permit::{self, Refusal};
+use grosso_sys::permit::{self, Refusal};
 use grosso_sys::{fault::Fault, interface::Control};
 
 use super::port::Device;

@@ -13,6 +13,7 @@
 pub(crate) mod control;
 mod http;
 pub(crate) mod json;
+#[cfg(feature = "monitor")]
 pub(crate) mod monitor;
 pub(crate) mod prometheus;
 pub(crate) mod reading;

@@ -3,11 +3,15 @@
 //! The first bytes decide the kind, never the file name. gzip input may have several members and
 //! Zstandard input several frames, as parallel compressors write them.
 
-use std::io::{self, BufReader, Read};
+#[cfg(any(feature = "gzip", feature = "zstd"))]
+use std::io::BufReader;
+use std::io::{self, Read};
 
+#[cfg(feature = "gzip")]
 use flate2::bufread::MultiGzDecoder;
 
 use super::error::CaptureError;
+#[cfg(feature = "zstd")]
 use super::zstd::ZstdReader;
 
 /// Compression of a capture file.
@@ -54,7 +58,9 @@ impl Compression {
 #[derive(Debug)]
 pub(crate) enum Decompressor<R> {
     Plain(CountingReader<R>),
+    #[cfg(feature = "gzip")]
     Gzip(Box<MultiGzDecoder<BufReader<CountingReader<R>>>>),
+    #[cfg(feature = "zstd")]
     Zstd(Box<ZstdReader<BufReader<CountingReader<R>>>>),
 }
 
@@ -67,18 +73,28 @@ impl<R: Read> Decompressor<R> {
         let mut source = CountingReader::new(reader);
         source.fill_prefix().map_err(|source| CaptureError::Io { path: path.into(), source })?;
         let compression = Compression::detect(source.prefix())?;
+        #[cfg(any(feature = "gzip", feature = "zstd"))]
         let buffered = |source| BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, source);
         Ok(match compression {
             Compression::None => Self::Plain(source),
+            #[cfg(feature = "gzip")]
             Compression::Gzip => Self::Gzip(Box::new(MultiGzDecoder::new(buffered(source)))),
+            #[cfg(feature = "zstd")]
             Compression::Zstd => Self::Zstd(Box::new(ZstdReader::new(buffered(source)))),
+            #[cfg(not(all(feature = "gzip", feature = "zstd")))]
+            other => {
+                let what = format!("{} compression, which this build leaves out,", other.name());
+                return Err(CaptureError::UnsupportedFormat { what });
+            }
         })
     }
 
     pub(crate) const fn compression(&self) -> Compression {
         match self {
             Self::Plain(_) => Compression::None,
+            #[cfg(feature = "gzip")]
             Self::Gzip(_) => Compression::Gzip,
+            #[cfg(feature = "zstd")]
             Self::Zstd(_) => Compression::Zstd,
         }
     }
@@ -86,7 +102,9 @@ impl<R: Read> Decompressor<R> {
     pub(crate) fn source(&self) -> &CountingReader<R> {
         match self {
             Self::Plain(source) => source,
+            #[cfg(feature = "gzip")]
             Self::Gzip(reader) => reader.get_ref().get_ref(),
+            #[cfg(feature = "zstd")]
             Self::Zstd(reader) => reader.source().get_ref(),
         }
     }
@@ -96,7 +114,9 @@ impl<R: Read> Read for Decompressor<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(source) => source.read(buffer),
+            #[cfg(feature = "gzip")]
             Self::Gzip(reader) => reader.read(buffer),
+            #[cfg(feature = "zstd")]
             Self::Zstd(reader) => reader.read(buffer),
         }
     }
@@ -173,6 +193,7 @@ impl<R: Read> Read for CountingReader<R> {
 const PREFIX_BYTES: usize = 5;
 
 /// Bytes of compressed data read at a time: enough that system calls do not matter.
+#[cfg(any(feature = "gzip", feature = "zstd"))]
 const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ mod pcapng;
 mod reader;
 mod tunnel_port;
 mod writer;
+#[cfg(feature = "zstd")]
 mod zstd;
 
 pub use compression::Compression;

@@ -11,9 +11,9 @@ use grosso_sys::{
     tun::Layer,
 };
 
-use super::{
-    LiveStats, PacketOptions, PacketPort, PortBuffer, TapOptions, TapPort, XdpPort, XdpPortOptions,
-};
+use super::{LiveStats, PacketOptions, PacketPort, PortBuffer, TapOptions, TapPort};
+#[cfg(feature = "xdp")]
+use super::{XdpPort, XdpPortOptions};
 use crate::{
     delegate_port,
     port::{Port, PortError},
@@ -47,6 +47,7 @@ pub enum Opening {
         options: PacketOptions,
     },
     /// Queues of an interface, through AF_XDP sockets.
+    #[cfg(feature = "xdp")]
     Xdp {
         /// Its name.
         name: String,
@@ -72,6 +73,7 @@ impl Opening {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
             Self::Packet { name, options } => open_packet(name, *options, queues),
+            #[cfg(feature = "xdp")]
             Self::Xdp { name, options } => {
                 let queues = u32::try_from(queues).unwrap_or(u32::MAX);
                 let ports = XdpPort::open_queues(name, options, queues)?;
@@ -90,6 +92,7 @@ pub enum LivePort {
     /// An interface, through packet sockets.
     Packet(PacketPort),
     /// An interface, through an AF_XDP socket.
+    #[cfg(feature = "xdp")]
     Xdp(XdpPort),
 }
 
@@ -99,6 +102,7 @@ macro_rules! with {
         match $self {
             LivePort::Tun($port) => $result,
             LivePort::Packet($port) => $result,
+            #[cfg(feature = "xdp")]
             LivePort::Xdp($port) => $result,
         }
     };
@@ -119,6 +123,7 @@ impl LivePort {
         match self {
             Self::Tun(port) => Ok(*port.stats()),
             Self::Packet(port) => port.stats(),
+            #[cfg(feature = "xdp")]
             Self::Xdp(port) => Ok(*port.stats()),
         }
     }
@@ -144,6 +149,7 @@ impl Port for LivePort {
             Self::Packet(port) => port.receive(now_ns, max, &mut |frame| {
                 wrap(PortBuffer::Ring(frame.buffer), frame.meta);
             }),
+            #[cfg(feature = "xdp")]
             Self::Xdp(port) => port.receive(now_ns, max, &mut |frame| {
                 wrap(PortBuffer::Chunk(frame.buffer), frame.meta);
             }),

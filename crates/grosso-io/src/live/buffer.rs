@@ -1,16 +1,20 @@
 //! Buffers of received frames, and the store of spare ones.
 
-use grosso_sys::{packet::RingFrame, xdp};
+use grosso_sys::packet::RingFrame;
+#[cfg(feature = "xdp")]
+use grosso_sys::xdp;
 
 /// Buffer of a frame of a port that is chosen at run time, or of a tunnel's sockets: one type, so
 /// that the data paths between them are compiled once.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PortBuffer {
     /// Memory of this process.
     Own(LiveBuffer),
     /// A slot of a packet socket's ring.
     Ring(RingFrame),
     /// A chunk of an AF_XDP socket.
+    #[cfg(feature = "xdp")]
     Chunk(xdp::Frame),
 }
 
@@ -20,6 +24,7 @@ impl AsRef<[u8]> for PortBuffer {
         match self {
             Self::Own(buffer) => buffer.as_ref(),
             Self::Ring(frame) => frame.as_ref(),
+            #[cfg(feature = "xdp")]
             Self::Chunk(frame) => frame.as_ref(),
         }
     }

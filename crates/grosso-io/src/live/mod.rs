@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`TapPort`] | the network stack of this host, through a TUN or TAP device |
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
-//! | [`XdpPort`] | an interface, through an AF_XDP socket |
+//! | `XdpPort` | an interface, through an AF_XDP socket (feature `xdp`) |
 //! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
 //! | [`IpPort`] | another host, through raw IP sockets: the outer packets of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
@@ -24,10 +24,12 @@ mod stats;
 mod tap;
 mod transmitter;
 mod udp;
+#[cfg(feature = "xdp")]
 mod xdp;
 
 pub use any::{LivePort, Opening};
 pub use buffer::{LiveBuffer, PortBuffer};
+#[cfg(feature = "xdp")]
 pub use grosso_sys::xdp::XdpStatistics;
 pub use ip::{IpOptions, IpPort};
 pub use packet::{PacketOptions, PacketPort};
@@ -35,6 +37,7 @@ pub use socket::{SocketEvent, SocketStats};
 pub use stats::{LiveEvent, LiveStats};
 pub use tap::{TapOptions, TapPort};
 pub use udp::{SOURCE_PORTS_MAX, UdpOptions, UdpPort};
+#[cfg(feature = "xdp")]
 pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 
 use std::io;

@@ -1,7 +1,7 @@
 //! Stages around a port: fragmentation, ESP and tunnels, each as a port itself.
 //!
 //! A stage works in both directions. [`Fragmentation`] reassembles received fragments and fragments
-//! transmitted packets; [`Secured`] decrypts and encrypts. ESP in transport mode protects whole
+//! transmitted packets; `Secured` decrypts and encrypts. ESP in transport mode protects whole
 //! datagrams, so the wire carries fragments of an ESP packet (RFC 4303 section 3.1.1), and the
 //! order is `Secured<Fragmentation<P>>`.
 //!
@@ -10,7 +10,7 @@
 //! | `fragmentation` | fragmentation and reassembly, as a port |
 //! | `joining`, `cutting` | its two halves |
 //! | `identification` | unpredictable identifications of fragments |
-//! | `secured` | ESP, as a port |
+//! | `secured` | ESP, as a port (feature `esp`, as the next and `stages`) |
 //! | `sequence` | sequence numbers that persist between runs |
 //! | `tunnelled` | a tunnel, as a port |
 //! | `stages` | any of the stages, chosen at run time |
@@ -21,8 +21,11 @@ mod fragmentation;
 mod identification;
 mod joining;
 mod outbox;
+#[cfg(feature = "esp")]
 mod secured;
+#[cfg(feature = "esp")]
 mod sequence;
+#[cfg(feature = "esp")]
 mod stages;
 mod tunnelled;
 
@@ -31,13 +34,17 @@ use core::ops::Range;
 pub use self::{
     cutting::CuttingStats,
     fragmentation::{Fragmentation, FragmentationOptions, FragmentationStats},
-    secured::{Drops, Level, Secured, SecuredOptions, SecuredStats},
-    sequence::{Numbers, SequenceFile},
-    stages::Stages,
     tunnelled::{
         EthernetLink, Forwarding, ICMP_BURST, ICMP_PER_SECOND, MTU_MIN_IPV4, MTU_MIN_IPV6,
         REMOTES_MAX, Remote, Tunnelled, TunnelledOptions, TunnelledStats,
     },
+};
+
+#[cfg(feature = "esp")]
+pub use self::{
+    secured::{Drops, Level, Secured, SecuredOptions, SecuredStats},
+    sequence::{Numbers, SequenceFile},
+    stages::Stages,
 };
 
 /// A buffer of the port behind a stage, or one of the stage's own.

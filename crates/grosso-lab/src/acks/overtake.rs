@@ -4,7 +4,7 @@
 use core::ptr;
 use std::borrow::Cow;
 
-use grosso::{Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum};
+use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink, checksum::Checksum};
 use grosso_wire::{LinkType, Ports};
 use serde::Serialize;
 
@@ -40,7 +40,8 @@ struct Sent {
 
 /// Number of packets that come out behind a later one.
 fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
-    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
+    let mut coalescer =
+        Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
     let mut kept = Kept { packets, places: Vec::new() };
     for (place, packet) in packets.iter().enumerate() {
         if packet.is_empty && acknowledgments_past_it {

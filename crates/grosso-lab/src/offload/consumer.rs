@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile, Sink,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink,
     checksum::Checksum,
     meta::Gso,
     segment::{Outgoing, Segments},
@@ -61,8 +61,7 @@ fn gigabits_a_cpu_second<'a>(
     take: impl Fn(&'a [u8]) -> Cow<'a, [u8]>,
     mut give_back: impl FnMut(Cow<'a, [u8]>),
 ) -> f64 {
-    let mut coalescer =
-        Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 0x6c61_6221);
+    let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x6c61_6221));
     let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
     let mut bytes = 0_u64;
     let sink: &mut dyn Sink<Cow<'a, [u8]>> = &mut |delivery: Delivery<'_, Cow<'a, [u8]>>| {
@@ -127,8 +126,7 @@ mod tests {
         for payload_bytes in [1448, 8948] {
             let packets = train(payload_bytes);
             assert!(packets.len() >= 6, "{} packets", packets.len());
-            let mut coalescer =
-                Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 1);
+            let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
             let mut joined = Vec::new();
             let mut sink = |delivery: Delivery<'_, &[u8]>| {
                 joined.push(delivery.meta.gso.map(|gso| usize::from(gso.segments)));

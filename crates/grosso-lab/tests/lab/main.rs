@@ -26,13 +26,13 @@ mod linux {
     use grosso::{Profile, coalesce::Reorder};
     use grosso_lab::{
         hosts::{Device, Family, Layout, Mtu},
-        permit::{self, Refusal},
         traffic::Traffic,
         trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
     };
     use grosso_sys::{
         namespace::{isolate_process_user, user_namespace_refusal},
         netlink::Netlink,
+        permit::{self, Refusal},
         scheduling::allowed_processors,
     };
     use std::time::Duration;

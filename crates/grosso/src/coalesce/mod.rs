@@ -7,7 +7,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`profile`], [`reason`] | the interface: all that a profile says, and the names of all refusals |
+//! | `options`, [`profile`], [`reason`] | the interface: all that a coalescer is told, all that a profile says, and the names of all refusals |
 //! | `assembly` | the way of a packet through the stages that a profile asks for |
 //! | `line`, `stage` | one stage behind another, with the trains behind them all |
 //! | `batch`, `bypass`, `pacer`, `reorder` | the stages: a poll flow by flow; flows that are seldom joined; the sight of controlled holds; packets ahead of their flow |
@@ -31,6 +31,7 @@ mod examine;
 mod hold;
 mod line;
 mod merge;
+mod options;
 mod pacer;
 mod policy;
 mod pool;
@@ -48,13 +49,13 @@ mod train;
 mod train_id;
 
 use grosso_checksum::prefetch;
-use grosso_wire::{LinkType, Ports};
 
 pub use crate::flow::{BucketChoice, TableShape};
 pub use crate::flow_memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use crate::template::HEADER_BYTES_MAX;
 pub use delivery::{Delivery, Sink, Vector};
 pub use hold::{HOLD_NS_MIN, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
+pub use options::CoalesceOptions;
 pub use pool::Part;
 pub use profile::{
     Acknowledgments, Batch, Bypass, FixedIdentification, Hold, Level, Limits, Options, Profile,
@@ -125,22 +126,22 @@ pub struct Coalescer<B> {
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// A coalescer for frames of one link type. `seed` keys the flow hash and should be random, so
-    /// that nobody can choose packets that share a bucket (P50).
+    /// A coalescer that holds nothing yet.
     #[must_use]
-    pub fn new(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
-        Self::with_tiers(profile, Tiers::ALL, link, ports, seed)
+    pub fn new(options: CoalesceOptions) -> Self {
+        Self::with_tiers(options, Tiers::ALL)
     }
 
     /// As [`Self::new`], but every packet is dissected and asked law by law, by the rules as a value: what tests hold
     /// the usual path against.
     #[doc(hidden)]
     #[must_use]
-    pub fn without_tiers(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
-        Self::with_tiers(profile, Tiers::NONE, link, ports, seed)
+    pub fn without_tiers(options: CoalesceOptions) -> Self {
+        Self::with_tiers(options, Tiers::NONE)
     }
 
-    fn with_tiers(profile: Profile, tiers: Tiers, link: LinkType, ports: Ports, seed: u64) -> Self {
+    fn with_tiers(options: CoalesceOptions, tiers: Tiers) -> Self {
+        let CoalesceOptions { profile, link, ports, seed } = options;
         let assembly = Assembly::of(&profile, tiers);
         let is_watched = !assembly.is_by_laws();
         let merger = Merger::new(profile, tiers, is_watched, link, ports, seed);
@@ -296,7 +297,8 @@ mod tests {
     use grosso_wire::{LinkType, Ports};
 
     use super::{
-        Acknowledgments, Coalescer, Delivery, Profile, Sink, Vector, Verdict, reason::NoMerge,
+        Acknowledgments, CoalesceOptions, Coalescer, Delivery, Profile, Sink, Vector, Verdict,
+        reason::NoMerge,
     };
     use crate::frame::Frame;
 
@@ -307,7 +309,8 @@ mod tests {
 
     #[test]
     fn p21_flows_that_collide_are_never_merged() {
-        let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
+        let mut coalescer =
+            Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
         coalescer.merger.collide();
         let frames: Vec<_> =
             [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1), (2, 2)].map(|(port, i)| frame(port, i)).into();
@@ -336,7 +339,9 @@ mod tests {
         }
         let mut profile = Profile::linux();
         profile.rules.acknowledgments = Acknowledgments::Vector;
-        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, Ports::NONE, 1);
+        let mut coalescer = Coalescer::new(
+            CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile).ports(Ports::NONE),
+        );
         coalescer.merger.collide();
         let acknowledgment = |port: u16| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);

@@ -7,13 +7,14 @@
 //! | `decapsulate` | packets out of tunnels, planned and then applied in place |
 //! | `path_mtu` | the message for a sender whose packet is too long |
 //! | `congestion` | congestion marks between levels (RFC 6040) |
-//! | `esp` | associations, encryption packet by packet, decryption in place |
+//! | `esp` | associations, encryption packet by packet, decryption in place (feature `esp`) |
 
 mod admission;
 pub(crate) mod congestion;
 pub mod decapsulate;
 pub mod encapsulate;
 mod endpoint;
+#[cfg(feature = "esp")]
 pub mod esp;
 mod kind;
 mod link;

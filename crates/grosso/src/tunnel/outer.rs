@@ -109,6 +109,7 @@ pub(super) struct Inner {
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
     /// Zero for IPv4, which has none.
+    #[cfg_attr(not(feature = "esp"), expect(dead_code, reason = "of a packet only ESP copies it"))]
     pub(super) flow_label: u32,
     /// `None` for IPv6, which has no such bit: routers never fragment it.
     pub(super) dont_fragment: Option<bool>,

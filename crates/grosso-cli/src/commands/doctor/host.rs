@@ -1,7 +1,7 @@
 //! The machine, and the privileges of this process on it.
 
-use grosso_lab::permit::{self, Refusal, Surroundings};
 use grosso_sys::packet::PacketSocket;
+use grosso_sys::permit::{self, Refusal, Surroundings};
 use serde::Serialize;
 
 use super::finding::Finding;

@@ -11,8 +11,8 @@ mod probes;
 mod report;
 mod tunnels;
 
-use grosso_lab::permit;
 use grosso_sys::namespace::{NetworkNamespace, user_namespace_refusal};
+use grosso_sys::permit;
 
 use self::{finding::Finding, host::Host, report::Diagnosis};
 use crate::{

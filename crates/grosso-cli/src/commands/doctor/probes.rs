@@ -4,7 +4,7 @@
 use std::{io, net::UdpSocket, time::Duration};
 
 use grosso_io::live::{XdpPort, XdpPortOptions};
-use grosso_lab::permit;
+use grosso_sys::permit;
 use grosso_sys::{
     datagram::{self, Datagrams},
     fault::Fault,

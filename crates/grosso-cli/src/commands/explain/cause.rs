@@ -2,7 +2,7 @@
 //! the packet in.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
     coalesce::{
         Batch, HEADER_BYTES_MAX,
         reason::{Close, NoMerge, Pass},
@@ -335,7 +335,8 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
     let names = Profile::all().into_iter().filter_map(|mut profile| {
         let name = profile.name.clone();
         profile.batch = Batch::AsItCame;
-        let mut coalescer = Coalescer::new(profile, link, *ports, 0);
+        let mut coalescer =
+            Coalescer::new(CoalesceOptions::new(link, 0).profile(profile).ports(*ports));
         let sink: &mut dyn Sink<Record> = &mut |_: Delivery<'_, Record>| {};
         let mut verdict = None;
         for &packet in packets {

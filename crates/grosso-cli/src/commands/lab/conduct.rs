@@ -9,9 +9,9 @@ use std::{
 use grosso_lab::{
     experiment::{Experiment, Plan},
     hosts::Device,
-    permit::{self, Refusal},
     trial::TrialError,
 };
+use grosso_sys::permit::{self, Refusal};
 use serde::Serialize;
 
 use crate::{

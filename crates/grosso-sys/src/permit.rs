@@ -1,29 +1,57 @@
 //! Checks whether this process may build networks of its own, and remedies if it may not.
 
+use core::fmt;
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 
-use grosso_sys::namespace::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal};
 use rustix::io::Errno;
 
-/// Reasons why the lab cannot run here.
-#[derive(Debug, thiserror::Error)]
+use crate::namespace::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal};
+
+/// Reasons why this process may not.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Only root may make network namespaces here.
-    #[error("unprivileged user namespaces are off ({0})")]
     UserNamespaces(UserNamespaceRefusal),
     /// There are no TAP devices: the kernel's module is not loaded, or a container hides them.
-    #[error("{TUN}: no such device")]
     NoTun(Surroundings),
     /// Only root may make TAP devices.
-    #[error("{TUN}: permission denied (mode {mode:04o})")]
     TunClosed {
         /// The mode of the device file.
         mode: u32,
     },
     /// Any other error.
-    #[error("no network of one's own: {0}")]
-    Other(#[from] io::Error),
+    Other(io::Error),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UserNamespaces(refusal) => {
+                write!(formatter, "unprivileged user namespaces are off ({refusal})")
+            }
+            Self::NoTun(_) => write!(formatter, "{TUN}: no such device"),
+            Self::TunClosed { mode } => {
+                write!(formatter, "{TUN}: permission denied (mode {mode:04o})")
+            }
+            Self::Other(error) => write!(formatter, "no network of one's own: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Other(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Other(error)
+    }
 }
 
 /// Kinds of surroundings of a process, as far as they decide on the remedy.
@@ -54,7 +82,7 @@ impl Surroundings {
 }
 
 impl Refusal {
-    /// Advice on how to make the lab run.
+    /// Advice on how to get the permission.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
@@ -81,7 +109,7 @@ impl Refusal {
 /// Call this before the process starts a second thread.
 ///
 /// # Errors
-/// Fails if the lab cannot run here.
+/// Fails if the process may not, with the reason.
 pub fn enter() -> Result<(), Refusal> {
     if is_privileged()? {
         return Ok(());
@@ -92,7 +120,7 @@ pub fn enter() -> Result<(), Refusal> {
     Ok(isolate_process_user()?)
 }
 
-/// Checks that the process may make TAP devices. The lab can do without them.
+/// Checks that the process may make TAP devices.
 ///
 /// # Errors
 /// [`Refusal::NoTun`], [`Refusal::TunClosed`], or any other error from opening `/dev/net/tun`.
@@ -122,7 +150,7 @@ pub fn capabilities() -> io::Result<u64> {
     Ok(effective.unwrap_or(0))
 }
 
-/// Whether the process has the lab's privileges without a user namespace.
+/// Whether the process has these privileges without a user namespace.
 fn is_privileged() -> io::Result<bool> {
     Ok(capabilities()? & NEEDED == NEEDED)
 }
