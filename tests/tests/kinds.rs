@@ -131,7 +131,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "neighbour discovery, which ESP leaves in the clear",
     ),
     (
-        "grosso-io/src/vnet.rs",
+        "grosso/src/vnet.rs",
         &["Ipv6Extension"],
         "routing headers, whose last address a device ignores",
     ),

@@ -9,7 +9,6 @@
 //! | [`record`] | any port, with a capture of the frames that pass |
 //! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
 //! | [`path`] | the data path that joins two ports |
-//! | [`vnet`] | frame metadata in the form of a virtio-net header |
 //! | `live` | TUN, TAP, packet sockets and AF_XDP (Linux) |
 //! | `runner` | a data path on a thread of its own (Linux) |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
@@ -75,7 +74,6 @@ pub mod record;
 #[cfg(all(target_os = "linux", feature = "live"))]
 pub mod runner;
 pub mod stage;
-pub mod vnet;
 
 pub use port::{Port, PortError, Transmitted};
 

@@ -24,6 +24,7 @@
 //! | [`tunnel`] | packets inside packets: ESP |
 //! | [`steering`] | which of several queues a packet belongs to |
 //! | [`features`] | what a device can take, and what must be done to a frame for it |
+//! | [`vnet`] | metadata as a `virtio_net_hdr`, and back |
 //! | [`stats`] | counters by name and by reason |
 //!
 //! # Example
@@ -97,6 +98,7 @@ pub mod stats;
 pub mod steering;
 mod template;
 pub mod tunnel;
+pub mod vnet;
 
 pub use coalesce::{CoalesceOptions, Coalescer, Delivery, Profile, Sink, Verdict};
 pub use frame::Frame;

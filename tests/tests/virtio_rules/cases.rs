@@ -2,7 +2,7 @@
 
 use std::io;
 
-use grosso_io::vnet::VnetError;
+use grosso::vnet::VnetError;
 use grosso_sys::{
     fault::Fault,
     interface::{Control, InterfaceName, write_attribute},

@@ -1,7 +1,7 @@
 //! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets.
 //!
 //! The running kernel gets headers that are built by hand, and its answers are compared with the results of
-//! `grosso_io::vnet` for the same bytes.
+//! `grosso::vnet` for the same bytes.
 //!
 //! The tests need root, or a user namespace of their own (`unshare -Urm`); without, they print `skipped:` and the
 //! reason.
@@ -16,7 +16,7 @@ mod write;
 use std::{fs, io, thread};
 
 use grosso::Meta;
-use grosso_io::vnet::{VnetError, understand};
+use grosso::vnet::{VnetError, understand};
 use grosso_sys::{
     fault::Fault,
     interface::{Control, InterfaceName},

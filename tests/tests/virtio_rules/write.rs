@@ -1,7 +1,7 @@
 //! Section 6.2: the headers that may be written, and those that are refused.
 
+use grosso::vnet::VnetError;
 use grosso::{checksum::Checksum, meta::Gso};
-use grosso_io::vnet::VnetError;
 use grosso_testkit::random::Random;
 use grosso_tests::kernel::{GsoOracle, Host, VirtioHeader, skip};
 
@@ -287,7 +287,7 @@ fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
     };
     let form = grosso_wire::virtio::Form::Tunnel;
     let written =
-        grosso_io::vnet::describe(&case.frame, case.frame.len(), &stack, &meta, form).unwrap();
+        grosso::vnet::describe(&case.frame, case.frame.len(), &stack, &meta, form).unwrap();
     assert_eq!((written.header.gso_type, written.header.gso_size), (0, 0));
     let plain = case.with(|h| (h.flags, h.gso_type, h.gso_size) = (written.header.flags, 0, 0));
     let packets = kernel.segment(&plain.header, &plain.frame).unwrap();

@@ -12,6 +12,7 @@ use grosso::{
     features::{self, Features},
     meta::VlanTag,
     segment::{self, Segments},
+    vnet::{VnetError, describe},
 };
 use grosso_sys::fault::Fault;
 use grosso_wire::{
@@ -20,10 +21,7 @@ use grosso_wire::{
 };
 
 use super::stats::{LiveEvent, LiveStats};
-use crate::{
-    port::Transmitted,
-    vnet::{VnetError, describe},
-};
+use crate::port::Transmitted;
 
 /// Sink of frames, each preceded by its virtio header.
 pub(crate) trait Wire {

@@ -10,6 +10,7 @@ use grosso::{
     checksum::Checksum,
     features::{Device, Features},
     meta::VlanTag,
+    vnet::{VnetError, understand, unflagged_partial},
 };
 use grosso_sys::{
     fault::Fault,
@@ -27,10 +28,7 @@ use super::{
     stats::{LiveEvent, LiveStats},
     transmitter::{BATCH, Transmitter},
 };
-use crate::{
-    port::{Port, PortCounter, PortError, Transmitted},
-    vnet::{VnetError, understand, unflagged_partial},
-};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
 
 /// Options of a packet port.
 #[derive(Clone, Copy, Debug)]

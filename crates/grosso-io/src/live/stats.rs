@@ -1,8 +1,8 @@
 //! Counters of live ports, by name.
 
-use grosso::reasons;
+use grosso::{reasons, vnet::VnetError};
 
-use crate::{port::PortCounter, vnet::VnetError};
+use crate::port::PortCounter;
 
 reasons! {
     /// An event of frames at a live port.

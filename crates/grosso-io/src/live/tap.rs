@@ -9,6 +9,7 @@ use std::{
 use grosso::{
     Frame, Meta,
     features::{Device, Features},
+    vnet::{VnetError, understand},
 };
 use grosso_sys::{
     fault::Fault,
@@ -26,10 +27,7 @@ use super::{
     outgoing::{Outgoing, Queued, Wire},
     stats::{LiveEvent, LiveStats},
 };
-use crate::{
-    port::{Port, PortCounter, PortError, Transmitted},
-    vnet::{VnetError, understand},
-};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
 
 /// Options of a TUN or TAP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::{
 use grosso::{
     Frame, Meta,
     features::{Device, Features},
+    vnet::{VnetError, unflagged_partial},
 };
 use grosso_sys::{
     fault::Fault,
@@ -21,10 +22,7 @@ use super::{
     broken,
     stats::{LiveEvent, LiveStats},
 };
-use crate::{
-    port::{Port, PortCounter, PortError, Transmitted},
-    vnet::{VnetError, unflagged_partial},
-};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
 
 /// Options of an AF_XDP port.
 #[derive(Clone, Copy, Debug)]

@@ -204,7 +204,7 @@ fn kernel_takes(world: &World, case: &(Vec<u8>, Meta), change: fn(&mut VirtioHea
             &grosso_wire::Ports::ASSIGNED,
         );
         let described =
-            grosso_io::vnet::describe(&case.0, case.0.len(), &stack, &case.1, Form::Tunnel);
+            grosso::vnet::describe(&case.0, case.0.len(), &stack, &case.1, Form::Tunnel);
         let mut header = described.unwrap().header;
         change(&mut header);
         let mut packet = vec![0; 24];

@@ -6,11 +6,9 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::{Cut, Gso},
-};
-use grosso_io::{
-    capture::{Offload, PacketMeta, SegmentTransport, TunnelPort},
     vnet::{TAG_LEN, understand},
 };
+use grosso_io::capture::{Offload, PacketMeta, SegmentTransport, TunnelPort};
 use grosso_sys::packet::{PacketKind, RingFrame, VlanTag};
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,

@@ -5,7 +5,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use grosso::{Frame, Meta};
+use grosso::{
+    Frame, Meta,
+    vnet::{VnetError, understand},
+};
 use grosso_sys::packet::{Fanout, IpFilter, PacketSocket, ReceiveRing, RingFrame};
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,
@@ -13,12 +16,9 @@ use grosso_wire::{
 };
 
 use super::IpOptions;
-use crate::{
-    live::{
-        buffer::{Buffers, PortBuffer, filled},
-        socket::{SocketEvent, SocketStats},
-    },
-    vnet::{VnetError, understand},
+use crate::live::{
+    buffer::{Buffers, PortBuffer, filled},
+    socket::{SocketEvent, SocketStats},
 };
 
 /// The receive ring, the buffers for packets longer than a slot, and the counters of both.

@@ -6,12 +6,6 @@
 
 use core::num::NonZeroU16;
 
-use grosso::{
-    Meta,
-    checksum::Checksum,
-    meta::{Cut, Cwr, Gso, IpLevels},
-    reasons,
-};
 use grosso_checksum::Sum;
 use grosso_wire::{
     Ends, Extent, Kind, Layer, LinkType, Stack, Stop, tcp, udp,
@@ -20,6 +14,12 @@ use grosso_wire::{
         GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
         VirtioHeader,
     },
+};
+
+use crate::{
+    checksum::Checksum,
+    meta::{Cut, Cwr, Gso, IpLevels, Meta},
+    reasons::reasons,
 };
 
 reasons! {

@@ -1,12 +1,14 @@
 //! The rules of virtio headers by number, against packets that the kit builds.
 
-use grosso::{
-    Meta,
-    checksum::Checksum,
-    meta::{Cut, Cwr, Gso, VlanTag},
-};
+use std::{collections::BTreeSet, vec::Vec};
+
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, Ports, dissect, virtio::*};
+
+use crate::{
+    checksum::Checksum,
+    meta::{Cut, Cwr, Gso, Meta, VlanTag},
+};
 
 use super::{Described, VnetError, describe, understand, unflagged_partial};
 
@@ -346,7 +348,7 @@ fn a_complete_checksum_that_is_its_seed_is_complete() {
 
 #[test]
 fn every_refusal_has_a_name_of_its_own() {
-    let names: std::collections::BTreeSet<_> = VnetError::ALL.iter().map(|e| e.name()).collect();
+    let names: BTreeSet<_> = VnetError::ALL.iter().map(|e| e.name()).collect();
     assert_eq!(names.len(), VnetError::ALL.len());
 }
 
