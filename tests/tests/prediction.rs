@@ -2,7 +2,7 @@
 //! law.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Verdict,
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass},
     meta::VlanTag,
@@ -119,8 +119,8 @@ fn every_bit_counts_as_much_behind_a_train_that_left() {
                     repair(&mut packets[4], &right);
                 }
                 let [with, without] = [Coalescer::new, Coalescer::without_tiers].map(|new| {
-                    let linux = Profile::linux();
-                    left(new(linux, LinkType::Ethernet, PORTS, 1), &packets, meta)
+                    let options = CoalesceOptions::new(LinkType::Ethernet, 1).ports(PORTS);
+                    left(new(options), &packets, meta)
                 });
                 assert_eq!(with, without, "{name}: bit {bit} {is_repaired}");
             }
