@@ -133,7 +133,7 @@ impl Predictions {
 
     /// Forgets all; no train is held.
     pub(super) fn clear(&mut self) {
-        self.places.clear();
+        self.places.iter_mut().for_each(Prediction::forget);
         self.latest = PredictionId::NONE;
     }
 

@@ -144,19 +144,21 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.take_parsed::<P>(guess, buffer, meta, now_ns, sink)
     }
 
-    /// The headers of a packet whose flags end every train, if they are those of the packet before it. While no train
-    /// is held, nobody need know whose it is.
+    /// The headers of a packet that is in no train by them or by its flags, if they are those of the packet before it.
+    /// While no train is held, nobody need know whose it is.
     #[inline(always)]
     fn alone<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let latest = self.shapes.latest();
         let known = self.shapes.get(latest).filter(|_| P::tiers(self.tiers).masks)?;
         let flags = known.shape.flags.map_or(0, |at| byte_at(packet, at.into()));
         let ends =
-            ending(flags, P::rules(known)).is_some() && packet.len() > known.shape.header_len;
-        (ends && known.has(packet) && lengths_agree(packet, &known.shape, meta)).then_some(latest)
+            packet.len() > known.shape.header_len && ending(flags, P::rules(known)).is_some();
+        let is_alone = known.refusal.is_some() || ends;
+        (is_alone && known.has(packet) && lengths_agree(packet, &known.shape, meta))
+            .then_some(latest)
     }
 
-    /// Lets a packet through that ends every train, while none is held.
+    /// Lets a packet through that is in no train by its headers or flags, while none is held.
     #[inline(always)]
     fn pass_alone<P: Policy>(
         &mut self,
