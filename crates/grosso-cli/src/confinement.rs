@@ -11,16 +11,85 @@
 
 use std::{
     io,
-    sync::mpsc,
+    sync::{Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
 };
 
-use grosso_sys::confine::{self, Role};
+use grosso_sys::confine::{self, Role, ThreadState, User, become_user};
+use serde::{Deserialize, Serialize};
 
 use crate::{error::Failure, talk::Talk};
 
-/// Makes ready for the confinement, before any thread is started.
-pub(crate) fn begin(command: &str, talk: &mut Talk) -> Result<(), Failure> {
+/// The confinement of a process, as it was when its threads had started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// Whether Landlock takes files from its threads.
+    pub(crate) landlock: bool,
+    pub(crate) threads: Vec<ConfinedThread>,
+}
+
+/// The confinement of a thread, as the kernel shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ConfinedThread {
+    pub(crate) name: String,
+    pub(crate) tid: u32,
+    pub(crate) uid: u32,
+    /// Its effective capabilities in hexadecimal digits, as in `/proc`.
+    pub(crate) cap_eff: String,
+    pub(crate) no_new_privs: bool,
+    pub(crate) seccomp: bool,
+}
+
+impl From<ThreadState> for ConfinedThread {
+    fn from(state: ThreadState) -> Self {
+        let ThreadState { name, number, uid, capabilities, no_new_privs, seccomp } = state;
+        let cap_eff = format!("{capabilities:016x}");
+        Self { name, tid: number, uid, cap_eff, no_new_privs, seccomp }
+    }
+}
+
+impl Confinement {
+    /// A line for each thread.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let landlock = if self.landlock { 1 } else { 0 };
+        self.threads.iter().map(move |thread| {
+            let ConfinedThread { name, uid, cap_eff, no_new_privs, seccomp, .. } = thread;
+            let [no_new_privs, seccomp] = [no_new_privs, seccomp].map(|is| u8::from(*is));
+            format!(
+                "{name}: uid {uid}, CapEff {cap_eff}, NoNewPrivs {no_new_privs}, Seccomp {seccomp}, \
+                 Landlock {landlock}"
+            )
+        })
+    }
+
+    /// Whether every thread has given up what it can.
+    pub(crate) fn is_whole(&self) -> bool {
+        let is_confined = |thread: &ConfinedThread| thread.no_new_privs && thread.seccomp;
+        !self.threads.is_empty() && self.threads.iter().all(is_confined)
+    }
+}
+
+/// The confinement of this process when it was last looked at.
+static KNOWN: Mutex<Confinement> = Mutex::new(Confinement { landlock: false, threads: Vec::new() });
+
+/// The confinement of this process, for those who ask.
+pub(crate) fn known() -> Confinement {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Looks at the threads of this process again, when paths have come or gone.
+pub(crate) fn look() {
+    // Where `/proc` is hidden, nothing is said of threads.
+    let threads = confine::own_threads().unwrap_or_default();
+    let threads = threads.into_iter().map(ConfinedThread::from).collect();
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).threads = threads;
+}
+
+/// Makes ready for the confinement, before any thread is started: the process becomes this user, if one is named.
+pub(crate) fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Result<(), Failure> {
+    if let Some(name) = user {
+        User::named(name).and_then(become_user).map_err(|error| no_user(command, name, &error))?;
+    }
     confine::name_violations().map_err(|error| failed(command, &error))?;
     if !confine::is_supported() {
         talk.note("system calls are not filtered: this kernel has no seccomp filters");
@@ -30,7 +99,10 @@ pub(crate) fn begin(command: &str, talk: &mut Talk) -> Result<(), Failure> {
 
 /// Confines the main thread, when the devices are open.
 pub(crate) fn settle(command: &str) -> Result<(), Failure> {
-    confine::enter(Role::Opener).map_err(|error| failed(command, &error))
+    let landlock = confine::enter(Role::Opener).map_err(|error| failed(command, &error))?;
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).landlock = landlock;
+    look();
+    Ok(())
 }
 
 /// Confines a thread of a path.
@@ -59,7 +131,16 @@ pub(crate) fn spawn(
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(confined)?;
     let ended = |_| Err(io::Error::other("it ended at once"));
-    entered.recv().unwrap_or_else(ended).map(|()| thread)
+    entered.recv().unwrap_or_else(ended).map(|_| thread)
+}
+
+fn no_user(command: &str, name: &str, error: &io::Error) -> Failure {
+    let message = format!("{command}: user {name}: {error}");
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => "only root can become another user: sudo grosso ...",
+        _ => "getent passwd lists the users",
+    };
+    Failure::environment("environment.user", message).hint(hint)
 }
 
 fn failed(command: &str, error: &io::Error) -> Failure {

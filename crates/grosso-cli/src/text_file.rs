@@ -1,7 +1,7 @@
 //! Text files of a bounded length.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
     path::Path,
@@ -15,12 +15,7 @@ use rustix::fs::OFlags;
 /// [`io::ErrorKind::FileTooLarge`] if there are more bytes; [`io::ErrorKind::InvalidInput`] if it is no regular file: a
 /// pipe would keep a running program waiting, and a device has no end; whatever the system says.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
-    // Without this flag the open itself would wait for somebody to write into a pipe.
-    let flags = OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
-    }
+    let file = open(path)?;
     let mut text = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut text)?;
     if text.len() as u64 > bytes_max {
@@ -28,6 +23,20 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Opens a regular file for reading.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is no regular file; whatever the system says.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    // Without this flag the open itself would wait for somebody to write into a pipe.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file")),
+    }
 }
 
 #[cfg(test)]

@@ -220,6 +220,23 @@ fn confinement(running: &Running) -> Vec<(String, u64, u32, u32)> {
     states
 }
 
+/// The same, as `grosso stats` says it.
+fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
+    let stats: serde_json::Value = serde_json::from_str(&hosts.run("stats --json").stdout).unwrap();
+    let [process] = &stats["processes"].as_array().unwrap()[..] else { panic!("{stats}") };
+    assert_eq!(process["pid"], running.id());
+    let state = |thread: &serde_json::Value| {
+        let capabilities = u64::from_str_radix(thread["cap_eff"].as_str().unwrap(), 16).unwrap();
+        let is = |key: &str| u32::from(thread[key].as_bool().unwrap());
+        // The kernel's number of a filter is 2.
+        let name = thread["name"].as_str().unwrap().to_owned();
+        (name, capabilities, is("no_new_privs"), 2 * is("seccomp"))
+    };
+    let mut states: Vec<_> = process["threads"].as_array().unwrap().iter().map(state).collect();
+    states.sort();
+    states
+}
+
 /// Low ports, devices, packet sockets, memory of AF_XDP and its program: what a reload may need.
 const OPENER: u64 = 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39;
 
@@ -240,6 +257,7 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
         assert_ne!(main.1 & (1 << 12), 0, "a reload needs CAP_NET_ADMIN");
     };
     check(&["core/0", "edge/0", "grosso", "grosso-observe", "signals"]);
+    assert_eq!(shown(&hosts, &running), confinement(&running), "stats says what the kernel says");
     hosts.add_wire("a2", "e2");
     let more = "[[path]]\nname = \"more\"\nleft = \"xdp:e2\"\nright = \"tap:b2\"\n";
     write(&hosts, &format!("{EDGE}{more}"));
@@ -248,7 +266,46 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
     running.said("run: more started");
     until(|| thread(&running, "core").is_none() && thread(&running, "more").is_some());
     check(&["edge/0", "grosso", "grosso-observe", "more/0", "signals"]);
+    assert_eq!(shown(&hosts, &running), confinement(&running), "after a reload too");
+    let doctor = hosts.run("doctor").stdout;
+    let line = "more/0: uid 0, CapEff 0000000000000000, NoNewPrivs 1, Seccomp 1";
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&doctor).contains(line), "{doctor}");
+    let verbose = hosts.run("stats --verbose").stdout;
+    assert!(words(&verbose).contains("more/0: uid 0, CapEff 0000000000000000"), "{verbose}");
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
+}
+
+#[test]
+fn another_user_s_program_opens_devices_at_its_start_and_at_a_reload() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let Some(hosts) = Hosts::new() else { return };
+    const NOBODY: u32 = 65534;
+    if let Err(error) = chown(hosts.path("."), Some(NOBODY), None) {
+        return skip(&format!("no other user can be had: {error}"));
+    }
+    hosts.add_wire("a1", "e1");
+    write(&hosts, &format!("user = \"nobody\"\n{EDGE}"));
+    fs::set_permissions(hosts.path("paths.toml"), PermissionsExt::from_mode(0o644)).unwrap();
+    let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
+    running.said("edge: e0 <-> b0");
+    fs::write(hosts.path("paths.toml"), format!("user = \"nobody\"\n{EDGE}{CORE}")).unwrap();
+    until(|| confinement(&running).iter().all(|(.., filtered)| *filtered == 2));
+    running.signal(Signal::HUP);
+    running.said("run: core started");
+    hosts.address("b0");
+    exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
+    for task in fs::read_dir(format!("/proc/{}/task", running.id())).unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        let uids: Vec<&str> = value("Uid:").split_whitespace().collect();
+        assert_eq!(uids, ["65534"; 4], "{status}");
+        assert_eq!(value("Groups:").trim(), "", "{status}");
+    }
+    assert_eq!(running.stop(Signal::TERM).code, Some(0));
+    let ended = hosts.run("bridge e0 tap:b0 --user nosuchuser");
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.stderr.contains("bridge: user nosuchuser: no such user"), "{ended:?}");
 }
 
 /// Two paths, and a fault of one of them: its kind, its thread, and how often.

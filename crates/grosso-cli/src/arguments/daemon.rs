@@ -56,6 +56,9 @@ pub(crate) struct Bridge {
     /// Take only frames for this host from interfaces
     #[arg(long)]
     pub(crate) no_promisc: bool,
+    /// Become this user before the devices are opened, with the capabilities that they need
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
     /// Slots of the receive ring of interfaces, a power of two, of 128 KiB each [default: 1024]
     #[arg(long, value_name = "SLOTS")]
     pub(crate) rx: Option<usize>,
@@ -69,6 +72,9 @@ pub(crate) struct Run {
     /// Serve Prometheus metrics there, at /metrics, whatever the file says
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Become this user before the devices are opened, whatever the file says, with the capabilities that they need
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

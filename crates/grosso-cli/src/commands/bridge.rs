@@ -37,7 +37,7 @@ mod linux {
     /// Runs the path until it is told to end, or a device fails.
     pub(crate) fn run(options: &Bridge, session: &mut Session) -> Result<Exit, Failure> {
         let spec = spec(options)?;
-        confinement::begin("bridge", &mut session.talk)?;
+        confinement::begin("bridge", options.user.as_deref(), &mut session.talk)?;
         let events = listen("bridge")?;
         let mut paths = Paths::new("bridge", events.sender.clone());
         paths.start(spec)?;

@@ -37,14 +37,15 @@ mod linux {
     /// Runs all paths of a file.
     pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure> {
         let config = Config::read(&options.config)?;
-        confinement::begin("run", &mut session.talk)?;
+        let user = options.user.as_ref().or(config.user.as_ref());
+        confinement::begin("run", user.map(String::as_str), &mut session.talk)?;
         let events = listen("run")?;
         let mut daemon = Daemon {
             paths: Paths::new("run", events.sender.clone()),
             service: None,
             ended: Vec::new(),
             restarts: Restarts::default(),
-            config: Config { metrics: config.metrics, paths: Vec::new() },
+            config: Config { paths: Vec::new(), ..config.clone() },
             options,
         };
         let started = daemon.start(config, session);
@@ -125,6 +126,7 @@ mod linux {
                     session.talk.remark("run: nothing was changed");
                 }
             }
+            confinement::look();
             manager::ready(&self.status());
         }
 
@@ -147,6 +149,9 @@ mod linux {
                         self.go_back(leaving.iter().find(|old| old.name == spec.name), session);
                     }
                 }
+            }
+            if self.options.user.is_none() && config.user != self.config.user {
+                session.talk.note("user: another one is taken at the next start only");
             }
             self.observe(&config, session);
             self.config = config;
@@ -193,6 +198,7 @@ mod linux {
             session.talk.fail(&defect);
             let failure = self.paths.start(spec).err();
             if failure.is_none() {
+                confinement::look();
                 session.talk.remark(&format!("run: {name} started again"));
             }
             failure

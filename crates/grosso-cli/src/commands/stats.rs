@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::Stats,
+    confinement::Confinement,
     error::{Exit, Failure},
     input::Session,
     observe::{
@@ -150,9 +151,13 @@ fn print(
         schema: "grosso.stats_list/1",
         tool: Tool::THIS,
         devices: lines.iter().map(StatsLine::json).collect(),
+        processes: answers.iter().map(ProcessLine::of).collect(),
         warnings: Vec::new(),
         text: lines.iter().map(|line| line.text(session.talk.verbose)).collect(),
     };
+    if session.talk.verbose {
+        report.text.extend(report.processes.iter().map(ProcessLine::text));
+    }
     report::print(&mut report, &mut session.talk, Place::Standard)
 }
 
@@ -180,9 +185,29 @@ struct StatsReport<'a> {
     schema: &'static str,
     tool: Tool,
     devices: Vec<DeviceLine<'a>>,
+    processes: Vec<ProcessLine<'a>>,
     warnings: Vec<String>,
     #[serde(skip)]
     text: String,
+}
+
+/// A process, and the confinement of its threads.
+#[derive(Serialize)]
+struct ProcessLine<'a> {
+    pid: u32,
+    #[serde(flatten)]
+    confinement: &'a Confinement,
+}
+
+impl<'a> ProcessLine<'a> {
+    fn of(answer: &'a Answer) -> Self {
+        Self { pid: answer.pid, confinement: &answer.confinement }
+    }
+
+    fn text(&self) -> String {
+        let lines = self.confinement.lines().map(|line| format!("    {line}\n"));
+        format!("process {}\n{}", self.pid, lines.collect::<String>())
+    }
 }
 
 impl Report for StatsReport<'_> {

@@ -31,6 +31,8 @@ use crate::{
 pub(crate) struct Config {
     /// The address at which Prometheus is served.
     pub(crate) metrics: Option<SocketAddr>,
+    /// The user that the process becomes before it opens devices.
+    pub(crate) user: Option<String>,
     pub(crate) paths: Vec<PathSpec>,
 }
 
@@ -103,7 +105,7 @@ impl Config {
             }
             paths.push(path);
         }
-        Ok(Self { metrics: file.metrics, paths })
+        Ok(Self { metrics: file.metrics, user: file.user, paths })
     }
 }
 
@@ -111,6 +113,7 @@ impl Config {
 #[serde(deny_unknown_fields)]
 struct FileTable {
     metrics: Option<SocketAddr>,
+    user: Option<String>,
     #[serde(default)]
     path: Vec<Spanned<PathTable>>,
 }

@@ -6,7 +6,6 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, Read},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -16,7 +15,8 @@ use grosso_sys::{passed, secret};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::{error::Failure, name::shown};
+use super::readers::{self, Readers};
+use crate::{error::Failure, name::shown, text_file};
 
 /// The source of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,10 +178,8 @@ fn read_file(path: &Path) -> Result<Keys, Failure> {
     let unreadable = |error: io::Error| {
         Failure::environment("environment.read", format!("key file {name}: {error}"))
     };
-    let file = File::open(path).map_err(unreadable)?;
-    let mode = file.metadata().map_err(unreadable)?.mode();
-    if mode & OTHERS != 0 {
-        let mode = mode & 0o7777;
+    let file = text_file::open(path).map_err(unreadable)?;
+    if let Readers::Others { mode } = readers::of(&file).map_err(unreadable)? {
         let message = format!("key file {name}: others can read or write it (mode {mode:04o})");
         let hint = format!("chmod 600 {name}, and new keys if anybody may have read them");
         return Err(Failure::input("input.key_mode", message).hint(hint));
@@ -225,8 +223,6 @@ fn understand(file: File, name: &str) -> Result<Keys, Failure> {
     })
 }
 
-/// The permission bits of a file for everybody except its owner.
-const OTHERS: u32 = 0o077;
 /// Bytes of the salt behind a key.
 const SALT_BYTES: usize = 4;
 /// Bytes of the longest text with keys.
@@ -318,6 +314,16 @@ mod tests {
             let failure = read(mode).unwrap_err();
             assert!(failure.contains("chmod 600 "), "{failure}");
         }
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_refused_and_nobody_waits_for_it() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let refused = read_file(&pipe).err().unwrap();
+        assert!(refused.message.ends_with("no regular file"), "{}", refused.message);
     }
 
     #[test]

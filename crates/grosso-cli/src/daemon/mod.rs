@@ -7,6 +7,7 @@
 //! | `definition` | a tunnel with its device, from the file of its path |
 //! | `stages` | the stages of a port: fragments and ESP |
 //! | `keys` | keys of ESP, from a file or a descriptor |
+//! | `readers` | the users who can read or write a file of keys |
 //! | `claim` | a host's programs see that another one uses a key |
 //! | `tunnel` | the end of a path that is a tunnel |
 //! | `path` | a path that runs |
@@ -25,6 +26,7 @@ pub(crate) mod manager;
 pub(crate) mod path;
 pub(crate) mod paths;
 pub(crate) mod port;
+mod readers;
 mod refusal;
 pub(crate) mod restarts;
 pub(crate) mod stages;

@@ -186,7 +186,12 @@ where
 }
 
 fn failed(command: &str, spec: &PathSpec, error: &io::Error) -> Failure {
-    Failure::environment("environment.path", format!("{command}: path {}: {error}", spec.name))
+    let message = format!("{command}: path {}: {error}", spec.name);
+    let failure = Failure::environment("environment.path", message);
+    if spec.processors.is_empty() || error.kind() != io::ErrorKind::PermissionDenied {
+        return failure;
+    }
+    failure.hint("cpus needs more than grosso@.service permits: cpus.conf beside it permits that")
 }
 
 fn start<L, R>(

@@ -26,6 +26,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::reading::DeviceReading;
+use crate::confinement::{self, Confinement};
 
 /// A request to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +49,9 @@ pub(crate) struct Answer {
     /// The time at which it read its counters, in nanoseconds since 1970.
     pub(crate) ts_ns: u64,
     pub(crate) devices: Vec<DeviceReading>,
+    /// The confinement of its threads; programs of before say nothing of it.
+    #[serde(default)]
+    pub(crate) confinement: Confinement,
 }
 
 impl Answer {
@@ -55,7 +59,8 @@ impl Answer {
     pub(crate) fn new(at: SystemTime, devices: Vec<DeviceReading>) -> Self {
         let since_1970 = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ts_ns = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
-        Self { schema: SCHEMA.to_owned(), pid: process::id(), ts_ns, devices }
+        let (schema, confinement) = (SCHEMA.to_owned(), confinement::known());
+        Self { schema, pid: process::id(), ts_ns, devices, confinement }
     }
 }
 

@@ -53,5 +53,9 @@ for unit in udp esp xdp; do
     state "$unit" stopped
     journalctl -u "grosso@$unit" --no-pager -o cat | sed "s/^/$unit journal /"
 done
+# Binding threads needs cpus.conf, which this one has not: the message says so.
+systemctl start grosso@cpus
+journalctl -u grosso@cpus --no-pager -o cat | grep -q 'cpus.conf beside it' && echo "cpus hint yes"
+systemctl stop grosso@cpus
 ls -l /var/lib/grosso /run/grosso
 echo end

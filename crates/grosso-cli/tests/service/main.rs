@@ -72,7 +72,7 @@ fn files(folder: &Path) -> io::Result<()> {
     let drop_in = "etc/systemd/system/grosso@xdp.service.d/af-xdp.conf";
     copy(drop_in, &packaging.join("af-xdp.conf"))?;
     put("etc/systemd/system/grosso@esp.service.d/key.conf", KEY_CONF.as_bytes())?;
-    for (unit, text) in [("udp", UDP), ("esp", ESP), ("xdp", XDP)] {
+    for (unit, text) in [("udp", UDP), ("esp", ESP), ("xdp", XDP), ("cpus", CPUS)] {
         put(&format!("etc/grosso/{unit}.toml"), text.as_bytes())?;
     }
     put("etc/grosso/esp.key", KEYS.as_bytes())?;
@@ -123,6 +123,7 @@ fn the_unit_runs_under_systemd_and_every_thread_is_confined() {
             assert_ne!(uid, "0", "{unit} {name}");
         }
     }
+    assert_eq!(Said { unit: "cpus", log: &log }.one("hint"), "yes", "{log}");
     for unit in ["udp", "xdp"] {
         assert_eq!(Said { unit, log: &log }.one("ping"), "yes", "{log}");
     }
@@ -160,6 +161,13 @@ const XDP: &str = r#"
 name = "xdp"
 left = { port = "xdp:w-xdp", partial-checksums = true }
 right = "tap:t-xdp"
+"#;
+
+const CPUS: &str = r#"
+[[path]]
+left = "tap:t-c1"
+right = "tap:t-c2"
+cpus = [0]
 "#;
 
 const KEY_CONF: &str = "[Service]\nLoadCredential=esp.key:/etc/grosso/esp.key\n";

@@ -176,6 +176,14 @@ impl Common {
     }
 }
 
+/// Binds the calling thread to a processor.
+fn bind(processor: usize) -> io::Result<()> {
+    let context = |error: io::Error| {
+        io::Error::new(error.kind(), format!("no thread can be bound to CPU {processor}: {error}"))
+    };
+    pin(None, processor).map_err(context)
+}
+
 /// Work of a thread before its path runs.
 struct Setup {
     processor: Option<usize>,
@@ -187,7 +195,7 @@ struct Setup {
 impl Setup {
     /// Prepares the thread, and returns whether that succeeded.
     fn succeeds(self) -> bool {
-        let pinned = self.processor.map_or(Ok(()), |processor| pin(None, processor));
+        let pinned = self.processor.map_or(Ok(()), bind);
         let result = pinned.and_then(|()| self.prepare.map_or(Ok(()), |prepare| prepare()));
         let succeeds = result.is_ok();
         // The caller waits for it.

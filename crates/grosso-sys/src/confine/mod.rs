@@ -3,6 +3,7 @@
 //! | module | job |
 //! |---|---|
 //! | `roles` | the tables: capabilities and system calls of each kind of thread |
+//! | `files` | files and connections that a role never needs (Landlock) |
 //! | `filter` | a table as a filter of system calls (seccomp) |
 //! | `violation` | the end of a program whose thread makes another system call |
 //! | `user` | another user, with the capabilities kept |
@@ -16,10 +17,12 @@
 //! # fn main() -> std::io::Result<()> {
 //! name_violations()?;
 //! std::thread::spawn(|| enter(Role::Data)).join().unwrap()?;
-//! enter(Role::Opener)
+//! enter(Role::Opener)?;
+//! # Ok(())
 //! # }
 //! ```
 
+mod files;
 mod filter;
 mod roles;
 mod state;
@@ -42,15 +45,17 @@ pub use self::{
 };
 
 /// Confines the calling thread to a role: nothing that it starts can gain privileges, it has the capabilities of the
-/// role as far as it had them before, and makes the system calls of the role, where the kernel filters them.
+/// role as far as it had them before, and uses the files and makes the system calls of the role, where the kernel has
+/// Landlock and filters. Returns whether it has Landlock.
 ///
 /// # Errors
 ///
 /// The kernel's, if it refuses a step; the thread is then confined in part.
-pub fn enter(role: Role) -> io::Result<()> {
+pub fn enter(role: Role) -> io::Result<bool> {
     set_no_new_privs(true)?;
     keep_capabilities(role.capabilities())?;
-    filter::install(role)
+    let has_landlock = files::restrict(role)?;
+    filter::install(role).map(|()| has_landlock)
 }
 
 /// Gives up all capabilities of the calling thread but these.

@@ -119,7 +119,7 @@ const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getso
 /// Files by name, which the C library and a backtrace look for too.
 const FILES: &[Call] = calls! {
     SYS_openat SYS_newfstatat SYS_fstat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
-
+    SYS_fgetxattr
 };
 
 /// Older forms of these calls, which only x86 has.

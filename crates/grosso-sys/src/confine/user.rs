@@ -4,11 +4,10 @@ use std::{fs, io};
 
 use rustix::{
     process::{Gid, Uid},
-    thread::{
-        CapabilitySets, capabilities, set_capabilities, set_keep_capabilities, set_thread_groups,
-        set_thread_res_gid, set_thread_res_uid,
-    },
+    thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
+
+use super::{Role, keep_capabilities};
 
 /// A user and its first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,23 +39,21 @@ impl User {
     }
 }
 
-/// Makes the calling thread one of another user, without other groups; it keeps its capabilities. To be called while
-/// there is no other thread, which would stay the old user's.
+/// Makes the calling thread one of another user, without other groups; it keeps the capabilities that
+/// [`Role::Opener`] has. To be called while there is no other thread, which would stay the old user's.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SETUID` and `CAP_SETGID`.
 pub fn become_user(user: User) -> io::Result<()> {
-    let before = capabilities(None)?;
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     set_thread_groups(&[])?;
     set_thread_res_gid(gid, gid, gid)?;
     set_keep_capabilities(true)?;
     set_thread_res_uid(uid, uid, uid)?;
     set_keep_capabilities(false)?;
-    // The change of the user took them out of effect.
-    let sets = CapabilitySets { effective: before.permitted, ..before };
-    Ok(set_capabilities(None, sets)?)
+    // They are permitted still, and out of effect.
+    keep_capabilities(Role::Opener.capabilities())
 }
 
 #[cfg(test)]

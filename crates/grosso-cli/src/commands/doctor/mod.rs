@@ -3,6 +3,7 @@
 //! Everything is tried in a network namespace that ends with the process; the doctor only reads from the machine's own
 //! network.
 
+mod confined;
 mod finding;
 mod host;
 mod interfaces;
@@ -28,6 +29,7 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
     let rootless = rootless(&host);
     let interfaces = interfaces::findings(&host);
     let capture = host::capture(&host);
+    let confined = confined::findings();
     let network = permit::enter().map_err(|refusal| refusal.to_string());
     let network = network.and_then(|()| {
         NetworkNamespace::new().map_err(|error| format!("no network of one's own: {error}"))
@@ -48,6 +50,7 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
     }
     checks.extend(interfaces);
     checks.push(capture);
+    checks.extend(confined);
     let mut diagnosis = Diagnosis::new(Tool::THIS, host, checks);
     reports::print(&mut diagnosis, &mut session.talk, Place::Standard)?;
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })

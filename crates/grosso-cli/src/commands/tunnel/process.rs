@@ -171,7 +171,7 @@ pub(super) fn stay(
         let message = format!("{command}: {}: {error}", place.process().display());
         Failure::environment("environment.write", message)
     })?;
-    let ended = run::run(&Run { config: place.definition(), metrics: None }, session);
+    let ended = run::run(&Run { config: place.definition(), metrics: None, user: None }, session);
     let _ = fs::remove_file(place.process());
     ended
 }

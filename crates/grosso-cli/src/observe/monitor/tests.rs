@@ -71,6 +71,7 @@ fn answer(seconds: u64) -> Answer {
         pid: 1234,
         ts_ns: (7_900 + seconds) * 1_000_000_000,
         devices: vec![nic, tun],
+        confinement: Default::default(),
     }
 }
 
