@@ -50,11 +50,22 @@ fn can_boot() -> bool {
         "busybox is not installed"
     } else if !has("/dev/net/tun") {
         "this machine has no /dev/net/tun"
+    } else if !has_control_groups() {
+        "this machine has no control groups for a test"
     } else {
         return true;
     };
     println!("skipped: {why}");
     false
+}
+
+/// Whether this process may make control groups and namespaces.
+fn has_control_groups() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t cgroup2 cgroup2 . && mkdir grosso-probe-$$ && rmdir grosso-probe-$$";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "-C", "-p", "-n", "-u", "-i", "--fork", "sh", "-c", script]);
+    command.current_dir(folder.path()).output().is_ok_and(|output| output.status.success())
 }
 
 /// The files that are put over the machine's own.
