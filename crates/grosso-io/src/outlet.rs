@@ -1,5 +1,5 @@
-//! Transmit of a data path: the work that a frame needs for the port that takes it, and the queue for
-//! a port without room.
+//! The middle step: a frame, its metadata and the features of the one who takes it make packets or superframes; and
+//! the queue for a taker without room.
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,13 @@ use crate::{
     port::{PortError, Transmit, Transmitted},
 };
 
-/// Transmit of a direction to one port.
+/// Transmit to one port, or to anything else that is a [`Transmit`]: segmentation and checksums as its features call for
+/// them, and a queue while it has no room.
+///
+/// The queue holds what one call made of its frame and was refused. Whoever sends more before [`Outlet::drain`] has
+/// emptied it lets it grow.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub struct Outlet {
     link: LinkType,
     /// Features used at most.
     wanted: Device,
@@ -34,7 +38,7 @@ pub(crate) struct Outlet {
     payload: Vec<&'static [u8]>,
     /// Frames that the port had no room for, oldest first. Nothing is received while any wait, so
     /// the queue holds at most the output of one poll, its expansions and the held trains.
-    pub(crate) backlog: VecDeque<Waiting>,
+    backlog: VecDeque<Waiting>,
     /// Buffers for the backlog, and one for changing frames.
     spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
@@ -43,14 +47,16 @@ pub(crate) struct Outlet {
 
 /// A frame that waits for room.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+struct Waiting {
     frame: Vec<u8>,
     meta: Meta,
     wire: WireSize,
 }
 
 impl Outlet {
-    pub(crate) fn new(link: LinkType, device: Device, ports: Ports) -> Self {
+    /// Transmit of frames of this link type. Of the features of whoever takes them, only those of `device` are used.
+    #[must_use]
+    pub fn new(link: LinkType, device: Device, ports: Ports) -> Self {
         Self {
             link,
             wanted: device,
@@ -67,8 +73,17 @@ impl Outlet {
         }
     }
 
+    /// Whether frames wait for room.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
     /// Sends waiting frames; returns whether none is left.
-    pub(crate) fn drain(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
+    ///
+    /// # Errors
+    /// Those of the port.
+    pub fn drain(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
         self.device.features = self.wanted.features & to.device().features;
         while let Some(Waiting { frame, meta, .. }) = self.backlog.front() {
             if transmit_or_flush(to, &[frame], meta)? == Transmitted::NoRoom {
@@ -111,7 +126,10 @@ impl Outlet {
     }
 
     /// Sends a delivery of the coalescer, and collects its buffers for their port.
-    pub(crate) fn deliver<B: AsRef<[u8]>>(
+    ///
+    /// # Errors
+    /// Those of the port.
+    pub fn deliver<B: AsRef<[u8]>>(
         &mut self,
         delivery: Delivery<'_, B>,
         to: &mut dyn Transmit,
@@ -165,8 +183,12 @@ impl Outlet {
         sent
     }
 
-    /// Does the work that the port requires for a frame, and sends it.
-    pub(crate) fn send(
+    /// Does the work that the port requires for a frame, and sends it: unchanged, with its checksum completed, or as
+    /// the packets that it stands for. The first slice holds the headers.
+    ///
+    /// # Errors
+    /// Those of the port.
+    pub fn send(
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,

@@ -232,13 +232,13 @@ impl<B: AsRef<[u8]>> Direction<B> {
     /// Whether frames wait for room in the outgoing port.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.is_blocked || !self.outlet.backlog.is_empty()
+        self.is_blocked || self.outlet.has_waiting()
     }
 
     /// Whether receiving is suspended, because frames received before still wait.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        !self.outlet.backlog.is_empty()
+        self.outlet.has_waiting()
     }
 
     /// Counters of this direction.

@@ -267,6 +267,12 @@ impl Port for TapPort {
     }
 }
 
+impl AsFd for TapPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tun.as_fd()
+    }
+}
+
 struct TunWire<'a>(&'a Tun);
 
 impl Wire for TunWire<'_> {

@@ -1,0 +1,139 @@
+//! The device and the socket for tokio.
+
+use std::{io, ops::Deref, os::fd::AsRawFd};
+
+use grosso::Meta;
+use tokio::io::unix::AsyncFd;
+
+use crate::{
+    datagrams::Datagram,
+    device::Tun,
+    socket::{Received, Udp},
+};
+
+/// A [`Tun`] whose waits are those of a tokio runtime.
+#[derive(Debug)]
+pub struct AsyncTun<B: AsRef<[u8]> = Vec<u8>> {
+    device: AsyncFd<Tun<B>>,
+}
+
+impl<B: AsRef<[u8]>> AsyncTun<B> {
+    /// Registers the device with the runtime of the caller.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`.
+    ///
+    /// # Panics
+    /// Outside of a runtime with IO enabled.
+    pub fn new(device: Tun<B>) -> io::Result<Self> {
+        Ok(Self { device: registered(device)? })
+    }
+
+    /// As [`Tun::recv`]. Dropped while it waits, it has received nothing.
+    ///
+    /// # Errors
+    /// As [`Tun::recv`].
+    pub async fn recv(&mut self, mut each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
+        loop {
+            let mut guard = self.device.readable_mut().await?;
+            let read = guard.try_io(|device| some(device.get_mut().try_recv(&mut each)));
+            if let Ok(result) = read {
+                return result;
+            }
+        }
+    }
+
+    /// As [`Tun::send`]. Dropped while it waits, it has taken the packets or none of them.
+    ///
+    /// # Errors
+    /// As [`Tun::send`].
+    pub async fn send(&mut self, packets: &mut Vec<B>) -> io::Result<()> {
+        self.flush().await?;
+        self.device.get_mut().try_send(packets)?;
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        while !self.device.get_mut().try_flush()? {
+            self.device.writable_mut().await?.clear_ready();
+        }
+        Ok(())
+    }
+}
+
+/// A [`Udp`] whose waits are those of a tokio runtime.
+#[derive(Debug)]
+pub struct AsyncUdp {
+    socket: AsyncFd<Udp>,
+}
+
+impl AsyncUdp {
+    /// Registers the socket with the runtime of the caller.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`.
+    ///
+    /// # Panics
+    /// Outside of a runtime with IO enabled.
+    pub fn new(socket: Udp) -> io::Result<Self> {
+        Ok(Self { socket: registered(socket)? })
+    }
+
+    /// As [`Udp::recv`]. Dropped while it waits, it has received nothing.
+    ///
+    /// # Errors
+    /// As [`Udp::recv`].
+    pub async fn recv(&mut self, mut each: impl FnMut(Received<'_>)) -> io::Result<usize> {
+        loop {
+            let mut guard = self.socket.readable_mut().await?;
+            let read = guard.try_io(|socket| some(socket.get_mut().try_recv(&mut each)));
+            if let Ok(result) = read {
+                return result;
+            }
+        }
+    }
+
+    /// As [`Udp::send`]. Dropped while it waits, it has sent the first of the datagrams.
+    ///
+    /// # Errors
+    /// As [`Udp::send`].
+    pub async fn send(&mut self, mut datagrams: &[Datagram<'_>]) -> io::Result<()> {
+        loop {
+            datagrams = &datagrams[self.socket.get_mut().try_send(datagrams)?..];
+            if datagrams.is_empty() {
+                return Ok(());
+            }
+            self.socket.writable_mut().await?.clear_ready();
+        }
+    }
+}
+
+/// Registers a device or a socket, which owns its descriptor and keeps it as long as it lives.
+#[allow(deprecated, reason = "its successor is unsafe, for types whose descriptor may change")]
+fn registered<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
+    AsyncFd::new(owner)
+}
+
+/// Turns nothing into the error that makes the runtime wait.
+fn some(received: io::Result<usize>) -> io::Result<usize> {
+    match received {
+        Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+        result => result,
+    }
+}
+
+impl<B: AsRef<[u8]>> Deref for AsyncTun<B> {
+    type Target = Tun<B>;
+
+    fn deref(&self) -> &Tun<B> {
+        self.device.get_ref()
+    }
+}
+
+impl Deref for AsyncUdp {
+    type Target = Udp;
+
+    fn deref(&self) -> &Udp {
+        self.socket.get_ref()
+    }
+}

@@ -1,0 +1,281 @@
+//! The UDP socket.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    net::SocketAddr,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+};
+
+use grosso_sys::{
+    datagram::{
+        Datagram as Message, DatagramSocket, DatagramSocketBuilder, Protocol, ReceivedMessage,
+    },
+    wait::{Interest, wait_for},
+};
+
+use crate::datagrams::{Datagram, Refusal, alike};
+
+/// Most messages of one system call.
+const MESSAGES_MAX: usize = 16;
+/// Length of a buffer for a received message in bytes: the longest that the kernel makes.
+const MESSAGE_BYTES: usize = 64 << 10;
+/// Size of each buffer of the socket in bytes, as far as permitted.
+const SOCKET_BYTES: usize = 4 << 20;
+/// The TTL or hop limit of sent datagrams.
+const HOP_LIMIT: u8 = 64;
+
+/// A UDP socket that sends and receives datagrams in batches, many in one message.
+#[derive(Debug)]
+pub struct Udp {
+    socket: DatagramSocket,
+    segments: bool,
+    buffers: Vec<Vec<u8>>,
+    received: Vec<ReceivedMessage>,
+    stats: UdpStats,
+}
+
+/// A received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Received<'a> {
+    /// Its payload.
+    pub payload: &'a [u8],
+    /// Its source.
+    pub from: SocketAddr,
+    /// The traffic class: DSCP, and in the lower two bits ECN.
+    pub class: u8,
+}
+
+/// Counters of a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UdpStats {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Messages that they were sent in.
+    pub sent_messages: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// Messages that they arrived in.
+    pub received_messages: u64,
+    /// Datagrams that the kernel would not send: too long for the link, or nobody reached.
+    pub lost: u64,
+    /// Messages that the kernel could not cut, whose datagrams were sent one by one.
+    pub uncut: u64,
+}
+
+impl UdpStats {
+    /// Every counter with its name.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("sent", self.sent),
+            ("sent-messages", self.sent_messages),
+            ("received", self.received),
+            ("received-messages", self.received_messages),
+            ("lost", self.lost),
+            ("uncut", self.uncut),
+        ]
+        .into_iter()
+    }
+}
+
+impl Udp {
+    /// Binds a socket in the calling thread's network namespace; port 0 lets the kernel choose one. Several sockets may
+    /// share a port, over which the kernel distributes flows, if `shared`. Without `UDP_GRO` (Linux before 5.0) datagrams
+    /// arrive one by one.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` and `EADDRNOTAVAIL` for the address.
+    pub fn bind(local: SocketAddr, shared: bool) -> io::Result<Self> {
+        let builder = DatagramSocketBuilder::new(Protocol::Udp, local)
+            .shared(shared)
+            .hop_limit(HOP_LIMIT)
+            .buffer_bytes(SOCKET_BYTES);
+        let socket = builder.coalescing(true).open().or_else(|_| builder.open())?;
+        Ok(Self {
+            socket,
+            segments: true,
+            buffers: vec![vec![0; MESSAGE_BYTES]; MESSAGES_MAX],
+            received: Vec::new(),
+            stats: UdpStats::default(),
+        })
+    }
+
+    /// Sends datagrams, waiting for room. Those that the kernel would not send are counted and lost, as on a wire.
+    ///
+    /// # Errors
+    /// The socket is broken.
+    pub fn send(&mut self, mut datagrams: &[Datagram<'_>]) -> io::Result<()> {
+        loop {
+            datagrams = &datagrams[self.try_send(datagrams)?..];
+            if datagrams.is_empty() {
+                return Ok(());
+            }
+            wait_for(&[(self.as_fd(), Interest::WRITE)], None)?;
+        }
+    }
+
+    /// As [`Udp::send`], and never waits. Returns the number of datagrams dealt with: fewer than all when the socket is
+    /// full.
+    ///
+    /// # Errors
+    /// As [`Udp::send`].
+    pub fn try_send(&mut self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
+        let mut done = 0;
+        // Datagrams from `done` on that go one by one, because their message was refused.
+        let mut singles = 0;
+        while done < datagrams.len() {
+            let wants_segments = self.segments && singles == 0;
+            let (messages, refusal) = self.send_some(&datagrams[done..], wants_segments);
+            for count in messages {
+                done += count;
+                singles -= singles.min(count);
+            }
+            match refusal {
+                None => {}
+                Some((Refusal::Full, ..)) => break,
+                Some((Refusal::NoSegments, count, _)) => {
+                    self.segments = false;
+                    self.stats.uncut += 1;
+                    singles = count;
+                }
+                Some((Refusal::ThisOne, count, _)) => {
+                    self.stats.uncut += 1;
+                    singles = count;
+                }
+                Some((Refusal::Lost, count, _)) => {
+                    self.stats.lost += count as u64;
+                    done += count;
+                    singles -= singles.min(count);
+                }
+                Some((Refusal::Broken, _, error)) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Sends what one system call takes: the numbers of datagrams of the messages sent, and if one was refused, what that
+    /// means and how many datagrams it had.
+    fn send_some(
+        &mut self,
+        datagrams: &[Datagram<'_>],
+        wants_segments: bool,
+    ) -> (Vec<usize>, Option<(Refusal, usize, io::Error)>) {
+        let mut counts = Vec::with_capacity(MESSAGES_MAX);
+        let mut rest = datagrams;
+        while !rest.is_empty() && counts.len() < MESSAGES_MAX {
+            let count = if wants_segments { alike(rest) } else { 1 };
+            counts.push(count);
+            rest = &rest[count..];
+        }
+        let parts: Vec<IoSlice<'_>> =
+            datagrams.iter().map(|datagram| IoSlice::new(datagram.payload)).collect();
+        let mut at = 0;
+        let messages: Vec<Message<'_>> = counts
+            .iter()
+            .map(|&count| {
+                let first = &datagrams[at];
+                let segment_bytes = (count > 1).then_some(first.payload.len() as u16);
+                let message = Message {
+                    parts: &parts[at..at + count],
+                    destination: first.to,
+                    traffic_class: first.class,
+                    hop_limit: HOP_LIMIT,
+                    segment_bytes,
+                };
+                at += count;
+                message
+            })
+            .collect();
+        match self.socket.send_batch(&messages) {
+            Ok(sent) => {
+                counts.truncate(sent);
+                self.stats.sent += counts.iter().sum::<usize>() as u64;
+                self.stats.sent_messages += sent as u64;
+                (counts, None)
+            }
+            Err(error) => {
+                let count = counts.first().copied().unwrap_or(1);
+                (Vec::new(), Some((Refusal::of(&error, count), count, error)))
+            }
+        }
+    }
+
+    /// Hands out datagrams that have arrived, in order, and waits until there are some. Returns their number.
+    ///
+    /// # Errors
+    /// The socket is broken.
+    pub fn recv(&mut self, mut each: impl FnMut(Received<'_>)) -> io::Result<usize> {
+        loop {
+            match self.try_recv(&mut each)? {
+                0 => wait_for(&[(self.as_fd(), Interest::READ)], None).map(drop)?,
+                datagrams => return Ok(datagrams),
+            }
+        }
+    }
+
+    /// As [`Udp::recv`], and never waits: 0 means none for now.
+    ///
+    /// # Errors
+    /// As [`Udp::recv`].
+    pub fn try_recv(&mut self, mut each: impl FnMut(Received<'_>)) -> io::Result<usize> {
+        let Self { socket, buffers, received, stats, .. } = self;
+        let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+            buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+        let mut lists: Vec<&mut [IoSliceMut<'_>]> =
+            slices.iter_mut().map(|slice| &mut slice[..]).collect();
+        match socket.receive_batch(&mut lists, received) {
+            // The ICMP error of an earlier datagram, which says nothing of those that arrive.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(0),
+            result => result?,
+        };
+        let mut count = 0;
+        for (message, buffer) in received.iter().zip(buffers.iter()) {
+            let payload = buffer.get(..message.length).unwrap_or_default();
+            let (from, class) = (message.source, message.traffic_class);
+            stats.received_messages += 1;
+            match message.segment_bytes {
+                Some(size) => payload.chunks(size.into()).for_each(|payload| {
+                    count += 1;
+                    each(Received { payload, from, class });
+                }),
+                None => {
+                    count += 1;
+                    each(Received { payload, from, class });
+                }
+            }
+        }
+        stats.received += count as u64;
+        Ok(count)
+    }
+
+    /// The address of the socket.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.socket.local()
+    }
+
+    /// Whether the kernel cuts messages into datagrams, as far as known by now.
+    #[must_use]
+    pub fn segments(&self) -> bool {
+        self.segments
+    }
+
+    /// Counters of this socket.
+    #[must_use]
+    pub fn stats(&self) -> &UdpStats {
+        &self.stats
+    }
+}
+
+impl AsFd for Udp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for Udp {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}

@@ -1,0 +1,321 @@
+//! The device and the socket against the running kernel: hosts in network namespaces of their own, joined by this process.
+//!
+//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
+#![cfg(target_os = "linux")]
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsFd,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use grosso_sys::{
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::Netlink,
+    permit,
+    wait::{Interest, wait_for},
+};
+use grosso_testkit::Packet;
+use grosso_tun::{Datagram, Fallback, Features, Tun, TunOptions, Udp};
+
+const A: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// More than the windows of TCP hold, and no multiple of a segment.
+const STREAM_BYTES: usize = (8 << 20) + 77;
+
+/// A host with a TUN device and an address; `None` where it cannot be had, which is said.
+fn host(address: Ipv4Addr, options: TunOptions) -> Option<(NetworkNamespace, Tun)> {
+    let namespace = NetworkNamespace::new().map_err(|error| error.to_string());
+    let namespace = namespace.and_then(|namespace| match permit::tap() {
+        Ok(()) => Ok(namespace),
+        Err(refusal) => Err(refusal.to_string()),
+    });
+    let namespace = match namespace {
+        Ok(namespace) => namespace,
+        Err(why) => {
+            println!("skipped: {why}");
+            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
+            return None;
+        }
+    };
+    let tun = namespace.run(|| {
+        // Neighbour discovery would add packets that no test sent.
+        let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        let tun = Tun::open("tun0", &options)?;
+        set_up("tun0", address)?;
+        Ok::<_, std::io::Error>(tun)
+    });
+    Some((namespace, tun.unwrap().unwrap()))
+}
+
+fn set_up(name: &str, address: Ipv4Addr) -> std::io::Result<()> {
+    let name = InterfaceName::new(name)?;
+    let netlink = Netlink::new()?;
+    netlink.add_address(netlink.link(&name)?.index, IpAddr::V4(address), 24)?;
+    Control::new()?.set_up(&name, true)
+}
+
+/// Packets that the kernel received from the device of a host, each superframe being one.
+fn received(host: &NetworkNamespace) -> u64 {
+    let name = InterfaceName::new("tun0").unwrap();
+    let link = host.run(|| Netlink::new()?.link(&name)).unwrap().unwrap();
+    link.statistics.receive_packets
+}
+
+/// Packets that went to each of two hosts.
+#[derive(Debug, Default)]
+struct Carried {
+    to_a: u64,
+    to_b: u64,
+}
+
+/// Carries packets between two devices until told to stop.
+fn carry(a: &mut Tun, b: &mut Tun, stop: &AtomicBool) -> Carried {
+    let mut carried = Carried::default();
+    while !stop.load(Ordering::Relaxed) {
+        let sources = [(a.as_fd(), Interest::READ), (b.as_fd(), Interest::READ)];
+        wait_for(&sources, Some(Duration::from_millis(50))).unwrap();
+        carried.to_b += carry_one_way(a, b);
+        carried.to_a += carry_one_way(b, a);
+    }
+    carried
+}
+
+fn carry_one_way(from: &mut Tun, to: &mut Tun) -> u64 {
+    let mut packets = Vec::new();
+    from.try_recv(|packet, meta| {
+        assert!(meta.gso.is_none() && packet.len() <= 1500, "as a wire would have it");
+        packets.push(packet.to_vec());
+    })
+    .unwrap();
+    to.send(&mut packets).unwrap();
+    packets.len() as u64
+}
+
+/// Sends a stream from one host to another, and holds that it arrives.
+fn stream(from: &NetworkNamespace, to: &NetworkNamespace, address: Ipv4Addr) {
+    let listener = to.run(|| TcpListener::bind((address, 0)).unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let bytes: Vec<u8> = (0..STREAM_BYTES).map(|i| (i * 7 / 3) as u8).collect();
+    thread::scope(|scope| {
+        let sent = &bytes;
+        scope.spawn(move || {
+            let mut socket = from.run(|| TcpStream::connect(address).unwrap()).unwrap();
+            socket.write_all(sent).unwrap();
+        });
+        let mut arrived = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut arrived).unwrap();
+        assert!(arrived == bytes, "{} of {STREAM_BYTES} bytes", arrived.len());
+    });
+}
+
+fn streams_arrive_as_superframes(options: TunOptions) {
+    let (Some((a, mut tun_a)), Some((b, mut tun_b))) = (host(A, options), host(B, options)) else {
+        return;
+    };
+    let stop = AtomicBool::new(false);
+    let carried = thread::scope(|scope| {
+        let carrier = scope.spawn(|| carry(&mut tun_a, &mut tun_b, &stop));
+        stream(&a, &b, B);
+        stream(&b, &a, A);
+        stop.store(true, Ordering::Relaxed);
+        carrier.join().unwrap()
+    });
+    for (host, carried) in [(&a, carried.to_a), (&b, carried.to_b)] {
+        let frames = received(host);
+        assert!(carried > 5000, "{carried} packets of 1500 bytes carry the stream");
+        assert!(frames * 2 < carried, "{carried} packets were received as {frames} frames");
+    }
+    assert_eq!(tun_a.fallbacks().find(|fallback| *fallback == Fallback::Refused), None);
+}
+
+#[test]
+fn tcp_passes_as_packets_and_arrives_as_superframes() {
+    streams_arrive_as_superframes(TunOptions::default());
+}
+
+#[test]
+fn tcp_of_a_trusted_peer_does_too() {
+    streams_arrive_as_superframes(TunOptions::default().trusted(true));
+}
+
+#[test]
+fn who_takes_superframes_gets_them() {
+    let takes = Features::CHECKSUM_GENERIC
+        | Features::SCATTER_GATHER
+        | Features::TCP_SEGMENTATION
+        | Features::TCP_ECN_SEGMENTATION
+        | Features::TCP_MANGLEID_SEGMENTATION;
+    let options = TunOptions::default().takes(takes);
+    let (Some((a, mut tun_a)), Some((b, mut tun_b))) = (host(A, options), host(B, options)) else {
+        return;
+    };
+    let stop = AtomicBool::new(false);
+    let superframes = thread::scope(|scope| {
+        let carrier = scope.spawn(|| {
+            let mut superframes = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let sources = [(tun_a.as_fd(), Interest::READ), (tun_b.as_fd(), Interest::READ)];
+                wait_for(&sources, Some(Duration::from_millis(50))).unwrap();
+                superframes += relay(&mut tun_a, &mut tun_b);
+                relay(&mut tun_b, &mut tun_a);
+            }
+            superframes
+        });
+        stream(&a, &b, B);
+        stop.store(true, Ordering::Relaxed);
+        carrier.join().unwrap()
+    });
+    assert!(superframes > 50, "{superframes}");
+}
+
+/// Carries frames as they are described, and returns the number of superframes.
+fn relay(from: &mut Tun, to: &mut Tun) -> u32 {
+    let mut superframes = 0;
+    from.try_recv(|frame, meta| {
+        superframes += u32::from(meta.gso.is_some());
+        to.try_send_frame(&[frame], meta).unwrap();
+    })
+    .unwrap();
+    superframes
+}
+
+/// A datagram for a socket of a host, with a good checksum or a wrong one.
+fn datagram(port: u16, payload: &[u8], is_good: bool) -> Vec<u8> {
+    let packet = Packet::new().ipv4(|ip| ip.source(B.octets()).destination(A.octets()));
+    let mut packet = packet.udp(|udp| udp.destination_port(port)).payload(payload).build();
+    if !is_good {
+        *packet.last_mut().unwrap() ^= 1;
+    }
+    packet
+}
+
+#[test]
+fn a_damaged_packet_is_dropped_unless_its_peer_is_trusted() {
+    for trusted in [false, true] {
+        let Some((host, mut tun)) = host(A, TunOptions::default().trusted(trusted)) else { return };
+        let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        tun.send(&mut vec![datagram(port, b"damaged", false)]).unwrap();
+        tun.send(&mut vec![datagram(port, b"good", true)]).unwrap();
+        let mut buffer = [0; 16];
+        let len = socket.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], if trusted { &b"damagee"[..] } else { b"good" });
+    }
+}
+
+#[test]
+fn queues_of_a_device_all_send() {
+    let Some((host, tun)) = host(A, TunOptions::default()) else { return };
+    drop(tun);
+    let opened = host.run(|| {
+        let queues = Tun::<Vec<u8>>::open_queues("tun%d", &TunOptions::default(), 2)?;
+        set_up(queues[0].name(), A)?;
+        Ok::<_, std::io::Error>(queues)
+    });
+    let queues = opened.unwrap().unwrap();
+    assert_eq!(queues.len(), 2);
+    assert_eq!(queues[0].name(), queues[1].name());
+    let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    for (mut queue, payload) in queues.into_iter().zip([b"one", b"two"]) {
+        let mut packets = vec![datagram(port, payload, true)];
+        queue.send(&mut packets).unwrap();
+        assert_eq!(packets.len(), 1, "the buffer is back");
+        let mut buffer = [0; 16];
+        let len = socket.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], payload);
+    }
+}
+
+#[test]
+fn datagrams_travel_many_a_message_with_their_marks() {
+    let local = |address: &str| Udp::bind(SocketAddr::new(address.parse().unwrap(), 0), false);
+    for address in ["127.0.0.1", "::1"] {
+        let mut near = match local(address) {
+            Ok(near) => near,
+            Err(error) => {
+                println!("skipped: this machine has no {address}: {error}");
+                continue;
+            }
+        };
+        let mut far = local(address).unwrap();
+        let to = far.local();
+        let payloads: Vec<Vec<u8>> =
+            (0..100_u8).map(|i| vec![i; if i % 40 == 39 { 300 } else { 1200 }]).collect();
+        let class = |i: usize| if (40..60).contains(&i) { 0x03 } else { 0x2a };
+        let datagrams: Vec<Datagram<'_>> = payloads
+            .iter()
+            .enumerate()
+            .map(|(i, payload)| Datagram { payload, to, class: class(i) })
+            .collect();
+        near.send(&datagrams).unwrap();
+        let mut arrived = Vec::new();
+        while arrived.len() < payloads.len() {
+            far.recv(|datagram| {
+                assert_eq!(datagram.from, near.local());
+                arrived.push((datagram.payload.to_vec(), datagram.class));
+            })
+            .unwrap();
+        }
+        for (i, (payload, mark)) in arrived.into_iter().enumerate() {
+            assert_eq!((&payload, mark), (&payloads[i], class(i)), "datagram {i}");
+        }
+        let stats = near.stats();
+        assert_eq!((stats.sent, stats.lost), (100, 0));
+        assert!(stats.sent_messages <= 8, "{stats:?}");
+        assert!(far.stats().received_messages <= 50, "{:?}", far.stats());
+    }
+}
+
+#[test]
+fn a_message_that_cannot_be_cut_is_sent_datagram_by_datagram() {
+    let Some((host, _tun)) = host(A, TunOptions::default()) else { return };
+    // Datagrams longer than the MTU of the device cannot be segments of a message.
+    let mut socket = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), false)).unwrap().unwrap();
+    let to = SocketAddr::new(B.into(), 9);
+    let datagrams = [Datagram { payload: &[7; 3000], to, class: 0 }; 3];
+    socket.send(&datagrams).unwrap();
+    let stats = *socket.stats();
+    assert_eq!((stats.uncut, stats.sent + stats.lost), (1, 3), "{stats:?}");
+    assert!(socket.segments(), "others can be cut");
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn tokio_waits_for_both() {
+    let Some((host, tun)) = host(A, TunOptions::default()) else { return };
+    let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async {
+        let mut tun = grosso_tun::AsyncTun::new(tun).unwrap();
+        tun.send(&mut vec![datagram(port, b"to the socket", true)]).await.unwrap();
+        let mut buffer = [0; 16];
+        let (len, peer) = socket.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"to the socket");
+
+        // The device has nothing to read yet, so the runtime has to wait.
+        let answer = async {
+            tokio::task::yield_now().await;
+            socket.send_to(b"and back", peer).unwrap();
+        };
+        let mut packets: Vec<Vec<u8>> = Vec::new();
+        let read = tun.recv(|packet, _| packets.push(packet.to_vec()));
+        tokio::join!(async { read.await.unwrap() }, answer);
+        assert!(packets.iter().any(|packet| packet.ends_with(b"and back")));
+
+        let mut near =
+            grosso_tun::AsyncUdp::new(Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap())
+                .unwrap();
+        let to = near.local();
+        near.send(&[Datagram { payload: b"to itself", to, class: 1 }]).await.unwrap();
+        let mut marks = Vec::new();
+        near.recv(|datagram| marks.push(datagram.class)).await.unwrap();
+        assert_eq!(marks, [1]);
+    });
+}
