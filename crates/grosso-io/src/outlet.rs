@@ -17,8 +17,8 @@ use crate::{
     port::{PortError, Transmit, Transmitted},
 };
 
-/// Transmit to one port, or to anything else that is a [`Transmit`]: segmentation and checksums as its features call for
-/// them, and a queue while it has no room.
+/// Transmit to one port, or to anything else that is a [`Transmit`]: segmentation and checksums as its features call
+/// for them, and a queue while it has no room.
 ///
 /// The queue holds what one call made of its frame and was refused. Whoever sends more before [`Outlet::drain`] has
 /// emptied it lets it grow.

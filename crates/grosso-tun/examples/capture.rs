@@ -1,7 +1,8 @@
 //! A capture tool: a device on which whatever is routed arrives, written as a capture file with the packets of
 //! superframes cut as the wire would have them.
 //!
-//! `capture DEVICE FILE.pcap [PACKETS]`; then, for instance, `ip link set DEVICE up` and `ip route add ... dev DEVICE`.
+//! `capture DEVICE FILE.pcap [PACKETS]`; then, for instance, `ip link set DEVICE up` and `ip route add ... dev
+//! DEVICE`.
 use std::{
     env,
     error::Error,

@@ -1,16 +1,15 @@
 //! One end of a VPN: a TUN device, a UDP socket, AES-GCM between them, and one peer.
 //!
-//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`: of the 16 bytes of the key file both ends have a copy, one end is `a`
-//! and the other `b`. A counter that starts anew with the program is the nonce, so a key is for one run of both: real
-//! programs agree on keys first, such as by Noise, and keep a window of numbers seen.
+//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`: of the 16 bytes of the key file both ends have a copy, one end is
+//! `a` and the other `b`. A counter that starts anew with the program is the nonce, so a key is for one run of both:
+//! real programs agree on keys first, such as by Noise, and keep a window of numbers seen.
 use std::{env, error::Error, fs, io, net::SocketAddr, os::fd::AsFd};
 
 use aes_gcm::{
     Aes128Gcm, KeyInit, Nonce,
     aead::{AeadInOut, inout::InOutBuf},
 };
-use grosso_sys::wait::{Interest, wait_for};
-use grosso_tun::{Datagram, Tun, TunOptions, Udp};
+use grosso_tun::{Datagram, Interest, Tun, TunOptions, Udp, wait_for};
 
 /// Bytes in front of the sealed packet: the counter.
 const COUNTER: usize = 8;

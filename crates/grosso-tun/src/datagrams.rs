@@ -52,8 +52,8 @@ pub(crate) enum Refusal {
     /// The route cannot segment at all, as with a device without checksums before Linux 6.11, or with IPsec: send
     /// datagrams one by one from now on.
     NoSegments,
-    /// This message cannot be segmented, such as one whose datagrams are longer than the MTU: send its datagrams one by
-    /// one.
+    /// This message cannot be segmented, such as one whose datagrams are longer than the MTU: send its datagrams one
+    /// by one.
     ThisOne,
     /// This datagram is lost: too long, or nobody is reached.
     Lost,

@@ -31,8 +31,8 @@ use crate::fallback::Fallback;
 pub struct TunOptions {
     /// IP packets (TUN) or Ethernet frames (TAP).
     pub layer: Layer,
-    /// Superframes and partial checksums that [`Tun::recv`] hands out. Without any, every packet is as a wire would have
-    /// it.
+    /// Superframes and partial checksums that [`Tun::recv`] hands out. Without any, every packet is as a wire would
+    /// have it.
     pub takes: Features,
     /// Whether the checksums of packets to send need not be verified, because an AEAD vouched for them.
     pub trusted: bool,
@@ -115,8 +115,8 @@ pub struct Tun<B = Vec<u8>> {
 }
 
 impl<B: AsRef<[u8]>> Tun<B> {
-    /// Creates a device of this name, or attaches to it, in the calling thread's network namespace. For `%d` in the name
-    /// the kernel inserts a number.
+    /// Creates a device of this name, or attaches to it, in the calling thread's network namespace. For `%d` in the
+    /// name the kernel inserts a number.
     ///
     /// # Errors
     /// Not found if the kernel has no TUN, `EPERM` without `CAP_NET_ADMIN`, `EBUSY` if another program has the device,
@@ -169,8 +169,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
         }
     }
 
-    /// Hands out packets, or superframes as far as [`TunOptions::takes`] says, with their metadata; waits until there are
-    /// some. Returns the number of frames that the device gave.
+    /// Hands out packets, or superframes as far as [`TunOptions::takes`] says, with their metadata; waits until there
+    /// are some. Returns the number of frames that the device gave.
     ///
     /// # Errors
     /// The device is gone, or broken.
@@ -217,8 +217,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
         Ok(())
     }
 
-    /// As [`Tun::send`], and never waits. What the device had no room for is kept until [`Tun::try_flush`], and meanwhile
-    /// no further batch is taken, so that one batch is all that ever waits.
+    /// As [`Tun::send`], and never waits. What the device had no room for is kept until [`Tun::try_flush`], and
+    /// meanwhile no further batch is taken, so that one batch is all that ever waits.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if an earlier batch still waits: the packets are left in the list. Otherwise as
@@ -250,8 +250,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
         result.map_err(failed)
     }
 
-    /// Sends one frame as it is described, such as a superframe of a guest or of a TCP stack in userspace. The first slice
-    /// holds the headers. What the device cannot take is cut or completed.
+    /// Sends one frame as it is described, such as a superframe of a guest or of a TCP stack in userspace. The first
+    /// slice holds the headers. What the device cannot take is cut or completed.
     ///
     /// # Errors
     /// As [`Tun::try_send`].

@@ -8,14 +8,14 @@
 //! | [`Udp`] | the socket: datagrams in batches (`UDP_SEGMENT`, `UDP_GRO`), with their ECN marks |
 //! | `AsyncTun`, `AsyncUdp` | both for tokio (feature `tokio`) |
 //!
-//! Nothing blocks but [`Tun::recv`], [`Tun::send`], [`Udp::recv`] and [`Udp::send`]; the `try_` forms never do, and both
-//! types are `AsFd`. One thread a queue; nothing is shared between queues.
+//! Nothing blocks but [`Tun::recv`], [`Tun::send`], [`Udp::recv`] and [`Udp::send`]; the `try_` forms never do, and
+//! both types are `AsFd`, for a loop of your own or for [`wait_for`]. One thread a queue; nothing is shared between queues.
 //!
 //! # Trust
 //!
 //! The packets of a train get one checksum. Before that, each packet's own is verified, at the cost of reading the
-//! payload, because otherwise damage would leave with a good checksum. A VPN whose AEAD has just vouched for every byte
-//! can say so with [`TunOptions::trusted`]. A packet that its *sender* sent damaged is then repaired rather than
+//! payload, because otherwise damage would leave with a good checksum. A VPN whose AEAD has just vouched for every
+//! byte can say so with [`TunOptions::trusted`]. A packet that its *sender* sent damaged is then repaired rather than
 //! dropped: the AEAD vouches for the way, and not for the stack of the peer. Say so of peers that you trust.
 //!
 //! The crate is for Linux: on every other system it compiles to nothing.
@@ -34,7 +34,10 @@ pub use device::{Tun, TunOptions};
 pub use fallback::Fallback;
 pub use grosso::{Meta, features::Features};
 pub use grosso_io::live::LiveStats;
-pub use grosso_sys::tun::Layer;
+pub use grosso_sys::{
+    tun::Layer,
+    wait::{Interest, wait_for},
+};
 #[cfg(feature = "tokio")]
 pub use runtime::{AsyncTun, AsyncUdp};
 pub use socket::{Received, Udp, UdpStats};

@@ -80,9 +80,9 @@ impl UdpStats {
 }
 
 impl Udp {
-    /// Binds a socket in the calling thread's network namespace; port 0 lets the kernel choose one. Several sockets may
-    /// share a port, over which the kernel distributes flows, if `shared`. Without `UDP_GRO` (Linux before 5.0) datagrams
-    /// arrive one by one.
+    /// Binds a socket in the calling thread's network namespace; port 0 lets the kernel choose one. Several sockets
+    /// may share a port, over which the kernel distributes flows, if `shared`. Without `UDP_GRO` (Linux before 5.0)
+    /// datagrams arrive one by one.
     ///
     /// # Errors
     /// `EADDRINUSE` and `EADDRNOTAVAIL` for the address.
@@ -115,8 +115,8 @@ impl Udp {
         }
     }
 
-    /// As [`Udp::send`], and never waits. Returns the number of datagrams dealt with: fewer than all when the socket is
-    /// full.
+    /// As [`Udp::send`], and never waits. Returns the number of datagrams dealt with: fewer than all when the socket
+    /// is full.
     ///
     /// # Errors
     /// As [`Udp::send`].
@@ -154,8 +154,8 @@ impl Udp {
         Ok(done)
     }
 
-    /// Sends what one system call takes: the numbers of datagrams of the messages sent, and if one was refused, what that
-    /// means and how many datagrams it had.
+    /// Sends what one system call takes: the numbers of datagrams of the messages sent, and if one was refused, what
+    /// that means and how many datagrams it had.
     fn send_some(
         &mut self,
         datagrams: &[Datagram<'_>],

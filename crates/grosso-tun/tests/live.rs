@@ -1,4 +1,5 @@
-//! The device and the socket against the running kernel: hosts in network namespaces of their own, joined by this process.
+//! The device and the socket against the running kernel: hosts in network namespaces of their own, joined by this
+//! process.
 //!
 //! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
 #![cfg(target_os = "linux")]

@@ -1,0 +1,152 @@
+//! The examples, run as a reader would, between network namespaces.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsFd,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use grosso_sys::{
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+    permit,
+};
+
+/// Bytes of a stream through the tunnel.
+const STREAM_BYTES: usize = (4 << 20) + 5;
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Network namespaces; `None` where they cannot be had, which is said.
+fn hosts<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
+    let hosts: Result<Vec<_>, _> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
+    let hosts = hosts.map_err(|error| error.to_string());
+    let hosts = hosts.and_then(|hosts| permit::tap().map(|()| hosts).map_err(|no| no.to_string()));
+    match hosts {
+        Ok(hosts) => hosts.try_into().ok(),
+        Err(why) => {
+            println!("skipped: {why}");
+            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
+            None
+        }
+    }
+}
+
+/// The path of an example, which `cargo test` builds beside the tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)
+}
+
+/// Starts an example in a namespace and waits until it has its device.
+fn start(host: &NetworkNamespace, name: &str, words: &[&str]) -> Running {
+    let mut command = Command::new(example(name));
+    command.args(words).stdout(Stdio::piped());
+    let mut child = host.host(&mut command).unwrap().spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    let line = lines.next().expect("the example says that its device is there").unwrap();
+    assert!(line.ends_with("is there"), "{line}");
+    Running(child)
+}
+
+fn set_up(device: &str, address: Ipv4Addr) {
+    let name = InterfaceName::new(device).unwrap();
+    let netlink = Netlink::new().unwrap();
+    netlink.add_address(netlink.link(&name).unwrap().index, IpAddr::V4(address), 24).unwrap();
+    Control::new().unwrap().set_up(&name, true).unwrap();
+}
+
+#[test]
+fn a_stream_passes_the_vpn() {
+    let Some([a, b]) = hosts() else { return };
+    let name = |name| InterfaceName::new(name).unwrap();
+    a.run(|| {
+        let far = LinkChange::new().namespace(b.as_fd());
+        let (near_name, far_name) = (name("wire0"), name("wire0"));
+        Netlink::new()
+            .unwrap()
+            .add_veth((&near_name, LinkChange::new()), (&far_name, far))
+            .unwrap();
+    })
+    .unwrap();
+    let outer = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
+    let inner = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
+    let folder = std::env::temp_dir().join(format!("grosso-vpn-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let key = folder.join("key");
+    fs::write(&key, *b"sixteen byte key").unwrap();
+    let key = key.to_str().unwrap();
+    for (host, address) in [(&a, outer[0]), (&b, outer[1])] {
+        host.run(|| set_up("wire0", address)).unwrap();
+    }
+    let _ends = [(&a, outer[0], outer[1], "a"), (&b, outer[1], outer[0], "b")].map(
+        |(host, local, remote, role)| {
+            let [local, remote] = [local, remote].map(|address| format!("{address}:51820"));
+            start(host, "vpn", &[&local, &remote, "vpn0", key, role])
+        },
+    );
+    for (host, address) in [(&a, inner[0]), (&b, inner[1])] {
+        // Room for what the tunnel adds.
+        host.run(|| {
+            Control::new().unwrap().set_mtu(&name("vpn0"), 1400).unwrap();
+            set_up("vpn0", address);
+        })
+        .unwrap();
+    }
+    let listener = b.run(|| TcpListener::bind((inner[1], 0)).unwrap()).unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    let bytes: Vec<u8> = (0..STREAM_BYTES).map(|i| (i * 11 / 7) as u8).collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut socket = a.run(|| TcpStream::connect(address).unwrap()).unwrap();
+            socket.write_all(&bytes).unwrap();
+        });
+        let mut arrived = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut arrived).unwrap();
+        assert!(arrived == bytes, "{} of {STREAM_BYTES} bytes", arrived.len());
+    });
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_capture_tool_writes_the_packets_that_pass() {
+    let Some([host]) = hosts() else { return };
+    let file = std::env::temp_dir().join(format!("grosso-capture-{}.pcap", std::process::id()));
+    let _ = fs::remove_file(&file);
+    let mut tool = start(&host, "capture", &["cap0", file.to_str().unwrap(), "3"]);
+    host.run(|| {
+        let _ = fs::write("/proc/sys/net/ipv6/conf/cap0/disable_ipv6", "1");
+        set_up("cap0", Ipv4Addr::new(10, 79, 0, 1));
+        let socket = UdpSocket::bind("10.79.0.1:0").unwrap();
+        for payload in [&b"first"[..], b"second", b"third"] {
+            socket.send_to(payload, "10.79.0.2:9").unwrap();
+        }
+    })
+    .unwrap();
+    assert!(tool.0.wait().unwrap().success());
+    let written = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(written[..4], 0xa1b2_3c4d_u32.to_ne_bytes());
+    let mut rest = &written[24..];
+    for payload in [&b"first"[..], b"second", b"third"] {
+        let len = u32::from_ne_bytes(rest[8..12].try_into().unwrap()) as usize;
+        let packet = &rest[16..16 + len];
+        assert_eq!((packet[0] >> 4, &packet[28..]), (4, payload));
+        rest = &rest[16 + len..];
+    }
+    assert!(rest.is_empty());
+}
