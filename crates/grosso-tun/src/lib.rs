@@ -9,7 +9,8 @@
 //! | `AsyncTun`, `AsyncUdp` | both for tokio (feature `tokio`) |
 //!
 //! Nothing blocks but [`Tun::recv`], [`Tun::send`], [`Udp::recv`] and [`Udp::send`]; the `try_` forms never do, and
-//! both types are `AsFd`, for a loop of your own or for [`wait_for`]. One thread a queue; nothing is shared between queues.
+//! both types are `AsFd`, for a loop of your own or for [`wait_for`]. One thread a queue; nothing is shared between
+//! queues.
 //!
 //! # Trust
 //!
