@@ -576,6 +576,7 @@ fn packet_options(layout: &Layout) -> PacketOptions {
     let mut options = PacketOptions::default();
     options.layout =
         RingLayout { slot_bytes: layout.slot_bytes(), slots: slots.next_power_of_two() };
+    options.fair = false;
     options.transmit = if layout.full_checksums { Features::NONE } else { CHECKSUMS };
     options
 }

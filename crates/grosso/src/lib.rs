@@ -23,6 +23,7 @@
 //! | [`segment`] | transmit: superframes to packets |
 //! | [`tunnel`] | packets inside packets: ESP |
 //! | [`steering`] | which of several queues a packet belongs to |
+//! | [`fair`] | which frames of a queue that fills up are dropped, so that others find room |
 //! | [`features`] | what a device can take, and what must be done to a frame for it |
 //! | [`vnet`] | metadata as a `virtio_net_hdr`, and back |
 //! | [`stats`] | counters by name and by reason |
@@ -83,6 +84,7 @@ pub mod checksum;
 pub mod coalesce;
 mod connection;
 pub mod expand;
+pub mod fair;
 pub mod features;
 mod first_fragment;
 mod flow;

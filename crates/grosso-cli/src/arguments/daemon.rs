@@ -59,9 +59,12 @@ pub(crate) struct Bridge {
     /// Become this user before the devices are opened, with the capabilities that they need
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// Slots of the receive ring of interfaces, a power of two, of 128 KiB each [default: 1024]
+    /// Slots of the receive ring of interfaces, a power of two, of 68 KiB each [default: 2048]
     #[arg(long, value_name = "SLOTS")]
     pub(crate) rx: Option<usize>,
+    /// Slots of the transmit ring of interfaces, a power of two, of a packet each [default: 256]
+    #[arg(long, value_name = "SLOTS")]
+    pub(crate) tx: Option<usize>,
 }
 
 #[derive(Args, Debug)]

@@ -78,6 +78,7 @@ mod linux {
             let is_packet = matches!(port.device, Device::Packet(_));
             port.promiscuous = (is_packet && options.no_promisc).then_some(false);
             port.ring_slots = options.rx.filter(|_| is_packet);
+            port.transmit_slots = options.tx.filter(|_| is_packet);
             port.check().map_err(usage)?;
             Ok(port)
         };
@@ -89,9 +90,11 @@ mod linux {
                 right = right.device
             )));
         }
-        if options.rx.is_some() && left.ring_slots.or(right.ring_slots).is_none() {
+        let has_ring = [&left, &right].iter().any(|end| matches!(end.device, Device::Packet(_)));
+        let ring = options.rx.map(|_| "--rx").or_else(|| options.tx.map(|_| "--tx"));
+        if let Some(option) = ring.filter(|_| !has_ring) {
             return Err(usage(format!(
-                "--rx: no end is an interface with a packet ring: {left} and {right}",
+                "{option}: no end is an interface with a packet ring: {left} and {right}",
                 left = left.device,
                 right = right.device
             )));

@@ -90,14 +90,16 @@ pub(super) fn summarize(
     report::print(&mut summary, &mut session.talk, Place::Standard)
 }
 
-/// The receive rings that were full, each with the option that makes it longer.
+/// The receive rings that ran full, each with the option that makes it longer.
 fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
     let full = devices.iter().filter_map(|reading| {
         let lost = reading.counters.value("drop_rx_ring_full");
-        (lost > 0).then(|| {
+        let shed = reading.counters.value("drop_rx_ring_share");
+        (lost + shed > 0).then(|| {
             format!(
-                "{}: {lost} frames found its receive ring full; a longer one holds longer bursts: \
-                 --rx SLOTS of bridge, rx = SLOTS in the file of run",
+                "{}: {lost} frames found its receive ring full, and {shed} of flows above their \
+                 share of it were dropped before; a longer one holds longer bursts: --rx SLOTS of \
+                 bridge, rx = SLOTS in the file of run",
                 reading.device
             )
         })
@@ -132,15 +134,19 @@ mod tests {
 
     #[test]
     fn a_ring_that_was_full_is_noted_with_its_option_and_another_is_not() {
-        let reading = |device: &str, dropped: u64| -> DeviceReading {
+        let reading = |device: &str, [full, share]: [u64; 2]| -> DeviceReading {
             let reading = serde_json::json!({
                 "path": "p", "device": device, "peer": "b0",
-                "counters": { "drop_rx_ring_full": dropped, "drop_tx_down": 3 },
+                "counters": {
+                    "drop_rx_ring_full": full, "drop_rx_ring_share": share, "drop_tx_down": 3,
+                },
             });
             serde_json::from_value(reading).unwrap()
         };
-        let notes = ring_notes(&[reading("e0", 7), reading("e1", 0)]);
-        let [note] = &notes[..] else { panic!("{notes:?}") };
-        assert!(note.starts_with("e0: 7 frames") && note.contains("--rx SLOTS"), "{note}");
+        let readings = [reading("e0", [7, 0]), reading("e1", [0, 0]), reading("e2", [0, 9])];
+        let notes = ring_notes(&readings);
+        let [full, share] = &notes[..] else { panic!("{notes:?}") };
+        assert!(full.starts_with("e0: 7 frames") && full.contains("--rx SLOTS"), "{full}");
+        assert!(share.starts_with("e2: 0 frames") && share.contains("and 9 of flows"), "{share}");
     }
 }

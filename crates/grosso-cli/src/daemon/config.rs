@@ -337,6 +337,7 @@ struct PortTable {
     vnet_hdr: Option<usize>,
     rx: Option<usize>,
     rx_buf_len: Option<usize>,
+    tx: Option<usize>,
     partial_checksums: Option<bool>,
     #[serde(default)]
     terminates: bool,
@@ -365,6 +366,7 @@ impl PortTable {
         (spec.mtu, spec.up, spec.promiscuous) = (self.mtu, self.up, self.promisc);
         (spec.persistent, spec.partial_checksums) = (self.persist, self.partial_checksums);
         (spec.ring_slots, spec.slot_bytes) = (self.rx, self.rx_buf_len);
+        spec.transmit_slots = self.tx;
         (spec.terminates, spec.expand_acks) = (self.terminates, self.expand_acks);
         spec.fragments = self.fragments;
         spec.esp = self.esp.map(EspTable::spec).transpose()?;

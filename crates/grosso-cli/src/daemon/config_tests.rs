@@ -38,7 +38,7 @@ features = { tso = false, "tx-udp-segmentation" = false }
 
 [[path]]
 adaptive-rx = true
-left = { port = "packet:eth2", promisc = false, rx = 1024, rx-buf-len = 2048 }
+left = { port = "packet:eth2", promisc = false, rx = 1024, rx-buf-len = 2048, tx = 512 }
 right = { port = "xdp:eth3:1", partial-checksums = true }
 "#;
     let config = parse(text).unwrap();
@@ -57,6 +57,7 @@ right = { port = "xdp:eth3:1", partial-checksums = true }
     assert!(edge.right.features.contains(Features::CHECKSUM_GENERIC));
     assert_eq!((other.name.as_str(), other.coalesce, other.queues), ("eth2-eth3", true, 1));
     assert_eq!((other.left.ring_slots, other.left.slot_bytes), (Some(1024), Some(2048)));
+    assert_eq!(other.left.transmit_slots, Some(512));
     assert_eq!(other.left.promiscuous, Some(false));
     assert_eq!((edge.profile.hold, other.profile.hold), (Hold::Fixed, Hold::Controlled));
     assert_eq!(other.profile.limits.hold_ns, 100_000);

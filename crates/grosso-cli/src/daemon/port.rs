@@ -1,6 +1,6 @@
 //! One end of a path: its name and its options.
 
-use core::fmt;
+use core::{fmt, ops::RangeInclusive};
 use std::str::FromStr;
 
 use grosso::features::Features;
@@ -116,6 +116,8 @@ pub(crate) struct PortSpec {
     pub(crate) ring_slots: Option<usize>,
     /// Bytes of a slot.
     pub(crate) slot_bytes: Option<usize>,
+    /// Slots of a packet port's transmit ring.
+    pub(crate) transmit_slots: Option<usize>,
     /// Whether senders on this host leave partial checksums, which AF_XDP cannot show.
     pub(crate) partial_checksums: Option<bool>,
     /// Whether all TCP that goes to a TUN or TAP device ends at its host, which forwards none.
@@ -140,6 +142,7 @@ impl PortSpec {
             persistent: None,
             ring_slots: None,
             slot_bytes: None,
+            transmit_slots: None,
             partial_checksums: None,
             terminates: false,
             expand_acks: false,
@@ -162,6 +165,7 @@ impl PortSpec {
             ("terminates", self.terminates, is_tun, "tap, tun and fd ports"),
             ("promisc", self.promiscuous.is_some(), is_packet, "packet ports"),
             ("rx", self.ring_slots.is_some(), is_packet, "packet ports"),
+            ("tx", self.transmit_slots.is_some(), is_packet, "packet ports"),
             ("rx-buf-len", self.slot_bytes.is_some(), is_packet, "packet ports"),
             ("partial-checksums", self.partial_checksums.is_some(), is_xdp, "xdp ports"),
             ("mtu", self.mtu.is_some(), has_name, "ports with a name"),
@@ -187,8 +191,8 @@ impl PortSpec {
             fragments.check()?;
         }
         let layout = self.layout();
-        let sizes = [layout.slots, layout.slot_bytes];
-        if !sizes.iter().all(|size| size.is_power_of_two())
+        let told = [self.ring_slots, self.slot_bytes];
+        if !told.into_iter().flatten().all(usize::is_power_of_two)
             || layout.slot_bytes < SLOT_BYTES_MIN
             || layout.slots.saturating_mul(layout.slot_bytes) > RING_BYTES_MAX
         {
@@ -200,7 +204,16 @@ impl PortSpec {
                 RING_BYTES_MAX >> 20,
             ));
         }
-        Ok(())
+        match self.transmit_slots {
+            Some(slots) if !slots.is_power_of_two() || !TRANSMIT_SLOTS.contains(&slots) => {
+                Err(format!(
+                    "tx: a ring of {slots} slots cannot be: a power of two from {} to {}",
+                    TRANSMIT_SLOTS.start(),
+                    TRANSMIT_SLOTS.end(),
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether its packets pass through stages before they reach the path.
@@ -247,6 +260,7 @@ impl PortSpec {
         options.transmit = self.features;
         options.promiscuous = self.promiscuous.unwrap_or(true);
         options.layout = self.layout();
+        options.transmit_slots = self.transmit_slots.unwrap_or(options.transmit_slots);
         options
     }
 
@@ -266,6 +280,8 @@ pub(crate) const WORDS: &str =
 const SLOT_BYTES_MIN: usize = 256;
 /// Bytes of the longest ring: what the kernel locks for one socket without complaint.
 const RING_BYTES_MAX: usize = 1 << 30;
+/// Slots that a transmit ring may have: as many as the queues of the longest NICs.
+const TRANSMIT_SLOTS: RangeInclusive<usize> = 2..=8192;
 
 #[cfg(test)]
 mod tests {
@@ -314,6 +330,13 @@ mod tests {
         assert!(refused("e", |spec| spec.slot_bytes = Some(128)).is_some());
         assert!(refused("e", |spec| spec.ring_slots = Some(1 << 20)).is_some());
         assert_eq!(refused("e", |spec| spec.ring_slots = Some(1024)), None);
+        for slots in [0, 1, 100, 16384] {
+            let mut spec = PortSpec::new("e".parse().unwrap());
+            spec.transmit_slots = Some(slots);
+            assert!(spec.check().unwrap_err().starts_with("tx: "), "{slots}");
+        }
+        assert!(refused("tap:t", |spec| spec.transmit_slots = Some(64)).is_some());
+        assert_eq!(refused("e", |spec| spec.transmit_slots = Some(64)), None);
         assert_eq!(refused("tap:t", |spec| spec.mtu = Some(9000)), None);
         assert_eq!(refused("fd:3", |spec| spec.terminates = true), None);
         let expands = |spec: &mut PortSpec| (spec.terminates, spec.expand_acks) = (true, true);

@@ -16,6 +16,7 @@
 
 mod any;
 mod buffer;
+mod fair_ring;
 mod ip;
 mod outgoing;
 mod packet;

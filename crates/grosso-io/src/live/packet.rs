@@ -8,6 +8,7 @@ use std::{
 use grosso::{
     Frame, Meta,
     checksum::Checksum,
+    fair::FairShare,
     features::{Device, Features},
     meta::VlanTag,
     vnet::{VnetError, understand, unflagged_partial},
@@ -15,7 +16,8 @@ use grosso::{
 use grosso_sys::{
     fault::Fault,
     interface::{Control, InterfaceName},
-    packet::{Fanout, PacketSocket, ReceiveRing, RingFrame, RingLayout},
+    packet::{Fanout, PacketSocket, RingFrame, RingLayout},
+    secret,
 };
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,
@@ -24,6 +26,7 @@ use grosso_wire::{
 
 use super::{
     broken,
+    fair_ring::FairRing,
     outgoing::Outgoing,
     stats::{LiveEvent, LiveStats},
     transmitter::{BATCH, Transmitter},
@@ -42,9 +45,14 @@ pub struct PacketOptions {
     /// Slots of the receive ring. Frames longer than a slot are dropped: use
     /// [`RingLayout::PACKETS`] only for an interface whose senders have their offloads off.
     pub layout: RingLayout,
+    /// Whether flows that hold more than their share of a ring that is half full lose frames before
+    /// it is full, so that the frames of other flows find room.
+    pub fair: bool,
     /// Whether to send batches from a mapped ring, if the kernel has one, without other threads
     /// running meanwhile; otherwise by `sendmmsg(2)`.
     pub transmit_ring: bool,
+    /// Slots of that ring, a power of two: the greatest number of packets that the driver holds.
+    pub transmit_slots: usize,
     /// Whether to send directly to the driver, bypassing the queueing discipline.
     pub qdisc_bypass: bool,
     /// Whether the interface also receives frames for other hosts, as a bridge must.
@@ -56,14 +64,16 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// Superframes in both directions, in a ring of 1024 slots of 128 KiB: packets of 1500 bytes of
-    /// 1.2 ms at 10 Gb/s, or superframes of 50 ms.
+    /// Superframes in both directions, and a ring of 2048 slots: packets of 1500 bytes of 2.5 ms at
+    /// 10 Gb/s, or superframes of 100 ms.
     fn default() -> Self {
         Self {
             virtio_header: true,
             transmit: Features::ALL,
-            layout: RingLayout { slots: RECEIVE_SLOTS, ..RingLayout::SUPERFRAMES },
+            layout: RingLayout::superframes(RECEIVE_SLOTS),
+            fair: true,
             transmit_ring: true,
+            transmit_slots: TRANSMIT_SLOTS,
             qdisc_bypass: false,
             promiscuous: false,
             fanout: None,
@@ -78,7 +88,7 @@ pub struct PacketPort {
     name: InterfaceName,
     /// Queries the interface in the network namespace in which the port was opened.
     control: Control,
-    ring: ReceiveRing,
+    ring: FairRing,
     transmitter: Transmitter,
     device: Device,
     ports: Ports,
@@ -106,11 +116,13 @@ impl PacketPort {
         }
         let sender = builder.transmit_only(true).qdisc_bypass(options.qdisc_bypass);
         let features = (possible(form) & options.transmit).active();
+        let share = |seed| FairShare::new(LinkType::Ethernet, options.ports, seed);
+        let fair = options.fair.then(secret::random).transpose()?.map(share);
         let control = Control::new()?;
-        let transmitter = Transmitter::open(sender, &control, &name, options.transmit_ring)?;
+        let transmitter = Transmitter::open(sender, &control, &name, options)?;
         Ok(Self {
             control,
-            ring: receiver.bind_receive_ring(&name, options.layout)?,
+            ring: FairRing::new(receiver.bind_receive_ring(&name, options.layout)?, fair),
             transmitter,
             device: Device::new(features),
             ports: options.ports,
@@ -134,7 +146,7 @@ impl PacketPort {
     /// # Errors
     /// Those of `getsockopt(2)`.
     pub fn fanout_group(&self) -> io::Result<Option<u16>> {
-        self.ring.fanout_group()
+        self.ring.ring.fanout_group()
     }
 
     /// Counters of this port, including frames dropped by the kernel for want of room.
@@ -142,10 +154,12 @@ impl PacketPort {
     /// # Errors
     /// Those of `getsockopt(2)`.
     pub fn stats(&mut self) -> io::Result<LiveStats> {
-        let drops = u64::from(self.ring.take_statistics()?.drops);
-        let malformed = self.ring.malformed();
+        let drops = u64::from(self.ring.ring.take_statistics()?.drops);
+        let malformed = self.ring.ring.malformed();
+        let shed = core::mem::take(&mut self.ring.shed);
         let stats = &mut self.outgoing.stats;
         stats.count(LiveEvent::ReceiveRingFull, drops);
+        stats.count(LiveEvent::ReceiveRingShare, shed);
         stats.count(LiveEvent::ReceiveMalformed, malformed - self.malformed);
         self.malformed = malformed;
         Ok(*stats)
@@ -187,7 +201,7 @@ impl PacketPort {
     /// Checks why no frames arrive: the interface may be down, which the socket reports once, or
     /// removed, which is an error.
     fn check(&mut self, now_ns: u64) -> Result<(), PortError> {
-        let error = self.ring.take_error();
+        let error = self.ring.ring.take_error();
         match error.map_err(|error| broken(self.name(), "receive", error))? {
             Some(error) if Fault::of(&error) != Fault::Down => {
                 return Err(broken(self.name(), "receive", error));
@@ -224,6 +238,7 @@ impl Port for PacketPort {
         each: &mut dyn FnMut(Frame<RingFrame>),
     ) -> Result<usize, PortError> {
         let mut received = 0;
+        self.ring.relieve(now_ns);
         while received < max {
             let Some(frame) = self.ring.receive() else { break };
             received += 1;
@@ -276,7 +291,7 @@ impl Port for PacketPort {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.ring.as_fd())
+        Some(self.ring.ring.as_fd())
     }
 
     fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -301,4 +316,6 @@ fn possible(form: Option<Form>) -> Features {
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
 /// Slots of a receive ring by default.
-const RECEIVE_SLOTS: usize = 1024;
+const RECEIVE_SLOTS: usize = 2048;
+/// Slots of a transmit ring by default: packets of 1500 bytes of 0.3 ms at 10 Gb/s.
+const TRANSMIT_SLOTS: usize = 256;

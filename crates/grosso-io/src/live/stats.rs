@@ -13,6 +13,9 @@ reasons! {
         ReceiveInexpressible = "rx-inexpressible",
         /// The kernel dropped a frame for which the receive ring had no room: `rx` makes it longer.
         ReceiveRingFull = "rx-ring-full",
+        /// A frame was dropped from a receive ring that ran full, because its flow held more than its share: `rx` makes
+        /// the ring longer.
+        ReceiveRingShare = "rx-ring-share",
         /// The kernel filled a slot of the ring with invalid values.
         ReceiveMalformed = "rx-malformed",
         /// A superframe was refused, and sent as the packets that it stands for (B31).

@@ -462,7 +462,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 /// Greatest time that frames wait while a train is held for longer, in nanoseconds: 86 packets of
-/// 1500 bytes at 10 Gb/s, for which a ring of 1024 slots has room.
+/// 1500 bytes at 10 Gb/s, for which a ring of 2048 slots has room.
 const MODERATION_NS_MAX: u64 = 100_000;
 /// Interval in nanoseconds for polling a port that has no descriptor to wait on.
 const ROOM_AGAIN_NS: u64 = 1_000_000;

@@ -5,13 +5,13 @@ use std::time::Instant;
 use grosso_io::{
     Port, PortError,
     impair::Impair,
-    live::{LiveEvent, PacketOptions, TapOptions},
+    live::{LiveEvent, PacketOptions, PacketPort, TapOptions},
     runner::{DataPath, RunOptions},
 };
 use grosso_sys::{
     interface::Control,
     netlink::Netlink,
-    packet::{PacketSocket, RingLayout},
+    packet::{PacketSocket, RingFrame, RingLayout},
 };
 use grosso_testkit::Packet;
 
@@ -32,7 +32,7 @@ fn what_is_held_is_delivered_when_the_path_is_stopped() {
     options.left_to_right.profile.limits.hold_ns = 3_600_000_000_000;
     let wire = world.packet_port(&PacketOptions::default());
     let tap = world.tap_port(&TapOptions::default());
-    let open = || grosso_io::live::PacketPort::open("b0", &PacketOptions::default());
+    let open = || PacketPort::open("b0", &PacketOptions::default());
     let mut observer = world.b.run(open).unwrap().unwrap();
     let path = start(wire, tap, options);
     let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
@@ -142,6 +142,7 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
     let Some(world) = World::new() else { return };
     let mut options = PacketOptions::default();
     options.layout = RingLayout { slot_bytes: 2048, slots: 64 };
+    options.fair = false;
     let mut port = world.packet_port(&options);
     let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
     for i in 0..200 {
@@ -151,7 +152,7 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
     until(|| dropped() >= 200 - 64);
     let mut ours = 0;
     let mut each = |frame: grosso::Frame<_>| {
-        let buffer: grosso_sys::packet::RingFrame = frame.buffer;
+        let buffer: RingFrame = frame.buffer;
         ours += u64::from(buffer.as_ref().len() == 1054);
     };
     assert_eq!(port.receive(0, 1000, &mut each).unwrap(), 64);
@@ -160,13 +161,67 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
     assert!(ours > 32 && ours + dropped >= 200, "{ours} {dropped}");
 }
 
+/// Fills a ring of 64 slots with frames of two greedy flows and four of a quiet one, receives 16, and lets 20 greedy
+/// frames and ten quiet ones come. Returns the numbers of quiet and greedy frames received, and of those dropped for
+/// their flow's share.
+fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
+    let mut options = PacketOptions::default();
+    options.layout = RingLayout { slot_bytes: 2048, slots: 64 };
+    options.fair = fair;
+    let mut port = world.packet_port(&options);
+    let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
+    let from = |source, payload_len| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        packet.udp(|u| u.source_port(source).destination_port(9)).payload_len(payload_len).build()
+    };
+    let (greedy, quiet, last) = ([from(1, 900), from(2, 900)], from(3, 900), from(3, 10));
+    let full = |port: &mut PacketPort| port.stats().unwrap().events(LiveEvent::ReceiveRingFull);
+    let (mut received, mut is_past) = ([0; 2], false);
+    let mut take = |port: &mut PacketPort, max| {
+        let mut each = |frame: grosso::Frame<RingFrame>| {
+            let bytes = frame.buffer.as_ref();
+            received[0] += u32::from(bytes == quiet);
+            received[1] += u32::from(greedy.iter().any(|greedy| bytes == greedy));
+            is_past |= bytes == last;
+        };
+        port.receive(1, max, &mut each).unwrap();
+        is_past
+    };
+    for at in 0..60 {
+        sender.send(if at % 15 == 7 { &quiet } else { &greedy[at % 2] }).unwrap();
+    }
+    until(|| {
+        sender.send(&greedy[0]).unwrap();
+        full(&mut port) > 0
+    });
+    take(&mut port, 16);
+    let before = full(&mut port);
+    (0..20).for_each(|at| assert!(sender.send(&greedy[at % 2]).is_ok()));
+    (0..10).for_each(|_| assert!(sender.send(&quiet).is_ok()));
+    until(|| fair || full(&mut port) >= before + 10);
+    until(|| {
+        sender.send(&last).unwrap();
+        take(&mut port, 64)
+    });
+    (received, port.stats().unwrap().events(LiveEvent::ReceiveRingShare))
+}
+
 #[test]
-fn the_default_ring_holds_a_burst_of_a_millisecond_at_ten_gigabits() {
+fn a_quiet_flow_finds_room_in_a_ring_that_greedy_ones_filled() {
+    let Some(world) = World::new() else { return };
+    let ([quiet, greedy], shed) = beside_greedy_flows(&world, false);
+    assert!(quiet < 14 && greedy >= 48 && shed == 0, "{quiet} {greedy} {shed}");
+    let ([quiet, greedy], shed) = beside_greedy_flows(&world, true);
+    assert!(quiet == 14 && greedy >= 12 && shed > 30, "{quiet} {greedy} {shed}");
+}
+
+#[test]
+fn the_default_ring_holds_a_burst_of_two_milliseconds_at_ten_gigabits() {
     let Some(world) = World::new() else { return };
     let mut port = world.packet_port(&PacketOptions::default());
     let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
     // 1500 bytes and their framing on the wire take 1.23 us at 10 Gb/s.
-    let burst = 813;
+    let burst = 1626;
     for i in 0..burst {
         sender.send(&segment(i)).unwrap();
     }
@@ -175,11 +230,11 @@ fn the_default_ring_holds_a_burst_of_a_millisecond_at_ten_gigabits() {
         // The shorter one tells that the burst is over; the kernel may lose some on their way.
         sender.send(&segment(0)[..54]).unwrap();
         let mut each = |frame: grosso::Frame<_>| {
-            let buffer: grosso_sys::packet::RingFrame = frame.buffer;
+            let buffer: RingFrame = frame.buffer;
             ours += u64::from(buffer.as_ref().len() == 1054);
             is_past |= buffer.as_ref().len() == 54;
         };
-        port.receive(0, 2000, &mut each).unwrap();
+        port.receive(0, 4000, &mut each).unwrap();
         dropped = port.stats().unwrap().events(LiveEvent::ReceiveRingFull);
         is_past && ours + dropped > 256
     });

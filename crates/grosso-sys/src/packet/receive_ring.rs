@@ -75,6 +75,25 @@ impl ReceiveRing {
         None
     }
 
+    /// The bytes of a packet that waits behind so many others, without taking it; `None` if there
+    /// are no more than these. A packet outside of its slot has no bytes.
+    pub fn peek(&self, behind: usize) -> Option<&[u8]> {
+        if behind >= self.memory.layout().slots {
+            return None;
+        }
+        let slot = self.memory.after(self.next, behind);
+        if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the kernel released the slot, and taking it requires `&mut self`.
+        let range = unsafe { self.memory.header(slot) }.range();
+        if range.start > range.end || range.end > self.memory.layout().slot_bytes {
+            return Some(&[]);
+        }
+        // SAFETY: as above, and nothing writes to a slot that is not taken.
+        Some(unsafe { self.memory.bytes(slot, range) })
+    }
+
     /// Receives a packet that the kernel kept whole in the socket's queue, its virtio header first.
     /// Call it once for each frame whose status is [`Status::kept`], in their order.
     ///

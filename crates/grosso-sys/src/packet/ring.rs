@@ -5,6 +5,8 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 
+use rustix::param::page_size;
+
 use super::{PacketSocket, set_option};
 use crate::abi;
 use crate::mapping::Mapping;
@@ -12,36 +14,55 @@ use crate::mapping::Mapping;
 /// Least memory in bytes that the kernel accepts for a block of slots. On machines with larger
 /// pages the slots must be at least a page.
 const BLOCK_BYTES_MIN: usize = 4096;
+/// Memory in bytes that the kernel allocates for a block of slots of an odd size, which fill it as
+/// far as they can. It allocates powers of two.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Greatest length in bytes of a superframe's packet, unless the host is told otherwise (BIG TCP).
+const SUPERFRAME_BYTES: usize = 64 << 10;
 /// Greatest memory of one ring in bytes: a greater one is a mistake in the configuration.
 const RING_BYTES_MAX: usize = 1 << 30;
 
 /// Number and size of the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Length of a slot in bytes: a power of two from 256. About 100 bytes are the kernel's; a
-    /// packet longer than the rest is truncated on receive and refused on transmit.
+    /// Length of a slot in bytes: a power of two from 256, or a multiple of the page up to 1 MiB.
+    /// About 100 bytes are the kernel's; a packet longer than the rest is truncated on receive and
+    /// refused on transmit.
     pub slot_bytes: usize,
-    /// Number of slots: a power of two.
+    /// Number of slots: a power of two. If their length is none, a few more are made: as many as
+    /// fill the memory that the kernel allocates.
     pub slots: usize,
 }
 
 impl RingLayout {
-    /// Slots for any superframe of 64 KiB.
-    pub const SUPERFRAMES: Self = Self { slot_bytes: 128 << 10, slots: 64 };
+    /// Slots for any superframe of 64 KiB, each a page longer than that for the headers.
+    #[must_use]
+    pub fn superframes(slots: usize) -> Self {
+        Self { slot_bytes: SUPERFRAME_BYTES + page_size(), slots }
+    }
+
     /// Slots for packets of up to 1500 bytes and their headers.
     pub const PACKETS: Self = Self { slot_bytes: 2048, slots: 4096 };
 
     fn checked(self) -> io::Result<Self> {
         let bytes = self.slot_bytes.checked_mul(self.slots);
         let fits = bytes.is_some_and(|bytes| (BLOCK_BYTES_MIN..=RING_BYTES_MAX).contains(&bytes));
-        if fits
-            && self.slot_bytes >= 256
-            && self.slot_bytes.is_power_of_two()
-            && self.slots.is_power_of_two()
-        {
-            return Ok(self);
+        let is_even = self.slot_bytes >= 256 && self.slot_bytes.is_power_of_two();
+        let is_paged =
+            self.slot_bytes.is_multiple_of(page_size()) && self.slot_bytes <= BLOCK_BYTES;
+        if fits && (is_even || is_paged) && self.slots.is_power_of_two() {
+            let block_slots = self.block_bytes() / self.slot_bytes;
+            return Ok(Self { slots: self.slots.next_multiple_of(block_slots), ..self });
         }
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not a ring: {self:?}")))
+    }
+
+    /// Length of the blocks that the slots are allocated in, without a gap in between.
+    fn block_bytes(self) -> usize {
+        if self.slot_bytes.is_power_of_two() {
+            return self.slot_bytes.max(BLOCK_BYTES_MIN);
+        }
+        BLOCK_BYTES - BLOCK_BYTES % self.slot_bytes
     }
 }
 
@@ -69,7 +90,7 @@ impl RingMemory {
         let layout = layout.checked()?;
         let version: libc::c_int = abi::TPACKET_V2;
         set_option(&socket.file, abi::PACKET_VERSION, &version)?;
-        let block_bytes = layout.slot_bytes.max(BLOCK_BYTES_MIN);
+        let block_bytes = layout.block_bytes();
         let bytes = layout.slot_bytes * layout.slots;
         let request = abi::PacketRingRequest {
             block_bytes: block_bytes as u32,
@@ -136,8 +157,10 @@ impl RingMemory {
         self.layout
     }
 
+    /// The slot that comes so many after another, at most once around.
     pub(super) fn after(&self, slot: usize, distance: usize) -> usize {
-        slot.wrapping_add(distance) & (self.layout.slots - 1)
+        let after = slot + distance;
+        if after < self.layout.slots { after } else { after - self.layout.slots }
     }
 
     fn start(&self, slot: usize) -> usize {
@@ -155,9 +178,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_is_made_of_powers_of_two_within_reason() {
+    fn a_ring_is_made_of_powers_of_two_or_pages_within_reason() {
         let layout = |slot_bytes, slots| RingLayout { slot_bytes, slots }.checked();
-        assert!(RingLayout::SUPERFRAMES.checked().is_ok());
+        let superframes = RingLayout::superframes(1024).checked().unwrap();
+        assert!((1024..1040).contains(&superframes.slots), "{superframes:?}");
+        assert!(superframes.slot_bytes * superframes.slots <= 128 << 20, "{superframes:?}");
+        assert!(superframes.block_bytes().is_multiple_of(page_size()), "{superframes:?}");
         assert!(RingLayout::PACKETS.checked().is_ok());
         assert!(layout(2048, 2).is_ok());
         for (slot_bytes, slots) in

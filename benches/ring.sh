@@ -1,0 +1,121 @@
+#!/bin/sh
+# Measures the receive ring of `grosso bridge` between two hosts, as root, with the tools ip, ethtool, iperf3 and jq:
+#
+#   benches/ring.sh quiet GROSSO [OPTION...]   loss of a flow of 500 datagrams a second beside two TCP senders of single
+#                                              packets, in nine runs of four seconds
+#   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
+#                                              bridge and over a veth alone, in turn
+#
+# GROSSO is the program, and the options are those of `grosso bridge`. Each end of a veth is served by one processor, so
+# that a sender who changes processors does not reorder its own packets, and senders send no probe for a tail that is
+# only late (`tcp_early_retrans`): both are retransmits that a veth has by itself.
+set -eu
+what=$1 grosso=$2
+shift 2
+a=ring-a-$$ b=ring-b-$$ g=ring-g-$$
+scratch=$(mktemp -d)
+servers=
+
+# end NAMESPACE DEVICE ADDRESS: an end of the wire with a host behind it.
+end() {
+    ip netns exec "$1" sysctl -qw net.ipv4.tcp_early_retrans=0
+    ip -n "$1" addr add "$3" dev "$2"
+    ip -n "$1" link set lo up
+    up "$1" "$2"
+}
+
+up() {
+    ip -n "$1" link set "$2" up
+    ip netns exec "$1" sh -c "echo 2 > /sys/class/net/$2/queues/rx-0/rps_cpus"
+}
+
+# bridged on|off [OPTION...]: two hosts and a bridge between them; the switch is that of segmentation offload.
+bridged() {
+    offload=$1
+    shift
+    for n in "$a" "$b" "$g"; do ip netns add "$n"; done
+    ip link add a0 netns "$a" type veth peer name ga netns "$g"
+    ip link add b0 netns "$b" type veth peer name gb netns "$g"
+    up "$g" ga
+    up "$g" gb
+    hosts
+    ip netns exec "$a" ethtool -K a0 tso "$offload" gso "$offload"
+    ip netns exec "$g" "$grosso" bridge ga gb "$@" >"$scratch/bridge" 2>&1 &
+    bridge=$!
+    sleep 1
+}
+
+# plain: the same hosts with nothing between them.
+plain() {
+    for n in "$a" "$b"; do ip netns add "$n"; done
+    ip link add a0 netns "$a" type veth peer name b0 netns "$b"
+    hosts
+}
+
+hosts() {
+    end "$a" a0 10.9.0.1/24
+    end "$b" b0 10.9.0.2/24
+}
+
+# serve PORT: a server for one test.
+serve() {
+    ip netns exec "$b" iperf3 -s -1 -p "$1" >"$scratch/server" 2>&1 &
+    servers="$servers $!"
+    sleep 0.3
+}
+
+# from PORT OPTION...: a test from one host to the other.
+from() {
+    port=$1
+    shift
+    ip netns exec "$a" iperf3 -c 10.9.0.2 -p "$port" -J "$@"
+}
+
+clear() {
+    if [ -n "${bridge-}" ]; then
+        kill -INT "$bridge" && wait "$bridge" || true
+        grep drop_rx "$scratch/bridge" || true
+    fi
+    bridge=
+    for server in $servers; do kill "$server" 2>/dev/null || true; done
+    servers=
+    for n in "$a" "$b" "$g"; do ip netns del "$n" 2>/dev/null || true; done
+}
+
+trap 'clear; rm -rf "$scratch"' EXIT
+
+# alone_once NAME: throughput and retransmits of one stream.
+alone_once() {
+    serve 5201
+    from 5201 -t 3 >"$scratch/tcp"
+    jq -r --arg name "$1" '.end | "\($name): \(.sum_received.bits_per_second / 1e6 | round) Mb/s, " +
+        "\(.sum_sent.retransmits) retransmits"' "$scratch/tcp"
+}
+
+case $what in
+quiet)
+    bridged off "$@"
+    for _ in ${RUNS:-1 2 3 4 5 6 7 8 9}; do
+        serve 5201
+        serve 5202
+        from 5201 -t 6 -P 2 >"$scratch/tcp" &
+        tcp=$!
+        sleep 1
+        from 5202 -u -b 400k -l 100 -t 4 >"$scratch/udp"
+        wait "$tcp"
+        jq -rs '"\(.[1].end.sum_received.bits_per_second / 1e6 | round) Mb/s of TCP beside " +
+            "\(.[0].end.sum.packets) datagrams, of which \(.[0].end.sum.lost_packets) were lost, " +
+            "\(.[0].end.sum.lost_percent * 100 | round / 100) %"' "$scratch/udp" "$scratch/tcp"
+    done
+    ;;
+alone)
+    for _ in ${RUNS:-1 2 3 4 5 6 7 8 9 10}; do
+        plain
+        alone_once veth
+        clear
+        bridged on "$@"
+        alone_once bridge
+        clear
+    done
+    ;;
+esac

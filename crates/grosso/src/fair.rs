@@ -1,0 +1,164 @@
+//! Fair shares of a queue that fills up: which of the frames that wait are dropped, so that the others find room.
+//!
+//! A queue that is full drops whatever comes next, and a flow of few packets loses as large a part of them as the flows
+//! that filled it. Here, frames are dropped before that, and only those of flows that hold more than their share: the
+//! places are divided as water finds its level, so a flow that holds less than an equal share keeps all of its frames.
+//! The oldest of a flow are dropped: its sender learns of it soonest, and no frame overtakes another.
+//!
+//! The frames remain where they are, and nothing is copied: the queue's owner asks frame by frame.
+//!
+//! ```
+//! use grosso::fair::FairShare;
+//! use grosso_wire::{LinkType, Ports};
+//! # use grosso_testkit::Packet;
+//! # let from = |port| {
+//! #     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+//! #     packet.udp(|udp| udp.source_port(port).destination_port(9)).build()
+//! # };
+//! # let (greedy, quiet) = (from(1), from(2));
+//!
+//! let mut fair = FairShare::new(LinkType::Ethernet, Ports::ASSIGNED, 7);
+//! for frame in [&greedy, &greedy, &quiet, &greedy] {
+//!     fair.join(frame);
+//! }
+//! fair.shed(2, 0);
+//! let dropped: Vec<bool> = (0..4).map(|_| fair.leave()).collect();
+//! assert_eq!(dropped, [true, true, false, false], "each flow keeps one");
+//! ```
+
+use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
+
+use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+
+use crate::flow::{FlowHasher, Keys};
+
+/// The frames of one queue, by flow. It knows those that joined and have not left, in their order.
+#[derive(Debug)]
+pub struct FairShare {
+    link: LinkType,
+    ports: Ports,
+    hasher: FlowHasher,
+    stack: Stack,
+    /// Frames of each bucket that wait and are not to be dropped. Flows that share a bucket share its share.
+    waiting: Box<[u32; BUCKETS]>,
+    /// An empty vector kept for its capacity.
+    counts: Vec<u32>,
+    /// The frames that wait, from the oldest.
+    queue: VecDeque<Place>,
+    /// Number of those that are not to be dropped.
+    kept: usize,
+    /// Time until which several flows are taken to share the queue, in nanoseconds.
+    shared_until_ns: u64,
+}
+
+/// A frame in the queue.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    bucket: u16,
+    is_shed: bool,
+}
+
+impl FairShare {
+    /// An empty queue. The seed should be random: who knows it can choose flows that share a bucket with another's.
+    #[must_use]
+    pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
+        Self {
+            link,
+            ports,
+            hasher: FlowHasher::new(seed),
+            stack: Stack::new(0),
+            waiting: vec![0; BUCKETS].try_into().unwrap_or_else(|_| Box::new([0; BUCKETS])),
+            counts: Vec::new(),
+            queue: VecDeque::new(),
+            kept: 0,
+            shared_until_ns: 0,
+        }
+    }
+
+    /// Number of frames that joined and have not left.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether no frame waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Adds a frame at the end of the queue.
+    pub fn join(&mut self, frame: &[u8]) {
+        dissect_into(frame, self.link, &self.ports, &mut self.stack);
+        let keys = Keys::of(self.stack.layers(), frame);
+        let hash = u64::from(self.hasher.flow(frame, &keys));
+        let bucket = (hash % BUCKETS as u64) as u16;
+        *self.of(bucket) += 1;
+        self.queue.push_back(Place { bucket, is_shed: false });
+        self.kept += 1;
+    }
+
+    /// Decides that frames of flows above their share are dropped, so that no more than `keep` remain. As long as one
+    /// flow has the queue to itself, nothing is dropped: it would gain nobody anything.
+    pub fn shed(&mut self, keep: usize, now_ns: u64) {
+        if self.kept <= keep {
+            return;
+        }
+        let (level, flows) = self.level(keep);
+        if flows > 1 {
+            self.shared_until_ns = now_ns.saturating_add(SHARED_NS);
+        } else if now_ns >= self.shared_until_ns {
+            return;
+        }
+        let Self { waiting, queue, kept, .. } = self;
+        for place in queue.iter_mut().filter(|place| !place.is_shed) {
+            let waiting = &mut waiting[place.bucket as usize % BUCKETS];
+            if *waiting > level {
+                *waiting -= 1;
+                *kept -= 1;
+                place.is_shed = true;
+            }
+        }
+    }
+
+    /// Removes the oldest frame, and returns whether it is to be dropped. A frame that never joined is not.
+    pub fn leave(&mut self) -> bool {
+        let Some(place) = self.queue.pop_front() else { return false };
+        if !place.is_shed {
+            *self.of(place.bucket) -= 1;
+            self.kept -= 1;
+        }
+        place.is_shed
+    }
+
+    /// Greatest number of frames that a flow may keep so that all together keep `keep`, at least one, and the number of
+    /// flows.
+    fn level(&mut self, keep: usize) -> (u32, usize) {
+        let Self { waiting, counts, .. } = self;
+        counts.clear();
+        counts.extend(waiting.iter().filter(|waiting| **waiting > 0));
+        counts.sort_unstable();
+        let mut left = keep;
+        for (at, own) in counts.iter().map(|own| *own as usize).enumerate() {
+            let share = left / (counts.len() - at);
+            if own > share {
+                return (share.max(1) as u32, counts.len());
+            }
+            left -= own;
+        }
+        (u32::MAX, counts.len())
+    }
+
+    fn of(&mut self, bucket: u16) -> &mut u32 {
+        &mut self.waiting[bucket as usize % BUCKETS]
+    }
+}
+
+/// Number of buckets that flows are counted in: two flows share one with a probability of 1 to 4096.
+const BUCKETS: usize = 4096;
+/// Time for which one flow leaves room for others after several shared the queue, in nanoseconds: a flow of few packets
+/// is seldom among those that wait.
+const SHARED_NS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests;
