@@ -129,7 +129,7 @@ fn a_wrong_call_is_made() {
     let (role, call): (_, fn()) = match &*wrong {
         "socket" => (Role::Data, || drop(socket(AddressFamily::UNIX, SocketType::STREAM, None))),
         "ioctl" => (Role::Data, || {
-            let _ = rustix::termios::tcflow(io::stderr(), rustix::termios::Action::OOff);
+            let _ = rustix::io::ioctl_fionread(io::stderr());
         }),
         "kill" => (Role::Statistics, || {
             let own = rustix::process::getpid();
