@@ -114,6 +114,40 @@ impl CoalesceStats {
         }
     }
 
+    /// The counters without a reason, each with its name. The sizes of frames and the most memory that ever waited are
+    /// left out, because they are no such counters.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("frames-in", self.frames_in),
+            ("bytes-in", self.bytes_in),
+            ("packets-in", self.packets_in),
+            ("frames-out", self.frames_out),
+            ("bytes-out", self.bytes_out),
+            ("packets-out", self.packets_out),
+            ("superframes", self.superframes),
+            ("superframe-packets", self.superframe_packets),
+            ("thinned", self.thinned),
+            ("vectors", self.vectors),
+            ("vector-packets", self.vector_packets),
+            ("reorder-waited", self.reorder.waited),
+        ]
+        .into_iter()
+    }
+
+    /// The counters by reason: what happened, the name of the reason, and the count. Several lists know a reason of the
+    /// same name.
+    pub fn reasons(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+        let passed = Pass::ALL.iter().map(|why| ("passed", why.name(), self.passed[why.index()]));
+        let refused =
+            NoMerge::ALL.iter().map(|why| ("refused", why.name(), self.refused[why.index()]));
+        let closed = Close::ALL.iter().map(|why| ("closed", why.name(), self.closed[why.index()]));
+        let kept = Kept::ALL.iter().map(|why| ("kept", why.name(), self.kept[why.index()]));
+        let released = &self.reorder.released;
+        let released =
+            Release::ALL.iter().map(|why| ("released", why.name(), released[why.index()]));
+        passed.chain(refused).chain(closed).chain(kept).chain(released)
+    }
+
     #[inline]
     pub(crate) fn count_in(&mut self, bytes: usize, packets: u32) {
         self.frames_in += 1;
@@ -148,4 +182,26 @@ pub struct LroStats {
     pub flushed: u64,
     /// Times that the table was full. inet_lro then delivered the packet alone; here a train makes room.
     pub no_descriptor: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::CoalesceStats;
+    use crate::coalesce::reason::NoMerge;
+
+    #[test]
+    fn a_name_is_that_of_one_counter() {
+        let mut stats = CoalesceStats { frames_in: 3, ..CoalesceStats::default() };
+        stats.refused[NoMerge::ALL[0].index()] = 2;
+        let sums: std::vec::Vec<_> = stats.named().collect();
+        let reasons: std::vec::Vec<_> = stats.reasons().collect();
+        assert_eq!(sums.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>().len(), sums.len());
+        let names = reasons.iter().map(|(list, name, _)| (*list, *name));
+        assert_eq!(names.collect::<BTreeSet<_>>().len(), reasons.len());
+        assert!(sums.contains(&("frames-in", 3)));
+        assert!(reasons.contains(&("refused", NoMerge::ALL[0].name(), 2)));
+        assert_eq!(reasons.iter().map(|(.., count)| count).sum::<u64>(), 2);
+    }
 }
