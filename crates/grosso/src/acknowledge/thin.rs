@@ -16,6 +16,7 @@ use crate::{
 
 /// Strength of the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Thinning {
     /// At least one that could go stays beside the newest (`ack-filter`).
     #[default]

@@ -8,6 +8,7 @@ use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 
 /// Whether routers inside a tunnel may mark its packets (RFC 6040 section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CongestionMode {
     /// Marking is allowed: the outer header has the ECN field of the packet, CE included. Linux writes ECT(0) around
     /// CE, as RFC 3168 section 9.1.1 asked, which hides earlier marks of the packet from the other end (rule W1).
