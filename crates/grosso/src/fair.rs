@@ -158,7 +158,7 @@ impl FairShare {
 const BUCKETS: usize = 4096;
 /// Time for which one flow leaves room for others after several shared the queue, in nanoseconds: a flow of few packets
 /// is seldom among those that wait.
-const SHARED_NS: u64 = 1_000_000_000;
+const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]
 mod tests;
