@@ -235,6 +235,9 @@ fn a_wrong_command_line_is_refused_before_any_device_is_touched() {
         "bridge e0 tap:b0 --rx 100",
         "bridge e0 tap:b0 --rx 16384",
         "bridge tap:b0 tap:b1 --rx 512",
+        "bridge e0 tap:b0 --tx 100",
+        "bridge e0 tap:b0 --tx 16384",
+        "bridge tap:b0 tap:b1 --tx 512",
     ] {
         let ended = hosts.run(line);
         assert_eq!(ended.code, Some(2), "{line}: {ended:?}");

@@ -197,8 +197,8 @@ impl PortSpec {
             || layout.slots.saturating_mul(layout.slot_bytes) > RING_BYTES_MAX
         {
             return Err(format!(
-                "a ring of {} slots of {} bytes cannot be: both are powers of two, slots have \
-                 at least {SLOT_BYTES_MIN} bytes, and a ring at most {} MiB",
+                "a ring of {} slots of {} bytes cannot be: rx and rx-buf-len are powers of two, slots \
+                 have at least {SLOT_BYTES_MIN} bytes, and a ring at most {} MiB",
                 layout.slots,
                 layout.slot_bytes,
                 RING_BYTES_MAX >> 20,
