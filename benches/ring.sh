@@ -6,9 +6,10 @@
 #   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
 #                                              bridge and over a veth alone, in turn
 #
-# GROSSO is the program, and the options are those of `grosso bridge`. Each end of a veth is served by one processor, so
-# that a sender who changes processors does not reorder its own packets, and senders send no probe for a tail that is
-# only late (`tcp_early_retrans`): both are retransmits that a veth has by itself.
+# GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment is another number of
+# runs. Each end of a veth is served by one processor, so that a sender who changes processors does not reorder its own
+# packets, and senders send no probe for a tail that is only late (`tcp_early_retrans`): both are retransmits that a veth
+# has by itself.
 set -eu
 what=$1 grosso=$2
 shift 2
@@ -95,7 +96,7 @@ alone_once() {
 case $what in
 quiet)
     bridged off "$@"
-    for _ in ${RUNS:-1 2 3 4 5 6 7 8 9}; do
+    for _ in $(seq "${RUNS:-9}"); do
         serve 5201
         serve 5202
         from 5201 -t 6 -P 2 >"$scratch/tcp" &
@@ -109,7 +110,7 @@ quiet)
     done
     ;;
 alone)
-    for _ in ${RUNS:-1 2 3 4 5 6 7 8 9 10}; do
+    for _ in $(seq "${RUNS:-10}"); do
         plain
         alone_once veth
         clear

@@ -44,7 +44,7 @@ pub struct FairShare {
     /// An empty vector kept for its capacity.
     counts: Vec<u32>,
     /// The frames that wait, from the oldest.
-    queue: VecDeque<Place>,
+    queue: VecDeque<Counted>,
     /// Number of those that are not to be dropped.
     kept: usize,
     /// Time until which several flows are taken to share the queue, in nanoseconds.
@@ -53,7 +53,7 @@ pub struct FairShare {
 
 /// A frame in the queue.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Counted {
     bucket: u16,
     is_shed: bool,
 }
@@ -94,7 +94,7 @@ impl FairShare {
         let hash = u64::from(self.hasher.flow(frame, &keys));
         let bucket = (hash % BUCKETS as u64) as u16;
         *self.of(bucket) += 1;
-        self.queue.push_back(Place { bucket, is_shed: false });
+        self.queue.push_back(Counted { bucket, is_shed: false });
         self.kept += 1;
     }
 

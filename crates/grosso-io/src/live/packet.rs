@@ -119,7 +119,8 @@ impl PacketPort {
         let share = |seed| FairShare::new(LinkType::Ethernet, options.ports, seed);
         let fair = options.fair.then(secret::random).transpose()?.map(share);
         let control = Control::new()?;
-        let transmitter = Transmitter::open(sender, &control, &name, options)?;
+        let slots = options.transmit_ring.then_some(options.transmit_slots);
+        let transmitter = Transmitter::open(sender, &control, &name, slots)?;
         Ok(Self {
             control,
             ring: FairRing::new(receiver.bind_receive_ring(&name, options.layout)?, fair),

@@ -13,10 +13,7 @@ use grosso_sys::{
     packet::{PacketSocket, PacketSocketBuilder, RingLayout, TransmitRing},
 };
 
-use super::{
-    PacketOptions,
-    outgoing::{Queued, Wire},
-};
+use super::outgoing::{Queued, Wire};
 
 /// Sends frames in order, each through ring or socket.
 #[derive(Debug)]
@@ -33,14 +30,13 @@ impl Transmitter {
         builder: PacketSocketBuilder,
         control: &Control,
         name: &InterfaceName,
-        options: &PacketOptions,
+        slots: Option<usize>,
     ) -> io::Result<Self> {
         let bytes_max = (control.mtu(name)? as usize).saturating_add(HEADERS_BYTES);
         let slot_bytes = bytes_max.saturating_add(SLOT_HEADER_BYTES);
         let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX).next_power_of_two();
-        let layout = RingLayout { slot_bytes, slots: options.transmit_slots };
-        let wants_ring = options.transmit_ring;
-        let ring = match wants_ring.then(|| builder.bind_transmit_ring(name, layout)) {
+        let layout = slots.map(|slots| RingLayout { slot_bytes, slots });
+        let ring = match layout.map(|layout| builder.bind_transmit_ring(name, layout)) {
             // A kernel without transmit rings, or without the memory for one.
             Some(Err(error))
                 if matches!(

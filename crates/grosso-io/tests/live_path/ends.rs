@@ -162,7 +162,7 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
 }
 
 /// Fills a ring of 64 slots with frames of two greedy flows and four of a quiet one, receives 16, and lets 20 greedy
-/// frames and ten quiet ones come. Returns the numbers of quiet and greedy frames received, and of those dropped for
+/// frames and six quiet ones come. Returns the numbers of quiet and greedy frames received, and of those dropped for
 /// their flow's share.
 fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
     let mut options = PacketOptions::default();
@@ -174,7 +174,7 @@ fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
         packet.udp(|u| u.source_port(source).destination_port(9)).payload_len(payload_len).build()
     };
-    let (greedy, quiet, last) = ([from(1, 900), from(2, 900)], from(3, 900), from(3, 10));
+    let (greedy, quiet, last) = ([from(1, 900), from(2, 900)], from(3, 900), from(4, 10));
     let full = |port: &mut PacketPort| port.stats().unwrap().events(LiveEvent::ReceiveRingFull);
     let (mut received, mut is_past) = ([0; 2], false);
     let mut take = |port: &mut PacketPort, max| {
@@ -197,7 +197,7 @@ fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
     take(&mut port, 16);
     let before = full(&mut port);
     (0..20).for_each(|at| assert!(sender.send(&greedy[at % 2]).is_ok()));
-    (0..10).for_each(|_| assert!(sender.send(&quiet).is_ok()));
+    (0..6).for_each(|_| assert!(sender.send(&quiet).is_ok()));
     until(|| fair || full(&mut port) >= before + 10);
     until(|| {
         sender.send(&last).unwrap();
@@ -210,9 +210,9 @@ fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
 fn a_quiet_flow_finds_room_in_a_ring_that_greedy_ones_filled() {
     let Some(world) = World::new() else { return };
     let ([quiet, greedy], shed) = beside_greedy_flows(&world, false);
-    assert!(quiet < 14 && greedy >= 48 && shed == 0, "{quiet} {greedy} {shed}");
+    assert!(quiet < 10 && greedy >= 48 && shed == 0, "{quiet} {greedy} {shed}");
     let ([quiet, greedy], shed) = beside_greedy_flows(&world, true);
-    assert!(quiet == 14 && greedy >= 12 && shed > 30, "{quiet} {greedy} {shed}");
+    assert!(quiet == 10 && greedy >= 12 && shed >= 30, "{quiet} {greedy} {shed}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn share() -> FairShare {
     FairShare::new(LinkType::Ethernet, Ports::ASSIGNED, 7)
 }
 
-/// Which of these flows' frames are dropped when `keep` may remain.
+/// For each of these flows' frames, whether it is dropped when `keep` may remain.
 fn shed(flows: &[u16], keep: usize) -> Vec<bool> {
     let mut fair = share();
     flows.iter().for_each(|flow| fair.join(&packet(*flow)));
