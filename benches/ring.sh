@@ -8,8 +8,8 @@
 #
 # GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment is another number of
 # runs. Each end of a veth is served by one processor, so that a sender who changes processors does not reorder its own
-# packets, and senders send no probe for a tail that is only late (`tcp_early_retrans`): both are retransmits that a veth
-# has by itself.
+# packets, and senders send no probe for a tail that is only late (`tcp_early_retrans`): a veth has both kinds of
+# retransmits by itself.
 set -eu
 what=$1 grosso=$2
 shift 2
