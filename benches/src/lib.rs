@@ -76,7 +76,7 @@ pub fn profiles() -> Vec<Profile> {
             profile.limits.hold_ns = 100_000;
         }),
         with("reorder", |profile| profile.reorder = Reorder::WITHIN_BATCH),
-        with("thin", |profile| profile.rules.acknowledgments = Acknowledgments::Thin),
+        with("filter", |profile| profile.rules.acknowledgments = Acknowledgments::Filter),
         with("vector", |profile| profile.rules.acknowledgments = Acknowledgments::Vector),
     ];
     Profile::all().into_iter().skip(1).chain(staged).collect()

@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use grosso::{
     Meta,
     checksum::{self, Checksum},
-    meta::{Cut, Cwr, Gso, IpLevels},
+    meta::{GsoSize, Cwr, Gso, IpLevels},
     segment::Outgoing,
 };
 use grosso_fuzz::{Decisions, stack};
@@ -77,16 +77,16 @@ fn description(decisions: &mut Decisions<'_>) -> Gso {
         size
     };
     let cut = decisions.choose(&[
-        Cut::Every(size),
-        Cut::Every(size),
-        Cut::Every(size),
-        Cut::Parts,
-        Cut::Fragments(size),
-        Cut::Unknown,
+        GsoSize::Every(size),
+        GsoSize::Every(size),
+        GsoSize::Every(size),
+        GsoSize::Parts,
+        GsoSize::Fragments(size),
+        GsoSize::Unknown,
     ]);
     let flags = decisions.byte();
     Gso {
-        cut,
+        size: cut,
         segments: u16::from(flags & 3),
         fixed_ids: IpLevels::from_bits(decisions.byte()),
         cwr: if flags & 4 == 0 { Cwr::First } else { Cwr::Every },

@@ -81,10 +81,10 @@ impl Engine {
     }
 
     /// Pushes a frame that must be delivered alone and unchanged.
-    pub fn push_apart(&mut self, bytes: &[u8]) -> Verdict {
+    pub fn push_excluded(&mut self, bytes: &[u8]) -> Verdict {
         let Self { coalescer, delivered, buffers, verdicts } = self;
         let sink = &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers);
-        let verdict = coalescer.push_apart(Frame::new(bytes.to_vec()), sink);
+        let verdict = coalescer.push_excluded(Frame::new(bytes.to_vec()), sink);
         verdicts.push(verdict);
         verdict
     }

@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     checksum::Checksum,
-    meta::{Cut, Cwr, Gso},
+    meta::{Cwr, Gso, GsoSize},
     segment::{NoSegments, Outgoing},
 };
 use grosso_testkit::{
@@ -77,7 +77,7 @@ impl Superframe {
 
     fn description(&self) -> Description {
         let gso = self.meta.gso.expect("a superframe");
-        let Cut::Every(size) = gso.cut else { panic!("the oracle knows only equal segments") };
+        let GsoSize::Every(size) = gso.size else { panic!("the oracle knows only equal segments") };
         Description {
             gso_size: usize::from(size.get()),
             fixed_ids: u32::from(gso.fixed_ids.bits()),

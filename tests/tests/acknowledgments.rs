@@ -1,4 +1,4 @@
-//! Batches of acknowledgments: complete, in order, bounded, and thinned by the rules of CAKE.
+//! Batches of acknowledgments: complete, in order, bounded, and filtered by the rules of CAKE.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink, Verdict,
@@ -111,7 +111,7 @@ fn p10_vectors_and_data_of_a_flow_wait_for_each_other() {
     let late = |number| frame(|tcp| tcp.sequence(201).ack(number), 0);
     let frames =
         [data(1), data(101), late(7), late(8), data(201), data(301), late(9), late(10)].to_vec();
-    for profile in [vector(), profile(Acknowledgments::Thin)] {
+    for profile in [vector(), profile(Acknowledgments::Filter)] {
         let (kinds, coalescer) = kinds(profile.clone(), &frames);
         assert_eq!(coalescer.stats().superframes, 2);
         if profile == vector() {
@@ -167,15 +167,15 @@ fn damaged_acknowledgments_are_in_no_vector() {
 }
 
 /// The numbers delivered in one poll, and the counts of reasons why acknowledgments were kept.
-fn thinned(thinning: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; Kept::COUNT]) {
-    let mut engine = Engine::new(profile(thinning));
+fn filtered(filtering: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; Kept::COUNT]) {
+    let mut engine = Engine::new(profile(filtering));
     for frame in frames {
         engine.push(frame);
     }
     engine.poll_end(0);
     assert_eq!(engine.stats().packets_held(), 0);
     let stats = engine.stats();
-    assert_eq!(stats.thinned + stats.kept.iter().sum::<u64>(), frames.len() as u64);
+    assert_eq!(stats.filtered + stats.kept.iter().sum::<u64>(), frames.len() as u64);
     let kept = stats.kept;
     let mut places = Vec::new();
     for out in engine.delivered {
@@ -186,10 +186,10 @@ fn thinned(thinning: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; 
     (places, kept)
 }
 
-/// Result of aggressive thinning for the first of two acknowledgments: `None` if it is dropped, or else the reason why
+/// Result of aggressive filtering for the first of two acknowledgments: `None` if it is dropped, or else the reason why
 /// it is kept.
 fn first_goes(first: Vec<u8>, second: Vec<u8>) -> Option<Kept> {
-    let (places, kept) = thinned(Acknowledgments::ThinAggressive, &[first, second]);
+    let (places, kept) = filtered(Acknowledgments::FilterAggressive, &[first, second]);
     match places[..] {
         [1] => None,
         [0, 1] => Kept::ALL
@@ -203,22 +203,22 @@ fn first_goes(first: Vec<u8>, second: Vec<u8>) -> Option<Kept> {
 #[test]
 fn thinning_keeps_the_newest_and_conservatively_one_more() {
     let frames: Vec<_> = (1..=20).map(acknowledgment).collect();
-    let (places, kept) = thinned(Acknowledgments::Thin, &frames);
+    let (places, kept) = filtered(Acknowledgments::Filter, &frames);
     assert_eq!(places, [18, 19]);
     assert_eq!((kept[Kept::Spare.index()], kept[Kept::Newest.index()]), (1, 1));
-    let (places, _) = thinned(Acknowledgments::ThinAggressive, &frames);
+    let (places, _) = filtered(Acknowledgments::FilterAggressive, &frames);
     assert_eq!(places, [19]);
-    let (places, _) = thinned(Acknowledgments::Thin, &frames[..2]);
+    let (places, _) = filtered(Acknowledgments::Filter, &frames[..2]);
     assert_eq!(places, [0, 1]);
 }
 
 #[test]
 fn thinning_gives_the_buffers_of_dropped_ones_back() {
     let frames: Vec<_> = (1..=20).map(acknowledgment).collect();
-    let thin = profile(Acknowledgments::ThinAggressive);
+    let thin = profile(Acknowledgments::FilterAggressive);
     let (kinds, coalescer) = kinds(thin, &frames);
     assert_eq!(kinds.discarded, frames[..19]);
-    assert_eq!((coalescer.stats().thinned, kinds.packets), (19, 1));
+    assert_eq!((coalescer.stats().filtered, kinds.packets), (19, 1));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn thinning_drops_none_beside_which_marks_change() {
         // Two of each kind: the last of the first kind must always stay.
         let frames =
             [acknowledgment(1), acknowledgment(2), odd(3), odd(4), odd(5), acknowledgment(6)];
-        let (places, _) = thinned(Acknowledgments::ThinAggressive, &frames);
+        let (places, _) = filtered(Acknowledgments::FilterAggressive, &frames);
         assert!(places.contains(&1) && places.contains(&4), "{places:?}");
         assert_eq!(first_goes(odd(1), odd(2)), None);
         assert!(first_goes(odd(1), acknowledgment(2)).is_some());
@@ -299,7 +299,7 @@ fn thinning_keeps_reports_of_duplicates() {
 #[test]
 fn p12_thinning_never_touches_duplicates() {
     let frames = vec![acknowledgment(7); 5];
-    let (places, kept) = thinned(Acknowledgments::ThinAggressive, &frames);
+    let (places, kept) = filtered(Acknowledgments::FilterAggressive, &frames);
     assert_eq!(places.len(), 5);
     assert_eq!(kept[Kept::Duplicate.index()], 4);
     assert_eq!(

@@ -55,7 +55,7 @@ fn no_acknowledgment_is_allocated_for_once_the_coalescer_is_warm() {
         packet.tcp(|t| t.source_port(place as u16 % 20).ack(place)).build()
     };
     let frames: Vec<_> = (0..2000).map(acknowledgment).collect();
-    for acknowledgments in [Acknowledgments::Vector, Acknowledgments::ThinAggressive] {
+    for acknowledgments in [Acknowledgments::Vector, Acknowledgments::FilterAggressive] {
         let mut profile = Profile::linux();
         profile.rules.acknowledgments = acknowledgments;
         let mut coalescer = Coalescer::new(

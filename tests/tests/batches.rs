@@ -137,7 +137,7 @@ fn what_leaves_by_another_way_overtakes_nothing_that_waits() {
     let frames = [packet(0, 0), packet(0, 1), packet(0, 2)];
     engine.push(&frames[0]);
     engine.push(&frames[1]);
-    engine.push_apart(&frames[2]);
+    engine.push_excluded(&frames[2]);
     assert_eq!(trains(&engine.checked(&frames)), [2, 1]);
 }
 

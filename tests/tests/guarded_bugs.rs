@@ -5,7 +5,7 @@ use grosso::{
     Frame, Meta, Profile, Verdict,
     checksum::Checksum,
     coalesce::reason::Pass,
-    meta::{Cut, VlanTag},
+    meta::{GsoSize, VlanTag},
     segment::{BufferTooSmall, NoSegments, Outgoing, Segments},
 };
 use grosso_testkit::{
@@ -193,7 +193,10 @@ fn b23_fragmentation_is_asked_for_by_name() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3000);
     let frame = Superframe::new(&packet, 1000);
     let size = std::num::NonZeroU16::new(1000).unwrap();
-    assert_eq!(frame.gso(|gso| gso.cut = Cut::Fragments(size)).refusal(), NoSegments::Fragments);
+    assert_eq!(
+        frame.gso(|gso| gso.size = GsoSize::Fragments(size)).refusal(),
+        NoSegments::Fragments
+    );
 }
 
 #[test]
@@ -310,7 +313,7 @@ fn b72_a_flow_that_opted_out_is_joined_with_nothing() {
     let frames = Path::Ipv4.train(&[100; 4], plain);
     let mut engine = Engine::new(Profile::linux());
     engine.push(&frames[0]);
-    assert_eq!(engine.push_apart(&frames[1]), Verdict::Passed(Pass::Apart));
+    assert_eq!(engine.push_excluded(&frames[1]), Verdict::Passed(Pass::Excluded));
     engine.push(&frames[2]);
     engine.push(&frames[3]);
     engine.poll_end(0);

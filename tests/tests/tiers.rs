@@ -140,7 +140,7 @@ fn profiles() -> Vec<Profile> {
         with(|profile| (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 100_000)),
         with(|profile| profile.reorder = Reorder::WITHIN_BATCH),
         with(|profile| profile.reorder = Reorder::holes(50_000)),
-        with(|profile| profile.rules.acknowledgments = Acknowledgments::Thin),
+        with(|profile| profile.rules.acknowledgments = Acknowledgments::Filter),
         with(|profile| profile.rules.acknowledgments = Acknowledgments::Vector),
     ];
     Profile::all().into_iter().chain(staged).collect()
@@ -271,8 +271,8 @@ fn rules(rules: &mut Rules, random: &mut Random) {
         Acknowledgments::WindowUpdates,
         Acknowledgments::Join,
         Acknowledgments::Vector,
-        Acknowledgments::Thin,
-        Acknowledgments::ThinAggressive,
+        Acknowledgments::Filter,
+        Acknowledgments::FilterAggressive,
     ]);
 }
 

@@ -148,7 +148,7 @@ impl Inside {
     /// The packet at the start of `bytes`; `None` if there is none, or it does not fit.
     fn find(bytes: &[u8], link: LinkType) -> Option<Self> {
         let stack = dissect(bytes, link, &Ports::NONE);
-        if matches!(stack.stop, Stop::Cut | Stop::Malformed) {
+        if matches!(stack.stop, Stop::Truncated | Stop::Malformed) {
             return None;
         }
         let is_link = |kind| matches!(kind, Kind::Ethernet | Kind::Vlan);

@@ -16,7 +16,7 @@ use std::{
 };
 
 use common::{Bench, each, frames, has, packets, tshark};
-use grosso::{checksum::Checksum, meta::Cut};
+use grosso::{checksum::Checksum, meta::GsoSize};
 use grosso_io::capture::{
     CaptureReader, Entry, PacketMeta, SegmentTransport, TunnelPort, options::code,
 };
@@ -153,7 +153,7 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
     let mut superframes = [0, 0];
     each(&read(&sent), |packet| {
         if let Some(gso) = packet.meta().gso() {
-            assert!(matches!(gso.cut, Cut::Every(_)), "{gso:?}");
+            assert!(matches!(gso.size, GsoSize::Every(_)), "{gso:?}");
             let transport = packet.meta().offload.unwrap().transport;
             superframes[usize::from(transport == SegmentTransport::Udp)] += 1;
             assert!(packet.meta().flags.unwrap() & 0x203 == 0x202, "outbound, checksum not ready");

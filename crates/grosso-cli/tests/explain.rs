@@ -145,7 +145,7 @@ fn every_reason_to_pass_is_explained() {
     let never = &["would merge never: "][..];
     let cases = vec![
         (Pass::NotIp, one(ethernet().payload(&[0; 46]).build(), never)),
-        (Pass::Cut, one(plain(0)[..40].to_vec(), &["would merge with all of its bytes"])),
+        (Pass::Truncated, one(plain(0)[..40].to_vec(), &["would merge with all of its bytes"])),
         (Pass::Malformed, one(tcp(|t| t.data_offset_raw(4)), &["agree with themselves"])),
         (
             Pass::TooDeep,
@@ -283,7 +283,7 @@ fn every_reason_to_pass_is_explained() {
             ),
         ),
     ];
-    let out_of_reach = [Pass::Apart];
+    let out_of_reach = [Pass::Excluded];
     check(
         cases,
         Pass::ALL,

@@ -4,7 +4,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     expand::Unexpanded,
-    meta::{Cut, Gso},
+    meta::{Gso, GsoSize},
 };
 use grosso_wire::{Kind, Stack};
 
@@ -109,18 +109,20 @@ impl WireSize {
 
     fn superframe(len: usize, gso: &Gso, stack: &Stack) -> Self {
         let last = stack.last().unwrap_or_default();
-        let headers = match gso.cut {
+        let headers = match gso.size {
             // Only the first fragment carries the transport header (rule S30).
-            Cut::Fragments(_) => usize::from(last.offset),
-            Cut::Every(_) | Cut::Parts | Cut::Unknown => last.end(),
+            GsoSize::Fragments(_) => usize::from(last.offset),
+            GsoSize::Every(_) | GsoSize::Parts | GsoSize::Unknown => last.end(),
         };
         let headers = headers.min(len);
         let payload = len - headers;
-        let packets = match gso.cut {
-            Cut::Every(size) => payload.div_ceil(usize::from(size.get())) as u64,
+        let packets = match gso.size {
+            GsoSize::Every(size) => payload.div_ceil(usize::from(size.get())) as u64,
             // The data of all fragments but the last is a multiple of eight bytes (RFC 791 section 3.2).
-            Cut::Fragments(size) => payload.div_ceil(usize::from(size.get() & !7).max(8)) as u64,
-            Cut::Parts | Cut::Unknown => u64::from(gso.segments.max(1)),
+            GsoSize::Fragments(size) => {
+                payload.div_ceil(usize::from(size.get() & !7).max(8)) as u64
+            }
+            GsoSize::Parts | GsoSize::Unknown => u64::from(gso.segments.max(1)),
         };
         Self::shared(len, headers, packets)
     }

@@ -9,7 +9,7 @@
 //! | [`record`] | any port, with a capture of the frames that pass |
 //! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
 //! | [`path`] | the data path that joins two ports |
-//! | [`outlet`] | its middle step: frame, metadata and features make packets |
+//! | [`egress`] | its middle step: frame, metadata and features make packets |
 //! | `live` | TUN, TAP, packet sockets and AF_XDP (Linux) |
 //! | `runner` | a data path on a thread of its own (Linux) |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
@@ -62,12 +62,12 @@ pub mod capture;
 #[cfg(feature = "capture")]
 pub mod capture_port;
 mod counts;
+pub mod egress;
 #[cfg(feature = "impair")]
 pub mod impair;
 #[cfg(all(target_os = "linux", feature = "live"))]
 pub mod live;
 pub mod memory;
-pub mod outlet;
 pub mod path;
 pub mod port;
 #[cfg(feature = "capture")]

@@ -15,7 +15,7 @@ use grosso_wire::{LinkType, Ports};
 
 pub use crate::counts::{DirectionStats, Protocol, Said, Superframes, WireSize};
 use crate::{
-    outlet::Outlet,
+    egress::Egress,
     port::{Port, PortError, Transmit, Transmitted},
 };
 
@@ -64,7 +64,7 @@ pub struct Direction<B> {
     batch: Vec<Frame<B>>,
     /// Buffers to return to the port that they came from.
     done: Vec<B>,
-    outlet: Outlet,
+    egress: Egress,
     /// Measurement of round trips, shared by both directions; present while this one moves frames.
     round_trips: Option<Box<RoundTrips>>,
     /// Record of the trains delivered, shared by both directions; present while this one moves
@@ -88,7 +88,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
             )
         });
         Self {
-            outlet: Outlet::new(link, device, options.ports),
+            egress: Egress::new(link, device, options.ports),
             options,
             link,
             device,
@@ -112,27 +112,27 @@ impl<B: AsRef<[u8]>> Direction<B> {
         to: &mut dyn Transmit,
         now_ns: u64,
     ) -> Result<usize, PortError> {
-        if !self.outlet.drain(to)? {
+        if !self.egress.drain(to)? {
             self.expire(from, to, now_ns)?;
             return Ok(0);
         }
         let mut batch = core::mem::take(&mut self.batch);
         let received =
             from.receive(now_ns, self.options.budget_frames, &mut |frame| batch.push(frame))?;
-        self.outlet.stats.rx_frames += received as u64;
+        self.egress.stats.rx_frames += received as u64;
         for frame in batch.drain(..) {
             self.learn_round_trip(&frame, now_ns);
             self.expand(&frame, to)?;
-            let Self { outlet, done, coalescer, expander, .. } = self;
+            let Self { egress, done, coalescer, expander, .. } = self;
             match coalescer {
                 Some(coalescer) => {
-                    outlet.count_received(frame.buffer.as_ref(), &frame.meta);
-                    let mut sending = PortSink { outlet, to, done, expander, failed: None };
+                    egress.count_received(frame.buffer.as_ref(), &frame.meta);
+                    let mut sending = PortSink { egress, to, done, expander, failed: None };
                     coalescer.push(frame, now_ns, &mut sending);
                     sending.failed.map_or(Ok(()), Err)?;
                 }
                 None => {
-                    outlet.forward(frame.buffer.as_ref(), &frame.meta, to)?;
+                    egress.forward(frame.buffer.as_ref(), &frame.meta, to)?;
                     done.push(frame.buffer);
                 }
             }
@@ -191,7 +191,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
         from: &mut dyn Port<Buffer = B>,
         to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
-        self.outlet.drain(to)?;
+        self.egress.drain(to)?;
         self.hand_back(from, to)
     }
 
@@ -232,19 +232,19 @@ impl<B: AsRef<[u8]>> Direction<B> {
     /// Whether frames wait for room in the outgoing port.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.is_blocked || self.outlet.has_waiting()
+        self.is_blocked || self.egress.has_waiting()
     }
 
     /// Whether receiving is suspended, because frames received before still wait.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.outlet.has_waiting()
+        self.egress.has_waiting()
     }
 
     /// Counters of this direction.
     #[must_use]
     pub fn stats(&self) -> &DirectionStats {
-        &self.outlet.stats
+        &self.egress.stats
     }
 
     /// Counters of the coalescer; `None` when the outgoing port takes no superframes.
@@ -271,18 +271,18 @@ impl<B: AsRef<[u8]>> Direction<B> {
 
     /// Sends the acknowledgments that precede `frame`, if it is to be expanded.
     fn expand(&mut self, frame: &Frame<B>, to: &mut dyn Transmit) -> Result<(), PortError> {
-        let Self { expander: Some(expander), outlet, options, .. } = self else { return Ok(()) };
+        let Self { expander: Some(expander), egress, options, .. } = self else { return Ok(()) };
         if !options.expand_acknowledgments {
             return Ok(());
         }
-        let expansion = expander.expand(frame).and_then(|result| outlet.count_expansion(result));
+        let expansion = expander.expand(frame).and_then(|result| egress.count_expansion(result));
         let Some(expansion) = expansion else { return Ok(()) };
         // Held packets of the same connection leave first, so that no packet is overtaken.
         let packet = frame.buffer.as_ref();
         self.with_coalescer(to, |coalescer, sink| {
             coalescer.flush_before(packet, frame.meta.hash, sink);
         })?;
-        self.outlet.send_copies(&expansion, to)
+        self.egress.send_copies(&expansion, to)
     }
 
     fn with_coalescer(
@@ -290,10 +290,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
         to: &mut dyn Transmit,
         act: impl FnOnce(&mut Coalescer<B>, &mut PortSink<'_, B>),
     ) -> Result<(), PortError> {
-        let Self { coalescer: Some(coalescer), outlet, done, expander, .. } = self else {
+        let Self { coalescer: Some(coalescer), egress, done, expander, .. } = self else {
             return Ok(());
         };
-        let mut sending = PortSink { outlet, to, done, expander, failed: None };
+        let mut sending = PortSink { egress, to, done, expander, failed: None };
         act(coalescer, &mut sending);
         sending.failed.map_or(Ok(()), Err)
     }
@@ -312,7 +312,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
 
 /// Sends the coalescer's deliveries, and keeps an error until it can be returned.
 struct PortSink<'a, B> {
-    outlet: &'a mut Outlet,
+    egress: &'a mut Egress,
     to: &'a mut dyn Transmit,
     done: &'a mut Vec<B>,
     expander: &'a mut Option<Box<Expander>>,
@@ -321,11 +321,11 @@ struct PortSink<'a, B> {
 
 impl<B: AsRef<[u8]>> Sink<B> for PortSink<'_, B> {
     fn deliver(&mut self, delivery: Delivery<'_, B>) {
-        let Self { outlet, to, done, expander, failed } = self;
+        let Self { egress, to, done, expander, failed } = self;
         if let Some(expander) = expander {
             expander.note(&delivery);
         }
-        outlet.deliver(delivery, *to, done).unwrap_or_else(|error| *failed = Some(error));
+        egress.deliver(delivery, *to, done).unwrap_or_else(|error| *failed = Some(error));
     }
 
     fn discard(&mut self, buffer: B) {

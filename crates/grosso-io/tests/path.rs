@@ -188,7 +188,7 @@ fn a_consumer_without_room_holds_the_sender_back_and_nothing_is_lost_or_doubled(
 #[test]
 fn buffers_of_dropped_acknowledgments_go_back_to_their_port() {
     let mut options = PathOptions::new(1);
-    options.profile.rules.acknowledgments = Acknowledgments::ThinAggressive;
+    options.profile.rules.acknowledgments = Acknowledgments::FilterAggressive;
     let (mut source, outside) = wire(LinkType::Ethernet, Device::new(Features::NONE), 100);
     let (mut inside, mut target) = wire(LinkType::Ethernet, Device::new(Features::ALL), 100);
     let mut direction = Direction::new(options, LinkType::Ethernet, inside.device());

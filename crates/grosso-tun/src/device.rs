@@ -14,8 +14,8 @@ use grosso::{
 };
 use grosso_io::{
     Port, PortError, Transmitted,
+    egress::Egress,
     live::{LiveBuffer, LiveStats, TapOptions, TapPort},
-    outlet::Outlet,
     port::Transmit,
 };
 use grosso_sys::{
@@ -102,9 +102,9 @@ pub struct Tun<B = Vec<u8>> {
     port: TapPort,
     /// Towards the device.
     coalescer: Coalescer<B>,
-    outlet: Outlet,
+    egress: Egress,
     /// Towards the caller.
-    inlet: Outlet,
+    inlet: Egress,
     takes: Device,
     trusted: bool,
     epoch: Instant,
@@ -157,8 +157,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
         let takes = Device::new((options.takes | robust).active());
         Self {
             coalescer: Coalescer::new(CoalesceOptions::new(link, seed).profile(profile)),
-            outlet: Outlet::new(link, device, Ports::ASSIGNED),
-            inlet: Outlet::new(link, takes, Ports::ASSIGNED),
+            egress: Egress::new(link, device, Ports::ASSIGNED),
+            inlet: Egress::new(link, takes, Ports::ASSIGNED),
             takes,
             trusted: options.trusted,
             epoch: Instant::now(),
@@ -228,7 +228,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let now_ns = self.epoch.elapsed().as_nanos() as u64;
-        let Self { port, coalescer, outlet, done, trusted, .. } = self;
+        let Self { port, coalescer, egress, done, trusted, .. } = self;
         let checksum = match *trusted {
             true => Checksum::Unnecessary { levels: 0 },
             false => Checksum::None,
@@ -236,7 +236,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         let meta = Meta { checksum, ..Meta::default() };
         let mut result = Ok(());
         let mut sink = |delivery: Delivery<'_, B>| {
-            let sent = outlet.deliver(delivery, port, done);
+            let sent = egress.deliver(delivery, port, done);
             if result.is_ok() {
                 result = sent;
             }
@@ -259,8 +259,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
         if !self.try_flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let Self { port, outlet, .. } = self;
-        outlet.send(slices, meta, port).map_err(failed)
+        let Self { port, egress, .. } = self;
+        egress.send(slices, meta, port).map_err(failed)
     }
 
     /// Sends what waits for room, and returns whether nothing does any more.
@@ -268,8 +268,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// # Errors
     /// As [`Tun::send`].
     pub fn try_flush(&mut self) -> io::Result<bool> {
-        let Self { port, outlet, .. } = self;
-        let drained = outlet.drain(port).map_err(failed)?;
+        let Self { port, egress, .. } = self;
+        let drained = egress.drain(port).map_err(failed)?;
         Ok(drained && Port::flush(port).map_err(failed)? == Transmitted::Taken)
     }
 

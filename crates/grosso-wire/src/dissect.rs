@@ -95,7 +95,7 @@ impl Walk<'_, '_> {
 
     #[inline(always)]
     fn ip(&mut self) -> Step {
-        match self.rest.first().ok_or(Stop::Cut)? >> 4 {
+        match self.rest.first().ok_or(Stop::Truncated)? >> 4 {
             4 => Ok(Next::Header(Kind::Ipv4)),
             6 => Ok(Next::Header(Kind::Ipv6)),
             _ => Err(Stop::Unknown),

@@ -42,7 +42,7 @@ pub enum Stop {
     /// An EtherType, IP protocol or tunnel payload type that has no view here.
     Unknown,
     /// The frame ends inside the header that should come next.
-    Cut,
+    Truncated,
     /// The next header contradicts itself: a wrong version, a length below its minimum.
     Malformed,
     /// [`LAYERS_MAX`] headers were found and another one follows.

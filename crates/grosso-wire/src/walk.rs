@@ -114,7 +114,7 @@ impl<'a> Walk<'a, '_> {
     /// Appends a header of `len` bytes and steps over it, unless it is cut.
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: Kind, len: usize) -> Result<(), Stop> {
-        self.rest = self.rest.get(len..).ok_or(Stop::Cut)?;
+        self.rest = self.rest.get(len..).ok_or(Stop::Truncated)?;
         // The longest header has 2048 bytes and LAYERS_MAX of them come before this one at most, so
         // both numbers fit in 16 bits.
         let layer = Layer { kind, offset: self.offset as u16, len: len as u16 };
@@ -150,7 +150,7 @@ impl<'a> Walk<'a, '_> {
     /// The next `N` bytes.
     #[inline(always)]
     pub(crate) fn peek<const N: usize>(&self) -> Result<&'a [u8; N], Stop> {
-        self.rest.first_chunk().ok_or(Stop::Cut)
+        self.rest.first_chunk().ok_or(Stop::Truncated)
     }
 }
 

@@ -7,7 +7,7 @@ use grosso_wire::{Class, Kind, Layer, Segmentation, Stack, tcp};
 use crate::{
     bytes::u16_at,
     checksum::Checksum,
-    meta::{Cut, Cwr, Gso, Meta},
+    meta::{Cwr, Gso, GsoSize, Meta},
     segment::Outgoing,
 };
 
@@ -218,11 +218,14 @@ impl Device {
             && u32::from(gso.segments) <= self.gso_max_segs;
         let takes = |needed| self.features.contains(needed) && checksums && fits;
         let is_robust = !gso.untrusted || self.features.contains(Features::GSO_ROBUST);
-        if takes(needed) && is_robust && matches!(gso.cut, Cut::Every(_)) {
+        if takes(needed) && is_robust && matches!(gso.size, GsoSize::Every(_)) {
             return Work::Nothing;
         }
         let innermost = needed.without(Features::TUNNELS) | Features::GSO_PARTIAL;
-        if takes(innermost) && is_robust && needed != innermost && matches!(gso.cut, Cut::Every(_))
+        if takes(innermost)
+            && is_robust
+            && needed != innermost
+            && matches!(gso.size, GsoSize::Every(_))
         {
             return Work::Segment(Outgoing::GSO_PARTIAL);
         }

@@ -132,7 +132,7 @@ impl FlowHasher {
 
     /// The hash of a packet's outermost addresses, never zero; zero when it has none.
     #[inline(always)]
-    pub(crate) fn pair(&self, packet: &[u8], keys: &Keys) -> u32 {
+    pub(crate) fn address_pair(&self, packet: &[u8], keys: &Keys) -> u32 {
         let range = keys.addresses.start as usize..keys.addresses.end as usize;
         let words = keys.words.get(range).unwrap_or_default();
         if words.is_empty() {
@@ -449,7 +449,7 @@ mod tests {
         layers[2].kind = Kind::Udp;
         let as_udp = Keys::of(&layers, &tcp);
         assert_ne!(hasher.flow(&tcp, &as_tcp), hasher.flow(&tcp, &as_udp));
-        assert_eq!(hasher.pair(&tcp, &as_tcp), hasher.pair(&tcp, &as_udp));
+        assert_eq!(hasher.address_pair(&tcp, &as_tcp), hasher.address_pair(&tcp, &as_udp));
     }
 
     /// Frequency of each value of some bits of the hash, over flows that differ in one field.
@@ -517,7 +517,7 @@ mod tests {
                 frame[at..at + 8].copy_from_slice(&(word ^ difference).to_be_bytes());
             }
             let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
-            FlowHasher::new(seed).pair(&frame, &Keys::of(stack.layers(), &frame))
+            FlowHasher::new(seed).address_pair(&frame, &Keys::of(stack.layers(), &frame))
         };
         let equal = (0..100).filter(|seed| pair(0, *seed) == pair(0x1234_5678, *seed)).count();
         assert!(equal < 2, "{equal} of 100 seeds");
@@ -539,7 +539,7 @@ mod tests {
         let keys = Keys::of(dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED).layers(), &frame);
         let [one, two] = [1, 2].map(FlowHasher::new);
         assert_ne!(one.flow(&frame, &keys), two.flow(&frame, &keys));
-        assert_ne!(one.pair(&frame, &keys), two.pair(&frame, &keys));
+        assert_ne!(one.address_pair(&frame, &keys), two.address_pair(&frame, &keys));
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //! | [`meta`] | checksum state, how to cut a superframe, VLAN tag, timestamp, hash |
 //! | [`checksum`] | the states of a checksum, and completing a partial one |
 //! | [`coalesce`] | receive: join, hold, flush; profiles, limits and the names of all refusals |
-//! | [`acknowledge`] | acknowledgments without data: records, summaries, thinning |
+//! | [`acknowledge`] | acknowledgments without data: records, summaries, filtering |
 //! | [`expand`] | one acknowledgment becomes those that the packets of its train would have got |
 //! | [`reassemble`] | receive: IP fragments to datagrams |
 //! | [`segment`] | transmit: superframes to packets |

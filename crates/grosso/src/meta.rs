@@ -35,7 +35,7 @@ pub struct VlanTag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
     /// Boundaries of the packets in the payload.
-    pub cut: Cut,
+    pub size: GsoSize,
     /// Number of packets that the superframe stands for; 0 if its source did not say (rule S3).
     pub segments: u16,
     /// The IPv4 levels whose identification is the same on every packet instead of increasing (rule G14).
@@ -51,7 +51,7 @@ pub struct Gso {
 impl Gso {
     /// A superframe about which nothing else is known: it joins no train, and nobody can cut it.
     pub const UNKNOWN: Self = Self {
-        cut: Cut::Unknown,
+        size: GsoSize::Unknown,
         segments: 0,
         fixed_ids: IpLevels::NONE,
         cwr: Cwr::First,
@@ -65,7 +65,7 @@ impl Gso {
     #[must_use]
     pub const fn every(size: u16) -> Option<Self> {
         match NonZeroU16::new(size) {
-            Some(size) => Some(Self { cut: Cut::Every(size), ..Self::UNKNOWN }),
+            Some(size) => Some(Self { size: GsoSize::Every(size), ..Self::UNKNOWN }),
             None => None,
         }
     }
@@ -73,9 +73,9 @@ impl Gso {
     /// Payload bytes of each packet but the last, if they are all equal.
     #[must_use]
     pub const fn size(&self) -> Option<u16> {
-        match self.cut {
-            Cut::Every(size) => Some(size.get()),
-            Cut::Parts | Cut::Fragments(_) | Cut::Unknown => None,
+        match self.size {
+            GsoSize::Every(size) => Some(size.get()),
+            GsoSize::Parts | GsoSize::Fragments(_) | GsoSize::Unknown => None,
         }
     }
 }
@@ -85,7 +85,7 @@ impl Gso {
 /// Linux marks the second case with a `gso_size` of 0xffff, a value that a user could also ask for
 /// (rule S2, B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum GsoSize {
     /// Every so many bytes; the last packet carries the rest.
     Every(NonZeroU16),
     /// At the ends of the superframe's buffers: each is the payload of one packet (K98).

@@ -18,7 +18,7 @@ use grosso_wire::{
 
 use crate::{
     checksum::Checksum,
-    meta::{Cut, Cwr, Gso, IpLevels, Meta},
+    meta::{Cwr, Gso, GsoSize, IpLevels, Meta},
     reasons::reasons,
 };
 
@@ -58,7 +58,7 @@ reasons! {
         TunnelPlaces = "vnet-tunnel-places",
         /// The tunnel's outer checksum is to be computed, but its field holds no pseudo-header sum
         /// (rule V8).
-        TunnelSeedMissing = "vnet-tunnel-seed-missing",
+        TunnelPseudoSumMissing = "vnet-tunnel-pseudo_sum-missing",
         /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
         Inexpressible = "vnet-inexpressible",
     }
@@ -72,7 +72,7 @@ pub struct Described {
     /// The header. Its offsets include a VLAN tag that has yet to be inserted into the frame.
     pub header: VirtioHeader,
     /// Offset of a complete checksum, and the pseudo-header sum that must replace it.
-    pub seed: Option<(usize, [u8; 2])>,
+    pub pseudo_sum: Option<(usize, [u8; 2])>,
 }
 
 /// Length of a VLAN tag in bytes.
@@ -96,7 +96,7 @@ pub fn describe(
     meta: &Meta,
     form: Form,
 ) -> Result<Described, VnetError> {
-    let mut described = Described { header: VirtioHeader::default(), seed: None };
+    let mut described = Described { header: VirtioHeader::default(), pseudo_sum: None };
     let header = &mut described.header;
     header.buffers = 1;
     // The kernel keeps this many bytes contiguous; zero would mean all of them.
@@ -107,9 +107,9 @@ pub fn describe(
             needs_checksum(header, start, offset);
         }
         Checksum::Unnecessary { levels } => {
-            if let Some((start, offset, seed)) = verified_seed(head, stack, levels) {
+            if let Some((start, offset, pseudo_sum)) = verified_pseudo_sum(head, stack, levels) {
                 needs_checksum(header, start, offset);
-                described.seed = Some((usize::from(start) + usize::from(offset), seed));
+                described.pseudo_sum = Some((usize::from(start) + usize::from(offset), pseudo_sum));
             }
         }
         Checksum::None | Checksum::Complete { .. } => {}
@@ -137,17 +137,17 @@ fn describe_gso(
     form: Form,
 ) -> Result<(), VnetError> {
     let transport = transport(stack).ok_or(VnetError::TypeMismatch)?;
-    let (size, covered_from) = match gso.cut {
-        Cut::Every(size) => (size, transport.end()),
-        Cut::Fragments(size) => (size, usize::from(transport.offset)),
-        Cut::Parts | Cut::Unknown => return Err(VnetError::Inexpressible),
+    let (size, covered_from) = match gso.size {
+        GsoSize::Every(size) => (size, transport.end()),
+        GsoSize::Fragments(size) => (size, usize::from(transport.offset)),
+        GsoSize::Parts | GsoSize::Unknown => return Err(VnetError::Inexpressible),
     };
     let payload = len.saturating_sub(covered_from);
     if payload <= usize::from(size.get()) {
         // One packet: a GSO type would stay on it and make some readers fail (rule V9).
         return Ok(());
     }
-    let kind = segmentation(stack, &transport, gso.cut).ok_or(VnetError::TypeMismatch)?;
+    let kind = segmentation(stack, &transport, gso.size).ok_or(VnetError::TypeMismatch)?;
     check_gso(kind, size, payload)?;
     if !header.has(FLAG_NEEDS_CHECKSUM) {
         return Err(VnetError::ChecksumMissing);
@@ -209,7 +209,7 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
 /// The checksum start, the checksum offset and the pseudo-header sum of the innermost checksum.
 /// `None` unless it and all checksums around it are verified, and if its field already holds the
 /// pseudo-header sum for another step to complete.
-fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
+fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
     // Padding would be summed too, and not every routing header determines the final address.
     if stack.extent != Extent::Exact || has(stack, Kind::Ipv6Extension) {
         return None;
@@ -225,10 +225,10 @@ fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u
     if transport.kind == Kind::Udp && found == 0 {
         return None;
     }
-    let seed = seed(head, stack, &transport)?;
+    let pseudo_sum = pseudo_sum(head, stack, &transport)?;
     // The field already holds the pseudo-header sum: a tunnel's receiver completes it (remote
     // checksum offload).
-    (seed != found).then_some((transport.offset, offset, seed.to_be_bytes()))
+    (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
 }
 
 /// Detects a partial checksum that the port cannot report: the innermost checksum field holds the
@@ -238,15 +238,15 @@ fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u
 pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     let transport = transport(stack)?;
     let (offset, field) = checksum_field(&transport);
-    let seed = seed(frame, stack, &transport)?;
+    let pseudo_sum = pseudo_sum(frame, stack, &transport)?;
     let covered = frame.get(transport.offset.into()..stack.end as usize)?;
-    let is_partial =
-        u16_at(frame, field)? == seed && !(Sum::of(covered) + Sum::from_word(seed)).is_valid();
+    let is_partial = u16_at(frame, field)? == pseudo_sum
+        && !(Sum::of(covered) + Sum::from_word(pseudo_sum)).is_valid();
     is_partial.then_some(Checksum::Partial { start: transport.offset, offset })
 }
 
 /// The pseudo-header sum for the innermost transport header, whose payload ends with the frame.
-fn seed(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
+fn pseudo_sum(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
     let ip = ip_layers(stack).last()?;
     let protocol = if transport.kind == Kind::Tcp { 6 } else { 17 };
     let length = stack.end.checked_sub(u32::from(transport.offset))?;
@@ -301,7 +301,7 @@ fn understand_gso(
         return Err(VnetError::EcnWithoutTcp);
     }
     let size = NonZeroU16::new(header.gso_size).ok_or(VnetError::SizeZero)?;
-    let cut = if kind == GSO_UDP { Cut::Fragments(size) } else { Cut::Every(size) };
+    let cut = if kind == GSO_UDP { GsoSize::Fragments(size) } else { GsoSize::Every(size) };
     let transport = transport(stack).ok_or(VnetError::TypeMismatch)?;
     if segmentation(stack, &transport, cut) != Some(kind) {
         return Err(VnetError::TypeMismatch);
@@ -324,7 +324,7 @@ fn understand_gso(
     let segments = payload.div_ceil(usize::from(size.get()));
     let segments = u16::try_from(segments).map_err(|_| VnetError::TooManySegments)?;
     Ok(Some(Gso {
-        cut,
+        size: cut,
         segments,
         fixed_ids: IpLevels::NONE,
         // The header cannot express CWR on every segment (rule V20).
@@ -361,7 +361,7 @@ fn check_tunnel(
     }
     let field = usize::from(tunnel.outer.offset) + udp::field::CHECKSUM.start;
     if header.has(FLAG_UDP_TUNNEL_CHECKSUM) && u16_at(frame, field) == Some(0) {
-        return Err(VnetError::TunnelSeedMissing);
+        return Err(VnetError::TunnelPseudoSumMissing);
     }
     Ok(())
 }
@@ -388,13 +388,13 @@ fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
 }
 
 /// The GSO type that matches these headers (rules V4, V5).
-fn segmentation(stack: &Stack, transport: &Layer, cut: Cut) -> Option<u8> {
+fn segmentation(stack: &Stack, transport: &Layer, cut: GsoSize) -> Option<u8> {
     let ip = ip_layers(stack).last()?;
     match (transport.kind, ip.kind, cut) {
-        (Kind::Tcp, Kind::Ipv4, Cut::Every(_)) => Some(GSO_TCP_IPV4),
-        (Kind::Tcp, Kind::Ipv6, Cut::Every(_)) => Some(GSO_TCP_IPV6),
-        (Kind::Udp, _, Cut::Every(_)) => Some(GSO_UDP_SEGMENTS),
-        (Kind::Udp, _, Cut::Fragments(_)) => Some(GSO_UDP),
+        (Kind::Tcp, Kind::Ipv4, GsoSize::Every(_)) => Some(GSO_TCP_IPV4),
+        (Kind::Tcp, Kind::Ipv6, GsoSize::Every(_)) => Some(GSO_TCP_IPV6),
+        (Kind::Udp, _, GsoSize::Every(_)) => Some(GSO_UDP_SEGMENTS),
+        (Kind::Udp, _, GsoSize::Fragments(_)) => Some(GSO_UDP),
         _ => None,
     }
 }

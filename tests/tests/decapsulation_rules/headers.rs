@@ -110,7 +110,7 @@ fn w20_w21_gue_flags_that_are_not_known_are_refused() {
     refused(&gue(|g| g.flags(1)), Refusal::Malformed);
     refused(&gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])), Refusal::Malformed);
     refused(&gue(|g| g.protocol_raw(0)), Refusal::Protocol);
-    refused(&gue(|g| g.hlen_raw(31)), Refusal::Cut);
+    refused(&gue(|g| g.hlen_raw(31)), Refusal::Truncated);
     // Excess space is skipped.
     taken(&gue(|g| g.options(&[1; 20])), Tunnel::IpipGue);
     taken(&gue(|g| g.flags(1).options(&[0; 12])), Tunnel::IpipGue);
@@ -171,7 +171,7 @@ fn w40_w41_geneve_options() {
     refused(&geneve(|g| g.control(true)), Refusal::Control);
     refused(&geneve(|g| g.version(1)), Refusal::Malformed);
     refused(&geneve(|g| g.protocol_raw(0x88b5)), Refusal::Protocol);
-    refused(&geneve(|g| g.options_len_raw(63)), Refusal::Cut);
+    refused(&geneve(|g| g.options_len_raw(63)), Refusal::Truncated);
     // An option of two words in the space of one.
     let overlong = geneve(|g| g.option(1, 1, &[0; 4]).options_len_raw(1));
     refused(&overlong, Refusal::GeneveOptions);
@@ -332,13 +332,13 @@ fn cut_headers_are_named() {
         let refusal = take(&frame[..len]).unwrap_err();
         let expected = match len {
             0..42 => Refusal::NoTunnel,
-            42..64 => Refusal::Cut,
+            42..64 => Refusal::Truncated,
             _ => Refusal::Short,
         };
         assert_eq!(refusal, expected, "{len}");
     }
     let frame = inside(ipv4()).build();
     for len in 34..54 {
-        assert_eq!(take(&frame[..len]).unwrap_err(), Refusal::Cut, "{len}");
+        assert_eq!(take(&frame[..len]).unwrap_err(), Refusal::Truncated, "{len}");
     }
 }

@@ -3,7 +3,7 @@
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta,
     checksum::Checksum,
-    meta::{Cut, Gso, IpLevels},
+    meta::{Gso, GsoSize, IpLevels},
     segment::{Outgoing, Segments},
     tunnel::{Tunnel, decapsulate::Refusal},
 };
@@ -119,8 +119,8 @@ fn superframes_without_a_connection_inside_are_refused() {
     let refusal = take(&frame, &Meta { gso, ..Meta::default() }).unwrap_err();
     assert_eq!(refusal, Refusal::Superframe);
     let gso = gso.map(|gso| {
-        let Cut::Every(size) = gso.cut else { unreachable!() };
-        Gso { cut: Cut::Fragments(size), ..gso }
+        let GsoSize::Every(size) = gso.size else { unreachable!() };
+        Gso { size: GsoSize::Fragments(size), ..gso }
     });
     let frame = outer().ipv4(|ip| ip).udp(|u| u).payload_len(300).build();
     let refusal = take(&frame, &Meta { gso, ..Meta::default() }).unwrap_err();

@@ -294,12 +294,12 @@ fn what_a_tunnel_cannot_carry_is_refused_by_name() {
     let raw = datagram(Packet::new().ipv4(|ip| ip));
     for (endpoint, packet, link, refusal) in [
         (&bridge, raw.clone(), LinkType::Raw, Refusal::NotEthernet),
-        (&bridge, raw.clone().truncate(13), LinkType::Ethernet, Refusal::Cut),
+        (&bridge, raw.clone().truncate(13), LinkType::Ethernet, Refusal::Truncated),
         (&ip, ethernet().payload(&[0; 46]), LinkType::Ethernet, Refusal::NotIp),
         (&ip, datagram(ethernet().pppoe(|p| p).ipv4(|ip| ip)), LinkType::Ethernet, Refusal::NotIp),
         (&ip, datagram(ethernet().mpls(|m| m).ipv4(|ip| ip)), LinkType::Ethernet, Refusal::NotIp),
-        (&ip, raw.clone().truncate(19), LinkType::Raw, Refusal::Cut),
-        (&ip, raw.clone().truncate(0), LinkType::Raw, Refusal::Cut),
+        (&ip, raw.clone().truncate(19), LinkType::Raw, Refusal::Truncated),
+        (&ip, raw.clone().truncate(0), LinkType::Raw, Refusal::Truncated),
         (&ip, raw.truncate(57), LinkType::Raw, Refusal::Short),
         (
             &ip,

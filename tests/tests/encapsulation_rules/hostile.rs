@@ -73,7 +73,10 @@ fn check(frame: &[u8], split: usize, meta: &Meta, link: LinkType, endpoint: &End
             Err(refusal) => assert!(
                 matches!(
                     refusal,
-                    Refusal::Malformed | Refusal::Cut | Refusal::InnerLength | Refusal::LengthZero
+                    Refusal::Malformed
+                        | Refusal::Truncated
+                        | Refusal::InnerLength
+                        | Refusal::LengthZero
                 ),
                 "{refusal}: {endpoint:?}"
             ),

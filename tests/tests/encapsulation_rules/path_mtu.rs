@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use grosso::{
     Meta,
-    meta::{Cut, Gso},
+    meta::{Gso, GsoSize},
     tunnel::{
         Carrier, Endpoint, Header,
         encapsulate::Encapsulator,
@@ -73,10 +73,10 @@ fn s49_a_superframe_fits_if_its_packets_do() {
     let packet = v4().udp(|u| u).payload_len(3000);
     let mut frame = superframe(&packet, 1000);
     let size = NonZeroU16::new(1000).unwrap();
-    frame.meta.gso = frame.meta.gso.map(|gso| Gso { cut: Cut::Fragments(size), ..gso });
+    frame.meta.gso = frame.meta.gso.map(|gso| Gso { size: GsoSize::Fragments(size), ..gso });
     assert_eq!(fit_of(&frame, LinkType::Raw, 1020).0, Fit::Fits);
     assert_eq!(fit_of(&frame, LinkType::Raw, 1019).0, Fit::Told);
-    frame.meta.gso = frame.meta.gso.map(|gso| Gso { cut: Cut::Parts, ..gso });
+    frame.meta.gso = frame.meta.gso.map(|gso| Gso { size: GsoSize::Parts, ..gso });
     let (head, rest) = frame.bytes.split_at(28);
     let (one, other) = rest.split_at(1200);
     for (mtu, expected) in [(1828, Fit::Fits), (1827, Fit::Told)] {

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use grosso::{
     Frame, Meta, Profile,
     checksum::Checksum,
-    meta::{Cut, Gso, IpLevels},
+    meta::{Gso, GsoSize, IpLevels},
     segment::{Outgoing, Segments},
     tunnel::{
         Carrier, DontFragment, Endpoint, Header,
@@ -275,8 +275,8 @@ fn superframes_of_fragments_are_cut_before() {
     let mut encapsulator = Encapsulator::new(endpoint, 1).unwrap();
     let packet = Packet::new().ipv4(|ip| ip).udp(|u| u).payload_len(3000);
     let mut whole = superframe(&packet, 1000);
-    let cut = Cut::Fragments(NonZeroU16::new(1000).unwrap());
-    whole.meta.gso = whole.meta.gso.map(|gso| Gso { cut, ..gso });
+    let cut = GsoSize::Fragments(NonZeroU16::new(1000).unwrap());
+    whole.meta.gso = whole.meta.gso.map(|gso| Gso { size: cut, ..gso });
     assert_eq!(put(&mut encapsulator, &whole, LinkType::Raw), Err(Refusal::Superframe));
 }
 

@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     checksum::Checksum,
-    meta::{Cut, Gso},
+    meta::{Gso, GsoSize},
     reassemble::{
         IcmpError, Overlap, ReassemblyMode, ReassemblyVerdict, Returned,
         reason::{Discard, Pass},
@@ -278,7 +278,7 @@ fn f32_a_payload_length_of_zero_is_pointed_at() {
 fn b42_f25_a_description_of_how_to_cut_a_fragment_is_dropped() {
     let data = data(Version::V4, 64, 42);
     let gso = std::num::NonZeroU16::new(8).and_then(|size| {
-        Gso::every(8).map(|gso| Gso { cut: Cut::Fragments(size), untrusted: true, ..gso })
+        Gso::every(8).map(|gso| Gso { size: GsoSize::Fragments(size), untrusted: true, ..gso })
     });
     assert!(gso.is_some());
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -335,7 +335,7 @@ fn what_is_no_fragment_or_cannot_be_read_passes_as_it_came() {
         (link().ipv4(|ip| ip).udp(|u| u).payload_len(40).build(), Pass::Whole),
         (vec![0; 60], Pass::Whole),
         (vec![], Pass::Whole),
-        (fragment[..60].to_vec(), Pass::Cut),
+        (fragment[..60].to_vec(), Pass::Truncated),
         (wrong_checksum, Pass::Ipv4Checksum),
         (length_zero, Pass::LengthZero),
         (long, Pass::HeaderTooLong),

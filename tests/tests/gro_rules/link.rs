@@ -3,7 +3,7 @@
 use grosso::{
     Frame, Meta, Profile, Verdict,
     coalesce::reason::{Close, NoMerge, Pass},
-    meta::{Cut, Cwr, Gso, VlanTag},
+    meta::{Cwr, Gso, GsoSize, VlanTag},
 };
 use grosso_testkit::{Packet, headers::Tcp};
 use grosso_tests::{
@@ -281,7 +281,7 @@ fn g08_superframes_that_cannot_be_trusted_or_described_pass() {
     assert_eq!(superframes(tcp, |gso| gso.untrusted = true).0, passed);
     assert_eq!(superframes(tcp, |gso| gso.segments = 0).0, passed);
     assert_eq!(superframes(tcp, |gso| gso.segments = 3).0, passed);
-    assert_eq!(superframes(tcp, |gso| gso.cut = Cut::Parts).0, passed);
+    assert_eq!(superframes(tcp, |gso| gso.size = GsoSize::Parts).0, passed);
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn g10_frame_shorter_than_an_ipv4_header_passes() {
     for len in 14..34 {
         let frame = Path::Ipv4.train(&[100], |_, s| s.frame(move |packet| packet.truncate(len)));
         let mut engine = Engine::new(Profile::linux());
-        assert_eq!(engine.push(&frame[0]), Verdict::Passed(Pass::Cut));
+        assert_eq!(engine.push(&frame[0]), Verdict::Passed(Pass::Truncated));
     }
 }
 

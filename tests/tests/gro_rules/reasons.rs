@@ -88,7 +88,7 @@ fn passing() -> Vec<(Pass, Pushed)> {
     let many_options = |packet: Packet| packet.destination_options(|d| d.data(&[0; 200]));
     vec![
         (Pass::NotIp, known(&ethernet().payload(&[0; 46]))),
-        (Pass::Cut, ipv4(|s| s.frame(|packet| packet.truncate(40)))),
+        (Pass::Truncated, ipv4(|s| s.frame(|packet| packet.truncate(40)))),
         (Pass::Malformed, tcp(|t| t.data_offset_raw(4))),
         (Pass::TooDeep, ipv4(|s| s.link(|packet| (0..14).fold(packet, |p, _| p.vlan(|v| v))))),
         (Pass::HeaderTooLong, {
@@ -162,8 +162,8 @@ fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
 #[test]
 fn every_reason_to_pass_is_produced() {
     let mut engine = Engine::new(Profile::linux());
-    assert_eq!(engine.push_apart(&tcp(|t| t).buffer), Verdict::Passed(Pass::Apart));
-    let mut produced = BTreeSet::from([Pass::Apart, bypassed()]);
+    assert_eq!(engine.push_excluded(&tcp(|t| t).buffer), Verdict::Passed(Pass::Excluded));
+    let mut produced = BTreeSet::from([Pass::Excluded, bypassed()]);
     for (reason, frame) in passing() {
         let mut profile = match reason {
             Pass::TcpFlags | Pass::TcpOptions | Pass::Congestion => Profile::inet_lro(),

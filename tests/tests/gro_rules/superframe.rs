@@ -4,7 +4,7 @@ use grosso::{
     Profile, Verdict,
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge},
-    meta::{Cut, Cwr, Gso, IpLevels},
+    meta::{Cwr, Gso, GsoSize, IpLevels},
 };
 use grosso_testkit::oracle::{checksum, pseudo_header, sum};
 use grosso_tests::{
@@ -50,7 +50,10 @@ fn g52_description_of_a_superframe() {
     let stepping = Gso { segments: 3, ..Gso::every(100).unwrap() };
     assert_eq!(description([7, 8, 9]), stepping);
     assert_eq!(description([7, 7, 7]), Gso { fixed_ids: IpLevels::from_bits(1), ..stepping });
-    assert!(matches!(stepping, Gso { cut: Cut::Every(_), cwr: Cwr::First, untrusted: false, .. }));
+    assert!(matches!(
+        stepping,
+        Gso { size: GsoSize::Every(_), cwr: Cwr::First, untrusted: false, .. }
+    ));
 }
 
 #[test]

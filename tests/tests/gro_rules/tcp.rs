@@ -64,7 +64,7 @@ fn g30_data_offset_beyond_the_frame_passes() {
     let frames = Path::Ipv4.train(&[100, 20], at(1, |s| s.tcp(|tcp| tcp.data_offset_raw(11))));
     let mut engine = Engine::new(Profile::linux());
     engine.push(&frames[0]);
-    assert_eq!(engine.push(&frames[1]), Verdict::Passed(Pass::Cut));
+    assert_eq!(engine.push(&frames[1]), Verdict::Passed(Pass::Truncated));
     assert_apart(&frames);
 }
 

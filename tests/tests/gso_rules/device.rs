@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     features::{Device, Features, Work, needed},
-    meta::{Cut, Cwr, Gso, IpLevels},
+    meta::{Cwr, Gso, GsoSize, IpLevels},
     segment::Outgoing,
 };
 use grosso_testkit::{
@@ -133,7 +133,7 @@ fn s47_partial_segmentation_stands_in_for_tunnel_features() {
 
 #[test]
 fn s02_size_of_each_part_is_no_number() {
-    let frame = tcp(ethernet().ipv4(|ip| ip)).gso(|gso| gso.cut = Cut::Parts);
+    let frame = tcp(ethernet().ipv4(|ip| ip)).gso(|gso| gso.size = GsoSize::Parts);
     assert!(matches!(work(&Device::new(Features::ALL), &frame), Work::Segment(_)));
     assert_eq!(frame.meta.gso.and_then(|gso| gso.size()), None);
     assert_eq!(Gso::every(0xffff).and_then(|gso| gso.size()), Some(0xffff));

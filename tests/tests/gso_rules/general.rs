@@ -2,7 +2,7 @@
 
 use grosso::{
     checksum::Checksum,
-    meta::{Cut, Cwr, Gso, IpLevels},
+    meta::{Cwr, Gso, GsoSize, IpLevels},
     segment::{IP_LEVELS_MAX, NoSegments, Outgoing},
 };
 use grosso_testkit::{
@@ -336,6 +336,6 @@ fn s02_segment_size_of_65535_is_a_size_like_any_other() {
         .map(|(packet, _)| packet.len() - HEADERS)
         .collect();
     assert_eq!(lengths, [65535, 65535, 18930]);
-    assert!(matches!(size.cut, Cut::Every(_)));
+    assert!(matches!(size.size, GsoSize::Every(_)));
     assert_eq!(Gso::every(0), None);
 }

@@ -2,7 +2,7 @@
 
 use grosso::{
     Meta,
-    meta::Cut,
+    meta::GsoSize,
     segment::{NoSegments, Outgoing},
 };
 use grosso_testkit::Packet;
@@ -109,7 +109,7 @@ fn k98_gso_by_frags() {
         Geometry { linear: 0, pieces: &[100, 200, 300, 400] },
         Geometry { linear: 0, pieces: &[100, 0, 200, 300, 0, 400, 0] },
     ] {
-        let meta = geometry.superframe().gso(|gso| gso.cut = Cut::Parts).meta;
+        let meta = geometry.superframe().gso(|gso| gso.size = GsoSize::Parts).meta;
         assert_eq!(geometry.cut(&meta, Outgoing::default()).unwrap(), [100, 200, 300, 400]);
     }
 }

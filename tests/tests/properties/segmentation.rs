@@ -3,7 +3,7 @@
 use grosso::{
     Meta,
     checksum::{self, Checksum},
-    meta::{Cut, Cwr, Gso, IpLevels},
+    meta::{Cwr, Gso, GsoSize, IpLevels},
     segment::{NoSegments, Outgoing},
 };
 use grosso_testkit::{
@@ -85,7 +85,7 @@ proptest! {
             slices.push(slice);
             rest = behind;
         }
-        let gso = meta.gso.map(|gso| Gso { cut: Cut::Parts, ..gso });
+        let gso = meta.gso.map(|gso| Gso { size: GsoSize::Parts, ..gso });
         let meta = Meta { gso, ..meta };
         let packets = match cut(&slices, &meta, LinkType::Ethernet, Outgoing::default()) {
             Ok(packets) => packets,

@@ -55,7 +55,7 @@ pub(crate) enum Why {
     /// The capture says so.
     Told,
     /// The capture cut the packet.
-    Cut,
+    Truncated,
     /// A tunnel header asks the receiver to complete it (rules C50, C51).
     Remote,
     /// The length field does not even cover its own header, so the coverage is unknown.
@@ -132,7 +132,7 @@ pub(crate) enum Claim {
 /// `is_cut` says that the capture cut the packet. `levels` is overwritten.
 pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
     levels.is_fragment = stack.stop == Stop::Fragment;
-    levels.is_cut = is_cut && stack.stop == Stop::Cut;
+    levels.is_cut = is_cut && stack.stop == Stop::Truncated;
     collect(packet, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
     // The amount by which completing the inner checksums changes the sum of what is around them.
@@ -140,7 +140,7 @@ pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, le
     for level in levels.list.iter_mut().rev() {
         if level.end > packet.len() {
             level.verdict = Verdict::Unverifiable;
-            level.why = Why::Cut;
+            level.why = Why::Truncated;
             continue;
         }
         let is_remote = remote == Some((level.layer.offset as usize, level.at));

@@ -145,7 +145,7 @@ fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> Co
         not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
         closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
         waited: counts(Release::ALL.iter().map(|reason| reason.name()), &stats.reorder.released),
-        thinned: stats.thinned,
+        filtered: stats.filtered,
         kept: counts(Kept::ALL.iter().map(|reason| reason.name()), &stats.kept),
         original: original(replay.profile(), stats),
         elapsed_s: 0.0,

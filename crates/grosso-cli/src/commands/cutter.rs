@@ -2,7 +2,7 @@
 
 use grosso::{
     Meta,
-    meta::{Cut, Gso},
+    meta::{Gso, GsoSize},
     segment::{NoSegments, Outgoing, Segments},
 };
 use grosso_io::capture::{Offload, Packet, PacketMeta};
@@ -128,7 +128,8 @@ impl Cutter {
 /// up to the data.
 fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pieces<'a>> {
     let recorded = said.offload.as_ref();
-    let in_parts = |offload: &&Offload| offload.meta.gso.is_some_and(|gso| gso.cut == Cut::Parts);
+    let in_parts =
+        |offload: &&Offload| offload.meta.gso.is_some_and(|gso| gso.size == GsoSize::Parts);
     let Some(Offload { parts: lengths, .. }) = recorded.filter(in_parts) else {
         return Some(Pieces::One([data]));
     };

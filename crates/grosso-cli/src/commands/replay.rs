@@ -461,7 +461,7 @@ fn add(total: &mut CoalesceStats, stats: &CoalesceStats) {
     add_all::<{ Pass::COUNT }>(&mut total.passed, &stats.passed);
     add_all::<{ NoMerge::COUNT }>(&mut total.refused, &stats.refused);
     add_all::<{ Close::COUNT }>(&mut total.closed, &stats.closed);
-    total.thinned += stats.thinned;
+    total.filtered += stats.filtered;
     add_all(&mut total.kept, &stats.kept);
     total.vectors += stats.vectors;
     total.vector_packets += stats.vector_packets;

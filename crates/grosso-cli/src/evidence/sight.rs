@@ -1,6 +1,6 @@
 //! A frame as the judge sees it.
 
-use grosso::meta::{Cut, Gso};
+use grosso::meta::{Gso, GsoSize};
 use grosso_io::capture::{Offload, Packet, PacketMeta};
 use grosso_wire::{Kind, LinkType, Ports, Stack};
 
@@ -38,7 +38,7 @@ impl<'a> Sight<'a> {
     /// The segmentation that the capture recorded.
     pub(super) fn recorded(&self) -> Option<(&Offload, Gso)> {
         let offload = self.said.offload.as_ref()?;
-        Some((offload, offload.meta.gso.filter(|gso| gso.cut != Cut::Unknown)?))
+        Some((offload, offload.meta.gso.filter(|gso| gso.size != GsoSize::Unknown)?))
     }
 }
 

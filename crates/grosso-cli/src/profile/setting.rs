@@ -70,8 +70,8 @@ words!(Acknowledgments {
     WindowUpdates: "window-updates",
     Join: "join",
     Vector: "vector",
-    Thin: "thin",
-    ThinAggressive: "thin-aggressive"
+    Filter: "filter",
+    FilterAggressive: "filter-aggressive"
 });
 words!(Refused { Starts: "starts", Leaves: "leaves" });
 words!(Level { Off: "off", Batch: "batch", Holes: "holes" });

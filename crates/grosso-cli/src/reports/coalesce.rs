@@ -35,8 +35,8 @@ pub(crate) struct CoalesceReport {
     /// Packets that waited for their order and left, by reason.
     pub(crate) waited: Counts,
     /// Acknowledgments that are in no output, because a later one carries all their information.
-    pub(crate) thinned: u64,
-    /// Acknowledgments that waited to be thinned and were not, by reason.
+    pub(crate) filtered: u64,
+    /// Acknowledgments that waited to be filtered and were not, by reason.
     pub(crate) kept: Counts,
     /// The counters of the profile's original, by its own names; `None` if it has none.
     pub(crate) original: Option<Counts>,
@@ -99,9 +99,9 @@ impl Report for CoalesceReport {
         text.push_str(&count_lines("passed through", &self.passed));
         text.push_str(&count_lines("trains ended by", &self.closed));
         text.push_str(&count_lines("waited for their order until", &self.waited));
-        if self.thinned > 0 {
-            let thinned = units::count(self.thinned, "acknowledgment");
-            text.push_str(&format!("  dropped {thinned} that later ones replace\n"));
+        if self.filtered > 0 {
+            let filtered = units::count(self.filtered, "acknowledgment");
+            text.push_str(&format!("  dropped {filtered} that later ones replace\n"));
         }
         text.push_str(&count_lines("acknowledgments kept", &self.kept));
         // Zeros are printed too: that no descriptor was missing is worth knowing.

@@ -86,7 +86,7 @@ impl Row {
             Why::Remote => "not the seed",
             Why::Length => "length below header",
             Why::Deep => "headers beyond limit",
-            Why::Cut | Why::Bytes => "",
+            Why::Truncated | Why::Bytes => "",
         };
         let line = format!(
             "{:>8}  {:<15}  {:#06x}  {expected:<8}  {verdict} {:<6} {why}",

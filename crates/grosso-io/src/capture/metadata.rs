@@ -7,7 +7,7 @@
 use grosso::{
     Meta,
     checksum::Checksum,
-    meta::{Cut, Gso, VlanTag},
+    meta::{Gso, GsoSize, VlanTag},
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into};
 
@@ -123,7 +123,7 @@ pub struct Offload {
     pub has_partial_transport: bool,
     /// Transport protocol of the packets of a superframe.
     pub transport: SegmentTransport,
-    /// Lengths in bytes of the segments of a superframe with [`Cut::Parts`]; else empty.
+    /// Lengths in bytes of the segments of a superframe with [`GsoSize::Parts`]; else empty.
     pub parts: Vec<u32>,
     /// Arrival time of each packet of the superframe but the first, in nanoseconds after the packet
     /// before it. Empty when unknown.
@@ -139,8 +139,8 @@ impl Offload {
     #[must_use]
     pub fn new(meta: &Meta) -> Self {
         let mut meta = Meta { timestamp_ns: None, ..*meta };
-        if let Some(Gso { cut: cut @ Cut::Parts, .. }) = &mut meta.gso {
-            *cut = Cut::Unknown;
+        if let Some(Gso { size: size @ GsoSize::Parts, .. }) = &mut meta.gso {
+            *size = GsoSize::Unknown;
         }
         Self { meta, ..Self::default() }
     }

@@ -9,7 +9,7 @@ use core::num::NonZeroU16;
 use grosso::{
     Meta,
     checksum::Checksum,
-    meta::{Cut, Cwr, Gso, IpLevels, VlanTag},
+    meta::{Cwr, Gso, GsoSize, IpLevels, VlanTag},
 };
 
 use super::error::Misfit;
@@ -67,16 +67,16 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
     if present & present::GSO != 0 {
         let size = NonZeroU16::new(number(16));
         let cut = match (fixed[11], size) {
-            (cut::EVERY, Some(size)) => Cut::Every(size),
-            (cut::PARTS, _) => Cut::Parts,
-            (cut::FRAGMENTS, Some(size)) => Cut::Fragments(size),
-            _ => Cut::Unknown,
+            (cut::EVERY, Some(size)) => GsoSize::Every(size),
+            (cut::PARTS, _) => GsoSize::Parts,
+            (cut::FRAGMENTS, Some(size)) => GsoSize::Fragments(size),
+            _ => GsoSize::Unknown,
         };
-        if cut == Cut::Parts {
+        if cut == GsoSize::Parts {
             offload.parts = parts;
         }
         offload.meta.gso = Some(Gso {
-            cut,
+            size: cut,
             segments: number(18),
             fixed_ids: IpLevels::from_bits(fixed[20]),
             cwr: if fixed[21] & gso::CWR_ON_ALL != 0 { Cwr::Every } else { Cwr::First },
@@ -158,11 +158,11 @@ fn encode_checksum(state: Checksum) -> (u8, u8, u16, u16) {
 }
 
 fn encode_gso(fixed: &mut [u8; FIXED_BYTES], gso: &Gso, transport: SegmentTransport) {
-    let (kind, size) = match gso.cut {
-        Cut::Unknown => (cut::UNKNOWN, 0),
-        Cut::Every(size) => (cut::EVERY, size.get()),
-        Cut::Parts => (cut::PARTS, 0),
-        Cut::Fragments(size) => (cut::FRAGMENTS, size.get()),
+    let (kind, size) = match gso.size {
+        GsoSize::Unknown => (cut::UNKNOWN, 0),
+        GsoSize::Every(size) => (cut::EVERY, size.get()),
+        GsoSize::Parts => (cut::PARTS, 0),
+        GsoSize::Fragments(size) => (cut::FRAGMENTS, size.get()),
     };
     fixed[11] = kind;
     put(fixed, 16, size);
@@ -406,14 +406,14 @@ mod tests {
 
     fn any_gso() -> impl Strategy<Value = Gso> {
         let cut = prop_oneof![
-            Just(Cut::Unknown),
-            any::<NonZeroU16>().prop_map(Cut::Every),
-            Just(Cut::Parts),
-            any::<NonZeroU16>().prop_map(Cut::Fragments),
+            Just(GsoSize::Unknown),
+            any::<NonZeroU16>().prop_map(GsoSize::Every),
+            Just(GsoSize::Parts),
+            any::<NonZeroU16>().prop_map(GsoSize::Fragments),
         ];
         (cut, any::<(u16, u8, bool, bool, bool)>()).prop_map(
             |(cut, (segments, fixed_ids, cwr_on_all, partial_members, untrusted))| Gso {
-                cut,
+                size: cut,
                 segments,
                 fixed_ids: IpLevels::from_bits(fixed_ids),
                 cwr: if cwr_on_all { Cwr::Every } else { Cwr::First },
@@ -444,7 +444,7 @@ mod tests {
             tunnel_ports in vec(any_tunnel(), 0..=TUNNEL_PORTS_MAX),
         ) -> Offload {
             let vlan = vlan.map(|(protocol, tci)| VlanTag { protocol, tci });
-            let has_parts = gso.is_some_and(|gso| gso.cut == Cut::Parts);
+            let has_parts = gso.is_some_and(|gso| gso.size == GsoSize::Parts);
             let checksum = if has_partial_transport { Checksum::None } else { checksum };
             Offload {
                 meta: Meta { checksum, gso, vlan, hash, timestamp_ns: None },

@@ -267,7 +267,7 @@ impl Outgoing {
     fn prepare(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Prepared, VnetError> {
         let first = slices.first().copied().unwrap_or_default();
         let mut meta = *meta;
-        let mut seed = None;
+        let mut pseudo_sum = None;
         self.head.clear();
         if let Some(form) = self.form {
             self.head.resize(form.len(), 0);
@@ -282,20 +282,20 @@ impl Outgoing {
                     let (start, offset) = (header.checksum_start, header.checksum_offset);
                     meta.checksum = Checksum::Partial { start, offset };
                 }
-                seed = described.seed;
+                pseudo_sum = described.pseudo_sum;
             }
         }
-        let copied = match seed {
+        let copied = match pseudo_sum {
             Some((at, _)) => at + 2,
             None if meta.vlan.is_some() => ADDRESSES_LEN,
             None => 0,
         };
         let header_len = self.head.len();
         self.head.extend_from_slice(first.get(..copied).ok_or(VnetError::Short)?);
-        if let Some((at, seed)) = seed
+        if let Some((at, pseudo_sum)) = pseudo_sum
             && let Some(field) = self.head.get_mut(header_len + at..header_len + at + 2)
         {
-            field.copy_from_slice(&seed);
+            field.copy_from_slice(&pseudo_sum);
         }
         if let Some(tag) = meta.vlan.take() {
             self.insert(tag, header_len + ADDRESSES_LEN)?;

@@ -4,7 +4,7 @@ use core::{num::NonZeroU16, ops::Range};
 
 use grosso::{
     Meta,
-    meta::{Cut, Gso},
+    meta::{Gso, GsoSize},
     segment::{FragmentOptions, Fragments, NoFragments, Outgoing, Segments},
 };
 use grosso_checksum::update;
@@ -111,10 +111,10 @@ impl Cutting {
         if self.fits(slices, meta) {
             return to.transmit(slices, meta);
         }
-        match meta.gso.map(|gso| gso.cut) {
+        match meta.gso.map(|gso| gso.size) {
             None if !self.cut(slices, meta, to)? => return to.transmit(slices, meta),
             None => {}
-            Some(Cut::Fragments(size)) => self.cut_datagram(slices, meta, size, to)?,
+            Some(GsoSize::Fragments(size)) => self.cut_datagram(slices, meta, size, to)?,
             Some(_) => self.cut_superframe(slices, meta, to)?,
         }
         Ok(Transmitted::Taken)
@@ -236,7 +236,7 @@ impl Cutting {
         let headers = transport - start + ipv6_fragment::HEADER_LEN;
         let room = self.mtu.saturating_sub(u16::try_from(headers).unwrap_or(u16::MAX));
         let size = NonZeroU16::new(room).map_or(size, |room| room.min(size));
-        let gso = meta.gso.map(|gso| Gso { cut: Cut::Fragments(size), ..gso });
+        let gso = meta.gso.map(|gso| Gso { size: GsoSize::Fragments(size), ..gso });
         let meta = Meta { gso, ..*meta };
         match Fragments::of_superframe(slices, &meta, self.link, &self.ports, identification) {
             Ok(plan) => self.send(plan, to)?,

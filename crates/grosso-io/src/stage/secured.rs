@@ -6,7 +6,7 @@ use grosso::{
     Frame, Meta,
     checksum::{self, Checksum},
     features::{Device, Features},
-    meta::Cut,
+    meta::GsoSize,
     segment::{Outgoing, Segments},
     tunnel::esp::{
         Decryptor, Encryptor, EspStats, NoAssociation, Refusal, SecurityAssociation, Traffic,
@@ -439,10 +439,10 @@ impl<P: Port> Port for Secured<P> {
             return Ok(Transmitted::NoRoom);
         }
         let head = slices.first().copied().unwrap_or_default();
-        match meta.gso.map(|gso| gso.cut) {
+        match meta.gso.map(|gso| gso.size) {
             None if self.goes_in_the_clear(head) => return self.send_clear(slices, meta),
             None => self.encrypt(slices, meta)?,
-            Some(Cut::Fragments(_)) => self.encrypt(slices, &Meta { gso: None, ..*meta })?,
+            Some(GsoSize::Fragments(_)) => self.encrypt(slices, &Meta { gso: None, ..*meta })?,
             Some(_) => self.encrypt_superframe(slices, meta)?,
         }
         Ok(Transmitted::Taken)

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use grosso::{
     Meta,
     checksum::Checksum,
-    meta::{Cut, Gso},
+    meta::{Gso, GsoSize},
     reassemble::{ReassemblyMode, ReassemblyRules},
 };
 use grosso_io::{
@@ -100,8 +100,8 @@ fn s30_a_superframe_that_stands_for_one_datagram_is_cut_to_the_mtu() {
     let mut near = Fragmentation::new(near, &fragments(1280)).unwrap();
     let mut far = Fragmentation::new(far, &fragments(1280)).unwrap();
     for frame in [udp4(false, 7).payload_len(5000).build(), udp6().payload_len(5000).build()] {
-        let cut = Cut::Fragments(NonZeroU16::new(1480).unwrap());
-        let gso = Gso::every(1).map(|gso| Gso { cut, ..gso });
+        let cut = GsoSize::Fragments(NonZeroU16::new(1480).unwrap());
+        let gso = Gso::every(1).map(|gso| Gso { size: cut, ..gso });
         let meta = Meta { gso, ..Meta::default() };
         assert_eq!(near.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
         assert_eq!(receive(&mut far, 0)[0].0, frame);

@@ -216,7 +216,7 @@ fn remote_checksum(header: &[u8]) -> Option<Remote> {
 
 #[inline(always)]
 fn read_either_variant(walk: &mut Walk<'_, '_>) -> Step {
-    match walk.rest.first().ok_or(Stop::Cut)? >> 6 {
+    match walk.rest.first().ok_or(Stop::Truncated)? >> 6 {
         0 => read(walk),
         // The version nibble of the IP header that takes the place of a GUE header (rule W22).
         1 => Ok(Next::Ip),
@@ -228,7 +228,7 @@ fn read_either_variant(walk: &mut Walk<'_, '_>) -> Step {
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
     let header_len = HEADER_LEN + (header[0] & LENGTH_MASK) as usize * 4;
-    let fields = walk.rest.get(HEADER_LEN..header_len).ok_or(Stop::Cut)?;
+    let fields = walk.rest.get(HEADER_LEN..header_len).ok_or(Stop::Truncated)?;
     let private = match u16_at(header, 2) {
         0 => Some(0),
         FLAG_PRIVATE => {

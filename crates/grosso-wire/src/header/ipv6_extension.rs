@@ -220,7 +220,7 @@ pub(crate) fn read_hop_by_hop(walk: &mut Walk<'_, '_>) -> Step {
 fn read_options(walk: &mut Walk<'_, '_>, is_hop_by_hop: bool) -> Step {
     let header = walk.peek::<8>()?;
     let header_len = (header[1] as usize + 1) * 8;
-    let options = walk.rest.get(HEADER_LEN..header_len).ok_or(Stop::Cut)?;
+    let options = walk.rest.get(HEADER_LEN..header_len).ok_or(Stop::Truncated)?;
     let mut declared = None;
     if is_hop_by_hop && walk.jumbo && walk.last() == Some(Kind::Ipv6) {
         declared = jumbo_payload_len(options);

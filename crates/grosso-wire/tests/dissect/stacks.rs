@@ -90,7 +90,7 @@ fn a_prefix_shows_the_headers_that_it_holds() {
             let held = whole.layers().iter().filter(|layer| layer.end() <= len).count();
             assert_eq!(stack.layers(), &whole.layers()[..held], "{made:?}, {len} bytes");
             if held < whole.layers().len() {
-                assert_eq!(stack.stop, Stop::Cut, "{made:?}, {len} bytes");
+                assert_eq!(stack.stop, Stop::Truncated, "{made:?}, {len} bytes");
             }
         }
     }
@@ -184,7 +184,7 @@ fn link_types_written_by_hand() {
     holds("00000007 45", Null, "null", Stop::Unknown);
     holds("020000000001 020000000002 0806 0001", Ethernet, "eth", Stop::Unknown);
     holds("55", Raw, "", Stop::Unknown);
-    holds("", Raw, "", Stop::Cut);
+    holds("", Raw, "", Stop::Truncated);
 }
 
 /// The frame that `ip link add type vxlan` sends, an inner ARP request, then an inner ICMP echo.

@@ -29,7 +29,7 @@ fn link_headers() {
     holds(ethernet().pppoe(|p| p.code(9)).ipv4(|ip| ip), "eth", Stop::Unknown);
     holds(ethernet().pppoe(|p| p.protocol_raw(0xc021)), "eth pppoe", Stop::Unknown);
     holds(ethernet().mpls(|m| m).payload(&[0x01]), "eth mpls", Stop::Unknown);
-    holds(ethernet().mpls(|m| m), "eth mpls", Stop::Cut);
+    holds(ethernet().mpls(|m| m), "eth mpls", Stop::Truncated);
 }
 
 #[test]
@@ -38,12 +38,12 @@ fn ipv4() {
     holds(ip(0x65), "eth", Stop::Malformed);
     holds(ip(0x44), "eth", Stop::Malformed);
     // Forty bytes of header are the IPv4 and TCP headers; the total length is 40 as well.
-    holds(ip(0x4a), "eth ip4", Stop::Cut);
+    holds(ip(0x4a), "eth ip4", Stop::Truncated);
     holds(ip(0x4b), "eth", Stop::Malformed);
     let length = |len| ethernet().ipv4(move |ip| ip.total_len_raw(len)).tcp(|t| t);
     holds(length(19), "eth", Stop::Malformed);
-    holds(length(20), "eth ip4", Stop::Cut);
-    holds(length(39), "eth ip4", Stop::Cut);
+    holds(length(20), "eth ip4", Stop::Truncated);
+    holds(length(39), "eth ip4", Stop::Truncated);
     holds(length(40), "eth ip4 tcp", Stop::Payload);
     let options = ethernet().ipv4(|ip| ip.options(&[1, 1, 1, 0])).tcp(|t| t);
     holds(options, "eth ip4 tcp", Stop::Payload);
@@ -78,7 +78,7 @@ fn g21_ipv6_extensions() {
         holds(packet, "eth ip6", Stop::Unknown);
     }
     let long = ip().hop_by_hop(|h| h.len_raw(200)).tcp(|t| t);
-    holds(long, "eth ip6", Stop::Cut);
+    holds(long, "eth ip6", Stop::Truncated);
     let longest = ip().destination_options(|d| d.data(&[0; 2046])).tcp(|t| t);
     holds(longest, "eth ip6 ext6 tcp", Stop::Payload);
 }
@@ -97,7 +97,7 @@ fn ipv6_fragments() {
 fn transport() {
     let offset = |words| ethernet().ipv4(|ip| ip).tcp(move |t| t.data_offset_raw(words));
     holds(offset(4), "eth ip4", Stop::Malformed);
-    holds(offset(6), "eth ip4", Stop::Cut);
+    holds(offset(6), "eth ip4", Stop::Truncated);
     holds(offset(6).payload_len(4), "eth ip4 tcp", Stop::Payload);
     let length = |len| ethernet().ipv4(|ip| ip).udp(move |u| u.len_raw(len));
     for len in 0..8 {
@@ -165,15 +165,15 @@ fn t5_vxlan_gpe() {
     for flags in [0x0c00_0006, 0x0800_0001, 0x0d00_0001, 0x1c00_0001, 0x2c00_0001] {
         holds(inner(flags, ip4()), "eth ip4 udp gpe", Stop::Unknown);
     }
-    holds(udp(4790).payload(&[0x0c, 0, 0, 1, 0, 0, 1]), "eth ip4 udp", Stop::Cut);
-    holds(udp(VXLAN_PORT).payload(&[8, 0, 0, 0, 0, 0, 1]), "eth ip4 udp", Stop::Cut);
+    holds(udp(4790).payload(&[0x0c, 0, 0, 1, 0, 0, 1]), "eth ip4 udp", Stop::Truncated);
+    holds(udp(VXLAN_PORT).payload(&[8, 0, 0, 0, 0, 0, 1]), "eth ip4 udp", Stop::Truncated);
 }
 
 #[test]
 fn t6_geneve() {
     let geneve = |bytes: &[u8]| udp(GENEVE_PORT).payload(bytes);
     holds(geneve(&[0x40, 0, 0x08, 0, 0, 0, 1, 0]), "eth ip4 udp", Stop::Malformed);
-    holds(geneve(&[0x01, 0, 0x08, 0, 0, 0, 1, 0, 0, 0, 0]), "eth ip4 udp", Stop::Cut);
+    holds(geneve(&[0x01, 0, 0x08, 0, 0, 0, 1, 0, 0, 0, 0]), "eth ip4 udp", Stop::Truncated);
     holds(geneve(&[0x00, 0, 0x08, 6, 0, 0, 1, 0]), "eth ip4 udp geneve", Stop::Unknown);
     let ip4 = Packet::new().ipv4(|ip| ip).tcp(|t| t).build();
     let plain = [&[0, 0, 0x08, 0, 0, 0, 1, 0], &ip4[..]].concat();
@@ -205,8 +205,8 @@ fn w21_gue() {
     holds(gue(&[0x01, 4, 0, 1, 0x80, 0, 0, 0]), "eth ip4 udp", Stop::Malformed);
     holds(gue(&[0x80, 4, 0, 0]), "eth ip4 udp", Stop::Malformed);
     holds(gue(&[0xc0, 4, 0, 0]), "eth ip4 udp", Stop::Malformed);
-    holds(udp(GUE_PORT).payload(&[0x1f, 4, 0, 0]), "eth ip4 udp", Stop::Cut);
-    holds(udp(GUE_PORT), "eth ip4 udp", Stop::Cut);
+    holds(udp(GUE_PORT).payload(&[0x1f, 4, 0, 0]), "eth ip4 udp", Stop::Truncated);
+    holds(udp(GUE_PORT), "eth ip4 udp", Stop::Truncated);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn t23_l2tp_sessions_are_read_as_they_are_told() {
     assert_eq!(found(inner(bare()), short), whole);
     // Untold, nothing is guessed.
     assert_eq!(found(inner(bare()), None), ("eth ip4".into(), Stop::Unknown));
-    assert_eq!(found(bare(), long), ("eth ip4".into(), Stop::Cut));
+    assert_eq!(found(bare(), long), ("eth ip4".into(), Stop::Truncated));
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn w70_esp_in_udp() {
     // A keepalive in a padded frame is as long as its UDP header says.
     holds(esp(&[0xff]).pad_to(60), "eth ip4 udp", Stop::Payload);
     holds(esp(&[0, 0, 0, 0, 1, 2, 3, 4]), "eth ip4 udp", Stop::Payload);
-    holds(esp(&[0, 0, 16, 0, 0, 0, 0]), "eth ip4 udp", Stop::Cut);
+    holds(esp(&[0, 0, 16, 0, 0, 0, 0]), "eth ip4 udp", Stop::Truncated);
     holds(ethernet().ipv6(|ip| ip).esp(|e| e).payload_len(9), "eth ip6 esp", Stop::Encrypted);
 }
 
@@ -290,7 +290,7 @@ fn w70_esp_in_udp() {
 #[test]
 fn headers_beyond_a_declared_end_are_cut() {
     let tcp = |len| ethernet().ipv4(move |ip| ip.total_len_raw(len)).tcp(|t| t).payload_len(99);
-    holds(tcp(39), "eth ip4", Stop::Cut);
+    holds(tcp(39), "eth ip4", Stop::Truncated);
     let inner = |len| {
         let outer =
             ethernet().ipv4(|ip| ip).udp(move |u| u.destination_port(VXLAN_PORT).len_raw(len));
@@ -303,12 +303,12 @@ fn headers_beyond_a_declared_end_are_cut() {
         (8 + 8 + 14 + 19, "eth ip4 udp vxlan eth"),
         (8 + 8 + 14 + 20 + 19, "eth ip4 udp vxlan eth ip4"),
     ] {
-        holds(inner(len), words, Stop::Cut);
+        holds(inner(len), words, Stop::Truncated);
     }
     let pppoe = ethernet().pppoe(|p| p.len_raw(2 + 20 + 19)).ipv4(|ip| ip).tcp(|t| t);
-    holds(pppoe, "eth pppoe ip4", Stop::Cut);
+    holds(pppoe, "eth pppoe ip4", Stop::Truncated);
     let ip6 = ethernet().ipv6(|ip| ip.payload_len_raw(7)).hop_by_hop(|h| h).tcp(|t| t);
-    holds(ip6, "eth ip6", Stop::Cut);
+    holds(ip6, "eth ip6", Stop::Truncated);
 }
 
 /// One header too many changes neither the headers before it nor the extent.

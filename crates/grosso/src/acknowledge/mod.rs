@@ -6,12 +6,12 @@
 //! * A [`Record`] is one of them in 32 bytes, and [`Records`] are those of one flow, bounded, in order of arrival.
 //!   A sender that reads them like the packets has the same congestion window, round-trip times and marks (P15).
 //! * A [`Summary`] is what must survive of those that a lossy profile merged.
-//! * [`Thinner`] says which of several that wait can go, because a later one says all that they said.
+//! * [`AckFilter`] says which of several that wait can go, because a later one says all that they said.
 
+mod filter;
 mod record;
 mod summary;
-mod thin;
 
+pub use filter::{AckFilter, AckFiltering, Fate, Kept};
 pub use record::{Full, Ineligible, RECORDS_MAX, Record, Records, Stamp};
 pub use summary::{Summary, Timestamps};
-pub use thin::{Fate, Kept, Thinner, Thinning};

@@ -48,7 +48,7 @@ pub enum Stamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ineligible {
     /// The packet ends inside its TCP header.
-    Cut,
+    Truncated,
     /// ACK is not set, or a flag is that says more than ACK, PSH, ECE and CWR.
     Flags,
     /// It has payload.
@@ -73,7 +73,7 @@ impl Record {
         let tcp = packet.get(transport..).unwrap_or_default();
         let header_len = usize::from(tcp.get(12).map_or(0, |byte| byte >> 4)) * 4;
         if tcp.len() < tcp::HEADER_LEN || header_len < tcp::HEADER_LEN || tcp.len() < header_len {
-            return Err(Ineligible::Cut);
+            return Err(Ineligible::Truncated);
         }
         let record = Self::of(tcp, class, arrived_ns, stamp);
         if !record.has(tcp::ACK) || record.flags() & !ELIGIBLE_FLAGS != 0 {
@@ -284,14 +284,17 @@ mod tests {
     fn hostile_lengths_are_cut() {
         let whole = packet(|tcp| tcp.options(&[1; 12]), 0);
         for len in 0..whole.len() {
-            assert_eq!(read(&whole[..len]).unwrap_err(), Ineligible::Cut);
+            assert_eq!(read(&whole[..len]).unwrap_err(), Ineligible::Truncated);
         }
         for offset in 0..5 {
             let mut short = whole.clone();
             short[TRANSPORT + 12] = offset << 4;
-            assert_eq!(read(&short).unwrap_err(), Ineligible::Cut);
+            assert_eq!(read(&short).unwrap_err(), Ineligible::Truncated);
         }
-        assert_eq!(Record::read(&whole, usize::MAX, 0, 0, Stamp::Pushed), Err(Ineligible::Cut));
+        assert_eq!(
+            Record::read(&whole, usize::MAX, 0, 0, Stamp::Pushed),
+            Err(Ineligible::Truncated)
+        );
     }
 
     #[test]

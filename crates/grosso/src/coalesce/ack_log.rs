@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    acknowledge::{Record, Records, Stamp, Summary, Thinner},
+    acknowledge::{AckFilter, Record, Records, Stamp, Summary},
     coalesce::{Acknowledgments, examine::traffic_class, train::Train, train_id::TrainId},
     meta::Meta,
     template::shape::Shape,
@@ -15,7 +15,7 @@ pub(super) struct AckLog {
     gathers: bool,
     pub(super) records: Vec<Records>,
     summaries: Vec<Summarized>,
-    pub(super) thinner: Thinner,
+    pub(super) filter: AckFilter,
 }
 
 /// Summary of a train, but for packets that said again what the one before them said.
@@ -38,8 +38,8 @@ impl Summarized {
 
 impl AckLog {
     pub(super) fn new(acknowledgments: Acknowledgments) -> Self {
-        let thinner = acknowledgments.thinning().map(Thinner::new).unwrap_or_default();
-        Self { gathers: acknowledgments.are_gathered(), thinner, ..Self::default() }
+        let filter = acknowledgments.filtering().map(AckFilter::new).unwrap_or_default();
+        Self { gathers: acknowledgments.are_gathered(), filter, ..Self::default() }
     }
 
     /// Whether a train is of acknowledgments that wait as they are: no other has no payload.

@@ -185,7 +185,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
                 }
                 return Verdict::Waits;
             }
-            Some(Whose::Pair(_) | Whose::All) => self.flush(merger, sink),
+            Some(Whose::AddressPair(_) | Whose::All) => self.flush(merger, sink),
             None => {}
         }
         self.behind.push_profiled(buffer, meta, now_ns, merger, sink)

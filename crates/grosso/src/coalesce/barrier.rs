@@ -10,7 +10,7 @@ pub(super) enum Whose {
     /// The flow of this hash.
     Flow(FlowHash),
     /// All flows between these addresses.
-    Pair(u32),
+    AddressPair(u32),
     /// All flows.
     All,
 }
@@ -23,7 +23,7 @@ pub(super) enum Barrier {
     /// The train of its flow.
     Flow,
     /// All trains between its outermost addresses: its flow cannot be read.
-    Pair,
+    AddressPair,
 }
 
 /// A packet whose ports were read waits for the train of its flow only; one whose innermost headers
@@ -38,9 +38,9 @@ pub(super) fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
         (Stop::Unknown, Kind::Ipv4, 1) => {
             let at = last.offset as usize + ipv4::field::PROTOCOL.start;
             let hides_another = packet.get(at) == Some(&AUTHENTICATION_HEADER);
-            if hides_another { Barrier::Pair } else { Barrier::None }
+            if hides_another { Barrier::AddressPair } else { Barrier::None }
         }
-        _ => Barrier::Pair,
+        _ => Barrier::AddressPair,
     }
 }
 

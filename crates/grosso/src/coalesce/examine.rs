@@ -42,7 +42,7 @@ pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     match stack.stop {
         Stop::Fragment => Pass::Fragment,
         Stop::Encrypted => Pass::Encrypted,
-        Stop::Cut => Pass::Cut,
+        Stop::Truncated => Pass::Truncated,
         Stop::Malformed => Pass::Malformed,
         Stop::TooDeep => Pass::TooDeep,
         Stop::Payload | Stop::Unknown if ends_in_transport(stack) => match stack.extent {
@@ -283,7 +283,7 @@ fn refusal_of_flags(flags: u8) -> Pass {
 #[inline(always)]
 fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
     let header = packet.get(start..).and_then(|rest| rest.first_chunk::<{ ipv4::HEADER_LEN }>());
-    let Some(header) = header else { return Err(Pass::Cut) };
+    let Some(header) = header else { return Err(Pass::Truncated) };
     if !Sum::of(header).is_valid() {
         return Err(Pass::Ipv4Checksum);
     }

@@ -175,11 +175,15 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and
     /// delivers it as it came, behind every held train that it must not overtake.
-    pub fn push_apart(&mut self, frame: Frame<B>, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
+    pub fn push_excluded(
+        &mut self,
+        frame: Frame<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.merger.stats.count_in(packet.len(), packets_of(&frame.meta));
         self.flush_before(packet, frame.meta.hash, sink);
-        self.merger.pass(frame, Pass::Apart, sink)
+        self.merger.pass(frame, Pass::Excluded, sink)
     }
 
     /// Delivers every held train that a packet must not overtake which leaves by another way.

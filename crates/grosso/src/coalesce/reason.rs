@@ -12,12 +12,12 @@ reasons! {
     /// A reason why a packet can be in no train, whatever else is held. It leaves untouched, after the held
     /// train of its flow.
     Pass {
-        /// The caller asked to keep it apart.
-        Apart = "apart",
+        /// The caller excluded it from merging.
+        Excluded = "excluded",
         /// The frame carries no IP packet.
         NotIp = "not-ip",
         /// The frame ends inside its headers.
-        Cut = "cut",
+        Truncated = "truncated",
         /// A header contradicts itself.
         Malformed = "malformed",
         /// There are more headers than the limit allows (rule G7).

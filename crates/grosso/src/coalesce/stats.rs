@@ -32,7 +32,7 @@ pub struct CoalesceStats {
     /// Trains that left, by reason; [`Close::Never`] stays zero here.
     pub closed: [u64; Close::COUNT],
     /// Acknowledgments dropped because a later one implied them.
-    pub thinned: u64,
+    pub filtered: u64,
     /// Acknowledgments that waited and were not dropped, by reason.
     pub kept: [u64; Kept::COUNT],
     /// Vectors of acknowledgments: those of one flow that waited for each other and left together, unmerged.
@@ -84,7 +84,7 @@ impl Default for CoalesceStats {
             passed: [0; Pass::COUNT],
             refused: [0; NoMerge::COUNT],
             closed: [0; Close::COUNT],
-            thinned: 0,
+            filtered: 0,
             kept: [0; Kept::COUNT],
             vectors: 0,
             vector_packets: 0,
@@ -98,7 +98,7 @@ impl CoalesceStats {
     /// Wire packets pushed, and neither delivered nor dropped yet.
     #[must_use]
     pub const fn packets_held(&self) -> u64 {
-        self.packets_in - self.packets_out - self.thinned
+        self.packets_in - self.packets_out - self.filtered
     }
 
     /// The counters that inet_lro would have had (rule L4).
@@ -126,7 +126,7 @@ impl CoalesceStats {
             ("packets-out", self.packets_out),
             ("superframes", self.superframes),
             ("superframe-packets", self.superframe_packets),
-            ("thinned", self.thinned),
+            ("filtered", self.filtered),
             ("vectors", self.vectors),
             ("vector-packets", self.vector_packets),
             ("reorder-waited", self.reorder.waited),

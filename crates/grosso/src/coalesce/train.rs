@@ -48,7 +48,7 @@ pub(crate) struct Train<B> {
     /// The hash of its flow.
     pub(crate) flow: FlowHash,
     /// Outermost addresses, for barriers.
-    pub(crate) pair: u32,
+    pub(crate) address_pair: u32,
     /// The prediction of what comes next, if there may be one.
     pub(super) prediction: PredictionId,
     /// Number of trains that were held before it.
@@ -73,7 +73,7 @@ pub(crate) struct Arrival<B> {
 
 impl<B: AsRef<[u8]>> Train<B> {
     #[inline]
-    pub(crate) fn start(arrival: Arrival<B>, place: Place, pair: u32) -> Self {
+    pub(crate) fn start(arrival: Arrival<B>, place: Place, address_pair: u32) -> Self {
         let Arrival { frame, candidate, known, flow, now_ns, .. } = arrival;
         let whole = 0..frame.buffer.as_ref().len();
         Self {
@@ -90,7 +90,7 @@ impl<B: AsRef<[u8]>> Train<B> {
             ending_flags: 0,
             fixed_ids: candidate.fixed_ids,
             partial: candidate.partial,
-            pair,
+            address_pair,
             prediction: PredictionId::NONE,
             number: 0,
             older: TrainId::NONE,
@@ -338,15 +338,15 @@ impl<B: AsRef<[u8]>> Trains<B> {
     #[inline(always)]
     pub(crate) fn insert(&mut self, train: Train<B>) -> TrainId {
         let (older, number) = (self.newest, self.count);
-        let pair = train.pair;
+        let address_pair = train.address_pair;
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow(),
         };
         // Written where it stays: what is written in parts is slow to be copied at once.
         self.slots[slot.slot()] = Some(Train { older, number, ..train });
-        self.pair_counts[pair as usize % PAIR_COUNTS] += 1;
-        self.pairs[slot.slot()] = pair;
+        self.pair_counts[address_pair as usize % PAIR_COUNTS] += 1;
+        self.pairs[slot.slot()] = address_pair;
         match self.train_mut(older) {
             Some(older) => older.newer = slot,
             None => self.oldest = slot,
@@ -359,8 +359,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
     /// Takes a held train out.
     #[inline(always)]
     pub(crate) fn remove(&mut self, slot: TrainId) -> Option<Train<B>> {
-        let &Train { pair, older, newer, .. } = self.held(slot)?;
-        self.pair_counts[pair as usize % PAIR_COUNTS] -= 1;
+        let &Train { address_pair, older, newer, .. } = self.held(slot)?;
+        self.pair_counts[address_pair as usize % PAIR_COUNTS] -= 1;
         self.pairs[slot.slot()] = 0;
         self.free.push(slot);
         match self.train_mut(older) {
@@ -415,11 +415,11 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 
     /// The slot of a train between these addresses.
-    pub(crate) fn between(&self, pair: u32) -> Option<TrainId> {
-        if self.pair_counts[pair as usize % PAIR_COUNTS] == 0 {
+    pub(crate) fn between(&self, address_pair: u32) -> Option<TrainId> {
+        if self.pair_counts[address_pair as usize % PAIR_COUNTS] == 0 {
             return None;
         }
-        self.pairs.iter().position(|&held| held == pair).map(TrainId::new)
+        self.pairs.iter().position(|&held| held == address_pair).map(TrainId::new)
     }
 
     #[cold]
@@ -473,8 +473,8 @@ pub(super) fn beside_last(
             // Those that wait as they are come another way.
             Acknowledgments::Alone
             | Acknowledgments::Vector
-            | Acknowledgments::Thin
-            | Acknowledgments::ThinAggressive => false,
+            | Acknowledgments::Filter
+            | Acknowledgments::FilterAggressive => false,
             Acknowledgments::WindowUpdates => acknowledged == 0 && is_update,
             Acknowledgments::Join => acknowledged > 0 || is_update,
         };

@@ -74,7 +74,7 @@ reasons! {
 impl From<Ineligible> for Unexpanded {
     fn from(reason: Ineligible) -> Self {
         match reason {
-            Ineligible::Cut => Self::Headers,
+            Ineligible::Truncated => Self::Headers,
             Ineligible::Flags => Self::Flags,
             Ineligible::Payload => Self::Payload,
             Ineligible::Options => Self::Options,

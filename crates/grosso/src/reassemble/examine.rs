@@ -87,7 +87,7 @@ pub(crate) fn examine(
         };
     };
     if stack.extent == Extent::Short || stack.end as usize > packet.len() {
-        return Err(Pass::Cut.into());
+        return Err(Pass::Truncated.into());
     }
     if last.end() > HEADER_BYTES_MAX {
         return Err(Pass::HeaderTooLong.into());
@@ -114,7 +114,7 @@ fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedF
     let field = usize::from(ip.offset) + ipv6::field::PAYLOAD_LENGTH.start;
     let end = ip.end() + usize::from(u16_at(packet, field));
     if end > packet.len() {
-        return Err(Pass::Cut.into());
+        return Err(Pass::Truncated.into());
     }
     if fragment.end() > HEADER_BYTES_MAX {
         return Err(Pass::HeaderTooLong.into());

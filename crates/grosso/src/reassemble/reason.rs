@@ -11,7 +11,7 @@ reasons! {
         /// finish it or its headers cannot be followed.
         Atomic = "atomic",
         /// Its length says more than the frame holds: it was cut when it was captured.
-        Cut = "cut",
+        Truncated = "truncated",
         /// An IPv4 fragment whose length is zero.
         LengthZero = "length-zero",
         /// The headers are longer than a datagram can keep.

@@ -9,7 +9,7 @@ use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre};
 use crate::{
     bytes::u16_at,
     checksum::Checksum,
-    meta::{Cut, Gso, Meta},
+    meta::{Gso, GsoSize, Meta},
     template::{
         incremental::IncrementalHeader,
         render::{Checksums, Portion, Template},
@@ -285,8 +285,8 @@ impl<'a> Segments<'a> {
     /// Buffer size that is enough for any of the packets.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
-        let payload = match self.gso.cut {
-            Cut::Every(size) if !self.repeats_headers => size.get() as usize,
+        let payload = match self.gso.size {
+            GsoSize::Every(size) if !self.repeats_headers => size.get() as usize,
             _ => self.payload_len,
         };
         self.shape.header_len + payload.min(self.payload_len)
@@ -299,8 +299,8 @@ impl<'a> Segments<'a> {
         if left == 0 {
             return None;
         }
-        let (payload, unit) = match self.gso.cut {
-            Cut::Every(size) => {
+        let (payload, unit) = match self.gso.size {
+            GsoSize::Every(size) => {
                 let size = size.get() as usize;
                 let whole = left / size * size;
                 if self.repeats_headers && whole > size {
@@ -309,7 +309,7 @@ impl<'a> Segments<'a> {
                     (size.min(left), size.min(left))
                 }
             }
-            Cut::Parts | Cut::Fragments(_) | Cut::Unknown => {
+            GsoSize::Parts | GsoSize::Fragments(_) | GsoSize::Unknown => {
                 let part = self.payload.slice_len().min(left);
                 (part, part)
             }
@@ -395,7 +395,7 @@ fn transport(stack: &Stack) -> Result<Layer, NoSegments> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),
         (Stop::Fragment, _) => Err(NoSegments::Fragments),
-        (Stop::Cut, _) => Err(NoSegments::HeadersSplit),
+        (Stop::Truncated, _) => Err(NoSegments::HeadersSplit),
         _ => Err(NoSegments::Headers),
     }
 }
@@ -433,15 +433,15 @@ fn count(
     header_len: usize,
     payload_len: usize,
 ) -> Result<u32, NoSegments> {
-    let count = match gso.cut {
-        Cut::Every(size) => payload_len.div_ceil(size.get() as usize),
-        Cut::Parts => {
+    let count = match gso.size {
+        GsoSize::Every(size) => payload_len.div_ceil(size.get() as usize),
+        GsoSize::Parts => {
             let in_first = slices.first().map_or(0, |slice| slice.len().saturating_sub(header_len));
             let others = slices.iter().skip(1).filter(|slice| !slice.is_empty()).count();
             usize::from(in_first > 0) + others
         }
-        Cut::Fragments(_) => return Err(NoSegments::Fragments),
-        Cut::Unknown => return Err(NoSegments::NotSuperframe),
+        GsoSize::Fragments(_) => return Err(NoSegments::Fragments),
+        GsoSize::Unknown => return Err(NoSegments::NotSuperframe),
     };
     if count < 2 { Err(NoSegments::Whole) } else { Ok(count as u32) }
 }
@@ -473,7 +473,7 @@ mod tests {
     use super::{Outgoing, Segments};
     use crate::{
         checksum::Checksum,
-        meta::{Cut, Cwr, Gso, IpLevels, Meta},
+        meta::{Cwr, Gso, GsoSize, IpLevels, Meta},
     };
 
     #[test]
@@ -527,7 +527,7 @@ mod tests {
     fn an_incremental_header_is_the_header_that_every_packet_has() {
         let every = Gso::every(100).expect("a size");
         let fixed = Gso { fixed_ids: IpLevels::ALL, cwr: Cwr::Every, ..every };
-        let (parts, mut were_derived) = (Gso { cut: Cut::Parts, ..every }, 0);
+        let (parts, mut were_derived) = (Gso { size: GsoSize::Parts, ..every }, 0);
         let lengths = [1037, 1000];
         let superframes = lengths.map(|len| stacks(len).into_iter().map(move |frame| (len, frame)));
         for (len, superframe) in superframes.into_iter().flatten() {

@@ -9,7 +9,7 @@ use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, dissect, icmp, ipv4, ipv6
 use super::outer::{Fields, OuterEnds};
 use crate::{
     bytes::{put_u16, put_u32, u16_at},
-    meta::{Cut, Meta},
+    meta::{GsoSize, Meta},
 };
 
 /// Whether a tunnel can carry a frame in one piece (rule S49).
@@ -96,16 +96,16 @@ fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<
         return (Some(ip), declared.min(len.saturating_sub(start)));
     };
     let headers = stack.header_len();
-    let payload = match gso.cut {
-        Cut::Every(size) => usize::from(size.get()),
-        Cut::Parts => {
+    let payload = match gso.size {
+        GsoSize::Every(size) => usize::from(size.get()),
+        GsoSize::Parts => {
             let first = slices.first().map_or(0, |head| head.len().saturating_sub(headers));
             slices.iter().skip(1).map(|slice| slice.len()).fold(first, usize::max)
         }
         // Packets of unknown size pass as the smallest that they could be.
-        Cut::Unknown => 0,
+        GsoSize::Unknown => 0,
         // Fragments share only the IP header.
-        Cut::Fragments(size) => return (Some(ip), ip.end() - start + usize::from(size.get())),
+        GsoSize::Fragments(size) => return (Some(ip), ip.end() - start + usize::from(size.get())),
     };
     (Some(ip), (headers + payload).min(len).saturating_sub(start))
 }

@@ -7,7 +7,7 @@ use grosso_wire::{LinkType, Ports, dissect, virtio::*};
 
 use crate::{
     checksum::Checksum,
-    meta::{Cut, Cwr, Gso, Meta, VlanTag},
+    meta::{Cwr, Gso, GsoSize, Meta, VlanTag},
 };
 
 use super::{Described, VnetError, describe, understand, unflagged_partial};
@@ -95,8 +95,8 @@ fn v06_verified_packets_get_a_seed_and_needs_checksum_since_data_valid_is_ignore
         let meta = Meta { checksum: Checksum::Unnecessary { levels: 1 }, ..Meta::default() };
         let mut case = Case { frame, meta };
         let described = case.describe(Form::Short).unwrap();
-        let (at, seed) = described.seed.expect("a seed");
-        case.frame[at..at + 2].copy_from_slice(&seed);
+        let (at, pseudo_sum) = described.pseudo_sum.expect("a pseudo_sum");
+        case.frame[at..at + 2].copy_from_slice(&pseudo_sum);
         assert_eq!(case.frame, seeded, "what the literal oracle leaves partial");
         let header = described.header;
         assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM);
@@ -122,10 +122,10 @@ fn what_is_not_verified_whole_or_padded_stays_complete() {
     ] {
         let case = Case { frame, meta: Meta { checksum, ..Meta::default() } };
         let described = case.describe(Form::Short).unwrap();
-        assert_eq!((described.seed, described.header.flags), (None, 0), "{:?}", case.meta);
+        assert_eq!((described.pseudo_sum, described.header.flags), (None, 0), "{:?}", case.meta);
     }
     let case = Case { frame: tunnelled, meta: Meta { checksum: level(1), ..Meta::default() } };
-    assert!(case.describe(Form::Short).unwrap().seed.is_some());
+    assert!(case.describe(Form::Short).unwrap().pseudo_sum.is_some());
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn v08_every_lie_about_a_tunnel_is_refused_by_name() {
     let mut blank = Case::superframe(vxlan().payload_len(3000), 1000);
     let header = blank.header();
     blank.frame[40..42].fill(0);
-    assert_eq!(blank.read(header, Form::Tunnel), Err(VnetError::TunnelSeedMissing));
+    assert_eq!(blank.read(header, Form::Tunnel), Err(VnetError::TunnelPseudoSumMissing));
     let plain = Case::superframe(tcp4().payload_len(3000), 1000);
     plain.refuses(|h| h.gso_type |= GSO_TUNNEL_IPV4, VnetError::TunnelPlaces);
 }
@@ -284,14 +284,14 @@ fn v04_at_most_128_datagrams() {
 fn datagrams_to_be_fragmented_are_said_and_understood() {
     let (frame, start, offset) = udp4().payload_len(4000).build_superframe();
     let size = core::num::NonZeroU16::new(1480).unwrap();
-    let gso = Gso { cut: Cut::Fragments(size), ..Gso::every(1).unwrap() };
+    let gso = Gso { size: GsoSize::Fragments(size), ..Gso::every(1).unwrap() };
     let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
     let case = Case { frame, meta: Meta { checksum, gso: Some(gso), ..Meta::default() } };
     assert_eq!(case.header().gso_type, GSO_UDP);
     let read = case.read(case.header(), Form::Short).unwrap().gso.unwrap();
-    assert_eq!((read.cut, read.segments), (Cut::Fragments(size), 3));
+    assert_eq!((read.size, read.segments), (GsoSize::Fragments(size), 3));
     let parts =
-        Case { meta: Meta { gso: Some(Gso { cut: Cut::Parts, ..gso }), ..case.meta }, ..case };
+        Case { meta: Meta { gso: Some(Gso { size: GsoSize::Parts, ..gso }), ..case.meta }, ..case };
     assert_eq!(parts.describe(Form::Short), Err(VnetError::Inexpressible));
 }
 
@@ -336,8 +336,8 @@ fn a_complete_checksum_that_is_its_seed_is_complete() {
         };
         let equal =
             (0..=u16::MAX).map(|word| packet.clone().payload(&word.to_be_bytes())).find(|packet| {
-                let (seed, at) = seed_of(packet);
-                packet.build()[at..][..2] == seed
+                let (pseudo_sum, at) = seed_of(packet);
+                packet.build()[at..][..2] == pseudo_sum
             });
         let frame = equal.expect("one of 65536").build();
         assert!(grosso_testkit::oracle::is_right(&frame, grosso_testkit::oracle::Link::Ethernet));

@@ -5,7 +5,7 @@ use core::num::NonZeroU16;
 use grosso::{
     Meta,
     checksum::Checksum,
-    meta::{Cut, Gso},
+    meta::{Gso, GsoSize},
     vnet::{TAG_LEN, understand},
 };
 use grosso_io::capture::{Offload, PacketMeta, SegmentTransport, TunnelPort};
@@ -141,11 +141,11 @@ fn claimed(header: &VirtioHeader) -> Offload {
     }
     if header.gso_type != GSO_NONE {
         let cut = match (NonZeroU16::new(header.gso_size), header.segmentation()) {
-            (None, _) => Cut::Unknown,
-            (Some(size), GSO_UDP) => Cut::Fragments(size),
-            (Some(size), _) => Cut::Every(size),
+            (None, _) => GsoSize::Unknown,
+            (Some(size), GSO_UDP) => GsoSize::Fragments(size),
+            (Some(size), _) => GsoSize::Every(size),
         };
-        meta.gso = Some(Gso { cut, ..Gso::UNKNOWN });
+        meta.gso = Some(Gso { size: cut, ..Gso::UNKNOWN });
     }
     Offload { transport: transport(header), ..Offload::new(&meta) }
 }

@@ -36,9 +36,9 @@ pub(super) enum Join<'a> {
 }
 
 /// Joins nothing.
-pub(super) struct Apart;
+pub(super) struct Separate;
 
-impl Joiner for Apart {
+impl Joiner for Separate {
     fn join(&mut self, _depth: usize, _number: u64, _arrival: &Arrival<'_>) -> Join<'_> {
         Join::Unasked
     }

@@ -12,7 +12,7 @@ use grosso_io::capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, dissect};
 
 use self::{
-    joiner::{Apart, Joiner, Learning},
+    joiner::{Joiner, Learning, Separate},
     unwrap::{DecapFate, DepthLimit, Unwrapper},
 };
 use super::cutter::{Cutter, How, Uncut};
@@ -40,7 +40,8 @@ fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
     let (mut input, output) = transform::open(&options.files, "decap", session)?;
     let given = options.known.given()?;
     let unwrapper = Unwrapper::new(given.ports, DepthLimit::One, RandomState::new());
-    let mut work = DecapWork { output, datagrams: Datagrams::new(given), unwrapper, joiner: Apart };
+    let mut work =
+        DecapWork { output, datagrams: Datagrams::new(given), unwrapper, joiner: Separate };
     let done = transform::transform(&mut input, &mut work)?;
     finish(work, &input, done, session)
 }

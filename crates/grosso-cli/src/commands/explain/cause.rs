@@ -354,7 +354,7 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
 fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     Some(match reason {
         Pass::NotIp | Pass::Protocol => "never: trains are of TCP and UDP over IP",
-        Pass::Cut | Pass::Short => "all of its bytes (tcpdump -s 0)",
+        Pass::Truncated | Pass::Short => "all of its bytes (tcpdump -s 0)",
         Pass::Malformed => "headers that agree with themselves",
         Pass::TooDeep => "fewer headers",
         Pass::HeaderTooLong => "shorter headers",

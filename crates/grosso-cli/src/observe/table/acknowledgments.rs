@@ -20,7 +20,7 @@ fn gathered() -> Vec<Counter> {
             "rx_acks_thinned",
             "packets",
             "Acknowledgments dropped because a later one carries all their information.",
-            |stats, _| stats.thinned,
+            |stats, _| stats.filtered,
         ),
         counter(
             "rx_acks_vectors",
@@ -39,11 +39,11 @@ fn gathered() -> Vec<Counter> {
 
 /// The reasons why acknowledgments that could have been dropped were not.
 fn kept() -> Vec<Counter> {
-    let all = "Acknowledgments that waited to be thinned and were kept, by reason.";
+    let all = "Acknowledgments that waited to be filtered and were kept, by reason.";
     let counter = |(index, reason): (usize, &Kept)| {
         let key = key(reason.name());
         let help =
-            format!("Acknowledgments kept where they are thinned: {}", lower(reason.sentence()));
+            format!("Acknowledgments kept where they are filtered: {}", lower(reason.sentence()));
         let source = CounterSource::Coalescer(|stats, index| stats.kept[index], index);
         Counter::new(format!("rx_acks_kept_{key}"), "packets", &help, source)
             .of("rx_acks_kept_total", all, Label::Value("reason", key.clone()))

@@ -10,7 +10,7 @@ use std::{
 use grosso::{
     Meta,
     checksum::{self, Checksum},
-    meta::Cut,
+    meta::GsoSize,
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
 };
 use grosso_sys::{
@@ -175,7 +175,7 @@ impl SocketSender {
         let mut headers = core::mem::take(&mut self.headers);
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
         // Slices that are one packet each are copied whole.
-        let is_slice = meta.gso.is_some_and(|gso| gso.cut == Cut::Parts);
+        let is_slice = meta.gso.is_some_and(|gso| gso.size == GsoSize::Parts);
         let copied = if is_slice { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (first, behind) = first.split_at(copied);
         head.clear();
@@ -186,7 +186,7 @@ impl SocketSender {
         {
             field[udp::field::CHECKSUM].fill(0);
         }
-        let mut whole: Vec<&[u8]> = crate::outlet::reused(core::mem::take(&mut self.slices));
+        let mut whole: Vec<&[u8]> = crate::egress::reused(core::mem::take(&mut self.slices));
         whole.extend([&head[..], behind]);
         whole.extend_from_slice(rest);
         let cut = Segments::new(&whole, meta, LinkType::Raw, &self.ports, Outgoing::COMPLETE);
@@ -196,7 +196,7 @@ impl SocketSender {
             }
             Err(_) => Ok(None),
         };
-        self.slices = crate::outlet::reused(whole);
+        self.slices = crate::egress::reused(whole);
         (self.head, self.headers) = (head, headers);
         sent
     }
@@ -213,7 +213,7 @@ impl SocketSender {
         if headers.len() < room {
             headers.resize(room, 0);
         }
-        let mut payload: Vec<&[u8]> = crate::outlet::reused(core::mem::take(&mut self.payload));
+        let mut payload: Vec<&[u8]> = crate::egress::reused(core::mem::take(&mut self.payload));
         self.packets.clear();
         for header in headers.chunks_exact_mut(HEADER_BYTES_MAX) {
             let Ok(Some(segment)) = segments.scatter_next(header, |slice| payload.push(slice))
@@ -227,7 +227,7 @@ impl SocketSender {
         self.group(headers, &payload, &outer, &mut parts);
         let sent = self.send_groups(socket, &parts, outer, stats);
         self.parts = reused(parts);
-        self.payload = crate::outlet::reused(payload);
+        self.payload = crate::egress::reused(payload);
         sent
     }
 

@@ -12,7 +12,7 @@ use grosso::{
     Frame, Meta,
     checksum::Checksum,
     features::{Device, Features},
-    meta::Cut,
+    meta::GsoSize,
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
     tunnel::{
         DontFragment, Endpoint,
@@ -32,7 +32,7 @@ use self::{peers::Peers, replies::Replies, taking::Taking};
 use super::StageBuffer;
 use crate::{
     delegate_port,
-    outlet::{Outlet, reused},
+    egress::{Egress, reused},
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
@@ -121,7 +121,7 @@ pub struct Tunnelled<P: Port> {
     ports: Ports,
     peers: Peers,
     taking: Taking<P::Buffer>,
-    outlet: Outlet,
+    egress: Egress,
     /// The configured MTU, the floor of the path's, and the effective one.
     mtu_wanted: Option<usize>,
     mtu_min: usize,
@@ -154,7 +154,7 @@ impl<P: Port> Tunnelled<P> {
         let peers = Peers::new(&options, port.link()).map_err(invalid)?;
         let endpoint = &options.endpoint;
         let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
-        let outlet = Outlet::new(port.link(), port.device(), endpoint.ports());
+        let egress = Egress::new(port.link(), port.device(), endpoint.ports());
         let taking = Taking::new(&options, port.link());
         let mtu_min = mtu_min(&options);
         let mut tunnelled = Self {
@@ -163,7 +163,7 @@ impl<P: Port> Tunnelled<P> {
             ports: options.ports,
             peers,
             taking,
-            outlet,
+            egress,
             mtu_wanted: options.mtu,
             mtu_min,
             mtu: None,
@@ -282,7 +282,7 @@ impl<P: Port> Tunnelled<P> {
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
         let first = first.get(put_in.replaced..).unwrap_or_default();
         // All headers must be in one slice; slices that are one packet each stay whole.
-        let is_packet = meta.gso.is_some_and(|gso| gso.cut == Cut::Parts);
+        let is_packet = meta.gso.is_some_and(|gso| gso.size == GsoSize::Parts);
         let copied = if is_packet { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (copied, first) = first.split_at(copied);
         self.head.clear();
@@ -302,7 +302,7 @@ impl<P: Port> Tunnelled<P> {
             outer.extend(slice.get(..taken).filter(|slice| !slice.is_empty()));
             left -= taken;
         }
-        let sent = self.outlet.send(&outer, &meta, &mut self.port);
+        let sent = self.egress.send(&outer, &meta, &mut self.port);
         self.slices = reused(outer);
         sent
     }
@@ -402,7 +402,7 @@ impl<P: Port> Port for Tunnelled<P> {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        if !self.outlet.drain(&mut self.port)? {
+        if !self.egress.drain(&mut self.port)? {
             return Ok(Transmitted::NoRoom);
         }
         if !self.is_too_long(slices, meta) {
@@ -418,7 +418,7 @@ impl<P: Port> Port for Tunnelled<P> {
     fn flush(&mut self) -> Result<Transmitted, PortError> {
         // A port that batches may have room after sending its batch; draining flushes the port for
         // that.
-        let is_empty = self.outlet.drain(&mut self.port)?;
+        let is_empty = self.egress.drain(&mut self.port)?;
         let flushed = self.port.flush()?;
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
     }

@@ -80,7 +80,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let transport = known.shape.transport;
         let Self { pool, acknowledgments, stats, .. } = self;
         let records = acknowledgments.records.get(slot.slot()).map_or(&[][..], Records::as_slice);
-        if self.profile.rules.acknowledgments.thinning().is_none() {
+        if self.profile.rules.acknowledgments.filtering().is_none() {
             for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
                 stats.count_out(part.range().len(), 1, false);
             }
@@ -90,15 +90,15 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return sink.deliver_vector(vector);
         }
         for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
-            // As many fit into the thinner as into the records.
-            let _ = acknowledgments.thinner.push(part.bytes().get(transport..).unwrap_or_default());
+            // As many fit into the filter as into the records.
+            let _ = acknowledgments.filter.push(part.bytes().get(transport..).unwrap_or_default());
         }
         let mut next = Some(train.first);
-        for (fate, record) in acknowledgments.thinner.take().zip(records) {
+        for (fate, record) in acknowledgments.filter.take().zip(records) {
             let Some(part) = next.take().or_else(|| pool.pop(&mut train.rest)) else { break };
             match fate {
                 Fate::Dropped => {
-                    stats.thinned += 1;
+                    stats.filtered += 1;
                     sink.discard(part.buffer);
                 }
                 Fate::Kept(reason) => {
@@ -141,7 +141,7 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 }
 
-/// Examines a packet without payload that is to wait for others as it is. One that is to be thinned may have any
+/// Examines a packet without payload that is to wait for others as it is. One that is to be filtered may have any
 /// options.
 pub(super) fn examine_acknowledgment(
     packet: &[u8],
@@ -155,7 +155,7 @@ pub(super) fn examine_acknowledgment(
     if candidate.flags & tcp::FIN as u8 != 0 || candidate.flags & tcp::ACK as u8 == 0 {
         return Err(Pass::TcpFlags);
     }
-    if known.rules.acknowledgments.thinning().is_some() {
+    if known.rules.acknowledgments.filtering().is_some() {
         return Ok(candidate);
     }
     let class = traffic_class(packet, &known.shape);
@@ -163,6 +163,6 @@ pub(super) fn examine_acknowledgment(
         Ok(_) => Ok(candidate),
         Err(Ineligible::Options) => Err(Pass::TcpOptions),
         Err(Ineligible::Flags) => Err(Pass::TcpFlags),
-        Err(Ineligible::Cut | Ineligible::Payload) => Err(Pass::Malformed),
+        Err(Ineligible::Truncated | Ineligible::Payload) => Err(Pass::Malformed),
     }
 }

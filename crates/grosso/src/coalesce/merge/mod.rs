@@ -31,7 +31,7 @@ use crate::{
         train_id::TrainId,
     },
     flow::{FlowHash, FlowHasher, Found, Keys, Table},
-    meta::{Cut, Cwr, Gso, Meta},
+    meta::{Cwr, Gso, GsoSize, Meta},
     template::{
         self,
         render::{Checksums, Template},
@@ -128,8 +128,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// The addresses of a packet with these headers, for barriers.
-    pub(super) fn pair(&self, packet: &[u8], known: ShapeId) -> u32 {
-        self.hasher.pair(packet, &self.shapes[known].keys)
+    pub(super) fn address_pair(&self, packet: &[u8], known: ShapeId) -> u32 {
+        self.hasher.address_pair(packet, &self.shapes[known].keys)
     }
 
     /// The flow of a packet, whatever it is.
@@ -160,7 +160,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
         match barrier(&self.stack, packet) {
             Barrier::None => None,
             Barrier::Flow => Some(Whose::Flow(self.hasher.flow(packet, &keys))),
-            Barrier::Pair => Some(Whose::Pair(self.hasher.pair(packet, &keys))),
+            Barrier::AddressPair => {
+                Some(Whose::AddressPair(self.hasher.address_pair(packet, &keys)))
+            }
         }
     }
 
@@ -177,8 +179,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
-            Whose::Pair(pair) => {
-                while let Some(slot) = self.trains.between(pair) {
+            Whose::AddressPair(address_pair) => {
+                while let Some(slot) = self.trains.between(address_pair) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
@@ -346,7 +348,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let meta = Meta {
             checksum: Checksum::Partial { start: transport.0, offset: transport.1 - transport.0 },
             gso: NonZeroU16::new(train.size).filter(|_| known.is_invertible).map(|size| Gso {
-                cut: Cut::Every(size),
+                size: GsoSize::Every(size),
                 segments: train.packets,
                 fixed_ids,
                 cwr,

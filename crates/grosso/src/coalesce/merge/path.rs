@@ -564,8 +564,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
             Some(place) => place,
             None => self.room_for(flow, frame.meta.hash, sink),
         };
-        let pair = self.hasher.pair(frame.buffer.as_ref(), &self.shapes[*known].keys);
-        let slot = self.trains.insert(Train::start(arrival, place, pair));
+        let address_pair =
+            self.hasher.address_pair(frame.buffer.as_ref(), &self.shapes[*known].keys);
+        let slot = self.trains.insert(Train::start(arrival, place, address_pair));
         self.table.insert(place, flow, slot);
         if P::IS_WATCHED {
             self.note_started(slot, now_ns);

@@ -6,7 +6,7 @@
 
 use grosso_wire::Role;
 
-use crate::{acknowledge::Thinning, template::compare::Liberties};
+use crate::{acknowledge::AckFiltering, template::compare::Liberties};
 
 /// Behaviour of a field that the laws want equal, in a train of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -112,10 +112,10 @@ pub enum Acknowledgments {
     /// [`Vector`](crate::coalesce::Vector).
     Vector,
     /// They leave together and whole, but for those of which a later one says all: those are dropped, and at least one
-    /// of them stays ([`Thinning::Conservative`]).
-    Thin,
-    /// As [`Self::Thin`], and the newest is enough ([`Thinning::Aggressive`]).
-    ThinAggressive,
+    /// of them stays ([`AckFiltering::Conservative`]).
+    Filter,
+    /// As [`Self::Filter`], and the newest is enough ([`AckFiltering::Aggressive`]).
+    FilterAggressive,
 }
 
 impl Vary {
@@ -132,14 +132,14 @@ impl Acknowledgments {
 
     /// Whether those of a flow wait for each other as they are.
     pub(crate) const fn are_gathered(self) -> bool {
-        matches!(self, Self::Vector | Self::Thin | Self::ThinAggressive)
+        matches!(self, Self::Vector | Self::Filter | Self::FilterAggressive)
     }
 
-    /// Degree to which they are thinned, if they are.
-    pub(crate) const fn thinning(self) -> Option<Thinning> {
+    /// Degree to which they are filtered, if they are.
+    pub(crate) const fn filtering(self) -> Option<AckFiltering> {
         match self {
-            Self::Thin => Some(Thinning::Conservative),
-            Self::ThinAggressive => Some(Thinning::Aggressive),
+            Self::Filter => Some(AckFiltering::Conservative),
+            Self::FilterAggressive => Some(AckFiltering::Aggressive),
             _ => None,
         }
     }

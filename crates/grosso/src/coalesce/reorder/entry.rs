@@ -29,7 +29,7 @@ pub(super) struct Entry {
     /// Its place in the table of flows.
     pub(super) place: Place,
     /// Its outermost addresses, for barriers.
-    pub(super) pair: u32,
+    pub(super) address_pair: u32,
     pub(super) phase: Phase,
     /// Its neighbours in the queue of the phase.
     pub(super) link: Link,
@@ -119,14 +119,14 @@ impl Entry {
     pub(super) fn new(
         flow: FlowHash,
         place: Place,
-        pair: u32,
+        address_pair: u32,
         span: &Span,
         runs: Vec<Run>,
     ) -> Self {
         Self {
             flow,
             place,
-            pair,
+            address_pair,
             phase: Phase::Build,
             link: Link::NONE,
             seen_ns: span.now_ns,

@@ -96,7 +96,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         while let Some(entry) = at {
             at = self.behind(entry);
             let is_meant = self.entry(entry).is_some_and(|known| match whose {
-                Whose::Pair(pair) => known.pair == pair,
+                Whose::AddressPair(address_pair) => known.address_pair == address_pair,
                 Whose::Flow(_) | Whose::All => true,
             });
             if is_meant {
@@ -180,9 +180,9 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             self.remove(entry);
         }
         let (merger, _) = next.trains();
-        let pair = merger.pair(arrival.frame.buffer.as_ref(), arrival.known);
+        let address_pair = merger.address_pair(arrival.frame.buffer.as_ref(), arrival.known);
         merger.stats.reorder.waited += u64::from(arrival.candidate.packets);
-        if let Some(entry) = self.begin(arrival, pair, span) {
+        if let Some(entry) = self.begin(arrival, address_pair, span) {
             self.keep_bounds(entry, next);
         }
         Verdict::Waits

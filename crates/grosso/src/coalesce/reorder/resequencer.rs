@@ -152,11 +152,16 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Remembers a flow with its first packet, which waits. There must be room.
-    pub(super) fn begin(&mut self, arrival: Arrival<B>, pair: u32, span: &Span) -> Option<u32> {
+    pub(super) fn begin(
+        &mut self,
+        arrival: Arrival<B>,
+        address_pair: u32,
+        span: &Span,
+    ) -> Option<u32> {
         let Found::Free(place) = self.table.find(arrival.flow, None) else { return None };
         let flow = arrival.flow;
         let runs = self.spare.pop().unwrap_or_default();
-        let entry = self.entries.insert(Entry::new(flow, place, pair, span, runs));
+        let entry = self.entries.insert(Entry::new(flow, place, address_pair, span, runs));
         self.table.insert(place, flow, entry);
         self.queues[BUSY].push(&mut self.entries, |known| &mut known.link, entry);
         self.wait(entry, arrival, span, 0);

@@ -35,7 +35,7 @@ impl FragmentHeader {
     ) -> Result<Self, NoFragments> {
         let mut layers = stack.layers().iter();
         let ip = layers.find(|layer| layer.kind.is_ip());
-        let is_cut = stack.stop == Stop::Cut;
+        let is_cut = stack.stop == Stop::Truncated;
         let ip = ip.ok_or(if is_cut { NoFragments::HeadersSplit } else { NoFragments::NotIp })?;
         // All headers of an IPv6 packet must be seen: its first fragment has to have them (RFC 7112).
         if ip.kind == Kind::Ipv6 && is_cut {

@@ -12,7 +12,7 @@ use self::header::FragmentHeader;
 use crate::{
     bytes::{put_u16, u16_at},
     checksum::Checksum,
-    meta::{Cut, Meta},
+    meta::{GsoSize, Meta},
     segment::{BufferTooSmall, NoSegments, Payload, Segment, check_stack, transport},
     template::{render::pseudo_of, shape::Shape},
 };
@@ -75,7 +75,7 @@ impl<'a> Fragments<'a> {
         ports: &Ports,
         identification: u32,
     ) -> Result<Self, NoSegments> {
-        let Some(Cut::Fragments(size)) = meta.gso.map(|gso| gso.cut) else {
+        let Some(GsoSize::Fragments(size)) = meta.gso.map(|gso| gso.size) else {
             return Err(NoSegments::NotSuperframe);
         };
         let head = slices.first().copied().unwrap_or_default();
@@ -267,11 +267,11 @@ mod tests {
     use grosso_wire::{LinkType, Ports};
 
     use super::{Fragments, NoSegments};
-    use crate::meta::{Cut, Gso, Meta};
+    use crate::meta::{Gso, GsoSize, Meta};
 
     fn ufo(size: u16) -> Meta {
-        let cut = NonZeroU16::new(size).map(Cut::Fragments);
-        let gso = cut.and_then(|cut| Gso::every(1).map(|gso| Gso { cut, ..gso }));
+        let cut = NonZeroU16::new(size).map(GsoSize::Fragments);
+        let gso = cut.and_then(|cut| Gso::every(1).map(|gso| Gso { size: cut, ..gso }));
         Meta { gso, ..Meta::default() }
     }
 

@@ -284,7 +284,7 @@ impl Walk<'_> {
     /// Reason why nothing follows a tunnel header.
     fn refusal_inside(&self) -> Refusal {
         match self.stack.stop {
-            Stop::Cut => Refusal::Cut,
+            Stop::Truncated => Refusal::Truncated,
             Stop::Malformed => Refusal::Malformed,
             Stop::TooDeep => Refusal::TooDeep,
             Stop::Encrypted => Refusal::Encrypted,

@@ -48,7 +48,7 @@ use self::{
 use crate::{
     bytes::u16_at,
     checksum::{self, Checksum},
-    meta::{Cut, Gso, IpLevels, Meta},
+    meta::{Gso, GsoSize, IpLevels, Meta},
     remote_checksum::RemoteChecksum,
     tunnel::{
         Tunnel,
@@ -410,7 +410,7 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     let is_transport = stack.stop == Stop::Payload && matches!(last, Some(Kind::Tcp | Kind::Udp));
     // B29: tunnel datagrams that were joined as datagrams have lengths of their own inside.
     let is_whole = matches!(stack.extent, Extent::Exact | Extent::Jumbo);
-    if !is_transport || !is_whole || matches!(gso.cut, Cut::Fragments(_)) {
+    if !is_transport || !is_whole || matches!(gso.size, GsoSize::Fragments(_)) {
         return Err(Refusal::Superframe);
     }
     Ok(Gso { fixed_ids: IpLevels::from_bits(gso.fixed_ids.bits() >> 1), ..gso })

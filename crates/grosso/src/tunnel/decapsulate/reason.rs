@@ -13,7 +13,7 @@ reasons! {
         /// ESP, or ESP in UDP, which needs keys.
         Encrypted = "encrypted",
         /// The frame ends inside the headers.
-        Cut = "cut",
+        Truncated = "truncated",
         /// A header around the packet contradicts itself, or the header around it.
         Malformed = "malformed",
         /// There are more headers around the packet than are looked at (rule G7).

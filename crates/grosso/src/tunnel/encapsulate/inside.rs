@@ -6,7 +6,7 @@ use super::reason::Refusal;
 use crate::{
     bytes::u16_at,
     checksum::Checksum,
-    meta::{Cut, Gso, Meta, VlanTag},
+    meta::{Gso, GsoSize, Meta, VlanTag},
     segment::IP_LEVELS_MAX,
     tunnel::outer::Inner,
 };
@@ -41,7 +41,7 @@ impl Inside {
         link: LinkType,
         carries_ethernet: bool,
     ) -> Result<Self, Refusal> {
-        if matches!(meta.gso, Some(Gso { cut: Cut::Fragments(_), .. })) {
+        if matches!(meta.gso, Some(Gso { size: GsoSize::Fragments(_), .. })) {
             return Err(Refusal::Superframe);
         }
         let head = slices.first().copied().unwrap_or_default();
@@ -93,7 +93,7 @@ impl Inside {
             return Err(Refusal::NotEthernet);
         }
         if head.len() < ethernet::HEADER_LEN {
-            return Err(Refusal::Cut);
+            return Err(Refusal::Truncated);
         }
         self.tag = meta.vlan;
         // The addresses are written again in front of the tag.
@@ -110,7 +110,7 @@ impl Inside {
         let ip = match first {
             Some(layer) if is_ip(layer) => layer,
             Some(layer) if layer.kind == Kind::Vlan => return Err(Refusal::VlanTag),
-            None if stack.stop == Stop::Cut => return Err(Refusal::Cut),
+            None if stack.stop == Stop::Truncated => return Err(Refusal::Truncated),
             None if stack.stop == Stop::Malformed => return Err(Refusal::Malformed),
             _ => return Err(Refusal::NotIp),
         };
@@ -183,13 +183,13 @@ fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
 
 /// Number of packets that a superframe of `len` bytes is segmented into, independent of the count that its source gave.
 fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
-    match gso.cut {
-        Cut::Every(size) => {
+    match gso.size {
+        GsoSize::Every(size) => {
             let payload = len.saturating_sub(stack.header_len());
             payload.div_ceil(usize::from(size.get())).max(1) as u32
         }
-        Cut::Parts | Cut::Fragments(_) => slices.len() as u32,
-        Cut::Unknown => 1,
+        GsoSize::Parts | GsoSize::Fragments(_) => slices.len() as u32,
+        GsoSize::Unknown => 1,
     }
 }
 

@@ -13,7 +13,7 @@ reasons! {
         /// The tunnel carries IP packets, and this one has a VLAN tag, which would be lost.
         VlanTag = "vlan-tag",
         /// The frame ends inside its headers.
-        Cut = "cut",
+        Truncated = "truncated",
         /// A header contradicts itself.
         Malformed = "malformed",
         /// The frame ends before its IP length says.

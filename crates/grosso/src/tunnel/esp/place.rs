@@ -61,7 +61,7 @@ impl Network {
         let is_ip = |layer: &Layer| layer.kind.is_ip();
         let Some(index) = stack.layers().iter().position(is_ip) else {
             return Err(match stack.stop {
-                Stop::Cut => Refusal::Short,
+                Stop::Truncated => Refusal::Short,
                 Stop::Malformed => Refusal::Malformed,
                 _ => Refusal::NotIp,
             });

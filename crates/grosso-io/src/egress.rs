@@ -20,10 +20,10 @@ use crate::{
 /// Transmit to one port, or to anything else that is a [`Transmit`]: segmentation and checksums as its features call
 /// for them, and a queue while it has no room.
 ///
-/// The queue holds what one call made of its frame and was refused. Whoever sends more before [`Outlet::drain`] has
+/// The queue holds what one call made of its frame and was refused. Whoever sends more before [`Egress::drain`] has
 /// emptied it lets it grow.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct Egress {
     link: LinkType,
     /// Features used at most.
     wanted: Device,
@@ -53,7 +53,7 @@ struct Waiting {
     wire: WireSize,
 }
 
-impl Outlet {
+impl Egress {
     /// Transmit of frames of this link type. Of the features of whoever takes them, only those of `device` are used.
     #[must_use]
     pub fn new(link: LinkType, device: Device, ports: Ports) -> Self {

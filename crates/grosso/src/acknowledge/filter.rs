@@ -17,7 +17,7 @@ use crate::{
 /// Strength of the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Thinning {
+pub enum AckFiltering {
     /// At least one that could go stays beside the newest (`ack-filter`).
     #[default]
     Conservative,
@@ -55,15 +55,15 @@ reasons! {
         Duplicate = "duplicate",
         /// ECE or CWR changes between it and one behind it.
         Congestion = "congestion",
-        /// It could go, and is the one that conservative thinning keeps, or others went before it.
+        /// It could go, and is the one that conservative filtering keeps, or others went before it.
         Spare = "spare",
     }
 }
 
 /// Filters the acknowledgments of one flow that wait together. Its memory is reused.
 #[derive(Clone, Debug, Default)]
-pub struct Thinner {
-    thinning: Thinning,
+pub struct AckFilter {
+    filtering: AckFiltering,
     waiting: Vec<WaitingAck>,
 }
 
@@ -79,11 +79,11 @@ struct WaitingAck {
     fate: Fate,
 }
 
-impl Thinner {
+impl AckFilter {
     /// A filter of this strength.
     #[must_use]
-    pub const fn new(thinning: Thinning) -> Self {
-        Self { thinning, waiting: Vec::new() }
+    pub const fn new(filtering: AckFiltering) -> Self {
+        Self { filtering, waiting: Vec::new() }
     }
 
     /// Takes the TCP header, with its options, of a packet without payload. Headers of acknowledgments that were
@@ -123,7 +123,7 @@ impl Thinner {
                 break;
             }
         }
-        if dropped.is_none() && self.thinning == Thinning::Aggressive {
+        if dropped.is_none() && self.filtering == AckFiltering::Aggressive {
             dropped = eligible.filter(|&at| self.is_next(at, &newest));
         }
         if let Some(waiting) = dropped.and_then(|at| self.waiting.get_mut(at)) {
