@@ -27,6 +27,9 @@ fn main() -> io::Result<()> {
         write(directory, "esp", seed, &random.bytes(60))?;
         write(directory, "segment", seed, &random.bytes(40))?;
         write(directory, "virtio", seed, &random.bytes(40))?;
+        write(directory, "expand", seed, &random.bytes(80))?;
+        write(directory, "path", seed, &random.bytes(60))?;
+        write(directory, "path_mtu", seed, &random.bytes(12))?;
     }
     Ok(())
 }

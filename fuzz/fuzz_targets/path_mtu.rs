@@ -1,0 +1,61 @@
+//! Packets that do not fit into a tunnel: any frame, any length. Those that fit are said to; a message is short, right,
+//! and goes back to the sender.
+
+#![no_main]
+
+use grosso::{LinkType, Meta, Ports, tunnel::path_mtu};
+use grosso_fuzz::{Decisions, stack};
+use grosso_testkit::{
+    oracle::{Link, is_right},
+    stack::Place,
+};
+use grosso_wire::{Kind, dissect, ipv4, ipv6};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let mut decisions = Decisions::new(data);
+    let (link, kit) =
+        decisions.choose(&[(LinkType::Ethernet, Link::Ethernet), (LinkType::Raw, Link::Ip)]);
+    let mtu = usize::from(decisions.word());
+    let frame = match decisions.byte() % 4 {
+        0 => decisions.rest().to_vec(),
+        changes => {
+            let stack = stack(&mut decisions, kit);
+            let len = usize::from(decisions.word() % 3000);
+            let mut frame = stack.packet(&Place::default()).payload_len(len).build();
+            for _ in 1..changes {
+                let at = usize::from(decisions.byte()) % frame.len();
+                frame[at] ^= decisions.byte();
+            }
+            frame
+        }
+    };
+    let mut message = Vec::new();
+    let slices = [&frame[..]];
+    let fit = path_mtu::fit(&slices, &Meta::default(), link, mtu, &mut message);
+    match fit {
+        path_mtu::Fit::Told => told(&frame, &message, link, kit),
+        _ if frame.len() <= mtu => assert_eq!(fit, path_mtu::Fit::Fits),
+        _ => {}
+    }
+});
+
+/// A message is whole, has right checksums, and goes where the packet came from.
+fn told(frame: &[u8], message: &[u8], link: LinkType, kit: Link) {
+    let [packet, answer] = [frame, message].map(|bytes| dissect(bytes, link, &Ports::NONE));
+    let is_ip = |kind: Kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);
+    let [ip, back] = [&packet, &answer]
+        .map(|stack| *stack.layers().iter().find(|layer| is_ip(layer.kind)).expect("an IP header"));
+    assert_eq!(ip.kind, back.kind);
+    let (source, destination, len_max) = match ip.kind {
+        Kind::Ipv4 => (ipv4::field::SOURCE, ipv4::field::DESTINATION, 576),
+        _ => (ipv6::field::SOURCE, ipv6::field::DESTINATION, 1280),
+    };
+    let at = |bytes: &[u8], start: u16, field: core::ops::Range<usize>| {
+        bytes[usize::from(start)..][field].to_vec()
+    };
+    assert_eq!(at(message, back.offset, destination), at(frame, ip.offset, source));
+    assert_eq!(answer.end as usize, message.len());
+    assert!(message.len() - usize::from(back.offset) <= len_max, "{} bytes", message.len());
+    assert!(is_right(message, kit));
+}
