@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments: trains delivered and acknowledgments changed in any way. Copies are as many as there are
-//! numbers, in order between the last acknowledgment and this one, as long as it, and right where it was right.
+//! Expansion of acknowledgments: trains delivered and acknowledgments changed in any way. Copies are as many as there
+//! are numbers, in order up to this acknowledgment, as long as it, and right where it was right.
 
 #![no_main]
 

@@ -206,7 +206,7 @@ fn w30_what_is_not_the_tunnels_is_dropped_by_name() {
         (arriving(|p| p.vxlan(|v| v.vni(8))), "tunnel-in-foreign-identifier"),
         (arriving(|p| p.geneve(|g| g.vni(7))), "tunnel-in-vxlan-flags"),
         (damaged, "tunnel-in-udp-checksum"),
-        (whole[..40].to_vec(), "tunnel-in-cut"),
+        (whole[..40].to_vec(), "tunnel-in-truncated"),
         (packet(LinkType::Raw, true, 10), "tunnel-in-no-tunnel"),
         (Vec::new(), "tunnel-in-no-tunnel"),
     ] {

@@ -17,7 +17,7 @@ fn gathered() -> Vec<Counter> {
     };
     vec![
         counter(
-            "rx_acks_thinned",
+            "rx_acks_filtered",
             "packets",
             "Acknowledgments dropped because a later one carries all their information.",
             |stats, _| stats.filtered,
