@@ -209,7 +209,8 @@ fn choose() -> Backend {
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 fn detect() -> Backend {
-    x86::detect()
+    // Miri has no `cpuid`.
+    if cfg!(miri) { Backend::Portable } else { x86::detect() }
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
