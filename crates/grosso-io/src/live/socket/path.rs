@@ -62,12 +62,13 @@ impl Paths {
         self.mtu
     }
 
-    /// The longest packet that reaches every other end, as ICMP says: over IPv6 if the message quoted a packet that was
-    /// sent, otherwise whatever the kernel was told. It forgets that after ten minutes
+    /// The longest packet that reaches every other end, as far as this host knows and ICMP says: over IPv6 if the
+    /// message quoted a packet that was sent, otherwise whatever the kernel was told. It forgets that after ten minutes
     /// (`net.ipv4.route.mtu_expires`).
     pub(in crate::live) fn hint(&self) -> Option<usize> {
         let Some(messages) = &self.messages else { return self.hint };
-        messages.belief.proven.map(|(mtu, _)| mtu)
+        let proven = messages.belief.proven.map(|(mtu, _)| mtu);
+        [self.mtu, proven].into_iter().flatten().min()
     }
 
     /// Whether datagrams have to leave in fragments of what the kernel was told of the path.
