@@ -21,7 +21,7 @@
 //! | [`permit`] | whether this process may make networks and devices; if not, the reason and the remedy |
 //! | [`secret`] | random numbers, locked memory, a process that others cannot look into |
 //! | [`stream`] | receive low-water mark of TCP sockets |
-//! | [`confine`] | threads that give up capabilities, system calls and files by their role |
+//! | `confine` | threads that give up capabilities, system calls and files by their role |
 //! | [`process`] | processes that end with the one that started them |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
 //!
@@ -59,6 +59,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod calls;
+#[cfg(feature = "confine")]
 pub mod confine;
 pub mod datagram;
 pub mod ethtool;

@@ -7,13 +7,14 @@ use grosso_sys::packet::{ReceiveRing, RingFrame};
 #[derive(Debug)]
 pub(super) struct FairRing {
     pub(super) ring: ReceiveRing,
-    fair: Option<FairShare>,
+    fair: Option<Box<FairShare>>,
     /// Frames of greedy flows that were dropped.
     pub(super) shed: u64,
 }
 
 impl FairRing {
     pub(super) fn new(ring: ReceiveRing, fair: Option<FairShare>) -> Self {
+        let fair = fair.map(Box::new);
         Self { ring, fair, shed: 0 }
     }
 
@@ -35,7 +36,7 @@ impl FairRing {
     pub(super) fn receive(&mut self) -> Option<RingFrame> {
         loop {
             let frame = self.ring.receive()?;
-            if !self.fair.as_mut().is_some_and(FairShare::leave) {
+            if !self.fair.as_mut().is_some_and(|fair| fair.leave()) {
                 return Some(frame);
             }
             self.shed += 1;
