@@ -73,7 +73,7 @@ fn through(
     through_described(described, link, from, to)
 }
 
-/// What comes out of a path between ports of these features.
+/// Frames that come out of a path between ports of these features.
 fn through_described(
     frames: Vec<(Vec<u8>, Meta)>,
     link: LinkType,

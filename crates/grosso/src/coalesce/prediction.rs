@@ -6,7 +6,7 @@
 //! at once, and one masked comparison and that of a few numbers show it; only the checksums over its
 //! payload are still to be looked at. A packet that has others is compared law by law.
 //!
-//! What is predicted outlives the train. Between trains a flow's acknowledgments, window, timestamps and numbers
+//! A prediction outlives its train. Between trains a flow's acknowledgments, window, timestamps and numbers
 //! change, and its headers have the same form: a packet that resembles the others in all else can start a train without
 //! being parsed, and what comes behind it is predicted at once.
 
