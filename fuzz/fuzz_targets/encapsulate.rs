@@ -174,7 +174,9 @@ fn taken(sent: &[u8], meta: &Meta, endpoint: &Endpoint) -> Option<Vec<u8>> {
     let stack = dissect(sent, LinkType::Raw, &rules.ports);
     let plan = match Decapsulation::plan(sent, &stack, meta, LinkType::Raw, &rules) {
         Ok(plan) => plan,
-        Err(Refusal::Malformed | Refusal::Truncated | Refusal::InnerLength | Refusal::LengthZero) => {
+        Err(
+            Refusal::Malformed | Refusal::Truncated | Refusal::InnerLength | Refusal::LengthZero,
+        ) => {
             return None;
         }
         Err(refusal) => panic!("{refusal} of what was sent"),

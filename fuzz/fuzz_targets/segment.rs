@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use grosso::{
     Meta,
     checksum::{self, Checksum},
-    meta::{GsoSize, Cwr, Gso, IpLevels},
+    meta::{Cwr, Gso, GsoSize, IpLevels},
     segment::Outgoing,
 };
 use grosso_fuzz::{Decisions, stack};
