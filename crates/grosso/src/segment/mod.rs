@@ -245,7 +245,7 @@ impl<'a> Segments<'a> {
         let Some(payload) = rest.get_mut(..next.payload) else {
             return Err(BufferTooSmall { needed });
         };
-        let sum = self.payload.copy(payload);
+        let sum = self.payload.copy_summed(payload);
         Ok(Some(self.finish(next, sum, header)))
     }
 

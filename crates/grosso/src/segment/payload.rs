@@ -12,8 +12,29 @@ pub(super) struct Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// Hands out the next `len` bytes, slice by slice.
+    #[inline(always)]
+    pub(super) fn take(&mut self, len: usize, mut each: impl FnMut(&'a [u8])) {
+        match self.take_together(len) {
+            Some(bytes) => each(bytes),
+            None => self.take_apart(len, each),
+        }
+    }
+
+    /// Hands out the next `len` bytes if they are in one slice, as most are.
+    #[inline(always)]
+    fn take_together(&mut self, len: usize) -> Option<&'a [u8]> {
+        let slice = self.slices.get(self.slice)?;
+        let bytes = slice.get(self.offset..)?.get(..len).filter(|bytes| !bytes.is_empty())?;
+        self.offset += len;
+        if self.offset == slice.len() {
+            self.slice += 1;
+            self.offset = 0;
+        }
+        Some(bytes)
+    }
+
     #[inline]
-    pub(super) fn take(&mut self, mut len: usize, mut each: impl FnMut(&'a [u8])) {
+    fn take_apart(&mut self, mut len: usize, mut each: impl FnMut(&'a [u8])) {
         while len > 0 {
             let Some(slice) = self.slices.get(self.slice) else { return };
             let rest = slice.get(self.offset..).unwrap_or_default();
@@ -30,11 +51,30 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// Copies the next bytes, as many as fit.
+    pub(super) fn copy(&mut self, out: &mut [u8]) {
+        let mut rest = out;
+        self.take(rest.len(), |slice| {
+            if let Some(target) = rest.split_off_mut(..slice.len()) {
+                target.copy_from_slice(slice);
+            }
+        });
+    }
+
+    /// Copies the next bytes, as many as fit, and sums them on the way.
     #[inline]
-    pub(super) fn copy(&mut self, out: &mut [u8]) -> Sum {
+    pub(super) fn copy_summed(&mut self, out: &mut [u8]) -> Sum {
+        match self.take_together(out.len()) {
+            Some(bytes) => grosso_checksum::copy(bytes, out),
+            None => self.copy_apart(out),
+        }
+    }
+
+    #[inline(never)]
+    fn copy_apart(&mut self, out: &mut [u8]) -> Sum {
         let mut sum = Sum::ZERO;
         let mut at = 0;
-        self.take(out.len(), |slice| {
+        self.take_apart(out.len(), |slice| {
             if let Some(target) = out.get_mut(at..at + slice.len()) {
                 sum = sum.append(at, grosso_checksum::copy(slice, target));
             }
