@@ -336,7 +336,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 data_len: len as usize,
             };
             let link = (self.link, &self.ports);
-            render::render(&whole, link, &mut self.stack, &mut self.header, sum)
+            render::render(&whole, link, &mut self.latest, &mut self.header, sum)
         });
         let rendered = match rendered {
             Ok(rendered) => rendered,
@@ -355,7 +355,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.held_fragments -= usize::from(fragments);
         self.detach(slot);
         let header = self.header.get(..rendered.len).unwrap_or_default();
-        let rest = self.store.starts(&pages, units(0, 0).start);
+        let kept = if gathered > 0 { 0 } else { fragments };
+        let rest = self.store.starts(&pages, units(0, 0).start, kept);
         sink.take(Outcome::Datagram(Datagram {
             len: header.len() + len as usize,
             header,
@@ -472,7 +473,7 @@ fn sum_of<B: AsRef<[u8]>>(store: &Store<B>, contents: &Contents, gathered: u32) 
         return Sum::of_parts(store.slices(pages, 0, gathered));
     }
     let mut sum = Sum::ZERO;
-    let mut starts = store.starts(pages, units(0, 0).start);
+    let mut starts = store.starts(pages, units(0, 0).start, contents.fragments);
     while let Some(number) = store.next_start(&mut starts) {
         let fragment = store.fragments.get(number);
         sum += fragment.map_or(Sum::ZERO, |fragment| Sum::of(fragment.bytes()));

@@ -41,6 +41,7 @@ mod identity;
 mod incomplete;
 mod insert;
 mod judge;
+mod latest;
 pub(crate) mod queue;
 pub mod reason;
 mod recent;
@@ -68,6 +69,7 @@ use crate::{
     reassemble::{
         examine::{Refusal, examine},
         incomplete::{Contents, Incomplete},
+        latest::LatestHeaders,
         queue::{Queue, Slab},
         reason::{Discard, Pass},
         recent::Recent,
@@ -123,6 +125,7 @@ pub struct Reassembler<B> {
     held_fragments: usize,
     stats: ReassembleStats,
     stack: Stack,
+    latest: LatestHeaders,
     header: [u8; HEADER_BYTES_MAX],
 }
 
@@ -174,6 +177,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             held_fragments: 0,
             stats: ReassembleStats::default(),
             stack: Stack::new(0),
+            latest: LatestHeaders::new(),
             header: [0; HEADER_BYTES_MAX],
             rules,
         })
@@ -233,6 +237,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if ports != self.ports {
             self.ports = ports;
             self.recent.clear();
+            self.latest.clear();
         }
     }
 

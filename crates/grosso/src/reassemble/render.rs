@@ -1,18 +1,15 @@
 //! Construction of the headers of a whole datagram from those of its first fragment.
 
 use grosso_checksum::Sum;
-use grosso_wire::{
-    Ends, Kind, Layer, LinkType, Ports, Stack, dissect_into, ipv4, ipv6, ipv6_fragment, udp,
-};
+use grosso_wire::{Ends, Kind, Layer, LinkType, Ports, ipv4, ipv6, ipv6_fragment, udp};
 
 use crate::{
     bytes::{put_u16, u16_at},
     meta::{Cwr, IpLevels},
-    reassemble::{delivery::Transport, identity::Flow, reason::Discard},
+    reassemble::{delivery::Transport, identity::Flow, latest::LatestHeaders, reason::Discard},
     template::{
         HEADER_BYTES_MAX,
         render::{Checksums, Portion, Template},
-        shape::Shape,
     },
 };
 
@@ -45,16 +42,12 @@ pub(crate) struct Rendered {
 pub(crate) fn render(
     whole: &Whole<'_>,
     (link, ports): (LinkType, &Ports),
-    stack: &mut Stack,
+    latest: &mut LatestHeaders,
     out: &mut [u8; HEADER_BYTES_MAX],
     sum: impl FnOnce() -> Sum,
 ) -> Result<Rendered, Discard> {
     let len = if whole.is_ipv6 { without_fragment_header(whole, out) } else { ipv4(whole, out) };
-    let header = out.get_mut(..len).unwrap_or_default();
-    dissect_into(header, link, ports, stack);
-    let mut shape = Shape::new(stack, header);
-    // The offload refers to a position in a packet, and cannot be carried out for the whole datagram.
-    shape.remote_checksum = None;
+    let shape = latest.shape(out, len, link, ports);
     let end = len + whole.data_len;
     if shape.lengths.iter().any(|length| end - usize::from(length.from) > usize::from(u16::MAX)) {
         return Err(Discard::Oversize);
@@ -64,7 +57,7 @@ pub(crate) fn render(
     // The template is read only for what the first fragment's headers say.
     let first = *out;
     let template = Template {
-        shape: &shape,
+        shape,
         header: first.get(..len).unwrap_or_default(),
         fixed_ids: IpLevels::ALL,
         cwr: Cwr::First,

@@ -95,6 +95,8 @@ pub(crate) struct Starts {
     word: usize,
     /// Those of the word that are still to come.
     bits: u64,
+    /// Starts that are still to come at most, so that nobody looks for more behind the last.
+    left: u16,
 }
 
 /// The units of the bytes from `offset`, a multiple of 8, to `end` of a datagram.
@@ -223,10 +225,11 @@ impl<B> Store<B> {
         None
     }
 
-    /// The numbers kept for the units from `from` on that a fragment starts with, in order.
+    /// The numbers kept for the units from `from` on that one of so many fragments starts with, in order.
     #[inline]
-    pub(crate) fn starts(&self, pages: &Pages, from: u32) -> Starts {
-        let mut starts = Starts { pages: *pages, word: from as usize / WORD_UNITS, bits: 0 };
+    pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
+        let word = from as usize / WORD_UNITS;
+        let mut starts = Starts { pages: *pages, word, bits: 0, left: fragments };
         starts.bits = self.start_bits(&starts) & u64::MAX << (from as usize % WORD_UNITS);
         starts
     }
@@ -234,16 +237,17 @@ impl<B> Store<B> {
     /// The next fragment's number.
     #[inline]
     pub(crate) fn next_start(&self, starts: &mut Starts) -> Option<u32> {
+        starts.left = starts.left.checked_sub(1)?;
         while starts.bits == 0 {
             starts.word += 1;
-            let is_first = starts.word.is_multiple_of(WORDS);
-            if is_first && self.page(&starts.pages, starts.word / WORDS).is_none() {
-                starts.word += WORDS - 1;
-            }
             if starts.word >= WORDS_MAX {
                 return None;
             }
-            starts.bits = self.start_bits(starts);
+            match self.bits(&starts.pages, Bit::Start, starts.word / WORDS) {
+                Some(bits) => starts.bits = bits[starts.word % WORDS],
+                // The last word of a page that is not there.
+                None => starts.word |= WORDS - 1,
+            }
         }
         let unit = starts.word * WORD_UNITS + starts.bits.trailing_zeros() as usize;
         starts.bits &= starts.bits - 1;

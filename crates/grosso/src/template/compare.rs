@@ -1,6 +1,6 @@
 //! Comparison of a packet with the first packet of a train by the laws of equality.
 
-use grosso_wire::{Cover, Field, Kind, Law, Layer, Role, Stack, tcp};
+use grosso_wire::{Cover, Ends, Field, Kind, Law, Layer, Role, Stack, tcp};
 
 use super::HEADER_BYTES_MAX;
 
@@ -45,6 +45,20 @@ impl Mask {
         if let Some(timestamps) = timestamps(stack, header).filter(|_| rules.lets_timestamps_vary())
         {
             mask.bits[timestamps].fill(0);
+        }
+        mask
+    }
+
+    /// The bits that the dissector looks at, apart from lengths, and those that say where the addresses of
+    /// pseudo-headers lie.
+    pub(crate) fn structure(stack: &Stack, header: &[u8]) -> Self {
+        let mut mask = Self::nothing(stack.header_len());
+        for layer in stack.layers() {
+            let bytes = header.get(layer.offset.into()..layer.end()).unwrap_or_default();
+            for (at, bits) in layer.kind.spec().structure.bits(bytes) {
+                mask.add(layer.offset as usize + at, bits);
+            }
+            Ends::deciding(header, layer, |at| mask.add(at, 0xff));
         }
         mask
     }

@@ -1,0 +1,62 @@
+//! Headers of the datagram that became whole last. Those of the next one are usually of the same kinds, and need not be
+//! dissected again.
+
+use grosso_wire::{LinkType, Ports, Stack, dissect, dissect_into};
+
+use crate::template::{HEADER_BYTES_MAX, compare::Mask, shape::Shape};
+
+/// The laws of the latest headers.
+#[derive(Debug)]
+pub(super) struct LatestHeaders {
+    stack: Stack,
+    shape: Shape,
+    /// The bits that decide what headers there are.
+    structure: Mask,
+    example: [u8; HEADER_BYTES_MAX],
+    /// Bytes of them; zero where there are none.
+    len: usize,
+}
+
+impl LatestHeaders {
+    pub(super) fn new() -> Self {
+        let stack = Stack::new(0);
+        Self {
+            stack,
+            shape: Shape::new(&stack, &[]),
+            structure: Mask::nothing(0),
+            example: [0; HEADER_BYTES_MAX],
+            len: 0,
+        }
+    }
+
+    /// Forgets them, because the same bytes may mean others from now on.
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// The laws of the headers in the first `len` bytes, of a whole datagram without its data.
+    pub(super) fn shape(
+        &mut self,
+        headers: &[u8; HEADER_BYTES_MAX],
+        len: usize,
+        link: LinkType,
+        ports: &Ports,
+    ) -> &Shape {
+        let header = headers.get(..len).unwrap_or_default();
+        if self.len == len && self.structure.agrees(&self.example, headers) {
+            debug_assert!(
+                self.stack.layers() == dissect(header, link, ports).layers(),
+                "structure tells headers"
+            );
+            return &self.shape;
+        }
+        dissect_into(header, link, ports, &mut self.stack);
+        self.shape = Shape::new(&self.stack, header);
+        // The offload refers to a position in a packet, and cannot be carried out for the whole datagram.
+        self.shape.remote_checksum = None;
+        self.structure = Mask::structure(&self.stack, header);
+        self.example = *headers;
+        self.len = len;
+        &self.shape
+    }
+}
