@@ -1,10 +1,10 @@
 //! Acknowledgments of held trains: records of those that wait as they are, summaries of those that were merged.
 
-use alloc::vec::Vec;
-
 use crate::{
     acknowledge::{AckFilter, Record, Records, Stamp, Summary},
-    coalesce::{Acknowledgments, examine::traffic_class, train::Train, train_id::TrainId},
+    coalesce::{
+        Acknowledgments, by_id::ById, examine::traffic_class, train::Train, train_id::TrainId,
+    },
     meta::Meta,
     template::shape::Shape,
 };
@@ -13,8 +13,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct AckLog {
     gathers: bool,
-    pub(super) records: Vec<Records>,
-    summaries: Vec<Summarized>,
+    pub(super) records: ById<TrainId, Records>,
+    summaries: ById<TrainId, Summarized>,
     pub(super) filter: AckFilter,
 }
 
@@ -50,7 +50,7 @@ impl AckLog {
     /// Summary of what the packets of a lossy train acknowledged.
     #[inline]
     pub(super) fn summary(&mut self, slot: TrainId) -> Option<&Summary> {
-        self.summaries.get_mut(slot.slot()).map(|summarized| &*summarized.settle())
+        self.summaries.get_mut(slot).map(|summarized| &*summarized.settle())
     }
 
     /// Counts a packet into the summary of its train, which it may be the first of.
@@ -61,11 +61,7 @@ impl AckLog {
         has_payload: bool,
         starts: bool,
     ) {
-        let place = slot.slot();
-        if self.summaries.len() <= place {
-            self.summaries.resize(place + 1, Summarized::default());
-        }
-        let summarized = &mut self.summaries[place];
+        let summarized = self.summaries.get_or_grow(slot, Summarized::default);
         if starts {
             *summarized = Summarized::default();
         }
@@ -76,7 +72,7 @@ impl AckLog {
     /// Counts a packet with payload that says what the one before it said.
     #[inline]
     pub(super) fn repeat(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) {
-        if let Some(summarized) = self.summaries.get_mut(slot.slot()) {
+        if let Some(summarized) = self.summaries.get_mut(slot) {
             summarized.repeats += 1;
             (summarized.last.arrived_ns, _) = arrival_of(meta, now_ns);
         }
@@ -84,16 +80,12 @@ impl AckLog {
 
     /// Forgets the records of the train that was in a slot.
     pub(super) fn start(&mut self, slot: TrainId) {
-        let place = slot.slot();
-        if self.records.len() <= place {
-            self.records.resize_with(place + 1, Records::new);
-        }
-        self.records[place].clear();
+        self.records.get_or_grow(slot, Records::new).clear();
     }
 
     /// There is room: a vector is not longer than its records may be.
     pub(super) fn push(&mut self, slot: TrainId, record: Record) {
-        if let Some(records) = self.records.get_mut(slot.slot()) {
+        if let Some(records) = self.records.get_mut(slot) {
             let _ = records.push(record);
         }
     }

@@ -7,13 +7,13 @@ use crate::{
         Batch, Profile, Sink, Verdict,
         barrier::Whose,
         batch::Batcher,
+        incoming::Incoming,
         line::Line,
         merge::Merger,
         policy::{Laws, Profiled, Tiers},
         reason::Release,
     },
     frame::Frame,
-    meta::Meta,
 };
 
 /// The way of a packet to the trains.
@@ -68,16 +68,14 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     #[inline(always)]
     pub(super) fn push(
         &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         match self {
-            Self::Laws => merger.push::<Laws>(buffer, meta, now_ns, sink),
-            Self::Staged(line) => line.push(buffer, meta, now_ns, merger, sink),
-            _ => self.push_profiled(buffer, meta, now_ns, merger, sink),
+            Self::Laws => merger.push::<Laws>(incoming, sink),
+            Self::Staged(line) => line.push(incoming, merger, sink),
+            _ => self.push_profiled(incoming, merger, sink),
         }
     }
 
@@ -85,17 +83,15 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     #[inline(never)]
     fn push_profiled(
         &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         match self {
-            Self::Laws => merger.push::<Laws>(buffer, meta, now_ns, sink),
-            Self::Rules => merger.push::<Profiled>(buffer, meta, now_ns, sink),
-            Self::Staged(line) => line.push(buffer, meta, now_ns, merger, sink),
-            Self::Batched(batched) => batched.push(buffer, meta, now_ns, merger, sink),
+            Self::Laws => merger.push::<Laws>(incoming, sink),
+            Self::Rules => merger.push::<Profiled>(incoming, sink),
+            Self::Staged(line) => line.push(incoming, merger, sink),
+            Self::Batched(batched) => batched.push(incoming, merger, sink),
         }
     }
 
@@ -171,15 +167,14 @@ impl<B: AsRef<[u8]>> Batched<B> {
     #[inline(always)]
     fn push(
         &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match merger.might_be_of(buffer.as_ref()) {
+        match merger.might_be_of(incoming.bytes()) {
             Some(Whose::Flow(flow)) => {
-                self.batch.push(Frame { buffer, meta: *meta }, flow, now_ns);
+                let now_ns = incoming.now_ns;
+                self.batch.push(incoming.into_frame(), flow, now_ns);
                 if self.batch.is_full() {
                     self.flush(merger, sink);
                 }
@@ -188,7 +183,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
             Some(Whose::AddressPair(_) | Whose::All) => self.flush(merger, sink),
             None => {}
         }
-        self.behind.push_profiled(buffer, meta, now_ns, merger, sink)
+        self.behind.push_profiled(incoming, merger, sink)
     }
 
     /// Takes the packets of the batch to what is behind it.
@@ -197,7 +192,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
         let Self { batch, behind } = self;
         if let Some(since_ns) = batch.since_ns() {
             batch.drain(|Frame { buffer, meta }| {
-                behind.push(buffer, &meta, since_ns, merger, sink);
+                behind.push(Incoming { buffer, meta: &meta, now_ns: since_ns }, merger, sink);
             });
         }
     }

@@ -5,6 +5,7 @@ use crate::{
     checksum::Checksum,
     coalesce::{
         Bypass, Verdict,
+        incoming::Incoming,
         prediction_id::PredictionId,
         reason::Pass,
         stage::{Next, Packet, Stage},
@@ -80,11 +81,11 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         if merger.shapes[packet.located.known].refusal.is_some() {
             return next.push(packet);
         }
-        let (flow, len) = (packet.located.flow, packet.buffer.as_ref().len());
+        let (flow, len) = (packet.located.flow, packet.incoming.bytes().len());
         if self.passes(flow, len) {
             return next.pass(packet, Pass::Bypass);
         }
-        let (meta, now_ns) = (packet.meta, packet.now_ns);
+        let Incoming { meta, now_ns, .. } = packet.incoming;
         let verdict = next.push(packet);
         if verdict != Verdict::Waits {
             self.learn(flow, meta, len, verdict, now_ns);
@@ -99,8 +100,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         packet: Packet<'_, B>,
         next: &mut impl Next<B>,
     ) -> Verdict {
-        let (flow, len) = (packet.located.flow, packet.buffer.as_ref().len());
-        let (meta, now_ns) = (packet.meta, packet.now_ns);
+        let (flow, len) = (packet.located.flow, packet.incoming.bytes().len());
+        let Incoming { meta, now_ns, .. } = packet.incoming;
         let verdict = next.push_predicted(predicted, packet);
         if verdict != Verdict::Waits {
             self.learn(flow, meta, len, verdict, now_ns);

@@ -7,6 +7,7 @@ use crate::{
         Level, Profile, Sink, Verdict,
         barrier::Whose,
         bypass::Bypasser,
+        incoming::Incoming,
         merge::{Merger, Sought, Unknown},
         pacer::Pacer,
         policy::Profiled,
@@ -17,7 +18,6 @@ use crate::{
     },
     flow::FlowHash,
     frame::Frame,
-    meta::Meta,
 };
 
 /// Stages, in the order in which a packet meets them.
@@ -63,35 +63,33 @@ impl<B: AsRef<[u8]>> Line<B> {
     #[inline(never)]
     pub(super) fn push(
         &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let packet = buffer.as_ref();
+        let (packet, meta) = (incoming.bytes(), incoming.meta);
         let sought = match self.stages.iter().all(Stage::lets_predict) {
             true => merger.seek::<Profiled>(packet, meta),
             false => merger.seek_unpredicted::<Profiled>(packet, meta),
         };
         let guess = match sought {
             Sought::Next(next) => {
-                return self.push_predicted(next, buffer, meta, now_ns, merger, sink);
+                return self.push_predicted(next, incoming, merger, sink);
             }
             Sought::Located(located) => {
-                return self.rest(merger, sink).push(Packet { buffer, meta, located, now_ns });
+                return self.rest(merger, sink).push(Packet { incoming, located });
             }
             Sought::Guessed(guess) => guess,
         };
         match merger.headers::<Profiled>(packet, meta) {
             Ok(known) => {
                 let located = merger.locate(packet, meta, known, &guess);
-                self.rest(merger, sink).push(Packet { buffer, meta, located, now_ns })
+                self.rest(merger, sink).push(Packet { incoming, located })
             }
             Err(Unknown::Passes(reason)) => {
-                self.pass_unknown(Frame { buffer, meta: *meta }, reason, merger, sink)
+                self.pass_unknown(incoming.into_frame(), reason, merger, sink)
             }
-            Err(Unknown::OneTooMany) => self.push_one_too_many(buffer, meta, now_ns, merger, sink),
+            Err(Unknown::OneTooMany) => self.push_one_too_many(incoming, merger, sink),
         }
     }
 
@@ -99,14 +97,12 @@ impl<B: AsRef<[u8]>> Line<B> {
     fn push_predicted(
         &mut self,
         next: PredictionId,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let located = merger.located_by(next);
-        self.rest(merger, sink).push_predicted(next, Packet { buffer, meta, located, now_ns })
+        self.rest(merger, sink).push_predicted(next, Packet { incoming, located })
     }
 
     /// Lets a packet through that was just dissected and whose flow cannot be read in full, behind all that it might be
@@ -131,15 +127,13 @@ impl<B: AsRef<[u8]>> Line<B> {
     #[inline(never)]
     fn push_one_too_many(
         &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         self.flush(Whose::All, Release::Finish, merger, sink);
         merger.forget_shapes(sink);
-        self.push(buffer, meta, now_ns, merger, sink)
+        self.push(incoming, merger, sink)
     }
 
     /// Hands on what waits of some flows.
@@ -289,16 +283,15 @@ impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
         if let Some((stage, mut rest)) = self.split() {
             return stage.push(packet, &mut rest);
         }
-        let Packet { buffer, meta, located, now_ns } = packet;
-        self.merger.take_located::<Profiled>(buffer, meta, located, now_ns, self.sink)
+        let Packet { incoming, located } = packet;
+        self.merger.take_located::<Profiled>(incoming, located, self.sink)
     }
 
     fn push_predicted(&mut self, predicted: PredictionId, packet: Packet<'_, B>) -> Verdict {
         if let Some((stage, mut rest)) = self.split() {
             return stage.push_predicted(predicted, packet, &mut rest);
         }
-        let Packet { buffer, meta, now_ns, .. } = packet;
-        self.merger.join_predicted::<Profiled>(predicted, buffer, meta, now_ns, self.sink)
+        self.merger.join_predicted::<Profiled>(predicted, packet.incoming, self.sink)
     }
 
     fn pass(&mut self, packet: Packet<'_, B>, reason: Pass) -> Verdict {
@@ -306,7 +299,7 @@ impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
             return stage.pass(packet, reason, &mut rest);
         }
         let found = packet.located.found;
-        self.merger.pass_behind(found, packet.into_frame(), reason, self.sink)
+        self.merger.pass_behind(found, packet.incoming.into_frame(), reason, self.sink)
     }
 
     fn trains(&mut self) -> (&mut Merger<B>, &mut S) {

@@ -8,27 +8,31 @@
 //! | module | job |
 //! |---|---|
 //! | `options`, [`profile`], [`reason`] | the interface: all that a coalescer is told, all that a profile says, and the names of all refusals |
-//! | `assembly` | the way of a packet through the stages that a profile asks for |
+//! | `assembly`, `incoming` | the way of a packet through the stages that a profile asks for |
 //! | `line`, `stage` | one stage behind another, with the trains behind them all |
 //! | `batch`, `bypass`, `pacer`, `reorder` | the stages: a poll flow by flow; flows that are seldom joined; the sight of controlled holds; packets ahead of their flow |
 //! | `merge` | headers, trains, and the one path between: `path`, with `predicted` and `gathered` |
 //! | `policy` | the exact laws or a profile's rules, for each of which the path is compiled, and the tiers that may answer sooner |
 //! | `shapes`, `examine`, `prediction` | header stacks seen before; a packet alone; the headers of a flow's next packet, which `predictions` keeps |
 //! | `train`, `pool`, `delivery` | a held train, the buffers behind its first, and its way out |
-//! | `barrier` | the trains that a packet must not overtake |
+//! | `barrier`, `address_pairs` | the trains that a packet must not overtake |
 //! | `ack_log` | records of the acknowledgments in trains |
 //! | `hold` | the time for which holding a train pays: `pace` of a flow, `deadlines`, `round_trips` |
+//! | `by_id` | lists by the names of headers, trains and predictions |
 //! | `stats` | counters |
 
 mod ack_log;
+mod address_pairs;
 mod assembly;
 mod barrier;
 mod batch;
 mod bounds;
+mod by_id;
 mod bypass;
 mod delivery;
 mod examine;
 mod hold;
+mod incoming;
 mod line;
 mod merge;
 mod options;
@@ -67,6 +71,7 @@ use crate::{
     coalesce::{
         assembly::Assembly,
         barrier::Whose,
+        incoming::Incoming,
         merge::{Merger, packets_of},
         policy::Tiers,
         reason::{Close, NoMerge, Pass, Release},
@@ -170,7 +175,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) -> Verdict {
         let Frame { buffer, ref meta } = frame;
         self.merger.stats.count_in(buffer.as_ref().len(), packets_of(meta));
-        self.assembly.push(buffer, meta, now_ns, &mut self.merger, sink)
+        self.assembly.push(Incoming { buffer, meta, now_ns }, &mut self.merger, sink)
     }
 
     /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and

@@ -42,9 +42,9 @@ impl<B: AsRef<[u8]>> Stage<B> for Pacer {
 fn count<B: AsRef<[u8]>>(packet: &Packet<'_, B>, merger: &mut Merger<B>) {
     let known = &merger.shapes[packet.located.known];
     if known.refusal.is_none() {
-        let payload_len = packet.buffer.as_ref().len() - known.shape.header_len;
+        let payload_len = packet.incoming.bytes().len() - known.shape.header_len;
         let located = &packet.located;
-        merger.retention.count(located.flow, payload_len, located.found, packet.now_ns);
+        merger.retention.count(located.flow, payload_len, located.found, packet.incoming.now_ns);
     }
 }
 

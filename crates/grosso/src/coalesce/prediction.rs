@@ -15,7 +15,7 @@ use grosso_checksum::{Sum, incremented};
 use grosso_wire::ipv4;
 
 use crate::{
-    bytes::{byte_at, u16_at, u32_at},
+    bytes::{byte_at, u16_at, u32_at, u64_at},
     checksum::Checksum,
     coalesce::{
         Rules, Vary,
@@ -69,6 +69,18 @@ pub(super) struct Prediction {
     header: [u8; HEADER_BYTES_MAX],
 }
 
+/// A packet that joined a train, alone, and behind which the next one is known.
+#[derive(Debug)]
+pub(super) struct Joined<'a, B> {
+    /// The slot of the train.
+    pub(super) slot: TrainId,
+    pub(super) train: &'a Train<B>,
+    pub(super) known: &'a Known,
+    pub(super) rules: &'a Rules,
+    /// The bytes of the packet.
+    pub(super) last: &'a [u8],
+}
+
 // What changes from packet to packet is beside the header: a vector loaded from where a word was just written waits for
 // the word to arrive in the cache.
 
@@ -82,12 +94,17 @@ struct Sequence {
 /// The identification of one IPv4 header of the next packet, and its checksum.
 #[derive(Clone, Copy, Debug)]
 struct Identification {
-    /// Start of the header.
-    header: u16,
-    value: u16,
-    checksum: u16,
-    steps: bool,
+    /// Place of the identification.
+    at: u16,
+    numbers: IpNumbers,
+    /// From the numbers of one packet to those of the next.
+    step: u64,
 }
+
+/// The word of an IPv4 header that begins with the identification and ends with the checksum; of what is in between
+/// nothing varies along a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct IpNumbers(u64);
 
 /// Value of a checksum field along a train, whatever the payload is: a value, or anything but that.
 #[derive(Clone, Copy, Debug)]
@@ -186,16 +203,10 @@ impl Prediction {
         }
     }
 
-    /// Predicts what comes behind `last`, which joined a train as one packet.
+    /// Predicts what comes behind a packet that joined a train.
     #[inline]
-    pub(super) fn predict<B: AsRef<[u8]>>(
-        &mut self,
-        slot: TrainId,
-        train: &Train<B>,
-        known: &Known,
-        rules: &Rules,
-        last: &[u8],
-    ) {
+    pub(super) fn predict<B: AsRef<[u8]>>(&mut self, joined: &Joined<'_, B>) {
+        let &Joined { slot, train, known, rules, last } = joined;
         let shape = &known.shape;
         let size = usize::from(train.size);
         // A second packet without payload that says the same is never joined.
@@ -218,18 +229,14 @@ impl Prediction {
         self.vlan = train.meta.vlan;
         self.sequence = shape.sequence.map(|at| Sequence { at, value: u32_at(header, at.into()) });
         let numbers = shape.identifications.iter().map(|ip| {
-            let start = usize::from(ip.header);
-            let at = start + ipv4::field::IDENTIFICATION.start;
-            let value = u16_at(header, at);
-            Identification {
-                header: ip.header,
-                value,
-                checksum: u16_at(header, start + ipv4::field::CHECKSUM.start),
-                steps: match rules.identification {
-                    Vary::Equal => !train.fixed_ids.contains(ip.level.into()),
-                    Vary::First | Vary::Latest => value != u16_at(train.first.buffer.as_ref(), at),
-                },
-            }
+            let at = usize::from(ip.header) + ipv4::field::IDENTIFICATION.start;
+            let first = train.first.buffer.as_ref();
+            let steps = match rules.identification {
+                Vary::Equal => !train.fixed_ids.contains(ip.level.into()),
+                Vary::First | Vary::Latest => u16_at(header, at) != u16_at(first, at),
+            };
+            let step = if steps { STEP } else { 0 };
+            Identification { at: at as u16, numbers: IpNumbers::read(header, at), step }
         });
         self.identifications.clear();
         self.identifications.extend(numbers);
@@ -253,9 +260,7 @@ impl Prediction {
             sequence.value = u32_at(packet, sequence.at.into());
         }
         for ip in &mut self.identifications {
-            let start = usize::from(ip.header);
-            ip.value = u16_at(packet, start + ipv4::field::IDENTIFICATION.start);
-            ip.checksum = u16_at(packet, start + ipv4::field::CHECKSUM.start);
+            ip.numbers = IpNumbers::read(packet, ip.at.into());
         }
         self.step(size);
     }
@@ -280,13 +285,10 @@ impl Prediction {
         if let Some(sequence) = &mut self.sequence {
             sequence.value = sequence.value.wrapping_add(payload_len as u32);
         }
-        for next in &mut self.identifications {
-            if next.steps {
-                next.value = next.value.wrapping_add(1);
-                if next.value != 0 {
-                    next.checksum = incremented(next.checksum);
-                }
-            }
+        // Most packets have one, for which no loop is wanted.
+        match &mut self.identifications[..] {
+            [only] => only.step(),
+            several => several.iter_mut().for_each(Identification::step),
         }
     }
 
@@ -305,23 +307,19 @@ impl Prediction {
     /// Whether the identifications of a packet are the next ones, and the checksums beside them.
     #[inline(always)]
     fn identifications_follow(&self, packet: &[u8]) -> bool {
-        // A loop, because the compiler makes a call of a closure that stands in so many places.
-        for next in &self.identifications {
-            let Some((value, checksum)) = next.read(packet) else { return false };
-            if value != next.value || checksum != next.checksum {
-                return false;
-            }
+        match &self.identifications[..] {
+            [only] => only.is_in(packet),
+            several => several.iter().all(|next| next.is_in(packet)),
         }
-        true
     }
 
     /// Whether the checksums of IPv4 headers are right that differ from these in nothing but their identification.
     #[inline(always)]
     fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
         for next in &self.identifications {
-            let Some((value, checksum)) = next.read(packet) else { return false };
+            let numbers = IpNumbers::read(packet, next.at.into());
             // The complement of a header's sum is never all ones, so cutting would not write this form again.
-            if checksum == 0xffff || sum(value, checksum) != sum(next.value, next.checksum) {
+            if numbers.checksum() == 0xffff || numbers.sum() != next.numbers.sum() {
                 return false;
             }
         }
@@ -366,23 +364,59 @@ impl Prediction {
 }
 
 impl Identification {
-    /// Identification and checksum of the same header of a packet.
     #[inline(always)]
-    fn read(&self, packet: &[u8]) -> Option<(u16, u16)> {
-        let start = usize::from(self.header);
-        // One check of the length for both numbers.
-        let header = packet.get(start..start + ipv4::HEADER_LEN)?;
-        let value = u16_at(header, ipv4::field::IDENTIFICATION.start);
-        Some((value, u16_at(header, ipv4::field::CHECKSUM.start)))
+    fn is_in(&self, packet: &[u8]) -> bool {
+        IpNumbers::read(packet, self.at.into()) == self.numbers
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        self.numbers = self.numbers.stepped(self.step);
     }
 }
 
-/// The ones' complement sum of two words. It tells zero from its other form, which makes two sums differ at most that
-/// are one.
-#[inline(always)]
-fn sum(first: u16, second: u16) -> u32 {
-    let sum = u32::from(first) + u32::from(second);
-    (sum & 0xffff) + (sum >> 16)
+impl IpNumbers {
+    /// The numbers of a header whose identification is at this place.
+    #[inline(always)]
+    fn read(packet: &[u8], at: usize) -> Self {
+        Self(u64_at(packet, at))
+    }
+
+    /// Those of the next packet: as the identification grows by one, the checksum shrinks by one.
+    #[inline(always)]
+    fn stepped(self, step: u64) -> Self {
+        let Self(word) = self;
+        if word as u16 == 0 || word >= LAST_IDENTIFICATION {
+            return self.stepped_around(step);
+        }
+        Self(word.wrapping_add(step))
+    }
+
+    /// The same where one of the numbers wraps.
+    #[cold]
+    fn stepped_around(self, step: u64) -> Self {
+        let Self(word) = self;
+        match step {
+            0 => self,
+            // The step to zero leaves the sum as it is.
+            _ if word >= LAST_IDENTIFICATION => Self(word - LAST_IDENTIFICATION),
+            _ => Self((word + (STEP + 1)) & !0xffff | u64::from(incremented(self.checksum()))),
+        }
+    }
+
+    #[inline(always)]
+    fn checksum(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// The ones' complement sum of identification and checksum. It tells zero from its other form, which makes two sums
+    /// differ at most that are one.
+    #[inline(always)]
+    fn sum(self) -> u64 {
+        let Self(word) = self;
+        let sum = (word >> IDENTIFICATION_SHIFT) + (word & 0xffff);
+        (sum & 0xffff) + (sum >> 16)
+    }
 }
 
 /// Number of packets with so much payload that a train takes yet.
@@ -464,6 +498,15 @@ impl Default for Prediction {
         }
     }
 }
+
+/// Bits of [`IpNumbers`] behind the identification.
+const IDENTIFICATION_SHIFT: u32 = 48;
+
+/// One more of the identification, one less of the checksum.
+const STEP: u64 = (1 << IDENTIFICATION_SHIFT) - 1;
+
+/// The least [`IpNumbers`] whose identification does not grow but wraps.
+const LAST_IDENTIFICATION: u64 = 0xffff << IDENTIFICATION_SHIFT;
 
 /// Most bytes of headers that are predicted: those of TCP with timestamps in VXLAN over IPv6. Nothing
 /// is predicted of trains with longer ones.

@@ -1,6 +1,6 @@
 //! Identities of predictions.
 
-use crate::flow::FlowHash;
+use crate::{coalesce::by_id::Id, flow::FlowHash};
 
 /// Names the place of a prediction, which is for one flow at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,15 +14,24 @@ impl PredictionId {
     /// it.
     pub(super) const COUNT: u16 = 512;
 
+    /// The last of their places.
+    pub(super) const LAST: Self = Self(Self::COUNT - 1);
+
     /// The place that the hash of a flow chooses.
     #[inline(always)]
     pub(super) fn of(flow: FlowHash) -> Self {
         Self(u64::from(flow) as u16 % Self::COUNT)
     }
+}
 
-    /// The place in the list.
+impl Id for PredictionId {
     #[inline(always)]
-    pub(super) fn place(self) -> usize {
+    fn new(place: usize) -> Self {
+        Self(place as u16)
+    }
+
+    #[inline(always)]
+    fn place(self) -> usize {
         self.0.into()
     }
 }

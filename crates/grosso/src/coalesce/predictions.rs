@@ -1,10 +1,12 @@
 //! The predictions of flows seen lately: a bounded table, and the order in which flows take turns.
 
-use alloc::vec::Vec;
-
 use crate::{
     coalesce::{
-        Rules, prediction::Prediction, prediction_id::PredictionId, shapes::Known, train::Train,
+        by_id::ById,
+        prediction::{Joined, Prediction},
+        prediction_id::PredictionId,
+        shapes::Known,
+        train::Train,
         train_id::TrainId,
     },
     flow::FlowHash,
@@ -14,14 +16,14 @@ use crate::{
 /// flow goes on where the last ended.
 #[derive(Debug)]
 pub(super) struct Predictions {
-    places: Vec<Prediction>,
+    places: ById<PredictionId, Prediction>,
     /// The one of the packet before, if there is one.
     latest: PredictionId,
 }
 
 impl Default for Predictions {
     fn default() -> Self {
-        Self { places: Vec::new(), latest: PredictionId::NONE }
+        Self { places: ById::default(), latest: PredictionId::NONE }
     }
 }
 
@@ -29,13 +31,13 @@ impl Predictions {
     /// The prediction in a place.
     #[inline(always)]
     pub(super) fn get(&self, id: PredictionId) -> Option<&Prediction> {
-        self.places.get(id.place())
+        self.places.get(id)
     }
 
     /// As [`Self::get`].
     #[inline(always)]
     pub(super) fn get_mut(&mut self, id: PredictionId) -> Option<&mut Prediction> {
-        self.places.get_mut(id.place())
+        self.places.get_mut(id)
     }
 
     /// The place of the packet before.
@@ -69,24 +71,17 @@ impl Predictions {
         self.latest = PredictionId::NONE;
     }
 
-    /// Predicts what comes behind `last`, which joined a train as one packet, unless the place is another held train's.
-    /// Gives the place, or none.
+    /// Predicts what comes behind a packet that joined a train, unless the place is another held train's. Gives the
+    /// place, or none.
     #[inline]
-    pub(super) fn predict<B: AsRef<[u8]>>(
-        &mut self,
-        slot: TrainId,
-        train: &Train<B>,
-        known: &Known,
-        rules: &Rules,
-        last: &[u8],
-    ) -> PredictionId {
-        if self.places.is_empty() {
+    pub(super) fn predict<B: AsRef<[u8]>>(&mut self, joined: &Joined<'_, B>) -> PredictionId {
+        if self.places.len() == 0 {
             self.make_room();
         }
-        let id = PredictionId::of(train.flow);
+        let id = PredictionId::of(joined.train.flow);
         match self.get_mut(id) {
-            Some(next) if next.train == slot || next.train == TrainId::NONE => {
-                next.predict(slot, train, known, rules, last);
+            Some(next) if next.train == joined.slot || next.train == TrainId::NONE => {
+                next.predict(joined);
                 self.follow(id);
                 id
             }
@@ -139,6 +134,6 @@ impl Predictions {
 
     #[cold]
     fn make_room(&mut self) {
-        self.places.resize_with(PredictionId::COUNT.into(), Prediction::default);
+        self.places.get_or_grow(PredictionId::LAST, Prediction::default);
     }
 }

@@ -4,16 +4,17 @@
 //! header lengths, tunnel ports and flags. A packet that agrees in those bits with one that was
 //! dissected has the same headers.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::boxed::Box;
 use core::ops::{Index, Range};
 
 use arrayvec::ArrayVec;
-use grosso_wire::{Ends, Field, LAYERS_MAX, Law, Role, Stack, ipv4, tcp};
+use grosso_wire::{Field, LAYERS_MAX, Law, Role, Stack, ipv4, tcp};
 
 use crate::{
     coalesce::{
         Rules, Vary,
         bounds::Bounds,
+        by_id::{ById, Id},
         reason::{NoMerge, Pass},
         shape_id::ShapeId,
     },
@@ -62,7 +63,7 @@ pub(crate) struct Known {
 /// A bounded list of known header stacks.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    known: Vec<Known>,
+    known: ById<ShapeId, Known>,
     latest: ShapeId,
 }
 
@@ -71,7 +72,7 @@ impl Shapes {
     /// known.
     #[inline(always)]
     pub(crate) fn find(&mut self, packet: &[u8]) -> Option<ShapeId> {
-        if self.known.get(self.latest.place())?.has(packet) {
+        if self.known.get(self.latest)?.has(packet) {
             return Some(self.latest);
         }
         self.find_early(packet)
@@ -87,7 +88,7 @@ impl Shapes {
 
     /// The place of the packet's headers, wherever it is.
     pub(crate) fn search(&mut self, packet: &[u8]) -> Option<ShapeId> {
-        let found = ShapeId::new(self.known.iter().position(|known| known.has(packet))?);
+        let found = self.known.find(|known| known.has(packet))?;
         self.latest = found;
         Some(found)
     }
@@ -100,7 +101,7 @@ impl Shapes {
 
     #[inline]
     pub(crate) fn get(&self, id: ShapeId) -> Option<&Known> {
-        self.known.get(id.place())
+        self.known.get(id)
     }
 
     /// Whether another one exceeds the limit.
@@ -123,8 +124,7 @@ impl Shapes {
         bounds: Bounds,
         refusal: Option<Pass>,
     ) -> ShapeId {
-        self.known.push(Known::new(stack, shape, packet, rules, bounds, refusal));
-        self.latest = ShapeId::new(self.known.len() - 1);
+        self.latest = self.known.push(Known::new(stack, shape, packet, rules, bounds, refusal));
         self.latest
     }
 }
@@ -135,7 +135,7 @@ impl Index<ShapeId> for Shapes {
     /// The headers that something refers to, and which are forgotten only when nothing does: this cannot fail.
     #[inline(always)]
     fn index(&self, id: ShapeId) -> &Known {
-        &self.known[id.place()]
+        &self.known[id]
     }
 }
 
@@ -292,17 +292,10 @@ fn latest(
     latest
 }
 
-/// The bits that the dissector looks at, apart from lengths, and those that say where the addresses of pseudo-headers
-/// lie. Where timestamps may vary, options as long as theirs are known by their layout, because others do not.
+/// The bits that decide what headers there are. Where timestamps may vary, options as long as theirs are known by their
+/// layout, because others do not.
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
-    let mut mask = Mask::nothing(stack.header_len());
-    for layer in stack.layers() {
-        let bytes = header.get(layer.offset.into()..layer.end()).unwrap_or_default();
-        for (at, bits) in layer.kind.spec().structure.bits(bytes) {
-            mask.add(layer.offset as usize + at, bits);
-        }
-        Ends::deciding(header, layer, |at| mask.add(at, 0xff));
-    }
+    let mut mask = Mask::structure(stack, header);
     if let Some(start) = options {
         (start..start + TIMESTAMP_LAYOUT.len()).for_each(|at| mask.add(at, 0xff));
     }

@@ -4,28 +4,19 @@ use crate::{
     coalesce::{
         Sink, Verdict,
         barrier::Whose,
+        incoming::Incoming,
         merge::{Located, Merger},
         prediction_id::PredictionId,
         reason::{Pass, Release},
     },
     flow::FlowHash,
-    frame::Frame,
-    meta::Meta,
 };
 
 /// A packet whose headers and flow are known.
 #[derive(Debug)]
 pub(super) struct Packet<'a, B> {
-    pub(super) buffer: B,
-    pub(super) meta: &'a Meta,
+    pub(super) incoming: Incoming<'a, B>,
     pub(super) located: Located,
-    pub(super) now_ns: u64,
-}
-
-impl<B> Packet<'_, B> {
-    pub(super) fn into_frame(self) -> Frame<B> {
-        Frame { buffer: self.buffer, meta: *self.meta }
-    }
 }
 
 /// A stage: it takes packets, and hands them to what is behind it at once, later, or in another order.
@@ -97,7 +88,7 @@ pub(super) mod probe {
     use grosso_testkit::Packet as Builder;
     use grosso_wire::{LinkType, Ports};
 
-    use super::{Merger, Next, Packet, Pass, PredictionId, Sink, Verdict};
+    use super::{Incoming, Merger, Next, Packet, Pass, PredictionId, Sink, Verdict};
     use crate::{
         checksum::Checksum,
         coalesce::{
@@ -151,7 +142,7 @@ pub(super) mod probe {
             };
             let known = self.merger.headers::<Profiled>(&buffer, &META).expect("TCP in IPv4");
             let located = self.merger.locate(&buffer, &META, known, &guess);
-            Packet { buffer, meta: &META, located, now_ns }
+            Packet { incoming: Incoming { buffer, meta: &META, now_ns }, located }
         }
 
         /// Closes all trains, and gives the packets of each delivery so far.

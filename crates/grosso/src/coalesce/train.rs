@@ -1,6 +1,6 @@
 //! One held train, and all of them: slots, age and the counters that barriers ask.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::vec::Vec;
 
 use grosso_wire::{ipv4, tcp};
 
@@ -8,7 +8,9 @@ use crate::{
     bytes::{u16_at, u32_at},
     coalesce::{
         Acknowledgments, FixedIdentification, Push, Rules, Sizes, Vary,
+        address_pairs::AddressPairs,
         bounds::Bounds,
+        by_id::ById,
         examine::Candidate,
         policy::Policy,
         pool::{List, Part},
@@ -47,8 +49,6 @@ pub(crate) struct Train<B> {
     pub(crate) partial: bool,
     /// The hash of its flow.
     pub(crate) flow: FlowHash,
-    /// Outermost addresses, for barriers.
-    pub(crate) address_pair: u32,
     /// The prediction of what comes next, if there may be one.
     pub(super) prediction: PredictionId,
     /// Number of trains that were held before it.
@@ -73,7 +73,7 @@ pub(crate) struct Arrival<B> {
 
 impl<B: AsRef<[u8]>> Train<B> {
     #[inline]
-    pub(crate) fn start(arrival: Arrival<B>, place: Place, address_pair: u32) -> Self {
+    pub(crate) fn start(arrival: Arrival<B>, place: Place) -> Self {
         let Arrival { frame, candidate, known, flow, now_ns, .. } = arrival;
         let whole = 0..frame.buffer.as_ref().len();
         Self {
@@ -90,7 +90,6 @@ impl<B: AsRef<[u8]>> Train<B> {
             ending_flags: 0,
             fixed_ids: candidate.fixed_ids,
             partial: candidate.partial,
-            address_pair,
             prediction: PredictionId::NONE,
             number: 0,
             older: TrainId::NONE,
@@ -294,13 +293,12 @@ impl<B: AsRef<[u8]>> Train<B> {
 /// All held trains.
 #[derive(Debug)]
 pub(crate) struct Trains<B> {
-    slots: Vec<Option<Train<B>>>,
+    slots: ById<TrainId, Option<Train<B>>>,
     free: Vec<TrainId>,
-    /// The outermost addresses of the train in each slot, zero when it is free: what a barrier
-    /// scans.
-    pairs: Vec<u32>,
-    /// Held trains by part of their addresses' hash, so that most barriers need not scan.
-    pair_counts: Box<[u16]>,
+    /// The addresses of the trains that were there when a barrier asked last.
+    pairs: AddressPairs,
+    /// Trains held until then.
+    noted: u64,
     oldest: TrainId,
     newest: TrainId,
     /// Trains held so far.
@@ -311,10 +309,10 @@ pub(crate) struct Trains<B> {
 impl<B: AsRef<[u8]>> Trains<B> {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            slots: Vec::new(),
+            slots: ById::default(),
             free: Vec::new(),
-            pairs: Vec::new(),
-            pair_counts: vec![0; PAIR_COUNTS].into_boxed_slice(),
+            pairs: AddressPairs::new(),
+            noted: 0,
             oldest: TrainId::NONE,
             newest: TrainId::NONE,
             count: 0,
@@ -338,15 +336,12 @@ impl<B: AsRef<[u8]>> Trains<B> {
     #[inline(always)]
     pub(crate) fn insert(&mut self, train: Train<B>) -> TrainId {
         let (older, number) = (self.newest, self.count);
-        let address_pair = train.address_pair;
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow(),
         };
         // Written where it stays: what is written in parts is slow to be copied at once.
-        self.slots[slot.slot()] = Some(Train { older, number, ..train });
-        self.pair_counts[address_pair as usize % PAIR_COUNTS] += 1;
-        self.pairs[slot.slot()] = address_pair;
+        self.slots[slot] = Some(Train { older, number, ..train });
         match self.train_mut(older) {
             Some(older) => older.newer = slot,
             None => self.oldest = slot,
@@ -359,9 +354,10 @@ impl<B: AsRef<[u8]>> Trains<B> {
     /// Takes a held train out.
     #[inline(always)]
     pub(crate) fn remove(&mut self, slot: TrainId) -> Option<Train<B>> {
-        let &Train { address_pair, older, newer, .. } = self.held(slot)?;
-        self.pair_counts[address_pair as usize % PAIR_COUNTS] -= 1;
-        self.pairs[slot.slot()] = 0;
+        let &Train { number, older, newer, .. } = self.held(slot)?;
+        if number < self.noted {
+            self.pairs.forget(slot);
+        }
         self.free.push(slot);
         match self.train_mut(older) {
             Some(older) => older.newer = newer,
@@ -372,7 +368,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
             None => self.newest = older,
         }
         // Last, so that nothing of it is moved more than once.
-        self.slots.get_mut(slot.slot())?.take()
+        self.slots.get_mut(slot)?.take()
     }
 
     /// A train that the flow table leads to, or whatever else lists held trains only: it is there.
@@ -394,12 +390,12 @@ impl<B: AsRef<[u8]>> Trains<B> {
     /// A train that was held once, and may have left.
     #[inline]
     pub(crate) fn train(&self, slot: TrainId) -> Option<&Train<B>> {
-        self.slots.get(slot.slot())?.as_ref()
+        self.slots.get(slot)?.as_ref()
     }
 
     #[inline]
     fn train_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
-        self.slots.get_mut(slot.slot())?.as_mut()
+        self.slots.get_mut(slot)?.as_mut()
     }
 
     /// The slot of the train that was created first, and when.
@@ -414,19 +410,26 @@ impl<B: AsRef<[u8]>> Trains<B> {
         slots.iter().filter_map(number).min().map(|(_, slot)| slot)
     }
 
-    /// The slot of a train between these addresses.
-    pub(crate) fn between(&self, address_pair: u32) -> Option<TrainId> {
-        if self.pair_counts[address_pair as usize % PAIR_COUNTS] == 0 {
-            return None;
+    /// The slot of a train between these addresses, where `pair_of` tells those of one that started since somebody
+    /// asked last.
+    pub(super) fn between(
+        &mut self,
+        pair: u32,
+        mut pair_of: impl FnMut(&Train<B>) -> u32,
+    ) -> Option<TrainId> {
+        let mut slot = self.newest;
+        while let Some(train) = self.train(slot).filter(|train| train.number >= self.noted) {
+            let (started, older) = (pair_of(train), train.older);
+            self.pairs.note(slot, started);
+            slot = older;
         }
-        self.pairs.iter().position(|&held| held == address_pair).map(TrainId::new)
+        self.noted = self.count;
+        self.pairs.find(pair)
     }
 
     #[cold]
     fn grow(&mut self) -> TrainId {
-        let slot = TrainId::new(self.slots.len());
-        self.slots.push(None);
-        self.pairs.push(0);
+        let slot = self.slots.push(None);
         // Every slot may be free at once, and freeing one must not allocate.
         self.free.reserve(self.slots.len());
         slot
@@ -492,5 +495,59 @@ pub(super) fn beside_last(
 /// Most trains that any limit allows.
 const FLOWS_MAX: usize = 1 << 20;
 
-/// Counters of held trains by address pair.
-const PAIR_COUNTS: usize = 1024;
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+    use std::vec::Vec;
+
+    use super::{Arrival, Train, TrainId, Trains};
+    use crate::{
+        coalesce::{examine::Candidate, shape_id::ShapeId},
+        flow::{FlowHash, Place},
+        frame::Frame,
+        meta::IpLevels,
+    };
+
+    /// A train whose only packet is the byte that tells its addresses.
+    fn train(addresses: u8) -> Train<Vec<u8>> {
+        let candidate = Candidate {
+            payload_len: 1,
+            flags: 0,
+            packets: 1,
+            size: 1,
+            short_tail: false,
+            partial: false,
+            fixed_ids: IpLevels::NONE,
+        };
+        let (frame, flow) = (Frame::new([addresses].into()), FlowHash::NONE);
+        let (known, now_ns, resembles) = (ShapeId::default(), 0, false);
+        Train::start(Arrival { frame, candidate, known, flow, now_ns, resembles }, Place::default())
+    }
+
+    #[test]
+    fn addresses_of_a_train_are_asked_for_once_and_only_by_a_barrier() {
+        let mut trains = Trains::new(8);
+        let asked = Cell::new(0);
+        let between = |trains: &mut Trains<Vec<u8>>, addresses: u32| {
+            trains.between(addresses, |train| {
+                asked.set(asked.get() + 1);
+                u32::from(train.first.buffer[0])
+            })
+        };
+        let slots: Vec<TrainId> = [1, 2, 1].map(|pair| trains.insert(train(pair))).into();
+        trains.remove(slots[0]);
+        assert_eq!(asked.get(), 0);
+        assert_eq!(between(&mut trains, 1), Some(slots[2]));
+        assert_eq!((between(&mut trains, 2), between(&mut trains, 3)), (Some(slots[1]), None));
+        assert_eq!(asked.get(), 2);
+        // The slot of the train that left first is used again, for other addresses.
+        let newest = trains.insert(train(3));
+        assert_eq!(newest, slots[0]);
+        assert_eq!((between(&mut trains, 3), asked.get()), (Some(newest), 3));
+        for slot in [newest, slots[1], slots[2]] {
+            trains.remove(slot);
+        }
+        assert!([1, 2, 3].iter().all(|pair| between(&mut trains, *pair).is_none()));
+        assert_eq!(asked.get(), 3);
+    }
+}

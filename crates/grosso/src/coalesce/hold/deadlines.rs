@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use crate::coalesce::train_id::TrainId;
+use crate::coalesce::{by_id::ById, train_id::TrainId};
 
 /// The deadlines of held trains by slot, in a heap that knows where each slot stands.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<Deadline>,
     /// Place of each slot in the heap.
-    places: Vec<u32>,
+    places: ById<TrainId, u32>,
     /// Deadlines set so far: of two at the same time the one that was set first is earlier.
     count: u64,
 }
@@ -26,13 +26,10 @@ impl Deadlines {
     /// Sets the deadline of a slot that has none.
     pub(super) fn insert(&mut self, slot: TrainId, at_ns: u64) {
         self.remove(slot);
-        if self.places.len() <= slot.slot() {
-            self.places.resize(slot.slot() + 1, NONE);
-        }
         let place = self.heap.len();
         self.heap.push(Deadline { at_ns, number: self.count, slot });
         self.count += 1;
-        self.places[slot.slot()] = place as u32;
+        *self.places.get_or_grow(slot, || NONE) = place as u32;
         self.rise(place);
     }
 
@@ -40,10 +37,10 @@ impl Deadlines {
     #[inline]
     pub(super) fn remove(&mut self, slot: TrainId) {
         let Some(place) = self.place(slot) else { return };
-        self.places[slot.slot()] = NONE;
+        self.places[slot] = NONE;
         self.heap.swap_remove(place);
         if let Some(moved) = self.heap.get(place) {
-            self.places[moved.slot.slot()] = place as u32;
+            self.places[moved.slot] = place as u32;
             self.rise(place);
             self.sink(place);
         }
@@ -67,7 +64,7 @@ impl Deadlines {
     }
 
     fn place(&self, slot: TrainId) -> Option<usize> {
-        let place = *self.places.get(slot.slot())?;
+        let place = *self.places.get(slot)?;
         (place != NONE).then_some(place as usize)
     }
 
@@ -101,7 +98,7 @@ impl Deadlines {
     fn swap(&mut self, one: usize, two: usize) {
         self.heap.swap(one, two);
         for place in [one, two] {
-            self.places[self.heap[place].slot.slot()] = place as u32;
+            self.places[self.heap[place].slot] = place as u32;
         }
     }
 }
@@ -114,6 +111,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::{Deadlines, TrainId};
+    use crate::coalesce::by_id::Id;
 
     /// Against a map that is searched in full.
     #[test]

@@ -18,6 +18,7 @@ use self::{
 use crate::{
     coalesce::{
         Hold, Profile,
+        by_id::ById,
         train::{Train, Trains},
         train_id::TrainId,
     },
@@ -163,7 +164,7 @@ pub(super) struct Controller {
     /// The slots of trains that got a packet in this poll.
     touched: Vec<TrainId>,
     /// Whether a slot is among them.
-    is_touched: Vec<bool>,
+    is_touched: ById<TrainId, bool>,
     common: Common,
 }
 
@@ -177,7 +178,7 @@ impl Controller {
             flows: FlowMemory::new(),
             deadlines: Deadlines::default(),
             touched: Vec::new(),
-            is_touched: Vec::new(),
+            is_touched: ById::default(),
             common,
         })
     }
@@ -196,13 +197,11 @@ impl Controller {
 
     /// Notes that a train got a packet.
     fn touch(&mut self, slot: TrainId) {
-        let at = slot.slot();
-        if at >= self.is_touched.len() {
-            self.is_touched.resize(at + 1, false);
+        let is_touched = self.is_touched.get_or_grow(slot, || false);
+        if !core::mem::replace(is_touched, true) {
             // Every slot may be touched in one poll, and touching one must not allocate.
-            self.touched.reserve(self.is_touched.len() - self.touched.len());
-        }
-        if !core::mem::replace(&mut self.is_touched[at], true) {
+            let slots = self.is_touched.len();
+            self.touched.reserve(slots - self.touched.len());
             self.touched.push(slot);
         }
     }
@@ -227,7 +226,7 @@ impl Controller {
     fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         let mut touched = core::mem::take(&mut self.touched);
         for &slot in &touched {
-            self.is_touched[slot.slot()] = false;
+            self.is_touched[slot] = false;
         }
         touched.retain(|&slot| {
             trains.train(slot).is_some_and(|train| !self.is_worth_waiting(slot, train))

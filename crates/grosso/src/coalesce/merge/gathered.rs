@@ -79,7 +79,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let meta = verified(&known.shape, train.partial, train.meta);
         let transport = known.shape.transport;
         let Self { pool, acknowledgments, stats, .. } = self;
-        let records = acknowledgments.records.get(slot.slot()).map_or(&[][..], Records::as_slice);
+        let records = acknowledgments.records.get(slot).map_or(&[][..], Records::as_slice);
         if self.profile.rules.acknowledgments.filtering().is_none() {
             for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
                 stats.count_out(part.range().len(), 1, false);

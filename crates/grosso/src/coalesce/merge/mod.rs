@@ -180,12 +180,20 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 }
             }
             Whose::AddressPair(address_pair) => {
-                while let Some(slot) = self.trains.between(address_pair) {
+                while let Some(slot) = self.between(address_pair) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
             Whose::All => self.flush(Close::Barrier, sink),
         }
+    }
+
+    /// A held train between these addresses.
+    fn between(&mut self, address_pair: u32) -> Option<TrainId> {
+        let Self { trains, hasher, shapes, .. } = self;
+        trains.between(address_pair, |train| {
+            hasher.address_pair(train.first.buffer.as_ref(), &shapes[train.known].keys)
+        })
     }
 
     /// Closes the train of a flow, if it has one.

@@ -11,7 +11,9 @@ use crate::{
     coalesce::{
         Acknowledgments, Part, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree},
+        incoming::Incoming,
         policy::Policy,
+        prediction::Joined,
         prediction_id::PredictionId,
         reason::{Close, NoMerge, Pass},
         shape_id::ShapeId,
@@ -72,15 +74,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     pub(in crate::coalesce) fn push<P: Policy>(
         &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self.expect::<P>(buffer.as_ref(), meta) {
-            Prospect::Next(next) => self.join_predicted::<P>(next, buffer, meta, now_ns, sink),
-            Prospect::Flow(id) => self.take_expected::<P>(id, buffer, meta, now_ns, sink),
-            Prospect::Nothing => self.take::<P>(buffer, meta, now_ns, sink),
+        match self.expect::<P>(incoming.bytes(), incoming.meta) {
+            Prospect::Next(next) => self.join_predicted::<P>(next, incoming, sink),
+            Prospect::Flow(id) => self.take_expected::<P>(id, incoming, sink),
+            Prospect::Nothing => self.take::<P>(incoming, sink),
         }
     }
 
@@ -107,15 +107,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn take_expected<P: Policy>(
         &mut self,
         id: PredictionId,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self.seek_expected(id, buffer.as_ref(), meta) {
-            Sought::Next(next) => self.join_predicted::<P>(next, buffer, meta, now_ns, sink),
-            Sought::Located(located) => self.take_located::<P>(buffer, meta, located, now_ns, sink),
-            Sought::Guessed(guess) => self.take_parsed::<P>(guess, buffer, meta, now_ns, sink),
+        match self.seek_expected(id, incoming.bytes(), incoming.meta) {
+            Sought::Next(next) => self.join_predicted::<P>(next, incoming, sink),
+            Sought::Located(located) => self.take_located::<P>(incoming, located, sink),
+            Sought::Guessed(guess) => self.take_parsed::<P>(guess, incoming, sink),
         }
     }
 
@@ -123,25 +121,23 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     pub(super) fn take<P: Policy>(
         &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let packet = buffer.as_ref();
+        let (packet, meta) = (incoming.bytes(), incoming.meta);
         if self.trains.is_empty()
             && let Some(known) = self.alone::<P>(packet, meta)
         {
-            return self.pass_alone::<P>(buffer, meta, known, sink);
+            return self.pass_alone::<P>(incoming, known, sink);
         }
         let guess = self.guess::<P>(packet, meta);
         if let Some(id) = self.predictions.of(guess.flow) {
-            return self.take_expected::<P>(id, buffer, meta, now_ns, sink);
+            return self.take_expected::<P>(id, incoming, sink);
         }
         if let Some(located) = self.locate_by_train(guess.found, packet, meta) {
-            return self.take_located::<P>(buffer, meta, located, now_ns, sink);
+            return self.take_located::<P>(incoming, located, sink);
         }
-        self.take_parsed::<P>(guess, buffer, meta, now_ns, sink)
+        self.take_parsed::<P>(guess, incoming, sink)
     }
 
     /// The headers of a packet that is in no train by them or by its flags, if they are those of the packet before it.
@@ -162,20 +158,20 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     fn pass_alone<P: Policy>(
         &mut self,
-        buffer: B,
-        meta: &Meta,
+        incoming: Incoming<'_, B>,
         known: ShapeId,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let known = &self.shapes[known];
-        match examine::<P>(buffer.as_ref(), known, meta) {
+        match examine::<P>(incoming.bytes(), known, incoming.meta) {
             Ok(candidate) => {
                 let reason = ends_alone::<P>(known, &candidate);
                 debug_assert!(reason.is_some(), "its flags end every train");
-                let meta = verified(&known.shape, candidate.partial, *meta);
-                self.pass_here(buffer, meta, reason.unwrap_or(Pass::TcpPush), sink)
+                let meta = verified(&known.shape, candidate.partial, *incoming.meta);
+                let reason = reason.unwrap_or(Pass::TcpPush);
+                self.pass_here(incoming.buffer, meta, reason, sink)
             }
-            Err(reason) => self.pass_here(buffer, *meta, reason, sink),
+            Err(reason) => self.pass_here(incoming.buffer, *incoming.meta, reason, sink),
         }
     }
 
@@ -184,23 +180,19 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn take_parsed<P: Policy>(
         &mut self,
         guess: Guess,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let packet = buffer.as_ref();
+        let (packet, meta) = (incoming.bytes(), incoming.meta);
         match self.headers::<P>(packet, meta) {
             Ok(known) => {
                 let located = self.locate(packet, meta, known, &guess);
-                self.take_located::<P>(buffer, meta, located, now_ns, sink)
+                self.take_located::<P>(incoming, located, sink)
             }
-            Err(Unknown::Passes(reason)) => {
-                self.pass_unknown(Frame { buffer, meta: *meta }, reason, sink)
-            }
+            Err(Unknown::Passes(reason)) => self.pass_unknown(incoming.into_frame(), reason, sink),
             Err(Unknown::OneTooMany) => {
                 self.forget_shapes(sink);
-                self.take::<P>(buffer, meta, now_ns, sink)
+                self.take::<P>(incoming, sink)
             }
         }
     }
@@ -342,21 +334,20 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     pub(in crate::coalesce) fn take_located<P: Policy>(
         &mut self,
-        buffer: B,
-        meta: &Meta,
+        incoming: Incoming<'_, B>,
         located: Located,
-        now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Located { known, flow, found, agrees, resembled } = located;
-        match self.examine::<P>(buffer.as_ref(), &located, meta) {
+        let now_ns = incoming.now_ns;
+        match self.examine::<P>(&incoming, &located) {
             Ok(candidate) => {
-                let frame = Frame { buffer, meta: *meta };
+                let frame = incoming.into_frame();
                 let resembles = resembled != PredictionId::NONE;
                 let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles };
                 self.admit::<P>(found, arrival, agrees, sink)
             }
-            Err(reason) => self.pass_behind(found, Frame { buffer, meta: *meta }, reason, sink),
+            Err(reason) => self.pass_behind(found, incoming.into_frame(), reason, sink),
         }
     }
 
@@ -364,10 +355,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     pub(in crate::coalesce) fn examine<P: Policy>(
         &self,
-        packet: &[u8],
+        incoming: &Incoming<'_, B>,
         located: &Located,
-        meta: &Meta,
     ) -> Result<Candidate, Pass> {
+        let (packet, meta) = (incoming.bytes(), incoming.meta);
         let known = &self.shapes[located.known];
         if let Some(resembled) = self.predictions.get(located.resembled) {
             return Ok(resembled.candidate(packet, &known.shape));
@@ -387,7 +378,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let found = self.table.find(arrival.flow, arrival.frame.meta.hash);
         if let Some(next) = self.next_of_examined(found, &arrival) {
             let Arrival { frame: Frame { buffer, meta }, now_ns, .. } = arrival;
-            return self.join_predicted::<P>(next, buffer, &meta, now_ns, sink);
+            let incoming = Incoming { buffer, meta: &meta, now_ns };
+            return self.join_predicted::<P>(next, incoming, sink);
         }
         self.admit::<P>(found, arrival, false, sink)
     }
@@ -483,8 +475,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 match self.pool.last(&train.rest).filter(|_| candidate.packets == 1) {
                     Some(last) => {
                         let last = last.buffer.as_ref();
-                        train.prediction =
-                            self.predictions.predict(slot, train, known, rules, last);
+                        let joined = Joined { slot, train, known, rules, last };
+                        train.prediction = self.predictions.predict(&joined);
                     }
                     None => self.predictions.forget(train.prediction, slot),
                 }
@@ -558,15 +550,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Arrival { frame, known, flow, now_ns, resembles, .. } = &arrival;
+        let Arrival { frame, flow, now_ns, resembles, .. } = &arrival;
         let (flow, now_ns, resembles) = (*flow, *now_ns, *resembles);
         let place = match free {
             Some(place) => place,
             None => self.room_for(flow, frame.meta.hash, sink),
         };
-        let address_pair =
-            self.hasher.address_pair(frame.buffer.as_ref(), &self.shapes[*known].keys);
-        let slot = self.trains.insert(Train::start(arrival, place, address_pair));
+        let slot = self.trains.insert(Train::start(arrival, place));
         self.table.insert(place, flow, slot);
         if P::IS_WATCHED {
             self.note_started(slot, now_ns);

@@ -3,12 +3,11 @@
 use super::Merger;
 use crate::{
     coalesce::{
-        Part, Sink, Verdict, examine::examine, policy::Policy, prediction_id::PredictionId,
-        reason::Close, shape_id::ShapeId, train::Arrival, train_id::TrainId,
+        Part, Sink, Verdict, examine::examine, incoming::Incoming, policy::Policy,
+        prediction_id::PredictionId, reason::Close, shape_id::ShapeId, train::Arrival,
+        train_id::TrainId,
     },
     flow::FlowHash,
-    frame::Frame,
-    meta::Meta,
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
@@ -25,24 +24,24 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(in crate::coalesce) fn join_predicted<P: Policy>(
         &mut self,
         id: PredictionId,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         self.predictions.follow(id);
         let next = self.predictions.get_mut(id);
         let slot = next.as_ref().map_or(TrainId::NONE, |next| next.train);
         let (Some(train), Some(next)) = (self.trains.held_mut(slot), next) else {
-            return self.take_unpredicted::<P>(id, buffer, meta, now_ns, sink);
+            return self.take_unpredicted::<P>(id, incoming, sink);
         };
         let header_len = usize::from(next.header_len);
         let payload_len = next.len - header_len;
+        let Incoming { buffer, meta, now_ns } = incoming;
         let part = Part::new(buffer, header_len..next.len);
         if let Err(part) = self.pool.push(&mut train.rest, part) {
             let (known, flow) = (train.known, train.flow);
             self.close(slot, Close::PartsFull, sink);
-            return self.hold_unexamined::<P>(part.buffer, meta, known, flow, now_ns, sink);
+            let incoming = Incoming { buffer: part.buffer, meta, now_ns };
+            return self.hold_unexamined::<P>(incoming, known, flow, sink);
         }
         train.packets += 1;
         train.payload_len += payload_len;
@@ -67,15 +66,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn take_unpredicted<P: Policy>(
         &mut self,
         id: PredictionId,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
+        incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         if let Some(next) = self.predictions.get_mut(id) {
             next.forget();
         }
-        self.take::<P>(buffer, meta, now_ns, sink)
+        self.take::<P>(incoming, sink)
     }
 
     /// Holds a packet that was predicted, where the train that it would have joined had to leave.
@@ -83,15 +80,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     fn hold_unexamined<P: Policy>(
         &mut self,
-        buffer: B,
-        meta: &Meta,
+        incoming: Incoming<'_, B>,
         known: ShapeId,
         flow: FlowHash,
-        now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let frame = Frame { buffer, meta: *meta };
-        match examine::<P>(frame.buffer.as_ref(), &self.shapes[known], meta) {
+        let now_ns = incoming.now_ns;
+        let frame = incoming.into_frame();
+        match examine::<P>(frame.buffer.as_ref(), &self.shapes[known], &frame.meta) {
             Ok(candidate) => {
                 let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
                 self.hold_behind::<P>(arrival, sink)

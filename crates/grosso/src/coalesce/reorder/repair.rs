@@ -24,9 +24,10 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
     #[inline(always)]
     fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
         let (merger, sink) = next.trains();
-        let Packet { ref buffer, meta, located, now_ns } = packet;
+        let Packet { ref incoming, located } = packet;
+        let now_ns = incoming.now_ns;
         let known = located.known;
-        let examined = merger.examine::<Profiled>(buffer.as_ref(), &located, meta);
+        let examined = merger.examine::<Profiled>(incoming, &located);
         let candidate = match examined {
             Ok(candidate) => candidate,
             Err(reason) => return self.pass(packet, reason, next),
@@ -35,7 +36,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let is_gathered = candidate.payload_len == 0 && shape.rules.acknowledgments.are_gathered();
         let is_tcp = shape.shape.is_tcp;
         let flow = located.flow;
-        let frame = packet.into_frame();
+        let frame = packet.incoming.into_frame();
         let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
         if !is_tcp {
             return merger.admit::<Profiled>(located.found, arrival, located.agrees, sink);
@@ -57,12 +58,12 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let (merger, _) = next.trains();
         let shape = &merger.shapes[packet.located.known].shape;
         let Some(at) = shape.sequence else { return next.push_predicted(predicted, packet) };
-        let bytes = packet.buffer.as_ref();
+        let bytes = packet.incoming.bytes();
         let start = u32_at(bytes, at.into());
         let len = (bytes.len() - shape.header_len) as u32;
         // It leaves at once, so that nobody asks whether it was pushed.
-        let span = Span { start, len, is_pushed: false, now_ns: packet.now_ns };
-        self.tick(packet.now_ns);
+        let span = Span { start, len, is_pushed: false, now_ns: packet.incoming.now_ns };
+        self.tick(packet.incoming.now_ns);
         match self.goes_on(packet.located.flow, &span) {
             true => next.push_predicted(predicted, packet),
             false => self.push(packet, next),
@@ -77,11 +78,11 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
     ) -> Verdict {
         let (merger, _) = next.trains();
         let flags = merger.shapes[packet.located.known].shape.flags;
-        let flags = flags.and_then(|at| packet.buffer.as_ref().get(usize::from(at)));
+        let flags = flags.and_then(|at| packet.incoming.bytes().get(usize::from(at)));
         let flow = packet.located.flow;
         self.flush_before(flow, flags.copied().unwrap_or_default(), next);
         // What waited may have started the train of its flow.
-        packet.located.found = next.trains().0.find(flow, packet.meta.hash);
+        packet.located.found = next.trains().0.find(flow, packet.incoming.meta.hash);
         next.pass(packet, reason)
     }
 
