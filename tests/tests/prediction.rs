@@ -281,6 +281,40 @@ fn lengths_count_as_much() {
 }
 
 #[test]
+fn every_bit_counts_of_a_packet_that_passes_as_those_before_it_did() {
+    let pushed = |around: Packet| around.tcp(|tcp| tcp.psh()).payload_len(PAYLOAD).build();
+    let vxlan = ip4(link(), 1).udp(|udp| udp).vxlan(|v| v).ethernet(|e| e);
+    let packets = [
+        ("ip4", pushed(ip4(link(), 1))),
+        ("ip6", pushed(link().ipv6(|ip| ip))),
+        ("vxlan", pushed(ip4(vxlan, 1))),
+    ];
+    for (name, packet) in packets {
+        // The second packet passes by the headers of the first; those behind the third by its form.
+        let outcome = |before: usize, changed: &[u8], meta: Meta| {
+            let mut engine = Engine::new(Profile::linux());
+            for _ in 0..before {
+                let passed = engine.push_frame(trusted(packet.clone()), 0);
+                assert_eq!(passed, Verdict::Passed(Pass::TcpPush), "{name}");
+            }
+            let verdict = engine.push_frame(Frame { buffer: changed.to_vec(), meta }, 0);
+            engine.finish();
+            (verdict, engine.delivered.last().map(|out| (out.meta, out.closed)))
+        };
+        for bit in 0..8 * (packet.len() - PAYLOAD) {
+            let mut changed = packet.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let mut repaired = changed.clone();
+            repair(&mut repaired, &packet);
+            for (changed, meta) in [(&changed, TRUSTED), (&repaired, TRUSTED), (&repaired, UNREAD)]
+            {
+                assert_eq!(outcome(4, changed, meta), outcome(1, changed, meta), "{name} {bit}");
+            }
+        }
+    }
+}
+
+#[test]
 fn numbers_wrap_within_a_train() {
     for (name, stack) in STACKS {
         let packets: Vec<_> = (0..60).map(stack).collect();
@@ -348,6 +382,8 @@ fn numbers_that_a_train_expected_are_forgotten_with_it() {
         );
     }
 }
+
+const UNREAD: Meta = Meta { checksum: Checksum::None, ..TRUSTED };
 
 const TRUSTED: Meta = Meta {
     checksum: Checksum::Unnecessary { levels: u8::MAX },

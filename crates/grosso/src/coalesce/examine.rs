@@ -205,9 +205,7 @@ pub(super) fn examine_alone(
     meta: &Meta,
     takes_empty: bool,
 ) -> Result<Candidate, Pass> {
-    for ip in &shape.identifications {
-        check_ipv4(packet, ip.header as usize)?;
-    }
+    check_ipv4_headers(packet, shape)?;
     let mut flags = 0;
     if let Some(at) = shape.flags {
         flags = packet.get(at as usize).copied().unwrap_or(0);
@@ -278,6 +276,21 @@ fn refusal_of_flags(flags: u8) -> Pass {
     } else {
         Pass::TcpUrgent
     }
+}
+
+/// Looks at the checksums of a packet in whose headers all else is known to be right, as [`examine`] does.
+#[inline(always)]
+pub(super) fn verify_all(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
+    check_ipv4_headers(packet, shape)?;
+    verify(packet, shape, state)
+}
+
+#[inline(always)]
+fn check_ipv4_headers(packet: &[u8], shape: &Shape) -> Result<(), Pass> {
+    for ip in &shape.identifications {
+        check_ipv4(packet, ip.header as usize)?;
+    }
+    Ok(())
 }
 
 #[inline(always)]

@@ -14,6 +14,7 @@
 //! | `merge` | headers, trains, and the one path between: `path`, with `predicted` and `gathered` |
 //! | `policy` | the exact laws or a profile's rules, for each of which the path is compiled, and the tiers that may answer sooner |
 //! | `shapes`, `examine`, `prediction` | header stacks seen before; a packet alone; the headers of a flow's next packet, which `predictions` keeps |
+//! | `passing` | the form of packets that pass one behind the other |
 //! | `train`, `pool`, `delivery` | a held train, the buffers behind its first, and its way out |
 //! | `barrier`, `address_pairs` | the trains that a packet must not overtake |
 //! | `ack_log` | records of the acknowledgments in trains |
@@ -37,6 +38,7 @@ mod line;
 mod merge;
 mod options;
 mod pacer;
+mod passing;
 mod policy;
 mod pool;
 mod prediction;

@@ -40,6 +40,8 @@ pub(crate) struct Known {
     pub(crate) predicted: Mask,
     /// The same without acknowledgment, window and timestamps, which change from train to train.
     pub(crate) recurring: Mask,
+    /// Of these those that are the same whatever the flow is.
+    pub(crate) form: Mask,
     /// The bits that decide what headers there are, and of which flow.
     pub(crate) identity: Mask,
     /// The bits that decide what headers there are.
@@ -166,6 +168,9 @@ impl Known {
         let keys = Keys::of(stack.layers(), header);
         let mut identity = structure.clone();
         keys.bits().for_each(|(at, bits)| identity.add(at, bits));
+        let mut form = recurring.clone();
+        keys.bits().for_each(|(at, bits)| form.clear(at, bits));
+        form.include(&structure);
         Self {
             latest: latest(stack, header, rules, timestamps.as_ref()),
             rules: *rules,
@@ -177,6 +182,7 @@ impl Known {
             equality,
             predicted,
             recurring,
+            form,
             identity,
             structure,
             example: example.into(),
@@ -302,7 +308,7 @@ fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     mask
 }
 
-/// Most header stacks remembered; about 4.4 KiB each. Reaching it ends all trains and starts
+/// Most header stacks remembered; about 4.9 KiB each. Reaching it ends all trains and starts
 /// afresh.
 const SHAPES_MAX: usize = 64;
 

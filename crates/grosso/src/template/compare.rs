@@ -164,6 +164,18 @@ impl Mask {
         self.len = len;
     }
 
+    /// Clears bits of one byte.
+    pub(crate) fn clear(&mut self, at: usize, bits: u8) {
+        if let Some(byte) = self.bits.get_mut(at) {
+            *byte &= !bits;
+        }
+    }
+
+    /// Adds every bit of another mask that is not longer.
+    pub(crate) fn include(&mut self, other: &Self) {
+        self.bits.iter_mut().zip(other.bits).for_each(|(own, its)| *own |= its);
+    }
+
     /// Clears the bits of one byte.
     pub(crate) fn remove(&mut self, at: usize) {
         if let Some(byte) = self.bits.get_mut(at) {

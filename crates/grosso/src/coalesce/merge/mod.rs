@@ -20,6 +20,7 @@ use crate::{
         delivery::Closing,
         examine::{ends_in_transport, lengths_agree, refusal_of_headers, refusal_of_stack},
         hold::Retention,
+        passing::Passing,
         policy::Tiers,
         pool::{List, Pool},
         predictions::Predictions,
@@ -56,6 +57,7 @@ pub(super) struct Merger<B> {
     table: Table<FlowHash, TrainId>,
     pub(super) trains: Trains<B>,
     predictions: Predictions,
+    passing: Passing,
     pool: Pool<B>,
     pub(super) stats: CoalesceStats,
     /// Records and summaries of acknowledgments, by the slot of their train.
@@ -94,6 +96,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             table: Table::new(profile.table),
             trains: Trains::new(profile.limits.flows),
             predictions: Predictions::default(),
+            passing: Passing::new(),
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
             acknowledgments: AckLog::new(profile.rules.acknowledgments),
@@ -214,6 +217,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.flush(Close::HeaderStacksFull, sink);
         self.shapes.clear();
         self.predictions.clear();
+        self.passing.clear();
     }
 
     /// Closes the trains that were held long enough.

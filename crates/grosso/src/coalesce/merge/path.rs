@@ -10,7 +10,7 @@ use crate::{
     bytes::byte_at,
     coalesce::{
         Acknowledgments, Part, Refused, Sink, Verdict,
-        examine::{Candidate, examine, lengths_agree},
+        examine::{Candidate, examine, lengths_agree, verify_all},
         incoming::Incoming,
         policy::Policy,
         prediction::Joined,
@@ -125,10 +125,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let (packet, meta) = (incoming.bytes(), incoming.meta);
-        if self.trains.is_empty()
-            && let Some(known) = self.alone::<P>(packet, meta)
-        {
-            return self.pass_alone::<P>(incoming, known, sink);
+        if self.trains.is_empty() {
+            if let Some((meta, reason)) = self.passes_as_the_last::<P>(packet, meta) {
+                return self.pass_here(incoming.buffer, meta, reason, sink);
+            }
+            if let Some(known) = self.alone::<P>(packet, meta) {
+                return self.pass_alone::<P>(incoming, known, sink);
+            }
         }
         let guess = self.guess::<P>(packet, meta);
         if let Some(id) = self.predictions.of(guess.flow) {
@@ -138,6 +141,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return self.take_located::<P>(incoming, located, sink);
         }
         self.take_parsed::<P>(guess, incoming, sink)
+    }
+
+    /// The metadata with which a packet passes that is of the form of those which passed before it, and the reason.
+    #[inline(always)]
+    fn passes_as_the_last<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<(Meta, Pass)> {
+        let passing = Some(&self.passing).filter(|_| P::tiers(self.tiers).prediction)?;
+        let (known, reason) = passing.of(packet, meta, &self.shapes)?;
+        Some(match verify_all(packet, &known.shape, &meta.checksum) {
+            Ok(partial) => (verified(&known.shape, partial, *meta), reason),
+            Err(reason) => (*meta, reason),
+        })
     }
 
     /// The headers of a packet that is in no train by them or by its flags, if they are those of the packet before it.
@@ -162,13 +176,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
         known: ShapeId,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let known = &self.shapes[known];
-        match examine::<P>(incoming.bytes(), known, incoming.meta) {
+        let headers = &self.shapes[known];
+        match examine::<P>(incoming.bytes(), headers, incoming.meta) {
             Ok(candidate) => {
-                let reason = ends_alone::<P>(known, &candidate);
+                let reason = ends_alone::<P>(headers, &candidate);
                 debug_assert!(reason.is_some(), "its flags end every train");
-                let meta = verified(&known.shape, candidate.partial, *incoming.meta);
+                let meta = verified(&headers.shape, candidate.partial, *incoming.meta);
                 let reason = reason.unwrap_or(Pass::TcpPush);
+                if meta.gso.is_none() {
+                    let header_len = headers.shape.header_len;
+                    self.passing.learn(incoming.bytes(), header_len, known, reason);
+                }
                 self.pass_here(incoming.buffer, meta, reason, sink)
             }
             Err(reason) => self.pass_here(incoming.buffer, *incoming.meta, reason, sink),
