@@ -20,6 +20,18 @@ pub struct Meta {
     pub hash: Option<u32>,
     /// Arrival of the frame, in nanoseconds of the caller's clock.
     pub timestamp_ns: Option<u64>,
+    /// The fragments that the packet was joined from, if it is to leave in such fragments again.
+    pub fragmented: Option<Fragmented>,
+}
+
+/// Fragments of a packet that was joined from them on its way (rules S61, S62, P38). Don't-fragment bit and IPv4
+/// identification need no place here: the header of the whole packet has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragmented {
+    /// Bytes of the longest fragment, from its IP header on.
+    pub largest: NonZeroU16,
+    /// The identification of IPv6 fragments, whose header is not in the whole packet.
+    pub identification: u32,
 }
 
 /// A VLAN tag beside the frame, as `skb->vlan_tci` holds it.

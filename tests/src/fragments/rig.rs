@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use grosso::{
     Frame, Meta,
+    meta::Fragmented,
     reassemble::{
         Flow, IcmpError, Outcome, Reassembler, ReassemblyMode, ReassemblyRules, ReassemblyVerdict,
         Returned, Transport,
@@ -45,6 +46,8 @@ pub struct Whole {
     pub fragment_bytes_max: u16,
     /// Whether the longest fragment had DF set, so that fragments of that length must not be cut.
     pub dont_fragment: bool,
+    /// Description of its fragments for who forwards it.
+    pub fragmented: Option<Fragmented>,
     /// The fragments, if their geometry is kept, with the numbers of their buffers.
     pub frames: Vec<(usize, Vec<u8>, Meta)>,
 }
@@ -182,6 +185,7 @@ impl Rig {
                     fragments: datagram.fragments,
                     fragment_bytes_max: datagram.fragment_bytes_max,
                     dont_fragment: datagram.dont_fragment,
+                    fragmented: datagram.fragmented(),
                     frames,
                 });
             }

@@ -1,9 +1,11 @@
 //! G75 to G77: the order of deliveries, and superframes among packets.
 
+use core::num::NonZeroU16;
+
 use grosso::{
     Frame, Meta, Profile, Verdict,
     coalesce::reason::{Close, NoMerge, Pass},
-    meta::IpLevels,
+    meta::{Fragmented, IpLevels},
 };
 use grosso_testkit::{Packet, headers::Tcp};
 use grosso_tests::{
@@ -259,5 +261,31 @@ fn g77_geometry_that_is_not_that_of_the_bytes_passes() {
         frame.meta.gso.iter_mut().for_each(|gso| gso.segments = segments);
         let mut engine = Engine::new(Profile::linux());
         assert_eq!(engine.push_frame(frame, 0), Verdict::Passed(Pass::Superframe));
+    }
+}
+
+/// What was joined from fragments leaves in such again, with the identification of its own: it joins nothing.
+#[test]
+fn s61_a_datagram_that_leaves_in_fragments_again_joins_no_train_and_overtakes_none() {
+    for path in [Path::Ipv4, Path::Ipv6] {
+        let frames = path.train(&[100; 4], plain);
+        let mut engine = Engine::new(Profile::linux());
+        let verdicts: Vec<_> = frames
+            .iter()
+            .enumerate()
+            .map(|(at, frame)| {
+                let mut frame = Frame::new(frame.clone());
+                let fragmented = Fragmented { largest: NonZeroU16::MAX, identification: 7 };
+                frame.meta.fragmented = (at == 2).then_some(fragmented);
+                engine.push_frame(frame, 0)
+            })
+            .collect();
+        let passed = Verdict::Passed(Pass::Fragment);
+        assert_eq!(verdicts, [Verdict::Held, Verdict::Joined, passed, Verdict::Held]);
+        engine.finish();
+        let out = engine.checked(&frames);
+        assert_eq!(out.iter().map(|out| out.packets).collect::<Vec<_>>(), [2, 1, 1]);
+        let came: Vec<_> = out.iter().map(|out| out.meta.fragmented.is_some()).collect();
+        assert_eq!(came, [false, true, false]);
     }
 }

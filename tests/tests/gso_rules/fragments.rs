@@ -4,6 +4,7 @@ use core::num::NonZeroU16;
 
 use grosso::Meta;
 use grosso::checksum::Checksum;
+use grosso::meta::Fragmented;
 use grosso::segment::{FragmentOptions, Fragments, NoFragments};
 use grosso_testkit::Packet;
 use grosso_testkit::headers::Ipv4;
@@ -12,6 +13,13 @@ use grosso_wire::LinkType;
 use proptest::prelude::*;
 
 const ID: u32 = 0x0a0b_0c0d;
+
+/// Metadata of a packet that came in fragments of at most so many bytes.
+fn came_in(largest: u16) -> Meta {
+    let largest = NonZeroU16::new(largest);
+    let fragmented = largest.map(|largest| Fragmented { largest, identification: ID });
+    Meta { fragmented, ..Meta::default() }
+}
 
 fn fragment(
     packet: &[u8],
@@ -26,7 +34,7 @@ fn fragment(
     let mut buffer = vec![0xa5; plan.packet_len_max()];
     let mut fragments = Vec::new();
     while let Some(fragment) = plan.write_next(&mut buffer).unwrap() {
-        assert_eq!((fragment.meta.checksum, fragment.meta.gso), (Checksum::None, None));
+        assert_eq!(fragment.meta, Meta::default());
         fragments.push(buffer[..fragment.len()].to_vec());
     }
     Ok(fragments)
@@ -150,35 +158,32 @@ fn s60_padding_is_left_out_and_missing_bytes_are_noticed() {
 fn s61_df_refuses_unless_it_may_be_ignored_or_the_packet_came_in_fragments() {
     let packet = udp4(2000, |ip| ip.df(true));
     assert_eq!(of_mtu(&packet, 1500), Err(NoFragments::DontFragment { mtu: 1500 }));
-    let with = |edit: fn(&mut FragmentOptions)| {
-        let mut options = FragmentOptions::new(1500, ID);
-        edit(&mut options);
-        fragment(&packet, &Meta::default(), &options)
-    };
-    // DF stays: it also holds for the fragments.
-    assert_eq!(words(&with(|o| o.ignore_dont_fragment = true).unwrap()), [0x6000, 0x4000 | 185]);
-    let joined = with(|o| o.largest = NonZeroU16::new(1000)).unwrap();
+    let mut options = FragmentOptions::new(1500, ID);
+    let joined = fragment(&packet, &came_in(1000), &options).unwrap();
     assert_eq!(joined.iter().map(|f| f.len() - 14).max(), Some(996));
-    let refused = with(|o| o.largest = NonZeroU16::new(1501));
+    let refused = fragment(&packet, &came_in(1501), &options);
     assert_eq!(refused, Err(NoFragments::DontFragment { mtu: 1500 }));
+    // DF stays: it also holds for the fragments.
+    options.ignore_dont_fragment = true;
+    let cut = fragment(&packet, &Meta::default(), &options).unwrap();
+    assert_eq!(words(&cut), [0x6000, 0x4000 | 185]);
 }
 
 #[test]
 fn s61_fragments_are_never_larger_than_the_largest_that_came() {
     let packet = udp4(1200, |ip| ip);
-    let mut options = FragmentOptions::new(9000, ID);
-    options.largest = NonZeroU16::new(600);
-    let fragments = fragment(&packet, &Meta::default(), &options).unwrap();
+    let options = FragmentOptions::new(9000, ID);
+    let fragments = fragment(&packet, &came_in(600), &options).unwrap();
     assert_eq!(fragments.iter().map(|f| f.len() - 14).collect::<Vec<_>>(), [596, 596, 76]);
 }
 
 #[test]
 fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
     let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp).payload_len(2000);
-    let mut options = FragmentOptions::new(9000, ID);
-    options.largest = NonZeroU16::new(200);
-    let fragments = fragment(&packet.build(), &Meta::default(), &options).unwrap();
+    let options = FragmentOptions::new(9000, !ID);
+    let fragments = fragment(&packet.build(), &came_in(200), &options).unwrap();
     assert_eq!(fragments.iter().map(|f| f.len() - 14).collect::<Vec<_>>(), [1280, 824]);
+    // They have the identification that they came with.
     assert!(fragments.iter().all(|f| f[58..62] == ID.to_be_bytes()));
 }
 

@@ -15,7 +15,7 @@ use toml::Spanned;
 use super::{
     path::PathSpec,
     port::{Device, PortSpec},
-    stages::{EspSpec, EspTable, FragmentsSpec},
+    stages::{EspSpec, EspTable, FragmentsMode, FragmentsSpec},
 };
 use crate::{
     arguments::AUTO_HOLD_NS,
@@ -194,6 +194,8 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
         ));
     }
     check_tunnels(spec)?;
+    check_fragments(&spec.left, &spec.right)?;
+    check_fragments(&spec.right, &spec.left)?;
     for port in [&spec.left, &spec.right] {
         port.check()?;
         if port.esp.is_some() && spec.queues > 1 {
@@ -246,6 +248,37 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Checks that what is joined from fragments of one port can leave by the other.
+fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
+    let Some(mode) = from.fragments_mode(to) else { return Ok(()) };
+    let (here, there) = (&from.device, &to.device);
+    let cut = format!("fragments = {{ mtu = 1500 }} at {there} cuts it");
+    if from.esp.is_some() {
+        return match mode {
+            FragmentsMode::Local if to.takes_any_length() => Ok(()),
+            FragmentsMode::Local => Err(format!(
+                "{here}: what esp decrypts may be longer than the MTU of {there}; {cut}"
+            )),
+            _ => Err(format!("{here}: esp decrypts whole packets: fragments without mode")),
+        };
+    }
+    match (mode, &to.esp) {
+        (FragmentsMode::Local, _) if !to.takes_any_length() => Err(format!(
+            "{here}: fragments with mode = \"local\" hand on whole datagrams, which may be longer than the MTU of \
+             {there}: without mode they leave in fragments as they came, or {cut}"
+        )),
+        (FragmentsMode::Forward, Some(_)) if !to.takes_any_length() => Err(format!(
+            "{here}: fragments are joined, and what esp at {there} makes of the whole may be longer than its MTU; \
+             {cut}"
+        )),
+        (FragmentsMode::Virtual, Some(esp)) if !esp.takes_fragments() => Err(format!(
+            "{here}: fragments with mode = \"virtual\" stay fragments, and esp at {there} takes whole packets only: \
+             without mode they are joined"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A name that fits into a counter's label and a message.

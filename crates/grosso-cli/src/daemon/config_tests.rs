@@ -185,6 +185,11 @@ fn stages_that_cannot_be_are_refused_by_name() {
         ("fragments = { mtu = 67 }".into(), "fragments: an mtu has at least 68 bytes"),
         ("fragments = { reassemble = false }".into(), "fragments: without mtu and reassemble"),
         ("fragments = { ignore-df = true }".into(), "fragments: ignore-df needs an mtu"),
+        (
+            "fragments = { mtu = 1500, reassemble = false, mode = \"local\" }".into(),
+            "fragments: mode is for fragments that are read",
+        ),
+        ("fragments = { mode = \"host\" }".into(), "unknown variant `host`"),
         ("fragments = { ipfrag_high_thresh = 1000 }".into(), "fragments: ipfrag_high_thresh is"),
         ("fragments = { ipfrag_time = 0 }".into(), "fragments: a time is 1 to 3600 seconds"),
         (
@@ -219,6 +224,88 @@ fn stages_that_cannot_be_are_refused_by_name() {
     }
     let queues = format!("{}queues = 2\n", with(&format!("esp = {{ {ESP} }}")));
     assert!(wrong(&queues).contains("eth1 has esp, and the path more than one queue"));
+}
+
+/// A path between two tables.
+fn between(left: &str, right: &str) -> String {
+    format!("[[path]]\nleft = {{ {left} }}\nright = {{ {right} }}\n")
+}
+
+#[test]
+fn fragments_are_forwarded_unless_they_end_at_the_other_end() {
+    let mode = |left: &str, right: &str| {
+        let [path] = parse(&between(left, right)).unwrap().paths.try_into().unwrap();
+        path.left.fragments_mode(&path.right)
+    };
+    let said = |mode: &str| format!("port = \"e\", fragments = {{ mode = \"{mode}\" }}");
+    let (joins, host) = ("port = \"e\", fragments = {}", "port = \"tap:t\", terminates = true");
+    assert_eq!(mode(joins, "port = \"f\""), Some(FragmentsMode::Forward));
+    assert_eq!(mode(joins, "port = \"tap:t\""), Some(FragmentsMode::Forward));
+    assert_eq!(mode(joins, host), Some(FragmentsMode::Local));
+    assert_eq!(mode(&said("forward"), host), Some(FragmentsMode::Forward));
+    assert_eq!(mode(&said("local"), "port = \"tap:t\""), Some(FragmentsMode::Local));
+    assert_eq!(mode(&said("virtual"), "port = \"f\""), Some(FragmentsMode::Virtual));
+    assert_eq!(mode("port = \"e\"", host), None);
+    let cuts = "port = \"e\", fragments = { mtu = 1500, reassemble = false }";
+    assert_eq!(mode(cuts, "port = \"f\""), None);
+    let esp = format!("{joins}, esp = {{ {ESP} }}");
+    assert_eq!(mode(&esp, "port = \"tap:t\""), Some(FragmentsMode::Local));
+}
+
+#[test]
+fn what_would_lose_fragments_is_refused_with_what_cures_it() {
+    let esp = format!("esp = {{ {ESP} }}");
+    let inside =
+        format!("esp = {{ {ESP}, mode = \"tunnel\", src = \"fd00::1\", dst = \"fd00::2\" }}");
+    let said = |mode: &str| format!("port = \"e\", fragments = {{ mode = \"{mode}\" }}");
+    let joins = "port = \"e\", fragments = {}".to_owned();
+    let cut = |port: &str| format!("{port}, fragments = {{ mtu = 1500 }}");
+    let far = "port = \"f\"";
+    let (both, far_esp) = (cut("port = \"e\""), format!("{far}, {esp}"));
+    for (wrong_ends, says, cures) in [
+        (
+            [&said("local"), far],
+            "e: fragments with mode = \"local\" hand on whole datagrams, which may be longer than the MTU of f:",
+            [[&said("local"), &*cut(far)], [&joins, far]],
+        ),
+        (
+            [&joins, &far_esp],
+            "e: fragments are joined, and what esp at f makes of the whole may be longer than its MTU;",
+            [[&*both, &cut(&far_esp)], ["port = \"tap:t\", fragments = {}", &cut(&far_esp)]],
+        ),
+        (
+            [&said("virtual"), &far_esp],
+            "e: fragments with mode = \"virtual\" stay fragments, and esp at f takes whole packets only:",
+            [[&*both, &cut(&far_esp)], [&said("virtual"), &format!("{far}, {inside}")]],
+        ),
+        (
+            [&format!("{joins}, {esp}"), far],
+            "e: what esp decrypts may be longer than the MTU of f; fragments = { mtu = 1500 } at f cuts it",
+            [
+                [&format!("{both}, {esp}"), &cut(far)],
+                [&format!("{joins}, {esp}"), "port = \"tap:t\""],
+            ],
+        ),
+        (
+            [&format!("{}, {esp}", said("forward")), "port = \"tap:t\""],
+            "e: esp decrypts whole packets: fragments without mode",
+            [
+                [&format!("{joins}, {esp}"), "port = \"tap:t\""],
+                [&format!("{}, {esp}", said("local")), "port = \"tap:t\""],
+            ],
+        ),
+    ] {
+        let [left, right] = wrong_ends;
+        for text in [between(left, right), between(right, left)] {
+            let found = wrong(&text);
+            assert!(found.starts_with(&format!("1:1: {says}")), "{text}\n found: {found}");
+        }
+        for [left, right] in cures {
+            for text in [between(left, right), between(right, left)] {
+                assert!(parse(&text).is_ok(), "{text}\n found: {}", wrong(&text));
+            }
+        }
+    }
 }
 
 #[test]

@@ -173,15 +173,17 @@ where
     if ![&spec.left, &spec.right].iter().any(|port| port.has_stages()) {
         return start(spec, lefts, rights, ended).map_err(failed);
     }
-    let stages = |port: &PortSpec, devices: Vec<P>| {
+    let stages = |port: &PortSpec, to: &PortSpec, devices: Vec<P>| {
+        let mode = port.fragments_mode(to);
         let staged = devices.into_iter().enumerate().map(|(queue, device)| {
             let (fragments, esp) =
-                stages::options(port.fragments.as_ref(), port.esp.as_ref(), queue, command)?;
+                stages::options(port.fragments.as_ref(), mode, port.esp.as_ref(), queue, command)?;
             Stages::new(device, &fragments, esp).map_err(failed)
         });
         staged.collect::<Result<Vec<_>, Failure>>()
     };
-    let (lefts, rights) = (stages(&spec.left, lefts)?, stages(&spec.right, rights)?);
+    let lefts = stages(&spec.left, &spec.right, lefts)?;
+    let rights = stages(&spec.right, &spec.left, rights)?;
     start(spec, lefts, rights, ended).map_err(failed)
 }
 

@@ -13,7 +13,7 @@ use grosso_sys::{
 };
 use grosso_wire::virtio::Form;
 
-use super::stages::{EspSpec, FragmentsSpec};
+use super::stages::{EspSpec, FragmentsMode, FragmentsSpec};
 use crate::tunnel::Description;
 
 /// A device, as the user names it.
@@ -219,6 +219,20 @@ impl PortSpec {
     /// Whether its packets pass through stages before they reach the path.
     pub(crate) fn has_stages(&self) -> bool {
         self.fragments.is_some() || self.esp.is_some()
+    }
+
+    /// The mode in which it treats fragments on a path to another port; `None` if it leaves them alone.
+    pub(crate) fn fragments_mode(&self, to: &Self) -> Option<FragmentsMode> {
+        // Fragments of encrypted packets end where those are decrypted.
+        let ends = self.esp.is_some() || to.terminates;
+        let usual = if ends { FragmentsMode::Local } else { FragmentsMode::Forward };
+        self.fragments.as_ref()?.mode_or(usual)
+    }
+
+    /// Whether no packet is too long for it: longer ones are cut, or a host takes them through a device of its own.
+    pub(crate) fn takes_any_length(&self) -> bool {
+        let is_tun = matches!(self.device, Device::Tap(_) | Device::Tun(_) | Device::Passed(_));
+        is_tun || self.fragments.as_ref().is_some_and(FragmentsSpec::cuts)
     }
 
     /// The port to open; `None` for a tunnel.

@@ -32,6 +32,7 @@ pub(crate) struct FragmentsSpec {
     mtu: Option<u16>,
     #[serde(default = "yes")]
     reassemble: bool,
+    mode: Option<FragmentsMode>,
     #[serde(default)]
     ignore_df: bool,
     #[serde(rename = "ipfrag_high_thresh")]
@@ -46,7 +47,29 @@ fn yes() -> bool {
     true
 }
 
+/// Treatment of the fragments that a port receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FragmentsMode {
+    /// Datagrams are handed on whole.
+    Local,
+    /// Datagrams are whole on the path, and leave in fragments as they came.
+    Forward,
+    /// Fragments pass unchanged once the first one of their datagram has come.
+    Virtual,
+}
+
 impl FragmentsSpec {
+    /// The mode that was chosen, or else this one; `None` if fragments pass unread.
+    pub(super) fn mode_or(&self, usual: FragmentsMode) -> Option<FragmentsMode> {
+        self.reassemble.then_some(self.mode.unwrap_or(usual))
+    }
+
+    /// Whether packets that are too long are cut.
+    pub(super) fn cuts(&self) -> bool {
+        self.mtu.is_some()
+    }
+
     /// Checks that the options agree; the error says why not.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
@@ -54,6 +77,12 @@ impl FragmentsSpec {
         }
         if self.mtu.is_none() && !self.reassemble {
             return Err("fragments: without mtu and reassemble there is nothing to do".to_owned());
+        }
+        if self.mode.is_some() && !self.reassemble {
+            return Err(
+                "fragments: mode is for fragments that are read, not for reassemble = false"
+                    .to_owned(),
+            );
         }
         if self.mtu.is_none() && self.ignore_df {
             return Err("fragments: ignore-df needs an mtu".to_owned());
@@ -71,10 +100,14 @@ impl FragmentsSpec {
         Ok(())
     }
 
-    fn options(&self, seed: u64) -> FragmentationOptions {
+    fn options(&self, mode: Option<FragmentsMode>, seed: u64) -> FragmentationOptions {
         let mut options = FragmentationOptions::new(seed);
         (options.mtu, options.ignore_df) = (self.mtu, self.ignore_df);
-        let mut rules = ReassemblyRules::new(Buffers::Coalesce);
+        options.forwards = mode == Some(FragmentsMode::Forward);
+        let is_virtual = mode == Some(FragmentsMode::Virtual);
+        // Data are copied in either other mode: a device must not run out of buffers while fragments are missing.
+        let mut rules =
+            ReassemblyRules::new(if is_virtual { Buffers::Virtual } else { Buffers::Coalesce });
         let limits = &mut rules.limits;
         if let Some(bytes) = self.high_thresh {
             (limits.memory_bytes, limits.source_bytes) = (bytes, bytes / 2);
@@ -84,7 +117,7 @@ impl FragmentsSpec {
         };
         limits.ipv4_ns = nanoseconds(self.ipv4_seconds, limits.ipv4_ns);
         limits.ipv6_ns = nanoseconds(self.ipv6_seconds, limits.ipv6_ns);
-        options.rules = self.reassemble.then_some(rules);
+        options.rules = mode.map(|_| rules);
         options
     }
 }
@@ -109,6 +142,11 @@ pub(crate) struct EspSpec {
 }
 
 impl EspSpec {
+    /// Whether it encrypts fragments, which transport mode does not (RFC 4303 section 3.1.1).
+    pub(super) fn takes_fragments(&self) -> bool {
+        self.tunnel.is_some()
+    }
+
     /// Reads the files that it names; those with a relative path are in `folder`.
     pub(super) fn read(&mut self, folder: &Path) -> Result<(), Failure> {
         self.keys.read(folder)?;
@@ -374,9 +412,10 @@ impl EspTable {
     }
 }
 
-/// The stages to put in front of a port.
+/// The stages to put in front of a port, which treats fragments in this mode.
 pub(super) fn options(
     fragments: Option<&FragmentsSpec>,
+    mode: Option<FragmentsMode>,
     esp: Option<&EspSpec>,
     queue: usize,
     command: &str,
@@ -388,7 +427,7 @@ pub(super) fn options(
             options.rules = None;
             options
         },
-        |spec| spec.options(seed),
+        |spec| spec.options(mode, seed),
     );
     let esp = esp.map(|spec| spec.options(command)).transpose()?;
     Ok((fragments, esp))

@@ -447,7 +447,7 @@ mod tests {
             let has_parts = gso.is_some_and(|gso| gso.size == GsoSize::Parts);
             let checksum = if has_partial_transport { Checksum::None } else { checksum };
             Offload {
-                meta: Meta { checksum, gso, vlan, hash, timestamp_ns: None },
+                meta: Meta { checksum, gso, vlan, hash, ..Meta::default() },
                 has_partial_transport,
                 transport: if gso.is_some() { transport } else { SegmentTransport::Unknown },
                 parts: if has_parts { parts } else { Vec::new() },

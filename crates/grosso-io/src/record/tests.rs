@@ -73,6 +73,7 @@ fn superframe() -> (Vec<u8>, Meta) {
         vlan: Some(VlanTag { protocol: 0x88a8, tci: 0x2007 }),
         hash: Some(0x1234_5678),
         timestamp_ns: None,
+        fragmented: None,
     };
     (frame, meta)
 }

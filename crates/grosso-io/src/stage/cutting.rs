@@ -18,7 +18,8 @@ use crate::port::{Port, PortCounter, PortError, Transmitted};
 pub(super) struct Cutting {
     link: LinkType,
     ports: Ports,
-    mtu: u16,
+    /// Greatest length of a packet; `None` if only what came in fragments leaves in fragments.
+    mtu: Option<u16>,
     ignore_df: bool,
     identifications: Identifications,
     stack: Stack,
@@ -76,7 +77,13 @@ impl CuttingStats {
 }
 
 impl Cutting {
-    pub(super) fn new(link: LinkType, ports: Ports, mtu: u16, ignore_df: bool, seed: u64) -> Self {
+    pub(super) fn new(
+        link: LinkType,
+        ports: Ports,
+        mtu: Option<u16>,
+        ignore_df: bool,
+        seed: u64,
+    ) -> Self {
         Self {
             link,
             ports,
@@ -94,7 +101,7 @@ impl Cutting {
 
     /// Sets the greatest length of a packet in bytes, from its IP header on.
     pub(super) const fn set_mtu(&mut self, mtu: u16) {
-        self.mtu = mtu;
+        self.mtu = Some(mtu);
     }
 
     /// Sends a frame, in fragments if it is too long. Packets without room are queued here, and
@@ -125,21 +132,25 @@ impl Cutting {
         self.outbox.flush(to)
     }
 
-    /// Whether each packet of a frame fits the MTU. The length alone decides for nearly all frames,
-    /// so it is checked before the headers.
+    /// Whether each packet of a frame fits the MTU, and came in no fragments. The length alone
+    /// decides for nearly all frames, so it is checked before the headers.
     fn fits(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
+        if meta.fragmented.is_some() {
+            return false;
+        }
+        let Some(mtu) = self.mtu else { return true };
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         let link_len = match self.link {
             LinkType::Ethernet => ethernet::HEADER_LEN,
             _ => 0,
         };
-        if len <= link_len + usize::from(self.mtu) {
+        if len <= link_len + usize::from(mtu) {
             return true;
         }
         let Some(gso) = meta.gso else { return false };
         let Some(start) = self.dissect(slices) else { return true };
         let header_len = self.stack.header_len().saturating_sub(start);
-        gso.size().is_some_and(|size| header_len + usize::from(size) <= self.mtu.into())
+        gso.size().is_some_and(|size| header_len + usize::from(size) <= mtu.into())
     }
 
     /// Dissects the headers of a frame, and returns the offset of the outermost IP header.
@@ -161,7 +172,7 @@ impl Cutting {
         let Some(start) = self.dissect(slices) else { return Ok(false) };
         let head = slices.first().copied().unwrap_or_default();
         let identification = self.identification(head.get(start..).unwrap_or_default());
-        let options = FragmentOptions::new(self.mtu, identification);
+        let options = FragmentOptions::new(self.most(), identification);
         match Fragments::of_packet(slices, meta, self.link, &options) {
             Ok(plan) => self.send(plan, to)?,
             Err(NoFragments::Whole | NoFragments::NotIp) => return Ok(false),
@@ -204,7 +215,7 @@ impl Cutting {
             }
         }
         let whole = [&packet[..]];
-        let options = FragmentOptions::new(self.mtu, 0);
+        let options = FragmentOptions::new(self.most(), 0);
         let sent = match Fragments::of_packet(&whole, meta, self.link, &options) {
             Ok(plan) => self.send(plan, to),
             Err(reason) => {
@@ -234,7 +245,7 @@ impl Cutting {
         let transport = self.stack.layers().last().map_or(start, |layer| layer.offset.into());
         // The fragment header follows the IPv6 headers.
         let headers = transport - start + ipv6_fragment::HEADER_LEN;
-        let room = self.mtu.saturating_sub(u16::try_from(headers).unwrap_or(u16::MAX));
+        let room = self.most().saturating_sub(u16::try_from(headers).unwrap_or(u16::MAX));
         let size = NonZeroU16::new(room).map_or(size, |room| room.min(size));
         let gso = meta.gso.map(|gso| Gso { size: GsoSize::Fragments(size), ..gso });
         let meta = Meta { gso, ..*meta };
@@ -282,6 +293,11 @@ impl Cutting {
             self.outbox.send(bytes, &fragment.meta, to)?;
         }
         Ok(())
+    }
+
+    /// Greatest length of a packet.
+    fn most(&self) -> u16 {
+        self.mtu.unwrap_or(u16::MAX)
     }
 
     fn identification(&mut self, ip: &[u8]) -> u32 {

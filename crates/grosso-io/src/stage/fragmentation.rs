@@ -24,7 +24,7 @@ use crate::{
 #[non_exhaustive]
 pub struct FragmentationOptions {
     /// Greatest length of a transmitted packet in bytes, from its IP header on, as in `ip link`;
-    /// `None` sends packets of any length whole.
+    /// `None` sends packets of any length whole, unless they came in fragments.
     pub mtu: Option<u16>,
     /// Whether packets are also fragmented that are longer than the path is said to carry
     /// ([`Port::path_hint`]): for ports whose kernel does not fragment them, such as raw sockets of
@@ -37,6 +37,9 @@ pub struct FragmentationOptions {
     /// buffers are held until the datagram is complete, which is then delivered in one piece; with
     /// [`ReassemblyMode::Coalesce`] each buffer returns to the port after the call that received it.
     pub rules: Option<ReassemblyRules>,
+    /// Whether reassembled datagrams say which fragments they came in ([`Meta::fragmented`]), so that the
+    /// stage that transmits them makes such fragments again (rules S61, S62): for a path that forwards.
+    pub forwards: bool,
     /// The UDP ports of tunnels.
     pub ports: Ports,
     /// Key of hashes and identifications; should be random.
@@ -52,6 +55,7 @@ impl FragmentationOptions {
             follows_path: false,
             ignore_df: false,
             rules: Some(ReassemblyRules::new(ReassemblyMode::Coalesce)),
+            forwards: false,
             ports: Ports::ASSIGNED,
             seed,
         }
@@ -66,13 +70,16 @@ impl FragmentationOptions {
 /// [`ignore_df`](FragmentationOptions::ignore_df). Frames without an IP header pass at any length.
 /// A superframe passes if each of its packets fits, and is segmented otherwise.
 ///
+/// A datagram that came in fragments to a stage that [forwards](FragmentationOptions::forwards) leaves
+/// in fragments like those, with or without an MTU.
+///
 /// If the port behind runs out of room within a packet, the remaining fragments are queued here and
 /// nothing more is taken until they are sent: no fragment is lost or sent twice.
 #[derive(Debug)]
 pub struct Fragmentation<P: Port> {
     port: P,
     joining: Option<Joining<P::Buffer>>,
-    cutting: Option<Cutting>,
+    cutting: Cutting,
     /// The configured MTU, if the path can lower it.
     path_from: Option<u16>,
 }
@@ -102,7 +109,7 @@ impl<P: Port> Fragmentation<P> {
     /// [`io::ErrorKind::InvalidInput`] when the rules contradict themselves, or the MTU is below
     /// the 68 bytes of RFC 791.
     pub fn new(port: P, options: &FragmentationOptions) -> io::Result<Self> {
-        let FragmentationOptions { mtu, follows_path, ignore_df, ref rules, ports, seed } =
+        let FragmentationOptions { mtu, follows_path, ignore_df, ref rules, forwards, ports, seed } =
             *options;
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if let Some(mtu) = mtu
@@ -114,12 +121,13 @@ impl<P: Port> Fragmentation<P> {
         let joining = match rules {
             Some(rules) => {
                 let reassembler = Reassembler::new(rules.clone(), link, ports, seed);
-                Some(Joining::new(reassembler.map_err(|error| invalid(error.to_string()))?))
+                let reassembler = reassembler.map_err(|error| invalid(error.to_string()))?;
+                Some(Joining::new(reassembler, forwards))
             }
             None => None,
         };
         let path_from = follows_path.then_some(mtu.unwrap_or(u16::MAX));
-        let cutting = mtu.or(path_from).map(|mtu| Cutting::new(link, ports, mtu, ignore_df, seed));
+        let cutting = Cutting::new(link, ports, mtu.or(path_from), ignore_df, seed);
         Ok(Self { port, joining, cutting, path_from })
     }
 
@@ -144,7 +152,7 @@ impl<P: Port> Fragmentation<P> {
     pub fn stats(&self) -> FragmentationStats {
         FragmentationStats {
             joined: self.reassemble_stats().cloned().unwrap_or_default(),
-            cut: self.cutting.as_ref().map(|cutting| cutting.stats).unwrap_or_default(),
+            cut: self.cutting.stats,
         }
     }
 
@@ -204,23 +212,15 @@ impl<P: Port> Port for Fragmentation<P> {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        match &mut self.cutting {
-            Some(cutting) => {
-                if let Some(most) = self.path_from {
-                    let hint = self.port.path_hint().and_then(|hint| u16::try_from(hint).ok());
-                    cutting.set_mtu(hint.map_or(most, |hint| hint.clamp(MTU_MIN, most)));
-                }
-                cutting.transmit(slices, meta, &mut self.port)
-            }
-            None => self.port.transmit(slices, meta),
+        if let Some(most) = self.path_from {
+            let hint = self.port.path_hint().and_then(|hint| u16::try_from(hint).ok());
+            self.cutting.set_mtu(hint.map_or(most, |hint| hint.clamp(MTU_MIN, most)));
         }
+        self.cutting.transmit(slices, meta, &mut self.port)
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        match &mut self.cutting {
-            Some(cutting) => cutting.flush(&mut self.port),
-            None => self.port.flush(),
-        }
+        self.cutting.flush(&mut self.port)
     }
 
     fn deadline(&self) -> Option<u64> {

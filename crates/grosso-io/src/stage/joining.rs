@@ -15,6 +15,8 @@ use crate::port::{Port, PortCounter, PortError};
 #[derive(Debug)]
 pub(super) struct Joining<B> {
     pub(super) reassembler: Reassembler<B>,
+    /// Whether datagrams say which fragments they came in.
+    forwards: bool,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
     returned: Vec<B>,
@@ -26,9 +28,9 @@ pub(super) struct Joining<B> {
 }
 
 impl<B: AsRef<[u8]>> Joining<B> {
-    pub(super) fn new(reassembler: Reassembler<B>) -> Self {
+    pub(super) fn new(reassembler: Reassembler<B>, forwards: bool) -> Self {
         let (returned, ready) = (Vec::new(), VecDeque::new());
-        Self { reassembler, spare: Spare::default(), returned, ready, more: false }
+        Self { reassembler, forwards, spare: Spare::default(), returned, ready, more: false }
     }
 
     /// Receives at most `max` complete frames, and expires old incomplete datagrams.
@@ -39,7 +41,7 @@ impl<B: AsRef<[u8]>> Joining<B> {
         max: usize,
         each: &mut dyn FnMut(Frame<StageBuffer<B>>),
     ) -> Result<usize, PortError> {
-        let Self { reassembler, spare, returned, ready, more } = self;
+        let Self { reassembler, forwards, spare, returned, ready, more } = self;
         let mut given = 0;
         while given < max
             && let Some(frame) = ready.pop_front()
@@ -61,7 +63,8 @@ impl<B: AsRef<[u8]>> Joining<B> {
                 give(Frame { buffer: StageBuffer::Original(frame.buffer), meta: frame.meta });
             }
             Outcome::Datagram(mut datagram) => {
-                let (mut bytes, meta) = (spare.take(), datagram.meta);
+                let (mut bytes, mut meta) = (spare.take(), datagram.meta);
+                meta.fragmented = datagram.fragmented().filter(|_| *forwards);
                 datagram.copy_to(&mut bytes);
                 while let Some(fragment) = datagram.next_fragment() {
                     returned.push(fragment.frame.buffer);

@@ -571,8 +571,8 @@ fn open<B>(
     copy.extend_from_slice(bytes);
     match decryptor.decrypt(&mut copy, link) {
         Ok(opened) => {
-            // The hash that the device computed is that of the outer packet.
-            let meta = Meta { checksum: opened.checksum, hash: None, ..*meta };
+            // The hash that the device computed is that of the outer packet, and so are fragments.
+            let meta = Meta { checksum: opened.checksum, hash: None, fragmented: None, ..*meta };
             let made = Made { bytes: copy, frame: opened.frame };
             Ok((Frame { buffer: StageBuffer::Made(made), meta }, opened.sequence))
         }

@@ -226,7 +226,7 @@ fn offload_metadata_round_trips_and_sets_the_standard_flags() {
             }),
             vlan: Some(VlanTag { protocol: 0x8100, tci: 42 }),
             hash: Some(0xdead_beef),
-            timestamp_ns: None,
+            ..Meta::default()
         },
         has_partial_transport: false,
         transport: SegmentTransport::Tcp,

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use grosso::{
     Meta,
     checksum::Checksum,
-    meta::{Gso, GsoSize},
+    meta::{Fragmented, Gso, GsoSize},
     reassemble::{ReassemblyMode, ReassemblyRules},
 };
 use grosso_io::{
@@ -185,6 +185,62 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked
         }
         given.sort_unstable();
         assert_eq!(given, [830, 1510, 1510, 1510, 1510, 1510]);
+    }
+}
+
+/// The frames that a stage with these options sends of what another one, which joins by the given ones, received.
+fn passed_on(
+    pieces: &[Vec<u8>],
+    joins: &FragmentationOptions,
+    sends: &FragmentationOptions,
+) -> Vec<Vec<u8>> {
+    let (mut source, near) = ethernet(64);
+    let mut near = Fragmentation::new(near, joins).unwrap();
+    let (far, wire) = ethernet(64);
+    let mut far = Fragmentation::new(far, sends).unwrap();
+    pieces.iter().for_each(|piece| insist(&mut source, piece, &Meta::default()));
+    for (frame, meta) in receive(&mut near, 0) {
+        insist(&mut far, &frame, &meta);
+    }
+    assert_eq!(far.stats().cut.refused(), 0);
+    on_the_wire(wire)
+}
+
+#[test]
+fn s61_s62_what_came_in_fragments_leaves_in_the_same_fragments_whatever_the_mtu() {
+    let mut joins = FragmentationOptions::new(1);
+    joins.forwards = true;
+    let mut plain = FragmentationOptions::new(2);
+    plain.rules = None;
+    let options = &[0x94, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0, 1];
+    let with_options = Packet::new().ethernet(|e| e).ipv4(|ip| ip.options(options).df(false));
+    let with_options = with_options.udp(|u| u).payload_len(4000).build();
+    for (frame, mtus) in [
+        (udp4(false, 7).payload_len(4000).build(), [100, 996, 1003]),
+        (udp4(true, 7).payload_len(4000).build(), [576, 1000, 1500]),
+        (with_options, [100, 576, 1499]),
+        (udp6().payload_len(4000).build(), [1280, 1281, 1400]),
+    ] {
+        for mtu in mtus {
+            let (source, wire) = ethernet(64);
+            let mut source = Fragmentation::new(source, &plain).unwrap();
+            let largest = NonZeroU16::new(mtu).unwrap();
+            // DF forbids no fragments to what came in such.
+            let fragmented = Some(Fragmented { largest, identification: 0x0a0b_0c0d });
+            let meta = Meta { fragmented, ..Meta::default() };
+            insist(&mut source, &frame, &meta);
+            let pieces = on_the_wire(wire);
+            assert!(pieces.len() > 2, "{mtu}");
+            for sends in [&plain, &fragments(1500), &fragments(9000)] {
+                let sent = passed_on(&pieces, &joins, sends);
+                let lengths = |frames: &[Vec<u8>]| frames.iter().map(Vec::len).collect::<Vec<_>>();
+                assert_eq!(lengths(&sent), lengths(&pieces), "{mtu} to {:?}", sends.mtu);
+                assert!(sent == pieces, "{mtu} to {:?}", sends.mtu);
+            }
+            // Whole where they end.
+            let whole = passed_on(&pieces, &FragmentationOptions::new(3), &plain);
+            assert_eq!(whole, [frame.clone()], "{mtu}");
+        }
     }
 }
 

@@ -80,6 +80,7 @@ use crate::{
         stats::CoalesceStats,
     },
     frame::Frame,
+    meta::Meta,
     template::compare::USUAL_BYTES,
 };
 
@@ -176,6 +177,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Frame { buffer, ref meta } = frame;
+        if meta.fragmented.is_some() {
+            return self.pass_by(buffer, meta, Pass::Fragment, sink);
+        }
         self.merger.stats.count_in(buffer.as_ref().len(), packets_of(meta));
         self.assembly.push(Incoming { buffer, meta, now_ns }, &mut self.merger, sink)
     }
@@ -187,10 +191,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         frame: Frame<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let packet = frame.buffer.as_ref();
-        self.merger.stats.count_in(packet.len(), packets_of(&frame.meta));
-        self.flush_before(packet, frame.meta.hash, sink);
-        self.merger.pass(frame, Pass::Excluded, sink)
+        self.pass_by(frame.buffer, &frame.meta, Pass::Excluded, sink)
     }
 
     /// Delivers every held train that a packet must not overtake which leaves by another way.
@@ -284,6 +285,22 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.merger.profile
+    }
+
+    /// Lets a packet through that is offered to no train, behind those that it must not overtake.
+    #[cold]
+    #[inline(never)]
+    fn pass_by(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let packet = buffer.as_ref();
+        self.merger.stats.count_in(packet.len(), packets_of(meta));
+        self.flush_before(packet, meta.hash, sink);
+        self.merger.pass(Frame { buffer, meta: *meta }, reason, sink)
     }
 
     /// Ends a poll after which all that came until `seen_ns` has been seen.

@@ -28,7 +28,7 @@ reasons! {
         Protocol = "protocol",
         /// The payload is encrypted (rule T9).
         Encrypted = "encrypted",
-        /// An IP fragment, also an atomic one (rules G10, G21).
+        /// An IP fragment, also an atomic one, or a datagram that leaves in fragments as it came (rules G10, G21, S61).
         Fragment = "fragment",
         /// A header length says less than the frame holds: padding or a trailer (rule G11).
         Padded = "padded",

@@ -119,8 +119,14 @@ pub(super) mod probe {
     }
 
     /// Nothing is known about a packet.
-    const META: Meta =
-        Meta { checksum: Checksum::None, gso: None, vlan: None, timestamp_ns: None, hash: None };
+    const META: Meta = Meta {
+        checksum: Checksum::None,
+        gso: None,
+        vlan: None,
+        timestamp_ns: None,
+        hash: None,
+        fragmented: None,
+    };
 
     impl Probe {
         pub(in crate::coalesce) fn new(profile: &Profile) -> Self {

@@ -1,10 +1,10 @@
 //! Output of the reassembler.
 
-use core::ops::Range;
+use core::{num::NonZeroU16, ops::Range};
 
 use crate::{
     frame::Frame,
-    meta::Meta,
+    meta::{Fragmented, Meta},
     reassemble::{
         identity::{Flow, Identity},
         reason::{Discard, IcmpError, Pass},
@@ -153,6 +153,13 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
 }
 
 impl<B> Datagram<'_, B> {
+    /// Description of its fragments for [`Meta::fragmented`], if it is forwarded. `None` for one of a single fragment.
+    #[must_use]
+    pub fn fragmented(&self) -> Option<Fragmented> {
+        let largest = NonZeroU16::new(self.fragment_bytes_max).filter(|_| self.fragments > 1)?;
+        Some(Fragmented { largest, identification: self.identity.identification })
+    }
+
     /// Takes the next fragment with its frame, as it was pushed.
     pub fn next_fragment(&mut self) -> Option<Fragment<B>> {
         let number = self.store.next_start(&mut self.rest)?;

@@ -3,8 +3,6 @@
 //! Unlike segments, fragments repeat only the headers that every router reads; the rest of the packet is their data.
 //! The checksums in it are therefore completed before the packet is fragmented.
 
-use core::num::NonZeroU16;
-
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{LinkType, Ports, dissect, udp};
 
@@ -28,20 +26,18 @@ pub use refusal::NoFragments;
 pub struct FragmentOptions {
     /// Most bytes of a fragment, from its IP header on.
     pub mtu: u16,
-    /// The identification of IPv6 fragments, which should be random (RFC 7739). IPv4 fragments keep the packet's own.
+    /// The identification of IPv6 fragments, which should be random (RFC 7739), unless the packet came in fragments and
+    /// has theirs. IPv4 fragments keep the packet's own.
     pub identification: u32,
     /// Fragment an IPv4 packet although its DF bit forbids it.
     pub ignore_dont_fragment: bool,
-    /// Bytes of the largest fragment that the packet was reassembled from, if it was: no fragment will be larger (rules
-    /// S61, S62), and DF forbids only what that fragment could not pass.
-    pub largest: Option<NonZeroU16>,
 }
 
 impl FragmentOptions {
     /// Options for a link of this MTU; `identification` is that of IPv6 fragments.
     #[must_use]
     pub const fn new(mtu: u16, identification: u32) -> Self {
-        Self { mtu, identification, ignore_dont_fragment: false, largest: None }
+        Self { mtu, identification, ignore_dont_fragment: false }
     }
 }
 
@@ -108,7 +104,7 @@ impl<'a> Fragments<'a> {
             at: usize::from(transport.offset) - header.data_start + udp::field::LENGTH.start,
             ..Patch::of_datagram(datagram, datagram_len, head, &shape)
         };
-        let meta = Meta { checksum: Checksum::None, gso: None, ..*meta };
+        let meta = Meta { checksum: Checksum::None, gso: None, fragmented: None, ..*meta };
         Ok(Self { header, data, patch, data_len, unit, last_max: unit, before: 0, meta })
     }
 
@@ -116,7 +112,9 @@ impl<'a> Fragments<'a> {
     /// Bytes beyond the packet's own length, such as Ethernet padding, are left out; a partial checksum is completed.
     /// In a tunnel, the outermost packet is fragmented.
     ///
-    /// An IPv6 packet has to be the caller's own: routers do not fragment the packets of others (RFC 8200 section 5).
+    /// If the packet was joined from fragments ([`Meta::fragmented`]), it is cut into such fragments again: none is
+    /// larger (rules S61, S62), and DF forbids only what the largest of them could not pass. Any other IPv6 packet has
+    /// to be the caller's own: routers do not fragment the packets of others (RFC 8200 section 5).
     ///
     /// # Errors
     /// An error if the packet cannot, must not or need not be fragmented.
@@ -131,17 +129,19 @@ impl<'a> Fragments<'a> {
         }
         let head = slices.first().copied().unwrap_or_default();
         let stack = dissect(head, link, &Ports::NONE);
-        let header = FragmentHeader::new(head, &stack, options.identification)?;
+        let came = meta.fragmented;
+        let identification = came.map_or(options.identification, |came| came.identification);
+        let header = FragmentHeader::new(head, &stack, identification)?;
         let frame_len = length(slices);
         let data_len = header.data_len(frame_len)?;
-        let largest = options.largest.map_or(u16::MAX, NonZeroU16::get);
+        let largest = came.map_or(u16::MAX, |came| came.largest.get());
         let most = usize::from(options.mtu.min(largest.max(header.largest_min())));
         if header.whole_len() <= most {
             return Err(NoFragments::Whole);
         }
         if header.forbids_fragments() && !options.ignore_dont_fragment {
             // What came in fragments may leave in fragments, if those fit (rule S61).
-            let may_again = options.largest.is_some_and(|largest| largest.get() <= options.mtu);
+            let may_again = came.is_some_and(|came| came.largest.get() <= options.mtu);
             if !may_again {
                 return Err(NoFragments::DontFragment { mtu: options.mtu });
             }
@@ -164,7 +164,7 @@ impl<'a> Fragments<'a> {
             }
             _ => Patch::default(),
         };
-        let meta = Meta { checksum: Checksum::None, ..*meta };
+        let meta = Meta { checksum: Checksum::None, fragmented: None, ..*meta };
         Ok(Self { header, data, patch, data_len, unit, last_max, before: 0, meta })
     }
 

@@ -265,6 +265,7 @@ impl Decapsulation {
                 vlan: meta.vlan.filter(|_| front.len > 0),
                 hash: None,
                 timestamp_ns: meta.timestamp_ns,
+                fragmented: None,
             },
             front,
             start: packet.start,

@@ -182,7 +182,7 @@ impl Encapsulator {
         self.count(&inside, is_atomic, is_numbered, written.is_remote);
         let is_fixed = is_atomic && matches!(self.ends, OuterEnds::V4 { .. });
         let gso = meta.gso.map(|gso| gso_around(gso, is_fixed));
-        Ok((inside, Meta { checksum, gso, vlan: None, hash: None, ..*meta }))
+        Ok((inside, Meta { checksum, gso, vlan: None, hash: None, fragmented: None, ..*meta }))
     }
 
     fn count(&mut self, inside: &Inside, is_atomic: bool, is_numbered: bool, is_remote: bool) {

@@ -262,7 +262,7 @@ impl Encryptor {
         if let Some(ports) = self.udp_ports {
             write_udp(&mut out[..len], network.start, payload_at, version, ports);
         }
-        let meta = Meta { checksum: Checksum::None, gso: None, ..*meta };
+        let meta = Meta { checksum: Checksum::None, gso: None, fragmented: None, ..*meta };
         Ok(Encrypted { len, sequence, meta })
     }
 
