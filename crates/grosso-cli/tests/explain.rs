@@ -247,6 +247,14 @@ fn every_reason_to_pass_is_explained() {
             case(vec![plain(0), plain(1)], "--profile ./bypass.toml", &["seldom joined"]),
         ),
         (
+            Pass::TableFull,
+            case(
+                vec![plain(0), tcp(|t| t.source_port(9))],
+                "--profile inet-lro --flows 1",
+                &["limit limits.flows: 1 at most, would be 2", "more --flows"],
+            ),
+        ),
+        (
             Pass::TcpLate,
             case(
                 vec![plain(0), plain(0)],

@@ -152,6 +152,18 @@ fn bypassed() -> Pass {
     }
 }
 
+/// The reason why the packet of a second flow passes where there is room for one.
+fn without_a_place() -> Pass {
+    let mut profile = Profile::inet_lro();
+    profile.limits.flows = 1;
+    let mut engine = Engine::new(profile);
+    engine.push_frame(tcp(|t| t), 0);
+    match engine.push_frame(tcp(|t| t.source_port(9)), 0) {
+        Verdict::Passed(reason) => reason,
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
 /// Frames of a flow under reordering repair, for each reason; the last frame passes.
 fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
     let again = |sequence| at(1, move |s: Segment| s.tcp(move |t| t.sequence(sequence)));
@@ -163,7 +175,7 @@ fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
 fn every_reason_to_pass_is_produced() {
     let mut engine = Engine::new(Profile::linux());
     assert_eq!(engine.push_excluded(&tcp(|t| t).buffer), Verdict::Passed(Pass::Excluded));
-    let mut produced = BTreeSet::from([Pass::Excluded, bypassed()]);
+    let mut produced = BTreeSet::from([Pass::Excluded, bypassed(), without_a_place()]);
     for (reason, frame) in passing() {
         let mut profile = match reason {
             Pass::TcpFlags | Pass::TcpOptions | Pass::Congestion => Profile::inet_lro(),

@@ -1,6 +1,6 @@
 //! inet_lro and its rules.
 
-use grosso::coalesce::reason::NoMerge;
+use grosso::coalesce::{FullTable, reason::NoMerge};
 
 use super::*;
 
@@ -56,8 +56,9 @@ fn l04_statistics_count_as_inet_lro_did() {
     }
     engine.poll_end(0);
     let lro = engine.stats().lro();
-    // Three packets of the first session, one of each other session; the acknowledgment is in none.
-    assert_eq!((lro.aggregated, lro.flushed, lro.no_descriptor), (5, 3, 1));
+    // Three packets of the first session and one of the second; the third found no place, and the acknowledgment is in
+    // none.
+    assert_eq!((lro.aggregated, lro.flushed, lro.no_descriptor), (4, 2, 1));
 }
 
 #[test]
@@ -67,4 +68,50 @@ fn l15_no_superframe_has_more_bytes_or_packets_than_both_limits_say() {
     assert!(long.iter().all(|out| out.bytes.len() - 14 <= 65535 - 1500));
     let short: Vec<_> = (0..100).map(|i| packet(i * 100, 100, |tcp| tcp)).collect();
     assert_eq!(packets(&poll(Profile::inet_lro(), &short).0), [64, 36]);
+}
+
+/// Frames handed up for packets of so many flows that take turns, in two polls of ten rounds each.
+fn handed_up(profile: Profile, flows: u16) -> usize {
+    let mut engine = Engine::new(profile);
+    for start in [0, 10] {
+        for round in start..start + 10 {
+            for flow in 0..flows {
+                engine.push(&packet(round * MSS, MSS, |tcp| tcp.source_port(1000 + flow)));
+            }
+        }
+        engine.poll_end(0);
+    }
+    assert_eq!(packets(&engine.delivered).iter().sum::<u32>(), 20 * u32::from(flows));
+    engine.delivered.len()
+}
+
+/// The original has a list of eight sessions, and hands up what finds none while it goes on with those: of sixteen
+/// flows, eight have two superframes and the others twenty packets each.
+#[test]
+fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
+    for name in ["inet-lro", "inet-lro-2007", "myri10ge"] {
+        let mut profile = Profile::named(name).unwrap();
+        profile.limits.tcp_segments = 64;
+        assert_eq!(handed_up(profile, 16), 8 * 2 + 8 * 20, "{name}");
+    }
+    // Where the oldest makes room, each arrival evicts the train that the next one would have joined (rule G3).
+    let mut evicts = Profile::inet_lro();
+    evicts.rules.full = FullTable::Evicts;
+    assert_eq!(handed_up(evicts, 16), 320);
+    // FreeBSD's takes a poll flow by flow, so that its eight places are enough.
+    assert_eq!(handed_up(Profile::freebsd(), 16), 16 * 2);
+}
+
+#[test]
+fn l10_who_found_no_place_may_start_a_train_once_one_is_free() {
+    let mut profile = Profile::inet_lro();
+    profile.limits.flows = 1;
+    let of = |port: u16, at: usize| packet(at * MSS, MSS, move |tcp| tcp.source_port(port));
+    // The session of the first flow ends with a packet that does not fit.
+    let frames = [of(1, 0), of(2, 0), of(1, 5), of(2, 1), of(2, 2), of(1, 6)];
+    let (delivered, verdicts) = poll(profile, &frames);
+    let full = Verdict::Passed(Pass::TableFull);
+    assert_eq!(verdicts[1], full);
+    assert_eq!(verdicts[3..], [Verdict::Held, Verdict::Joined, full]);
+    assert_eq!(packets(&delivered), [1, 1, 1, 1, 2]);
 }

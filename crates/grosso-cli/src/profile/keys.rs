@@ -107,6 +107,7 @@ pub(crate) const KEYS: &[ProfileKey] = &[
     key!("rules", "congestion-alone", rules.congestion_alone),
     key!("rules", "acknowledgments", rules.acknowledgments),
     key!("rules", "refused", rules.refused),
+    key!("rules", "full", rules.full),
     key!("reorder", "level", reorder.level),
     key!("reorder", "hole-ns-max", reorder.hole_ns_max, 0..=HOLD_NS_MAX),
     key!("reorder", "hole-ns-min", reorder.hole_ns_min, 0..=HOLD_NS_MAX),

@@ -3,8 +3,8 @@
 use core::ops::RangeInclusive;
 
 use grosso::coalesce::{
-    Acknowledgments, Batch, BucketChoice, Bypass, FixedIdentification, Hold, Level, Options, Push,
-    Refused, Sizes, Vary,
+    Acknowledgments, Batch, BucketChoice, Bypass, FixedIdentification, FullTable, Hold, Level,
+    Options, Push, Refused, Sizes, Vary,
 };
 use grosso_wire::tcp;
 use serde_json::{Value, json};
@@ -74,6 +74,7 @@ words!(Acknowledgments {
     FilterAggressive: "filter-aggressive"
 });
 words!(Refused { Starts: "starts", Leaves: "leaves" });
+words!(FullTable { Evicts: "evicts", Leaves: "leaves" });
 words!(Level { Off: "off", Batch: "batch", Holes: "holes" });
 words!(BucketChoice { Seeded: "seeded", Device: "device" });
 words!(Hold { Fixed: "fixed", Controlled: "controlled" });

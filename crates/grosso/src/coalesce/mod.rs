@@ -64,8 +64,8 @@ pub use hold::{HOLD_NS_MIN, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN
 pub use options::CoalesceOptions;
 pub use pool::Part;
 pub use profile::{
-    Acknowledgments, Batch, Bypass, FixedIdentification, Hold, Level, Limits, Options, Profile,
-    Push, Refused, Reorder, Rules, Sizes, Vary,
+    Acknowledgments, Batch, Bypass, FixedIdentification, FullTable, Hold, Level, Limits, Options,
+    Profile, Push, Refused, Reorder, Rules, Sizes, Vary,
 };
 
 use crate::{

@@ -72,6 +72,8 @@ reasons! {
         Congestion = "congestion",
         /// Packets of its flow are seldom joined, so that for a while none is verified or held (P48).
         Bypass = "bypass",
+        /// No place in the table was free, and the profile evicts no train (rule L10).
+        TableFull = "table-full",
         /// FIN is set, and there was no train that it could end (rule G37).
         TcpFinish = "tcp-fin",
         /// PSH is set, and there was no train that it could end (rule G37).

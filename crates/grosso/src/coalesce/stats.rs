@@ -109,7 +109,8 @@ impl CoalesceStats {
         LroStats {
             aggregated: self.superframe_packets + alone,
             flushed,
-            no_descriptor: self.closed[Close::TableFull.index()]
+            no_descriptor: self.passed[Pass::TableFull.index()]
+                + self.closed[Close::TableFull.index()]
                 + self.closed[Close::BucketFull.index()],
         }
     }
@@ -180,7 +181,7 @@ pub struct LroStats {
     pub aggregated: u64,
     /// Trains delivered, including those of one packet.
     pub flushed: u64,
-    /// Times that the table was full. inet_lro then delivered the packet alone; here a train makes room.
+    /// Times that the table was full: the packet left alone, or a train made room, as the profile says.
     pub no_descriptor: u64,
 }
 

@@ -81,6 +81,9 @@ pub(super) fn of_pass(
             limit("tunnels-max", profile.tunnels_max.into(), levels.checked_sub(1))
         }
         Pass::TooDeep => limit("headers of a packet", LAYERS_MAX, None),
+        Pass::TableFull => {
+            limit("limits.flows", profile.limits.flows, Some(profile.limits.flows as u64 + 1))
+        }
         Pass::HeaderTooLong => {
             limit("bytes of headers", HEADER_BYTES_MAX, Some(stack.header_len() as u64))
         }
@@ -379,6 +382,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::TcpFinish | Pass::TcpPush => {
             "a train of its flow that is held when it comes: a longer --hold, a larger --batch"
         }
+        Pass::TableFull => "a free place: more --flows, or rules.full = \"evicts\"",
         Pass::TcpLate | Pass::TcpOverlap => "a sequence behind what came before it",
         Pass::GreFlags => "GRE without sequence numbers",
         Pass::GeneveControl => "never: it is for the tunnel's end",

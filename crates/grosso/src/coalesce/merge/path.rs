@@ -9,7 +9,7 @@ use super::{Merger, Unknown, gathered::examine_acknowledgment, packets_of, verif
 use crate::{
     bytes::byte_at,
     coalesce::{
-        Acknowledgments, Part, Refused, Sink, Verdict,
+        Acknowledgments, FullTable, Part, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree, verify_all},
         incoming::Incoming,
         policy::Policy,
@@ -572,7 +572,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let (flow, now_ns, resembles) = (*flow, *now_ns, *resembles);
         let place = match free {
             Some(place) => place,
-            None => self.room_for(flow, frame.meta.hash, sink),
+            None => match self.room_for::<P>(*known, flow, frame.meta.hash, sink) {
+                Some(place) => place,
+                None => return self.pass_verified(arrival, Pass::TableFull, sink),
+            },
         };
         let slot = self.trains.insert(Train::start(arrival, place));
         self.table.insert(place, flow, slot);
@@ -587,21 +590,28 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// A free place in the flow table, made by closing the oldest train that is in the way (rule
-    /// G3).
+    /// G3), unless the policy evicts none.
     #[cold]
-    fn room_for(
+    fn room_for<P: Policy>(
         &mut self,
+        known: ShapeId,
         flow: FlowHash,
         device_hash: Option<u32>,
         sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Place {
+    ) -> Option<Place> {
+        if P::rules(&self.shapes[known]).full == FullTable::Leaves {
+            return match self.table.find(flow, device_hash) {
+                Found::Free(place) if !self.trains.is_full() => Some(place),
+                _ => None,
+            };
+        }
         if self.trains.is_full()
             && let Some((oldest, _)) = self.trains.oldest()
         {
             self.close(oldest, Close::TableFull, sink);
         }
         let (oldest, reason) = match self.table.find(flow, device_hash) {
-            Found::Free(place) => return place,
+            Found::Free(place) => return Some(place),
             Found::Full(bucket) => {
                 (self.trains.oldest_of(&self.table.slots(bucket)), Close::BucketFull)
             }
@@ -611,7 +621,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         debug_assert!(train.is_some(), "a full bucket has trains");
         let (slot, place) = train.unwrap_or_default();
         self.close(slot, reason, sink);
-        place
+        Some(place)
     }
 
     /// Lets a packet through whose flow cannot be read in full, behind every held train that it

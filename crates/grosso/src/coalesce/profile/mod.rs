@@ -17,7 +17,9 @@ pub use self::{
     hold::Hold,
     limits::Limits,
     reorder::{Level, Reorder},
-    rules::{Acknowledgments, FixedIdentification, Options, Push, Refused, Rules, Sizes, Vary},
+    rules::{
+        Acknowledgments, FixedIdentification, FullTable, Options, Push, Refused, Rules, Sizes, Vary,
+    },
 };
 
 use crate::flow::{BucketChoice, TableShape};
@@ -114,6 +116,7 @@ impl Profile {
         profile.rules.flags_alone = CONGESTION_AND_FINISH;
         profile.rules.congestion_alone = true;
         profile.rules.refused = Refused::Leaves;
+        profile.rules.full = FullTable::Leaves;
         profile.limits.flows = 8;
         // Bytes and count together, with room for one more packet (the review's sixth point).
         profile.limits.size_bytes = 65536 - 1500;
@@ -150,6 +153,7 @@ impl Profile {
         let mut profile = Self::freebsd();
         profile.name = Cow::Borrowed("myri10ge");
         profile.rules.acknowledgments = Acknowledgments::Alone;
+        profile.rules.full = FullTable::Leaves;
         profile.batch = Batch::AsItCame;
         profile
     }
@@ -211,6 +215,7 @@ impl Profile {
             window: Vary::First,
             sizes: Sizes::Any,
             flags_alone: (tcp::ECE | tcp::CWR) as u8,
+            full: FullTable::Leaves,
             ..Rules::INVERTIBLE
         };
         profile.reorder.level = Level::Batch;

@@ -59,6 +59,8 @@ pub struct Rules {
     pub acknowledgments: Acknowledgments,
     /// Treatment of a packet that did not fit the train of its flow.
     pub refused: Refused,
+    /// Treatment of a packet whose flow has no train, while no place in the table is free.
+    pub full: FullTable,
 }
 
 /// Packets whose IPv4 identification may stay along a train.
@@ -154,6 +156,15 @@ pub enum Refused {
     Leaves,
 }
 
+/// Treatment of a packet whose flow has no train, while no place in the table is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FullTable {
+    /// It starts one, and the oldest train in its way leaves (rule G3).
+    Evicts,
+    /// It leaves alone, and those held go on (rule L10).
+    Leaves,
+}
+
 impl Rules {
     /// Those of trains that can be cut into the very packets that went in.
     pub const INVERTIBLE: Self = Self {
@@ -174,6 +185,7 @@ impl Rules {
         congestion_alone: false,
         acknowledgments: Acknowledgments::Alone,
         refused: Refused::Starts,
+        full: FullTable::Evicts,
     };
 
     /// Whether every train can be cut into the packets that went in. If not, only who ends TCP may have it: what it
@@ -199,6 +211,7 @@ impl Rules {
             flags_alone: _,
             congestion_alone: _,
             refused: _,
+            full: _,
         } = *self;
         differentiated_services.is_equal()
             && flow_label.is_equal()
