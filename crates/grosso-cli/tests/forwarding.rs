@@ -89,7 +89,8 @@ impl Line {
     /// tcpdump at a device, writing packets of host a that are fragments, or longer than one.
     fn dump(&self, host: &NetworkNamespace, device: &str) -> Running {
         let mut command = Command::new("tcpdump");
-        command.args(["-i", device, "-s", "0", "-U", "-Z", "root", "--immediate-mode", "-w"]);
+        // Slots no longer than a datagram leave room for all of a trial in its ring.
+        command.args(["-i", device, "-s", "5000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
         command.arg(self.hosts.path(&format!("{device}.pcap")));
         let v4 = format!("src host {} and (ip[6:2] & 0x3fff != 0 or greater 2000)", A[0]);
         let v6 = format!("src host {} and (ip6[6] = 44 or greater 2000)", A[1]);
