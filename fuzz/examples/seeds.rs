@@ -1,12 +1,14 @@
-//! Writes the initial corpus of every fuzz target, made by the test kit: `seeds DIRECTORY`.
+//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. Packets and captures are made by the test kit;
+//! texts are those of the documents, and their words the dictionary of the target, `DIRECTORY/TARGET.dict`.
 
-use std::{fs, io, path::Path};
+use std::{collections::BTreeSet, fs, io, path::Path};
 
 use grosso::meta::{Gso, Meta};
+use grosso_cli::fuzzing;
 use grosso_io::capture::{CaptureWriter, Format, Offload, PacketMeta, WriterOptions};
 use grosso_testkit::{
     Traffic,
-    oracle::Link,
+    oracle::{Link, Rules, join, trains},
     random::Random,
     stack::{Place, Stack},
 };
@@ -27,11 +29,36 @@ fn main() -> io::Result<()> {
         write(directory, "esp", seed, &random.bytes(60))?;
         write(directory, "segment", seed, &random.bytes(40))?;
         write(directory, "virtio", seed, &random.bytes(40))?;
-        write(directory, "expand", seed, &random.bytes(80))?;
-        write(directory, "path", seed, &random.bytes(60))?;
+        write(directory, "expand", seed, &actions(&mut random, 8, 80))?;
+        write(directory, "path", seed, &actions(&mut random, 6, 60))?;
         write(directory, "path_mtu", seed, &random.bytes(12))?;
+        write(directory, "stages", seed, &actions(&mut random, 12, 60))?;
+        write(directory, "judge", seed, &judge(seed, &mut random))?;
     }
-    Ok(())
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let configuration = fs::read_to_string(documents.join("configuration.md"))?;
+    texts(directory, "configuration", &blocks(&configuration))?;
+    texts(directory, "profile", &fuzzing::profiles())?;
+    texts(directory, "tunnel_words", &TUNNELS.map(str::to_owned))?;
+    texts(directory, "request", &REQUESTS.map(str::to_owned))
+}
+
+/// Writes texts and the dictionary of their words.
+fn texts(directory: &Path, target: &str, texts: &[String]) -> io::Result<()> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    let mut words = BTreeSet::new();
+    for (seed, text) in (0..).zip(texts) {
+        write(directory, target, seed, text.as_bytes())?;
+        words.extend(text.split(|c| !is_word(c)).filter(|word| word.len() > 1));
+    }
+    let entries = words.iter().map(|word| format!("\"{word}\"\n"));
+    fs::write(directory.join(format!("{target}.dict")), entries.collect::<String>())
+}
+
+/// The blocks of TOML in a document.
+fn blocks(document: &str) -> Vec<String> {
+    let parts = document.split("```toml\n").skip(1);
+    parts.filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
 }
 
 fn write(directory: &Path, target: &str, seed: u64, bytes: &[u8]) -> io::Result<()> {
@@ -65,6 +92,61 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     }
     writer.finish().expect("memory takes everything")
 }
+
+/// A capture of packets and superframes, for a judge who may be told sizes.
+fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
+    let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
+    let mut given = random.bytes(4);
+    if random.percent(70) {
+        given[0] = 0;
+    }
+    let frames: Vec<_> = Traffic::new(seed).take(random.within(4, 16)).collect();
+    for train in trains(&frames, Link::Ethernet, Rules::default()) {
+        let packets: Vec<_> = train.packets.iter().map(|number| frames[*number].clone()).collect();
+        // Whether a frame is as on the wire is for the judge to find out.
+        let frame = match packets.len() {
+            1 => packets[0].clone(),
+            _ => join(&packets, Link::Ethernet).0,
+        };
+        let meta = PacketMeta { timestamp_ns: Some(seed), ..PacketMeta::default() };
+        writer.write_packet(&meta, &frame).expect("memory takes everything");
+    }
+    [given, writer.finish().expect("memory takes everything")].concat()
+}
+
+/// Choices, and a list of actions most of which are the usual one.
+fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
+    let mut bytes = random.bytes(choices);
+    for _ in 0..random.within(4, count) {
+        bytes.push(if random.percent(70) { 0 } else { random.bits() as u8 });
+    }
+    bytes
+}
+
+/// Tunnels in the words of `ip link`.
+const TUNNELS: [&str; 10] = [
+    "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 dstport 4789 srcport 49152 65535 udpcsum df inherit ttl 64",
+    "vxlan id 7 local 2001:db8::1 remote 2001:db8::2 udp6zerocsumtx udp6zerocsumrx gbp flowlabel 7 mtu-min 1280",
+    "vxlan id 1 local 192.0.2.1 remote 192.0.2.2 remote 192.0.2.3 learning ageing 300 maxaddress 99",
+    "geneve id 42 local 192.0.2.1 remote 192.0.2.2 innerprotoinherit tos inherit noudpcsum",
+    "gre local 192.0.2.1 remote 192.0.2.2 key 9 csum seq nopmtudisc ignore-df ttl inherit",
+    "gretap local 192.0.2.1 remote 192.0.2.2 encap gue encap-sport auto encap-dport 6080 encap-csum encap-remcsum",
+    "ipip local 192.0.2.1 remote 192.0.2.2 mode any encap fou encap-dport 5555 noencap-csum",
+    "sit local 192.0.2.1 remote 192.0.2.2 encap gue encap-variant 1 tos 8",
+    "ip6tnl local 2001:db8::1 remote 2001:db8::2 encaplimit none mode any",
+    "ip6gre local 2001:db8::1 remote 2001:db8::2 encaplimit 4 key 1.2.3.4 encap gue encap-csum6",
+];
+
+/// Requests for counters, each behind the number of its protocol: 0 is a line, 1 is HTTP.
+const REQUESTS: [&str; 6] = [
+    "\u{0}{\"ask\":\"counters\"}\n",
+    "\u{0}{\"ask\":\"counters\",\"per_queue\":true}\n",
+    "\u{1}GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n",
+    "\u{1}HEAD /healthz HTTP/1.0\r\n\r\n",
+    "\u{1}POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
+    "\u{1}OPTIONS * HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+];
 
 /// Wide limits and a list of actions, most of which continue a train.
 fn coalesce(random: &mut Random) -> Vec<u8> {

@@ -9,13 +9,12 @@ use grosso::{
     meta::{Gso, VlanTag},
     segment::{Outgoing, Segments},
     tunnel::{
-        Carrier, CongestionMode, DontFragment, Dscp, Endpoint, Expected, Header, RemoteChecksumUse,
-        TimeToLive, Udp,
+        Endpoint, Expected,
         decapsulate::{Decapsulation, Presented, Refusal},
         encapsulate::{Encapsulator, HEADER_BYTES_MAX},
     },
 };
-use grosso_fuzz::{Decisions, stack};
+use grosso_fuzz::{Decisions, endpoint, stack};
 use grosso_testkit::{oracle::Link, stack::Place};
 use grosso_wire::{LinkType, dissect};
 use libfuzzer_sys::fuzz_target;
@@ -39,71 +38,6 @@ fuzz_target!(|data: &[u8]| {
     };
     put_in(&mut encapsulator, &frame, split, &meta, link);
 });
-
-fn endpoint(decisions: &mut Decisions<'_>) -> Endpoint {
-    let [local, remote] = match decisions.byte() & 1 {
-        0 => [[192, 0, 2, 1], [192, 0, 2, 2]].map(Into::into),
-        _ => [[0x20; 16], [0x30; 16]].map(Into::into),
-    };
-    let header = header(decisions);
-    let carrier = match decisions.byte() % 4 {
-        0 => Carrier::Ip,
-        1 => Carrier::Udp(udp(decisions)),
-        2 => Carrier::Gue(udp(decisions)),
-        _ => Carrier::DirectGue(udp(decisions)),
-    };
-    let mut endpoint = Endpoint::new(local, remote, header, carrier);
-    endpoint.ttl = decisions.choose(&[TimeToLive::Inherit, TimeToLive::Fixed(9)]);
-    endpoint.dscp = decisions.choose(&[Dscp::Inherit, Dscp::Fixed(9)]);
-    endpoint.congestion =
-        decisions.choose(&[CongestionMode::Normal, CongestionMode::Compatibility]);
-    endpoint.dont_fragment = decisions.choose(&[
-        DontFragment::Set,
-        DontFragment::Unset,
-        DontFragment::Ignored,
-        DontFragment::Inherit,
-    ]);
-    endpoint.flow_label = decisions.choose(&[None, Some(0xf_ffff)]);
-    endpoint.encapsulation_limit = decisions.choose(&[None, None, Some(4)]);
-    endpoint
-}
-
-fn header(decisions: &mut Decisions<'_>) -> Header {
-    let flags = decisions.byte();
-    let has = |bit: u8| flags & 1 << bit != 0;
-    match flags % 4 {
-        0 => Header::Ip,
-        1 => Header::Gre {
-            key: has(2).then_some(7),
-            checksum: has(3),
-            sequence: has(4),
-            ethernet: has(5),
-        },
-        2 => {
-            Header::Vxlan { identifier: 42, policy: has(2).then_some(7), generic_protocol: has(3) }
-        }
-        _ => {
-            let options = if has(2) { vec![1, 2, 3, 1, 5, 6, 7, 8] } else { Vec::new() };
-            Header::Geneve { identifier: 42, options, inherit_protocol: has(3) }
-        }
-    }
-}
-
-fn udp(decisions: &mut Decisions<'_>) -> Udp {
-    let flags = decisions.byte();
-    let transmit = flags & 1 != 0;
-    Udp {
-        source: 49152..=65535,
-        destination: decisions.choose(&[4789, 4790, 6080, 6081, 5555]),
-        checksum: flags & 2 != 0,
-        ipv6_without_checksum: true,
-        remote_checksum: RemoteChecksumUse {
-            transmit,
-            receive: transmit,
-            complete: flags & 4 != 0,
-        },
-    }
-}
 
 fn meta(decisions: &mut Decisions<'_>) -> Meta {
     let checksum = match decisions.byte() % 5 {

@@ -245,7 +245,7 @@ impl Ending {
 }
 
 /// The rules by which packets are parsed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Links {
     forced: Option<LinkType>,
 }

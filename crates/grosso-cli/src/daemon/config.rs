@@ -77,7 +77,7 @@ impl Config {
     }
 
     /// Parses a text. Relative paths of profiles are taken from `folder`.
-    fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
+    pub(crate) fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
         let file: FileTable =
             toml::from_str(text).map_err(|error| Wrong::of_parser(text, &error))?;
         let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));

@@ -110,7 +110,8 @@ impl Judge {
         (identifications.agreeing(size.bytes.into()), identifications.steps())
     }
 
-    fn learn(&mut self, sight: &Sight<'_>) {
+    /// Learns from a frame that is judged later.
+    pub(crate) fn learn(&mut self, sight: &Sight<'_>) {
         let levels = &mut self.levels;
         self.flows.learn(sight, || seal(sight, levels));
     }

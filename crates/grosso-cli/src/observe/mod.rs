@@ -17,7 +17,7 @@ pub(crate) mod json;
 pub(crate) mod monitor;
 pub(crate) mod prometheus;
 pub(crate) mod reading;
-mod server;
+pub(crate) mod server;
 pub(crate) mod table;
 pub(crate) mod text;
 

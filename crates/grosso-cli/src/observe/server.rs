@@ -252,6 +252,23 @@ impl Client {
     }
 }
 
+/// The answers to what came of a request so far, as a client gets them of a program without paths.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn answers(is_http: bool) -> impl FnMut(&[u8], bool) -> Option<Vec<u8>> {
+    let fresh = Duration::MAX;
+    let mut paths = PathsCache {
+        ask: Box::new(Vec::new),
+        fresh,
+        readings: Vec::new(),
+        asked: None,
+        at: UNIX_EPOCH,
+    };
+    move |bytes, is_full| match is_http {
+        true => answer_http(bytes, is_full, &mut paths),
+        false => answer_line(bytes, is_full, &mut paths),
+    }
+}
+
 fn answer_line(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     if end.is_none() && !is_full {

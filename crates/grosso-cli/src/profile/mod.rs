@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
 }
 
 /// Parses the text of a file. `name` is the name of the profile if the file does not set one.
-fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
+pub(crate) fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     let table = DeTable::parse(text).map_err(|error| Wrong::of_parser(text, &error))?;
     let table = table.get_ref();
     let mut profile = match word(text, table, "base")? {

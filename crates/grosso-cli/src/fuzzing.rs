@@ -1,0 +1,137 @@
+//! The parsers of what strangers and users write, for the fuzz targets: each takes any bytes, and panics if a property
+//! does not hold. No part of what this package promises.
+
+use std::path::Path;
+
+use grosso::Profile;
+use grosso_io::capture::{CaptureReader, Entry};
+use grosso_wire::dissect;
+
+use crate::{
+    daemon::config::{self, Config},
+    evidence::{Evidence, Given, Judge, Judgment, Nature, Sight},
+    input::Links,
+    observe::server,
+    profile,
+    tunnel::{Definition, describe},
+    wrong::Wrong,
+};
+
+/// Judges the frames of a capture, before and after its flows are known.
+///
+/// # Panics
+/// If a verdict contradicts itself, or depends on anything but the frames.
+pub fn judge(capture: &[u8], mss: Option<u16>, mtu: Option<u16>) {
+    let given = Given { mss, mtu, ..Given::default() };
+    let (mut surveyed, mut learning) = (Judge::new(given), Judge::new(given));
+    each_frame(capture, given, |sight| surveyed.learn(sight));
+    surveyed.is_surveyed = true;
+    each_frame(capture, given, |sight| {
+        let first = surveyed.judge(sight);
+        assert_eq!(surveyed.judge(sight), first, "a verdict changes what is known");
+        assert_eq!(surveyed.testify(sight, first).nature, first.nature, "evidence changes it");
+        for judgment in [first, learning.judge(sight)] {
+            check_judgment(sight, &judgment);
+        }
+    });
+}
+
+fn check_judgment(sight: &Sight<'_>, judgment: &Judgment) {
+    let Nature::Superframe { gso, size, .. } = judgment.nature else { return };
+    assert_eq!(gso.size().unwrap_or(0), size.bytes, "{judgment:?}");
+    let payload = sight.transport.as_ref().map_or(0, |transport| transport.payload);
+    // What was recorded is taken as it is, and headers that repeat may be those of one packet.
+    if !matches!(size.by, Evidence::Recorded | Evidence::Stride) {
+        assert!(judgment.packets(payload) > 1, "{judgment:?} of {payload} bytes");
+    }
+}
+
+fn each_frame(capture: &[u8], given: Given, mut visit: impl FnMut(&Sight<'_>)) {
+    let Ok(mut reader) = CaptureReader::new(capture) else { return };
+    let judge = Judge::new(given);
+    while reader.offset() < CAPTURE_BYTES_MAX {
+        let Ok(Some(entry)) = reader.next() else { return };
+        let Entry::Packet(packet) = &entry else { continue };
+        let Some(link) = Links::default().of(packet) else { continue };
+        let said = packet.meta();
+        let ports = judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        visit(&Sight::new(packet, &said, &stack, link, ports));
+    }
+}
+
+/// Reads the text of a configuration file. No file that it names exists.
+///
+/// # Panics
+/// If a path that was read cannot be run, or an error is said to be at a place outside of the text.
+pub fn configuration(text: &str) {
+    match Config::parse(text, Path::new(NOWHERE)) {
+        Ok(config) => config.paths.iter().for_each(|path| {
+            config::check(path).expect("a path that was read fits together");
+        }),
+        Err(wrong) => check_place(&wrong, text),
+    }
+}
+
+/// Reads the text of a profile.
+///
+/// # Panics
+/// If a profile that was read is another one after it was written and read again.
+pub fn profile(text: &str) {
+    match profile::parse(text, "fuzzed".to_owned()) {
+        Ok(profile) => {
+            let written = profile::write(&profile);
+            let again = profile::parse(&written, "another".to_owned()).expect(&written);
+            assert_eq!(again, profile, "{written}");
+        }
+        Err(wrong) => check_place(&wrong, text),
+    }
+}
+
+/// The texts of all profiles that are built in.
+#[must_use]
+pub fn profiles() -> Vec<String> {
+    Profile::all().iter().map(profile::write).collect()
+}
+
+/// Reads the words of a tunnel.
+///
+/// # Panics
+/// If a tunnel that was read is another one after it was written and read again, as words or as a file.
+pub fn tunnel(line: &str) {
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let Ok(description) = describe("fuzzed", &words(line)) else { return };
+    let written = description.to_string();
+    let again =
+        describe("fuzzed", &words(&written)).unwrap_or_else(|why| panic!("{why:?}: {written}"));
+    assert_eq!(again, description, "{written}");
+    let definition = Definition { name: "t0".to_owned(), mtu: 1400, description };
+    let file = definition.to_toml();
+    let config =
+        Config::parse(&file, Path::new(NOWHERE)).unwrap_or_else(|wrong| panic!("{wrong}: {file}"));
+    assert_eq!(config.paths.len(), 1, "{file}");
+}
+
+/// Reads a request to the server of counters, as it comes byte by byte: over HTTP, or as a line of JSON.
+///
+/// # Panics
+/// If an answer changes with bytes that come after it, or is none at all when there is no more room.
+pub fn request(bytes: &[u8], is_http: bool) {
+    let mut answer = server::answers(is_http);
+    let first = (0..=bytes.len()).find_map(|len| answer(&bytes[..len], false));
+    match first {
+        Some(first) => assert_eq!(answer(bytes, false), Some(first), "it changed its answer"),
+        None => assert!(answer(bytes, true).is_some_and(|answer| !answer.is_empty())),
+    }
+}
+
+fn check_place(wrong: &Wrong, text: &str) {
+    let line = usize::try_from(wrong.place.line.get()).expect("a line");
+    assert!(line <= text.matches('\n').count() + 1, "{wrong}");
+    assert!(wrong.to_string().lines().count() == 1, "{wrong}");
+}
+
+/// A folder that does not exist.
+const NOWHERE: &str = "/nonexistent";
+/// Uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
+const CAPTURE_BYTES_MAX: u64 = 4 << 20;

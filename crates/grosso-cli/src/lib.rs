@@ -1,0 +1,80 @@
+//! Packet offload for captures and for live devices, and a lab that shows what it is worth.
+//!
+//! | module | job |
+//! |---|---|
+//! | `arguments`, `positions` | the grammar of the command line |
+//! | `commands` | one module per command |
+//! | `daemon` | data paths on live devices, as used by `bridge` and `run` |
+//! | `report` | what all reports share: a report as text and as JSON from one value, and where it is printed |
+//! | `reports` | the report of each command on captures, and those about tunnels |
+//! | `checksums` | a verdict for every checksum of a packet, and the repair of those that are not right |
+//! | `evidence` | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
+//! | `device` | interfaces that the user names, and the failures to open or change them (Linux) |
+//! | `headers` | offsets and fields of packets that several commands need |
+//! | `meta` | translation of a capture's packet metadata to the engine's, and back |
+//! | `fuzzing` | the parsers of what strangers and users write, for the fuzz targets |
+//! | `fragments` | IP fragments in captures: those that become datagrams, and why the others do not |
+//! | `suspicion` | hints at UDP datagrams that look like a tunnel on an unknown port |
+//! | `transform` | a capture in, a capture out, packet by packet |
+//! | `twice` | a capture that is read twice |
+//! | `tunnel` | tunnels, described as for `ip link` |
+//! | `name` | text from strangers, made harmless for a terminal |
+//! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
+//! | `line` | the times at which packets leave on a line of a given rate |
+//! | `confinement` | the privileges that each thread of running data paths gives up (Linux) |
+//! | `observe` | the counters of running data paths, for people and for programs (Linux) |
+//! | `profile` | profiles as users write them |
+//! | `wrong` | errors in a text that the user wrote, with the likely correction |
+//! | `digest` | the hash of the input |
+//! | `units` | numbers for people |
+//! | `distribution` | the distribution of values, in bounded memory |
+//! | `error` | every way to fail, with its exit code |
+//! | `talk`, `style`, `progress` | output to standard error |
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod checksums;
+mod commands;
+#[cfg(target_os = "linux")]
+mod confinement;
+#[cfg(target_os = "linux")]
+mod daemon;
+#[cfg(target_os = "linux")]
+mod device;
+mod digest;
+mod distribution;
+mod error;
+mod evidence;
+mod fragments;
+#[cfg(all(feature = "fuzzing", target_os = "linux"))]
+pub mod fuzzing;
+mod headers;
+mod input;
+mod line;
+mod meta;
+mod name;
+#[cfg(target_os = "linux")]
+mod observe;
+mod output;
+mod positions;
+mod profile;
+mod progress;
+mod report;
+mod reports;
+mod style;
+mod suspicion;
+mod talk;
+mod text_file;
+mod transform;
+mod tunnel;
+mod twice;
+mod units;
+mod wrong;
+
+use std::process::ExitCode;
+
+/// Runs the command that the arguments of this process name, as the program `grosso` does.
+#[must_use]
+pub fn main() -> ExitCode {
+    commands::run(std::env::args_os().collect()).into()
+}
