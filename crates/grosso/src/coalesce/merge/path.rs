@@ -568,7 +568,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Arrival { frame, flow, now_ns, resembles, .. } = &arrival;
+        let Arrival { frame, known, flow, now_ns, resembles, .. } = &arrival;
         let (flow, now_ns, resembles) = (*flow, *now_ns, *resembles);
         let place = match free {
             Some(place) => place,
