@@ -125,13 +125,14 @@ impl Profile {
     }
 
     /// [`Profile::inet_lro`] as it was sent for review in 2007, at a receiver with this MTU in bytes:
-    /// as many packets as full ones would fit, however short they are (P2).
+    /// as many packets as full ones would fit, however short they are (P2), and no more than a socket buffer of its
+    /// time had places for parts (`MAX_SKB_FRAGS`).
     #[must_use]
     pub fn inet_lro_2007(mtu: u16) -> Self {
         let mut profile = Self::inet_lro();
         profile.name = Cow::Borrowed("inet-lro-2007");
         profile.limits.size_bytes = 65536;
-        profile.limits.tcp_segments = (u16::MAX / mtu.max(1)).max(1);
+        profile.limits.tcp_segments = (u16::MAX / mtu.max(1)).clamp(1, SOCKET_BUFFER_PARTS);
         profile
     }
 
@@ -316,3 +317,5 @@ impl Default for Profile {
 
 /// FIN and the flags of congestion control, as the low byte of the TCP flags.
 const CONGESTION_AND_FINISH: u8 = (tcp::FIN | tcp::ECE | tcp::CWR) as u8;
+/// Parts of a socket buffer in 2007, with pages of 4 KiB: `MAX_SKB_FRAGS`.
+const SOCKET_BUFFER_PARTS: u16 = 18;
