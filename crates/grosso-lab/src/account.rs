@@ -104,6 +104,9 @@ pub struct TcpCounters {
     pub retransmitted: u64,
     /// Segments received with a wrong checksum.
     pub checksum_errors: u64,
+    /// Retransmission timeouts (`TCPTimeouts` of `/proc/net/netstat`): the sender was silent for 200 ms or more, each
+    /// time twice as long.
+    pub timeouts: u64,
 }
 
 impl TcpCounters {
@@ -113,23 +116,28 @@ impl TcpCounters {
     /// Fails if `/proc` is not there, or has no counters of TCP.
     pub fn read() -> io::Result<Self> {
         let text = fs::read_to_string("/proc/thread-self/net/snmp")?;
-        Self::parse(&text).ok_or_else(|| {
+        let more = fs::read_to_string("/proc/thread-self/net/netstat")?;
+        Self::parse(&text, &more).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "no counters of TCP in /proc/net/snmp")
         })
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
-        let (names, values) = (lines.next()?, lines.next()?);
+    fn parse(snmp: &str, netstat: &str) -> Option<Self> {
+        let tables = [(snmp, "Tcp: "), (netstat, "TcpExt: ")];
         let value = |wanted: &str| {
-            let mut both = names.split(' ').zip(values.split(' '));
-            both.find(|(name, _)| *name == wanted)?.1.parse().ok()
+            tables.into_iter().find_map(|(text, table)| {
+                let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
+                let (names, values) = (lines.next()?, lines.next()?);
+                let mut both = names.split(' ').zip(values.split(' '));
+                both.find(|(name, _)| *name == wanted)?.1.parse().ok()
+            })
         };
         Some(Self {
             received: value("InSegs")?,
             sent: value("OutSegs")?,
             retransmitted: value("RetransSegs")?,
             checksum_errors: value("InCsumErrors")?,
+            timeouts: value("TCPTimeouts")?,
         })
     }
 }
@@ -156,9 +164,12 @@ mod tests {
         let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\n\
                     Tcp: MaxConn InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors\n\
                     Tcp: -1 20 10 3 0 5 7\nUdp: InSegs\nUdp: 9\n";
-        let counters = TcpCounters { received: 20, sent: 10, retransmitted: 3, checksum_errors: 7 };
-        assert_eq!(TcpCounters::parse(text), Some(counters));
-        assert_eq!(TcpCounters::parse("Tcp: InSegs\nTcp: 1\n"), None);
-        assert_eq!(TcpCounters::parse(""), None);
+        let more = "TcpExt: SyncookiesSent TCPTimeouts\nTcpExt: 4 2\nIpExt: InOctets\nIpExt: 8\n";
+        let (received, sent, retransmitted) = (20, 10, 3);
+        let (checksum_errors, timeouts) = (7, 2);
+        let counters = TcpCounters { received, sent, retransmitted, checksum_errors, timeouts };
+        assert_eq!(TcpCounters::parse(text, more), Some(counters));
+        assert_eq!(TcpCounters::parse("Tcp: InSegs\nTcp: 1\n", more), None);
+        assert_eq!(TcpCounters::parse(text, ""), None);
     }
 }

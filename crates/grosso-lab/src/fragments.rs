@@ -63,7 +63,7 @@ impl Serialize for FragmentParameters {
 pub enum Receiver {
     /// Copies each to its place in the datagram and returns its buffer.
     Coalesces,
-    /// Keeps its buffer until the datagram is complete or times out, as Linux did before 2021.
+    /// Keeps its buffer until the datagram is complete or times out, as Linux did until 2019.
     Queues,
     /// Keeps its buffer, but no more than half of the NIC's: beyond that, it evicts the datagram that has waited
     /// longest for a fragment.
@@ -217,10 +217,10 @@ const FRAGMENTS: usize = 45;
 const IPV6_TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
 Coalesces: each fragment is copied to its place, and its buffer given back.\n\
-Queues: it waits in its buffer, as in Linux before 2021. Evicts: so too, but in\n\
+Queues: it waits in its buffer, as in Linux until 2019. Evicts: so too, but in\n\
 half of the buffers; the datagram goes that waited longest for a fragment.\n\
 The wire's queue is long: frames are dropped for want of buffers alone.\n\
-Published (2021, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
+Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
 
 #[cfg(test)]
 mod tests {

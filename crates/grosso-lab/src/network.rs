@@ -174,6 +174,7 @@ impl Network {
             layout: self.layout,
             carrier: Carrier::grosso(self.options.coalesce, false),
             impairment: None,
+            back: None,
             device: self.options.device,
             processors,
             congestion: congestion.into(),

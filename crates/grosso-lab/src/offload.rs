@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, VERIFIED_BYTES},
     traffic::Traffic,
-    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
+    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
     verdict::Verdict,
 };
 
@@ -178,6 +178,7 @@ impl Experiment for Offload {
                 bytes / 1_000_000
             ));
         }
+        notes.extend(stalls(rows().flat_map(|row| &row.runs).collect()));
         let retransmits: u64 = rows().map(|row| row.retransmits).sum();
         notes.push(format!("Retransmits in all runs: {retransmits}."));
         notes
@@ -214,5 +215,68 @@ mod tests {
         let series = rows.map(|(setting, runs)| Series { setting, verified_bytes: Some(1), runs });
         let series = series.collect();
         experiment.report(vec![series]).unwrap()
+    }
+
+    /// Answers of an experiment whose rows carry these gigabytes in a second of a processor.
+    fn judged(
+        experiment: &Offload,
+        gigabytes: impl Fn(&RowGroup, &Row) -> f64,
+    ) -> Vec<(&'static str, String)> {
+        let series = |group: &RowGroup, row: &Row| {
+            let bytes = (gigabytes(group, row) * 1e9) as u64;
+            let cpu_seconds = CpuSeconds { path: 1.0, ..CpuSeconds::default() };
+            // No two runs are the same.
+            let runs = (0..3).map(|run| {
+                let (seconds, bytes) = (1.0, bytes + run);
+                Measured { seconds, bytes, cpu_seconds, ..Measured::default() }
+            });
+            Series::new(row.clone(), runs.collect())
+        };
+        let groups = experiment.groups.iter();
+        let groups = groups.map(|group| group.rows.iter().map(|row| series(group, row)).collect());
+        let report = experiment.report(groups.collect()).unwrap();
+        report.verdicts.iter().map(|verdict| (verdict.claim, verdict.answer.to_string())).collect()
+    }
+
+    #[test]
+    fn a_loss_at_the_longest_mtu_is_no_lesser_gain() {
+        let experiment = Offload::gso(Plan::default()).unwrap();
+        let long = |share: f64| {
+            judged(&experiment, |group, row| {
+                let is_long = row.setting.layout.mtu.sender > 1500;
+                let is_on = group.rows[0].name == row.name;
+                if !is_on {
+                    1.0
+                } else if is_long {
+                    share
+                } else {
+                    1.5
+                }
+            })
+        };
+        let claim = "the longest MTU leaves a gain, and a lesser one";
+        for (share, answer) in
+            [(0.88, "not reproduced"), (1.1, "reproduced"), (1.6, "not reproduced")]
+        {
+            let found = long(share).into_iter().find(|(judged, _)| *judged == claim).unwrap();
+            assert_eq!(found.1, answer, "{share}");
+        }
+    }
+
+    #[test]
+    fn columns_of_the_source_are_beside_each_other() {
+        let experiment = Offload::lro(Plan::default()).unwrap();
+        let with = |posted: f64| {
+            judged(&experiment, |_, row| match row.name.as_str() {
+                "as posted 2007" => posted,
+                "none" | "none, copied" => 0.5,
+                _ => 2.0,
+            })
+        };
+        let claim = "1500 to 9000: inet_lro as posted is 10 % behind it";
+        for (posted, answer) in [(1.7, "reproduced"), (1.9, "not reproduced")] {
+            let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
+            assert_eq!(found.1, answer, "{posted}");
+        }
     }
 }

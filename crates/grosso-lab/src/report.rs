@@ -87,7 +87,7 @@ impl<F: Findings> Report<F> {
         for verdict in &self.verdicts {
             text += &format!("{verdict}\n");
         }
-        text + &self.notes.join("\n") + "\n"
+        text + &self.notes.join("\n") + "\nPublications R1 to R5: docs/sources.md.\n"
     }
 
     /// The results as an HTML page. `command` is the command that repeats them.
@@ -151,9 +151,9 @@ impl<P> Environment<P> {
 
 /// A verdict as an item of a list.
 fn item(verdict: &Verdict) -> String {
-    let answer = verdict.answer();
-    let (claim, measured) = (escape(verdict.claim), escape(&verdict.measured));
-    format!("<li><b class=\"{answer}\">{answer}</b> {claim}: {measured}</li>\n")
+    let (answer, class) = (verdict.answer, if verdict.holds() { "yes" } else { "no" });
+    let (claim, reasons) = (escape(verdict.claim), escape(&verdict.reasons()));
+    format!("<li><b class=\"{class}\">{answer}</b> {claim}: {reasons}</li>\n")
 }
 
 fn processor_name() -> String {

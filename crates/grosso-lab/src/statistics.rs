@@ -11,12 +11,23 @@ pub struct Spread {
     pub min: f64,
     /// The maximum.
     pub max: f64,
+    /// The measurements in ascending order, or as many of them at equal distances.
+    #[serde(skip)]
+    sample: Sample,
+}
+
+/// Some figures in ascending order.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sample {
+    values: [f64; SAMPLE_MAX],
+    len: usize,
 }
 
 impl Spread {
-    /// The spread of at least one measurement; without any, all fields are zero.
+    /// The spread of at least one measurement; without any, all fields are zero. A measurement that is no number, such
+    /// as the cost of a gigabyte where no byte arrived, is none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.into_iter().collect();
+        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         let [Some(&min), Some(&max)] = [values.first(), values.last()] else {
             return Self::default();
@@ -26,8 +37,30 @@ impl Spread {
             0 => (values[middle - 1] + values[middle]) / 2.0,
             _ => values[middle],
         };
-        Self { median, min, max }
+        Self { median, min, max, sample: Sample::of(&values) }
     }
+
+    /// The measurements in ascending order, of which some are left out if they are more than fit.
+    pub(crate) fn values(&self) -> &[f64] {
+        &self.sample.values[..self.sample.len]
+    }
+}
+
+impl Sample {
+    fn of(sorted: &[f64]) -> Self {
+        let len = sorted.len().min(SAMPLE_MAX);
+        let mut values = [0.0; SAMPLE_MAX];
+        for (i, value) in values.iter_mut().take(len).enumerate() {
+            // The middle of each of as many equal parts.
+            *value = sorted[(2 * i + 1) * sorted.len() / (2 * len)];
+        }
+        Self { values, len }
+    }
+}
+
+/// The ratio of two figures; `None` if it is no number.
+pub(crate) fn ratio(over: f64, under: f64) -> Option<f64> {
+    Some(over / under).filter(|ratio| ratio.is_finite())
 }
 
 /// Percentiles of the time that requests took, in microseconds.
@@ -59,14 +92,18 @@ impl Latency {
     }
 }
 
-/// A number of three digits.
+/// A number of three digits; a dash for none.
 pub(crate) fn digits(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".into();
+    }
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
 /// A number of at most five characters.
 pub(crate) fn thousands(value: f64) -> String {
     match value {
+        _ if !value.is_finite() => "-".into(),
         0.0..9_999.5 => format!("{value:.0}"),
         9_999.5..99_950.0 => format!("{:.1}k", value / 1e3),
         99_950.0..999_500.0 => format!("{:.0}k", value / 1e3),
@@ -74,9 +111,28 @@ pub(crate) fn thousands(value: f64) -> String {
     }
 }
 
+/// Measurements that a spread keeps: more than most experiments make.
+const SAMPLE_MAX: usize = 31;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_number_is_no_measurement_and_is_shown_as_a_dash() {
+        let spread = Spread::of([0.0 / 0.0, 2.0, 1.0 / 0.0]);
+        assert_eq!((spread.median, spread.max, spread.values()), (2.0, 2.0, &[2.0][..]));
+        assert_eq!((digits(f64::NAN), thousands(f64::INFINITY)), ("-".into(), "-".into()));
+        assert_eq!((ratio(1.0, 0.0), ratio(0.0, 0.0), ratio(1.0, 2.0)), (None, None, Some(0.5)));
+    }
+
+    #[test]
+    fn a_spread_keeps_its_measurements_or_some_of_all_sizes() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]).values(), [1.0, 2.0, 3.0]);
+        let many = Spread::of((0..1000).map(f64::from));
+        assert_eq!(many.values().len(), SAMPLE_MAX);
+        assert!(many.values().is_sorted() && many.values()[SAMPLE_MAX / 2] == 500.0);
+    }
 
     #[test]
     fn middle_is_a_measurement_or_between_two() {

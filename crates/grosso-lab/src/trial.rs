@@ -45,6 +45,9 @@ pub struct Setting {
     /// Impairment of packets on the way to a receiver whose NIC is Grosso. They are copied out of their receive buffers
     /// first: a long wire would occupy too many of these.
     pub impairment: Option<Impairment>,
+    /// Impairment of packets on the way back, if there is one on the way to the receiver. If it loses packets, the
+    /// receiver's kernel hands out no superframes: random numbers are drawn for packets.
+    pub back: Option<Impairment>,
     /// Device through which the data path exchanges packets with a host.
     pub device: Device,
     /// The processor of the sender's thread, and that of all others.
@@ -106,6 +109,22 @@ impl Carrier {
 }
 
 impl Setting {
+    /// Whether the kernel of a receiver whose NIC Grosso is hands out superframes.
+    fn superframes(&self) -> bool {
+        self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
+    }
+
+    /// Whether a measurement of this setting tells of a stall and not of the setting: its one connection waited for a
+    /// retransmission timeout, 200 ms at least, although its wire loses nothing. The thread of the data path was not
+    /// scheduled for as long, or the end of a window found no room in a backlog and nothing behind it told the sender.
+    #[must_use]
+    pub fn stalled(&self, measured: &Measured) -> bool {
+        let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
+        let is_stream = self.traffic.is_tcp() && !self.traffic.is_requests();
+        let is_lossless = !loses(&self.impairment) && !loses(&self.back);
+        measured.timeouts > 0 && is_stream && is_lossless && self.connections == 1
+    }
+
     /// Time for which a train may be held; `None` if Grosso merges nothing.
     #[must_use]
     pub fn hold(&self) -> Option<Duration> {
@@ -156,6 +175,10 @@ pub struct Measured {
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,
+    /// Retransmission timeouts, from the connection's start to its end.
+    pub timeouts: u64,
+    /// Measurements before this one that [stalled](Setting::stalled) and were repeated.
+    pub repeated: u64,
     /// Datagrams or requests that were lost.
     pub lost: u64,
     /// Packets that the data path's ring had no room for.
@@ -211,18 +234,50 @@ impl Measured {
     }
 }
 
-/// Measures once, with hosts of its own, which are removed afterwards.
+/// Measures with hosts of its own, which are removed afterwards. A measurement that stalled is repeated, a few times.
 ///
 /// # Errors
-/// Fails if the hosts cannot be made, if the traffic stalls or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be made, if the traffic stops or is damaged, or if it is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
+    repeat_stalled(setting, || measure_once(setting, interrupted))
+}
+
+/// Measures until nothing stalled, and counts what did.
+fn repeat_stalled(
+    setting: &Setting,
+    mut once: impl FnMut() -> Result<Measured, TrialError>,
+) -> Result<Measured, TrialError> {
+    let mut repeated = 0;
+    loop {
+        let measured = once()?;
+        if !setting.stalled(&measured) || repeated == REPEATS_MAX {
+            return Ok(Measured { repeated, ..measured });
+        }
+        repeated += 1;
+    }
+}
+
+/// A note on measurements that stalled, if any did.
+pub(crate) fn stalls(runs: Vec<&Measured>) -> Option<String> {
+    let repeated: u64 = runs.iter().map(|run| run.repeated).sum();
+    (repeated > 0).then(|| {
+        format!(
+            "Repeated: {repeated} of {} trials, whose sender waited for its retransmission timeout\n\
+             (200 ms or more) although the wire loses nothing.",
+            repeated + runs.len() as u64,
+        )
+    })
+}
+
+fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     match &setting.carrier {
         Carrier::Kernel { gro } => {
             let hosts = Hosts::joined(&setting.layout, *gro)?;
             observe(setting, &hosts, None, interrupted)
         }
         Carrier::Grosso { profile, copy, expand } => {
-            let (hosts, ends) = Hosts::receiving(&setting.layout, setting.device, true)?;
+            let (hosts, ends) =
+                Hosts::receiving(&setting.layout, setting.device, setting.superframes())?;
             let mut options = RunOptions::new(SEED);
             options.left_to_right.coalesce = profile.is_some();
             options.right_to_left.expand_acknowledgments = *expand;
@@ -306,7 +361,14 @@ impl Trial<'_> {
         match &self.setting.impairment {
             Some(impairment) => {
                 let wire = Impair::new(Nic::new(wire, None), impairment.clone());
-                self.through(wire, device, options, |wire| drops(wire.inner_mut().inner()))
+                let drops = |wire: &mut Impair<Nic<LivePort>>| drops(wire.inner_mut().inner());
+                match &self.setting.back {
+                    Some(back) => {
+                        let device = Impair::new(device, back.clone());
+                        self.through(wire, device, options, drops)
+                    }
+                    None => self.through(wire, device, options, drops),
+                }
             }
             None if copy => {
                 let wire = Nic::new(wire, None);
@@ -318,10 +380,10 @@ impl Trial<'_> {
 
     /// Measures the traffic of a data path from its left port to its right one; `drops` returns the losses of the left
     /// one.
-    fn through<L: Port<Buffer: Send> + Send>(
+    fn through<L: Port<Buffer: Send> + Send, R: Port<Buffer: Send> + Send>(
         &self,
         left: L,
-        right: LivePort,
+        right: R,
         options: RunOptions,
         drops: impl FnOnce(&mut L) -> io::Result<u64>,
     ) -> Result<Measured, TrialError> {
@@ -352,7 +414,64 @@ impl Trial<'_> {
     }
 }
 
+/// Measurements that are repeated at most in place of one that stalled.
+const REPEATS_MAX: u64 = 3;
 /// The longest MTU, in bytes, whose packets a receiver can coalesce into longer frames.
 const COALESCED_MTU_MAX: u16 = 9000;
 /// The seed of the content and of the flow table: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting() -> Setting {
+        Setting {
+            traffic: Traffic::TcpStream,
+            connections: 1,
+            tool: Tool::BuiltIn,
+            layout: Layout::default(),
+            carrier: Carrier::Kernel { gro: false },
+            impairment: None,
+            back: None,
+            device: Device::Veth,
+            processors: [0; 2],
+            congestion: "cubic".into(),
+            extent: Extent::Bytes(1),
+            compare: false,
+        }
+    }
+
+    /// The measurement that is kept if the measurements have these timeouts, and the number of those made.
+    fn kept(setting: &Setting, timeouts: &[u64]) -> (Measured, usize) {
+        let mut made = 0;
+        let measured = repeat_stalled(setting, || {
+            made += 1;
+            Ok(Measured { timeouts: timeouts[made - 1], ..Measured::default() })
+        });
+        (measured.unwrap(), made)
+    }
+
+    #[test]
+    fn a_stalled_trial_is_repeated_and_counted() {
+        let (measured, made) = kept(&setting(), &[1, 2, 0]);
+        assert_eq!((measured.timeouts, measured.repeated, made), (0, 2, 3));
+        let (measured, made) = kept(&setting(), &[0]);
+        assert_eq!((measured.repeated, made), (0, 1));
+        let (measured, made) = kept(&setting(), &[9; 4]);
+        assert_eq!((measured.timeouts, measured.repeated, made), (9, 3, 4), "not for ever");
+    }
+
+    #[test]
+    fn a_timeout_on_a_wire_that_loses_is_what_was_to_be_measured() {
+        let lossy = Some("loss 1%".parse().unwrap());
+        for setting in [
+            Setting { impairment: lossy.clone(), ..setting() },
+            Setting { back: lossy.clone(), ..setting() },
+            Setting { connections: 100, ..setting() },
+            Setting { traffic: Traffic::TcpRequests, ..setting() },
+        ] {
+            assert_eq!(kept(&setting, &[1]).1, 1, "{setting:?}");
+        }
+    }
+}

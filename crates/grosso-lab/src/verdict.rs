@@ -1,31 +1,316 @@
-//! Claims of an experiment, and whether the figures support them.
+//! Claims of a source, and what the figures say of each.
 
 use core::fmt;
 
 use serde::Serialize;
 
-/// A claim that an experiment was to show.
+use crate::statistics::Spread;
+
+/// A claim that an experiment was to show, and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Verdict {
     /// The claim.
     pub claim: &'static str,
-    /// Whether the figures support it.
-    pub holds: bool,
+    /// The answer.
+    #[serde(flatten)]
+    pub answer: Answer,
     /// The figures.
     pub measured: String,
+    /// Whether the answer might be another one if everything were measured again: no test of the difference tells the
+    /// figures from their noise.
+    pub within_noise: bool,
 }
 
-impl Verdict {
-    /// The answer in one word.
-    pub(crate) const fn answer(&self) -> &'static str {
-        if self.holds { "yes" } else { "no" }
+/// An answer to a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum Answer {
+    /// The figures support it.
+    Reproduced,
+    /// The figures contradict it.
+    NotReproduced {
+        /// The cause, as far as it is known.
+        cause: &'static str,
+    },
+    /// This machine cannot show it.
+    CannotBeShownHere {
+        /// The means that would show it.
+        needed: &'static str,
+    },
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Reproduced => "reproduced",
+            Self::NotReproduced { .. } => "not reproduced",
+            Self::CannotBeShownHere { .. } => "cannot be shown here",
+        })
     }
 }
 
-/// A line of a table.
+/// A bound on a figure or on a ratio of two.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bound {
+    /// As much, or more.
+    AtLeast(f64),
+    /// Less.
+    Under(f64),
+}
+
+impl Bound {
+    fn value(self) -> f64 {
+        match self {
+            Self::AtLeast(value) | Self::Under(value) => value,
+        }
+    }
+
+    fn holds(self, figure: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => figure >= bound,
+            Self::Under(bound) => figure < bound,
+        }
+    }
+}
+
+/// The figures' word on a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    holds: bool,
+    within_noise: bool,
+}
+
+impl Evidence {
+    /// The word of a count that does not vary.
+    pub(crate) const fn exact(holds: bool) -> Self {
+        Self { holds, within_noise: false }
+    }
+
+    /// The word of repeated measurements on the ratio of two medians. They are told apart by the test of Mann and
+    /// Whitney, after the second was multiplied by the bound.
+    pub(crate) fn ratio(over: &Spread, under: &Spread, bound: Bound) -> Self {
+        let holds = bound.holds(over.median / under.median);
+        let scaled: Vec<f64> = under.values().iter().map(|value| value * bound.value()).collect();
+        let is_above = holds == matches!(bound, Bound::AtLeast(_));
+        let chance = match is_above {
+            true => chance_of_above(over.values(), &scaled),
+            false => chance_of_above(&scaled, over.values()),
+        };
+        Self { holds, within_noise: chance > CHANCE_MAX }
+    }
+
+    /// The word of repeated measurements on one median: the test of signs.
+    pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
+        let holds = bound.holds(figure.median);
+        let agree = figure.values().iter().filter(|value| bound.holds(**value) == holds).count();
+        Self { holds, within_noise: chance_of_agreeing(agree, figure.values().len()) > CHANCE_MAX }
+    }
+
+    /// The word of several, each of which has to hold: noise must not be what decides.
+    pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Self {
+        let each: Vec<Self> = each.into_iter().collect();
+        let holds = each.iter().all(|one| one.holds);
+        let mut deciding = each.iter().filter(|one| one.holds == holds);
+        let within_noise = match holds {
+            true => deciding.any(|one| one.within_noise),
+            false => deciding.all(|one| one.within_noise),
+        };
+        Self { holds, within_noise }
+    }
+
+    /// The verdict on a claim; `cause` is the reason why it may be contradicted.
+    pub(crate) fn verdict(
+        self,
+        claim: &'static str,
+        measured: String,
+        cause: &'static str,
+    ) -> Verdict {
+        let Self { holds, within_noise } = self;
+        let answer = if holds { Answer::Reproduced } else { Answer::NotReproduced { cause } };
+        Verdict { claim, answer, measured, within_noise }
+    }
+}
+
+impl Verdict {
+    /// A claim that this machine cannot show, and the means that would.
+    pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
+        let answer = Answer::CannotBeShownHere { needed };
+        Self { claim, answer, measured: String::new(), within_noise: false }
+    }
+
+    /// Whether the figures support the claim.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.answer == Answer::Reproduced
+    }
+
+    /// The figures, the doubts about them, and the reason of the answer.
+    pub(crate) fn reasons(&self) -> String {
+        let doubts = if self.within_noise { " (within noise)" } else { "" };
+        let mut reasons = format!("{}{doubts}", self.measured);
+        if let Answer::NotReproduced { cause: why } | Answer::CannotBeShownHere { needed: why } =
+            self.answer
+        {
+            reasons += if reasons.is_empty() { "" } else { "; " };
+            reasons += why;
+        }
+        reasons
+    }
+}
+
+/// A line for the claim, and lines of at most 80 columns for the reasons.
 impl fmt::Display for Verdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:<4}{:<52} {}", self.answer(), self.claim, self.measured)
+        write!(formatter, "{:<ANSWER$}{}", self.answer, self.claim)?;
+        let mut column = LINE;
+        for word in self.reasons().split_whitespace() {
+            if column + 1 + word.chars().count() > LINE {
+                write!(formatter, "\n{:ANSWER$}{word}", "")?;
+                column = ANSWER;
+            } else {
+                write!(formatter, " {word}")?;
+                column += 1;
+            }
+            column += word.chars().count();
+        }
+        Ok(())
+    }
+}
+
+/// The probability that figures of one kind rank as high as `above` does over `below`, or higher: the test of Mann and
+/// Whitney, one-sided and exact. A tie counts half, rounded against the claim.
+fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
+    let (n, m) = (above.len(), below.len());
+    let wins = above.iter().map(|one| {
+        let won = below.iter().filter(|other| one > other).count();
+        let tied = below.iter().filter(|other| one.total_cmp(other).is_eq()).count();
+        won as f64 + tied as f64 / 2.0
+    });
+    let wins = wins.sum::<f64>().floor() as usize;
+    // ways[i][u]: orders of i of the one and j of the other with u wins; one row of j at a time.
+    let mut ways = vec![vec![0.0; n * m + 1]; n + 1];
+    for row in &mut ways {
+        row[0] = 1.0;
+    }
+    for j in 1..=m {
+        for i in 1..=n {
+            // The greatest of all is one of the first kind, and wins against j, or one of the second.
+            let (fewer, this) = ways.split_at_mut(i);
+            for wins in (0..=i * j).rev() {
+                let first = wins.checked_sub(j).map_or(0.0, |wins| fewer[i - 1][wins]);
+                this[0][wins] += first;
+            }
+        }
+    }
+    let all: f64 = ways[n].iter().sum();
+    ways[n][wins..].iter().sum::<f64>() / all
+}
+
+/// The probability that as many of so many tosses of a coin, or more, agree.
+fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
+    // Binomial coefficients, each from the one before.
+    let mut coefficient = 0.5_f64.powi(i32::try_from(of).unwrap_or(i32::MAX));
+    let mut chance = 0.0;
+    for count in 0..=of {
+        if count >= agree {
+            chance += coefficient;
+        }
+        coefficient *= (of - count) as f64 / (count + 1) as f64;
+    }
+    chance
+}
+
+/// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of
+/// rounded numbers may be a little more.
+const CHANCE_MAX: f64 = 0.05 + 1e-9;
+/// Columns of an answer, and of a line.
+const ANSWER: usize = 22;
+const LINE: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(values: &[f64]) -> Spread {
+        Spread::of(values.iter().copied())
+    }
+
+    fn ratio(over: &[f64], under: &[f64], bound: Bound) -> (bool, bool) {
+        let Evidence { holds, within_noise } =
+            Evidence::ratio(&spread(over), &spread(under), bound);
+        (holds, within_noise)
+    }
+
+    #[test]
+    fn ranks_are_as_likely_as_the_tables_of_mann_and_whitney_say() {
+        let chance = |above: &[f64], below: &[f64]| chance_of_above(above, below);
+        // One order of twenty; of 252; two of 252; and the middle, of which there are two sides.
+        assert!((chance(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]) - 0.05).abs() < 1e-12);
+        let low = [1.0, 2.0, 3.0, 4.0, 5.0];
+        assert!((chance(&[6.0, 7.0, 8.0, 9.0, 10.0], &low) - 1.0 / 252.0).abs() < 1e-12);
+        assert!((chance(&[4.5, 7.0, 8.0, 9.0, 10.0], &low) - 2.0 / 252.0).abs() < 1e-12);
+        assert!((chance(&[1.0], &[2.0]) - 1.0).abs() < 1e-12);
+        assert!((chance(&[2.0], &[1.0]) - 0.5).abs() < 1e-12);
+        // The critical value of five and five is U = 4 of 25.
+        let (at, beyond) = ([3.5, 4.5, 6.0, 7.0, 8.0], [2.5, 3.5, 6.0, 7.0, 8.0]);
+        assert!(chance(&at, &low) <= 0.05 && chance(&beyond, &low) > 0.05);
+    }
+
+    #[test]
+    fn a_ratio_that_noise_could_turn_says_so() {
+        let bound = Bound::AtLeast(1.44);
+        let off = [1.0, 1.02, 0.98];
+        assert_eq!(ratio(&[1.5, 1.52, 1.55], &off, bound), (true, false));
+        assert_eq!(ratio(&[1.5, 1.52, 1.43], &off, bound), (true, true));
+        assert_eq!(ratio(&[1.40, 1.39, 1.45], &off, bound), (false, true));
+        assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), (false, false));
+        // One run against one proves nothing.
+        assert_eq!(ratio(&[9.0], &[1.0], bound), (true, true));
+        // Figures that are all the same differ by nothing.
+        assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), (true, true));
+        assert_eq!(ratio(&[0.4, 0.5, 0.45], &off, Bound::Under(0.85)), (true, false));
+        assert_eq!(ratio(&[1.0, 0.99, 1.01], &off, Bound::Under(0.85)), (false, false));
+    }
+
+    #[test]
+    fn a_median_is_judged_by_how_many_agree() {
+        let median = |values: &[f64]| Evidence::median(&spread(values), Bound::Under(0.5));
+        assert_eq!(median(&[0.1, 0.2, 0.3, 0.1, 0.2]), Evidence::exact(true));
+        assert!(median(&[0.1, 0.2, 0.3]).within_noise, "one of eight agrees by chance");
+        let four = median(&[0.1, 0.2, 0.3, 0.1, 0.9]);
+        assert!(four.holds && four.within_noise);
+    }
+
+    #[test]
+    fn of_several_the_one_that_decides_must_be_certain() {
+        let word = |holds, within_noise| Evidence { holds, within_noise };
+        let all = |each: &[Evidence]| Evidence::all(each.iter().copied());
+        assert_eq!(all(&[word(true, false), word(true, true)]), word(true, true));
+        assert_eq!(all(&[word(true, true), word(false, false)]), word(false, false));
+        assert_eq!(all(&[word(false, true), word(false, false)]), word(false, false));
+        assert_eq!(all(&[word(false, true), word(true, false)]), word(false, true));
+    }
+
+    #[test]
+    fn a_loss_is_never_called_yes_and_no_line_is_too_long() {
+        let measured = "0.88 times".to_owned();
+        let cause = "packets of the longest MTU are few, and cutting them is one more pass over all of their bytes";
+        let verdict =
+            Evidence::exact(false).verdict("the longest MTU leaves less to gain", measured, cause);
+        let text = verdict.to_string();
+        assert!(
+            text.starts_with("not reproduced        the longest MTU leaves less to gain\n"),
+            "{text}"
+        );
+        assert!(text.contains("\n                      0.88 times; packets"), "{text}");
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 80), "{text}");
+        let json = serde_json::to_value(&verdict).unwrap();
+        assert_eq!((&json["verdict"], &json["cause"]), (&"not_reproduced".into(), &cause.into()));
+        let here = Verdict::not_here("three CPUs", "a machine of three processors");
+        assert_eq!(
+            here.to_string(),
+            "cannot be shown here  three CPUs\n                      a machine of three processors"
+        );
     }
 }

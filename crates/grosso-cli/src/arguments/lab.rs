@@ -179,13 +179,20 @@ pub(crate) struct LabFragments {
 /// `grosso lab acks`.
 #[derive(Args, Debug)]
 pub(crate) struct LabAcks {
-    /// Measurements of each setting
-    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// Measurements of each setting; with fewer than 3, noise decides
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// Length of each measurement
+    /// Length of each measurement of a stream
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Congestion control of the lab's sockets
+    /// Round-trip times of the timed transfers; the first with every treatment
+    #[arg(long, value_name = "TIME", default_values = ["20ms", "1ms", "100ms"], value_parser = parse_time_ns)]
+    pub(crate) round_trip: Vec<u64>,
+    /// Bytes of each transfer
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
+    #[arg(value_parser = clap::value_parser!(u64).range(65536..))]
+    pub(crate) transfer: u64,
+    /// Congestion control of the streams
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
     /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
@@ -320,6 +327,7 @@ pub(super) const LAB_HELP: &str = "\
 Hosts are network namespaces of a user namespace of the lab's own: it needs no
 root, changes nothing outside and leaves nothing behind. What is measured is the
 kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
+The senders of `acks` alone want root and bpftool, and leave with the lab.
 
 Examples:
   grosso lab                      the headline, in twenty seconds

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Case, Growth, Handling, NicOf, Overtaken};
+use super::{Case, Growth, Handling, NicOf, Overtaken, TransferRow};
 use crate::{experiment::Series, statistics::Spread, trial::Measured};
 
 /// Figures of the experiment.
@@ -11,6 +11,8 @@ use crate::{experiment::Series, statistics::Spread, trial::Measured};
 pub struct AckFindings {
     /// The results: Grosso at the sender, then at the receiver.
     pub rows: Vec<AckRow>,
+    /// Timed transfers over a wire with a delay, by senders that count otherwise; none without the means to load them.
+    pub transfers: Vec<TransferRow>,
     /// Packets overtaken if acknowledgments bypass the coalescer.
     pub overtaken: Overtaken,
     /// Results of the sender's model.

@@ -6,14 +6,18 @@
 use core::fmt;
 use std::{io, time::Duration};
 
-use grosso::{Profile, coalesce::Acknowledgments};
+use grosso::{
+    Profile,
+    coalesce::{Acknowledgments, Hold},
+};
 use serde::Serialize;
 
+use self::transfer::Transfer;
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, TcpParameters, two_processors},
+    experiment::{Bench, Experiment, Plan, RunsOf, two_processors},
     hosts::{Layout, Mtu},
     traffic::Traffic,
-    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
+    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
     verdict::Verdict,
 };
 
@@ -21,12 +25,16 @@ mod findings;
 mod growth;
 pub mod model;
 mod overtake;
+mod senders;
 mod table;
+mod transfer;
 mod verdict;
 
 pub use findings::{AckFindings, AckRow};
 pub use growth::Growth;
 pub use overtake::Overtaken;
+pub use senders::{Senders, SendersMissing, Worth};
+pub use transfer::TransferRow;
 
 /// The host whose NIC Grosso is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -57,6 +65,11 @@ pub enum Handling {
     Hardware,
     /// As `linux`, and the acknowledgment of a train is expanded to those of its packets.
     Expanded,
+    /// As `linux`, but acknowledgments of which a later one says all are dropped.
+    #[serde(rename = "filter")]
+    Filtered,
+    /// As `linux`, with trains held for as long as it pays.
+    Controlled,
 }
 
 impl fmt::Display for Handling {
@@ -68,6 +81,8 @@ impl fmt::Display for Handling {
             Self::Vector => "vector",
             Self::Hardware => "rsc-82599",
             Self::Expanded => "expanded",
+            Self::Filtered => "filter",
+            Self::Controlled => "controlled",
         })
     }
 }
@@ -78,9 +93,17 @@ impl Handling {
             Self::Off => return None,
             Self::Merged => Profile::freebsd(),
             Self::Passed | Self::Expanded => Profile::linux(),
-            Self::Vector => {
+            Self::Vector | Self::Filtered => {
                 let mut profile = Profile::linux();
-                profile.rules.acknowledgments = Acknowledgments::Vector;
+                profile.rules.acknowledgments = match self {
+                    Self::Vector => Acknowledgments::Vector,
+                    _ => Acknowledgments::Filter,
+                };
+                profile
+            }
+            Self::Controlled => {
+                let mut profile = Profile::linux();
+                profile.hold = Hold::Controlled;
                 profile
             }
             Self::Hardware => Profile::rsc_82599(4096),
@@ -99,29 +122,58 @@ pub struct Case {
     hold: Duration,
     /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
     window_bytes: Option<usize>,
+    /// The transfer that is timed; `None` for a stream over a wire without a delay.
+    transfer: Option<Transfer>,
+}
+
+/// Parameters of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AckParameters {
+    /// The congestion control of TCP in streams; transfers have senders of their own.
+    pub congestion: String,
+    /// Round-trip times of the transfers; the first with every treatment.
+    #[serde(skip)]
+    pub round_trips: Vec<Duration>,
+    /// Bytes of a transfer.
+    pub transfer_bytes: u64,
+}
+
+impl Default for AckParameters {
+    /// Cubic, and 4 MB over 20, 1 and 100 ms.
+    fn default() -> Self {
+        Self {
+            congestion: "cubic".into(),
+            round_trips: [20, 1, 100].map(Duration::from_millis).to_vec(),
+            transfer_bytes: 4 << 20,
+        }
+    }
 }
 
 /// The settings of table R3.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Acks {
-    plan: Plan<TcpParameters>,
+    plan: Plan<AckParameters>,
     cases: Vec<Case>,
+    transfers: Vec<Case>,
     processors: [usize; 2],
+    /// The senders of the transfers, which must outlive them.
+    _senders: Option<Senders>,
 }
 
 impl Acks {
-    /// Both sides, by window, handling and hold.
+    /// Both sides, by window, handling and hold, and transfers of these senders, if the kernel takes them.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn new(plan: Plan<TcpParameters>) -> io::Result<Self> {
+    pub fn new(plan: Plan<AckParameters>, senders: Option<Senders>) -> io::Result<Self> {
         let processors = two_processors()?;
         let mut cases = Vec::new();
-        for (side, windows) in
-            [(NicOf::Sender, &SENDER_WINDOWS[..]), (NicOf::Receiver, &RECEIVER_WINDOWS)]
-        {
-            for &window_bytes in windows {
-                let case = |handling, hold| Case { side, handling, hold, window_bytes };
+        for side in [NicOf::Sender, NicOf::Receiver] {
+            for window_bytes in WINDOWS {
+                let case = |handling, hold| {
+                    let transfer = None;
+                    Case { side, handling, hold, window_bytes, transfer }
+                };
                 cases.push(case(Handling::Off, Duration::ZERO));
                 for handling in HANDLINGS {
                     cases.extend(HOLDS.map(|hold| case(handling, hold)));
@@ -132,11 +184,16 @@ impl Acks {
                 }
             }
         }
-        Ok(Self { plan, cases, processors })
+        let transfers = match &senders {
+            Some(_) => transfer::cases(&plan.parameters.round_trips, HOLD),
+            None => Vec::new(),
+        };
+        Ok(Self { plan, cases, transfers, processors, _senders: senders })
     }
 
     fn setting(&self, case: &Case) -> Setting {
         let usual = Layout::default();
+        let plan = &self.plan;
         // Room for superframes whose metadata does not say how to cut them.
         let receiver = if case.side == NicOf::Receiver { DEVICE_MTU } else { WIRE_MTU };
         let buffers = case.window_bytes.unwrap_or(usual.tcp_buffer_bytes);
@@ -159,17 +216,41 @@ impl Acks {
                 expand: case.handling == Handling::Expanded,
             },
             impairment: None,
-            device: self.plan.device,
+            back: None,
+            device: plan.device,
             processors: self.processors,
-            congestion: self.plan.parameters.congestion.clone(),
-            extent: Extent::Time { warm_up: WARM_UP, measured: self.plan.measured },
+            congestion: plan.parameters.congestion.clone(),
+            extent: Extent::Time { warm_up: WARM_UP, measured: plan.measured },
             compare: false,
+        }
+    }
+
+    /// The setting of a transfer, which is measured from its first byte on.
+    fn timed(&self, case: &Case, transfer: &Transfer) -> Setting {
+        let setting = self.setting(case);
+        let [there, back] = transfer.wire();
+        // The acknowledgments of a burst are there when the path looks for them again, as behind a NIC's interrupt.
+        let [_, processor] = self.processors;
+        Setting {
+            layout: Layout {
+                tcp_buffer_bytes: TRANSFER_BUFFER_BYTES,
+                under_way_bytes: UNDER_WAY_BYTES,
+                // A loss is to be noticed as soon as anywhere.
+                patient: transfer.loss <= 0.0,
+                ..setting.layout
+            },
+            impairment: Some(there),
+            back: Some(back),
+            processors: [processor; 2],
+            congestion: transfer.worth.congestion().into(),
+            extent: Extent::Bytes(self.plan.parameters.transfer_bytes),
+            ..setting
         }
     }
 }
 
 impl Experiment for Acks {
-    type Parameters = TcpParameters;
+    type Parameters = AckParameters;
     type Setting = Case;
     type Run = Measured;
     type Findings = AckFindings;
@@ -178,21 +259,31 @@ impl Experiment for Acks {
         "acks"
     }
 
-    fn plan(&self) -> &Plan<TcpParameters> {
+    fn plan(&self) -> &Plan<AckParameters> {
         &self.plan
     }
 
     fn settings(&self) -> Vec<&[Case]> {
-        vec![&self.cases]
+        vec![&self.cases, &self.transfers]
     }
 
     fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
-        bench.each(|case, interrupted| measure(&self.setting(case), interrupted), group)
+        let setting = |case: &Case| match &case.transfer {
+            Some(transfer) => self.timed(case, transfer),
+            None => self.setting(case),
+        };
+        bench.each(|case, interrupted| measure(&setting(case), interrupted), group)
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> AckFindings {
+        let series: Vec<RunsOf<Self>> = groups.into_iter().flatten().collect();
         AckFindings {
-            rows: groups.into_iter().flatten().map(AckRow::new).collect(),
+            transfers: series.iter().filter_map(TransferRow::new).collect(),
+            rows: series
+                .into_iter()
+                .filter(|series| series.setting.transfer.is_none())
+                .map(AckRow::new)
+                .collect(),
             overtaken: Overtaken::count(),
             growth: Growth::all(),
         }
@@ -204,7 +295,9 @@ impl Experiment for Acks {
 
     fn notes(&self, findings: &AckFindings) -> Vec<String> {
         let mut notes: Vec<String> = NOTES.lines().map(String::from).collect();
-        let runs = findings.rows.iter().flat_map(|row| &row.runs);
+        let transfers = findings.transfers.iter().flat_map(|row| &row.runs);
+        let runs = findings.rows.iter().flat_map(|row| &row.runs).chain(transfers);
+        notes.extend(stalls(runs.clone().collect()));
         let again: u64 = runs.map(|run| run.retransmits).sum();
         if again > 0 {
             notes.push(format!("{again} segments were sent again in all."));
@@ -218,10 +311,15 @@ const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
 /// The end of the poll, and the 82599's default mitigation time.
 const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
+/// Time for which trains of a transfer are held, unless it says otherwise: the lab's usual one.
+const HOLD: Duration = Duration::from_micros(100);
+/// Sizes for some milliseconds of delay: TCP's buffers, and what the wire holds.
+const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
+const UNDER_WAY_BYTES: usize = 16 << 20;
 const MITIGATION: Duration = Duration::from_micros(16);
 /// Sizes around the window that was best in 2011, and the lab's default.
-const SENDER_WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(100 << 10), Some(256 << 10), None];
-const RECEIVER_WINDOWS: [Option<usize>; 2] = [Some(100 << 10), None];
+const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
+const BEST_2011: usize = 100 << 10;
 /// Least number of bytes that the receiver reads at once, so that it acknowledges every second segment as that of 2011
 /// did: a quarter of the least window.
 const READ_BYTES_MIN: u16 = 16 << 10;
@@ -235,9 +333,11 @@ sent: acknowledgments a second of the receiver; reached: those the sender got.
 segm.: packets of data for each frame that the host was given, or gave.
 Published (82599, 2011): sender with merged acknowledgments 4-5 Gb/s, else 8.0;
 receiver: reads fall to a third, 4-5 segments a unit; window 100 KB best.
-Linux counts bytes without a limit (L is none): a merged acknowledgment grows
-its window by all that it acknowledges. What is left of the harm is waiting, so
-\"merged acknowledgments cost throughput\" may well be no on this kernel.
+Streams have the kernel's own sender, which counts bytes without a limit, and no
+delay: a merged acknowledgment grows its window by all that it acknowledges.
+Transfers are timed from their first byte on; their senders are Reno, with an
+acknowledgment worth all its bytes (as to Linux), two segments at most (L = 2,
+RFC 3465, as to FreeBSD) or one segment. The column off is their measure.
 Grosso at the sender: the receiver's kernel wakes its reader once 16 KB are
 there (SO_RCVLOWAT) and acknowledges every second segment until then, so that
 its reads are batched. Grosso at the receiver: what there is is read.
@@ -251,7 +351,8 @@ mod tests {
 
     /// Results that were never measured: in `Gb/s`, merging costs a third and nothing else costs anything.
     pub(super) fn report() -> Report<AckFindings> {
-        let experiment = Acks::new(Plan::default()).unwrap();
+        let mut experiment = Acks::new(Plan::default(), None).unwrap();
+        experiment.transfers = transfer::cases(&AckParameters::default().round_trips, HOLD);
         let run = |case: &Case| {
             let costs = case.side == NicOf::Sender && case.handling == Handling::Merged;
             let merges = case.side == NicOf::Receiver && case.handling != Handling::Off;
@@ -272,30 +373,69 @@ mod tests {
             };
             Series::new(*case, vec![run; 3])
         };
-        experiment.report(vec![experiment.cases.iter().map(run).collect()]).unwrap()
+        let timed = |case: &Case| {
+            let run = Measured { seconds: seconds(case), bytes: 4 << 20, ..Measured::default() };
+            Series::new(*case, vec![run; 3])
+        };
+        let streams = experiment.cases.iter().map(run).collect();
+        let transfers = experiment.transfers.iter().map(timed).collect();
+        experiment.report(vec![streams, transfers]).unwrap()
+    }
+
+    /// The time of a transfer as senders of 2011 would have needed it.
+    fn seconds(case: &Case) -> f64 {
+        let Some(Transfer { worth, .. }) = case.transfer else { return 0.0 };
+        let alone = if worth == Worth::One { 0.53 } else { 0.266 };
+        let starves = matches!(case.handling, Handling::Merged | Handling::Filtered);
+        alone
+            * match (case.side, case.handling) {
+                _ if worth == Worth::Bytes => 1.0,
+                (NicOf::Sender, _) if starves => 3.0,
+                (NicOf::Receiver, Handling::Passed) => 1.6,
+                (NicOf::Receiver, Handling::Expanded) if worth == Worth::One => 1.4,
+                _ => 1.0,
+            }
+    }
+
+    #[test]
+    fn transfers_have_a_wire_in_both_directions_and_their_sender() {
+        let mut experiment = Acks::new(Plan::default(), None).unwrap();
+        assert!(experiment.transfers.is_empty(), "nobody loaded their senders");
+        experiment.transfers = transfer::cases(&[Duration::from_millis(20)], HOLD);
+        for case in &experiment.transfers {
+            let transfer = case.transfer.unwrap();
+            let setting = experiment.timed(case, &transfer);
+            let [there, back] = [setting.impairment, setting.back].map(Option::unwrap);
+            assert_eq!([there.delay, back.delay], [Duration::from_millis(10); 2]);
+            assert_ne!(there.seed, back.seed);
+            assert_eq!(setting.layout.patient, there.loss <= 0.0);
+            assert!(setting.congestion.starts_with("grosso_"), "{}", setting.congestion);
+            assert_eq!(setting.extent, Extent::Bytes(4 << 20));
+        }
     }
 
     #[test]
     fn handlings_have_one_name_in_the_table_and_in_json() {
-        for handling in HANDLINGS.into_iter().chain([Handling::Off, Handling::Expanded]) {
+        let others = [Handling::Off, Handling::Expanded, Handling::Filtered, Handling::Controlled];
+        for handling in HANDLINGS.into_iter().chain(others) {
             assert_eq!(serde_json::to_value(handling).unwrap(), handling.to_string());
         }
     }
 
     #[test]
     fn every_setting_is_measured_once_a_run() {
-        let experiment = Acks::new(Plan::default()).unwrap();
-        assert_eq!(experiment.trials(), 3 * ((4 + 2) * (1 + 4 * 2) + 2));
+        let experiment = Acks::new(Plan::default(), None).unwrap();
+        assert_eq!(experiment.trials(), 3 * ((4 + 4) * (1 + 4 * 2) + 4));
         let settings = experiment.cases.iter().map(|case| experiment.setting(case));
         let carriers: Vec<_> = settings.map(|setting| setting.carrier).collect();
         let off = |carrier: &&Carrier| matches!(carrier, Carrier::Grosso { profile: None, .. });
-        assert_eq!(carriers.iter().filter(off).count(), 6);
+        assert_eq!(carriers.iter().filter(off).count(), 8);
         let expands = |carrier: &&Carrier| matches!(carrier, Carrier::Grosso { expand: true, .. });
-        assert_eq!(carriers.iter().filter(expands).count(), 2);
+        assert_eq!(carriers.iter().filter(expands).count(), 4);
         let held = carriers.iter().filter(expands).map(|carrier| match carrier {
             Carrier::Grosso { profile: Some(profile), .. } => profile.limits.hold_ns,
             _ => 0,
         });
-        assert_eq!(held.collect::<Vec<_>>(), [16_000; 2]);
+        assert_eq!(held.collect::<Vec<_>>(), [16_000; 4]);
     }
 }

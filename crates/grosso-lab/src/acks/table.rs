@@ -3,24 +3,23 @@
 use core::fmt::Write;
 
 use super::{
-    AckFindings, AckRow, Growth, Handling, NicOf,
+    AckFindings, AckParameters, AckRow, Growth, Handling, NicOf, TransferRow, Worth,
     growth::{AVOIDANCE_ROUND_TRIPS, SEGMENTS_WANTED},
     model::Counting,
 };
 use crate::{
-    experiment::TcpParameters,
     page::{Bar, Chart, Column},
     report::{Environment, Findings},
-    statistics::{Spread, digits, thousands},
+    statistics::{Spread, digits, ratio, thousands},
     trial::Measured,
 };
 
 impl Findings for AckFindings {
-    type Parameters = TcpParameters;
+    type Parameters = AckParameters;
 
     const LEGEND: &'static str = LEGEND;
 
-    fn heading(&self, environment: &Environment<TcpParameters>) -> String {
+    fn heading(&self, environment: &Environment<AckParameters>) -> String {
         format!(
             "one TCP connection ({}), packets of 1500 bytes\n\
              through {}; CPUs: {}\n\
@@ -38,6 +37,7 @@ impl Findings for AckFindings {
             let _ = writeln!(text, "\n{title}\n{}", HEADING.join("\n"));
             self.rows.iter().filter(|row| row.side == side).for_each(|row| row.write(text));
         }
+        self.write_transfers(text);
         self.write_overtaken(text);
         self.write_growth(text);
     }
@@ -73,6 +73,25 @@ impl AckFindings {
         ];
         let rows = rows().map(|row| (row.name(), row.bars())).collect();
         Chart { title: title.into(), names: 190, columns, rows }
+    }
+
+    /// A table for each wire and side: a line a treatment, a column a sender.
+    fn write_transfers(&self, text: &mut String) {
+        for (i, first) in self.transfers.iter().enumerate() {
+            if self.transfers[..i].iter().any(|row| row.is_beside(first)) {
+                continue;
+            }
+            let rows = || self.transfers.iter().filter(|row| row.is_beside(first));
+            first.write_heading(text);
+            let mut written: Vec<(Handling, f64)> = Vec::new();
+            for row in rows() {
+                let line = (row.handling, row.hold_us);
+                if !written.contains(&line) {
+                    written.push(line);
+                    row.write(text, &rows().collect::<Vec<_>>());
+                }
+            }
+        }
     }
 
     fn write_overtaken(&self, text: &mut String) {
@@ -120,7 +139,7 @@ impl AckRow {
 
     fn write(&self, text: &mut String) {
         let window = self.window();
-        let Spread { median, min, max } = self.gigabits_a_second;
+        let Spread { median, min, max, .. } = self.gigabits_a_second;
         let spread = format!("({}-{})", digits(min), digits(max));
         let _ = writeln!(
             text,
@@ -134,6 +153,36 @@ impl AckRow {
             thousands(self.reads_a_gigabyte.median),
             self.segments_a_unit.median,
         );
+    }
+}
+
+impl TransferRow {
+    fn write_heading(&self, text: &mut String) {
+        let side = if self.side == NicOf::Sender { "sender" } else { "receiver" };
+        let _ = writeln!(
+            text,
+            "\n{} ms round trip, {} % loss, Grosso the {side}'s NIC: ms, and times off\n\
+             handling    hold{}",
+            self.round_trip_ms,
+            self.loss * 100.0,
+            Worth::ALL.map(|worth| format!("{:>20}", format!("sender: {worth}"))).concat(),
+        );
+    }
+
+    /// The line of a treatment, of which this is one row.
+    fn write(&self, text: &mut String, rows: &[&Self]) {
+        let find = |handling, worth, hold_us: f64| {
+            let mut rows = rows.iter().filter(|row| (row.handling, row.worth) == (handling, worth));
+            rows.find(|row| row.hold_us.to_bits() == hold_us.to_bits()).map(|row| row.milliseconds)
+        };
+        let cells = Worth::ALL.map(|worth| {
+            let spread = find(self.handling, worth, self.hold_us);
+            let off = find(Handling::Off, worth, rows[0].hold_us);
+            let times = spread.zip(off).and_then(|(on, off)| ratio(on.median, off.median));
+            let time = spread.map_or_else(|| "-".into(), |spread| thousands(spread.median));
+            format!("{time:>14}{:>6}", times.map_or_else(|| "-".into(), digits))
+        });
+        let _ = writeln!(text, "{:<11}{:>5.0}{}", self.handling, self.hold_us, cells.concat());
     }
 }
 
@@ -180,13 +229,18 @@ mod tests {
         let words: Vec<_> = row.split_whitespace().skip(3).collect();
         assert_eq!(words, ["4.00", "(4.00-4.00)", "340k", "42.5k", "60.0k", "120k", "1.0"]);
         assert!(table.contains("of 1600 packets"), "{table}");
+        let rows: Vec<_> =
+            table.lines().filter(|line| line.starts_with("freebsd      100")).collect();
+        let words: Vec<_> = rows[0].split_whitespace().skip(2).collect();
+        assert_eq!(words, ["266", "1.00", "798", "3.00", "1590", "3.00"]);
+        assert_eq!(rows.len(), 4, "20 ms, with loss, 1 ms and 100 ms: {table}");
     }
 
     #[test]
     fn page_is_self_contained_and_shows_every_run() {
         let page = report().page("grosso lab acks --html \"a&b.html\"");
         assert!(page.contains("4.00 Gb/s with merged acknowledgments, 8.00 with each"), "{page}");
-        assert_eq!(page.matches("<circle ").count(), 56 * 2 * 3);
+        assert_eq!(page.matches("<circle ").count(), 76 * 2 * 3);
         assert!(is_self_contained(&page), "{page}");
     }
 }

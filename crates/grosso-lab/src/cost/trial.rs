@@ -236,6 +236,7 @@ impl CostTrial<'_> {
             layout: *layout,
             carrier: trial::Carrier::Kernel { gro: true },
             impairment: None,
+            back: None,
             device: setting.device,
             processors: setting.processors,
             congestion: setting.congestion.clone(),

@@ -1,7 +1,10 @@
 //! Verdicts: whether the figures support the experiment's claims.
 
 use super::{CostRow, Offloads, PartName, Wire};
-use crate::verdict::Verdict;
+use crate::{
+    statistics::{Spread, ratio},
+    verdict::{Bound, Evidence, Verdict},
+};
 
 /// Verdicts on the figures.
 pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
@@ -14,40 +17,45 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| &row.paths);
     let most = paths.map(|path| path.percent(PartName::Unexplained)).reduce(f64::max)?;
-    Some(Verdict {
-        claim: "with offloads, parts explain all but 5 % of the time",
-        holds: most <= UNEXPLAINED_PERCENT,
-        measured: format!("all but {most:.1} %"),
-    })
+    Some(Evidence::exact(most <= UNEXPLAINED_PERCENT).verdict(
+        "with offloads, parts explain all but 5 % of the time",
+        format!("all but {most:.1} %"),
+        "other work that interrupted the path between two readings of the clock",
+    ))
 }
 
 /// The gain from polls of many frames, for the path that receives packets from the wire.
 fn batching(rows: &[CostRow]) -> Option<Verdict> {
     let total = |offloads| {
         let [_, path_b] = row(rows, Wire::Ring, offloads)?.paths;
-        Some(path_b.total_ns.median)
+        Some(path_b.total_ns)
     };
-    let ratio = total(Offloads::OneByOne)? / total(Offloads::On)?;
-    Some(Verdict {
-        claim: "64 frames a poll make path b cheaper than one",
-        holds: ratio > 1.0,
-        measured: format!("{ratio:.1} times (ring)"),
-    })
+    let (one, many) = (total(Offloads::OneByOne)?, total(Offloads::On)?);
+    Some(Evidence::ratio(&many, &one, Bound::Under(1.0)).verdict(
+        "64 frames a poll make path b cheaper than one",
+        format!("{:.1} times (ring)", ratio(one.median, many.median)?),
+        "polls that found one frame each",
+    ))
 }
 
 /// The gain from offloads for both paths together, on the wire with the least gain.
 fn offloads(rows: &[CostRow]) -> Option<Verdict> {
-    let both = |row: &CostRow| row.paths.iter().map(|path| path.total_ns.median).sum::<f64>();
+    let both = |row: &CostRow| {
+        let [one, other] = row.paths.map(|path| path.total_ns);
+        Spread::of(one.values().iter().zip(other.values()).map(|(one, other)| one + other))
+    };
     let ratios = [Wire::Ring, Wire::Xdp, Wire::Udp].into_iter().filter_map(|wire| {
-        let ratio = both(row(rows, wire, Offloads::Off)?) / both(row(rows, wire, Offloads::On)?);
-        Some((ratio, wire))
+        let (off, on) =
+            (both(row(rows, wire, Offloads::Off)?), both(row(rows, wire, Offloads::On)?));
+        let word = Evidence::ratio(&on, &off, Bound::Under(1.0));
+        Some((ratio(off.median, on.median)?, wire, word))
     });
-    let (least, wire) = ratios.min_by(|one, other| one.0.total_cmp(&other.0))?;
-    Some(Verdict {
-        claim: "offloads make both paths cheaper, whatever the wire",
-        holds: least > 1.0,
-        measured: format!("{least:.1} times ({wire})"),
-    })
+    let (least, wire, word) = ratios.min_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some(word.verdict(
+        "offloads make both paths cheaper, whatever the wire",
+        format!("{least:.1} times ({wire})"),
+        "a wire that costs more than the packets on it",
+    ))
 }
 
 fn row(rows: &[CostRow], wire: Wire, offloads: Offloads) -> Option<&CostRow> {
@@ -65,7 +73,7 @@ mod tests {
     fn said(rows: &[CostRow], claim: &str) -> (bool, String) {
         let verdicts = judge(rows);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap();
-        (verdict.holds, verdict.measured.clone())
+        (verdict.holds(), verdict.measured.clone())
     }
 
     #[test]
@@ -89,14 +97,14 @@ mod tests {
     fn batching_is_path_b_s_and_offloads_are_worth_what_they_are_where_least() {
         let mut rows = report().findings.rows;
         assert_eq!(said(&rows, "64 frames"), (true, "5.0 times (ring)".into()));
-        rows[1].paths[0].total_ns.median = 0.0;
+        rows[1].paths[0].total_ns = Spread::of([0.0; 3]);
         assert!(said(&rows, "64 frames").0, "path a reads superframes");
-        rows[1].paths[1].total_ns.median = 54.0;
+        rows[1].paths[1].total_ns = Spread::of([54.0; 3]);
         assert_eq!(said(&rows, "64 frames"), (false, "1.0 times (ring)".into()));
         assert!(said(&rows, "offloads make").0);
-        rows[4].paths[0].total_ns.median = 0.0;
+        rows[4].paths[0].total_ns = Spread::of([0.0; 3]);
         assert_eq!(said(&rows, "offloads make"), (true, "1.7 times (AF_XDP)".into()));
-        rows[4].paths[1].total_ns.median = 164.0;
+        rows[4].paths[1].total_ns = Spread::of([164.0; 3]);
         assert_eq!(said(&rows, "offloads make"), (false, "1.0 times (AF_XDP)".into()));
     }
 

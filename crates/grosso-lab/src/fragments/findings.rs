@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use super::{FragmentRun, FragmentSetting, Receiver};
-use crate::{experiment::Series, statistics::Spread};
+use crate::{
+    experiment::Series,
+    statistics::{Spread, ratio},
+};
 
 /// Figures of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,7 +39,7 @@ pub struct FragmentRow {
     /// Gigabits a second of complete and correct datagrams.
     pub goodput_gbps: Spread,
     /// Ratio of the goodput to that of the receiver of the same group that coalesces with unlimited buffers.
-    pub share_of_unbounded: f64,
+    pub share_of_unbounded: Option<f64>,
     /// Frames a second for which the NIC had no buffer.
     pub no_buffer_a_second: Spread,
     /// Datagrams a second that timed out incomplete.
@@ -76,7 +79,8 @@ impl FragmentGroup {
         let mut result = Self { loss, rows };
         let unbounded = result.row(Receiver::Coalesces, None).map(|row| row.goodput_gbps.median);
         for row in &mut result.rows {
-            row.share_of_unbounded = row.goodput_gbps.median / unbounded.unwrap_or(f64::NAN);
+            row.share_of_unbounded =
+                unbounded.and_then(|unbounded| ratio(row.goodput_gbps.median, unbounded));
         }
         result
     }
@@ -96,7 +100,7 @@ impl FragmentRow {
             buffers: setting.buffers,
             offered_gbps: over(&FragmentRun::offered_gbps),
             goodput_gbps: over(&FragmentRun::goodput_gbps),
-            share_of_unbounded: f64::NAN,
+            share_of_unbounded: None,
             no_buffer_a_second: over(&|run| run.no_buffer as f64 / run.seconds),
             died_a_second: over(&|run| run.died as f64 / run.seconds),
             buffers_max: runs.iter().map(|run| run.buffers_max).max().unwrap_or(0),

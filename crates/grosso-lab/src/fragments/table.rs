@@ -121,14 +121,15 @@ impl FragmentRow {
     }
 
     fn write(&self, text: &mut String) {
-        let Spread { median, min, max } = self.goodput_gbps;
+        let Spread { median, min, max, .. } = self.goodput_gbps;
         let goodput = format!("{} ({}-{})", megabits(median), megabits(min), megabits(max));
         let _ = writeln!(
             text,
-            "{:<9} {:<15} {goodput:<18} {:>6.1} {:>7} {:>6} {:>6} {:>6}",
+            "{:<9} {:<15} {goodput:<18} {:>6} {:>7} {:>6} {:>6} {:>6}",
             self.buffers(),
             self.receiver.to_string(),
-            self.share_of_unbounded * 100.0,
+            self.share_of_unbounded
+                .map_or_else(|| "-".into(), |share| format!("{:.1}", share * 100.0)),
             thousands(self.no_buffer_a_second.median),
             thousands(self.died_a_second.median),
             thousands(self.held_bytes_max as f64 / 1024.0),
@@ -172,7 +173,10 @@ mod tests {
         let queued = ["queues", "0.5", "(0.0-1.0)", "0.0", "130k", "2929", "128", "500"];
         assert_eq!(words("32        queues"), queued);
         assert!(table.contains("0.1 % of fragments lost on the wire"), "{table}");
-        assert!(table.contains("yes coalescing: few buffers cost it 10 % at most"), "{table}");
+        assert!(
+            table.contains("reproduced            coalescing: few buffers cost it 10 % at most"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{FragmentGroup, Receiver};
-use crate::verdict::Verdict;
+use crate::{
+    statistics::{Spread, ratio},
+    verdict::{Bound, Evidence, Verdict},
+};
 
 /// Verdicts on the figures. `timeout` is the time after which an incomplete datagram is dropped.
 pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
@@ -23,38 +26,40 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
 fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));
-    let queued = row(Receiver::Queues)?.goodput_gbps.median;
-    let coalesced = row(Receiver::Coalesces)?.goodput_gbps.median;
-    let share = queued / coalesced;
-    Some(Verdict {
-        claim: match lossy {
+    let queued = row(Receiver::Queues)?.goodput_gbps;
+    let coalesced = row(Receiver::Coalesces)?.goodput_gbps;
+    Some(Evidence::ratio(&queued, &coalesced, Bound::Under(COLLAPSED)).verdict(
+        match lossy {
             false => "fewest buffers: queueing gets under 5 % through",
             true => "fewest buffers, loss: queueing under 5 %",
         },
-        holds: share < COLLAPSED,
-        measured: format!("{} %", percent(share)),
-    })
+        format!("{} %", percent(ratio(queued.median, coalesced.median)?)),
+        "a machine too slow for the rate, whose buffers are emptied between two datagrams",
+    ))
 }
 
 /// The claim that coalescing needs few buffers: its goodput is that with unlimited ones.
 fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
-    let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps.median;
+    let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
-    let shares = rows.filter(|row| row.buffers.is_some()).map(|row| row.goodput_gbps.median);
-    let least = shares.reduce(f64::min)? / unbounded;
-    Some(Verdict {
-        claim: match lossy {
+    let few: Vec<Spread> =
+        rows.filter(|row| row.buffers.is_some()).map(|row| row.goodput_gbps).collect();
+    let least = few.iter().map(|goodput| goodput.median).reduce(f64::min)?;
+    let word = |goodput| Evidence::ratio(goodput, &unbounded, Bound::AtLeast(CURED));
+    Some(Evidence::all(few.iter().map(word)).verdict(
+        match lossy {
             false => "coalescing: few buffers cost it 10 % at most",
             true => "coalescing, loss: few buffers cost it 10 % at most",
         },
-        holds: least >= CURED,
-        measured: format!("{} %", percent(least)),
-    })
+        format!("{} %", percent(ratio(least, unbounded.median)?)),
+        "a machine too slow for the rate",
+    ))
 }
 
 /// The claim that a receiver that lost a fragment is silent until the datagram times out.
 fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
+    // The longest of all runs: nothing is averaged away.
     let longest = |receiver, few: bool| {
         let rows = group.rows.iter().filter(|row| row.receiver == receiver);
         let fewest = rows.clone().filter_map(|row| row.buffers).min();
@@ -63,7 +68,8 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     };
     let verdict = |claim, longest: Option<f64>, holds: &dyn Fn(f64) -> bool| {
         let longest = longest?;
-        Some(Verdict { claim, holds: holds(longest), measured: format!("{longest:.0} ms") })
+        let word = Evidence::exact(holds(longest));
+        Some(word.verdict(claim, format!("{longest:.0} ms"), PAUSED))
     };
     let is_short = |silence: f64| silence < timeout_ms * SHORT;
     let judged = [
@@ -91,6 +97,8 @@ fn percent(share: f64) -> String {
     if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
+/// Cause of a silence that differs from what the timeout makes of it.
+const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
 /// Share of the best goodput below which goodput has collapsed.
 const COLLAPSED: f64 = 0.05;
 /// Share of the best goodput at which few buffers do no harm.
@@ -110,7 +118,7 @@ mod tests {
     fn said(report: &FragmentFindings, claim: &str) -> (bool, String) {
         let verdicts = judge(&report.groups, HALF);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
-        (verdict.holds, verdict.measured.clone())
+        (verdict.holds(), verdict.measured.clone())
     }
 
     /// The same results, except for one row.
@@ -129,7 +137,7 @@ mod tests {
     fn every_claim_holds_of_a_collapse_and_its_cure() {
         let verdicts = judge(&report().findings.groups, HALF);
         assert_eq!(verdicts.len(), 7);
-        assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
+        assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
         // Together with the figures, a line has 80 columns.
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }

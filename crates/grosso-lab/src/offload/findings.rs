@@ -6,7 +6,7 @@ use super::{Consumer, Row, RowGroup};
 use crate::{
     experiment::Series,
     hosts::{Family, Mtu},
-    statistics::{Latency, Spread},
+    statistics::{Latency, Spread, ratio},
     traffic::Traffic,
     trial::Measured,
 };
@@ -39,8 +39,8 @@ pub struct OffloadGroup {
     pub processors: usize,
     /// One for each setting.
     pub rows: Vec<OffloadRow>,
-    /// The first comparison's ratio.
-    pub ratio: f64,
+    /// The first comparison's ratio, if there is one.
+    pub ratio: Option<f64>,
     /// Comparisons between rows.
     pub comparisons: Vec<Compared>,
 }
@@ -125,7 +125,7 @@ impl OffloadGroup {
             Some(row.requests_a_second.unwrap_or(row.gigabits_a_cpu_second).median)
         };
         let compared = group.comparisons.iter().filter_map(|comparison| {
-            let ratio = value(comparison.over)? / value(comparison.under)?;
+            let ratio = ratio(value(comparison.over)?, value(comparison.under)?)?;
             let (name, published) = (comparison.name, comparison.published);
             Some(Compared { name, ratio, published })
         });
@@ -137,10 +137,15 @@ impl OffloadGroup {
             family: setting.layout.family,
             traffic: setting.traffic,
             processors: if setting.processors[0] == setting.processors[1] { 1 } else { 2 },
-            ratio: comparisons.first().map_or(f64::NAN, |first| first.ratio),
+            ratio: comparisons.first().map(|first| first.ratio),
             comparisons,
             rows,
         }
+    }
+
+    /// Two rows by their names.
+    pub(super) fn pair(&self, over: &str, under: &str) -> Option<[&OffloadRow; 2]> {
+        Some([self.row(over)?, self.row(under)?])
     }
 
     /// The row of a name.

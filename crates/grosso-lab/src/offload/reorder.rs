@@ -6,14 +6,14 @@ use grosso::{Profile, coalesce::Reorder};
 use grosso_io::impair::Impairment;
 
 use super::{
-    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, Row, RowGroup,
+    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, Row, RowGroup,
     catalogue::processor_pairs,
 };
 use crate::{
     experiment::Plan,
     traffic::Traffic,
     trial::{Carrier, Setting},
-    verdict::Verdict,
+    verdict::{Bound, Evidence, Verdict},
 };
 
 impl Offload {
@@ -77,26 +77,28 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let (Some(straight), Some(skewed)) = (row(0, OFF), row(JUDGED_US, HOLES)) else {
         return Vec::new();
     };
-    let share = skewed.gigabits_a_second.median / straight.gigabits_a_second.median;
+    let (repaired, ordered) = (skewed.gigabits_a_second, straight.gigabits_a_second);
+    let share = repaired.median / ordered.median;
     let mut verdicts = vec![
-        Verdict {
-            claim: "40 us apart, repaired: 95 % of the speed in order",
-            holds: share >= 0.95,
-            measured: format!("{:.1} %", share * 100.0),
-        },
-        Verdict {
-            claim: "and nothing is sent again for nothing",
-            holds: skewed.retransmits <= straight.retransmits,
-            measured: format!("{} against {}", skewed.retransmits, straight.retransmits),
-        },
+        Evidence::ratio(&repaired, &ordered, Bound::AtLeast(0.95)).verdict(
+            "40 us apart, repaired: 95 % of the speed in order",
+            format!("{:.1} %", share * 100.0),
+            "holes that were given up before they were filled",
+        ),
+        Evidence::exact(skewed.retransmits <= straight.retransmits).verdict(
+            "and nothing is sent again for nothing",
+            format!("{} against {}", skewed.retransmits, straight.retransmits),
+            "holes that were given up, and a sender that took them for losses",
+        ),
     ];
-    let trains = |row: &OffloadRow| row.segments_per_train.map(|segments| segments.median);
-    if let Some((repaired, broken)) = trains(skewed).zip(row(JUDGED_US, OFF).and_then(trains)) {
-        verdicts.push(Verdict {
-            claim: "its trains are five times those of no repair",
-            holds: repaired >= 5.0 * broken,
-            measured: format!("{repaired:.1} against {broken:.1}"),
-        });
+    let trains =
+        skewed.segments_per_train.zip(row(JUDGED_US, OFF).and_then(|row| row.segments_per_train));
+    if let Some((repaired, broken)) = trains {
+        verdicts.push(Evidence::ratio(&repaired, &broken, Bound::AtLeast(5.0)).verdict(
+            "its trains are five times those of no repair",
+            format!("{:.1} against {:.1}", repaired.median, broken.median),
+            "trains of no repair that are longer than usual",
+        ));
     }
     verdicts
 }

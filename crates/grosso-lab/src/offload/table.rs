@@ -51,7 +51,7 @@ impl Findings for OffloadFindings {
 
     fn headline(&self) -> String {
         let Some(group) = self.groups.first() else { return "Nothing was measured".into() };
-        let ratio = group.ratio;
+        let ratio = group.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"));
         match &group.rows[..] {
             [few, .., many] if self.is_sweep() => format!(
                 "{} make trains of {}, {} of {} packets",
@@ -62,13 +62,16 @@ impl Findings for OffloadFindings {
             )
             .replace("1 flow make", "1 flow makes"),
             [on, ..] if on.latency.is_some() => {
-                format!("With {} a CPU answers {ratio:.2} times the requests", feature(&on.name))
+                format!("With {} a CPU answers {ratio} times the requests", feature(&on.name))
             }
             [on, ..] => format!(
-                "With {} a CPU moves {ratio:.2} times the data: {:.1} Gb/s instead of {:.1}",
+                "With {} a CPU moves {ratio} times the data: {:.1} Gb/s instead of {}",
                 feature(&on.name),
                 on.gigabits_a_cpu_second.median,
-                on.gigabits_a_cpu_second.median / ratio,
+                group.ratio.map_or_else(
+                    || "-".into(),
+                    |ratio| format!("{:.1}", on.gigabits_a_cpu_second.median / ratio)
+                ),
             ),
             [] => "Nothing was measured".into(),
         }
@@ -185,7 +188,7 @@ impl OffloadRow {
 
     fn write(&self, text: &mut String) {
         if let (Some(latency), Some(requests)) = (self.latency, self.requests_a_second) {
-            let Spread { median, min, max } = requests;
+            let Spread { median, min, max, .. } = requests;
             let spread = format!("({min:.0}-{max:.0})");
             let _ = writeln!(
                 text,
@@ -194,7 +197,7 @@ impl OffloadRow {
             );
             return;
         }
-        let Spread { median, min, max } = self.gigabits_a_cpu_second;
+        let Spread { median, min, max, .. } = self.gigabits_a_cpu_second;
         let spread = format!("({}-{})", digits(min), digits(max));
         let segments =
             self.segments_per_train.map_or_else(|| "-".into(), |segments| digits(segments.median));
@@ -223,7 +226,8 @@ impl Consumer {
              {:16}Gb/s per CPU",
             self.payload_bytes, "",
         );
-        for (name, Spread { median, min, max }) in [("parts", self.parts), ("copied", self.copied)]
+        for (name, Spread { median, min, max, .. }) in
+            [("parts", self.parts), ("copied", self.copied)]
         {
             let _ = writeln!(text, "{name:<15} {median:>5.0} ({min:.0}-{max:.0})");
         }
@@ -281,7 +285,7 @@ mod tests {
             ["10.0", "(10.0-10.0)", "10.0", "0.200", "0.400", "0.200", "44.9", "123k", "0"]
         );
         assert!(line("coalescing off").contains(" 2.75 (2.50-3.00)"), "{table}");
-        assert!(line("on / off").contains("3.64 times (in 2007"), "{table}");
+        assert!(line("on / off").contains("3.64 times (R1, in 2007"), "{table}");
     }
 
     #[test]

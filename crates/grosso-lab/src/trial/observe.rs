@@ -101,6 +101,7 @@ pub(super) fn observe_beside<Gauged>(
         let measured = Measured {
             retransmits: sender_tcp.retransmitted + receiver_tcp.retransmitted,
             checksum_errors: sender_tcp.checksum_errors + receiver_tcp.checksum_errors,
+            timeouts: sender_tcp.timeouts + receiver_tcp.timeouts,
             latencies: ended.latencies,
             ..after.since(&before, setting.traffic == Traffic::TcpMaerts)
         };
@@ -134,9 +135,13 @@ fn watch<Read>(
     read: impl Fn() -> io::Result<Read>,
     is_over: impl Fn() -> Result<bool, TrialError>,
 ) -> Result<[Read; 2], TrialError> {
+    let look_again = match extent {
+        Extent::Time { .. } => LOOK_AGAIN,
+        Extent::Bytes(_) => LOOK_SOON,
+    };
     let wait = |is_enough: &dyn Fn() -> bool| -> Result<(), TrialError> {
         while !is_over()? && !is_enough() {
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(look_again);
         }
         Ok(())
     };
@@ -296,6 +301,8 @@ pub(crate) fn gone() -> io::Error {
 
 /// Interval between checks for the end.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The same where the end is what is timed.
+const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Bytes, or requests or datagrams, that a connection has carried once it has found its speed.
 const STARTED_BYTES: u64 = 4 << 20;
 const STARTED_UNITS: u64 = 1000;

@@ -64,7 +64,7 @@ impl Paired {
     }
 
     pub(super) fn write(&self, text: &mut String) {
-        let times = |Spread { median, min, max }| format!("{median:.2} ({min:.2}-{max:.2})");
+        let times = |Spread { median, min, max, .. }| format!("{median:.2} ({min:.2}-{max:.2})");
         let cost = self.tx_cost.map_or_else(|| "-".into(), times);
         // Writing to a string cannot fail.
         let _ = writeln!(

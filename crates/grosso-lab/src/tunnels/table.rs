@@ -97,7 +97,7 @@ impl TunnelRow {
     }
 
     fn write(&self, text: &mut String) {
-        let Spread { median, min, max } = self.megabits_a_second;
+        let Spread { median, min, max, .. } = self.megabits_a_second;
         let latency = self.latency.map_or_else(
             || "-".into(),
             |Latency { p90_us, p95_us, p99_us, .. }| format!("{p90_us:.0}/{p95_us:.0}/{p99_us:.0}"),

@@ -1,7 +1,10 @@
 //! Verdicts: whether the figures support the experiment's claims.
 
 use super::{Paired, Tunnel, TunnelCarrier, TunnelGroup, TunnelRow};
-use crate::verdict::Verdict;
+use crate::{
+    statistics::ratio,
+    verdict::{Bound, Evidence, Verdict},
+};
 
 /// Verdicts on the figures.
 pub(super) fn judge(groups: &[TunnelGroup], paired: &[Paired]) -> Vec<Verdict> {
@@ -12,41 +15,43 @@ pub(super) fn judge(groups: &[TunnelGroup], paired: &[Paired]) -> Vec<Verdict> {
 /// The claim that remote checksum offload saves time of checksums and encapsulation, on the tunnel where it saves
 /// least.
 fn saving(paired: &[Paired]) -> Option<Verdict> {
-    let costs = paired.iter().filter_map(|paired| Some((paired.tx_cost?.median, paired.tunnel)));
-    let (most, tunnel) = costs.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    Some(Verdict {
-        claim: "RCO saves 15 % of TX checksums and encapsulation",
-        holds: most <= 1.0 - SAVED,
-        measured: format!("{:.0} % ({tunnel})", (1.0 - most) * 100.0),
-    })
+    let costs = paired.iter().filter_map(|paired| Some((paired.tx_cost?, paired.tunnel)));
+    let (most, tunnel) = costs.max_by(|one, other| one.0.median.total_cmp(&other.0.median))?;
+    Some(Evidence::median(&most, Bound::Under(1.0 - SAVED)).verdict(
+        "RCO saves 15 % of TX checksums and encapsulation",
+        format!("{:.0} % ({tunnel})", (1.0 - most.median) * 100.0),
+        "short trials: a clock that is read for each packet costs as much as its checksum",
+    ))
 }
 
 /// The claim that it costs no throughput: at most one percent, or less than the spread while at least a quarter of the
 /// pairs are as fast with it.
 fn throughput(paired: &[Paired]) -> Option<Verdict> {
     let least = paired.iter().map(|paired| paired.throughput.median).reduce(f64::min)?;
-    let is_as_fast =
-        |paired: &Paired| paired.throughput.median >= EQUAL || paired.as_fast >= AS_FAST;
-    Some(Verdict {
-        claim: "RCO is no slower, by 1 % or the spread",
-        holds: paired.iter().all(is_as_fast),
-        measured: format!("{least:.2} times"),
-    })
+    let word = |paired: &Paired| match paired.throughput.median {
+        EQUAL.. => Evidence::median(&paired.throughput, Bound::AtLeast(EQUAL)),
+        _ => Evidence::exact(paired.as_fast >= AS_FAST),
+    };
+    Some(Evidence::all(paired.iter().map(word)).verdict(
+        "RCO is no slower, by 1 % or the spread",
+        format!("{least:.2} times"),
+        "the fields of the option, and other work on the machine",
+    ))
 }
 
 /// The claim that offloads speed up a tunnel.
 fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
-    let median = |carrier| {
+    let speed = |carrier| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
         let row = rows.find(|row| row.carrier == carrier && row.remote_checksum == Some(false))?;
-        Some(row.megabits_a_second.median)
+        Some(row.megabits_a_second)
     };
-    let ratio = median(TunnelCarrier::Grosso)? / median(TunnelCarrier::Plain)?;
-    Some(Verdict {
-        claim: "VXLAN with offloads is 3 times as fast as without",
-        holds: ratio >= WORTH,
-        measured: format!("{ratio:.1} times"),
-    })
+    let (with, without) = (speed(TunnelCarrier::Grosso)?, speed(TunnelCarrier::Plain)?);
+    Some(Evidence::ratio(&with, &without, Bound::AtLeast(WORTH)).verdict(
+        "VXLAN with offloads is 3 times as fast as without",
+        format!("{:.1} times", ratio(with.median, without.median)?),
+        "a machine whose wake-ups cost more than its packets",
+    ))
 }
 
 /// The least share that remote checksum offload saves.
@@ -67,7 +72,7 @@ mod tests {
     fn said(report: &TunnelFindings, claim: &str) -> (bool, String) {
         let verdicts = judge(&report.groups, &report.paired);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
-        (verdict.holds, verdict.measured.clone())
+        (verdict.holds(), verdict.measured.clone())
     }
 
     /// The same results, except for the pairs of one tunnel.
@@ -83,7 +88,7 @@ mod tests {
         let report = report().findings;
         let verdicts = judge(&report.groups, &report.paired);
         assert_eq!(verdicts.len(), 3);
-        assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
+        assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }
 
@@ -91,7 +96,7 @@ mod tests {
     fn the_tunnel_that_saves_least_decides() {
         let at = |median: f64| {
             let change = |paired: &mut Paired| {
-                paired.tx_cost = Some(Spread { median, min: 0.1, max: 2.0 });
+                paired.tx_cost = Some(Spread::of([median]));
             };
             said(&changed(Tunnel::SitGue, change), "RCO saves")
         };

@@ -301,6 +301,7 @@ mod linux {
             layout: Layout::default(),
             carrier,
             impairment: None,
+            back: None,
             device: Device::Veth,
             processors: [processor; 2],
             congestion: "cubic".into(),

@@ -55,7 +55,7 @@ pub(super) fn run(
         "udp-stream" => Offload::traffic(name, Traffic::UdpStream, plan),
         _ => Offload::traffic(name, Traffic::UdpRequests, plan),
     };
-    conduct(experiment, "grosso.lab/1", (name, &options.page), session)
+    conduct(experiment, "grosso.lab/2", (name, &options.page), session)
 }
 
 /// Refuses a measurement that iperf3 does not support, or for which it is not installed.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grosso_lab::{
-    acks::Acks,
+    acks::{AckParameters, Acks, Senders},
     cost::Cost,
     experiment::TcpParameters,
     fragments::{FragmentParameters, Fragments},
@@ -20,9 +20,15 @@ use crate::{
 /// Table R3.
 pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
-    let parameters = TcpParameters { congestion: options.congestion.clone() };
+    let parameters = AckParameters {
+        congestion: options.congestion.clone(),
+        round_trips: options.round_trip.iter().copied().map(Duration::from_nanos).collect(),
+        transfer_bytes: options.transfer,
+    };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
-    conduct(Acks::new(plan), "grosso.lab-acks/1", ("acks", &options.page), session)
+    let senders = Senders::register().map_err(|missing| session.talk.note(missing.to_string()));
+    let page = ("acks", &options.page);
+    conduct(Acks::new(plan, senders.ok()), "grosso.lab-acks/2", page, session)
 }
 
 /// The cost of a packet, by part.
@@ -30,7 +36,7 @@ pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, F
     enter()?;
     let parameters = TcpParameters { congestion: options.congestion.clone() };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
-    conduct(Cost::new(plan), "grosso.lab-cost/1", ("cost", &options.page), session)
+    conduct(Cost::new(plan), "grosso.lab-cost/2", ("cost", &options.page), session)
 }
 
 /// Table R2.
@@ -43,7 +49,7 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
     };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
     let page = ("fragments", &options.page);
-    conduct(Fragments::new(plan), "grosso.lab-fragments/1", page, session)
+    conduct(Fragments::new(plan), "grosso.lab-fragments/2", page, session)
 }
 
 /// Table R4.
@@ -54,5 +60,5 @@ pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exi
         TunnelParameters { streams: (*streams).into(), congestion: measuring.congestion.clone() };
     let plan = plan(measuring.runs, measuring.time, measuring.device, parameters)?;
     let page = ("tunnels", &measuring.page);
-    conduct(Tunnels::new(plan), "grosso.lab-tunnels/2", page, session)
+    conduct(Tunnels::new(plan), "grosso.lab-tunnels/3", page, session)
 }

@@ -1,0 +1,186 @@
+//! Senders that differ in what an acknowledgment is worth to them, as congestion controls of the running kernel: three
+//! BPF programs (`bpf/senders.bpf.c`), which `bpftool` registers.
+
+use core::fmt;
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde::Serialize;
+
+/// Worth of an acknowledgment to a sender, in slow start and in congestion avoidance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Worth {
+    /// All segments that it acknowledges, as to Linux.
+    Bytes,
+    /// At most two of them (RFC 3465 with L = 2), as to FreeBSD.
+    Limited,
+    /// One segment, whatever it acknowledges.
+    One,
+}
+
+impl Worth {
+    /// Every worth, from the greatest to the least.
+    pub const ALL: [Self; 3] = [Self::Bytes, Self::Limited, Self::One];
+
+    /// The sender's name as a congestion control.
+    pub(super) const fn congestion(self) -> &'static str {
+        match self {
+            Self::Bytes => "grosso_bytes",
+            Self::Limited => "grosso_limited",
+            Self::One => "grosso_acks",
+        }
+    }
+}
+
+impl fmt::Display for Worth {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Bytes => "bytes",
+            Self::Limited => "L = 2",
+            Self::One => "ACKs",
+        })
+    }
+}
+
+/// The registered senders, which are taken back when this is dropped, and when the process is killed.
+#[derive(Debug)]
+pub struct Senders {
+    guard: Child,
+    /// The lock on the kernel's types: one lab at a time has the names.
+    _lock: File,
+}
+
+/// The reason why the kernel does not take the senders.
+#[derive(Debug, thiserror::Error)]
+#[error("no senders but the kernel's: {0}")]
+pub struct SendersMissing(String);
+
+impl Senders {
+    /// Registers the senders. Waits while another lab has them.
+    ///
+    /// # Errors
+    /// Fails without root, `bpftool`, or the kernel's types (`CONFIG_DEBUG_INFO_BTF`), and says which.
+    pub fn register() -> Result<Self, SendersMissing> {
+        let missing = |what: &str, error: io::Error| SendersMissing(format!("{what}: {error}"));
+        let lock = File::open(TYPES).map_err(|error| missing(TYPES, error))?;
+        lock.lock().map_err(|error| missing(TYPES, error))?;
+        // Those of a lab that was killed together with its guard.
+        Worth::ALL.iter().for_each(|worth| unregister(*worth));
+        let object = tempfile_of(OBJECT).map_err(|error| missing("the programs", error))?;
+        let registered = bpftool(&["struct_ops", "register", &object]);
+        let _ = std::fs::remove_file(&object);
+        let output = registered.map_err(|error| missing("bpftool", error))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let line = text.lines().find(|line| line.contains("rror")).unwrap_or("bpftool failed");
+            return Err(SendersMissing(line.trim().into()));
+        }
+        let guard = guard().map_err(|error| missing("sh", error))?;
+        Ok(Self { guard, _lock: lock })
+    }
+}
+
+impl Drop for Senders {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// A process that takes the senders back once its input ends, by this process's will or death.
+fn guard() -> io::Result<Child> {
+    let names = Worth::ALL.map(Worth::congestion).join(" ");
+    let script = format!(
+        "cat; for name in {names}; do bpftool struct_ops unregister name $name; done > /dev/null 2>&1"
+    );
+    // A group of its own, so that an interruption from the terminal does not end it first.
+    Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).process_group(0).spawn()
+}
+
+fn unregister(worth: Worth) {
+    let _ = bpftool(&["struct_ops", "unregister", "name", worth.congestion()]);
+}
+
+fn bpftool(arguments: &[&str]) -> io::Result<Output> {
+    Command::new("bpftool").args(arguments).stdin(Stdio::null()).output()
+}
+
+/// Writes bytes to a file of this process and returns its path.
+fn tempfile_of(bytes: &[u8]) -> io::Result<String> {
+    let name = format!("grosso-senders-{}.o", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_file(&path);
+    File::create_new(&path)?.write_all(bytes)?;
+    Ok(path.display().to_string())
+}
+
+/// The types of the running kernel, which the programs are fitted to.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+/// The compiled programs.
+const OBJECT: &[u8] = include_bytes!("../../bpf/senders.bpf.o");
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The arguments of `clang` that made the object, in the folder of its source.
+    const CLANG: [&str; 7] =
+        ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-fdebug-compilation-dir=/", "-c"];
+    /// Another release may make other bytes of the same source.
+    const RELEASE: &str = "clang version 14.";
+
+    fn skipped(why: &str) {
+        println!("skipped: {why}");
+        assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{why}");
+    }
+
+    #[test]
+    fn the_object_is_that_of_its_source() {
+        let version = Command::new("clang").arg("--version").output();
+        let version = version
+            .map_or_else(|_| String::new(), |out| String::from_utf8_lossy(&out.stdout).into());
+        if !version.contains(RELEASE) {
+            return skipped(&format!("no {RELEASE} to build the senders"));
+        }
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+        let made = std::env::temp_dir().join(format!("grosso-current-{}.o", std::process::id()));
+        let include = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+        let status = Command::new("clang")
+            .args(CLANG)
+            .args([&include, "senders.bpf.c", "-o"])
+            .arg(&made)
+            .current_dir(folder)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let bytes = std::fs::read(&made).unwrap();
+        std::fs::remove_file(&made).unwrap();
+        assert!(bytes == OBJECT, "bpf/senders.bpf.o is not that of bpf/senders.bpf.c");
+    }
+
+    #[test]
+    fn the_kernel_takes_the_senders_and_has_none_left_behind() {
+        let known = || {
+            std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
+        };
+        match Senders::register() {
+            Err(missing) => skipped(&missing.to_string()),
+            Ok(senders) => {
+                let with = known();
+                assert!(Worth::ALL.iter().all(|worth| with.contains(worth.congestion())), "{with}");
+                drop(senders);
+            }
+        }
+        // Another lab may have them by now; with its lock, nobody has.
+        let Ok(lock) = File::open(TYPES) else { return };
+        lock.lock().unwrap();
+        assert!(!known().contains("grosso_"), "{}", known());
+    }
+}

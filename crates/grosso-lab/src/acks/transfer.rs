@@ -1,0 +1,269 @@
+//! Timed transfers over a wire with a delay: kernel TCP from its first byte on, in slow start and beyond.
+
+use std::time::Duration;
+
+use grosso_io::impair::Impairment;
+use serde::Serialize;
+
+use super::{
+    Case,
+    Handling::{self, Controlled, Expanded, Filtered, Hardware, Merged, Off, Passed, Vector},
+    NicOf::{self, Receiver, Sender},
+    Worth::{self, Bytes, Limited, One},
+};
+use crate::{
+    experiment::Series,
+    statistics::{Spread, ratio},
+    trial::Measured,
+    verdict::{Bound, Evidence, Verdict},
+};
+
+/// The sender and the wire of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Transfer {
+    pub(super) worth: Worth,
+    pub(super) round_trip: Duration,
+    /// Share of packets lost in each direction.
+    pub(super) loss: f64,
+}
+
+impl Transfer {
+    /// The wire in both directions: each has half of the round trip, and random numbers of its own.
+    pub(super) fn wire(&self) -> [Impairment; 2] {
+        [1, 2].map(|seed| {
+            let mut impairment = Impairment::default();
+            impairment.delay = self.round_trip / 2;
+            (impairment.loss, impairment.seed) = (self.loss, seed);
+            impairment
+        })
+    }
+}
+
+/// The settings: at the first round trip every treatment and a lossy wire, at the others what tells most.
+pub(super) fn cases(round_trips: &[Duration], hold: Duration) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |side, handling, hold, transfer| {
+        cases.push(Case { side, handling, hold, window_bytes: None, transfer: Some(transfer) });
+    };
+    for (i, &round_trip) in round_trips.iter().enumerate() {
+        let detailed = i == 0;
+        for worth in Worth::ALL {
+            let on = |loss| Transfer { worth, round_trip, loss };
+            let sender = if detailed { &AT_THE_SENDER[..] } else { &SHORT };
+            sender.iter().for_each(|&handling| add(Sender, handling, hold, on(0.0)));
+            if detailed {
+                for handling in AT_THE_RECEIVER {
+                    add(Receiver, handling, hold, on(0.0));
+                }
+                SHORT.iter().for_each(|&handling| add(Sender, handling, hold, on(LOSS)));
+            }
+        }
+        if detailed {
+            let transfer = Transfer { worth: Limited, round_trip, loss: 0.0 };
+            for hold in WAITS {
+                add(Sender, Merged, hold, transfer);
+            }
+        }
+    }
+    cases
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TransferRow {
+    /// The host whose NIC Grosso was.
+    pub side: NicOf,
+    /// Its treatment of arriving packets.
+    pub handling: Handling,
+    /// Time for which it held trains, in microseconds.
+    pub hold_us: f64,
+    /// Worth of an acknowledgment to the sender.
+    pub worth: Worth,
+    /// The round-trip time of the wire, in milliseconds.
+    pub round_trip_ms: f64,
+    /// Share of packets lost in each direction.
+    pub loss: f64,
+    /// Duration of the transfer, in milliseconds.
+    pub milliseconds: Spread,
+    /// Segments retransmitted, in all runs.
+    pub retransmits: u64,
+    /// The measurements.
+    pub runs: Vec<Measured>,
+}
+
+impl TransferRow {
+    /// The row of a series; `None` if it is no transfer.
+    pub(super) fn new(series: &Series<Case, Measured>) -> Option<Self> {
+        let Series { setting: case, runs, .. } = series;
+        let Transfer { worth, round_trip, loss } = case.transfer?;
+        Some(Self {
+            side: case.side,
+            handling: case.handling,
+            hold_us: case.hold.as_secs_f64() * 1e6,
+            worth,
+            round_trip_ms: round_trip.as_secs_f64() * 1e3,
+            loss,
+            milliseconds: Spread::of(runs.iter().map(|run| run.seconds * 1e3)),
+            retransmits: runs.iter().map(|run| run.retransmits).sum(),
+            runs: runs.clone(),
+        })
+    }
+
+    /// Whether they differ in nothing but the sender and the treatment.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        let wire = |row: &Self| (row.side, row.round_trip_ms.to_bits(), row.loss.to_bits());
+        wire(self) == wire(other)
+    }
+}
+
+/// Verdicts on transfers; without any, the claims and what would show them.
+pub(super) fn judge(rows: &[TransferRow]) -> Vec<Verdict> {
+    let judged: Vec<Verdict> = CLAIMS.iter().filter_map(|claim| claim.judge(rows)).collect();
+    match rows.is_empty() {
+        true => CLAIMS.iter().map(|claim| Verdict::not_here(claim.text, NEEDED)).collect(),
+        false => judged,
+    }
+}
+
+/// A claim on the ratio of two transfers at the first round trip.
+struct Claim {
+    text: &'static str,
+    side: NicOf,
+    over: (Handling, Worth),
+    under: (Handling, Worth),
+    /// The wait of the first, in microseconds, if it is not the usual one.
+    hold_us: Option<f64>,
+    bound: Bound,
+    /// The cause if it is contradicted.
+    cause: &'static str,
+}
+
+impl Claim {
+    const fn new(
+        text: &'static str,
+        side: NicOf,
+        over: (Handling, Worth),
+        under: (Handling, Worth),
+        bound: Bound,
+    ) -> Self {
+        Self { text, side, over, under, hold_us: None, bound, cause: DISTURBED }
+    }
+
+    fn judge(&self, rows: &[TransferRow]) -> Option<Verdict> {
+        let first = rows.first()?;
+        let find = |(handling, worth), hold_us: Option<f64>| {
+            rows.iter().find(|row| {
+                let wire = (row.side, row.round_trip_ms.to_bits(), row.loss.to_bits());
+                wire == (self.side, first.round_trip_ms.to_bits(), 0.0_f64.to_bits())
+                    && (row.handling, row.worth) == (handling, worth)
+                    && row.hold_us.to_bits() == hold_us.unwrap_or(first.hold_us).to_bits()
+            })
+        };
+        let over = find(self.over, self.hold_us)?.milliseconds;
+        let under = find(self.under, None)?.milliseconds;
+        let times = ratio(over.median, under.median)?;
+        let measured = format!("{:.0} and {:.0} ms, {times:.2} times", over.median, under.median);
+        Some(Evidence::ratio(&over, &under, self.bound).verdict(self.text, measured, self.cause))
+    }
+}
+
+/// Claims of the thread of 2011, for the senders that it was about. In the source, 8.0 Gb/s fell to 4-5.
+const CLAIMS: [Claim; 13] = [
+    Claim::new(
+        "L = 2: merged ACKs cost half of the speed",
+        Sender,
+        (Merged, Limited),
+        (Off, Limited),
+        COSTS,
+    ),
+    Claim::new("counts ACKs: merged ACKs cost half", Sender, (Merged, One), (Off, One), COSTS),
+    Claim::new("who counts bytes is immune", Sender, (Merged, Bytes), (Off, Bytes), HARMLESS),
+    Claim::new(
+        "pure ACKs refused: L = 2 is cured",
+        Sender,
+        (Passed, Limited),
+        (Off, Limited),
+        HARMLESS,
+    ),
+    Claim::new(
+        "pure ACKs refused: who counts them is cured",
+        Sender,
+        (Passed, One),
+        (Off, One),
+        HARMLESS,
+    ),
+    Claim::new(
+        "hardware LRO at the sender is harmless",
+        Sender,
+        (Hardware, Limited),
+        (Off, Limited),
+        HARMLESS,
+    ),
+    Claim::new(
+        "several ACKs back to back harm nobody",
+        Sender,
+        (Vector, Limited),
+        (Off, Limited),
+        HARMLESS,
+    ),
+    Claim::new(
+        "byte counting: its limit L gets in the way",
+        Sender,
+        (Merged, Limited),
+        (Merged, Bytes),
+        COSTS,
+    ),
+    Claim {
+        hold_us: Some(0.0),
+        ..Claim::new(
+            "not the wait: it costs as much with none",
+            Sender,
+            (Merged, Limited),
+            (Off, Limited),
+            COSTS,
+        )
+    },
+    Claim::new(
+        "LRO at the receiver hurts on a round trip, L = 2",
+        Receiver,
+        (Passed, Limited),
+        (Off, Limited),
+        HURTS,
+    ),
+    Claim::new("and more who counts ACKs", Receiver, (Passed, One), (Off, One), HURTS),
+    Claim::new(
+        "all ACKs sent: L = 2 is cured",
+        Receiver,
+        (Expanded, Limited),
+        (Off, Limited),
+        HARMLESS,
+    ),
+    Claim {
+        cause: "an expanded acknowledgment stands for two packets, as the receiver's own do, so that a sender that \
+                counts them gets as many",
+        ..Claim::new(
+            "all ACKs sent: who counts them is not",
+            Receiver,
+            (Expanded, One),
+            (Off, One),
+            Bound::AtLeast(1.15),
+        )
+    },
+];
+
+/// Ratios of times: half of the speed or less, with what 5 of 8 Gb/s leave of that; a harm; and none.
+const COSTS: Bound = Bound::AtLeast(1.6);
+const HURTS: Bound = Bound::AtLeast(1.3);
+const HARMLESS: Bound = Bound::Under(1.25);
+const DISTURBED: &str =
+    "other work on the machine, or a wire so short that slow start takes no time";
+const NEEDED: &str = "root, bpftool and the kernel's types (BTF), to load senders that count otherwise; the model \
+below stands in for them";
+const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
+const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
+const SHORT: [Handling; 3] = [Off, Passed, Merged];
+/// Waits beside the usual one: none, and a long one.
+const WAITS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
+/// Share of packets lost on the lossy wire.
+const LOSS: f64 = 0.0002;
