@@ -131,11 +131,6 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "neighbour discovery, which ESP leaves in the clear",
     ),
     (
-        "grosso/src/vnet.rs",
-        &["Ipv6Extension"],
-        "routing headers, whose last address a device ignores",
-    ),
-    (
         "grosso-wire/src/dissect.rs",
         &["Ethernet", "Ipv6Extension", "Ipv6Fragment", "Null", "Sll", "Sll2"],
         "the first header of each link type, and the numbers that IPv6 alone gives to its extensions",

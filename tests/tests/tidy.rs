@@ -24,12 +24,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         "grosso-cli",
         &["grosso", "grosso-checksum", "grosso-io", "grosso-lab", "grosso-sys", "grosso-wire"],
     ),
-    ("grosso-tun", &["grosso", "grosso-io", "grosso-sys"]),
+    ("grosso-tun", &["grosso", "grosso-io", "grosso-sys", "grosso-wire"]),
     ("grosso-testkit", &[]),
 ];
 
 /// Development tools, which may import every crate.
-const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-tests"];
+const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-examples", "grosso-tests"];
 
 /// The crates that may contain `unsafe`.
 const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys"];

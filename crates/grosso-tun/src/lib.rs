@@ -7,6 +7,7 @@
 //! | [`Fallback`] | an offload that this kernel lacks, by name; everything works without it, slower |
 //! | [`Udp`] | the socket: datagrams in batches (`UDP_SEGMENT`, `UDP_GRO`), with their ECN marks |
 //! | `AsyncTun`, `AsyncUdp` | both for tokio (feature `tokio`) |
+//! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
 //! Nothing blocks but [`Tun::recv`], [`Tun::send`], [`Udp::recv`] and [`Udp::send`]; the `try_` forms never do, and
 //! both types are `AsFd`, for a loop of your own or for [`wait_for`]. One thread a queue; nothing is shared between
@@ -29,6 +30,8 @@ mod fallback;
 #[cfg(feature = "tokio")]
 mod runtime;
 mod socket;
+#[cfg(feature = "smoltcp")]
+mod stack;
 
 pub use datagrams::{DATAGRAMS_MAX, Datagram};
 pub use device::{Tun, TunOptions};
@@ -42,6 +45,8 @@ pub use grosso_sys::{
 #[cfg(feature = "tokio")]
 pub use runtime::{AsyncTun, AsyncUdp};
 pub use socket::{Received, Udp, UdpStats};
+#[cfg(feature = "smoltcp")]
+pub use stack::StackDevice;
 
 /// The example of `README.md`, which is compiled as a test.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! Checksum states: knowledge about a checksum travels beside the packet, so that nothing is summed twice.
 
 use grosso_checksum::{Sum, nonzero};
-use grosso_wire::{Role, Segmentation, Stack};
+use grosso_wire::{Class, Ends, Extent, Kind, Layer, Role, Segmentation, Stack, Stop, tcp, udp};
 
 use crate::bytes::put_u16;
 
@@ -87,9 +87,103 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
     Ok(())
 }
 
+/// Makes the checksum of the innermost TCP or UDP header a partial one: its field gets the pseudo-header sum, whatever
+/// it held before, and whoever takes the packet sums the rest (rule C3). A stack that leaves its checksums to the
+/// device calls this.
+///
+/// `packet` is whole, and may be a superframe; `stack` is its dissection. The result belongs into its metadata. It is
+/// [`Checksum::None`], and the packet unchanged, where no such sum is determined: another innermost header, a fragment,
+/// bytes behind the end of the IP packet, IPv6 extension headers.
+#[must_use]
+pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
+    let Some((transport, sum)) = opened(packet, stack) else { return Checksum::None };
+    let (offset, field) = checksum_field(&transport);
+    if field + 2 > packet.len() {
+        return Checksum::None;
+    }
+    put_u16(packet, field, sum);
+    Checksum::Partial { start: transport.offset, offset }
+}
+
+/// The header whose checksum can be partial, and the pseudo-header sum that its field then holds. Padding would be
+/// summed too, and not every routing header determines the final address.
+pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
+    let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
+    if stack.extent != Extent::Exact || stack.layers().iter().any(is_extension) {
+        return None;
+    }
+    let transport = transport(stack)?;
+    Some((transport, pseudo_sum(packet, stack, &transport)?))
+}
+
+/// The pseudo-header sum for the innermost transport header, whose payload ends with the frame.
+pub(crate) fn pseudo_sum(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
+    let ip = ip_layers(stack).last()?;
+    let protocol = if transport.kind == Kind::Tcp { 6 } else { 17 };
+    let length = stack.end.checked_sub(u32::from(transport.offset))?;
+    Some(Ends::of(frame, ip).pseudo(frame, protocol, length as usize).fold())
+}
+
+/// The TCP or UDP header whose payload ends the frame.
+pub(crate) fn transport(stack: &Stack) -> Option<Layer> {
+    let last = stack.last().filter(|layer| layer.kind.is_transport())?;
+    (stack.stop == Stop::Payload).then_some(last)
+}
+
+/// Offset of the checksum of a transport header, from that header and from the start of the frame.
+pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
+    let field = match transport.kind {
+        Kind::Tcp => tcp::field::CHECKSUM,
+        _ => udp::field::CHECKSUM,
+    };
+    (field.start as u16, usize::from(transport.offset) + field.start)
+}
+
+/// The IP headers, outermost first.
+pub(crate) fn ip_layers(stack: &Stack) -> impl Iterator<Item = &Layer> {
+    stack.layers().iter().filter(|layer| layer.kind.is_ip())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{OutsidePacket, complete};
+    use std::vec::Vec;
+
+    use grosso_testkit::Packet;
+    use grosso_wire::{LinkType, Ports, dissect};
+
+    use super::{Checksum, OutsidePacket, complete, make_partial};
+
+    #[test]
+    fn c03_a_checksum_made_partial_and_completed_is_the_one_that_was_there() {
+        let tcp = |packet: Packet| packet.tcp(|t| t.sequence(7)).payload_len(333).build();
+        let udp = |packet: Packet| packet.udp(|u| u).payload_len(77).build();
+        let v4 = || Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        let v6 = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
+        for whole in [tcp(v4()), tcp(v6()), udp(v4()), udp(v6())] {
+            let stack = dissect(&whole, LinkType::Ethernet, &Ports::ASSIGNED);
+            let mut packet = whole.clone();
+            let made = make_partial(&mut packet, &stack);
+            let Checksum::Partial { start, offset } = made else { panic!("{made:?}") };
+            assert_eq!(made, Checksum::of_transport(&stack));
+            assert_ne!(packet, whole);
+            complete(&mut packet, start, offset).unwrap();
+            assert_eq!(packet, whole);
+        }
+    }
+
+    #[test]
+    fn c03_nothing_is_made_partial_where_the_sum_is_not_determined() {
+        let packet = || Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(9);
+        let mut padded = packet().build();
+        padded.extend([0x5a; 20]);
+        let short: Vec<u8> = packet().build()[..40].to_vec();
+        for whole in [padded, short, [0x45; 3].to_vec(), Vec::new()] {
+            let stack = dissect(&whole, LinkType::Ethernet, &Ports::ASSIGNED);
+            let mut packet = whole.clone();
+            assert_eq!(make_partial(&mut packet, &stack), Checksum::None);
+            assert_eq!(packet, whole);
+        }
+    }
 
     #[test]
     fn c03_partial_outside_the_packet_is_refused_and_nothing_is_written() {

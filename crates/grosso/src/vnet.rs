@@ -8,7 +8,7 @@ use core::num::NonZeroU16;
 
 use grosso_checksum::Sum;
 use grosso_wire::{
-    Ends, Extent, Kind, Layer, LinkType, Stack, Stop, tcp, udp,
+    Kind, Layer, LinkType, Stack, tcp, udp,
     virtio::{
         FLAG_DATA_VALID, FLAG_NEEDS_CHECKSUM, FLAG_UDP_TUNNEL_CHECKSUM, Form, GSO_ECN, GSO_NONE,
         GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
@@ -17,7 +17,7 @@ use grosso_wire::{
 };
 
 use crate::{
-    checksum::Checksum,
+    checksum::{Checksum, checksum_field, ip_layers, opened, pseudo_sum, transport},
     meta::{Cwr, Gso, GsoSize, IpLevels, Meta},
     reasons::reasons,
 };
@@ -210,11 +210,7 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
 /// `None` unless it and all checksums around it are verified, and if its field already holds the
 /// pseudo-header sum for another step to complete.
 fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
-    // Padding would be summed too, and not every routing header determines the final address.
-    if stack.extent != Extent::Exact || has(stack, Kind::Ipv6Extension) {
-        return None;
-    }
-    let transport = transport(stack)?;
+    let (transport, pseudo_sum) = opened(head, stack)?;
     let around = stack.layers().iter().filter(|layer| layer.offset < transport.offset);
     let present = around.filter(|layer| has_checksum(head, layer)).count();
     if usize::from(levels) < present {
@@ -225,7 +221,6 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
     if transport.kind == Kind::Udp && found == 0 {
         return None;
     }
-    let pseudo_sum = pseudo_sum(head, stack, &transport)?;
     // The field already holds the pseudo-header sum: a tunnel's receiver completes it (remote
     // checksum offload).
     (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
@@ -243,14 +238,6 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     let is_partial = u16_at(frame, field)? == pseudo_sum
         && !(Sum::of(covered) + Sum::from_word(pseudo_sum)).is_valid();
     is_partial.then_some(Checksum::Partial { start: transport.offset, offset })
-}
-
-/// The pseudo-header sum for the innermost transport header, whose payload ends with the frame.
-fn pseudo_sum(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
-    let ip = ip_layers(stack).last()?;
-    let protocol = if transport.kind == Kind::Tcp { 6 } else { 17 };
-    let length = stack.end.checked_sub(u32::from(transport.offset))?;
-    Some(Ends::of(frame, ip).pseudo(frame, protocol, length as usize).fold())
 }
 
 /// Decodes the metadata that a virtio header gives for the frame after it. The header length that
@@ -432,21 +419,6 @@ fn minimum_start(stack: &Stack) -> usize {
     })
 }
 
-/// The TCP or UDP header whose payload ends the frame.
-fn transport(stack: &Stack) -> Option<Layer> {
-    let last = stack.last().filter(|layer| layer.kind.is_transport())?;
-    (stack.stop == Stop::Payload).then_some(last)
-}
-
-/// Offset of the checksum of a transport header, from that header and from the start of the frame.
-fn checksum_field(transport: &Layer) -> (u16, usize) {
-    let field = match transport.kind {
-        Kind::Tcp => tcp::field::CHECKSUM,
-        _ => udp::field::CHECKSUM,
-    };
-    (field.start as u16, usize::from(transport.offset) + field.start)
-}
-
 fn has_cwr(head: &[u8], transport: &Layer) -> bool {
     let field = usize::from(transport.offset) + tcp::field::OFFSET_FLAGS.start;
     transport.kind == Kind::Tcp && u16_at(head, field).is_some_and(|flags| flags & tcp::CWR != 0)
@@ -457,14 +429,6 @@ fn has_checksum(head: &[u8], layer: &Layer) -> bool {
     let start = usize::from(layer.offset);
     let header = head.get(start..layer.end());
     header.is_none_or(|header| layer.kind.spec().checksum(header).is_some())
-}
-
-fn ip_layers(stack: &Stack) -> impl Iterator<Item = &Layer> {
-    stack.layers().iter().filter(|layer| layer.kind.is_ip())
-}
-
-fn has(stack: &Stack, kind: Kind) -> bool {
-    stack.layers().iter().any(|layer| layer.kind == kind)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

@@ -1,16 +1,17 @@
-//! The examples, run as a reader would, between network namespaces.
+//! The examples, run as a reader would, between network namespaces; what arrives is compared byte by byte.
 #![cfg(target_os = "linux")]
 
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
 };
 
+use boringtun::x25519::{PublicKey, StaticSecret};
 use grosso_sys::{
     interface::{Control, InterfaceName},
     namespace::NetworkNamespace,
@@ -70,8 +71,9 @@ fn set_up(device: &str, address: Ipv4Addr) {
     Control::new().unwrap().set_up(&name, true).unwrap();
 }
 
-#[test]
-fn a_stream_passes_the_vpn() {
+/// Two hosts with a wire between them and a device of an example each; the stream that one sends to the other through
+/// the devices arrives as it was. `ends` gives an example and its last words for each host.
+fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     let Some([a, b]) = hosts() else { return };
     let name = |name| InterfaceName::new(name).unwrap();
     a.run(|| {
@@ -85,20 +87,19 @@ fn a_stream_passes_the_vpn() {
     .unwrap();
     let outer = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
     let inner = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
-    let folder = std::env::temp_dir().join(format!("grosso-vpn-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let key = folder.join("key");
-    fs::write(&key, *b"sixteen byte key").unwrap();
-    let key = key.to_str().unwrap();
     for (host, address) in [(&a, outer[0]), (&b, outer[1])] {
         host.run(|| set_up("wire0", address)).unwrap();
     }
-    let _ends = [(&a, outer[0], outer[1], "a"), (&b, outer[1], outer[0], "b")].map(
-        |(host, local, remote, role)| {
-            let [local, remote] = [local, remote].map(|address| format!("{address}:51820"));
-            start(host, "vpn", &[&local, &remote, "vpn0", key, role])
-        },
-    );
+    let sides = [(&a, outer[0], outer[1]), (&b, outer[1], outer[0])];
+    let _running: Vec<Running> = sides
+        .into_iter()
+        .zip(ends)
+        .map(|((host, local, remote), (example, rest))| {
+            let ends = [local, remote].map(|address| format!("{address}:51820"));
+            let words = [&[&ends[0][..], &ends[1], "vpn0"], rest].concat();
+            start(host, example, &words)
+        })
+        .collect();
     for (host, address) in [(&a, inner[0]), (&b, inner[1])] {
         // Room for what the tunnel adds.
         host.run(|| {
@@ -109,7 +110,7 @@ fn a_stream_passes_the_vpn() {
     }
     let listener = b.run(|| TcpListener::bind((inner[1], 0)).unwrap()).unwrap();
     let address: SocketAddr = listener.local_addr().unwrap();
-    let bytes: Vec<u8> = (0..STREAM_BYTES).map(|i| (i * 11 / 7) as u8).collect();
+    let bytes = stream();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut socket = a.run(|| TcpStream::connect(address).unwrap()).unwrap();
@@ -119,7 +120,71 @@ fn a_stream_passes_the_vpn() {
         listener.accept().unwrap().0.read_to_end(&mut arrived).unwrap();
         assert!(arrived == bytes, "{} of {STREAM_BYTES} bytes", arrived.len());
     });
-    fs::remove_dir_all(&folder).unwrap();
+}
+
+fn stream() -> Vec<u8> {
+    (0..STREAM_BYTES).map(|i| (i * 11 / 7) as u8).collect()
+}
+
+/// A file of this content, which a test removes.
+fn file(name: &str, content: &[u8]) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
+    fs::write(&path, content).unwrap();
+    path
+}
+
+#[test]
+fn a_stream_passes_the_vpn() {
+    let key = file("vpn-key", b"sixteen byte key");
+    let path = key.to_str().unwrap();
+    carries_a_stream([("vpn", &[path, "a"]), ("vpn", &[path, "b"])]);
+    fs::remove_file(&key).unwrap();
+}
+
+#[test]
+fn a_stream_passes_from_the_vpn_on_tokio_to_the_other() {
+    let key = file("tokio-key", b"another 16 bytes");
+    let path = key.to_str().unwrap();
+    carries_a_stream([("vpn_tokio", &[path, "a"]), ("vpn", &[path, "b"])]);
+    carries_a_stream([("vpn", &[path, "a"]), ("vpn_tokio", &[path, "b"])]);
+    fs::remove_file(&key).unwrap();
+}
+
+#[test]
+fn a_stream_passes_wireguard() {
+    let own = [[0x11; 32], [0x22; 32]];
+    let public = own.map(|own| *PublicKey::from(&StaticSecret::from(own)).as_bytes());
+    let keys = [("wg-a", own[0], public[1]), ("wg-b", own[1], public[0])];
+    let keys = keys.map(|(name, own, other)| file(name, &[own, other].concat()));
+    let paths = keys.each_ref().map(|key| key.to_str().unwrap());
+    carries_a_stream([("wireguard", &[paths[0]]), ("wireguard", &[paths[1]])]);
+    keys.iter().for_each(|key| fs::remove_file(key).unwrap());
+}
+
+#[test]
+fn a_stack_in_userspace_returns_a_stream_in_superframes() {
+    let Some([host]) = hosts() else { return };
+    let mut service = start(&host, "stack", &["stack0", "10.80.0.2", "7000"]);
+    host.run(|| set_up("stack0", Ipv4Addr::new(10, 80, 0, 1))).unwrap();
+    let bytes = stream();
+    let socket = host.run(|| TcpStream::connect("10.80.0.2:7000").unwrap()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (&socket).write_all(&bytes).unwrap();
+            socket.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut arrived = Vec::new();
+        (&socket).read_to_end(&mut arrived).unwrap();
+        assert!(arrived == bytes, "{} of {STREAM_BYTES} bytes", arrived.len());
+    });
+    let mut said = String::new();
+    service.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(service.0.wait().unwrap().success());
+    let numbers: Vec<usize> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [sent, frames] = numbers[..] else { panic!("{said}") };
+    assert_eq!(sent, STREAM_BYTES);
+    // Packets of 1460 bytes would be more than 2800, and acknowledgments come on top.
+    assert!(frames < STREAM_BYTES / 1460, "{said}");
 }
 
 #[test]

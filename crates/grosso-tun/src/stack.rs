@@ -1,0 +1,217 @@
+//! The device of smoltcp, a TCP stack in userspace.
+
+use std::{
+    io,
+    num::{NonZeroU16, NonZeroUsize},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use grosso::{
+    Meta, Ports,
+    checksum::{Checksum, complete, make_partial},
+    features::Features,
+    meta::{Gso, GsoSize},
+};
+use grosso_sys::tun::Layer;
+use grosso_wire::{LinkType, Stack, dissect_into};
+use smoltcp::{
+    phy::{self, Device, DeviceCapabilities, Medium, PacketMeta, SegmentationCapabilities},
+    time::Instant,
+};
+
+use crate::device::{Tun, TunOptions};
+
+/// A TUN or TAP device as smoltcp has it, with TCP segmentation: superframes and checksums both ways are the device's
+/// work.
+#[derive(Debug)]
+pub struct StackDevice {
+    tun: Tun,
+    link: LinkType,
+    mtu: usize,
+    /// Frames that arrived and wait for the stack, the oldest last, and buffers that have been read.
+    received: Vec<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+    outlet: Outlet,
+}
+
+/// The sending side: a buffer, and what became of the frames before.
+#[derive(Debug)]
+struct Outlet {
+    frame: Vec<u8>,
+    stack: Stack,
+    sent: u64,
+    is_full: bool,
+    failed: Option<io::Error>,
+}
+
+impl StackDevice {
+    /// Opens a device as [`Tun::open`] does. `mtu` is the longest IP packet that leaves in one piece.
+    ///
+    /// # Errors
+    /// As [`Tun::open`].
+    pub fn open(name: &str, layer: Layer, mtu: usize) -> io::Result<Self> {
+        let takes = Features::SCATTER_GATHER
+            | Features::CHECKSUM_GENERIC
+            | Features::TCP_SEGMENTATION
+            | Features::TCP_ECN_SEGMENTATION
+            | Features::TCP6_SEGMENTATION;
+        let options = TunOptions::default().layer(layer).takes(takes);
+        let link = if layer == Layer::Ip { LinkType::Raw } else { LinkType::Ethernet };
+        let outlet = Outlet {
+            frame: Vec::new(),
+            stack: Stack::new(0),
+            sent: 0,
+            is_full: false,
+            failed: None,
+        };
+        let (received, spare) = (Vec::new(), Vec::new());
+        Ok(Self { tun: Tun::open(name, &options)?, link, mtu, received, spare, outlet })
+    }
+
+    /// The name of the device, as the kernel completed it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.tun.name()
+    }
+
+    /// Frames sent, each of them a packet or a superframe.
+    #[must_use]
+    pub const fn sent(&self) -> u64 {
+        self.outlet.sent
+    }
+
+    /// Whether the device had no room: wait until it can be written.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.outlet.is_full
+    }
+
+    /// Says whether the device failed since the last call, which smoltcp has no words for.
+    ///
+    /// # Errors
+    /// Those of [`Tun::try_recv`] and [`Tun::try_send_frame`].
+    pub fn check(&mut self) -> io::Result<()> {
+        self.outlet.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Fills the list of frames that wait. A sum that the host left open is made here, because smoltcp verifies all or
+    /// none.
+    fn fill(&mut self) {
+        let Self { tun, received, spare, .. } = self;
+        let result = tun.try_recv(|frame, meta| {
+            let mut buffer: Vec<u8> = spare.pop().unwrap_or_default();
+            buffer.clear();
+            buffer.extend_from_slice(frame);
+            let done = match meta.checksum {
+                Checksum::Partial { start, offset } => complete(&mut buffer, start, offset).is_ok(),
+                _ => true,
+            };
+            if done { received.push(buffer) } else { spare.push(buffer) }
+        });
+        received.reverse();
+        if let Err(error) = result {
+            self.outlet.failed = Some(error);
+        }
+    }
+}
+
+impl AsFd for StackDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tun.as_fd()
+    }
+}
+
+impl Device for StackDevice {
+    type RxToken<'a> = ReceivedFrame<'a>;
+    type TxToken<'a> = Departing<'a>;
+
+    /// The answer to a frame finds room, or is lost as on a wire.
+    fn receive(&mut self, _now: Instant) -> Option<(ReceivedFrame<'_>, Departing<'_>)> {
+        if self.received.is_empty() {
+            self.fill();
+        }
+        let frame = self.received.pop()?;
+        let Self { tun, link, spare, outlet, .. } = self;
+        let departing = Departing { tun, link: *link, outlet, segment: None };
+        Some((ReceivedFrame { frame, spare }, departing))
+    }
+
+    fn transmit(&mut self, _now: Instant) -> Option<Departing<'_>> {
+        let Self { tun, link, outlet, .. } = self;
+        match tun.try_flush() {
+            Ok(has_room) => outlet.is_full = !has_room,
+            Err(error) => outlet.failed = Some(error),
+        }
+        let is_ready = !outlet.is_full && outlet.failed.is_none();
+        is_ready.then_some(Departing { tun, link: *link, outlet, segment: None })
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let is_ip = self.link == LinkType::Raw;
+        let link_len = if is_ip { 0 } else { ETHERNET_LEN };
+        let mut device = DeviceCapabilities::default();
+        device.medium = if is_ip { Medium::Ip } else { Medium::Ethernet };
+        device.max_transmission_unit = self.mtu + link_len;
+        device.checksum.tcp = phy::Checksum::Rx;
+        device.segmentation = SegmentationCapabilities::default();
+        device.segmentation.tcpv4 = NonZeroUsize::new(SUPERFRAME_MAX + link_len);
+        device.segmentation.tcpv6 = device.segmentation.tcpv4;
+        device
+    }
+}
+
+/// A frame that arrived.
+#[derive(Debug)]
+pub struct ReceivedFrame<'a> {
+    frame: Vec<u8>,
+    spare: &'a mut Vec<Vec<u8>>,
+}
+
+impl phy::RxToken for ReceivedFrame<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
+        let result = read(&self.frame);
+        self.spare.push(self.frame);
+        result
+    }
+}
+
+/// A frame that the stack is about to write.
+#[derive(Debug)]
+pub struct Departing<'a> {
+    tun: &'a mut Tun,
+    link: LinkType,
+    outlet: &'a mut Outlet,
+    segment: Option<NonZeroU16>,
+}
+
+impl phy::TxToken for Departing<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
+        let Self { tun, link, outlet, segment } = self;
+        let Outlet { frame, stack, sent, is_full, failed } = outlet;
+        frame.resize(len, 0);
+        let result = write(frame);
+        dissect_into(frame, link, &Ports::ASSIGNED, stack);
+        let checksum = make_partial(frame, stack);
+        let payload = len.saturating_sub(stack.header_len());
+        let gso = segment.map(|size| Gso {
+            size: GsoSize::Every(size),
+            segments: payload.div_ceil(size.get().into()) as u16,
+            ..Gso::UNKNOWN
+        });
+        match tun.try_send_frame(&[frame], &Meta { checksum, gso, ..Meta::default() }) {
+            Ok(()) => *sent += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => *is_full = true,
+            Err(error) => *failed = Some(error),
+        }
+        result
+    }
+
+    fn set_meta(&mut self, meta: PacketMeta) {
+        self.segment = meta.segmentation_offload_size;
+    }
+}
+
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: usize = 14;
+/// The longest superframe in bytes, from its IP header on: the length field has no more.
+const SUPERFRAME_MAX: usize = 65_535;

@@ -1,0 +1,68 @@
+//! AES-GCM for the examples that are VPNs: a packet is sealed behind a counter, and has a tag behind it.
+//!
+//! Of the 16 bytes of a key file both ends have a copy; one end is `a` and the other `b`. A counter that starts anew
+//! with the program is the nonce, so a key is for one run of both: real programs agree on keys first, such as by Noise
+//! (see `wireguard.rs`), and keep a window of numbers seen.
+#![cfg(target_os = "linux")]
+
+use std::{error::Error, fs};
+
+use aes_gcm::{
+    Aes128Gcm, KeyInit, Nonce,
+    aead::{AeadInOut, consts::U12, inout::InOutBuf},
+};
+
+/// Bytes in front of the sealed packet: the counter.
+const COUNTER: usize = 8;
+/// Bytes behind it: the tag.
+const TAG: usize = 16;
+
+/// One end's half of a cipher: it seals its packets and opens those of the other end.
+pub struct Cipher {
+    cipher: Aes128Gcm,
+    /// First byte of the nonces of this end; the other end's has the lowest bit inverted.
+    role: u8,
+    sent: u64,
+}
+
+impl Cipher {
+    /// Reads the key that both ends have.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has not 16 bytes.
+    pub fn read(key_file: &str, role: &str) -> Result<Self, Box<dyn Error>> {
+        let key: [u8; 16] = fs::read(key_file)?.try_into().map_err(|_| "a key has 16 bytes")?;
+        Ok(Self { cipher: Aes128Gcm::new(&key.into()), role: u8::from(role == "b"), sent: 0 })
+    }
+
+    /// Replaces what is in the buffer by the sealed packet.
+    pub fn seal(&mut self, packet: &[u8], sealed: &mut Vec<u8>) {
+        sealed.clear();
+        self.sent += 1;
+        sealed.extend_from_slice(&self.sent.to_be_bytes());
+        sealed.extend_from_slice(packet);
+        let text = InOutBuf::from(&mut sealed[COUNTER..]);
+        let nonce = nonce(self.role, self.sent);
+        let tag = self.cipher.encrypt_inout_detached(&nonce, &[], text).expect("a packet is short");
+        sealed.extend_from_slice(&tag);
+    }
+
+    /// Replaces what is in the buffer by the packet that was sealed; returns whether it was, by the other end.
+    #[must_use]
+    pub fn open(&self, sealed: &[u8], packet: &mut Vec<u8>) -> bool {
+        packet.clear();
+        let Some((counter, rest)) = sealed.split_first_chunk::<COUNTER>() else { return false };
+        let Some((text, tag)) = rest.split_last_chunk::<TAG>() else { return false };
+        packet.extend_from_slice(text);
+        let nonce = nonce(self.role ^ 1, u64::from_be_bytes(*counter));
+        let text = InOutBuf::from(&mut packet[..]);
+        self.cipher.decrypt_inout_detached(&nonce, &[], text, &(*tag).into()).is_ok()
+    }
+}
+
+fn nonce(role: u8, counter: u64) -> Nonce<U12> {
+    let mut nonce = [0; 12];
+    nonce[0] = role;
+    nonce[4..].copy_from_slice(&counter.to_be_bytes());
+    nonce.into()
+}

@@ -1,0 +1,137 @@
+//! One end of a WireGuard tunnel with one peer: boringtun's `noise` between a TUN device and a UDP socket.
+//!
+//! `wireguard LOCAL:PORT REMOTE:PORT DEVICE KEYFILE`: the file has the private key of this end and the public key of
+//! the other, 32 bytes each.
+use std::{
+    env,
+    error::Error,
+    fs, io,
+    net::SocketAddr,
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
+
+use boringtun::{
+    noise::{Tunn, TunnResult},
+    x25519::{PublicKey, StaticSecret},
+};
+use grosso_tun::{Datagram, Interest, Tun, TunOptions, Udp, wait_for};
+
+/// Bytes that a sealed packet has more, and room for every message of a handshake.
+const OVERHEAD: usize = 148;
+/// Room for a packet that waited for the handshake.
+const QUEUED_MAX: usize = 2048;
+/// Time between two looks at the timers of the protocol.
+const TICK: Duration = Duration::from_millis(250);
+
+struct Tunnel {
+    tun: Tun,
+    udp: Udp,
+    peer: SocketAddr,
+    noise: Tunn,
+    messages: Vec<Vec<u8>>,
+    packets: Vec<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Tunnel {
+    /// Packets of the host, sealed, to the peer; or the first message of a handshake, for which they wait.
+    fn outwards(&mut self) -> io::Result<()> {
+        let Self { tun, noise, messages, spare, .. } = self;
+        tun.try_recv(|packet, _| {
+            let mut buffer = spare.pop().unwrap_or_default();
+            buffer.resize(packet.len() + OVERHEAD, 0);
+            let message = noise.encapsulate(packet, &mut buffer);
+            keep(len(&message), buffer, messages, spare);
+        })?;
+        self.send_messages()
+    }
+
+    /// Datagrams of the peer, opened, to the host: a batch as a few superframes. Answers to a handshake, and the
+    /// packets that waited for it, to the peer.
+    fn inwards(&mut self) -> io::Result<()> {
+        let Self { tun, udp, peer, noise, messages, packets, spare } = self;
+        udp.try_recv(|datagram| {
+            let mut rest = datagram.payload;
+            while datagram.from == *peer {
+                let mut buffer = spare.pop().unwrap_or_default();
+                buffer.resize(rest.len().max(QUEUED_MAX), 0);
+                let result = noise.decapsulate(None, rest, &mut buffer);
+                let is_message = matches!(result, TunnResult::WriteToNetwork(_));
+                let list = if is_message { &mut *messages } else { &mut *packets };
+                keep(len(&result), buffer, list, spare);
+                if !is_message {
+                    break;
+                }
+                rest = &[];
+            }
+        })?;
+        tun.send(packets)?;
+        spare.append(packets);
+        self.send_messages()
+    }
+
+    /// What time brings: keepalives, new keys, a handshake again.
+    fn tick(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; OVERHEAD];
+        let message = self.noise.update_timers(&mut buffer);
+        keep(len(&message), buffer, &mut self.messages, &mut self.spare);
+        self.send_messages()
+    }
+
+    fn send_messages(&mut self) -> io::Result<()> {
+        let Self { udp, peer, messages, spare, .. } = self;
+        let datagram = |payload| Datagram { payload, to: *peer, class: 0 };
+        udp.send(&messages.iter().map(|payload| datagram(payload)).collect::<Vec<_>>())?;
+        spare.append(messages);
+        Ok(())
+    }
+}
+
+/// Bytes that the protocol wrote into the buffer.
+fn len(result: &TunnResult<'_>) -> usize {
+    match result {
+        TunnResult::WriteToNetwork(bytes)
+        | TunnResult::WriteToTunnelV4(bytes, _)
+        | TunnResult::WriteToTunnelV6(bytes, _) => bytes.len(),
+        TunnResult::Done | TunnResult::Err(_) => 0,
+    }
+}
+
+/// Puts a buffer on a list, if there is something in it.
+fn keep(len: usize, mut buffer: Vec<u8>, list: &mut Vec<Vec<u8>>, spare: &mut Vec<Vec<u8>>) {
+    buffer.truncate(len);
+    if len > 0 { list.push(buffer) } else { spare.push(buffer) }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let [local, peer, device, keys] = &words[..] else {
+        return Err("wireguard LOCAL:PORT REMOTE:PORT DEVICE KEYFILE".into());
+    };
+    let keys: [u8; 64] = fs::read(keys)?.try_into().map_err(|_| "two keys have 64 bytes")?;
+    let (own, other): ([u8; 32], [u8; 32]) = (keys[..32].try_into()?, keys[32..].try_into()?);
+    // The cipher vouches for what the peer sent, and this program trusts its peer.
+    let tun = Tun::open(device, &TunOptions::default().trusted(true))?;
+    println!("{} is there", tun.name());
+    let mut tunnel = Tunnel {
+        tun,
+        udp: Udp::bind(local.parse()?, false)?,
+        peer: peer.parse()?,
+        noise: Tunn::new(StaticSecret::from(own), PublicKey::from(other), None, None, 1, None),
+        messages: Vec::new(),
+        packets: Vec::new(),
+        spare: Vec::new(),
+    };
+    let mut ticked = Instant::now();
+    loop {
+        let Tunnel { tun, udp, .. } = &tunnel;
+        wait_for(&[(tun.as_fd(), Interest::READ), (udp.as_fd(), Interest::READ)], Some(TICK))?;
+        tunnel.outwards()?;
+        tunnel.inwards()?;
+        if ticked.elapsed() >= TICK {
+            tunnel.tick()?;
+            ticked = Instant::now();
+        }
+    }
+}
