@@ -423,6 +423,9 @@ fn feature(name: &str) -> Result<Features, String> {
         _ => None,
     };
     short.or_else(|| Features::named(name)).ok_or_else(|| {
+        if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
+            return format!("no feature \"{name}\" of a port: {instead}");
+        }
         let known = Features::NAMES.iter().map(|(name, _)| *name).chain(["sg", "tx", "gso", "tso"]);
         match similar(name, known) {
             Some(meant) => format!("no feature \"{name}\"; did you mean {meant}?"),
@@ -436,6 +439,17 @@ fn form(bytes: usize) -> Result<Form, String> {
     known.ok_or_else(|| format!("no virtio header has {bytes} bytes: 10, 12, 20 or 24"))
 }
 
+/// Features of ethtool that no port has, by its names, and what does their work.
+const ELSEWHERE: [(&[&str], &str); 2] = [
+    (
+        &["ufo", "udp-fragmentation-offload", "tx-udp-fragmentation"],
+        "fragments = { mtu = 1500 } cuts datagrams into fragments, and joins what comes",
+    ),
+    (
+        &["fraglist", "rx-gro-list", "tx-gso-list"],
+        "profile = \"linux\" joins packets so that they are cut into the very same again",
+    ),
+];
 /// The reason why a path that forwards cannot have a lossy profile.
 pub(crate) const LOSSY: &str = "later packets overwrite earlier ones, so that other packets leave \
                                 than came: use it only where TCP ends";

@@ -116,6 +116,14 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
             "2:8: no feature \"tx-udp-segment\"; did you mean tx-udp-segmentation?",
         ),
         (
+            "[[path]]\nleft = { port = \"eth1\", features = { ufo = true } }\nright = \"tap:t\"\n".into(),
+            "2:8: no feature \"ufo\" of a port: fragments = { mtu = 1500 } cuts datagrams",
+        ),
+        (
+            "[[path]]\nleft = { port = \"eth1\", features = { rx-gro-list = true } }\nright = \"tap:t\"\n".into(),
+            "2:8: no feature \"rx-gro-list\" of a port: profile = \"linux\" joins packets",
+        ),
+        (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", mtuu = 9 }\n".into(),
             "3:27: no key \"mtuu\"; did you mean mtu?",
         ),

@@ -221,6 +221,12 @@ impl PortSpec {
         self.fragments.is_some() || self.esp.is_some()
     }
 
+    /// The features that are lost with those that were turned off: what depends on them.
+    pub(crate) fn features_lost(&self) -> impl Iterator<Item = &'static str> {
+        let lost = self.features.without(self.features.active());
+        Features::NAMES.iter().filter(move |(_, one)| lost.contains(*one)).map(|(name, _)| *name)
+    }
+
     /// The mode in which it treats fragments on a path to another port; `None` if it leaves them alone.
     pub(crate) fn fragments_mode(&self, to: &Self) -> Option<FragmentsMode> {
         // Fragments of encrypted packets end where those are decrypted.

@@ -158,6 +158,7 @@ pub(crate) static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
         flushes(),
         passes(),
         releases(),
+        lro(),
         acknowledgments::counters(),
         segments(),
         of_ports(),
@@ -408,6 +409,34 @@ fn releases() -> Vec<Counter> {
             .grouped("rx_gro_reorder", key)
     };
     Release::ALL.iter().enumerate().map(counter).collect()
+}
+
+/// The counters that drivers with inet_lro showed in `ethtool -S`.
+fn lro() -> Vec<Counter> {
+    let counter = |name: &str, unit, help, read| {
+        let source = CounterSource::Coalescer(read, 0);
+        Counter::new(format!("rx_lro_{name}"), unit, help, source).alone().grouped("rx_lro", name)
+    };
+    vec![
+        counter(
+            "aggregated",
+            "packets",
+            "Packets taken into trains, the first of each too, as inet_lro counted them (rule L4).",
+            |stats, _| stats.lro().aggregated,
+        ),
+        counter(
+            "flushed",
+            "trains",
+            "Trains that left, those of one packet too, as inet_lro counted them (rule L4).",
+            |stats, _| stats.lro().flushed,
+        ),
+        counter(
+            "no_desc",
+            "times",
+            "Times that no place for a train was free, as inet_lro counted them (rule L4).",
+            |stats, _| stats.lro().no_descriptor,
+        ),
+    ]
 }
 
 /// The histogram of wire packets per frame.

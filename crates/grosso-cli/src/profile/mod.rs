@@ -32,15 +32,26 @@ use crate::{
 pub(crate) fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
     // `linux-6.12` has a dot too.
     let is_file = word.contains(['.', '/']) && Profile::named(word).is_none();
-    if is_file { read(&folder.join(word)) } else { named(word) }
+    if is_file {
+        return read(&folder.join(word));
+    }
+    named(word).map_err(|what| {
+        let hint = "grosso profiles says what each is; a file of your own is --profile FILE.toml";
+        Failure::usage("usage.profile", what).hint(hint)
+    })
 }
 
-/// The built-in profile of a name.
-fn named(name: &str) -> Result<Profile, Failure> {
-    Profile::named(name).ok_or_else(|| {
-        let hint = "grosso profiles says what each is; a file of your own is --profile FILE.toml";
-        Failure::usage("usage.profile", no_profile(name)).hint(hint)
-    })
+/// The built-in profile of a name; the error says what is wrong with it. Behind `inet-lro-2007` may stand the MTU of
+/// the receiver: `inet-lro-2007:1500`.
+fn named(name: &str) -> Result<Profile, String> {
+    let Some((OF_AN_MTU, bytes)) = name.split_once(':') else {
+        return Profile::named(name).ok_or_else(|| no_profile(name));
+    };
+    let mtu = bytes.parse().ok().filter(|mtu| *mtu >= MTU_MIN);
+    let mtu = mtu.ok_or_else(|| format!("{name}: an MTU is {MTU_MIN} to {} bytes", u16::MAX))?;
+    let mut profile = Profile::inet_lro_2007(mtu);
+    profile.name = Cow::Owned(name.to_owned());
+    Ok(profile)
 }
 
 /// The message that there is no profile of this name, with the likely one, or all names.
@@ -79,9 +90,7 @@ pub(crate) fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     let table = table.get_ref();
     let mut profile = match word(text, table, "base")? {
         None => Profile::linux(),
-        Some((base, span)) => {
-            Profile::named(base).ok_or_else(|| Wrong::at(text, span, &no_profile(base)))?
-        }
+        Some((base, span)) => named(base).map_err(|what| Wrong::at(text, span, &what))?,
     };
     for (key, value) in table {
         let name = key.get_ref().as_ref();
@@ -181,6 +190,10 @@ pub(crate) fn write(profile: &Profile) -> String {
 const OF_THE_FILE: [&str; 2] = ["base", "name"];
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: usize = 64;
+/// The profile that counts packets by the MTU of its receiver.
+const OF_AN_MTU: &str = "inet-lro-2007";
+/// Bytes of the smallest MTU (RFC 791 section 3.2).
+const MTU_MIN: u16 = 68;
 /// Bytes of the longest file; one with every key has two thousand.
 const FILE_BYTES_MAX: u64 = 1 << 16;
 /// The column of the permitted values of a key.

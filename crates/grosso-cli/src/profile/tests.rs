@@ -111,6 +111,14 @@ fn a_name_with_a_dot_or_a_slash_is_a_file() {
     expected.name = "mine".into();
     assert_eq!(find("mine.toml", folder.path()).unwrap(), expected);
     assert_eq!(find("inet-lro", folder.path()).unwrap(), Profile::inet_lro());
+    let mut at_1500 = Profile::inet_lro_2007(1500);
+    at_1500.name = "inet-lro-2007:1500".into();
+    assert_eq!(find("inet-lro-2007:1500", folder.path()).unwrap(), at_1500);
+    for wrong in ["inet-lro-2007:67", "inet-lro-2007:65536", "inet-lro-2007:", "inet-lro-2007:x"] {
+        let said = find(wrong, folder.path()).unwrap_err().message;
+        assert_eq!(said, format!("{wrong}: an MTU is 68 to 65535 bytes"));
+    }
+    assert_eq!(find("inet-lro:1500", folder.path()).unwrap_err().code, "usage.profile");
     let missing = find("./other", folder.path()).unwrap_err();
     assert_eq!(missing.code, "environment.read");
     fs::write(folder.path().join("long.toml"), "#".repeat(65537)).unwrap();
