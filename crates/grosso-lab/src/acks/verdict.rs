@@ -64,11 +64,13 @@ fn starved(rows: &[AckRow]) -> Option<Verdict> {
     let reached = merged
         .map(|row| row.acknowledgments_reached.median / row.acknowledgments_sent.median.max(1.0));
     let reached = Spread::of(reached);
-    Some(Evidence::median(&reached, Bound::Under(0.5)).verdict(
-        "sender: merged, under half of them reach it",
-        format!("{:.0} %", reached.median * 100.0),
-        "polls that found one acknowledgment each",
-    ))
+    (!reached.values().is_empty()).then(|| {
+        Evidence::median(&reached, Bound::Under(0.5)).verdict(
+            "sender: merged, under half of them reach it",
+            format!("{:.0} %", reached.median * 100.0),
+            "polls that found one acknowledgment each",
+        )
+    })
 }
 
 /// Reads of a receiver for a gigabyte, relative to one whose arriving packets are not merged.
@@ -243,10 +245,13 @@ mod tests {
         let mut findings = report().findings;
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 10);
+        // Without rows, nothing is said of streams.
+        findings.rows.clear();
+        assert_eq!(judge(&findings).len(), 13 + 3);
         // Without senders, the claims on transfers are made and not judged.
         findings.transfers.clear();
         let verdicts = judge(&findings);
         let unseen = verdicts.iter().filter(|verdict| verdict.to_string().starts_with("cannot"));
-        assert_eq!((verdicts.len(), unseen.count()), (13 + 10, 13));
+        assert_eq!((verdicts.len(), unseen.count()), (13 + 3, 13));
     }
 }
