@@ -71,7 +71,7 @@ impl Tunnel {
         self.send_messages()
     }
 
-    /// What time brings: keepalives, new keys, a handshake again.
+    /// Work that time brings: keepalives, new keys, a handshake again.
     fn tick(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; OVERHEAD];
         let message = self.noise.update_timers(&mut buffer);

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
 };
@@ -110,14 +110,19 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     }
     let listener = b.run(|| TcpListener::bind((inner[1], 0)).unwrap()).unwrap();
     let address: SocketAddr = listener.local_addr().unwrap();
+    send_stream(&a, &listener, address);
+}
+
+/// A stream from a host to a socket of another arrives as it was.
+fn send_stream(from: &NetworkNamespace, to: &TcpListener, address: SocketAddr) {
     let bytes = stream();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut socket = a.run(|| TcpStream::connect(address).unwrap()).unwrap();
+            let mut socket = from.run(|| TcpStream::connect(address).unwrap()).unwrap();
             socket.write_all(&bytes).unwrap();
         });
         let mut arrived = Vec::new();
-        listener.accept().unwrap().0.read_to_end(&mut arrived).unwrap();
+        to.accept().unwrap().0.read_to_end(&mut arrived).unwrap();
         assert!(arrived == bytes, "{} of {STREAM_BYTES} bytes", arrived.len());
     });
 }
@@ -185,6 +190,77 @@ fn a_stack_in_userspace_returns_a_stream_in_superframes() {
     assert_eq!(sent, STREAM_BYTES);
     // Packets of 1460 bytes would be more than 2800, and acknowledgments come on top.
     assert!(frames < STREAM_BYTES / 1460, "{said}");
+}
+
+/// A C program against the installed library, found by pkg-config; nothing without a compiler.
+fn compiled(source: &str, prefix: &Path) -> Option<PathBuf> {
+    for tool in ["cc", "pkg-config"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            println!("skipped: {tool} is not installed");
+            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {tool}");
+            return None;
+        }
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let test = std::env::current_exe().unwrap();
+    let installed = Command::new("sh")
+        .arg(here.join("../crates/grosso-capi/install.sh"))
+        .args([Path::new("--from"), test.parent().unwrap(), prefix])
+        .status();
+    assert!(installed.unwrap().success());
+    let program = prefix.join("program");
+    let script = "cc -O2 -Wall -Wextra -Werror -std=gnu11 \"$1\" -o \"$2\" $(pkg-config --cflags --libs grosso)";
+    let built = Command::new("sh")
+        .args(["-euc", script, "sh"])
+        .args([&here.join("c").join(source), &program])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .status();
+    assert!(built.unwrap().success());
+    Some(program)
+}
+
+/// A folder of this test.
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn a_stream_passes_the_bridge_in_c_as_superframes() {
+    // The library is built because this test names it.
+    assert_eq!(grosso_capi::types::grosso_version(), 0x00_01_00);
+    let prefix = folder("c-bridge");
+    let Some(program) = compiled("bridge.c", &prefix) else { return };
+    let Some([a, b]) = hosts() else { return };
+    let mut command = Command::new(program);
+    command.args(["cone0", "cother0"]).env("LD_LIBRARY_PATH", prefix.join("lib"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut bridge = Running(a.host(&mut command).unwrap().spawn().unwrap());
+    let mut said = BufReader::new(bridge.0.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "cone0 is there\n");
+    let inner = [Ipv4Addr::new(10, 82, 0, 1), Ipv4Addr::new(10, 82, 0, 2)];
+    a.run(|| {
+        let netlink = Netlink::new().unwrap();
+        let other = netlink.link(&InterfaceName::new("cother0").unwrap()).unwrap();
+        netlink.change_link(other.index, LinkChange::new().namespace(b.as_fd())).unwrap();
+        set_up("cone0", inner[0]);
+    })
+    .unwrap();
+    b.run(|| set_up("cother0", inner[1])).unwrap();
+    let listener = b.run(|| TcpListener::bind((inner[1], 0)).unwrap()).unwrap();
+    send_stream(&a, &listener, listener.local_addr().unwrap());
+    drop(bridge.0.stdin.take());
+    line.clear();
+    said.read_to_string(&mut line).unwrap();
+    assert!(bridge.0.wait().unwrap().success());
+    let numbers: Vec<usize> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    let [taken, made] = numbers[..] else { panic!("{line}") };
+    // The device hands out packets of 1460 bytes at most, because nobody asked it for more.
+    assert!(taken > STREAM_BYTES / 1460 && made < taken, "{line}");
+    fs::remove_dir_all(&prefix).unwrap();
 }
 
 #[test]

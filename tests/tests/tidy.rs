@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["grosso", "grosso-checksum", "grosso-io", "grosso-lab", "grosso-sys", "grosso-wire"],
     ),
     ("grosso-tun", &["grosso", "grosso-io", "grosso-sys", "grosso-wire"]),
+    ("grosso-capi", &["grosso", "grosso-checksum", "grosso-io", "grosso-wire"]),
     ("grosso-testkit", &[]),
 ];
 

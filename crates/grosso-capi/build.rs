@@ -1,0 +1,7 @@
+//! The name under which programs find the shared library.
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libgrosso.so.0");
+    }
+}

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Installs the library for C: install.sh [--from FOLDER] PREFIX
+#
+# Without --from it is built first, by cargo alone. PREFIX gets include/grosso.h, lib/libgrosso.so and .a, and
+# lib/pkgconfig/grosso.pc. `cargo cinstall -p grosso-capi` (cargo-c) does the same where it is installed.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+from=
+if [ "${1:-}" = --from ]; then
+    from=$2
+    shift 2
+fi
+prefix=${1:?usage: install.sh [--from FOLDER] PREFIX}
+if [ -z "$from" ]; then
+    (cd "$here" && cargo build --release --package grosso-capi)
+    from=${CARGO_TARGET_DIR:-$here/../../target}/release
+fi
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml")
+mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"
+cp "$here/include/grosso.h" "$prefix/include/grosso.h"
+cp "$from/libgrosso_capi.a" "$prefix/lib/libgrosso.a"
+cp "$from/libgrosso_capi.so" "$prefix/lib/libgrosso.so.$version"
+ln -sf "libgrosso.so.$version" "$prefix/lib/libgrosso.so.0"
+ln -sf libgrosso.so.0 "$prefix/lib/libgrosso.so"
+sed "s|@prefix@|$prefix|; s|@version@|$version|" "$here/grosso.pc.in" > "$prefix/lib/pkgconfig/grosso.pc"

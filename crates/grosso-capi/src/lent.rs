@@ -1,0 +1,39 @@
+//! A buffer of the caller while the library holds it.
+
+use core::ffi::c_void;
+
+use crate::error::{Failure, GROSSO_ERROR_ARGUMENT};
+
+/// The longest frame in bytes: offsets in it fit `uint32_t` by far.
+const FRAME_BYTES_MAX: usize = 1 << 24;
+
+/// Bytes that the caller lends until they are released, and the caller's name for them.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    bytes: *const u8,
+    len: usize,
+    pub(crate) user: *mut c_void,
+}
+
+impl Lent {
+    /// # Safety
+    /// `bytes` is null, or leads to `len` initialised bytes that nobody writes before the buffer is released.
+    pub(crate) unsafe fn new(
+        bytes: *const c_void,
+        len: usize,
+        user: *mut c_void,
+    ) -> Result<Self, Failure> {
+        if bytes.is_null() || len > FRAME_BYTES_MAX {
+            return Err(Failure(GROSSO_ERROR_ARGUMENT));
+        }
+        Ok(Self { bytes: bytes.cast(), len, user })
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `new` was promised that so many bytes are there, initialised and unwritten, while this value exists:
+        // it is dropped before its buffer is released.
+        unsafe { core::slice::from_raw_parts(self.bytes, self.len) }
+    }
+}

@@ -1,0 +1,158 @@
+//! Functions that need no handle.
+
+use core::ffi::{c_int, c_void};
+
+use grosso::{
+    Ports,
+    checksum::{Checksum, complete, make_partial},
+    segment::{Outgoing, Segments},
+};
+use grosso_wire::{Stack, dissect};
+
+use crate::{
+    error::{
+        Failure, GROSSO_ERROR_ARGUMENT, GROSSO_ERROR_CHECKSUM, GROSSO_ERROR_ROOM,
+        GROSSO_ERROR_SEGMENT,
+    },
+    guard::guarded,
+    types::{Packet, Vnet, link},
+};
+
+/// Bytes of the caller, to read.
+///
+/// # Safety
+/// The pointer is null, or leads to `len` initialised bytes that nobody writes meanwhile.
+unsafe fn read<'a>(bytes: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
+    if bytes.is_null() || len > isize::MAX as usize {
+        return Err(Failure(GROSSO_ERROR_ARGUMENT));
+    }
+    // SAFETY: not null, and by this function's contract so many bytes are there, initialised and unwritten.
+    Ok(unsafe { core::slice::from_raw_parts(bytes.cast(), len) })
+}
+
+/// Bytes of the caller, to write.
+///
+/// # Safety
+/// The pointer is null, or leads to `len` initialised bytes that nobody else touches meanwhile.
+unsafe fn write<'a>(bytes: *mut c_void, len: usize) -> Result<&'a mut [u8], Failure> {
+    if bytes.is_null() || len > isize::MAX as usize {
+        return Err(Failure(GROSSO_ERROR_ARGUMENT));
+    }
+    // SAFETY: not null, and by this function's contract so many bytes are there, initialised, and touched by nobody
+    // else.
+    Ok(unsafe { core::slice::from_raw_parts_mut(bytes.cast(), len) })
+}
+
+/// Cuts a superframe into packets with complete checksums, each of them written into `buffer` in turn and given to
+/// `packet`. What is no superframe is given as one packet. Returns the number of packets.
+///
+/// # Safety
+/// `frame` leads to `len` bytes, `vnet` is null or a header, and `buffer` leads to `room` initialised bytes, which are
+/// others.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grosso_segment(
+    link_type: u32,
+    frame: *const c_void,
+    len: usize,
+    vnet: *const Vnet,
+    buffer: *mut c_void,
+    room: usize,
+    packet: Packet,
+    context: *mut c_void,
+) -> c_int {
+    guarded(|| {
+        let link = link(link_type)?;
+        let packet = packet.ok_or(Failure(GROSSO_ERROR_ARGUMENT))?;
+        // SAFETY: this function has the contract of `read`.
+        let frame = unsafe { read(frame, len) }?;
+        // SAFETY: this function has the contract of `write`.
+        let buffer = unsafe { write(buffer, room) }?;
+        // SAFETY: null, or a header of the caller that nobody writes meanwhile.
+        let vnet = unsafe { vnet.as_ref() }.copied().unwrap_or_default();
+        let meta = vnet.meta(frame, link, &mut Stack::new(0))?;
+        let give = |bytes: &[u8]| {
+            // SAFETY: the caller gave the function for this context; the bytes outlive the call.
+            unsafe { packet(context, bytes.as_ptr().cast(), bytes.len()) };
+        };
+        if meta.gso.is_none() {
+            let whole = buffer.get_mut(..len).ok_or(Failure(GROSSO_ERROR_ROOM))?;
+            whole.copy_from_slice(frame);
+            if let Checksum::Partial { start, offset } = meta.checksum {
+                complete(whole, start, offset).map_err(|_| Failure(GROSSO_ERROR_CHECKSUM))?;
+            }
+            give(whole);
+            return Ok(1);
+        }
+        let slices = [frame];
+        let segments = Segments::new(&slices, &meta, link, &Ports::ASSIGNED, Outgoing::COMPLETE);
+        let mut segments = segments.map_err(|_| Failure(GROSSO_ERROR_SEGMENT))?;
+        let mut count = 0;
+        while let Some(segment) =
+            segments.write_next(buffer).map_err(|_| Failure(GROSSO_ERROR_ROOM))?
+        {
+            give(&buffer[..segment.len()]);
+            count += 1;
+        }
+        Ok(count)
+    })
+}
+
+/// The Internet checksum of some bytes, in the order in which it is stored; or an error.
+///
+/// # Safety
+/// `bytes` leads to `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grosso_checksum(bytes: *const c_void, len: usize) -> c_int {
+    guarded(|| {
+        // SAFETY: this function has the contract of `read`.
+        let bytes = unsafe { read(bytes, len) }?;
+        Ok(u16::from_ne_bytes(grosso_checksum::Sum::of(bytes).checksum().to_be_bytes()).into())
+    })
+}
+
+/// Replaces the TCP or UDP checksum of a whole packet by the sum of its pseudo-header, and says in `vnet` that it is to
+/// be completed.
+///
+/// # Safety
+/// `packet` leads to `len` bytes, and `vnet` to a header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grosso_checksum_open(
+    link_type: u32,
+    packet: *mut c_void,
+    len: usize,
+    vnet: *mut Vnet,
+) -> c_int {
+    guarded(|| {
+        let link = link(link_type)?;
+        // SAFETY: this function has the contract of `write`.
+        let packet = unsafe { write(packet, len) }?;
+        // SAFETY: null, or a header of the caller that nobody else touches meanwhile.
+        let vnet = unsafe { vnet.as_mut() }.ok_or(Failure(GROSSO_ERROR_ARGUMENT))?;
+        let stack = dissect(packet, link, &Ports::ASSIGNED);
+        let Checksum::Partial { start, offset } = make_partial(packet, &stack) else {
+            return Err(Failure(GROSSO_ERROR_CHECKSUM));
+        };
+        *vnet =
+            Vnet { flags: 1, checksum_start: start, checksum_offset: offset, ..Vnet::default() };
+        Ok(0)
+    })
+}
+
+/// Completes the checksum that is `offset` bytes behind `start`, from where bytes are summed.
+///
+/// # Safety
+/// `packet` leads to `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grosso_checksum_complete(
+    packet: *mut c_void,
+    len: usize,
+    start: u16,
+    offset: u16,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: this function has the contract of `write`.
+        let packet = unsafe { write(packet, len) }?;
+        complete(packet, start, offset).map_err(|_| Failure(GROSSO_ERROR_CHECKSUM))?;
+        Ok(0)
+    })
+}

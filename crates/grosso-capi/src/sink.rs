@@ -1,0 +1,111 @@
+//! The caller as one who takes frames.
+
+use core::ffi::c_void;
+use std::io;
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    features::{Device, Features},
+    vnet::describe,
+};
+use grosso_io::{PortError, Transmitted, port::Transmit};
+use grosso_wire::{
+    LinkType, Ports, Stack, dissect_into,
+    virtio::{FLAG_DATA_VALID, Form, VirtioHeader},
+};
+
+use crate::{
+    lent::Lent,
+    types::{GROSSO_UDP, Options, Release, Take, Vnet},
+};
+
+/// The callbacks of a handle.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    context: *mut c_void,
+    take: Take,
+    release: Release,
+    link: LinkType,
+    device: Device,
+    stack: Stack,
+    pieces: Vec<libc::iovec>,
+}
+
+impl Sink {
+    pub(crate) fn new(options: &Options, link: LinkType) -> Self {
+        let mut features = Features::SCATTER_GATHER
+            | Features::CHECKSUM_GENERIC
+            | Features::TCP_SEGMENTATION
+            | Features::TCP_ECN_SEGMENTATION
+            | Features::TCP6_SEGMENTATION
+            | Features::GSO_ROBUST;
+        if options.has(GROSSO_UDP) {
+            features |= Features::UDP_SEGMENTATION;
+        }
+        Self {
+            context: options.context,
+            take: options.take,
+            release: options.release,
+            link,
+            device: Device::new(features),
+            stack: Stack::new(0),
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Gives a buffer back to the caller.
+    pub(crate) fn release(&self, Lent { user, .. }: Lent) {
+        if let Some(release) = self.release {
+            // SAFETY: the caller gave the function for this context, and `user` with the buffer, which is not read any
+            // more: the value was moved in here.
+            unsafe { release(self.context, user) };
+        }
+    }
+
+    /// The virtio header of a frame. What was verified is said, and the bytes stay as they are.
+    fn header(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<VirtioHeader, PortError> {
+        let mut header = VirtioHeader { buffers: 1, ..VirtioHeader::default() };
+        if matches!(meta.checksum, Checksum::Unnecessary { .. }) {
+            header.flags = FLAG_DATA_VALID;
+        }
+        if meta.gso.is_none() && !matches!(meta.checksum, Checksum::Partial { .. }) {
+            return Ok(header);
+        }
+        let head = slices.first().copied().unwrap_or_default();
+        let len = slices.iter().map(|slice| slice.len()).sum();
+        dissect_into(head, self.link, &Ports::ASSIGNED, &mut self.stack);
+        let described = describe(head, len, &self.stack, meta, Form::Buffers);
+        let described = described.map_err(|error| PortError::Device {
+            name: "the caller".into(),
+            action: "take a frame",
+            source: io::Error::new(io::ErrorKind::InvalidData, error.sentence()),
+        })?;
+        Ok(described.header)
+    }
+}
+
+impl Transmit for Sink {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let vnet = Vnet::from(self.header(slices, meta)?);
+        self.pieces.clear();
+        self.pieces.extend(slices.iter().map(|slice| libc::iovec {
+            iov_base: slice.as_ptr().cast_mut().cast(),
+            iov_len: slice.len(),
+        }));
+        if let Some(take) = self.take {
+            // SAFETY: the caller gave the function for this context; the pieces, their bytes and the header outlive the
+            // call.
+            unsafe { take(self.context, self.pieces.as_ptr(), self.pieces.len(), &raw const vnet) };
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        Ok(Transmitted::Taken)
+    }
+}

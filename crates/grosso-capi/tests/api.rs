@@ -1,0 +1,259 @@
+//! The functions of the header, called as C calls them.
+#![cfg(unix)]
+
+use core::{
+    ffi::{CStr, c_void},
+    ptr,
+};
+
+use grosso_capi::{coalescer::*, error::*, packet::*, reassembler::*, types::*};
+use grosso_testkit::Packet;
+
+/// Record of what the callbacks saw.
+#[derive(Default)]
+struct Seen {
+    frames: Vec<(Vec<u8>, Vnet, usize)>,
+    released: Vec<usize>,
+    /// A handle for the callback to misuse, and the result.
+    handle: Option<*const Coalescer>,
+    misuse: Vec<i32>,
+}
+
+unsafe extern "C" fn take(
+    context: *mut c_void,
+    pieces: *const libc::iovec,
+    count: usize,
+    vnet: *const Vnet,
+) {
+    // SAFETY: the test gave this context.
+    let seen = unsafe { &mut *context.cast::<Seen>() };
+    // SAFETY: the header promises so many pieces.
+    let pieces = unsafe { core::slice::from_raw_parts(pieces, count) };
+    let bytes = pieces.iter().flat_map(|piece| {
+        // SAFETY: the header promises that each piece is there.
+        unsafe { core::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) }
+    });
+    // SAFETY: the header promises a virtio header.
+    seen.frames.push((bytes.copied().collect(), unsafe { *vnet }, count));
+    if let Some(handle) = seen.handle {
+        // SAFETY: the handle lives; that it is in use is the point.
+        seen.misuse.push(unsafe { grosso_coalescer_end(handle, 0) });
+        // SAFETY: as above.
+        seen.misuse.push(unsafe { grosso_coalescer_free(handle.cast_mut()) });
+    }
+}
+
+unsafe extern "C" fn release(context: *mut c_void, user: *mut c_void) {
+    // SAFETY: the test gave this context.
+    unsafe { &mut *context.cast::<Seen>() }.released.push(user as usize);
+}
+
+unsafe extern "C" fn keep(context: *mut c_void, bytes: *const c_void, len: usize) {
+    // SAFETY: the test gave this context.
+    let packets = unsafe { &mut *context.cast::<Vec<Vec<u8>>>() };
+    // SAFETY: the header promises so many bytes.
+    packets.push(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), len) }.to_vec());
+}
+
+fn options(seen: &mut Seen) -> Options {
+    Options {
+        size: size_of::<Options>() as u32,
+        link: GROSSO_LINK_ETHERNET,
+        flags: 0,
+        reserved: 0,
+        seed: 0x5eed,
+        context: (&raw mut *seen).cast(),
+        take: Some(take),
+        release: Some(release),
+    }
+}
+
+fn coalescer(options: &Options) -> *mut Coalescer {
+    let mut handle = ptr::null_mut();
+    // SAFETY: both pointers are to what they should be.
+    assert_eq!(unsafe { grosso_coalescer_new(options, &raw mut handle) }, 0);
+    handle
+}
+
+fn push(handle: *const Coalescer, packet: &[u8], user: usize) -> i32 {
+    let (bytes, user) = (packet.as_ptr().cast(), user as *mut c_void);
+    // SAFETY: the handle lives, and the packets of a test outlive it.
+    unsafe { grosso_coalescer_push(handle, bytes, packet.len(), ptr::null(), user, 0) }
+}
+
+fn tcp(i: u32) -> Vec<u8> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+    packet.tcp(|t| t.sequence(1000 + i * 500)).payload_len(500).build()
+}
+
+#[test]
+fn packets_become_a_superframe_and_packets_again() {
+    let mut seen = Seen::default();
+    let handle = coalescer(&options(&mut seen));
+    let packets = [tcp(0), tcp(1), tcp(2)];
+    for (i, packet) in packets.iter().enumerate() {
+        assert_eq!(push(handle, packet, i + 10), 0);
+    }
+    // SAFETY: the handle lives.
+    assert_eq!(unsafe { grosso_coalescer_end(handle, 0) }, 0);
+    // SAFETY: the handle lives.
+    assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
+    seen.released.sort_unstable();
+    assert_eq!(seen.released, [10, 11, 12]);
+    let [(frame, vnet, pieces)] = &seen.frames[..] else { panic!("one frame") };
+    assert_eq!((frame.len(), *pieces), (54 + 1500, 4));
+    let expected = Vnet {
+        flags: 1,
+        gso_type: 1,
+        header_length: 54,
+        gso_size: 500,
+        checksum_start: 34,
+        checksum_offset: 16,
+        buffers: 1,
+    };
+    assert_eq!(*vnet, expected);
+
+    let segment = |room: usize| {
+        let (mut cut, mut buffer) = (Vec::<Vec<u8>>::new(), vec![0_u8; room]);
+        // SAFETY: every pointer is to so many bytes, and the context is what `keep` wants.
+        let count = unsafe {
+            grosso_segment(
+                GROSSO_LINK_ETHERNET,
+                frame.as_ptr().cast(),
+                frame.len(),
+                vnet,
+                buffer.as_mut_ptr().cast(),
+                room,
+                Some(keep),
+                (&raw mut cut).cast(),
+            )
+        };
+        (count, cut)
+    };
+    assert_eq!(segment(1514), (3, packets.to_vec()));
+    assert_eq!(segment(500).0, GROSSO_ERROR_ROOM);
+}
+
+#[test]
+fn a_callback_cannot_enter_or_free_its_own_handle() {
+    let mut seen = Seen::default();
+    let handle = coalescer(&options(&mut seen));
+    seen.handle = Some(handle);
+    let packet = tcp(0);
+    assert_eq!(push(handle, &packet, 1), 0);
+    // SAFETY: the handle lives.
+    assert_eq!(unsafe { grosso_coalescer_end(handle, 0) }, 0);
+    assert_eq!(seen.misuse, [GROSSO_ERROR_BUSY; 2]);
+    // SAFETY: the handle lives.
+    assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
+}
+
+#[test]
+fn wrong_options_make_no_handle_and_have_a_text() {
+    let mut seen = Seen::default();
+    let right = options(&mut seen);
+    let mut handle = ptr::null_mut();
+    for wrong in [
+        Options { size: 8, ..right },
+        Options { size: 1 << 20, ..right },
+        Options { link: 7, ..right },
+        Options { flags: 1 << 9, ..right },
+        Options { reserved: 1, ..right },
+        Options { take: None, ..right },
+    ] {
+        // SAFETY: sizes beyond the structure are refused before anything is read; the rest is there.
+        let result = unsafe { grosso_coalescer_new(&raw const wrong, &raw mut handle) };
+        assert_eq!((result, handle.is_null()), (GROSSO_ERROR_ARGUMENT, true));
+    }
+    // SAFETY: null is refused.
+    assert_eq!(unsafe { grosso_coalescer_new(ptr::null(), &raw mut handle) }, -1);
+    // SAFETY: null is refused.
+    assert_eq!(unsafe { grosso_coalescer_end(ptr::null(), 0) }, -1);
+    // SAFETY: null is nothing to free.
+    assert_eq!(unsafe { grosso_coalescer_free(ptr::null_mut()) }, 0);
+    for code in -9..2 {
+        // SAFETY: the function promises a text that lives forever.
+        let text = unsafe { CStr::from_ptr(grosso_error_text(code)) }.to_str().unwrap();
+        assert_eq!(text == "no error", code >= 0, "{code}");
+    }
+}
+
+/// Options of a later version: what this one does not know must be zero.
+#[test]
+fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
+    #[repr(C)]
+    struct Later {
+        known: Options,
+        new: u64,
+    }
+    let mut seen = Seen::default();
+    let known = Options { size: size_of::<Later>() as u32, ..options(&mut seen) };
+    for (new, expected) in [(0, 0), (1, GROSSO_ERROR_ARGUMENT)] {
+        let (later, mut handle) = (Later { known, new }, ptr::null_mut());
+        // SAFETY: as many bytes as `size` says.
+        let result = unsafe { grosso_coalescer_new((&raw const later).cast(), &raw mut handle) };
+        assert_eq!(result, expected);
+        // SAFETY: null, or a handle that lives.
+        assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
+    }
+}
+
+#[test]
+fn fragments_become_a_datagram() {
+    let mut whole =
+        Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(1200).build();
+    // Without DF, and the header's checksum follows.
+    whole[20] &= !0x40;
+    set_header_checksum(&mut whole);
+    let fragment = |from: usize, to: usize, more: bool| {
+        let mut frame = [&whole[..34], &whole[34 + from..34 + to]].concat();
+        frame[16..18].copy_from_slice(&((20 + to - from) as u16).to_be_bytes());
+        let place = (from / 8) as u16 | if more { 0x2000 } else { 0 };
+        frame[20..22].copy_from_slice(&place.to_be_bytes());
+        set_header_checksum(&mut frame);
+        frame
+    };
+    let fragments = [fragment(800, 1208, false), fragment(0, 800, true)];
+    let mut seen = Seen::default();
+    let (options, mut handle) = (options(&mut seen), ptr::null_mut());
+    // SAFETY: both pointers are to what they should be.
+    assert_eq!(unsafe { grosso_reassembler_new(&raw const options, &raw mut handle) }, 0);
+    for (i, frame) in fragments.iter().enumerate() {
+        let (bytes, user) = (frame.as_ptr().cast(), (i + 1) as *mut c_void);
+        // SAFETY: the handle lives, and the frames outlive it.
+        let result = unsafe { grosso_reassembler_push(handle, bytes, frame.len(), user, 0) };
+        assert_eq!(result, 0);
+    }
+    // SAFETY: the handle lives.
+    assert_eq!(unsafe { grosso_reassembler_finish(handle) }, 0);
+    // SAFETY: the handle lives.
+    assert_eq!(unsafe { grosso_reassembler_free(handle) }, 0);
+    seen.released.sort_unstable();
+    assert_eq!(seen.released, [1, 2]);
+    let [(frame, vnet, _)] = &seen.frames[..] else { panic!("one datagram") };
+    assert_eq!((frame, vnet.gso_type), (&whole, 0));
+}
+
+/// The checksum of the IPv4 header behind an Ethernet header, by the library.
+fn set_header_checksum(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    // SAFETY: the header is there.
+    let sum = unsafe { grosso_checksum(frame[14..].as_ptr().cast(), 20) };
+    frame[24..26].copy_from_slice(&(sum as u16).to_ne_bytes());
+}
+
+#[test]
+fn a_checksum_is_opened_and_completed() {
+    let whole = tcp(5);
+    let (mut packet, mut vnet) = (whole.clone(), Vnet::default());
+    let (bytes, len) = (packet.as_mut_ptr().cast::<c_void>(), packet.len());
+    // SAFETY: so many bytes, and a header.
+    let opened = unsafe { grosso_checksum_open(GROSSO_LINK_ETHERNET, bytes, len, &raw mut vnet) };
+    assert_eq!((opened, vnet.flags, vnet.checksum_start, vnet.checksum_offset), (0, 1, 34, 16));
+    // SAFETY: so many bytes.
+    assert_eq!(unsafe { grosso_checksum_complete(bytes, len, 34, 16) }, 0);
+    assert_eq!(packet, whole);
+    let bytes = packet.as_mut_ptr().cast();
+    // SAFETY: so many bytes.
+    assert_eq!(unsafe { grosso_checksum_complete(bytes, 30, 34, 16) }, GROSSO_ERROR_CHECKSUM);
+}
