@@ -391,6 +391,7 @@ const TRUSTED: Meta = Meta {
     vlan: None,
     hash: None,
     timestamp_ns: None,
+    fragmented: None,
 };
 const PAYLOAD: usize = 100;
 const FIRST_ID: u16 = 0xfff1;

@@ -172,7 +172,7 @@ fn a_file_that_cannot_be_run_is_refused_with_its_place() {
         (&"grosso.config/1".into(), &2.into())
     );
     let features = "[[path]]\nleft = { port = \"e0\", features = { sg = false } }\n";
-    std::fs::write(hosts.path("features.toml"), format!("{features}right = \"tap:b0\"\n")).unwrap();
+    fs::write(hosts.path("features.toml"), format!("{features}right = \"tap:b0\"\n")).unwrap();
     let ended = hosts.run("config check features.toml");
     let lost = "note: e0: features that are off take others with them: tx-generic-segmentation, tx-tcp-segmentation,";
     assert!(ended.code == Some(0) && ended.stderr.contains(lost), "{ended:?}");
