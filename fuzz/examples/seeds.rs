@@ -37,7 +37,8 @@ fn main() -> io::Result<()> {
     }
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let configuration = fs::read_to_string(documents.join("configuration.md"))?;
-    texts(directory, "configuration", &blocks(&configuration))?;
+    let paths = PATHS.map(|words| format!("[[path]]\n{words}\n"));
+    texts(directory, "configuration", &[&paths[..], &blocks(&configuration)].concat())?;
     texts(directory, "profile", &fuzzing::profiles())?;
     texts(directory, "tunnel_words", &TUNNELS.map(str::to_owned))?;
     texts(directory, "request", &REQUESTS.map(str::to_owned))
@@ -123,6 +124,16 @@ fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     }
     bytes
 }
+
+/// Paths with as few keys as can be.
+const PATHS: [&str; 6] = [
+    "left = \"a\"\nright = \"tap:b\"",
+    "left = \"a\"\nright = { port = \"tun:b\", mtu = 68, terminates = true }\ngro = false",
+    "left = \"xdp:a:0\"\nright = \"fd:3\"\nqueues = 2\ncpus = [0, 1]\nrx-usecs = 20",
+    "left = { port = \"a\", fragments = { mtu = 1500 } }\nright = \"b\"\nimpair = \"loss 1%\"",
+    "left = \"tun:a\"\n[path.right.tunnel]\ntype = \"sit\"\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"",
+    "left = \"a\"\nright = \"b\"\nprofile = \"vector\"\nadaptive-rx = true",
+];
 
 /// Tunnels in the words of `ip link`.
 const TUNNELS: [&str; 10] = [
