@@ -20,6 +20,22 @@ fn the_guide_prints_what_it_shows() {
     assert_true("docs/guide.md", 10);
 }
 
+#[test]
+fn every_fuzz_target_is_in_the_table_of_security_and_no_other() {
+    let text = fs::read_to_string(root().join("SECURITY.md")).expect("the document is there");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+    let named =
+        |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let mut documented: Vec<String> = rows.flat_map(named).collect();
+    let files = fs::read_dir(root().join("fuzz/fuzz_targets")).expect("the targets are there");
+    let stem = |path: PathBuf| path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
+    let mut targets: Vec<String> =
+        files.filter_map(|entry| stem(entry.expect("an entry").path())).collect();
+    documented.sort();
+    targets.sort();
+    assert_eq!(documented, targets);
+}
+
 /// Claims of each publication in `docs/sources.md`, by their letters.
 const CLAIMS: [(char, usize); 5] = [('A', 33), ('B', 20), ('C', 25), ('D', 22), ('E', 21)];
 /// Standings of a claim; all but the first have a reason.
