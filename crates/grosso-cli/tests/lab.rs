@@ -240,7 +240,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
     let report = run.json();
     assert_eq!(report["schema"], "grosso.lab-acks/2");
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 56);
+    assert_eq!(rows.len(), 76);
     // The share of the acknowledgments arriving at the sender's NIC that the sender was given.
     let reached = |handling: &str| {
         let of = |row: &&serde_json::Value| row["side"] == "sender" && row["handling"] == handling;

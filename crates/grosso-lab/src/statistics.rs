@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_no_measurement_and_is_shown_as_a_dash() {
-        let spread = Spread::of([0.0 / 0.0, 2.0, 1.0 / 0.0]);
+        let spread = Spread::of([f64::NAN, 2.0, f64::INFINITY]);
         assert_eq!((spread.median, spread.max, spread.values()), (2.0, 2.0, &[2.0][..]));
         assert_eq!((digits(f64::NAN), thousands(f64::INFINITY)), ("-".into(), "-".into()));
         assert_eq!((ratio(1.0, 0.0), ratio(0.0, 0.0), ratio(1.0, 2.0)), (None, None, Some(0.5)));
