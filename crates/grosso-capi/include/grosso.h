@@ -1,7 +1,7 @@
 /* Grosso: packet offload in userspace.
  *
- * Frames of a flow go in one by one, and superframes come out, with the virtio header that a TUN or TAP device, a packet
- * socket or a guest takes; or the other way. Nothing here opens a file, has a thread, or reads a clock.
+ * Frames of a flow go in one by one, and superframes come out, with the virtio header that a TUN or TAP device, a
+ * packet socket or a guest takes; or the other way. Nothing here opens a file, has a thread, or reads a clock.
  *
  * Functions that return int return a negative number for an error: grosso_error_text() has its sentence. A handle is
  * used by one thread at a time, and its callbacks do not call functions of it. No function throws.
