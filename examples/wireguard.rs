@@ -52,8 +52,11 @@ impl Tunnel {
     fn inwards(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, noise, messages, packets, spare } = self;
         udp.try_recv(|datagram| {
+            if datagram.from != *peer {
+                return;
+            }
             let mut rest = datagram.payload;
-            while datagram.from == *peer {
+            loop {
                 let mut buffer = spare.pop().unwrap_or_default();
                 buffer.resize(rest.len().max(QUEUED_MAX), 0);
                 let result = noise.decapsulate(None, rest, &mut buffer);
