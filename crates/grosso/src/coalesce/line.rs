@@ -72,25 +72,20 @@ impl<B: AsRef<[u8]>> Line<B> {
             true => merger.seek::<Profiled>(packet, meta),
             false => merger.seek_unpredicted::<Profiled>(packet, meta),
         };
-        let guess = match sought {
-            Sought::Next(next) => {
-                return self.push_predicted(next, incoming, merger, sink);
-            }
-            Sought::Located(located) => {
-                return self.rest(merger, sink).push(Packet { incoming, located });
-            }
-            Sought::Guessed(guess) => guess,
+        let located = match sought {
+            Sought::Next(next) => return self.push_predicted(next, incoming, merger, sink),
+            Sought::Located(located) => located,
+            Sought::Guessed(guess) => match merger.headers::<Profiled>(packet, meta) {
+                Ok(known) => merger.locate(packet, meta, known, &guess),
+                Err(Unknown::Passes(reason)) => {
+                    return self.pass_unknown(incoming.into_frame(), reason, merger, sink);
+                }
+                Err(Unknown::OneTooMany) => {
+                    return self.push_one_too_many(incoming, merger, sink);
+                }
+            },
         };
-        match merger.headers::<Profiled>(packet, meta) {
-            Ok(known) => {
-                let located = merger.locate(packet, meta, known, &guess);
-                self.rest(merger, sink).push(Packet { incoming, located })
-            }
-            Err(Unknown::Passes(reason)) => {
-                self.pass_unknown(incoming.into_frame(), reason, merger, sink)
-            }
-            Err(Unknown::OneTooMany) => self.push_one_too_many(incoming, merger, sink),
-        }
+        self.rest(merger, sink).push(Packet { incoming, located })
     }
 
     /// Takes a packet that was predicted.

@@ -19,11 +19,10 @@ use crate::{
     checksum::Checksum,
     coalesce::{
         Rules, Vary,
-        examine::{Candidate, verify},
+        examine::{Candidate, verify_apart},
         prediction_id::PredictionId,
         shape_id::ShapeId,
         shapes::{Known, Shapes},
-        train::Train,
         train_id::TrainId,
     },
     flow::FlowHash,
@@ -69,15 +68,25 @@ pub(super) struct Prediction {
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// A packet that joined a train, alone, and behind which the next one is known.
+/// A packet that joined a train, alone, and behind which the next one is known: what is known of both, whatever their
+/// buffers are.
 #[derive(Debug)]
-pub(super) struct Joined<'a, B> {
+pub(super) struct Joined<'a> {
     /// The slot of the train.
     pub(super) slot: TrainId,
-    pub(super) train: &'a Train<B>,
+    pub(super) flow: FlowHash,
+    /// The place of its headers among the known ones, and these.
+    pub(super) id: ShapeId,
     pub(super) known: &'a Known,
     pub(super) rules: &'a Rules,
-    /// The bytes of the packet.
+    pub(super) vlan: Option<VlanTag>,
+    pub(super) packets: u16,
+    pub(super) payload_len: usize,
+    pub(super) size: usize,
+    pub(super) fixed_ids: IpLevels,
+    pub(super) is_partial: bool,
+    /// The first packet of the train, and the one that joined.
+    pub(super) first: &'a [u8],
     pub(super) last: &'a [u8],
 }
 
@@ -204,11 +213,9 @@ impl Prediction {
     }
 
     /// Predicts what comes behind a packet that joined a train.
-    #[inline]
-    pub(super) fn predict<B: AsRef<[u8]>>(&mut self, joined: &Joined<'_, B>) {
-        let &Joined { slot, train, known, rules, last } = joined;
+    pub(super) fn predict(&mut self, joined: &Joined<'_>) {
+        let &Joined { known, rules, size, first, last, .. } = joined;
         let shape = &known.shape;
-        let size = usize::from(train.size);
         // A second packet without payload that says the same is never joined.
         let is_whole = size > 0 && last.len() == shape.header_len + size;
         let can_be = shape.header_len <= HEADER_BYTES_MAX
@@ -217,22 +224,21 @@ impl Prediction {
         let Some(header) = last.get(..shape.header_len).filter(|_| is_whole && can_be) else {
             return self.forget();
         };
-        self.flow = train.flow;
-        self.train = slot;
+        self.flow = joined.flow;
+        self.train = joined.slot;
         self.header[..header.len()].copy_from_slice(header);
         self.header_len = header.len() as u16;
         self.len = last.len();
         self.transport = shape.transport as u16;
         self.ports = u32_at(header, shape.transport);
-        self.room = room(known, train.packets, train.payload_len, size);
-        self.known = train.known;
-        self.vlan = train.meta.vlan;
+        self.room = room(known, joined.packets, joined.payload_len, size);
+        self.known = joined.id;
+        self.vlan = joined.vlan;
         self.sequence = shape.sequence.map(|at| Sequence { at, value: u32_at(header, at.into()) });
         let numbers = shape.identifications.iter().map(|ip| {
             let at = usize::from(ip.header) + ipv4::field::IDENTIFICATION.start;
-            let first = train.first.buffer.as_ref();
             let steps = match rules.identification {
-                Vary::Equal => !train.fixed_ids.contains(ip.level.into()),
+                Vary::Equal => !joined.fixed_ids.contains(ip.level.into()),
                 Vary::First | Vary::Latest => u16_at(header, at) != u16_at(first, at),
             };
             let step = if steps { STEP } else { 0 };
@@ -240,11 +246,11 @@ impl Prediction {
         });
         self.identifications.clear();
         self.identifications.extend(numbers);
-        self.fixed_ids = train.fixed_ids;
+        self.fixed_ids = joined.fixed_ids;
         self.forms.clear();
         self.forms.extend(forms(shape, last));
-        self.single = Single::of(train, known, last);
-        self.is_partial = train.partial;
+        self.single = Single::of(joined);
+        self.is_partial = joined.is_partial;
         self.is_summed = !known.is_invertible;
         self.step(size);
     }
@@ -339,7 +345,7 @@ impl Prediction {
             }
             (state, _) => {
                 self.forms_hold(packet)
-                    && verify(packet, &known.shape, state) == Ok(self.is_partial)
+                    && verify_apart(packet, &known.shape, state) == Ok(self.is_partial)
             }
         }
     }
@@ -458,10 +464,10 @@ impl Form {
 impl Single {
     /// The only checksum of a packet of this train over its payload.
     #[inline]
-    fn of<B>(train: &Train<B>, known: &Known, packet: &[u8]) -> Option<Self> {
-        let shape = &known.shape;
+    fn of(joined: &Joined<'_>) -> Option<Self> {
+        let (shape, packet) = (&joined.known.shape, joined.last);
         let [covering] = &shape.covers[..] else { return None };
-        let is_left = train.partial || shape.remote_checksum.is_some();
+        let is_left = joined.is_partial || shape.remote_checksum.is_some();
         let len = packet.len() - usize::from(covering.start);
         let form = forms(shape, packet).next().filter(|_| !is_left)?;
         Some(Self { form, start: covering.start, pseudo: pseudo_of(covering, packet, len) })

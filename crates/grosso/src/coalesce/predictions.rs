@@ -73,12 +73,11 @@ impl Predictions {
 
     /// Predicts what comes behind a packet that joined a train, unless the place is another held train's. Gives the
     /// place, or none.
-    #[inline]
-    pub(super) fn predict<B: AsRef<[u8]>>(&mut self, joined: &Joined<'_, B>) -> PredictionId {
+    pub(super) fn predict(&mut self, joined: &Joined<'_>) -> PredictionId {
         if self.places.len() == 0 {
             self.make_room();
         }
-        let id = PredictionId::of(joined.train.flow);
+        let id = PredictionId::of(joined.flow);
         match self.get_mut(id) {
             Some(next) if next.train == joined.slot || next.train == TrainId::NONE => {
                 next.predict(joined);

@@ -14,6 +14,7 @@ use crate::{
         examine::Candidate,
         policy::Policy,
         pool::{List, Part},
+        prediction::Joined,
         prediction_id::PredictionId,
         reason::{Close, NoMerge},
         shape_id::ShapeId,
@@ -94,6 +95,32 @@ impl<B: AsRef<[u8]>> Train<B> {
             number: 0,
             older: TrainId::NONE,
             newer: TrainId::NONE,
+        }
+    }
+
+    /// What is known of a packet that joined as its last one.
+    #[inline]
+    pub(super) fn joined<'a>(
+        &'a self,
+        slot: TrainId,
+        known: &'a Known,
+        rules: &'a Rules,
+        last: &'a [u8],
+    ) -> Joined<'a> {
+        Joined {
+            slot,
+            flow: self.flow,
+            id: self.known,
+            known,
+            rules,
+            vlan: self.meta.vlan,
+            packets: self.packets,
+            payload_len: self.payload_len,
+            size: self.size.into(),
+            fixed_ids: self.fixed_ids,
+            is_partial: self.partial,
+            first: self.first.buffer.as_ref(),
+            last,
         }
     }
 

@@ -13,7 +13,6 @@ use crate::{
         examine::{Candidate, examine, lengths_agree, verify_all},
         incoming::Incoming,
         policy::Policy,
-        prediction::Joined,
         prediction_id::PredictionId,
         reason::{Close, NoMerge, Pass},
         shape_id::ShapeId,
@@ -113,7 +112,25 @@ impl<B: AsRef<[u8]>> Merger<B> {
         match self.seek_expected(id, incoming.bytes(), incoming.meta) {
             Sought::Next(next) => self.join_predicted::<P>(next, incoming, sink),
             Sought::Located(located) => self.take_located::<P>(incoming, located, sink),
-            Sought::Guessed(guess) => self.take_parsed::<P>(guess, incoming, sink),
+            Sought::Guessed(_) => self.take_apart::<P>(None, incoming, sink),
+        }
+    }
+
+    /// Takes one packet that a guess found a train for, or which has to be parsed although its flow was expected.
+    #[inline(never)]
+    fn take_apart<P: Policy>(
+        &mut self,
+        located: Option<Located>,
+        incoming: Incoming<'_, B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let located = match located {
+            Some(located) => Ok(located),
+            None => self.parse::<P>(incoming.bytes(), incoming.meta, &Guess::NONE),
+        };
+        match located {
+            Ok(located) => self.take_located::<P>(incoming, located, sink),
+            Err(unknown) => self.take_unknown::<P>(unknown, incoming, sink),
         }
     }
 
@@ -138,9 +155,12 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return self.take_expected::<P>(id, incoming, sink);
         }
         if let Some(located) = self.locate_by_train(guess.found, packet, meta) {
-            return self.take_located::<P>(incoming, located, sink);
+            return self.take_apart::<P>(Some(located), incoming, sink);
         }
-        self.take_parsed::<P>(guess, incoming, sink)
+        match self.parse::<P>(packet, meta, &guess) {
+            Ok(located) => self.take_located::<P>(incoming, located, sink),
+            Err(unknown) => self.take_unknown::<P>(unknown, incoming, sink),
+        }
     }
 
     /// The metadata with which a packet passes that is of the form of those which passed before it, and the reason.
@@ -193,22 +213,30 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Takes one packet by its headers, known or dissected.
+    /// Locates a packet by its headers, known or dissected.
     #[inline(always)]
-    fn take_parsed<P: Policy>(
+    fn parse<P: Policy>(
         &mut self,
-        guess: Guess,
+        packet: &[u8],
+        meta: &Meta,
+        guess: &Guess,
+    ) -> Result<Located, Unknown> {
+        let known = self.headers::<P>(packet, meta)?;
+        Ok(self.locate(packet, meta, known, guess))
+    }
+
+    /// Takes one packet whose headers are not known.
+    #[cold]
+    #[inline(never)]
+    fn take_unknown<P: Policy>(
+        &mut self,
+        unknown: Unknown,
         incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let (packet, meta) = (incoming.bytes(), incoming.meta);
-        match self.headers::<P>(packet, meta) {
-            Ok(known) => {
-                let located = self.locate(packet, meta, known, &guess);
-                self.take_located::<P>(incoming, located, sink)
-            }
-            Err(Unknown::Passes(reason)) => self.pass_unknown(incoming.into_frame(), reason, sink),
-            Err(Unknown::OneTooMany) => {
+        match unknown {
+            Unknown::Passes(reason) => self.pass_unknown(incoming.into_frame(), reason, sink),
+            Unknown::OneTooMany => {
                 self.forget_shapes(sink);
                 self.take::<P>(incoming, sink)
             }
@@ -493,7 +521,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 match self.pool.last(&train.rest).filter(|_| candidate.packets == 1) {
                     Some(last) => {
                         let last = last.buffer.as_ref();
-                        let joined = Joined { slot, train, known, rules, last };
+                        let joined = train.joined(slot, known, rules, last);
                         train.prediction = self.predictions.predict(&joined);
                     }
                     None => self.predictions.forget(train.prediction, slot),
