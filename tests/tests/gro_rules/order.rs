@@ -264,7 +264,7 @@ fn g77_geometry_that_is_not_that_of_the_bytes_passes() {
     }
 }
 
-/// What was joined from fragments leaves in such again, with the identification of its own: it joins nothing.
+/// A datagram that was joined from fragments leaves in such again, with an identification of its own: it joins nothing.
 #[test]
 fn s61_a_datagram_that_leaves_in_fragments_again_joins_no_train_and_overtakes_none() {
     for path in [Path::Ipv4, Path::Ipv6] {
