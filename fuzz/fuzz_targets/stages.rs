@@ -1,5 +1,5 @@
-//! Stages between two hosts: ESP over fragments, and tunnels of every kind. What a good wire carries comes out as it went
-//! in; over one that loses, repeats and damages frames, ESP delivers nothing that was not sent, and nothing twice.
+//! Stages between two hosts: ESP over fragments, and tunnels of every kind. What a good wire carries comes out as it
+//! went in; over one that loses, repeats and damages frames, ESP delivers nothing that was not sent, and nothing twice.
 
 #![no_main]
 

@@ -124,11 +124,10 @@ fn crates() -> Vec<(String, Vec<Module>)> {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let mut modules = Vec::new();
-        for root in ["lib.rs", "main.rs"] {
-            let file = path.join("src").join(root);
-            if file.is_file() {
-                read(&file, &path.join("src"), Vec::new(), &mut modules);
-            }
+        // A program beside a library is one call of it.
+        let roots = ["lib.rs", "main.rs"].map(|root| path.join("src").join(root));
+        if let Some(root) = roots.iter().find(|root| root.is_file()) {
+            read(root, &path.join("src"), Vec::new(), &mut modules);
         }
         assert!(!modules.is_empty(), "{name} has sources");
         found.push((name, modules));

@@ -239,7 +239,7 @@ fn s61_s62_what_came_in_fragments_leaves_in_the_same_fragments_whatever_the_mtu(
             }
             // Whole where they end.
             let whole = passed_on(&pieces, &FragmentationOptions::new(3), &plain);
-            assert_eq!(whole, [frame.clone()], "{mtu}");
+            assert_eq!(whole, std::slice::from_ref(&frame), "{mtu}");
         }
     }
 }
