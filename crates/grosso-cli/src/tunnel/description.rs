@@ -118,9 +118,7 @@ impl Description {
             Some(u64::MAX) => words.put("ageing", Value::Number(0)),
             Some(age_ns) => words.put("ageing", Value::Number(age_ns / NS_PER_SECOND)),
         }
-        if age_ns.is_some() {
-            words.put("maxaddress", Value::Number(*addresses_max as u64));
-        }
+        words.put("maxaddress", Value::Number(*addresses_max as u64));
     }
 
     fn put_header(&self, words: &mut Words) {

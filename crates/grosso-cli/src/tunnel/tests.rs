@@ -230,6 +230,7 @@ fn lines() -> impl Strategy<Value = String> {
             "remote MORE",
             "remote MORE nolearning fdb 02:00:00:00:00:01 MORE",
             "remote MORE ageing 0 maxaddress 5",
+            "remote MORE nolearning maxaddress 5",
         ]),
     );
     let inner = (
