@@ -485,7 +485,7 @@ fn end(child: &mut Child) -> Option<i32> {
 
 /// Asks until it is so: the time that this takes depends on the scheduler.
 fn until(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
+    for _ in 0..60_000 {
         if is_so() {
             return;
         }

@@ -205,7 +205,7 @@ fn programs_that_were_killed_leave_nothing_and_those_that_hang_hold_nobody_up() 
     let hung = hosts.start("bridge e0 tap:b0");
     let killed = hosts.start("bridge e1 tap:b1");
     assert_eq!(json(&hosts.run("stats --json"))["devices"].as_array().unwrap().len(), 4);
-    hung.signal(Signal::STOP);
+    hung.pause();
     let report = hosts.run("stats --json");
     assert_eq!(json(&report)["devices"].as_array().unwrap().len(), 2);
     let warning = json(&report)["warnings"][0].as_str().unwrap().to_owned();

@@ -144,6 +144,36 @@ fn sources_of_the_segment_size_come_in_order() {
 }
 
 #[test]
+fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
+    const LEN: usize = 3948;
+    let checksum = |frame: &[u8]| u16::from_be_bytes([frame[50], frame[51]]);
+    let packet = |index: u32, first: u16| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
+        let packet = packet.tcp(|tcp| tcp.sequence(index * LEN as u32));
+        packet.payload(&[&first.to_be_bytes()[..], &[7; LEN - 2]].concat())
+    };
+    // One in 65,536 is so by chance.
+    let is_either = |first: &u16| {
+        let packet = packet(2, *first);
+        checksum(&packet.build()) == checksum(&packet.build_partial().0)
+    };
+    let either = (0..=u16::MAX).find(is_either).unwrap();
+    let complete = |index| packet(index, 0).build();
+    let wire = [complete(1), packet(2, either).build(), complete(3), complete(4)];
+    let bench = Bench::new();
+    bench.put("wire.pcap", &capture(Format::Pcap, ETHERNET, &wire));
+    let report = bench.ok("wire --strict --json -r wire.pcap -w out.pcap").json();
+    assert_eq!(report["left"], serde_json::json!({}), "{report}");
+    assert!(bench.get("out.pcap") == bench.get("wire.pcap"));
+    // Where none is complete, nothing tells whether this one is.
+    let partial = |index| packet(index, 0).build_partial().0;
+    let host = [partial(1), packet(2, either).build(), partial(3), partial(4)];
+    bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &host));
+    let report = bench.run("wire --strict --json -r host.pcap -w out.pcap").json();
+    assert_eq!(report["left"].as_object().unwrap().values().count(), 1, "{report}");
+}
+
+#[test]
 fn udp_is_never_guessed() {
     let bench = Bench::new();
     let udp = |len| {

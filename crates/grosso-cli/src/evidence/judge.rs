@@ -235,7 +235,13 @@ impl Judge {
             let against = evidence.limit().filter(|limit| limit.is_exceeded(transport.payload));
             // A payload that fits the MTU of Ethernet is not doubtful.
             let is_doubtful = size.is_guess && transport.payload > evidence.usual();
-            let is_guess = is_doubtful && matches!(self.seal(sight), Seal::Seed | Seal::Either);
+            let is_guess = is_doubtful
+                && match self.seal(sight) {
+                    Seal::Seed => true,
+                    // Where a packet as long as this one is known, a right checksum is not partial by chance.
+                    Seal::Either => !evidence.is_known_packet(),
+                    _ => false,
+                };
             return Judgment { against, is_guess, ..Judgment::packet(Some(size.by)) };
         }
         let (limit, is_plateau) = (evidence.limit(), evidence.is_plateau(&size));

@@ -152,6 +152,11 @@ impl Tcp {
         self.guesses.into_iter().max().unwrap_or(0)
     }
 
+    /// Whether a frame at least as long was certainly one packet of the wire.
+    pub(super) fn is_known_packet(&self) -> bool {
+        self.payload <= self.era.packet_max()
+    }
+
     fn opinion(&self, size: usize) -> Opinion {
         self.era.lengths.opinion(size)
     }

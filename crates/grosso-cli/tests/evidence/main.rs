@@ -252,10 +252,14 @@ fn a4_big_tcp_without_syn() {
     }
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let talk = || chain.stream(chain.ends(IPV6), 8 * BYTES);
-    let [host, wire] = chain.record(&devices, IPV6, talk).try_into().unwrap();
-    // As with a filter that keeps nothing else, no plain segment shows the size.
-    let jumbograms: Vec<Timed> = host.into_iter().filter(|(_, f)| f.len() > JUMBOGRAM).collect();
-    assert!(jumbograms.len() > 3, "longer than a length field says");
+    // The kernel makes longer ones the sooner they are acknowledged: a busy machine may need several streams.
+    let long_enough = (0..20).find_map(|_| {
+        let [host, wire] = chain.record(&devices, IPV6, talk).try_into().unwrap();
+        // As with a filter that keeps nothing else, no plain segment shows the size.
+        let longer = host.into_iter().filter(|(_, f)| f.len() > JUMBOGRAM);
+        Some((longer.collect::<Vec<Timed>>(), wire)).filter(|(longer, _)| longer.len() > 3)
+    });
+    let (jumbograms, wire) = long_enough.expect("packets longer than a length field says");
     let bench = bench(&[("host.pcap", &jumbograms)]);
     let run = bench.run("wire --json -r host.pcap -w out.pcap");
     assert_eq!(run.code, 0, "{}", run.stdout);

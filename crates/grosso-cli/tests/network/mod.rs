@@ -9,6 +9,7 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use std::{
+    fs::DirEntry,
     io::{self, BufRead, BufReader, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
@@ -38,7 +39,7 @@ const fn addresses(host: u8) -> [IpAddr; 2] {
 }
 
 /// The time without a byte after which none will come: the test fails instead of hanging.
-pub(crate) const STALLED: Duration = Duration::from_secs(20);
+pub(crate) const STALLED: Duration = Duration::from_secs(60);
 
 /// Two hosts, and a folder for the program's files.
 pub(crate) struct Hosts {
@@ -76,7 +77,7 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
 
 /// Asks until it is so: the time that this takes depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
+    for _ in 0..60_000 {
         if is_so() {
             return;
         }
@@ -210,6 +211,17 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    /// Stops all its threads. One takes the signal, and may have to wait for a processor while others go on.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+        let is_stopped = |task: io::Result<DirEntry>| {
+            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+            stat.unwrap().contains(") T ")
+        };
+        let tasks = || std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
+        until(|| tasks().all(is_stopped));
     }
 
     /// Tells it to end, and waits until it has.
