@@ -22,7 +22,7 @@ use grosso_sys::packet::{PacketSocket, VlanTag};
 use grosso_sys::tun::{Offloads, Tun, TunBuilder};
 
 /// Long enough for anything that the kernel does at once.
-const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(10);
 /// Ethernet and IPv4 of 40 bytes with protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
 const FRAME: [u8; 54] = {
     let mut frame = [0; 54];

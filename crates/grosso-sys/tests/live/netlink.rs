@@ -59,7 +59,7 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
             });
             left.run(|| {
                 // IPv6 works only once the kernel has noticed the carrier, within a second.
-                TcpStream::connect_timeout(&target, SOON * 8)
+                TcpStream::connect_timeout(&target, SOON)
                     .unwrap_or_else(|error| panic!("{target}: {error}"))
                     .write_all(b"across")
             })??;
