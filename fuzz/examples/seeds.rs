@@ -40,7 +40,8 @@ fn main() -> io::Result<()> {
     let paths = PATHS.map(|words| format!("[[path]]\n{words}\n"));
     texts(directory, "configuration", &[&paths[..], &blocks(&configuration)].concat())?;
     texts(directory, "profile", &fuzzing::profiles())?;
-    texts(directory, "tunnel_words", &TUNNELS.map(str::to_owned))?;
+    let tunnels = [&TUNNELS[..], &ASSOCIATIONS[..]].concat();
+    texts(directory, "tunnel_words", &tunnels.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     texts(directory, "request", &REQUESTS.map(str::to_owned))
 }
 
@@ -133,6 +134,20 @@ const PATHS: [&str; 6] = [
     "left = { port = \"a\", fragments = { mtu = 1500 } }\nright = \"b\"\nimpair = \"loss 1%\"",
     "left = \"tun:a\"\n[path.right.tunnel]\ntype = \"sit\"\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"",
     "left = \"a\"\nright = \"b\"\nprofile = \"vector\"\nadaptive-rx = true",
+];
+
+/// Pairs of security associations, as they are printed and as they are given.
+const ASSOCIATIONS: [&str; 2] = [
+    "src 10.0.0.1 dst 10.0.0.2\n\tproto esp spi 0x00001001 reqid 1 mode tunnel\n\treplay-window 0 seq 0x00000000 \
+     flag esn\n\taead rfc4106(gcm(aes)) 0x000102030405060708090a0b0c0d0e0fdeadbeef 96\n\tanti-replay esn context:\n\t \
+     seq-hi 0x0, seq 0x0, oseq-hi 0x0, oseq 0x0\n\t replay_window 64, bitmap-length 2\n\t 00000000 00000000\n\tsel src \
+     10.1.0.0/16 dst 10.2.0.0/16\nsrc 10.0.0.2 dst 10.0.0.1\n\tproto esp spi 0x00001002 reqid 1 mode tunnel\n\t\
+     replay-window 32 flag esn\n\taead rfc4106(gcm(aes)) 0xf00102030405060708090a0b0c0d0e0fdeadbeef 96\n\tsel src \
+     10.2.0.0/16 dst 10.1.0.0/16\n",
+    "ip xfrm state add src 10.0.0.1 dst 10.0.0.2 proto esp spi 300 mode transport replay-window 32 encap espinudp 4500 \
+     4501 0.0.0.0 aead 'rfc4106(gcm(aes))' 0x000102030405060708090a0b0c0d0e0fdeadbeef 128\nip x s a src 10.0.0.2 dst \
+     10.0.0.1 proto esp spi 301 encap espinudp 4501 4500 0.0.0.0 aead 'rfc4106(gcm(aes))' \
+     0xf00102030405060708090a0b0c0d0e0fdeadbeef 128\n",
 ];
 
 /// Tunnels in the words of `ip link`.

@@ -1,14 +1,17 @@
 //! The parsers of what strangers and users write, for the fuzz targets: each takes any bytes, and panics if a property
 //! does not hold. No part of what this package promises.
 
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
 
 use grosso::Profile;
 use grosso_io::capture::{CaptureReader, Entry};
 use grosso_wire::dissect;
 
 use crate::{
-    daemon::config::{self, Config},
+    daemon::{
+        config::{self, Config},
+        xfrm,
+    },
     evidence::{Evidence, Given, Judge, Judgment, Nature, Sight},
     input::Links,
     observe::server,
@@ -110,6 +113,20 @@ pub fn tunnel(line: &str) {
     let config =
         Config::parse(&file, Path::new(NOWHERE)).unwrap_or_else(|wrong| panic!("{wrong}: {file}"));
     assert_eq!(config.paths.len(), 1, "{file}");
+}
+
+/// Reads associations in the words of `ip xfrm state`, for this end.
+///
+/// # Panics
+/// If a table that was made of them is none of a configuration file.
+pub fn associations(text: &str, here: IpAddr) {
+    let Ok(pair) = xfrm::pair(text, here, None) else { return };
+    let files = "key-file = \"k\"\nsequence-file = \"s\"\n";
+    let file = format!(
+        "[[path]]\nright = \"t0\"\n[path.left]\nport = \"e0\"\n[path.left.esp]\n{}{files}",
+        pair.table
+    );
+    Config::parse(&file, Path::new(NOWHERE)).unwrap_or_else(|wrong| panic!("{wrong}: {file}"));
 }
 
 /// Reads a request to the server of counters, as it comes byte by byte: over HTTP, or as a line of JSON.

@@ -62,6 +62,8 @@ fn d16_names_of_files_are_shown_without_their_control_characters() {
         "config check FILE",
         "profiles show FILE",
         "config check NONE",
+        "config esp FILE --here 10.0.0.1 --key-file OUT",
+        "config esp NONE --here 10.0.0.1 --key-file OUT",
         "no-such-command FILE",
         "inspect FILE --color=never",
     ] {

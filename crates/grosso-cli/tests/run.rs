@@ -4,7 +4,12 @@
 
 mod network;
 
-use std::{fs, os::unix::net::UnixDatagram, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, net::UnixDatagram},
+    path::Path,
+    process::Command,
+};
 
 use network::{A, B, Hosts, Running, connect, exchange, skip, until};
 use rustix::process::Signal;
@@ -139,6 +144,46 @@ fn a_service_manager_hears_of_start_reload_and_end() {
     running.signal(Signal::INT);
     heard("STOPPING=1");
     assert_eq!(running.end().code, Some(130));
+}
+
+#[test]
+fn associations_of_the_kernel_become_a_table_and_a_file_that_only_its_owner_reads() {
+    let Some(hosts) = Hosts::new() else { return };
+    let line = |from: &str, to: &str, spi: &str, digit: &str| {
+        let key = digit.repeat(40);
+        let aead = format!("aead rfc4106(gcm(aes)) 0x{key} 128");
+        format!(
+            "src {from} dst {to}\n\tproto esp spi {spi} mode transport\n\treplay-window 32\n\t{aead}\n"
+        )
+    };
+    let printed =
+        line("10.9.0.1", "10.9.0.2", "0x1001", "a") + &line("10.9.0.2", "10.9.0.1", "0x1002", "b");
+    fs::write(hosts.path("xfrm"), &printed).unwrap();
+    let command = "config esp xfrm --here 10.9.0.2 --key-file edge.key";
+    let made = hosts.run(command);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(!made.stdout.contains("aaaa"), "{made:?}");
+    assert_eq!(fs::metadata(hosts.path("edge.key")).unwrap().permissions().mode() & 0o777, 0o600);
+    write(
+        &hosts,
+        &format!("[[path]]\nright = \"tap:b0\"\n[path.left]\nport = \"e0\"\n{}", made.stdout),
+    );
+    let checked = hosts.run("config check paths.toml");
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    // No key is overwritten, none is used both ways, and exit codes are those of other commands.
+    let again = hosts.run(command);
+    assert_eq!(
+        (again.code, again.stderr.contains("name a new file")),
+        (Some(4), true),
+        "{again:?}"
+    );
+    fs::write(hosts.path("xfrm"), printed.replace('b', "a")).unwrap();
+    let one = hosts.run("config esp xfrm --here 10.9.0.2 --key-file one.key");
+    assert_eq!((one.code, one.stderr.contains("the same key")), (Some(3), true), "{one:?}");
+    assert!(!hosts.path("one.key").exists());
+    let absent = hosts.run("config esp absent --here 10.9.0.2 --key-file one.key");
+    assert_eq!(absent.code, Some(4), "{absent:?}");
+    assert_eq!(hosts.run("config esp xfrm --key-file one.key").code, Some(2));
 }
 
 #[test]
@@ -283,7 +328,7 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
 
 #[test]
 fn another_user_s_program_opens_devices_at_its_start_and_at_a_reload() {
-    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::fs::chown;
     let Some(hosts) = Hosts::new() else { return };
     const NOBODY: u32 = 65534;
     if let Err(error) = chown(hosts.path("."), Some(NOBODY), None) {

@@ -1,6 +1,9 @@
 //! `grosso bridge`, `grosso run` and `grosso config`.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
 use clap::{Args, Subcommand};
 use grosso_io::impair::Impairment;
@@ -84,6 +87,9 @@ pub(crate) struct Run {
 pub(crate) enum ConfigCommand {
     /// Check that `run` can use the file; opens no device
     Check(ConfigCheck),
+    /// Make an `esp` table and a key file of what `ip xfrm state` prints
+    #[command(after_help = CONFIG_ESP_HELP)]
+    Esp(ConfigEsp),
 }
 
 #[derive(Args, Debug)]
@@ -92,6 +98,30 @@ pub(crate) struct ConfigCheck {
     #[arg(value_name = "FILE.toml")]
     pub(crate) file: PathBuf,
 }
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigEsp {
+    /// The output of `ip xfrm state`, or lines of `ip xfrm state add`; - reads standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// The address of this end
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) here: IpAddr,
+    /// The address of the other end, where there are several
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) there: Option<IpAddr>,
+    /// Write the keys to this new file, which only you can read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: PathBuf,
+}
+
+const CONFIG_ESP_HELP: &str = "\
+The associations of both ways are looked for, and must be alike. What a port
+cannot do is refused; nothing is left out. The table goes to standard output,
+and the keys only to the file.
+
+Example:
+  sudo ip xfrm state | grosso config esp --here 192.0.2.2 --key-file edge.key";
 
 pub(super) const BRIDGE_HELP: &str = "\
 A TUN or TAP device is made, or attached to if it is there, and brought up. An

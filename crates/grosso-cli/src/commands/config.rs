@@ -1,11 +1,22 @@
 //! `grosso config`.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::check;
+mod esp;
+
+#[cfg(target_os = "linux")]
+pub(crate) use {esp::esp, linux::check};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn check(
     _: &crate::arguments::ConfigCheck,
+    _: &mut crate::input::Session,
+) -> Result<crate::error::Exit, crate::error::Failure> {
+    Err(super::needs_linux("config"))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn esp(
+    _: &crate::arguments::ConfigEsp,
     _: &mut crate::input::Session,
 ) -> Result<crate::error::Exit, crate::error::Failure> {
     Err(super::needs_linux("config"))

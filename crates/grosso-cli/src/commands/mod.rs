@@ -109,6 +109,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Bridge(options) => bridge::run(options, session),
         Command::Run(options) => run::run(options, session),
         Command::Config(ConfigCommand::Check(options)) => config::check(options, session),
+        Command::Config(ConfigCommand::Esp(options)) => config::esp(options, session),
         #[cfg(target_os = "linux")]
         Command::Tunnel(action) => tunnel::run(action, session),
         #[cfg(not(target_os = "linux"))]

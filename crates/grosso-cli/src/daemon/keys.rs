@@ -204,20 +204,33 @@ fn read_descriptor(number: i32) -> Result<Keys, Failure> {
     Ok(keys)
 }
 
-fn understand(file: File, name: &str) -> Result<Keys, Failure> {
+/// Reads a text with keys into memory that is locked and overwritten at the end, and hides the process.
+///
+/// # Errors
+/// If it is longer than that, or cannot be read; `name` says what it is.
+pub(crate) fn read_secret(
+    source: impl Read,
+    bytes_max: usize,
+    name: &str,
+) -> Result<Zeroizing<Vec<u8>>, Failure> {
     // No core dump may show what is read here, and no other program of this user.
     let hidden = secret::hide_process().map_err(|error| error.to_string());
     let mut text = hidden
-        .and_then(|()| locked(2 * KEY_BYTES_MAX))
+        .and_then(|()| locked(2 * bytes_max))
         .map_err(|error| Failure::environment("environment.memory", format!("{name}: {error}")))?;
-    file.take(KEY_BYTES_MAX as u64 + 1)
+    source
+        .take(bytes_max as u64 + 1)
         .read_to_end(&mut text)
         .map_err(|error| Failure::environment("environment.read", format!("{name}: {error}")))?;
-    let keys = match text.len() > KEY_BYTES_MAX {
-        true => Err(format!("more than {KEY_BYTES_MAX} bytes")),
-        false => Keys::parse(&text),
-    };
-    keys.map_err(|what| {
+    match text.len() > bytes_max {
+        true => Err(Failure::input("input.key", format!("{name}: more than {bytes_max} bytes"))),
+        false => Ok(text),
+    }
+}
+
+fn understand(file: File, name: &str) -> Result<Keys, Failure> {
+    let text = read_secret(file, KEY_BYTES_MAX, name)?;
+    Keys::parse(&text).map_err(|what| {
         Failure::input("input.key", format!("{name}: {what}"))
             .hint("two lines: in HEX, out HEX; a key of 16 or 32 bytes followed by 4 of salt")
     })

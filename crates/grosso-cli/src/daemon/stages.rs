@@ -348,7 +348,7 @@ impl SelectorsTable {
 }
 
 /// A prefix as in `10.1.0.0/16`, or an address alone.
-fn prefix(text: &str) -> Result<Prefix, String> {
+pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
     let address: Option<IpAddr> = address.parse().ok();
     let all = if address.is_some_and(|address| address.is_ipv4()) { 32 } else { 128 };

@@ -1,6 +1,6 @@
 //! ESP in transport mode, with the kernel's own at the other end.
 
-use std::{fs, io, os::unix::fs::PermissionsExt};
+use std::{fs, io};
 
 use rustix::process::Signal;
 
@@ -37,15 +37,15 @@ impl Wire {
     fn encrypted(&mut self, version: usize) -> io::Result<()> {
         let keys = ["5a", "c3"].map(|byte| format!("{byte}{version:02}").repeat(10));
         self.guest.run(&associations(version, &keys))?;
-        let sequence = format!("sequence{version}");
+        // The table and the keys are made of what the other kernel's tool prints.
+        fs::write(self.folder.path().join("xfrm"), self.guest.run("ip xfrm state")?)?;
+        let line = format!("config esp xfrm --here {} --key-file keys{version}", B[version]);
+        let table = self.grosso(&line)?;
+        assert!(table.contains("icv-bits = 96\nreplay-window = 32\n"), "{table}");
         let file = format!(
-            "[[path]]\nleft = {{ port = \"t0\", fragments = {{ mtu = 1500 }}, esp = {{ spi-in = 0x1001, \
-             spi-out = 0x1002, icv-bits = 96, key-file = \"keys\", sequence-file = \"{sequence}\" }} }}\n\
-             right = {{ port = \"tap:g0\", mtu = 1400, fragments = {{}} }}\n"
+            "[[path]]\nright = {{ port = \"tap:g0\", mtu = 1400, fragments = {{}} }}\n\
+             [path.left]\nport = \"t0\"\nfragments = {{ mtu = 1500 }}\n{table}"
         );
-        let secret = self.folder.path().join("keys");
-        fs::write(&secret, format!("in {}\nout {}\n", keys[0], keys[1]))?;
-        fs::set_permissions(&secret, PermissionsExt::from_mode(0o600))?;
         fs::write(self.folder.path().join("esp.toml"), file)?;
         let mut program = self.program();
         let running = Running::spawn(self.host.host(program.args(["run", "-c", "esp.toml"]))?);

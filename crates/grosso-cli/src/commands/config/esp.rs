@@ -1,0 +1,111 @@
+//! `grosso config esp`: from security associations of the kernel to a table of a configuration file.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use serde::Serialize;
+
+use crate::{
+    arguments::ConfigEsp,
+    daemon::{
+        keys,
+        xfrm::{self, EspEnd},
+    },
+    error::{Exit, Failure},
+    input::Session,
+    name::{Name, shown},
+    report::{self, Place, Report, Tool},
+    style::Style,
+    text_file,
+};
+
+/// Reads associations, writes their keys to a file and reports the table.
+pub(crate) fn esp(options: &ConfigEsp, session: &mut Session) -> Result<Exit, Failure> {
+    let pair = read(options)?;
+    write_keys(&options.key_file, &pair)?;
+    if pair.is_used {
+        let note = "packets were sent or received with these keys: the other end refuses numbers that it has seen, \
+                    so make new keys for both ends, or let both begin anew";
+        session.talk.note(note.to_owned());
+    }
+    let mut converted = Converted {
+        schema: "grosso.config_esp/1",
+        tool: Tool::THIS,
+        toml: toml(&pair, &options.key_file),
+        key_file: Name::of(&options.key_file),
+        warnings: Vec::new(),
+    };
+    report::print(&mut converted, &mut session.talk, Place::Standard)?;
+    Ok(Exit::Yes)
+}
+
+fn read(options: &ConfigEsp) -> Result<EspEnd, Failure> {
+    let is_pipe = options.file == Path::new("-");
+    let name = if is_pipe { "standard input".to_owned() } else { shown(&options.file) };
+    let text = if is_pipe {
+        keys::read_secret(io::stdin().lock(), xfrm::BYTES_MAX, &name)
+    } else {
+        let file = text_file::open(&options.file).map_err(|error| {
+            Failure::environment("environment.read", format!("config esp: {name}: {error}"))
+        })?;
+        keys::read_secret(file, xfrm::BYTES_MAX, &name)
+    }?;
+    let text = str::from_utf8(&text).map_err(|_| "no text".to_owned());
+    let pair = text.and_then(|text| xfrm::pair(text, options.here, options.there));
+    pair.map_err(|what| {
+        Failure::input("input.xfrm", format!("config esp: {name}: {what}"))
+            .hint("the text is what `ip xfrm state` prints, without -s: one association for each way, of two keys")
+    })
+}
+
+/// Writes a file that only this user can read, and that was not there.
+fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| {
+        file.write_all(pair.keys.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|error| {
+        let name = shown(path);
+        let message = format!("config esp: key file {name}: {error}");
+        let failure = Failure::environment("environment.write", message);
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => failure.hint("no key is overwritten: name a new file"),
+            _ => failure,
+        }
+    })
+}
+
+/// The table, as it stands behind a `[[path]]`.
+fn toml(pair: &EspEnd, key_file: &Path) -> String {
+    let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
+    let mut text = "[path.left.esp]\n".to_owned();
+    text += &pair.table;
+    text += &format!("key-file = {}\n", quoted(key_file));
+    text + &format!("sequence-file = {}\n", quoted(&key_file.with_extension("sequence")))
+}
+
+/// The table that was made.
+#[derive(Debug, Serialize)]
+struct Converted {
+    schema: &'static str,
+    tool: Tool,
+    toml: String,
+    key_file: Name,
+    warnings: Vec<String>,
+}
+
+impl Report for Converted {
+    fn text(&self, _style: Style) -> String {
+        self.toml.clone()
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
