@@ -10,7 +10,8 @@
 //! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
 //! | [`path`] | the data path that joins two ports |
 //! | [`egress`] | its middle step: frame, metadata and features make packets |
-//! | `live` | TUN, TAP, packet sockets and AF_XDP (Linux) |
+//! | [`framing`] | frames in a stream of bytes, as virtual machines have them |
+//! | `live` | TUN, TAP, packet sockets, AF_XDP and Unix sockets (Linux) |
 //! | `runner` | a data path on a thread of its own (Linux) |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
 //!
@@ -63,6 +64,7 @@ pub mod capture;
 pub mod capture_port;
 mod counts;
 pub mod egress;
+pub mod framing;
 #[cfg(feature = "impair")]
 pub mod impair;
 #[cfg(all(target_os = "linux", feature = "live"))]

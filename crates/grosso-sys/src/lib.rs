@@ -11,6 +11,7 @@
 //! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
 //! | [`passed`] | descriptors that another program passed to this one |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
+//! | [`local`] | Unix sockets that carry frames |
 //! | [`fault`] | classes of errors on the packet path |
 //! | [`calls`] | observation of the system calls of the packet path |
 //! | [`wait`] | waiting for a descriptor, a time or another thread |
@@ -65,6 +66,7 @@ pub mod datagram;
 pub mod ethtool;
 pub mod fault;
 pub mod interface;
+pub mod local;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;

@@ -13,7 +13,7 @@ use grosso::{
 };
 use grosso_io::{
     impair::ImpairStats,
-    live::{LiveStats, SocketStats, XdpStatistics, kernel_counters},
+    live::{LiveStats, SocketStats, UnixStats, XdpStatistics, kernel_counters},
     path::{DirectionStats, Protocol, Said, Superframes},
     port::PortCounter,
     stage::{FragmentationStats, SecuredStats, TunnelledStats},
@@ -474,7 +474,8 @@ fn of_ports() -> Vec<Counter> {
     let (socket, tunnel) = (SocketStats::default(), TunnelledStats::default());
     let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
     let stages = stages.chain(tunnel.counters());
-    let counters = live.counters().chain(kernel).chain(wire).chain(stages);
+    let unix = UnixStats::default();
+    let counters = live.counters().chain(unix.counters()).chain(kernel).chain(wire).chain(stages);
     let counters = counters.map(|(counter, _)| counter);
     let (lost, others): (Vec<_>, Vec<_>) = counters.partition(|counter| counter.is_loss);
     let drops = lost.iter().map(|counter| {

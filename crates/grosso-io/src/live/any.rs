@@ -11,7 +11,9 @@ use grosso_sys::{
     tun::Layer,
 };
 
-use super::{LiveStats, PacketOptions, PacketPort, PortBuffer, TapOptions, TapPort};
+use super::{
+    LiveStats, PacketOptions, PacketPort, PortBuffer, TapOptions, TapPort, UnixOptions, UnixPort,
+};
 #[cfg(feature = "xdp")]
 use super::{XdpPort, XdpPortOptions};
 use crate::{
@@ -46,6 +48,8 @@ pub enum Opening {
         /// Options of the port. Several queues share the frames by flow hash.
         options: PacketOptions,
     },
+    /// A Unix socket.
+    Unix(UnixOptions),
     /// Queues of an interface, through AF_XDP sockets.
     #[cfg(feature = "xdp")]
     Xdp {
@@ -72,6 +76,12 @@ impl Opening {
                 let why = "a descriptor is one queue, and no more can be made of it";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
+            Self::Unix(options) if queues == 1 => {
+                Ok(vec![LivePort::Unix(Box::new(UnixPort::open(options)?))])
+            }
+            Self::Unix(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket is one queue"))
+            }
             Self::Packet { name, options } => open_packet(name, *options, queues),
             #[cfg(feature = "xdp")]
             Self::Xdp { name, options } => {
@@ -91,6 +101,8 @@ pub enum LivePort {
     Tun(TapPort),
     /// An interface, through packet sockets.
     Packet(PacketPort),
+    /// A Unix socket.
+    Unix(Box<UnixPort>),
     /// An interface, through an AF_XDP socket.
     #[cfg(feature = "xdp")]
     Xdp(XdpPort),
@@ -102,6 +114,7 @@ macro_rules! with {
         match $self {
             LivePort::Tun($port) => $result,
             LivePort::Packet($port) => $result,
+            LivePort::Unix($port) => $result,
             #[cfg(feature = "xdp")]
             LivePort::Xdp($port) => $result,
         }
@@ -123,6 +136,7 @@ impl LivePort {
         match self {
             Self::Tun(port) => Ok(*port.stats()),
             Self::Packet(port) => port.stats(),
+            Self::Unix(port) => Ok(*port.stats()),
             #[cfg(feature = "xdp")]
             Self::Xdp(port) => Ok(*port.stats()),
         }
@@ -146,6 +160,9 @@ impl Port for LivePort {
             Self::Tun(port) => port.receive(now_ns, max, &mut |frame| {
                 wrap(PortBuffer::Own(frame.buffer), frame.meta);
             }),
+            Self::Unix(port) => port.receive(now_ns, max, &mut |frame| {
+                wrap(PortBuffer::Own(frame.buffer), frame.meta);
+            }),
             Self::Packet(port) => port.receive(now_ns, max, &mut |frame| {
                 wrap(PortBuffer::Ring(frame.buffer), frame.meta);
             }),
@@ -159,6 +176,7 @@ impl Port for LivePort {
     fn recycle(&mut self, buffer: PortBuffer) {
         match (self, buffer) {
             (Self::Tun(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
+            (Self::Unix(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
             // Slots and chunks return to their rings when dropped.
             (_, buffer) => drop(buffer),
         }

@@ -5,6 +5,7 @@
 //! | [`TapPort`] | the network stack of this host, through a TUN or TAP device |
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | `XdpPort` | an interface, through an AF_XDP socket (feature `xdp`) |
+//! | [`UnixPort`] | a virtual machine, or another program, through a Unix socket |
 //! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
 //! | [`IpPort`] | another host, through raw IP sockets: the outer packets of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
@@ -17,6 +18,7 @@
 mod any;
 mod buffer;
 mod fair_ring;
+mod incoming;
 mod ip;
 mod outgoing;
 mod packet;
@@ -25,6 +27,7 @@ mod stats;
 mod tap;
 mod transmitter;
 mod udp;
+mod unix;
 #[cfg(feature = "xdp")]
 mod xdp;
 
@@ -38,6 +41,7 @@ pub use socket::{SocketEvent, SocketStats};
 pub use stats::{LiveEvent, LiveStats};
 pub use tap::{TapOptions, TapPort};
 pub use udp::{SOURCE_PORTS_MAX, UdpOptions, UdpPort};
+pub use unix::{MODE, UnixEvent, UnixOptions, UnixPort, UnixRole, UnixStats, usual_features};
 #[cfg(feature = "xdp")]
 pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 

@@ -9,21 +9,18 @@ use std::{
 use grosso::{
     Frame, Meta,
     features::{Device, Features},
-    vnet::{VnetError, understand},
 };
 use grosso_sys::{
     fault::Fault,
     interface::InterfaceName,
     tun::{Layer, Offloads, Tun, TunBuilder},
 };
-use grosso_wire::{
-    LinkType, Ports, Stack, dissect_into,
-    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Order, VirtioHeader},
-};
+use grosso_wire::{LinkType, Ports, virtio::Form};
 
 use super::{
     broken,
     buffer::{Buffers, LiveBuffer, filled},
+    incoming::Incoming,
     outgoing::{Outgoing, Queued, Wire},
     stats::{LiveEvent, LiveStats},
 };
@@ -70,12 +67,9 @@ impl Default for TapOptions {
 #[derive(Debug)]
 pub struct TapPort {
     tun: Tun,
-    link: LinkType,
-    form: Option<Form>,
     receive: Features,
     device: Device,
-    ports: Ports,
-    stack: Stack,
+    incoming: Incoming,
     buffers: Buffers,
     outgoing: Outgoing,
 }
@@ -125,15 +119,12 @@ impl TapPort {
             Layer::Ethernet => LinkType::Ethernet,
             Layer::Ip => LinkType::Raw,
         };
-        let header_len = form.map_or(0, Form::len);
+        let incoming = Incoming::new(link, options.ports, form);
         Ok(Self {
-            link,
-            form,
             receive,
             device: Device::new(features),
-            ports: options.ports,
-            stack: Stack::new(0),
-            buffers: Buffers::new(header_len + options.frame_bytes_max),
+            buffers: Buffers::new(incoming.header_len() + options.frame_bytes_max),
+            incoming,
             outgoing: Outgoing::new(link, options.ports, form, features),
             tun,
         })
@@ -148,7 +139,7 @@ impl TapPort {
     /// The form of the virtio header in use; `None` for a device created without one.
     #[must_use]
     pub fn form(&self) -> Option<Form> {
-        self.form
+        self.incoming.form
     }
 
     /// Features of frames that the stack hands out, as `ethtool -k` on the device reports them.
@@ -165,9 +156,8 @@ impl TapPort {
 
     /// The frame in a buffer that was just filled.
     fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<LiveBuffer>> {
-        let header_len = self.form.map_or(0, Form::len);
         let meta = match bytes.get(..len) {
-            Some(packet) => self.understand(packet),
+            Some(packet) => self.incoming.understand(packet),
             None => {
                 self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
                 self.buffers.put_back(bytes);
@@ -175,7 +165,9 @@ impl TapPort {
             }
         };
         match meta {
-            Ok(meta) => Some(Frame { buffer: filled(bytes, header_len, len), meta }),
+            Ok(meta) => {
+                Some(Frame { buffer: filled(bytes, self.incoming.header_len(), len), meta })
+            }
             Err(error) => {
                 self.outgoing.stats.refuse(error);
                 self.buffers.put_back(bytes);
@@ -183,23 +175,13 @@ impl TapPort {
             }
         }
     }
-
-    fn understand(&mut self, packet: &[u8]) -> Result<Meta, VnetError> {
-        let Some(form) = self.form else { return Ok(Meta::default()) };
-        let (header, frame) =
-            VirtioHeader::parse(packet, form, Order::NATIVE).map_err(|_| VnetError::Short)?;
-        if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
-            dissect_into(frame, self.link, &self.ports, &mut self.stack);
-        }
-        understand(&header, frame, self.link, &self.stack, form)
-    }
 }
 
 impl Port for TapPort {
     type Buffer = LiveBuffer;
 
     fn link(&self) -> LinkType {
-        self.link
+        self.incoming.link
     }
 
     fn device(&self) -> Device {

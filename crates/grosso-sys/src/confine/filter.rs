@@ -48,7 +48,9 @@ fn allowed(role: Role) -> Compiled {
         rules.insert(*number, Vec::new());
     }
     for limit in role.limits() {
-        rules.insert(limit.call, limit.rules()?);
+        if let Some(any) = rules.get_mut(&limit.call) {
+            *any = limit.rules()?;
+        }
     }
     compile(rules, SeccompAction::Trap, SeccompAction::Allow)
 }

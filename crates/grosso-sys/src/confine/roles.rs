@@ -12,6 +12,8 @@ use rustix::thread::CapabilitySet;
 pub enum Role {
     /// Moves packets between devices that are open.
     Data,
+    /// Does so too, and connects to the socket of another program again when that was away.
+    Connecting,
     /// Answers requests for counters.
     Statistics,
     /// Waits for signals.
@@ -43,7 +45,9 @@ impl Role {
     /// The capabilities that it keeps, if it has them.
     pub(super) fn capabilities(self) -> CapabilitySet {
         match self {
-            Self::Data | Self::Statistics | Self::Signals => CapabilitySet::empty(),
+            Self::Data | Self::Connecting | Self::Statistics | Self::Signals => {
+                CapabilitySet::empty()
+            }
             // Devices, packet sockets, low ports, memory of AF_XDP, and its program.
             Self::Opener => {
                 CapabilitySet::NET_ADMIN
@@ -59,6 +63,7 @@ impl Role {
     pub(super) fn calls(self) -> &'static [&'static [Call]] {
         match self {
             Self::Data => &[LIFE, PACKETS],
+            Self::Connecting => &[LIFE, PACKETS, CONNECTING],
             Self::Statistics => &[LIFE, REQUESTS],
             Self::Signals => &[LIFE, OLD_WAITING],
             Self::Opener => {
@@ -75,7 +80,7 @@ impl Role {
         }
     }
 
-    /// Limits of the arguments of its system calls.
+    /// Limits of the arguments of system calls, for those of them that it makes.
     pub(super) fn limits(self) -> &'static [Limit] {
         match self {
             Self::Opener => NO_CODE,
@@ -106,12 +111,15 @@ const LIFE: &[Call] = calls! {
     SYS_recvfrom SYS_sendto SYS_exit SYS_exit_group
 };
 
-/// Packets, waiting for them, the MTU of their paths, and the numbers of ESP.
+/// Packets, waiting for them or for who sends them, the MTU of their paths, and the numbers of ESP.
 const PACKETS: &[Call] = calls! {
-    SYS_readv SYS_recvmsg SYS_recvmmsg SYS_sendmsg SYS_sendmmsg SYS_connect
+    SYS_readv SYS_recvmsg SYS_recvmmsg SYS_sendmsg SYS_sendmmsg SYS_connect SYS_accept4
     SYS_getsockname SYS_getsockopt SYS_setsockopt
     SYS_lseek SYS_pread64 SYS_pwrite64 SYS_fsync SYS_fdatasync
 };
+
+/// A socket to connect again with.
+const CONNECTING: &[Call] = calls! { SYS_socket };
 
 /// Connections of those who ask for counters.
 const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt };
@@ -143,7 +151,7 @@ const OPENING: &[Call] = calls! {
     SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getppid SYS_uname SYS_sysinfo
     SYS_capget SYS_capset SYS_seccomp
     SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self
-    SYS_mkdirat SYS_unlinkat SYS_linkat SYS_renameat2 SYS_fchmod SYS_ftruncate SYS_flock SYS_getdents64
+    SYS_mkdirat SYS_unlinkat SYS_linkat SYS_renameat2 SYS_fchmod SYS_fchmodat SYS_ftruncate SYS_flock SYS_getdents64
 };
 
 /// Nobody's: named in messages.
@@ -152,7 +160,7 @@ const NOBODY: &[Call] = calls! {
     SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_setns SYS_unshare
     SYS_setuid SYS_setgid SYS_setresuid SYS_setresgid SYS_setgroups
     SYS_init_module SYS_finit_module SYS_kexec_load SYS_reboot SYS_keyctl SYS_add_key
-    SYS_io_uring_setup SYS_userfaultfd SYS_perf_event_open SYS_kill SYS_wait4 SYS_fchmodat SYS_fchownat
+    SYS_io_uring_setup SYS_userfaultfd SYS_perf_event_open SYS_kill SYS_wait4 SYS_fchownat
 };
 
 /// No memory that can be run.
@@ -161,12 +169,13 @@ const NO_CODE: &[Limit] = &[
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// The same, and requests that change no device and no privilege.
+/// The same, requests that change no device and no privilege, and no sockets but those of this machine.
 const NARROW: &[Limit] = &[
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
     Limit { call: libc::SYS_ioctl, argument: 1, values: Values::These(REQUEST_CODES) },
     Limit { call: libc::SYS_prctl, argument: 0, values: Values::These(PROCESS_CODES) },
+    Limit { call: libc::SYS_socket, argument: 0, values: Values::These(LOCAL_FAMILY) },
 ];
 
 const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
@@ -180,6 +189,9 @@ const REQUEST_CODES: &[u64] = &[
     libc::SIOCGIFFLAGS as u64,
     libc::SIOCGIFMTU as u64,
 ];
+
+/// Sockets between programs of this machine.
+const LOCAL_FAMILY: &[u64] = &[libc::AF_UNIX as u64];
 
 /// The name of the thread and of its memory, its timers, and the processor's features.
 const PROCESS_CODES: &[u64] = &[

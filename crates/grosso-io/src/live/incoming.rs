@@ -1,0 +1,46 @@
+//! Ingress from a device: the metadata that a virtio header gives.
+
+use grosso::{
+    Meta,
+    vnet::{VnetError, understand},
+};
+use grosso_wire::{
+    LinkType, Ports, Stack, dissect_into, ethernet,
+    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Order, VirtioHeader},
+};
+
+/// Reads virtio headers in front of received frames, none of which is trusted.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) link: LinkType,
+    pub(super) form: Option<Form>,
+    ports: Ports,
+    stack: Stack,
+}
+
+impl Incoming {
+    pub(super) fn new(link: LinkType, ports: Ports, form: Option<Form>) -> Self {
+        Self { link, form, ports, stack: Stack::new(0) }
+    }
+
+    /// Bytes in front of a frame.
+    pub(super) fn header_len(&self) -> usize {
+        self.form.map_or(0, Form::len)
+    }
+
+    /// The metadata of a frame behind its virtio header, if the device has those.
+    pub(super) fn understand(&mut self, packet: &[u8]) -> Result<Meta, VnetError> {
+        let Some(form) = self.form else { return self.without_header(packet) };
+        let (header, frame) =
+            VirtioHeader::parse(packet, form, Order::NATIVE).map_err(|_| VnetError::Short)?;
+        if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
+            dissect_into(frame, self.link, &self.ports, &mut self.stack);
+        }
+        understand(&header, frame, self.link, &self.stack, form)
+    }
+
+    fn without_header(&self, frame: &[u8]) -> Result<Meta, VnetError> {
+        let is_short = self.link == LinkType::Ethernet && frame.len() < ethernet::HEADER_LEN;
+        if is_short { Err(VnetError::Short) } else { Ok(Meta::default()) }
+    }
+}

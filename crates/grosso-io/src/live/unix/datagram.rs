@@ -1,0 +1,167 @@
+//! Frames as datagrams between two programs.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use grosso_sys::{
+    fault::Fault,
+    local::{LocalAddress, LocalKind, LocalSocket, is_absence},
+};
+
+use super::{
+    SOCKET_BYTES, TRY_AGAIN_NS, UnixOptions, UnixRole, or_later,
+    stats::{UnixEvent, UnixStats},
+};
+use crate::live::{buffer::Buffers, outgoing::Wire};
+
+/// One end of an exchange of datagrams.
+#[derive(Debug)]
+pub(super) struct DatagramEnd {
+    socket: LocalSocket,
+    peer: Peer,
+    /// Time of the next look whether the peer is there.
+    look_ns: u64,
+    /// Whether it was heard since the last one.
+    was_heard: bool,
+    pub(super) stats: UnixStats,
+}
+
+/// The other program.
+#[derive(Debug)]
+enum Peer {
+    /// Whoever sends first.
+    Unknown,
+    /// The one that has sent from there.
+    Learned(LocalAddress),
+    /// The one that is or will be there.
+    Fixed { address: LocalAddress, is_there: bool },
+}
+
+impl DatagramEnd {
+    pub(super) fn open(options: &UnixOptions) -> io::Result<Self> {
+        let address = LocalAddress::new(&options.path)?;
+        let (own, mode, peer) = match &options.role {
+            UnixRole::Listen { mode } => (address, *mode, Peer::Unknown),
+            UnixRole::Connect { local, mode } => {
+                let why = "a datagram socket that connects needs a path of its own for the answers";
+                let none = || io::Error::new(io::ErrorKind::InvalidInput, why);
+                let own = LocalAddress::new(local.as_ref().ok_or_else(none)?)?;
+                (own, *mode, Peer::Fixed { address, is_there: false })
+            }
+        };
+        let socket = LocalSocket::at(LocalKind::Datagram, &own, mode)?;
+        socket.set_buffer_bytes(SOCKET_BYTES)?;
+        let stats = UnixStats::default();
+        let mut end = Self { socket, peer, look_ns: 0, was_heard: false, stats };
+        or_later(end.find())?;
+        Ok(end)
+    }
+
+    /// The next frame that is there: a buffer and its length.
+    pub(super) fn receive(
+        &mut self,
+        now_ns: u64,
+        buffers: &mut Buffers,
+    ) -> io::Result<Option<(Vec<u8>, usize)>> {
+        self.look(now_ns);
+        let mut buffer = buffers.take();
+        match self.socket.receive(&mut buffer) {
+            Ok((len, from)) => {
+                self.was_heard = true;
+                if let (Peer::Unknown, Some(from)) = (&self.peer, from) {
+                    self.learn(from, now_ns);
+                }
+                Ok(Some((buffer, len)))
+            }
+            Err(error) => {
+                buffers.put_back(buffer);
+                match Fault::of(&error) {
+                    Fault::Later => Ok(None),
+                    // The peer was gone when it had something of ours unread.
+                    _ if is_absence(&error) => Ok(None),
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Descriptor that tells of frames and of room.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Time of the next look whether the peer is there: the kernel does not say when it goes.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        (!matches!(self.peer, Peer::Unknown)).then_some(self.look_ns)
+    }
+
+    fn look(&mut self, now_ns: u64) {
+        if now_ns < self.look_ns {
+            return;
+        }
+        self.look_ns = now_ns.saturating_add(TRY_AGAIN_NS);
+        if !core::mem::take(&mut self.was_heard) && self.find().is_err() {
+            self.lose();
+        }
+    }
+
+    /// Connects to where the peer is known to be, once more if it is there.
+    fn find(&mut self) -> io::Result<()> {
+        match &mut self.peer {
+            Peer::Unknown => {}
+            Peer::Learned(address) => self.socket.connect(address)?,
+            Peer::Fixed { address, is_there } => {
+                self.socket.connect(address)?;
+                self.stats.count(UnixEvent::PeerMet, u64::from(!*is_there));
+                *is_there = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, from: LocalAddress, now_ns: u64) {
+        if self.socket.connect(&from).is_ok() {
+            self.stats.count(UnixEvent::PeerMet, 1);
+            self.peer = Peer::Learned(from);
+            self.look_ns = now_ns.saturating_add(TRY_AGAIN_NS);
+        }
+    }
+
+    /// Takes note that the peer is gone, and lets others send.
+    fn lose(&mut self) {
+        if !self.is_met() {
+            return;
+        }
+        self.stats.count(UnixEvent::PeerGone, 1);
+        // It fails for a socket that the kernel has disconnected itself.
+        let _ = self.socket.disconnect();
+        match &mut self.peer {
+            Peer::Fixed { is_there, .. } => *is_there = false,
+            peer => *peer = Peer::Unknown,
+        }
+    }
+
+    fn is_met(&self) -> bool {
+        match &self.peer {
+            Peer::Unknown => false,
+            Peer::Learned(_) => true,
+            Peer::Fixed { is_there, .. } => *is_there,
+        }
+    }
+}
+
+impl Wire for DatagramEnd {
+    fn send(&mut self, frame: &[IoSlice<'_>]) -> io::Result<()> {
+        if self.is_met() {
+            match self.socket.send(frame) {
+                Ok(_) => return Ok(()),
+                Err(error) if is_absence(&error) => self.lose(),
+                Err(error) => return Err(error),
+            }
+        }
+        self.stats.count(UnixEvent::TransmitNoPeer, 1);
+        Ok(())
+    }
+}

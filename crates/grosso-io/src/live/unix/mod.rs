@@ -1,0 +1,338 @@
+//! Unix sockets as a port: the network device of a virtual machine, or of another program.
+
+mod datagram;
+mod stats;
+mod stream;
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    os::fd::BorrowedFd,
+    path::PathBuf,
+};
+
+use grosso::{
+    Frame, Meta,
+    features::{Device, Features},
+};
+use grosso_sys::{
+    fault::Fault,
+    local::{LocalKind, is_absence},
+};
+use grosso_wire::{LinkType, Ports, virtio::Form};
+
+pub use self::stats::{UnixEvent, UnixStats};
+use self::{datagram::DatagramEnd, stream::StreamEnd};
+use super::{
+    broken,
+    buffer::{Buffers, LiveBuffer, filled},
+    incoming::Incoming,
+    outgoing::{Outgoing, Queued, Wire},
+    stats::{LiveEvent, LiveStats},
+};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
+
+/// Options of a port on a Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnixOptions {
+    /// Path of the socket at which the two programs meet.
+    pub path: PathBuf,
+    /// Whether frames are in a [stream](crate::framing), or each in a datagram.
+    pub kind: LocalKind,
+    /// Which of the two programs is there first.
+    pub role: UnixRole,
+    /// The virtio header in front of every frame, to which both programs must be set.
+    pub header: Option<Form>,
+    /// Features of frames that the other program takes, which it has no way to say. Those that the
+    /// header has no words for are left out: without one, it takes whole packets with complete
+    /// checksums.
+    pub transmit: Features,
+    /// The UDP ports of tunnels.
+    pub ports: Ports,
+}
+
+/// Which of two programs waits for the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnixRole {
+    /// The other program connects, or sends the first datagram.
+    Listen {
+        /// Permissions of the socket's file.
+        mode: u32,
+    },
+    /// The other program listens.
+    Connect {
+        /// Path of a socket for the other program's datagrams; a stream needs none.
+        local: Option<PathBuf>,
+        /// Permissions of its file.
+        mode: u32,
+    },
+}
+
+impl UnixOptions {
+    /// A stream at this path, for which the port listens, and only its own user may connect to.
+    /// Frames have no virtio header.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            kind: LocalKind::Stream,
+            role: UnixRole::Listen { mode: MODE },
+            header: None,
+            transmit: usual_features(),
+            ports: Ports::ASSIGNED,
+        }
+    }
+}
+
+/// Features that the guests of a virtual machine have had for many years, where frames have virtio
+/// headers: partial checksums and TCP superframes.
+#[must_use]
+pub fn usual_features() -> Features {
+    Features::SCATTER_GATHER
+        | Features::CHECKSUM_GENERIC
+        | Features::TCP_SEGMENTATION
+        | Features::TCP_ECN_SEGMENTATION
+        | Features::TCP6_SEGMENTATION
+        | Features::TCP_MANGLEID_SEGMENTATION
+        | Features::GSO_ROBUST
+}
+
+/// A port on a Unix socket. Its frames begin with an Ethernet header.
+///
+/// While no other program is there, frames to it are dropped and counted; one that comes later, or
+/// again, finds the port as it was.
+#[derive(Debug)]
+pub struct UnixPort {
+    name: String,
+    end: End,
+    device: Device,
+    incoming: Incoming,
+    buffers: Buffers,
+    outgoing: Outgoing,
+}
+
+#[derive(Debug)]
+enum End {
+    Stream(Box<StreamEnd>),
+    Datagram(DatagramEnd),
+}
+
+impl UnixPort {
+    /// Opens a port. The other program need not be there yet.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for a path that no socket can have, and for datagrams to
+    /// connect with without a path of one's own; [`io::ErrorKind::AddrInUse`] if another program
+    /// has a socket there, or the file is none; those of the system.
+    pub fn open(options: &UnixOptions) -> io::Result<Self> {
+        let features = (possible(options.header) & options.transmit).active();
+        let incoming = Incoming::new(LinkType::Ethernet, options.ports, options.header);
+        let bytes_max = incoming.header_len() + FRAME_BYTES_MAX;
+        let end = match options.kind {
+            LocalKind::Stream => End::Stream(Box::new(StreamEnd::open(options, bytes_max)?)),
+            LocalKind::Datagram => End::Datagram(DatagramEnd::open(options)?),
+        };
+        let (link, ports) = (LinkType::Ethernet, options.ports);
+        Ok(Self {
+            name: format!("unix:{}", options.path.display()),
+            end,
+            device: Device::new(features),
+            incoming,
+            // One byte more, by which a datagram shows that it was longer.
+            buffers: Buffers::new(bytes_max + 1),
+            outgoing: Outgoing::new(link, ports, options.header, features),
+        })
+    }
+
+    /// The path of the socket behind `unix:`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Counters of frames.
+    #[must_use]
+    pub fn stats(&self) -> &LiveStats {
+        &self.outgoing.stats
+    }
+
+    /// Counters of the socket.
+    #[must_use]
+    pub fn socket_stats(&self) -> &UnixStats {
+        match &self.end {
+            End::Stream(end) => &end.stats,
+            End::Datagram(end) => &end.stats,
+        }
+    }
+
+    /// The frame in a buffer that was just filled.
+    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<LiveBuffer>> {
+        let header_len = self.incoming.header_len();
+        let understood = match bytes.get(..len).filter(|_| len <= header_len + FRAME_BYTES_MAX) {
+            Some(packet) => self.incoming.understand(packet),
+            None => {
+                self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+                self.buffers.put_back(bytes);
+                return None;
+            }
+        };
+        match understood {
+            Ok(meta) => Some(Frame { buffer: filled(bytes, header_len, len), meta }),
+            Err(error) => {
+                self.outgoing.stats.refuse(error);
+                self.buffers.put_back(bytes);
+                None
+            }
+        }
+    }
+
+    /// Whether to copy a frame into a batch. A system call for each short frame of a stream costs
+    /// more than a copy; a datagram takes one in any case.
+    fn is_batched(&self, slices: &[&[u8]]) -> bool {
+        let len: usize = slices.iter().map(|slice| slice.len()).sum();
+        matches!(self.end, End::Stream(_)) && len <= COPIED_BYTES_MAX
+    }
+}
+
+impl Port for UnixPort {
+    type Buffer = LiveBuffer;
+
+    fn link(&self) -> LinkType {
+        LinkType::Ethernet
+    }
+
+    fn device(&self) -> Device {
+        let mut device = self.device;
+        device.features = self.outgoing.features();
+        device
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<LiveBuffer>),
+    ) -> Result<usize, PortError> {
+        let mut received = 0;
+        while received < max {
+            let arrived = match &mut self.end {
+                End::Stream(end) => end.receive(now_ns, &mut self.buffers),
+                End::Datagram(end) => end.receive(now_ns, &mut self.buffers),
+            };
+            let arrived = arrived.map_err(|error| broken(&self.name, "receive", error))?;
+            let Some((bytes, len)) = arrived else { break };
+            received += 1;
+            if let Some(frame) = self.frame(bytes, len) {
+                each(frame);
+            }
+        }
+        Ok(received)
+    }
+
+    fn recycle(&mut self, buffer: LiveBuffer) {
+        self.buffers.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        if !self.is_batched(slices) {
+            let sent = self.outgoing.transmit(slices, meta, &mut self.end);
+            return sent.map_err(|error| broken(&self.name, "send", error));
+        }
+        if self.outgoing.waiting() >= BATCH {
+            let _ = self.flush()?;
+        }
+        if self.outgoing.waiting() >= BATCH {
+            return Ok(Transmitted::NoRoom);
+        }
+        self.outgoing.enqueue(slices, meta);
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        let Self { outgoing, end, .. } = self;
+        let mut sent = outgoing.flush(end);
+        if let (Ok(Transmitted::Taken), End::Stream(end)) = (&sent, end) {
+            sent = end.flush().map(|whole| match whole {
+                true => Transmitted::Taken,
+                false => Transmitted::NoRoom,
+            });
+        }
+        sent.map_err(|error| broken(&self.name, "send", error))
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        match &self.end {
+            End::Stream(end) => end.deadline(),
+            End::Datagram(end) => end.deadline(),
+        }
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        let of_frames = self.stats().counters();
+        of_frames.chain(self.socket_stats().counters()).for_each(|(counter, value)| {
+            each(counter, value);
+        });
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(match &self.end {
+            End::Stream(end) => end.descriptor(),
+            End::Datagram(end) => end.descriptor(),
+        })
+    }
+
+    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(match &self.end {
+            End::Stream(end) => end.transmit_descriptor(),
+            End::Datagram(end) => end.descriptor(),
+        })
+    }
+}
+
+impl Wire for End {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        match self {
+            Self::Stream(end) => end.send(parts),
+            Self::Datagram(end) => end.send(parts),
+        }
+    }
+
+    fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
+        match self {
+            Self::Stream(end) => end.send_some(frames),
+            Self::Datagram(end) => end.send_some(frames),
+        }
+    }
+}
+
+/// Features that a virtio header of this form has words for.
+fn possible(form: Option<Form>) -> Features {
+    let Some(form) = form else { return Features::SCATTER_GATHER };
+    let plain = usual_features() | Features::UDP_SEGMENTATION;
+    let tunnels = Features::UDP_TUNNEL_SEGMENTATION | Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION;
+    if form >= Form::Tunnel { plain | tunnels } else { plain }
+}
+
+/// The result of looking for the other program when the port is opened: one that is not there yet
+/// will be, while other errors would stay.
+fn or_later(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| match Fault::of(&error) {
+        Fault::Later => Ok(()),
+        _ if is_absence(&error) => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Permissions of a socket's file, unless they are said: its owner's alone.
+pub const MODE: u32 = 0o600;
+/// Bytes of the longest frame without its virtio header.
+const FRAME_BYTES_MAX: usize = 66 << 10;
+/// Bytes that a socket may hold each way, as far as the system grants it: a batch of packets, or a few superframes.
+const SOCKET_BYTES: usize = 1 << 20;
+/// Interval in nanoseconds at which a program that is not there is looked for, or one that is silent.
+const TRY_AGAIN_NS: u64 = 100_000_000;
+/// Frames of one batch of a stream.
+const BATCH: usize = 64;
+/// Bytes of the longest frame that is copied into a batch.
+const COPIED_BYTES_MAX: usize = 4096;

@@ -1,0 +1,303 @@
+//! Unix sockets that carry frames: streams and datagrams that never block.
+//!
+//! Every call is one that other systems with Unix sockets have too.
+
+use std::{
+    ffi::OsStr,
+    io::{self, IoSlice, IoSliceMut},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{ffi::OsStrExt, fs::FileTypeExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Mode, chmod, fchmod},
+    net::{
+        AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, accept_with, bind, connect, connect_unspec, listen, recvfrom, sendmsg,
+        socket_with, sockopt,
+    },
+};
+
+use crate::calls::seen;
+
+/// Kind of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalKind {
+    /// A stream of bytes between two programs.
+    Stream,
+    /// Datagrams, which keep their boundaries and their order.
+    Datagram,
+}
+
+/// Address of a socket: a path, or on Linux a name without a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalAddress(SocketAddrUnix);
+
+impl LocalAddress {
+    /// The address of a socket file.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for an empty path, one with a NUL byte, or one longer than
+    /// [`PATH_BYTES_MAX`].
+    pub fn new(path: &Path) -> io::Result<Self> {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        if bytes.is_empty() || bytes.len() > PATH_BYTES_MAX || bytes.contains(&0) {
+            let why = format!("the path of a socket has 1 to {PATH_BYTES_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(Self(SocketAddrUnix::new(path)?))
+    }
+
+    /// The path of the file, if it has one.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(OsStr::from_bytes(self.0.path()?.to_bytes())))
+    }
+}
+
+/// A socket that never blocks.
+#[derive(Debug)]
+pub struct LocalSocket {
+    file: OwnedFd,
+    kind: LocalKind,
+}
+
+impl LocalSocket {
+    /// A socket without an address.
+    ///
+    /// # Errors
+    /// Those of `socket(2)`.
+    pub fn new(kind: LocalKind) -> io::Result<Self> {
+        let of = match kind {
+            LocalKind::Stream => SocketType::STREAM,
+            LocalKind::Datagram => SocketType::DGRAM,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Ok(Self { file: socket_with(AddressFamily::UNIX, of, flags, None)?, kind })
+    }
+
+    /// A socket at this address, whose file has this mode: a stream socket listens. A file that a
+    /// program left behind is replaced.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] if another program has a socket there, or the file is none;
+    /// those of `bind(2)`.
+    pub fn at(kind: LocalKind, address: &LocalAddress, mode: u32) -> io::Result<Self> {
+        let socket = Self::new(kind)?;
+        // Nobody else may open it before it has its mode.
+        fchmod(&socket.file, Mode::RUSR | Mode::WUSR)?;
+        match bind(&socket.file, &address.0) {
+            Err(rustix::io::Errno::ADDRINUSE) if is_stale(kind, address)? => {
+                if let Some(path) = address.path() {
+                    std::fs::remove_file(path)?;
+                }
+                bind(&socket.file, &address.0)?;
+            }
+            result => result?,
+        }
+        if let Some(path) = address.path() {
+            chmod(path, Mode::from_raw_mode(mode))?;
+        }
+        if kind == LocalKind::Stream {
+            listen(&socket.file, BACKLOG)?;
+        }
+        Ok(socket)
+    }
+
+    /// Accepts a connection.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if none waits; those of `accept(2)`.
+    pub fn accept(&self) -> io::Result<Self> {
+        let file = accept_with(&self.file, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        Ok(Self { file, kind: self.kind })
+    }
+
+    /// Connects: a datagram socket then receives from that address alone, and may be connected
+    /// again.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`, such as [`io::ErrorKind::ConnectionRefused`] where nobody listens.
+    pub fn connect(&self, address: &LocalAddress) -> io::Result<()> {
+        Ok(connect(&self.file, &address.0)?)
+    }
+
+    /// Lets a datagram socket receive from any address again.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    pub fn disconnect(&self) -> io::Result<()> {
+        Ok(connect_unspec(&self.file)?)
+    }
+
+    /// Asks for room for this many bytes each way, as far as the caller may have it.
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    pub fn set_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
+        sockopt::set_socket_send_buffer_size(&self.file, bytes)?;
+        Ok(sockopt::set_socket_recv_buffer_size(&self.file, bytes)?)
+    }
+
+    /// Sends the parts as one: a datagram as a whole, of a stream as much as there is room for.
+    /// Returns the number of bytes.
+    ///
+    /// # Errors
+    /// Those of `sendmsg(2)`; no signal is raised when the other end is gone.
+    pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let none = || SendAncillaryBuffer::default();
+        Ok(seen(|| sendmsg(&self.file, parts, &mut none(), SendFlags::NOSIGNAL))?)
+    }
+
+    /// Reads a stream into the buffers, in order. Returns the number of bytes, 0 at its end.
+    ///
+    /// # Errors
+    /// Those of `readv(2)`.
+    pub fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        Ok(seen(|| rustix::io::readv(&self.file, into))?)
+    }
+
+    /// Receives a datagram. Returns its length, which is that of the buffer if it was longer, and
+    /// its sender's address, if that has one.
+    ///
+    /// # Errors
+    /// Those of `recvfrom(2)`.
+    pub fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<LocalAddress>)> {
+        let (len, _, from) = seen(|| recvfrom(&self.file, &mut *into, RecvFlags::empty()))?;
+        let named = from.and_then(|from| SocketAddrUnix::try_from(from).ok());
+        Ok((len, named.filter(|from| !from.is_unnamed()).map(LocalAddress)))
+    }
+}
+
+impl AsFd for LocalSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Whether an error says that no other program is there, or that it talks to another one.
+#[must_use]
+pub fn is_absence(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let absent = [
+        Errno::CONNREFUSED,
+        Errno::NOENT,
+        Errno::PIPE,
+        Errno::CONNRESET,
+        Errno::NOTCONN,
+        Errno::PERM,
+    ];
+    absent.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Whether a file at this address is a socket at which no program is any more.
+fn is_stale(kind: LocalKind, address: &LocalAddress) -> io::Result<bool> {
+    let Some(path) = address.path() else { return Ok(false) };
+    // A connection to a file that is no socket is refused too.
+    if !std::fs::symlink_metadata(&path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let tried = LocalSocket::new(kind)?.connect(address);
+    Ok(tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
+}
+
+/// Bytes of the longest path of a socket, without the byte that ends it (`sun_path`): that of
+/// Linux; other systems have 103.
+pub const PATH_BYTES_MAX: usize = 107;
+/// Connections that wait to be accepted: those behind the first wait for its end.
+const BACKLOG: i32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("grosso-local-{}-{name}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    fn address(folder: &Path, file: &str) -> LocalAddress {
+        LocalAddress::new(&folder.join(file)).unwrap()
+    }
+
+    #[test]
+    fn a_file_left_behind_is_replaced_and_one_in_use_or_of_another_kind_is_not() {
+        for (kind, other) in
+            [(LocalKind::Stream, LocalKind::Datagram), (LocalKind::Datagram, LocalKind::Stream)]
+        {
+            let folder = folder(&format!("stale-{kind:?}"));
+            let at = address(&folder, "s");
+            let refused = |kind| LocalSocket::at(kind, &at, 0o600).unwrap_err().kind();
+            let first = LocalSocket::at(kind, &at, 0o660).unwrap();
+            assert_eq!(fs::metadata(folder.join("s")).unwrap().permissions().mode() & 0o777, 0o660);
+            assert_eq!([refused(kind), refused(other)], [io::ErrorKind::AddrInUse; 2]);
+            drop(first);
+            drop(LocalSocket::at(kind, &at, 0o600).unwrap());
+            fs::remove_file(folder.join("s")).unwrap();
+            fs::write(folder.join("s"), "text").unwrap();
+            assert_eq!(refused(kind), io::ErrorKind::AddrInUse);
+            assert_eq!(fs::read(folder.join("s")).unwrap(), b"text");
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_path_that_no_address_holds_is_refused() {
+        for (len, fits) in [(0, false), (1, true), (107, true), (108, false)] {
+            let path = "p".repeat(len);
+            assert_eq!(LocalAddress::new(Path::new(&path)).is_ok(), fits, "{len}");
+        }
+    }
+
+    #[test]
+    fn a_stream_carries_bytes_until_one_end_hangs_up() {
+        let folder = folder("stream");
+        let at = address(&folder, "s");
+        let listener = LocalSocket::at(LocalKind::Stream, &at, 0o600).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let near = LocalSocket::new(LocalKind::Stream).unwrap();
+        near.connect(&at).unwrap();
+        let far = listener.accept().unwrap();
+        far.set_buffer_bytes(1 << 16).unwrap();
+        assert_eq!(near.send(&[IoSlice::new(b"one"), IoSlice::new(b"two")]).unwrap(), 6);
+        let (mut first, mut second) = ([0; 4], [0; 4]);
+        let mut into = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        assert_eq!(far.read(&mut into).unwrap(), 6);
+        assert_eq!((&first, &second[..2]), (b"onet", &b"wo"[..]));
+        drop(near);
+        assert_eq!(far.read(&mut [IoSliceMut::new(&mut first)]).unwrap(), 0);
+        assert_eq!(far.send(&[IoSlice::new(b"x")]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn datagrams_name_their_sender_and_a_connected_socket_has_one() {
+        let folder = folder("datagram");
+        let [one, two, three] = ["1", "2", "3"].map(|name| address(&folder, name));
+        let bound = |at| LocalSocket::at(LocalKind::Datagram, at, 0o600).unwrap();
+        let (first, second, third) = (bound(&one), bound(&two), bound(&three));
+        second.connect(&one).unwrap();
+        third.connect(&one).unwrap();
+        second.send(&[IoSlice::new(b"hello")]).unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(first.receive(&mut buffer).unwrap(), (5, Some(two.clone())));
+        first.connect(&two).unwrap();
+        assert!(is_absence(&third.send(&[IoSlice::new(b"me too")]).unwrap_err()));
+        first.disconnect().unwrap();
+        third.send(&[IoSlice::new(b"me too")]).unwrap();
+        assert_eq!(first.receive(&mut buffer).unwrap(), (6, Some(three)));
+        drop(second);
+        assert!(is_absence(&first.connect(&two).unwrap_err()));
+        let nameless = LocalSocket::new(LocalKind::Datagram).unwrap();
+        nameless.connect(&one).unwrap();
+        nameless.send(&[IoSlice::new(b"?")]).unwrap();
+        assert_eq!(first.receive(&mut buffer).unwrap(), (1, None));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
