@@ -1,0 +1,854 @@
+//! Vectors of coalescing: packets of one poll, and the superframes that they make.
+
+use grosso_testkit::{
+    Packet,
+    headers::{Ipv4, Ipv6, Tcp, Udp},
+    oracle::{Link, Rules, flow_of, trains},
+};
+use grosso_tests::{
+    engine::{Out, coalesce, segment},
+    frames::{Path, Segment, at, plain},
+};
+use grosso_wire::{
+    LinkType, Ports, dissect,
+    virtio::{Form, Order, VirtioHeader},
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    book::{Book, Pair, Span},
+    superframe::{Description, unhex},
+};
+
+/// Packets of one poll.
+struct Case {
+    name: &'static str,
+    rules: &'static [&'static str],
+    shows: &'static str,
+    frames: Vec<Vec<u8>>,
+}
+
+#[derive(Serialize)]
+struct Vector {
+    name: &'static str,
+    rules: &'static [&'static str],
+    shows: &'static str,
+    r#in: Span,
+    /// Frames of each flow, if there are several: order is kept within each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flows: Vec<Vec<usize>>,
+    out: Vec<Train>,
+}
+
+/// Packets that leave together.
+#[derive(Serialize)]
+struct Train {
+    packets: Vec<usize>,
+    /// The frame that leaves: the packet itself, or a superframe.
+    frame: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    superframe: Option<Description>,
+}
+
+/// The pair of files.
+pub(crate) fn book() -> Book {
+    let mut book = Book::new("coalesce");
+    for Case { name, rules, shows, frames } in cases() {
+        let span = book.frames(&frames);
+        let mut unclaimed: Vec<_> = (0..frames.len()).collect();
+        let out = coalesce(&frames);
+        let out =
+            out.iter().map(|out| train(out, &frames, span, &mut unclaimed, &mut book)).collect();
+        let flows = flows(&frames, span);
+        book.vector(&Vector { name, rules, shows, r#in: span, flows, out });
+    }
+    book
+}
+
+/// What leaves, with the numbers of its packets: the first of those with the same bytes that left in nothing else yet.
+fn train(
+    out: &Out,
+    frames: &[Vec<u8>],
+    span: Span,
+    unclaimed: &mut Vec<usize>,
+    book: &mut Book,
+) -> Train {
+    let packets: Vec<usize> = segment(out)
+        .iter()
+        .map(|packet| {
+            let place = unclaimed.iter().position(|index| frames[*index] == *packet);
+            span.number(unclaimed.remove(place.expect("a packet that came in")))
+        })
+        .collect();
+    match out.joined {
+        true => {
+            let superframe = Some(Description::of(&out.bytes, &out.meta));
+            Train { packets, frame: book.frame(&out.bytes), superframe }
+        }
+        false => Train { frame: packets[0], packets, superframe: None },
+    }
+}
+
+/// Frames by flow, if there is more than one; a frame whose flow cannot be read belongs to the one before.
+fn flows(frames: &[Vec<u8>], span: Span) -> Vec<Vec<usize>> {
+    let mut flows: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut last = 0;
+    for (index, frame) in frames.iter().enumerate() {
+        if let Some(flow) = flow_of(frame, Link::Ethernet).map(|flow| flow.to_string()) {
+            last = flows.iter().position(|(name, _)| *name == flow).unwrap_or(flows.len());
+            if last == flows.len() {
+                flows.push((flow, Vec::new()));
+            }
+        }
+        match flows.get_mut(last) {
+            Some((_, numbers)) => numbers.push(span.number(index)),
+            None => flows.push((String::new(), vec![span.number(index)])),
+        }
+    }
+    if flows.len() < 2 {
+        Vec::new()
+    } else {
+        flows.into_iter().map(|(_, numbers)| numbers).collect()
+    }
+}
+
+/// Asserts that the engine and the literal oracle make of the packets in the files what the files say.
+pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
+    let name = &vector["name"];
+    let frames = pair.frames(&vector["in"]);
+    let first = vector["in"]["first"].as_u64().expect("a number") as usize;
+    let out = vector["out"].as_array().expect("a list");
+    let delivered = coalesce(&frames);
+    assert_eq!(delivered.len(), out.len(), "{name}");
+    for (delivered, out) in delivered.iter().zip(out) {
+        let packets = pair.frames(&out["packets"]);
+        assert_eq!(delivered.bytes, pair.frame(&out["frame"]), "{name}");
+        assert_eq!(segment(delivered), packets, "{name}");
+        assert_eq!(delivered.joined, packets.len() > 1, "{name}");
+        if delivered.joined {
+            let superframe = &out["superframe"];
+            let read = Description::meta(superframe);
+            assert_eq!(
+                (read.checksum, read.gso),
+                (delivered.meta.checksum, delivered.meta.gso),
+                "{name}"
+            );
+            assert_virtio(&delivered.bytes, superframe, name);
+        }
+    }
+    let places = |out: &Value| -> Vec<usize> {
+        let numbers = out["packets"].as_array().expect("a list").iter();
+        numbers.map(|number| number.as_u64().expect("a number") as usize - first).collect()
+    };
+    let mut told: Vec<Vec<usize>> = out.iter().map(places).collect();
+    told.sort();
+    let oracle = trains(&frames, Link::Ethernet, Rules { tunnels_max: 1, ..Rules::default() });
+    let oracle: Vec<_> = oracle.into_iter().map(|train| train.packets).collect();
+    assert_eq!(told, oracle, "{name}: the oracle joins otherwise");
+}
+
+/// Asserts that who reads the 10 bytes in front of a superframe understands the same.
+fn assert_virtio(bytes: &[u8], superframe: &Value, name: &Value) {
+    let header = unhex(superframe["virtio"].as_str().expect("hexadecimal"));
+    let (header, _) = VirtioHeader::parse(&header, Form::Short, Order::Little).expect("a header");
+    let stack = dissect(bytes, LinkType::Ethernet, &Ports::ASSIGNED);
+    let meta = grosso::vnet::understand(&header, bytes, LinkType::Ethernet, &stack, Form::Short);
+    let meta = meta.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let gso = meta.gso.expect("a superframe");
+    let told = Description::meta(superframe);
+    assert_eq!(meta.checksum, told.checksum, "{name}");
+    assert_eq!(
+        (gso.size(), gso.segments),
+        (told.gso.and_then(|gso| gso.size()), told.gso.unwrap().segments)
+    );
+}
+
+/// The cases, in the order of their first rules.
+fn cases() -> Vec<Case> {
+    [link(), ipv4(), ipv6(), tcp(), flags(), sizes(), order(), udp(), tunnels()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn case(
+    name: &'static str,
+    rules: &'static [&'static str],
+    shows: &'static str,
+    frames: Vec<Vec<u8>>,
+) -> Case {
+    Case { name, rules, shows, frames }
+}
+
+/// Three segments of which the second has a change.
+fn second(path: Path, change: impl Fn(Segment) -> Segment) -> Vec<Vec<u8>> {
+    path.train(&[100; 3], at(1, change))
+}
+
+/// Three segments of which each has a change.
+fn every(path: Path, change: impl Fn(Segment) -> Segment) -> Vec<Vec<u8>> {
+    path.train(&[100; 3], |_, segment| change(segment))
+}
+
+/// Segments with these flags beside ACK.
+fn with_flags(flags: &[u16]) -> Vec<Vec<u8>> {
+    Path::Ipv4.train(&vec![100; flags.len()], |index, segment| {
+        let flags = flags[index];
+        segment.tcp(move |tcp| tcp.flag(flags))
+    })
+}
+
+/// Segments with these identifications.
+fn ids(df: bool, ids: &[u16]) -> Vec<Vec<u8>> {
+    Path::Ipv4.train(&vec![100; ids.len()], |index, segment| {
+        let id = ids[index];
+        segment.ipv4(move |ip| ip.id(id).df(df))
+    })
+}
+
+/// Two flows, packet by packet in turn.
+fn interleaved(one: Vec<Vec<u8>>, other: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    one.into_iter().zip(other).flat_map(|(one, other)| [one, other]).collect()
+}
+
+fn link() -> Vec<Case> {
+    vec![
+        case(
+            "g04_ethernet_source_differs",
+            &["G4"],
+            "A packet from another MAC address joins nothing of its connection.",
+            second(Path::Ipv4, |s| s.ethernet(|e| e.source([2, 0, 0, 0, 0, 9]))),
+        ),
+        case(
+            "g05a_pppoe_joins",
+            &["G5a"],
+            "Packets of a PPPoE session join, and its length is that of the whole.",
+            Path::PppoeIpv4.train(&[100; 3], plain),
+        ),
+        case(
+            "g06_vlan_equal",
+            &["G6"],
+            "Packets with the same VLAN tag join.",
+            every(Path::Ipv4, |s| s.link(|p| p.vlan(|tag| tag.id(7).priority(3)))),
+        ),
+        case(
+            "g06_vlan_identifiers_differ",
+            &["G6"],
+            "Packets of two VLANs never join, whatever else is equal.",
+            Path::Ipv4.train(&[100; 4], |index, s| {
+                s.link(move |p| p.vlan(|tag| tag.id(7 + index as u16 % 2)))
+            }),
+        ),
+        case(
+            "g06_vlan_priority_differs",
+            &["G6"],
+            "A packet of another VLAN priority joins nothing.",
+            Path::Ipv4.train(&[100; 3], |index, s| {
+                s.link(move |p| p.vlan(|tag| tag.id(7).priority(u8::from(index == 1))))
+            }),
+        ),
+    ]
+}
+
+fn ipv4() -> Vec<Case> {
+    vec![
+        case(
+            "g10_options",
+            &["G10"],
+            "Packets with IPv4 options join nothing, even if all have the same.",
+            every(Path::Ipv4, |s| s.ipv4(|ip| ip.options(&[1; 4]))),
+        ),
+        case(
+            "g10_fragments",
+            &["G10"],
+            "IP fragments join nothing, and keep their place.",
+            Path::Ipv4.train(&[104; 3], at(1, |s| s.ipv4(|ip| ip.df(false).more_fragments(true)))),
+        ),
+        case(
+            "g10_header_checksum_wrong",
+            &["G10"],
+            "A packet whose header checksum is wrong joins nothing and leaves as it came.",
+            second(Path::Ipv4, |s| s.ipv4(|ip| ip.checksum_xor(0x0100))),
+        ),
+        case(
+            "g11_padding",
+            &["G11"],
+            "A frame that Ethernet padded joins nothing, and keeps its padding.",
+            Path::Ipv4.train(&[100, 1], at(1, |s| s.frame(|packet| packet.pad_to(60)))),
+        ),
+        case(
+            "g11_padding_behind_equal_payload",
+            &["G11"],
+            "Padding is no payload: a frame with bytes behind its packet joins nothing.",
+            second(Path::Ipv4, |s| s.frame(|packet| packet.trailer(&[0; 6]))),
+        ),
+        case(
+            "g11_total_length_beyond_the_frame",
+            &["G11"],
+            "A packet that says that it is longer than its frame joins nothing.",
+            second(Path::Ipv4, |s| s.ipv4(|ip| ip.total_len_raw(141))),
+        ),
+        case(
+            "g11_reserved_bit",
+            &["G11"],
+            "Packets with the reserved bit of the fragment word join nothing.",
+            every(Path::Ipv4, |s| s.ipv4(|ip| ip.reserved_bit(true))),
+        ),
+        case(
+            "g12_addresses_make_the_flow",
+            &["G12", "G76"],
+            "Two hosts in turn make one superframe each.",
+            interleaved(
+                Path::Ipv4.train(&[100; 2], plain),
+                Path::Ipv4
+                    .train(&[100; 2], |_, s| s.ipv4(|ip: Ipv4| ip.source([192, 168, 1, 201]))),
+            ),
+        ),
+        case(
+            "g13_ttl_differs",
+            &["G13"],
+            "A packet of another TTL took another way, and joins nothing.",
+            second(Path::Ipv4, |s| s.ttl(7)),
+        ),
+        case(
+            "g13_dscp_differs",
+            &["G13"],
+            "A packet of another DSCP joins nothing.",
+            second(Path::Ipv4, |s| s.tos(0x28)),
+        ),
+        case(
+            "g13_ce_among_ect",
+            &["G13"],
+            "A congestion mark is not lost: CE does not join ECT(0).",
+            Path::Ipv4.train(&[100; 3], |index, s| s.tos(if index == 1 { 3 } else { 2 })),
+        ),
+        case(
+            "g13_df_differs",
+            &["G13"],
+            "A packet without DF does not join one with it.",
+            second(Path::Ipv4, |s| s.ipv4(|ip| ip.df(false))),
+        ),
+        case(
+            "g14_ids_step_with_df",
+            &["G14"],
+            "Identifications that step by one join.",
+            ids(true, &[5, 6, 7]),
+        ),
+        case(
+            "g14_ids_stay_with_df",
+            &["G14"],
+            "Identifications that stay join, and stay when they are cut.",
+            ids(true, &[5, 5, 5]),
+        ),
+        case(
+            "g14_ids_step_without_df",
+            &["G14"],
+            "DF plays no part: steps join without it.",
+            ids(false, &[5, 6, 7]),
+        ),
+        case(
+            "g14_ids_stay_without_df",
+            &["G14"],
+            "DF plays no part: equal identifications join without it.",
+            ids(false, &[5, 5, 5]),
+        ),
+        case(
+            "g14_ids_step_then_stay",
+            &["G14"],
+            "A superframe has one law: what stays does not join what stepped.",
+            ids(true, &[5, 6, 6]),
+        ),
+        case(
+            "g14_ids_stay_then_step",
+            &["G14"],
+            "A superframe has one law: what steps does not join what stayed.",
+            ids(true, &[5, 5, 6]),
+        ),
+        case("g14_ids_wrap", &["G14"], "Behind 65535 comes 0.", ids(true, &[65535, 0, 1])),
+        case(
+            "g14_ids_skip",
+            &["G14"],
+            "An identification that skips one cannot be made again, and does not join.",
+            ids(true, &[5, 7, 8]),
+        ),
+        case(
+            "g14_ids_fall",
+            &["G14"],
+            "Identifications that fall do not join.",
+            ids(true, &[7, 6, 5]),
+        ),
+    ]
+}
+
+fn ipv6() -> Vec<Case> {
+    let option = |byte: u8| {
+        move |p: Packet| p.destination_options(move |d| d.data(&[0x1e, 4, byte, 0, 0, 0]))
+    };
+    let hop = |p: Packet| p.hop_by_hop(|h| h.data(&[0x1e, 4, 5, 0, 0, 0]));
+    vec![
+        case(
+            "g20_flow_label_differs",
+            &["G20"],
+            "A packet with another flow label joins nothing.",
+            second(Path::Ipv6, |s| s.ipv6(|ip: Ipv6| ip.flow_label(9))),
+        ),
+        case(
+            "g20_extension_header_differs",
+            &["G20"],
+            "Every byte of an extension header is compared.",
+            Path::Ipv6.train(&[100; 3], |index, s| s.extensions(option(u8::from(index == 1)))),
+        ),
+        case(
+            "g20_extension_header_comes_and_goes",
+            &["G20"],
+            "A packet with an extension header does not join one without.",
+            second(Path::Ipv6, move |s| s.extensions(option(0))),
+        ),
+        case(
+            "g21_hop_by_hop_equal",
+            &["G21"],
+            "Equal hop-by-hop options join.",
+            every(Path::Ipv6, move |s| s.extensions(hop)),
+        ),
+        case(
+            "g21_destination_options_equal",
+            &["G21"],
+            "Equal destination options join.",
+            every(Path::Ipv6, move |s| s.extensions(option(5))),
+        ),
+        case(
+            "g21_atomic_fragments",
+            &["G21"],
+            "A fragment header, also of a whole packet, joins nothing.",
+            every(Path::Ipv6, |s| s.extensions(|p| p.fragment(|f| f))),
+        ),
+        case(
+            "g22_traffic_class_differs",
+            &["G22"],
+            "A packet of another traffic class joins nothing.",
+            second(Path::Ipv6, |s| s.tos(0x28)),
+        ),
+        case(
+            "g22_ce_among_ect",
+            &["G22"],
+            "A congestion mark is not lost in IPv6 either.",
+            Path::Ipv6.train(&[100; 3], |index, s| s.tos(if index == 1 { 3 } else { 2 })),
+        ),
+        case(
+            "g22_hop_limit_differs",
+            &["G22"],
+            "A packet of another hop limit joins nothing.",
+            second(Path::Ipv6, |s| s.ttl(7)),
+        ),
+        case(
+            "g23_payload_length_beyond_the_frame",
+            &["G23"],
+            "A packet that says that it is longer than its frame joins nothing.",
+            second(Path::Ipv6, |s| s.ipv6(|ip| ip.payload_len_raw(121))),
+        ),
+    ]
+}
+
+/// A selective acknowledgment of one block that starts there.
+fn sack(start: u8) -> [u8; 12] {
+    [1, 1, 5, 10, 0, 0, 0, start, 0, 0, 0, 200]
+}
+
+fn tcp() -> Vec<Case> {
+    let tcp = |change: fn(Tcp) -> Tcp| second(Path::Ipv4, move |s| s.tcp(change));
+    vec![
+        case(
+            "g30_checksum_wrong_ipv4",
+            &["G30"],
+            "A packet whose TCP checksum is wrong joins nothing: a good one would be made for it.",
+            tcp(|tcp| tcp.checksum_xor(0x5555)),
+        ),
+        case(
+            "g30_checksum_wrong_ipv6",
+            &["G30"],
+            "The same in IPv6.",
+            second(Path::Ipv6, |s| s.tcp(|tcp| tcp.checksum_xor(1))),
+        ),
+        case(
+            "g30_data_offset_too_small",
+            &["G30"],
+            "A TCP header of less than five words joins nothing.",
+            tcp(|tcp| tcp.data_offset_raw(4)),
+        ),
+        case(
+            "g31_ports_make_the_flow",
+            &["G31", "G76"],
+            "Two connections in turn make one superframe each.",
+            interleaved(
+                Path::Ipv4.train(&[100; 3], plain),
+                Path::Ipv4.train(&[100; 3], |_, s| s.tcp(|tcp| tcp.source_port(1501))),
+            ),
+        ),
+        case(
+            "g32_window_differs",
+            &["G32"],
+            "A change of the window is not lost: it joins nothing.",
+            tcp(|tcp| tcp.window(1000)),
+        ),
+        case(
+            "g32_acknowledgment_differs",
+            &["G32"],
+            "A packet that acknowledges more joins nothing.",
+            tcp(|tcp| tcp.ack(101)),
+        ),
+        case(
+            "g32_sack_differs",
+            &["G32"],
+            "Selective acknowledgments that differ join nothing.",
+            Path::Ipv4
+                .train(&[100; 3], |index, s| s.tcp(move |tcp| tcp.options(&sack(index as u8)))),
+        ),
+        case(
+            "g32_sack_equal",
+            &["G32"],
+            "Options are bytes: equal ones join.",
+            every(Path::Ipv4, |s| s.tcp(|tcp| tcp.options(&sack(1)))),
+        ),
+        case(
+            "g32_timestamps_differ",
+            &["G32"],
+            "Timestamps are compared like any option.",
+            Path::Ipv4.train(&[100; 3], |index, s| {
+                s.tcp(move |tcp| tcp.timestamps(1 + u32::from(index == 2), 1))
+            }),
+        ),
+        case(
+            "g32_timestamps_equal",
+            &["G32"],
+            "Equal timestamps join.",
+            every(Path::Ipv6, |s| s.tcp(|tcp| tcp.timestamps(1, 1))),
+        ),
+        case(
+            "g32_options_come_and_go",
+            &["G32"],
+            "A header of another length joins nothing.",
+            tcp(|tcp| tcp.options(&[1; 4])),
+        ),
+        case(
+            "g32_reserved_bits_differ",
+            &["G32"],
+            "The reserved bits are compared.",
+            tcp(|tcp| tcp.flag(0x800)),
+        ),
+        case(
+            "g33_urgent_pointer_differs",
+            &["G33"],
+            "The urgent pointer is compared even without URG, since cutting could not give it back.",
+            tcp(|tcp| tcp.urgent_pointer(1)),
+        ),
+        case(
+            "g33_no_ack_flag",
+            &["G33"],
+            "Segments without ACK join.",
+            every(Path::Ipv4, |s| s.tcp(Tcp::no_ack)),
+        ),
+    ]
+}
+
+fn flags() -> Vec<Case> {
+    const NONE: u16 = 0;
+    vec![
+        case("g34_ece_on_all", &["G34"], "ECE on every packet joins.", with_flags(&[Tcp::ECE; 3])),
+        case(
+            "g34_ece_on_one",
+            &["G34"],
+            "ECE on one packet is not spread to others.",
+            with_flags(&[NONE, Tcp::ECE, NONE]),
+        ),
+        case("g34_ae_on_all", &["G34"], "AE on every packet joins.", with_flags(&[Tcp::AE; 3])),
+        case(
+            "g34_cwr_on_the_first",
+            &["G34"],
+            "CWR on the first packet alone: it leaves alone.",
+            with_flags(&[Tcp::CWR, NONE, NONE]),
+        ),
+        case(
+            "g34_cwr_in_the_middle",
+            &["G34"],
+            "CWR in the middle joins nothing.",
+            with_flags(&[NONE, Tcp::CWR, NONE]),
+        ),
+        case(
+            "g34b_cwr_on_all",
+            &["G34a", "G34b"],
+            "CWR on every packet joins, and is on every packet when it is cut.",
+            with_flags(&[Tcp::CWR; 3]),
+        ),
+        case(
+            "g36_psh_closes",
+            &["G35", "G36"],
+            "PSH joins and closes: what follows is another superframe.",
+            with_flags(&[NONE, NONE, Tcp::PSH, NONE, NONE]),
+        ),
+        case(
+            "g36_psh_first",
+            &["G36"],
+            "Nothing follows a packet with PSH.",
+            with_flags(&[Tcp::PSH, NONE, NONE]),
+        ),
+        case(
+            "g36_psh_on_all",
+            &["G36"],
+            "Packets that all have PSH stay apart.",
+            with_flags(&[Tcp::PSH; 3]),
+        ),
+        case(
+            "g36_fin_closes",
+            &["G35", "G36"],
+            "FIN with payload joins and closes.",
+            with_flags(&[NONE, NONE, Tcp::FIN, NONE]),
+        ),
+        case(
+            "g36_fin_without_payload",
+            &["G36"],
+            "FIN without payload joins nothing.",
+            Path::Ipv4.train(&[100, 100, 0], at(2, |s| s.tcp(Tcp::fin))),
+        ),
+        case("g36_syn", &["G36"], "SYN is in no superframe.", with_flags(&[NONE, Tcp::SYN, NONE])),
+        case(
+            "g36_rst",
+            &["G36"],
+            "RST is in no superframe, and overtakes nothing.",
+            with_flags(&[NONE, NONE, Tcp::RST]),
+        ),
+        case("g36_urg", &["G36"], "URG is in no superframe.", with_flags(&[Tcp::URG, Tcp::URG])),
+    ]
+}
+
+fn sizes() -> Vec<Case> {
+    let lengths = |lengths: &[usize]| Path::Ipv4.train(lengths, plain);
+    vec![
+        case(
+            "g32_longer_starts_the_next",
+            &["G32"],
+            "A longer segment starts the next superframe.",
+            lengths(&[100, 101, 101]),
+        ),
+        case(
+            "g38_pure_acks_among_data",
+            &["G38"],
+            "A pure acknowledgment joins nothing and keeps its place.",
+            lengths(&[100, 0, 100]),
+        ),
+        case("g38_pure_acks", &["G38"], "Pure acknowledgments never join.", lengths(&[0, 0, 0])),
+        case(
+            "g39_shorter_closes",
+            &["G39"],
+            "A shorter segment joins once and closes.",
+            lengths(&[100, 50, 100]),
+        ),
+        case(
+            "g39_runt_behind_a_shorter_one",
+            &["G39"],
+            "Nothing joins behind a shorter segment, not even one of its own length.",
+            lengths(&[100, 100, 50, 50]),
+        ),
+        case(
+            "g39_unequal",
+            &["G39", "G32"],
+            "Unequal sizes are cut into what came in.",
+            lengths(&[300, 1448, 10, 1448]),
+        ),
+        case(
+            "g39_ipv6",
+            &["G39"],
+            "The same in IPv6.",
+            Path::Ipv6.train(&[100, 100, 50, 100], plain),
+        ),
+        case(
+            "g60_at_most_65535",
+            &["G60"],
+            "A packet of more than 65535 bytes is none: 46 segments of 1448 make two.",
+            lengths(&[1448; 46]),
+        ),
+    ]
+}
+
+fn order() -> Vec<Case> {
+    let train = |order: &[usize]| {
+        let frames = Path::Ipv4.train(&[100; 4], plain);
+        order.iter().map(|index| frames[*index].clone()).collect()
+    };
+    let sequences = [0xffff_ff9c, 0, 100];
+    vec![
+        case(
+            "g40_sequence_wraps",
+            &["G40"],
+            "A sequence number that wraps is the next.",
+            Path::Ipv4
+                .train(&[100; 3], |index, s| s.tcp(move |tcp| tcp.sequence(sequences[index]))),
+        ),
+        case(
+            "g40_reordered",
+            &["G40"],
+            "Segments that came out of order leave in the order in which they came.",
+            train(&[0, 2, 1]),
+        ),
+        case("g40_gap", &["G40", "G32"], "Nothing joins over a gap.", train(&[0, 1, 3])),
+        case(
+            "g40_repeated",
+            &["G40"],
+            "A segment that was sent again leaves behind the superframe that has it.",
+            train(&[0, 1, 0]),
+        ),
+        case(
+            "g75_wrong_checksum_overtakes_nothing",
+            &["G75"],
+            "A packet that joins nothing leaves behind those of its flow that came before it.",
+            Path::Ipv4.train(&[100; 4], at(2, |s| s.tcp(|tcp| tcp.checksum_xor(1)))),
+        ),
+        case(
+            "g75_options_overtake_nothing",
+            &["G75"],
+            "The same for one with IPv4 options.",
+            Path::Ipv4.train(&[100; 4], at(2, |s| s.ipv4(|ip| ip.options(&[1; 4])))),
+        ),
+        case(
+            "g75_pure_ack_overtakes_nothing",
+            &["G75"],
+            "The same for a pure acknowledgment.",
+            Path::Ipv4.train(&[100, 100, 0, 100], plain),
+        ),
+    ]
+}
+
+fn udp() -> Vec<Case> {
+    let second = |change: fn(Segment) -> Segment| Path::Ipv4.datagrams(&[100; 3], at(1, change));
+    vec![
+        case(
+            "u01_checksum_wrong",
+            &["U1"],
+            "A datagram whose checksum is wrong joins nothing.",
+            second(|s| s.udp(|udp| udp.checksum_xor(1))),
+        ),
+        case(
+            "u10_checksum_zero",
+            &["U1", "U10"],
+            "Datagrams without checksum join nothing: cutting would give them one.",
+            Path::Ipv4.datagrams(&[100; 3], |_, s| s.udp(Udp::checksum_zero)),
+        ),
+        case(
+            "u11_checksum_zero_on_one",
+            &["U11"],
+            "A datagram without checksum does not join those with one.",
+            second(|s| s.udp(Udp::checksum_zero)),
+        ),
+        case(
+            "u10_empty",
+            &["U10"],
+            "An empty datagram joins nothing and keeps its place.",
+            Path::Ipv4.datagrams(&[100, 0, 100], plain),
+        ),
+        case(
+            "u10_length_too_short",
+            &["U10"],
+            "A datagram that is shorter than its packet joins nothing.",
+            second(|s| s.udp(|udp| udp.len_raw(107))),
+        ),
+        case(
+            "u11_ports_make_the_flow",
+            &["U11", "G76"],
+            "Two flows in turn make one superframe each.",
+            interleaved(
+                Path::Ipv4.datagrams(&[100; 2], plain),
+                Path::Ipv4.datagrams(&[100; 2], |_, s| s.udp(|udp| udp.source_port(9))),
+            ),
+        ),
+        case(
+            "u12_equal_then_shorter",
+            &["U12"],
+            "Datagrams of one size join; a shorter one joins and closes.",
+            Path::Ipv6.datagrams(&[100, 100, 50, 50], plain),
+        ),
+        case(
+            "u12_longer_starts_the_next",
+            &["U12"],
+            "A longer datagram starts the next superframe.",
+            Path::Ipv4.datagrams(&[50, 100, 100], plain),
+        ),
+        case(
+            "u13_at_most_64",
+            &["U13"],
+            "A superframe has at most 64 datagrams.",
+            Path::Ipv4.datagrams(&[8; 66], plain),
+        ),
+        case(
+            "u14_ttl_differs",
+            &["U14"],
+            "The IP header counts for UDP as it does for TCP.",
+            second(|s| s.ttl(7)),
+        ),
+        case(
+            "u14_ids_skip",
+            &["U14"],
+            "So do identifications.",
+            Path::Ipv4.datagrams(&[100; 3], |index, s| s.ipv4(move |ip| ip.id(index as u16 * 2))),
+        ),
+    ]
+}
+
+/// Three segments in VXLAN; the second has another inner TTL, network identifier or inner checksum.
+fn vxlan(ttl: u8, vni: u32, wrong: u16) -> Vec<Vec<u8>> {
+    let frame = |index: u16| {
+        let is_second = index == 1;
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index)).udp(Udp::checksum_zero);
+        let packet = packet.vxlan(|v| v.vni(if is_second { vni } else { 1 })).ethernet(|e| e);
+        let packet = packet.ipv4(|ip| ip.id(70 + index).ttl(if is_second { ttl } else { 8 }));
+        let bits = if is_second { wrong } else { 0 };
+        let packet = packet.tcp(|t| t.sequence(1 + 100 * u32::from(index)).checksum_xor(bits));
+        packet.payload_len(100).build()
+    };
+    (0..3).map(frame).collect()
+}
+
+fn tunnels() -> Vec<Case> {
+    let gre = |index: u16| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index)).gre(|g| g.key(7));
+        let packet = packet.ipv4(|ip| ip).tcp(|t| t.sequence(1 + 100 * u32::from(index)));
+        packet.payload_len(100).build()
+    };
+    vec![
+        case(
+            "t04_vxlan_joins",
+            &["T4", "T5"],
+            "Packets in VXLAN join when both levels obey their laws.",
+            vxlan(8, 1, 0),
+        ),
+        case(
+            "t04_inner_ttl_differs",
+            &["T4"],
+            "The inner header counts as the outer one does.",
+            vxlan(7, 1, 0),
+        ),
+        case(
+            "t05_vxlan_identifier_differs",
+            &["T5"],
+            "Packets of two VXLAN networks never join.",
+            vxlan(8, 2, 0),
+        ),
+        case(
+            "t10_inner_checksum_wrong",
+            &["T10"],
+            "A wrong inner checksum joins nothing.",
+            vxlan(8, 1, 1),
+        ),
+        case(
+            "t20_ip_in_ip_joins",
+            &["T20"],
+            "IP in IP joins, each level with its own law for identifications.",
+            Path::Ipip.train(&[100; 3], |index, s| s.outer_ipv4(move |ip| ip.id(index as u16))),
+        ),
+        case(
+            "t21_gre_joins",
+            &["T21"],
+            "Packets in GRE with the same key join.",
+            (0..3).map(gre).collect(),
+        ),
+    ]
+}
