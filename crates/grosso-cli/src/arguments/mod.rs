@@ -1,6 +1,7 @@
 //! The grammar of the command line: here what all commands share, in modules beside it each group of commands.
 
 mod captures;
+mod conform;
 mod daemon;
 mod device;
 mod known;
@@ -17,8 +18,8 @@ use grosso_wire::LinkType;
 
 use self::values::parse_link;
 pub(crate) use self::{
-    captures::*, daemon::*, device::*, lab::*, observe::*, profiles::*, tunnel::*, values::*,
-    whatif::*,
+    captures::*, conform::*, daemon::*, device::*, lab::*, observe::*, profiles::*, tunnel::*,
+    values::*, whatif::*,
 };
 use crate::style::When;
 
@@ -103,6 +104,9 @@ pub(crate) enum Command {
     /// Compare what offload would do to this traffic, by profile and hold
     #[command(after_help = WHATIF_HELP)]
     Whatif(Whatif),
+    /// Judge a program that coalesces: by every rule, and how much it joins
+    #[command(after_help = CONFORM_HELP)]
+    Conform(Conform),
     /// Connect two devices by a data path, until told to end
     #[command(after_help = BRIDGE_HELP)]
     Bridge(Bridge),
@@ -147,6 +151,7 @@ Examples:
   grosso encap -r inner.pcap -w overlay.pcap type vxlan id 42 local A remote B
   grosso explain wire.pcapng 231               why was it merged, or not?
   grosso whatif wire.pcapng                    which offload, held for how long?
+  grosso conform -- ./mine                     is this coalescer right?
   sudo grosso capture -i eth0 -w send.pcapng   record what tcpdump loses
   grosso lab                                   what is it worth on kernel TCP?
 

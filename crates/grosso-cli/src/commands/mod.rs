@@ -5,6 +5,7 @@ mod bridge;
 mod capture;
 mod coalesce;
 mod config;
+mod conform;
 mod csum;
 mod cutter;
 mod decap;
@@ -106,6 +107,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Explain(options) => explain::run(options, session),
         Command::Profiles(options) => profiles::run(options, session),
         Command::Whatif(options) => whatif::run(options, session),
+        Command::Conform(options) => conform::run(options, session),
         Command::Bridge(options) => bridge::run(options, session),
         Command::Run(options) => run::run(options, session),
         Command::Config(ConfigCommand::Check(options)) => config::check(options, session),

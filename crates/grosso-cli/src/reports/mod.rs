@@ -1,6 +1,7 @@
 //! The report of each command that reads captures, and those about tunnels.
 
 pub(crate) mod coalesce;
+pub(crate) mod conform;
 pub(crate) mod csum;
 pub(crate) mod decap;
 pub(crate) mod encap;

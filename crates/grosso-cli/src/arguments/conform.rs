@@ -1,0 +1,47 @@
+//! `grosso conform`: the program that is judged.
+
+use core::time::Duration;
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::values::parse_time_ns;
+
+#[derive(Args, Debug)]
+pub(crate) struct Conform {
+    /// Time that the program has for each poll
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
+    timeout: u64,
+    /// The program that is judged, and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Conform {
+    /// Time that the program has for each poll.
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_nanos(self.timeout)
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<u64, String> {
+    match parse_time_ns(text)? {
+        0 => Err("expected a time longer than 0".into()),
+        time => Ok(time),
+    }
+}
+
+pub(super) const CONFORM_HELP: &str = "\
+The program reads frames on standard input and writes superframes on standard
+output. A record is 4 bytes of length, little-endian, and that many bytes: 10 of
+virtio_net_hdr and an Ethernet frame. A length of 0 ends a poll: the program
+writes what it holds, and a length of 0. docs/conformance.md has such a program
+in 30 lines, and says what is judged.
+
+Exit 0 if no law was broken, 1 if one was; with --strict also if not all was
+joined that may be.
+
+Examples:
+  grosso conform -- ./mine --udp
+  grosso conform --json -- ./mine | jq '.rules[] | select(.wrong > 0)'
+  grosso conform -- cat                        joins nothing, breaks nothing";

@@ -1,0 +1,215 @@
+//! A running program, with a bound on its time and on its output. One thread writes to it and one reads from it, so
+//! that no pipe can block the judge, whatever the program reads or writes.
+
+use std::{
+    ffi::OsString,
+    io::{self, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::framing::{Framed, Misfit, poll, read_poll};
+
+/// The end of a program that should have gone on, or the reverse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Breakdown {
+    /// It did not answer in time.
+    Hung(Duration),
+    /// It ended before it was told to.
+    Ended(String),
+    /// It wrote what is not of the form.
+    Misfit(Misfit),
+    /// It wrote behind the end of the last poll.
+    Behind,
+    /// It ended with another status than success.
+    Status(String),
+    /// Ctrl-C came.
+    Interrupted,
+}
+
+impl core::fmt::Display for Breakdown {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Hung(time) => {
+                write!(
+                    f,
+                    "it hung: no end of the poll after {} s, and was killed",
+                    time.as_secs_f64()
+                )
+            }
+            Self::Ended(status) => write!(f, "it ended before the end of the poll: {status}"),
+            Self::Misfit(misfit) => misfit.fmt(f),
+            Self::Behind => f.write_str("it wrote behind the end of the last poll"),
+            Self::Status(status) => write!(f, "it did not end well: {status}"),
+            Self::Interrupted => f.write_str("Ctrl-C"),
+        }
+    }
+}
+
+/// Output of a program in one poll; `None` where its output ended.
+type Answer = Result<Option<Vec<Framed>>, Misfit>;
+
+/// A program that runs.
+pub(crate) struct Program {
+    child: Child,
+    /// Polls to be written; `None` once its input has ended.
+    to: Option<Sender<Vec<u8>>>,
+    from: Receiver<Answer>,
+    time: Duration,
+    /// Whether it ended and its number may be another's.
+    has_ended: bool,
+}
+
+impl Program {
+    /// Starts a program that has so much time for each poll.
+    pub(crate) fn start(words: &[OsString], time: Duration) -> io::Result<Self> {
+        let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(name);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        in_its_own_group(&mut command);
+        let mut child = command.spawn()?;
+        let (to, polls) = channel();
+        // One answer may wait: who writes without end is stopped by its pipe.
+        let (answers, from) = sync_channel(1);
+        if let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) {
+            thread::spawn(move || write(input, &polls));
+            thread::spawn(move || read(output, |answer| answers.send(answer).is_ok()));
+        }
+        Ok(Self { child, to: Some(to), from, time, has_ended: false })
+    }
+
+    /// Gives it the frames of one poll, and takes what it makes of them.
+    pub(crate) fn poll(
+        &mut self,
+        frames: &[Vec<u8>],
+        is_interrupted: impl Fn() -> bool,
+    ) -> Result<Vec<Framed>, Breakdown> {
+        // A program that reads no more is found out by its answer.
+        let _ = self.to.as_ref().map(|to| to.send(poll(frames)));
+        match self.answer(is_interrupted)? {
+            Ok(Some(records)) => Ok(records),
+            Ok(None) => Err(Breakdown::Ended(self.status())),
+            Err(Misfit::Cut | Misfit::NoEnd) if self.failed() => {
+                Err(Breakdown::Ended(self.status()))
+            }
+            Err(misfit) => Err(Breakdown::Misfit(misfit)),
+        }
+    }
+
+    /// Ends its input, and expects it to end well without another word.
+    pub(crate) fn finish(mut self, is_interrupted: impl Fn() -> bool) -> Result<(), Breakdown> {
+        self.to = None;
+        match self.answer(is_interrupted)? {
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => return Err(Breakdown::Behind),
+        }
+        match self.ended(self.time) {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(Breakdown::Status(status.to_string())),
+            None => Err(Breakdown::Hung(self.time)),
+        }
+    }
+
+    fn answer(&self, is_interrupted: impl Fn() -> bool) -> Result<Answer, Breakdown> {
+        let start = Instant::now();
+        loop {
+            match self.from.recv_timeout(GLANCE.min(self.time)) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Disconnected) => return Ok(Ok(None)),
+                Err(RecvTimeoutError::Timeout) if is_interrupted() => {
+                    return Err(Breakdown::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) if start.elapsed() >= self.time => {
+                    return Err(Breakdown::Hung(self.time));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Whether it has ended, or ends now that its output has, with another status than success.
+    fn failed(&mut self) -> bool {
+        self.ended(self.time).is_some_and(|status| !status.success())
+    }
+
+    /// The status of a program whose output has ended, in words.
+    fn status(&mut self) -> String {
+        match self.ended(self.time) {
+            Some(status) => status.to_string(),
+            None => "it closed its output and runs on".to_owned(),
+        }
+    }
+
+    /// Its status, if it ends within a time.
+    fn ended(&mut self, time: Duration) -> Option<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => {
+                    self.has_ended = true;
+                    return Some(status);
+                }
+                Ok(None) if start.elapsed() < time => thread::sleep(PAUSE),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// A program that still runs is killed, with those that it started; the threads at its pipes end with them.
+impl Drop for Program {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            kill_group(&self.child);
+            // It may have ended in the meantime.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn write(mut input: ChildStdin, polls: &Receiver<Vec<u8>>) {
+    for poll in polls {
+        if input.write_all(&poll).and_then(|()| input.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read(output: ChildStdout, mut tell: impl FnMut(Answer) -> bool) {
+    let mut output = BufReader::new(output);
+    loop {
+        let answer = read_poll(&mut output);
+        let goes_on = matches!(answer, Ok(Some(_)));
+        if !tell(answer) || !goes_on {
+            return;
+        }
+    }
+}
+
+#[cfg(unix)]
+fn in_its_own_group(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(unix)]
+fn kill_group(child: &Child) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // Nobody may be left in it.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+#[cfg(not(unix))]
+fn in_its_own_group(_: &mut Command) {}
+
+#[cfg(not(unix))]
+fn kill_group(_: &Child) {}
+
+/// Time between two looks at whether Ctrl-C came.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Time between two looks at whether a program has ended.
+const PAUSE: Duration = Duration::from_millis(1);
