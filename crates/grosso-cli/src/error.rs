@@ -58,6 +58,19 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
 }
 
+/// A message without the numbers that the standard library puts behind the words of the system.
+pub(crate) fn without_numbers(mut message: String) -> String {
+    while let Some(start) = message.find(OS_ERROR)
+        && let Some(len) = message[start..].find(')')
+    {
+        message.replace_range(start..=start + len, "");
+    }
+    message
+}
+
+/// The beginning of such a number.
+const OS_ERROR: &str = " (os error ";
+
 /// A place in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct TextPlace {
@@ -72,7 +85,7 @@ impl Failure {
         Self {
             schema: "grosso.error/1",
             code,
-            message: message.into(),
+            message: without_numbers(message.into()),
             packet: None,
             offset: None,
             place: None,

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use crate::{
-    error::Failure,
+    error::{Failure, without_numbers},
     name::harmless_lines,
     style::{Style, When, harmless_painted},
 };
@@ -26,7 +26,7 @@ pub(crate) struct Talk {
 impl Talk {
     /// Prints a note: something that changes how to read the result.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
-        let text = text.into();
+        let text = without_numbers(text.into());
         self.say("note", &text);
         self.warnings.push(text);
     }

@@ -8,6 +8,7 @@ use grosso_io::capture::Format;
 
 use super::{
     known::{Known, Sizes},
+    own::{Detail, Reading, Strictness},
     ports::TunnelPorts,
     values::{
         Batch, HoldTime, Repair, parse_batch, parse_flows, parse_hold, parse_memory, parse_repair,
@@ -19,10 +20,10 @@ use crate::{error::Failure, input::Session, line::Spacing, name::harmless, units
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
     /// A verdict for every checksum; exit 1 if any is bad
-    #[command(after_help = VERIFY_HELP)]
+    #[command(after_long_help = VERIFY_HELP)]
     Verify(CsumVerify),
     /// Fix checksums, and change nothing else
-    #[command(after_help = FIX_HELP)]
+    #[command(after_long_help = FIX_HELP)]
     Fix(CsumFix),
 }
 
@@ -33,6 +34,8 @@ pub(crate) struct Inspect {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) known: Known,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
 }
 
 /// A capture in, a capture out.
@@ -47,6 +50,8 @@ pub(crate) struct Files {
     /// Output format [default: by the output's file name, else that of the input]
     #[arg(short = 'F', long, value_name = "FORMAT")]
     format: Option<OutputFormat>,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
     #[command(flatten)]
     pub(crate) filter: Filter,
 }
@@ -125,22 +130,22 @@ pub(crate) struct Rules {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bounds {
     /// Keep superframes below this many bytes, from the IP header on
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=524_280))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=524_280), hide_short_help = true)]
     pub(crate) max_size: Option<u32>,
     /// Maximum number of packets in a superframe
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), hide_short_help = true)]
     pub(crate) max_segs: Option<u16>,
     /// Maximum number of trains held at once
-    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    #[arg(long, value_name = "N", value_parser = parse_flows, hide_short_help = true)]
     pub(crate) flows: Option<usize>,
     /// Maximum number of tunnels around a packet that is merged
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) tunnels: Option<u8>,
     /// Merge TCP only
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_udp: bool,
     /// Shortest round trip of connections whose own is unknown, for "auto" and "holes"
-    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) round_trip: Option<u64>,
 }
 
@@ -166,6 +171,8 @@ pub(crate) struct Segment {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
 }
 
 #[derive(Args, Debug)]
@@ -178,6 +185,8 @@ pub(crate) struct Wire {
     /// interface and direction, and later packets no earlier
     #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
     pub(crate) ts: Spacing,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
 }
 
 #[derive(Args, Debug)]
@@ -188,6 +197,10 @@ pub(crate) struct Reassemble {
     pub(crate) tunnels: TunnelPorts,
     #[command(flatten)]
     pub(crate) waiting: Waiting,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 /// The bounds of the wait for fragments, and the policy for overlaps.
@@ -219,6 +232,10 @@ pub(crate) struct Decap {
     pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) waiting: Waiting,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 #[derive(Args, Debug)]
@@ -230,6 +247,8 @@ pub(crate) struct Encap {
     /// Seed for source ports, flow labels and identifications [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
 }
 
 #[derive(Args, Debug)]
@@ -247,6 +266,8 @@ pub(crate) struct Fragment {
     /// Seed for the identifications of IPv6 fragments [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
 }
 
 #[derive(Args, Debug)]
@@ -258,6 +279,12 @@ pub(crate) struct CsumVerify {
     pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 #[derive(Args, Debug)]
@@ -269,6 +296,8 @@ pub(crate) struct CsumFix {
     /// Checksums to fix
     #[arg(long, value_name = "WHICH", default_value = "partial")]
     pub(crate) only: Which,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
 }
 
 #[derive(Args, Debug)]
@@ -289,6 +318,8 @@ pub(crate) struct Explain {
     pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) rules: Rules,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
 }
 
 impl Explain {

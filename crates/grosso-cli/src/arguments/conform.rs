@@ -5,13 +5,20 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::values::parse_time_ns;
+use super::{
+    own::{Detail, Strictness},
+    values::parse_time_ns,
+};
 
 #[derive(Args, Debug)]
 pub(crate) struct Conform {
     /// Time that the program has for each poll
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     timeout: u64,
+    #[command(flatten)]
+    pub(crate) strictness: Strictness,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
     /// The program that is judged, and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -8,7 +8,10 @@ use std::{
 use clap::{Args, Subcommand};
 use grosso_io::impair::Impairment;
 
-use super::values::{HoldTime, parse_hold};
+use super::{
+    own::Detail,
+    values::{HoldTime, parse_hold},
+};
 
 #[derive(Args, Debug)]
 pub(crate) struct Bridge {
@@ -36,28 +39,29 @@ pub(crate) struct Bridge {
     #[arg(long)]
     pub(crate) no_coalesce: bool,
     /// Number of queues of both ports, one thread each
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value = "1", hide_short_help = true)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) queues: u16,
     /// Bind the threads to these CPUs, in turn: 0,1
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_short_help = true)]
     pub(crate) cpus: Vec<usize>,
     /// Impair frames from both ends as a bad wire does
-    #[arg(long, value_name = "WORDS")]
+    #[arg(long, value_name = "WORDS", hide_short_help = true)]
     pub(crate) impair: Option<Impairment>,
     /// Serve Prometheus metrics there, at /metrics
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
     /// Name of the path in counters [default: its ends]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) name: Option<String>,
     /// Set the MTU of the TUN and TAP devices
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
     /// Let the TUN and TAP devices outlive the command
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) persist: bool,
     /// Take only frames for this host from interfaces
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_promisc: bool,
     /// Become this user before the devices are opened, with the capabilities that they need
     #[arg(long, value_name = "NAME")]
@@ -66,8 +70,10 @@ pub(crate) struct Bridge {
     #[arg(long, value_name = "SLOTS")]
     pub(crate) rx: Option<usize>,
     /// Slots of the transmit ring of interfaces, a power of two, of a packet each [default: 256]
-    #[arg(long, value_name = "SLOTS")]
+    #[arg(long, value_name = "SLOTS", hide_short_help = true)]
     pub(crate) tx: Option<usize>,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 #[derive(Args, Debug)]
@@ -81,6 +87,8 @@ pub(crate) struct Run {
     /// Become this user before the devices are opened, whatever the file says, with the capabilities that they need
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 #[derive(Debug, Subcommand)]
@@ -88,7 +96,7 @@ pub(crate) enum ConfigCommand {
     /// Check that `run` can use the file; opens no device
     Check(ConfigCheck),
     /// Make an `esp` table and a key file of what `ip xfrm state` prints
-    #[command(after_help = CONFIG_ESP_HELP)]
+    #[command(after_long_help = CONFIG_ESP_HELP)]
     Esp(ConfigEsp),
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Sizes {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     mss: Option<u16>,
     /// Segment size of UDP packets that are longer than the MTU
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..), hide_short_help = true)]
     uso_size: Option<u16>,
     #[command(flatten)]
     tunnels: TunnelPorts,

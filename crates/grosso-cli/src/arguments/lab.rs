@@ -25,21 +25,21 @@ pub(crate) enum LabExperiment {
     #[command(flatten)]
     Measure(LabMeasurement),
     /// Table R3: acknowledgments merged, passed on and kept whole, at the sender and at the receiver
-    #[command(after_help = ACKS_HELP)]
+    #[command(after_long_help = ACKS_HELP)]
     Acks(LabAcks),
     /// Cost of a packet on a data path, by part: calls, ports, the engine, checksums; offloads on and off
-    #[command(after_help = COST_HELP)]
+    #[command(after_long_help = COST_HELP)]
     Cost(LabTrials),
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
-    #[command(after_help = FRAGMENTS_HELP)]
+    #[command(after_long_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
     /// Table R4: tunnels with and without remote checksum offload, and the kernel's VXLAN for comparison
-    #[command(after_help = TUNNELS_HELP)]
+    #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
     /// One trace through every profile: trains, losses, time per packet; needs no device
     Profiles(LabProfiles),
     /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
-    #[command(after_help = RUN_HELP)]
+    #[command(after_long_help = RUN_HELP)]
     Run(LabRun),
 }
 
@@ -109,22 +109,22 @@ pub(crate) struct LabOptions {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
     /// Congestion control of the lab's sockets
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    #[arg(long, value_name = "NAME", default_value = "cubic", hide_short_help = true)]
     pub(crate) congestion: String,
     /// Hold trains across polls for this long: 0, 20us, 1ms
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
     pub(crate) hold: u64,
     /// Send from a file, without a copy in the sender
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) sendfile: bool,
     /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
-    #[arg(long, value_name = "KIND", default_value = "auto")]
+    #[arg(long, value_name = "KIND", default_value = "auto", hide_short_help = true)]
     pub(crate) device: LabDevice,
     /// Party that verifies checksums: none, as behind a NIC that did, or the receiver
-    #[arg(long, value_name = "WHAT", default_value = "nic")]
+    #[arg(long, value_name = "WHAT", default_value = "nic", hide_short_help = true)]
     pub(crate) checksums: LabChecksums,
     /// Program that makes the traffic
-    #[arg(long, value_name = "TOOL", default_value = "built-in")]
+    #[arg(long, value_name = "TOOL", default_value = "built-in", hide_short_help = true)]
     pub(crate) tool: LabTool,
     #[command(flatten)]
     pub(crate) page: LabPage,
@@ -147,7 +147,7 @@ pub(crate) struct LabPage {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write no page
-    #[arg(long, conflicts_with = "html")]
+    #[arg(long, conflicts_with = "html", hide_short_help = true)]
     pub(crate) no_html: bool,
 }
 

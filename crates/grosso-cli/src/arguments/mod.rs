@@ -7,6 +7,7 @@ mod device;
 mod known;
 mod lab;
 mod observe;
+mod own;
 mod ports;
 mod profiles;
 mod tunnel;
@@ -14,12 +15,19 @@ mod values;
 mod whatif;
 
 use clap::{Args, Parser, Subcommand};
-use grosso_wire::LinkType;
 
-use self::values::parse_link;
 pub(crate) use self::{
-    captures::*, conform::*, daemon::*, device::*, lab::*, observe::*, profiles::*, tunnel::*,
-    values::*, whatif::*,
+    captures::*,
+    conform::*,
+    daemon::*,
+    device::*,
+    lab::*,
+    observe::*,
+    own::{Detail, Own},
+    profiles::*,
+    tunnel::*,
+    values::*,
+    whatif::*,
 };
 use crate::style::When;
 
@@ -28,8 +36,9 @@ use crate::style::When;
 #[command(
     name = "grosso",
     version,
-    max_term_width = 80,
-    after_help = HELP,
+    max_term_width = 200,
+    after_help = FIRST_HELP,
+    after_long_help = HELP,
     override_usage = "grosso <COMMAND> [OPTIONS]\n       grosso FILE",
     disable_help_subcommand = false
 )]
@@ -49,95 +58,89 @@ pub(crate) struct Common {
     /// Print failures only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Print more
-    #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
     /// Colour the output; auto heeds NO_COLOR and CLICOLOR_FORCE
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: When,
-    /// Parse packets as this link type: ethernet, raw, null, sll, sll2, or a number
-    #[arg(long, global = true, value_name = "TYPE", value_parser = parse_link)]
-    pub(crate) linktype: Option<LinkType>,
-    /// Exit 0 although the input ends inside a packet
-    #[arg(long, global = true)]
-    pub(crate) allow_truncated: bool,
-    /// Refuse to guess: exit 1 if anything was left as it was
-    #[arg(long, global = true)]
-    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Check whether a capture shows the packets of the wire
-    #[command(after_help = INSPECT_HELP)]
+    #[command(after_long_help = INSPECT_HELP)]
     Inspect(Inspect),
     /// Merge packets as a receiving host would
-    #[command(after_help = COALESCE_HELP)]
+    #[command(after_long_help = COALESCE_HELP)]
     Coalesce(Coalesce),
     /// Split superframes at the segment size that the capture recorded
-    #[command(after_help = SEGMENT_HELP)]
+    #[command(after_long_help = SEGMENT_HELP)]
     Segment(Segment),
     /// Turn a host capture into wire packets: split superframes, complete checksums
-    #[command(after_help = WIRE_HELP)]
+    #[command(after_long_help = WIRE_HELP)]
     Wire(Wire),
     /// Join IP fragments into datagrams
-    #[command(after_help = REASSEMBLE_HELP)]
+    #[command(after_long_help = REASSEMBLE_HELP)]
     Reassemble(Reassemble),
     /// Take packets out of tunnels
-    #[command(after_help = DECAP_HELP)]
+    #[command(after_long_help = DECAP_HELP)]
     Decap(Decap),
     /// Put packets into a tunnel, described as for ip link
-    #[command(after_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
+    #[command(after_long_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
     Encap(Encap),
     /// Cut packets longer than an MTU into IP fragments
-    #[command(after_help = FRAGMENT_HELP)]
+    #[command(after_long_help = FRAGMENT_HELP)]
     Fragment(Fragment),
     /// Verify or fix checksums
     #[command(subcommand)]
     Csum(Csum),
     /// Explain why a packet was merged, or why not
-    #[command(after_help = EXPLAIN_HELP)]
+    #[command(after_long_help = EXPLAIN_HELP)]
     Explain(Explain),
     /// List the profiles: sets of rules to merge by
-    #[command(after_help = PROFILES_HELP)]
+    #[command(after_long_help = PROFILES_HELP)]
     Profiles(Profiles),
     /// Compare what offload would do to this traffic, by profile and hold
-    #[command(after_help = WHATIF_HELP)]
+    #[command(after_long_help = WHATIF_HELP)]
     Whatif(Whatif),
     /// Judge a program that coalesces: by every rule, and how much it joins
-    #[command(after_help = CONFORM_HELP)]
+    #[command(after_long_help = CONFORM_HELP)]
     Conform(Conform),
     /// Connect two devices by a data path, until told to end
-    #[command(after_help = BRIDGE_HELP)]
+    #[command(after_long_help = BRIDGE_HELP)]
     Bridge(Bridge),
     /// Run the data paths of a file, until told to end
-    #[command(after_help = RUN_HELP)]
+    #[command(after_long_help = RUN_HELP)]
     Run(Run),
     /// Run tunnels in userspace, described as for `ip link`
-    #[command(subcommand, after_help = TUNNEL_HELP)]
+    #[command(subcommand, after_long_help = TUNNEL_HELP)]
     Tunnel(Tunnel),
     /// Check a file for `run`
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Measure what offload is worth here: kernel TCP through Grosso
-    #[command(after_help = LAB_HELP)]
+    #[command(after_long_help = LAB_HELP)]
     Lab(Lab),
     /// Check what works on this machine, and say why the rest does not
-    #[command(after_help = DOCTOR_HELP)]
+    #[command(after_long_help = DOCTOR_HELP)]
     Doctor,
     /// Record an interface with the offload metadata that tcpdump loses
-    #[command(after_help = CAPTURE_HELP)]
+    #[command(after_long_help = CAPTURE_HELP)]
     Capture(Capture),
     /// Show or change a device's features and interrupt coalescing, show its counters: -k -K -S -c -C
-    #[command(after_help = DEV_HELP)]
+    #[command(after_long_help = DEV_HELP)]
     Dev(Dev),
     /// Print the counters of running data paths, once or at intervals
-    #[command(after_help = STATS_HELP)]
+    #[command(after_long_help = STATS_HELP)]
     Stats(Stats),
     /// Show running data paths on a full screen, or as text for logs
-    #[command(after_help = MONITOR_HELP)]
+    #[command(after_long_help = MONITOR_HELP)]
     Monitor(Monitor),
 }
+
+const FIRST_HELP: &str = "\
+Examples:
+  grosso send.pcap                             is it the wire? (same as inspect)
+  grosso wire -r send.pcap -w wire.pcapng      as it was on the wire
+  grosso lab                                   what is it worth on kernel TCP?";
 
 const HELP: &str = "\
 Examples:
@@ -169,4 +172,44 @@ mod tests {
     fn grammar_is_sound() {
         Arguments::command().debug_assert();
     }
+
+    /// Calls a function for a command and all below it.
+    fn walk(command: &mut clap::Command, visit: &mut dyn FnMut(&mut clap::Command)) {
+        visit(command);
+        command.get_subcommands_mut().for_each(|inner| walk(inner, visit));
+    }
+
+    #[test]
+    fn short_help_fits_on_a_screen() {
+        let mut command = Arguments::command().term_width(80);
+        command.build();
+        walk(&mut command, &mut |command| {
+            let help = command.render_help().to_string();
+            let lines = help.lines().count();
+            assert!(lines <= SCREEN_LINES, "{}: {lines} lines:\n{help}", command.get_name());
+        });
+    }
+
+    #[test]
+    fn options_of_some_commands_are_no_options_of_others() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+        for line in [
+            "grosso dev lo --linktype raw",
+            "grosso dev lo --strict",
+            "grosso doctor --allow-truncated",
+            "grosso doctor -v",
+            "grosso inspect x --strict",
+            "grosso bridge a b --strict",
+            "grosso profiles -v",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        let own = |line: &str| parse(line).unwrap().command.own();
+        assert!(own("grosso wire -r a -w b --strict").strictness.strict);
+        assert!(own("grosso csum verify -r a -v --linktype raw").detail.verbose);
+        assert!(own("grosso explain a 3 --allow-truncated").reading.allow_truncated);
+    }
+
+    /// Lines of a tall terminal.
+    const SCREEN_LINES: usize = 48;
 }

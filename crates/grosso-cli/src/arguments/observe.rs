@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::own::Detail;
+
 #[derive(Args, Debug)]
 pub(crate) struct Stats {
     /// Only these devices
@@ -27,6 +29,8 @@ pub(crate) struct Stats {
     /// Print each queue separately
     #[arg(long)]
     pub(crate) per_queue: bool,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 #[derive(Args, Debug)]

@@ -25,10 +25,10 @@ impl TunnelPorts {
 #[derive(Args, Debug)]
 struct PortWords {
     /// A tunnel's UDP port: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
-    #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port)]
+    #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port, hide_short_help = true)]
     ports: Vec<TunnelPort>,
     /// Form of L2TPv3 sessions: bytes of their cookie, and their sublayer, as 4/default or 0/none
-    #[arg(long, value_name = "COOKIE/SUBLAYER", value_parser = parse_pseudowire)]
+    #[arg(long, value_name = "COOKIE/SUBLAYER", value_parser = parse_pseudowire, hide_short_help = true)]
     l2tp: Option<Pseudowire>,
 }
 

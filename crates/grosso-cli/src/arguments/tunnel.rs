@@ -2,10 +2,12 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::own::Detail;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tunnel {
     /// Make a tunnel with its TUN or TAP device, and start it
-    #[command(after_help = ADD_HELP)]
+    #[command(after_long_help = ADD_HELP)]
     Add(TunnelAdd),
     /// Stop a tunnel, and remove it with its device
     Del(TunnelName),
@@ -14,10 +16,10 @@ pub(crate) enum Tunnel {
     /// Stop a tunnel; its device stays
     Down(TunnelName),
     /// Show tunnels and their traffic
-    #[command(after_help = SHOW_HELP)]
+    #[command(after_long_help = SHOW_HELP)]
     Show(TunnelShow),
     /// Print a tunnel in the words of another program
-    #[command(after_help = EXPORT_HELP)]
+    #[command(after_long_help = EXPORT_HELP)]
     Export(TunnelExport),
 }
 
@@ -32,6 +34,8 @@ pub(crate) struct TunnelAdd {
     /// Stay in the foreground, instead of starting a process in the background
     #[arg(long)]
     pub(crate) foreground: bool,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 #[derive(Args, Debug)]
@@ -49,6 +53,8 @@ pub(crate) struct TunnelUp {
     /// Stay in the foreground, instead of starting a process in the background
     #[arg(long)]
     pub(crate) foreground: bool,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 #[derive(Args, Debug)]

@@ -7,6 +7,7 @@ use clap::Args;
 use super::{
     captures::{Bounds, Filter},
     known::Known,
+    own::Reading,
     values::{Batch, HoldTime, Repair, parse_batch, parse_hold, parse_repair},
 };
 
@@ -45,6 +46,8 @@ pub(crate) struct Whatif {
     /// Write a page with plots
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
     /// The filter; without -r its first word is the capture.
     #[command(flatten)]
     filter: Filter,

@@ -48,7 +48,7 @@ use clap::{CommandFactory, FromArgMatches};
 use signal_hook::consts::SIGINT;
 
 use crate::{
-    arguments::{Arguments, Command, ConfigCommand, Csum},
+    arguments::{Arguments, Command, ConfigCommand, Csum, Own},
     error::{Exit, Failure},
     input::Session,
     name::harmless,
@@ -149,6 +149,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
 
 fn session(arguments: &Arguments, command_line: String) -> Session {
     let common = &arguments.common;
+    let Own { reading, strictness, detail } = arguments.command.own();
     let interrupted = Arc::new(AtomicBool::new(false));
     // A second Ctrl-C ends the program at once. Without handlers the first one does, which is no reason to fail.
     let code = Exit::Interrupted as i32;
@@ -159,13 +160,13 @@ fn session(arguments: &Arguments, command_line: String) -> Session {
         talk: Talk {
             json: common.json,
             quiet: common.quiet,
-            verbose: common.verbose,
+            verbose: detail.verbose,
             when: common.color,
             warnings: Vec::new(),
         },
-        forced_link: common.linktype,
-        allow_truncated: common.allow_truncated,
-        strict: common.strict,
+        forced_link: reading.linktype,
+        allow_truncated: reading.allow_truncated,
+        strict: strictness.strict,
         interrupted,
         command_line,
         started: Instant::now(),

@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use crate::{
-    arguments::Run,
+    arguments::{Detail, Run},
     commands::run,
     device::refused,
     error::{Exit, Failure},
@@ -171,7 +171,10 @@ pub(super) fn stay(
         let message = format!("{command}: {}: {error}", place.process().display());
         Failure::environment("environment.write", message)
     })?;
-    let ended = run::run(&Run { config: place.definition(), metrics: None, user: None }, session);
+    let ended = run::run(
+        &Run { config: place.definition(), metrics: None, user: None, detail: Detail::default() },
+        session,
+    );
     let _ = fs::remove_file(place.process());
     ended
 }

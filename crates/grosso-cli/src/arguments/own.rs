@@ -1,0 +1,88 @@
+//! Options that several commands have, and others would not obey.
+
+use clap::Args;
+use grosso_wire::LinkType;
+
+use super::{Command, Csum, Tunnel, values::parse_link};
+
+/// How a capture is read.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    /// Parse packets as this link type: ethernet, raw, null, sll, sll2, or a number
+    #[arg(long, value_name = "TYPE", value_parser = parse_link)]
+    pub(crate) linktype: Option<LinkType>,
+    /// Exit 0 although the input ends inside a packet
+    #[arg(long, hide_short_help = true)]
+    pub(crate) allow_truncated: bool,
+}
+
+/// Whether what is uncertain is an answer.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Strictness {
+    /// Refuse to guess: exit 1 if anything was left as it was
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// Whether everything is listed.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Detail {
+    /// Print more
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// The options of a command; those that it does not have are unset.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Own {
+    pub(crate) reading: Reading,
+    pub(crate) strictness: Strictness,
+    pub(crate) detail: Detail,
+}
+
+impl Command {
+    /// The options of this command.
+    pub(crate) fn own(&self) -> Own {
+        let none = Own::default();
+        match self {
+            Self::Inspect(options) => Own { reading: options.reading, ..none },
+            Self::Coalesce(options) => Own { reading: options.files.reading, ..none },
+            Self::Explain(options) => Own { reading: options.reading, ..none },
+            Self::Whatif(options) => Own { reading: options.reading, ..none },
+            Self::Segment(options) => strict(options.files.reading, options.strictness),
+            Self::Wire(options) => strict(options.files.reading, options.strictness),
+            Self::Encap(options) => strict(options.files.reading, options.strictness),
+            Self::Fragment(options) => strict(options.files.reading, options.strictness),
+            Self::Csum(Csum::Fix(options)) => strict(options.files.reading, options.strictness),
+            Self::Csum(Csum::Verify(options)) => {
+                Own { detail: options.detail, ..strict(options.reading, options.strictness) }
+            }
+            Self::Reassemble(options) => {
+                Own { detail: options.detail, ..strict(options.files.reading, options.strictness) }
+            }
+            Self::Decap(options) => {
+                Own { detail: options.detail, ..strict(options.files.reading, options.strictness) }
+            }
+            Self::Conform(options) => {
+                Own { strictness: options.strictness, detail: options.detail, ..none }
+            }
+            Self::Bridge(options) => Own { detail: options.detail, ..none },
+            Self::Run(options) => Own { detail: options.detail, ..none },
+            Self::Stats(options) => Own { detail: options.detail, ..none },
+            Self::Tunnel(Tunnel::Add(options)) => Own { detail: options.detail, ..none },
+            Self::Tunnel(Tunnel::Up(options)) => Own { detail: options.detail, ..none },
+            Self::Tunnel(_)
+            | Self::Profiles(_)
+            | Self::Config(_)
+            | Self::Lab(_)
+            | Self::Doctor
+            | Self::Capture(_)
+            | Self::Dev(_)
+            | Self::Monitor(_) => none,
+        }
+    }
+}
+
+fn strict(reading: Reading, strictness: Strictness) -> Own {
+    Own { reading, strictness, ..Own::default() }
+}
