@@ -155,7 +155,7 @@ const TUNNELS: [&str; 10] = [
     "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 dstport 4789 srcport 49152 65535 udpcsum df inherit ttl 64",
     "vxlan id 7 local 2001:db8::1 remote 2001:db8::2 udp6zerocsumtx udp6zerocsumrx gbp flowlabel 7 mtu-min 1280",
     "vxlan id 1 local 192.0.2.1 remote 192.0.2.2 remote 192.0.2.3 learning ageing 300 maxaddress 99",
-    "geneve id 42 local 192.0.2.1 remote 192.0.2.2 innerprotoinherit tos inherit noudpcsum",
+    "geneve id 42 local 192.0.2.1 remote 192.0.2.2 innerprotoinherit tos inherit noudpcsum noprobe",
     "gre local 192.0.2.1 remote 192.0.2.2 key 9 csum seq nopmtudisc ignore-df ttl inherit",
     "gretap local 192.0.2.1 remote 192.0.2.2 encap gue encap-sport auto encap-dport 6080 encap-csum encap-remcsum",
     "ipip local 192.0.2.1 remote 192.0.2.2 mode any encap fou encap-dport 5555 noencap-csum",

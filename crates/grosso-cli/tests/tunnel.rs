@@ -526,6 +526,23 @@ fn missing_privileges_are_named_with_the_command_that_gives_them() {
 }
 
 #[test]
+fn a_tunnel_that_may_not_probe_its_path_says_so_and_carries() {
+    let Some(ends) = Ends::new() else { return };
+    for (words, is_noted) in [("", true), (" noprobe", false)] {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-all,+net_admin", "--inh-caps=-all"]);
+        command.arg(env!("CARGO_BIN_EXE_grosso")).args(format!("{VXLAN}{words}").split(' '));
+        command.env("RUNTIME_DIRECTORY", ends.folder(&ends.0.b));
+        let ended = Running::spawn(ends.0.b.host(&mut command).unwrap()).end();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let note = "vxlan:42:10.9.0.1: no echo requests find out what the path carries: that needs CAP_NET_RAW";
+        assert_eq!(ended.stderr.contains(note), is_noted, "{ended:?}");
+        assert_eq!(ends.shown()["state"], "up");
+        ends.ok("tunnel del vx0");
+    }
+}
+
+#[test]
 fn one_that_stays_in_the_foreground_ends_when_it_is_told() {
     let Some(ends) = Ends::new() else { return };
     let mut command = ends.0.command(&format!("{VXLAN} --foreground"));

@@ -24,7 +24,9 @@ use grosso_sys::{
     netlink::{LinkChange, Netlink},
     packet::PacketSocket,
 };
-use network::{CHUNK, Running, connect, exchange, name, receive, send, skip, until};
+use serde_json::Value;
+
+use network::{CHUNK, Running, STALLED, connect, exchange, name, receive, send, skip, until};
 
 /// The addresses of both hosts outside, over IPv4 and IPv6.
 const OUTSIDE: [[IpAddr; 2]; 2] = [
@@ -78,6 +80,7 @@ impl Routed {
                 ip(host, &format!("addr add 10.9.{net}.{four}/24 dev {device}"));
                 ip(host, &format!("addr add fd09:{net}::{last}/64 dev {device} nodad"));
             }
+            ip(host, "link set lo up");
             ip(host, &format!("route add default via 10.9.{net}.254"));
             ip(host, &format!("-6 route add default via fd09:{net}::fe"));
             std::fs::create_dir(routed.folder.path().join(net.to_string())).unwrap();
@@ -405,6 +408,95 @@ fn forged_messages_and_tunnels_of_the_kernel() {
         routed.sweep(family, 4789);
         print("the kernel's vxlan", family, [before, speeds()]);
         routed.hosts.iter().for_each(|host| drop(ip(host, &format!("link del t{net}"))));
+    }
+}
+
+/// Runs `nft` on a host; false if the machine has no filters.
+fn nft(host: &NetworkNamespace, rules: &str) -> bool {
+    let mut command = Command::new("nft");
+    let Ok(output) = host.host(command.arg(rules)).unwrap().output() else { return false };
+    output.status.success()
+}
+
+/// Number of times that something happened to the sockets of the first host's tunnel.
+fn happened(routed: &Routed, event: &str) -> u64 {
+    let stats: Value = serde_json::from_str(&routed.grosso(0, "stats --json")).unwrap();
+    let devices = stats["devices"].as_array().unwrap().iter();
+    // What never happened is not there.
+    devices.filter_map(|device| device["events"][event].as_u64()).sum()
+}
+
+/// A router that drops long packets without a word (RFC 8899 section 4.3) stops no stream: probes find out, and what
+/// is longer leaves in fragments. When the path is wide again, it is used.
+#[test]
+fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() {
+    for (words, family) in
+        [("vxlan id 42 df set", 0), ("vxlan id 42", 1), ("ip6gre encaplimit none", 1), ("ipip", 0)]
+    {
+        let Some(routed) = Routed::new() else { return };
+        let silence = "table inet quiet { chain out { type filter hook output priority 0; \
+                       icmp type destination-unreachable drop; icmpv6 type packet-too-big drop; }; }";
+        if !nft(&routed.router, silence) {
+            return skip("no nftables");
+        }
+        routed.tunnel(words, family, 0);
+        let streams = [0, 1].map(|inner| routed.connection(0, inner));
+        for side in streams.iter().flatten() {
+            // What was lost before the probes is sent again ever later.
+            side.set_read_timeout(Some(6 * STALLED)).unwrap();
+            side.set_write_timeout(Some(6 * STALLED)).unwrap();
+        }
+        streams.iter().for_each(|stream| exchange(stream, 1 << 18));
+        routed.path(1300);
+        streams.iter().for_each(|stream| exchange(stream, 1 << 18));
+        assert!(happened(&routed, "socket_path_narrow") > 0, "{words}");
+        until(|| fragments_of(&routed, &streams, family));
+        routed.path(1500);
+        until(|| !fragments_of(&routed, &streams, family));
+        println!("{words} over IPv{}: no stream ended", [4, 6][family]);
+    }
+}
+
+/// Whether the first host, or over IPv4 a router, may make fragments of what streams send.
+fn fragments_of(routed: &Routed, streams: &[[TcpStream; 2]; 2], family: usize) -> bool {
+    if family == 1 { fragments(routed, streams) > 0 } else { !all_forbid(routed, streams) }
+}
+
+/// Whether all long packets of the first host over IPv4 forbid fragments while streams exchange bytes.
+fn all_forbid(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> bool {
+    let open = || PacketSocket::builder().bind(&name("ra"));
+    let wire = routed.router.run(open).unwrap().unwrap();
+    let mut frame = [0; 2048];
+    let mut all = true;
+    for stream in streams {
+        exchange(stream, 1 << 18);
+        while let Some(packet) = wire.receive(&mut frame).unwrap() {
+            let frame = &frame[..packet.length];
+            let is_long = frame[12..14] == [8, 0] && packet.length > 1400;
+            all &= !is_long || frame[20] & 0x40 != 0;
+        }
+    }
+    all
+}
+
+/// A forged message is asked about, and refuted by the answer of the other end; where that answers nothing, what was
+/// said stays a hint.
+#[test]
+fn a_forged_message_is_refuted_by_a_probe() {
+    for (words, family, port) in
+        [("vxlan id 42 df set mtu-min 1280", 0, 4789), ("vxlan id 42 mtu-min 1280", 1, 4789)]
+    {
+        let Some(routed) = Routed::new() else { return };
+        routed.tunnel(words, family, 0);
+        let streams = [0, 1].map(|inner| routed.connection(0, inner));
+        streams.iter().for_each(|stream| exchange(stream, 1 << 18));
+        routed.sweep(family, port);
+        until(|| {
+            streams.iter().for_each(|stream| exchange(stream, 1 << 16));
+            happened(&routed, "socket_path_refuted") > 0
+        });
+        assert_eq!(happened(&routed, "socket_path_narrow"), 0, "{words}");
+        until(|| !fragments_of(&routed, &streams, family));
     }
 }
 

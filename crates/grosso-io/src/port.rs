@@ -85,6 +85,12 @@ pub trait Port {
         None
     }
 
+    /// The longest packet that reaches the other end, if it was proven that longer ones do not: by probes, or by an
+    /// ICMP message that quotes a packet that was sent.
+    fn path_proven(&self) -> Option<usize> {
+        None
+    }
+
     /// Reports the port's own counters since it was opened: losses, and other events.
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         let _ = each;
@@ -297,6 +303,10 @@ macro_rules! delegate_port {
 
         fn path_hint(&self) -> Option<usize> {
             $crate::delegate_port!(@call self $to path_hint())
+        }
+
+        fn path_proven(&self) -> Option<usize> {
+            $crate::delegate_port!(@call self $to path_proven())
         }
     };
     (@method counters $to:tt) => {

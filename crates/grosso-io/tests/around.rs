@@ -88,6 +88,10 @@ impl Port for Talkative {
         Some(1300)
     }
 
+    fn path_proven(&self) -> Option<usize> {
+        Some(1350)
+    }
+
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         each(COUNTER, 7);
     }
@@ -135,6 +139,7 @@ fn ask<P: Port>(name: &str, around: impl FnOnce(Talkative) -> P, deadline: Optio
     let found = [port.descriptor(), port.transmit_descriptor()];
     assert_eq!(found.map(|file| file.unwrap().as_raw_fd()), descriptors, "{name}");
     assert_eq!((port.path_mtu(), port.path_hint()), (Some(1400), Some(1300)), "{name}");
+    assert_eq!(port.path_proven(), Some(1350), "{name}");
     let mut said = 0;
     port.counters(&mut |counter, value| said += if counter == COUNTER { value } else { 0 });
     assert_eq!(said, 7, "{name}");

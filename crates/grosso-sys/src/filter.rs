@@ -31,6 +31,12 @@ pub(crate) const fn instruction(
 pub(crate) const LOAD_WORD: u16 = 0x20;
 pub(crate) const LOAD_HALF: u16 = 0x28;
 pub(crate) const LOAD_BYTE: u16 = 0x30;
+/// `BPF_LD | BPF_IND` of 4 and 1 bytes.
+pub(crate) const LOAD_WORD_INDEXED: u16 = 0x40;
+pub(crate) const LOAD_BYTE_INDEXED: u16 = 0x50;
+/// `BPF_LDX | BPF_IMM`, and `BPF_LDX | BPF_B | BPF_MSH`: the length of the IPv4 header at an offset.
+pub(crate) const LOAD_INDEX: u16 = 0x01;
+pub(crate) const INDEX_OF_IPV4: u16 = 0xb1;
 /// `BPF_JMP | BPF_JEQ | BPF_K`.
 pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
 /// `BPF_RET | BPF_K`.

@@ -112,6 +112,7 @@ The words are those of ip-link(8); a value after a colon is the default:
                  auto] [[no]encap-csum: on] [encap-remcsum] [encap-variant 0|1]
   all            [ttl N|inherit: 64] [tos N|inherit: inherit] [flowlabel N]
                  [df set|unset|inherit: unset] (vxlan, geneve)
+                 [[no]probe: on, but with nopmtudisc]
                  [mtu-min BYTES: what the device's MTU needs]
 
 Without mtu, the device's MTU is what the tunnel's headers leave of the path's.

@@ -8,6 +8,8 @@ use grosso_sys::{interface::InterfaceName, netlink::Netlink};
 use super::{
     events::Event,
     path::{PathSpec, RunningPath},
+    port::Device,
+    tunnel,
 };
 use crate::{error::Failure, observe::PathReading};
 
@@ -113,8 +115,18 @@ impl Paths {
         })
     }
 
-    /// Visible reasons why the paths carry nothing: devices that are down.
+    /// Visible reasons why the paths carry nothing, or could lose something: devices that are down, tunnels whose path
+    /// nothing is found out about.
     pub(crate) fn notes(&self) -> Vec<String> {
+        let tunnels = self.specs().filter_map(|spec| match &spec.right.device {
+            Device::Tunnel(description) => tunnel::unprobed(description),
+            _ => None,
+        });
+        self.down().into_iter().chain(tunnels).collect()
+    }
+
+    /// Notes about devices that are down.
+    fn down(&self) -> Vec<String> {
         let Ok(netlink) = Netlink::new() else { return Vec::new() };
         let devices = self.running.iter().flat_map(|(_, path)| [&path.left, &path.right]);
         let is_down = |device: &&String| {

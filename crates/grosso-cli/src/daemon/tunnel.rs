@@ -12,7 +12,7 @@ use grosso_io::{
     live::{IpOptions, IpPort, UdpOptions, UdpPort},
     stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
 };
-use grosso_sys::{fault::Fault, interface::InterfaceName, netlink::Netlink};
+use grosso_sys::{datagram::EchoSocket, fault::Fault, interface::InterfaceName, netlink::Netlink};
 
 use crate::{
     device::{privilege, refused},
@@ -44,6 +44,7 @@ pub(super) fn open(
     if let Some(mut sockets) = UdpOptions::of(endpoint) {
         sockets.remotes = description.remotes().collect();
         sockets.shared = queues > 1;
+        sockets.probes = description.probes;
         let open = |_| UdpPort::open(&sockets);
         let ports = (0..queues).map(open).collect::<io::Result<Vec<_>>>();
         let ports = ports.map_err(|error| no_socket(command, sockets.local, &error))?;
@@ -55,6 +56,7 @@ pub(super) fn open(
     let mut sockets =
         IpOptions::of(endpoint).ok_or_else(|| no_socket(io::ErrorKind::Unsupported.into()))?;
     sockets.remotes = description.remotes().collect();
+    sockets.probes = description.probes;
     let ports = IpPort::open_queues(&sockets, queues).map_err(no_socket)?;
     let joined = ports.into_iter().map(|port| {
         let mut joining = FragmentationOptions::new(seed);
@@ -82,6 +84,21 @@ fn tunnelled<P: Port>(
 fn address(device: &str) -> Option<[u8; 6]> {
     let link = InterfaceName::new(device).and_then(|name| Netlink::new()?.link(&name));
     link.ok()?.hardware_address
+}
+
+/// The note that nothing finds out what a tunnel's path carries, although no word forbids it.
+pub(crate) fn unprobed(description: &Description) -> Option<String> {
+    let probing = description.probes.then(|| EchoSocket::open(description.endpoint.local))?;
+    let error = probing.err()?;
+    let why = match Fault::of(&error) {
+        Fault::Forbidden => {
+            let remedy = privilege("cap_net_admin,cap_net_raw");
+            format!("that needs CAP_NET_RAW ({remedy}); noprobe says that it is not wanted")
+        }
+        _ => error.to_string(),
+    };
+    let name = description.name();
+    Some(format!("{name}: no echo requests find out what the path carries: {why}"))
 }
 
 /// The failure to open a socket at a tunnel's own address.

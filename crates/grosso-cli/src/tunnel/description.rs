@@ -21,7 +21,9 @@ pub(crate) struct Description {
     pub(crate) endpoint: Endpoint,
     /// The other ends, if there is more than one.
     pub(crate) forwarding: Option<Forwarding>,
-    /// The least path MTU that ICMP messages can make it believe, in bytes from the outer IP header on.
+    /// Whether echo requests find out what its path carries.
+    pub(crate) probes: bool,
+    /// The least path MTU that makes it carry less, in bytes from the outer IP header on.
     pub(crate) mtu_min: Option<u16>,
     /// The packets that the other end accepts from a tunnel without a header of its own, in the words of its type. This
     /// end carries IPv4 and IPv6.
@@ -47,6 +49,7 @@ impl TryFrom<&Words> for Description {
             kind,
             endpoint,
             forwarding,
+            probes: probes(words)?,
             mtu_min: mtu_min(words, remote)?,
             mode: mode(words)?,
         })
@@ -86,6 +89,9 @@ impl Description {
                     words.put("ignore-df", Value::Switch(true));
                 }
             }
+        }
+        if !self.probes {
+            words.put("probe", Value::Switch(false));
         }
         if let Some(mtu_min) = self.mtu_min {
             words.put("mtu-min", Value::Number(mtu_min.into()));
@@ -554,6 +560,14 @@ fn dont_fragment(words: &Words, remote: IpAddr) -> Result<DontFragment, String> 
         // As in Linux: if the inner packet must not be fragmented, nor must the outer one.
         (false, false) => Ok(DontFragment::Inherit),
         (false, true) => Ok(DontFragment::Ignored),
+    }
+}
+
+/// Whether the path is probed: as long as nothing forbids to find out what it carries.
+fn probes(words: &Words) -> Result<bool, String> {
+    match (words.switch("probe"), words.switch("pmtudisc")) {
+        (Some(true), Some(false)) => Err("probe and nopmtudisc exclude each other".to_owned()),
+        (probe, discovers) => Ok(probe.or(discovers).unwrap_or(true)),
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
                 continue;
             }
+            // The kernel's tunnels never probe.
+            ("probe", _) => continue,
             // They are set by separate commands, below.
             ("fdb", Kind::Vxlan) => continue,
             // They are noted together.

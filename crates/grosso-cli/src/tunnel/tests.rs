@@ -70,6 +70,24 @@ fn every_type_has_its_header_and_carrier() {
 }
 
 #[test]
+fn a_path_is_probed_unless_a_word_forbids_it() {
+    for (line, probes) in [
+        ("vxlan id 1 V4 df unset", true),
+        ("vxlan id 1 V4 noprobe", false),
+        ("ip6tnl V6 probe", true),
+        ("ip6tnl V6 noprobe", false),
+        ("ipip V4 pmtudisc", true),
+        ("ipip V4 pmtudisc noprobe", false),
+        ("ipip V4 nopmtudisc", false),
+        ("ipip V4 nopmtudisc noprobe", false),
+    ] {
+        let described = describe(&line.replace("V4", V4).replace("V6", V6)).unwrap();
+        assert_eq!(described.probes, probes, "{line}");
+        assert_eq!(described.to_string().contains(" noprobe"), !probes, "{line}");
+    }
+}
+
+#[test]
 fn the_example_of_the_guide_has_its_mtu() {
     let line = format!("ipip {V4} encap gue encap-sport auto encap-dport 6080 encap-remcsum");
     let gue = describe(&line).unwrap();
@@ -156,6 +174,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("gre V4 ikey 1", "key 1 inwards and no outwards: key is one for both"),
         ("gre V4 icsum", "icsum and ocsum differ: csum is one for both directions"),
         ("gre V4 ignore-df", "ignore-df and pmtudisc exclude each other"),
+        ("gre V4 nopmtudisc probe", "probe and nopmtudisc exclude each other"),
         ("ipip V4 mode ip6ip6", "mode ip6ip6 is not one of ipip, which are any, ipip"),
         ("ipip V4 encap-dport 6080", "encap-dport is for encap fou or gue, which is missing"),
         ("ipip V4 encap fou", "encap fou has no port of its own"),
@@ -215,7 +234,7 @@ fn some(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
 /// Lines of words that may stand together.
 fn lines() -> impl Strategy<Value = String> {
     let outside = (
-        some(&["", "ttl inherit", "ttl auto", "ttl 255 mtu-min 1400", "hoplimit 1"]),
+        some(&["", "ttl inherit", "ttl auto", "ttl 255 mtu-min 1400", "hoplimit 1 noprobe"]),
         some(&["", "tos inherit", "tos 0xb8", "tclass 4", "tos 1"]),
     );
     let udp = (

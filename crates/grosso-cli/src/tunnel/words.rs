@@ -327,6 +327,7 @@ const WORDS: &[Word] = &[
     word("df", &[], &[Kind::Vxlan, Kind::Geneve], Form::Choice(&["set", "unset", "inherit"])),
     word("pmtudisc", &[], OVER_IPV4, Form::Switch),
     word("ignore-df", &[], &[Kind::Gre, Kind::Gretap], Form::Switch),
+    word("probe", &[], &Kind::ALL, Form::Switch),
     word("mtu-min", &[], &Kind::ALL, Form::Number(576, u16::MAX as u64, &[])),
     word("key", &[], GRE, Form::Key),
     word("ikey", &[], GRE, Form::Key),

@@ -467,6 +467,10 @@ impl<P: Port> Port for Secured<P> {
         self.port.path_hint()?.checked_sub(self.overhead_max())
     }
 
+    fn path_proven(&self) -> Option<usize> {
+        self.port.path_proven()?.checked_sub(self.overhead_max())
+    }
+
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.port.counters(each);
         self.stats().counters().for_each(|(counter, value)| each(counter, value));

@@ -22,6 +22,7 @@ struct Pathed {
     port: MemoryPort,
     mtu: usize,
     hint: usize,
+    proven: Option<usize>,
 }
 
 impl Port for Pathed {
@@ -37,6 +38,10 @@ impl Port for Pathed {
     fn path_hint(&self) -> Option<usize> {
         Some(self.hint)
     }
+
+    fn path_proven(&self) -> Option<usize> {
+        self.proven
+    }
 }
 
 /// Bytes that IPIP puts around a packet.
@@ -51,7 +56,8 @@ fn ipip(
     let mut options = TunnelledOptions::new(endpoint, 7);
     change(&mut options);
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 64);
-    (Tunnelled::new(Pathed { port: near, mtu: 1500, hint }, options).unwrap(), far)
+    let port = Pathed { port: near, mtu: 1500, hint, proven: None };
+    (Tunnelled::new(port, options).unwrap(), far)
 }
 
 fn datagram(df: bool, len: usize) -> Vec<u8> {
@@ -78,7 +84,7 @@ fn no_hint_makes_a_tunnel_carry_less_and_longer_packets_may_be_fragmented() {
 }
 
 #[test]
-fn a_hint_counts_down_to_the_floor() {
+fn what_is_proven_counts_down_to_the_floor() {
     for (hint, floor, expected) in [
         (1400, Some(1300), 1400),
         (1200, Some(1300), 1300),
@@ -88,6 +94,9 @@ fn a_hint_counts_down_to_the_floor() {
         (68, None, 1500),
     ] {
         let (mut near, mut far) = ipip(hint, |options| options.mtu_min = floor);
+        assert_eq!(near.mtu(), Some(1500 - AROUND), "a hint alone");
+        near.inner_mut().proven = Some(hint);
+        near.receive(0, 1, &mut |_| ()).unwrap();
         let mtu = expected - AROUND;
         assert_eq!(near.mtu(), Some(mtu), "{hint} {floor:?}");
         assert!(forbids(&mut near, &mut far, &datagram(true, mtu)).is_some());
@@ -114,7 +123,8 @@ fn what_the_path_is_said_not_to_carry_is_cut_where_no_kernel_does_it() {
     let mut options = FragmentationOptions::new(7);
     options.follows_path = true;
     let mut near =
-        Fragmentation::new(Pathed { port: near, mtu: 1500, hint: 1500 }, &options).unwrap();
+        Fragmentation::new(Pathed { port: near, mtu: 1500, hint: 1500, proven: None }, &options)
+            .unwrap();
     let packet = Packet::new().ipv6(|ip| ip).udp(|udp| udp).payload_len(1452).build();
     assert_eq!(send(&mut near, &packet), Transmitted::Taken);
     assert_eq!(receive(&mut far, 0), [(packet.clone(), Meta::default())]);

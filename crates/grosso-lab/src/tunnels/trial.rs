@@ -177,6 +177,8 @@ pub(crate) fn open_end<P: Port>(
     let endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
     let mut options = UdpOptions::of(&endpoint).ok_or(io::ErrorKind::InvalidInput)?;
     (options.segmentation, options.coalescing) = (offloads, offloads);
+    // Nothing is sent but what is measured.
+    options.probes = false;
     let socket = network.run(|| UdpPort::open(&options))??;
     let mut options = TunnelledOptions::new(endpoint, SEED);
     options.outer_checksum = socket.outer_checksum();

@@ -10,11 +10,13 @@ use std::os::fd::{AsFd, AsRawFd};
 
 mod address;
 mod control;
+mod echo;
 mod filter;
 mod path_mtu;
 mod socket;
 mod too_big;
 
+pub use echo::EchoSocket;
 pub use path_mtu::PathMtu;
 pub use socket::{
     BATCH_MAX, Datagram, DatagramSocket, DatagramSocketBuilder, Protocol, ReceivedMessage,

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, connect_unspec, socket_with};
 
 use super::address::Address;
-use super::read;
+use super::{EchoSocket, read};
 use crate::netlink::Netlink;
 
 /// Queries of path MTUs, in the network namespace of the thread that created it.
@@ -57,13 +57,19 @@ impl PathMtu {
         usize::try_from(mtu).map_err(io::Error::other)
     }
 
-    /// The source address of this host towards another.
+    /// Makes the kernel believe for ten minutes (`net.ipv6.route.mtu_expires`) that no packet longer than `mtu` bytes,
+    /// at least 1280, reaches a host over IPv6, so that it fragments for the path.
     ///
     /// # Errors
     ///
-    /// As [`PathMtu::to`].
-    pub fn source(&self, remote: IpAddr) -> io::Result<IpAddr> {
+    /// As [`PathMtu::to`]; [`io::ErrorKind::InvalidInput`] for IPv4.
+    pub fn tell(&self, remote: IpAddr, mtu: u16, messenger: &EchoSocket) -> io::Result<()> {
         self.connect(remote)?;
+        messenger.tell(self.local()?, SocketAddr::new(remote, DISCARD), mtu)
+    }
+
+    /// The address and port of the socket, which is connected.
+    fn local(&self) -> io::Result<SocketAddr> {
         let mut address = Address::EMPTY;
         let mut length = Address::CAPACITY as libc::socklen_t;
         // SAFETY: the kernel writes at most `length` bytes, which is the size of the address.
@@ -74,7 +80,7 @@ impl PathMtu {
             return Err(io::Error::last_os_error());
         }
         let address = address.parse(length as usize);
-        address.map(|address| address.ip()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+        address.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
     /// Connects the socket, which for a datagram socket sends no packet, so any port will do.
@@ -99,7 +105,8 @@ mod tests {
             let (paths, host): (_, IpAddr) = (PathMtu::new(true).unwrap(), host.parse().unwrap());
             // IPv4 packets are no longer than that.
             assert_eq!(paths.to(host).unwrap(), mtu.trim().parse::<usize>().unwrap().min(65535));
-            assert_eq!(paths.source(host).unwrap(), "127.0.0.1".parse::<IpAddr>().unwrap());
+            paths.connect(host).unwrap();
+            assert_eq!(paths.local().unwrap().ip(), "127.0.0.1".parse::<IpAddr>().unwrap());
         }
     }
 }

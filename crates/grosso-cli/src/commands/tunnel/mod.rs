@@ -14,7 +14,7 @@ use grosso_sys::{
 use self::process::Process;
 use crate::{
     arguments::{Tunnel, TunnelExport, TunnelName, TunnelUp, Whose},
-    daemon::definition,
+    daemon::{definition, tunnel::unprobed},
     device::refused,
     error::{Exit, Failure},
     input::Session,
@@ -57,6 +57,8 @@ fn begin(
         return process::stay(command, place, session);
     }
     process::start(command, place)?;
+    // The process says nothing of itself.
+    unprobed(&definition.description).into_iter().for_each(|note| session.talk.note(note));
     show::headline(place, definition, session)?;
     if session.talk.verbose {
         session.talk.remark(&format!("log: {}", place.log().display()));

@@ -43,6 +43,8 @@ pub struct IpOptions {
     /// Size of each socket's buffer in bytes, as far as permitted; for the receiving socket, the
     /// room for packets longer than a slot.
     pub buffer_bytes: usize,
+    /// Whether echo requests find out what the paths to the other ends carry.
+    pub probes: bool,
     /// Slots of the receive ring.
     pub layout: RingLayout,
 }
@@ -57,6 +59,7 @@ impl IpOptions {
             protocols,
             hop_limit: 64,
             buffer_bytes: 4 << 20,
+            probes: true,
             layout: RingLayout::PACKETS,
         }
     }
@@ -156,7 +159,7 @@ impl IpPort {
             receiving: IpReceiver::open(options, fanout)?,
             lanes,
             _witnesses: if is_ipv4 { Vec::new() } else { witnesses(options)? },
-            paths: Paths::new(&options.remotes, is_ipv4)?,
+            paths: Paths::new(options.local, &options.remotes, options.probes)?,
             stats: SocketStats::default(),
         })
     }
@@ -225,8 +228,9 @@ impl Port for IpPort {
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { receiving, lanes, paths, stats, name, .. } = self;
+        let sends_long = lanes.iter_mut().map(|lane| lane.sending.take_sends_long()).max();
         let has_sent = |quoted: &[u8]| lanes.iter().any(|lane| lane.sending.has_sent(quoted));
-        if paths.look(now_ns, &has_sent, stats) {
+        if paths.look(now_ns, &has_sent, sends_long == Some(true), stats) {
             lanes.iter_mut().for_each(|lane| lane.sending.remember(paths.is_questioned()));
         }
         receiving.receive(max, stats, each).map_err(|error| broken(name, "receive", error))
@@ -266,6 +270,11 @@ impl Port for IpPort {
         Ok(flushed)
     }
 
+    /// Time of the next look at a path.
+    fn deadline(&self) -> Option<u64> {
+        self.paths.deadline()
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.receiving.as_fd())
     }
@@ -281,6 +290,10 @@ impl Port for IpPort {
 
     fn path_hint(&self) -> Option<usize> {
         self.paths.hint()
+    }
+
+    fn path_proven(&self) -> Option<usize> {
+        self.paths.proven()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

@@ -2,56 +2,88 @@
 
 use std::{io, net::IpAddr};
 
-use grosso_sys::datagram::{PathMtu, TooBigMessages};
+use grosso_sys::datagram::{EchoSocket, PathMtu, TooBigMessages};
 use grosso_wire::{icmp, ipv6};
 
-use super::stats::{SocketEvent, SocketStats};
+use super::{
+    CARRIED_IPV4, CARRIED_IPV6,
+    probing::{Finding, Known, Prober},
+    stats::{SocketEvent, SocketStats},
+};
 
-/// Path MTU to the other ends.
+/// Paths to the other ends.
 #[derive(Debug)]
 pub(in crate::live) struct Paths {
     paths: PathMtu,
-    remotes: Vec<IpAddr>,
+    remotes: Vec<PathTo>,
     mtu: Option<usize>,
-    hint: Option<usize>,
-    /// Time of the next query, in nanoseconds.
+    /// Time of the next query, and of the next look for messages and answers, in nanoseconds.
     look_ns: u64,
+    read_ns: u64,
     /// Of IPv6, where the sender has to fragment what is longer than the path.
     messages: Option<Messages>,
+    /// Without the right to open it, nothing is probed.
+    echoes: Option<EchoSocket>,
+    /// Whether packets were sent since the last look that no router fragments.
+    sends_long: bool,
 }
 
-/// Messages of ICMPv6 about the paths, and whether to believe them.
+/// The path to one other end.
+#[derive(Debug)]
+struct PathTo {
+    address: IpAddr,
+    /// The longest packet that reaches it, as the kernel was told.
+    told: Option<usize>,
+    belief: Belief,
+    prober: Prober,
+}
+
+/// Messages of ICMPv6 about the paths.
 #[derive(Debug)]
 struct Messages {
     socket: TooBigMessages,
     buffer: Box<[u8; MESSAGE_BYTES]>,
-    /// Time of the next look, in nanoseconds.
-    look_ns: u64,
-    belief: Belief,
 }
 
-/// State of what was said of the paths. Times are in nanoseconds.
+/// State of what was said of a path. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Belief {
     /// End of the time in which long packets are remembered, because there was a message that quoted none of them.
     questioned_until_ns: u64,
-    /// The longest packet of which it is proven that it reaches all other ends, and the end of that time.
+    /// The longest packet that reaches the other end, as a message said that quoted one of those sent, and the end of
+    /// that time.
     proven: Option<(usize, u64)>,
 }
 
 impl Paths {
-    /// Paths to these addresses, all of one family.
-    pub(in crate::live) fn new(remotes: &[IpAddr], is_ipv4: bool) -> io::Result<Self> {
-        let (paths, remotes) = (PathMtu::new(is_ipv4)?, remotes.to_vec());
+    /// Paths from an address of this host to these, all of one family, which are probed or not.
+    pub(in crate::live) fn new(
+        local: IpAddr,
+        remotes: &[IpAddr],
+        probes: bool,
+    ) -> io::Result<Self> {
+        let is_ipv4 = local.is_ipv4();
         // Without the right to open it, what the kernel was told is followed.
         let messages = if is_ipv4 { None } else { TooBigMessages::open().ok() };
-        let messages = messages.map(|socket| Messages {
-            socket,
-            buffer: Box::new([0; MESSAGE_BYTES]),
-            look_ns: 0,
+        let messages =
+            messages.map(|socket| Messages { socket, buffer: Box::new([0; MESSAGE_BYTES]) });
+        let base = if is_ipv4 { CARRIED_IPV4 } else { CARRIED_IPV6 };
+        let remote = |address: &IpAddr| PathTo {
+            address: *address,
+            told: None,
             belief: Belief::default(),
-        });
-        let mut known = Self { paths, remotes, mtu: None, hint: None, look_ns: 0, messages };
+            prober: Prober::new(base),
+        };
+        let mut known = Self {
+            paths: PathMtu::new(is_ipv4)?,
+            remotes: remotes.iter().map(remote).collect(),
+            mtu: None,
+            look_ns: 0,
+            read_ns: 0,
+            messages,
+            echoes: probes.then(|| EchoSocket::open(local).ok()).flatten(),
+            sends_long: false,
+        };
         known.look_now();
         Ok(known)
     }
@@ -62,53 +94,157 @@ impl Paths {
         self.mtu
     }
 
-    /// The longest packet that reaches every other end, as far as this host knows and ICMP says: over IPv6 if the
-    /// message quoted a packet that was sent, otherwise whatever the kernel was told. It forgets that after ten minutes
-    /// (`net.ipv4.route.mtu_expires`).
+    /// The longest packet that reaches every other end, as far as this host knows and ICMP says, unless a probe has
+    /// shown that longer ones do: over IPv6 if the message quoted a packet that was sent, otherwise whatever the kernel
+    /// was told. It forgets that after ten minutes (`net.ipv4.route.mtu_expires`).
     pub(in crate::live) fn hint(&self) -> Option<usize> {
-        let Some(messages) = &self.messages else { return self.hint };
-        let proven = messages.belief.proven.map(|(mtu, _)| mtu);
-        [self.mtu, proven].into_iter().flatten().min()
+        let hint = |remote: &PathTo| match &self.messages {
+            Some(_) => remote.carries(),
+            None => remote.hint(),
+        };
+        self.remotes.iter().filter_map(hint).chain(self.mtu).min()
+    }
+
+    /// The longest packet that reaches every other end, if it is proven that longer ones do not.
+    pub(in crate::live) fn proven(&self) -> Option<usize> {
+        self.remotes.iter().filter_map(PathTo::proven).min()
     }
 
     /// Whether datagrams have to leave in fragments of what the kernel was told of the path.
     pub(in crate::live) fn is_narrow(&self) -> bool {
-        self.messages.as_ref().is_none_or(|messages| messages.belief.proven.is_some())
+        self.messages.is_none() || self.remotes.iter().any(|remote| remote.carries().is_some())
     }
 
     /// Whether long packets are to be remembered, because somebody said that the path does not carry them.
     pub(in crate::live) fn is_questioned(&self) -> bool {
-        self.messages.as_ref().is_some_and(|messages| messages.belief.questioned_until_ns > 0)
+        self.remotes.iter().any(|remote| remote.belief.questioned_until_ns > 0)
     }
 
-    /// Queries the path MTU again and reads messages, if the intervals have passed. Says whether
-    /// [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` says whether a quoted packet was sent.
+    /// Time of the next look that cannot wait for traffic, in nanoseconds.
+    pub(in crate::live) fn deadline(&self) -> Option<u64> {
+        self.echoes.as_ref()?;
+        let of_remote = |remote: &PathTo| match remote.prober.is_waiting() {
+            true => Some(self.read_ns),
+            false => remote.prober.raises_ns().map(|raises_ns| raises_ns.max(self.read_ns)),
+        };
+        self.remotes.iter().filter_map(of_remote).min()
+    }
+
+    /// Queries the path MTU again, reads messages and probes, if the intervals have passed. Says whether
+    /// [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` says whether a quoted packet was sent, and
+    /// `sends_long` whether packets were sent that no router fragments.
     pub(in crate::live) fn look(
         &mut self,
         now_ns: u64,
         has_sent: &dyn Fn(&[u8]) -> bool,
+        sends_long: bool,
         stats: &mut SocketStats,
     ) -> bool {
         if now_ns >= self.look_ns {
             self.look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
             self.look_now();
         }
-        let before = (self.is_narrow(), self.is_questioned());
-        if let Some(messages) = &mut self.messages
-            && now_ns >= messages.look_ns
-        {
-            messages.look_ns = now_ns.saturating_add(READ_AGAIN_NS);
-            messages.read(now_ns, &self.remotes, self.mtu, has_sent, stats);
+        self.sends_long |= sends_long;
+        if now_ns < self.read_ns {
+            return false;
         }
+        self.read_ns = now_ns.saturating_add(READ_AGAIN_NS);
+        let before = (self.is_narrow(), self.is_questioned());
+        self.remotes.iter_mut().for_each(|remote| remote.belief.forget(now_ns));
+        if let Some(messages) = &mut self.messages {
+            messages.read(now_ns, &mut self.remotes, self.mtu, has_sent, stats);
+        }
+        self.probe(now_ns, stats);
         before != (self.is_narrow(), self.is_questioned())
     }
 
     /// Queries the path MTU again at once, because a packet was too long for the last known one.
     pub(in crate::live) fn look_now(&mut self) {
-        let Self { paths, remotes, .. } = self;
-        let of_routes = remotes.iter().filter_map(|remote| paths.of_route(*remote).ok()).min();
-        let hints = remotes.iter().filter_map(|remote| paths.to(*remote).ok()).min();
-        (self.mtu, self.hint) = (of_routes.or(self.mtu), hints.or(self.hint));
+        let Self { paths, remotes, echoes, .. } = self;
+        let of_routes = remotes.iter().filter_map(|remote| paths.of_route(remote.address).ok());
+        self.mtu = of_routes.min().or(self.mtu);
+        for remote in remotes {
+            let told = paths.to(remote.address).ok().or(remote.told);
+            if self.messages.is_none() && told != remote.told {
+                told.into_iter().for_each(|told| remote.prober.hear(told));
+            }
+            remote.told = told;
+            // What was found out without a message has to be told to the kernel, which makes the fragments of IPv6.
+            if remote.address.is_ipv6()
+                && let (Some(carries), Some(echoes)) = (remote.carries(), &*echoes)
+                && told.is_some_and(|told| told > carries)
+                && let Ok(mtu) = u16::try_from(carries)
+            {
+                // It is told again at the next look.
+                let _ = paths.tell(remote.address, mtu, echoes);
+            }
+        }
+    }
+
+    /// Takes answers to probes, and sends those that are due.
+    fn probe(&mut self, now_ns: u64, stats: &mut SocketStats) {
+        let sends_long = core::mem::take(&mut self.sends_long);
+        let Self { remotes, echoes: Some(echoes), .. } = self else { return };
+        if remotes.iter().any(|remote| remote.prober.is_waiting()) {
+            echoes.answers(MESSAGES_MAX, |source, number| {
+                let asked = remotes.iter_mut().filter(|remote| remote.address == source);
+                asked.for_each(|remote| remote.prober.answered(now_ns, number));
+            });
+        }
+        // No packet is longer.
+        let top = self.mtu.unwrap_or_default().min(u16::MAX.into());
+        for remote in remotes {
+            for (number, len) in remote.prober.poll(now_ns, top, sends_long).into_iter().flatten() {
+                // A request that does not leave is one that is not answered.
+                let _ = echoes.ask(remote.address, number, len);
+            }
+            if remote.prober.known() == Known::Whole && !remote.prober.is_questioned() {
+                remote.belief.proven = None;
+            }
+            let Some(finding) = remote.prober.take_finding() else { continue };
+            stats.count(finding.event(), 1);
+            self.look_ns = now_ns;
+        }
+    }
+}
+
+impl Finding {
+    const fn event(self) -> SocketEvent {
+        match self {
+            Self::Refuted => SocketEvent::PathRefuted,
+            Self::Narrow => SocketEvent::PathNarrow,
+            Self::Silent => SocketEvent::PathSilent,
+        }
+    }
+}
+
+impl PathTo {
+    /// The longest packet that reaches it, if a probe or a message with its proof says that longer ones do not.
+    fn carries(&self) -> Option<usize> {
+        let proven = self.belief.proven.map(|(mtu, _)| mtu);
+        let probed = match self.prober.known() {
+            Known::Narrow(len) => Some(len),
+            Known::Nothing | Known::Whole => None,
+        };
+        [proven, probed].into_iter().flatten().min()
+    }
+
+    /// The same or what the kernel was told, unless a probe has shown that it is not so.
+    fn hint(&self) -> Option<usize> {
+        match self.prober.known() {
+            Known::Narrow(len) => Some(self.told.map_or(len, |told| told.min(len))),
+            Known::Whole if !self.prober.is_questioned() => None,
+            Known::Nothing | Known::Whole => self.told,
+        }
+    }
+
+    /// The longest packet that reaches it, if that is sure enough to make senders send less: the end of a search, or,
+    /// if the other end answers no probes, a message with its proof.
+    fn proven(&self) -> Option<usize> {
+        match self.prober.known() {
+            Known::Nothing => self.belief.proven.map(|(mtu, _)| mtu),
+            Known::Narrow(_) | Known::Whole => self.prober.settled(),
+        }
     }
 }
 
@@ -117,21 +253,24 @@ impl Messages {
     fn read(
         &mut self,
         now_ns: u64,
-        remotes: &[IpAddr],
+        remotes: &mut [PathTo],
         mtu: Option<usize>,
         has_sent: &dyn Fn(&[u8]) -> bool,
         stats: &mut SocketStats,
     ) {
-        self.belief.forget(now_ns);
         for _ in 0..MESSAGES_MAX {
             // An error of the socket says nothing of the paths.
             let Ok(Some(message)) = self.socket.next(&mut self.buffer[..]) else { return };
-            let Some((said, quoted)) = parse(message, remotes) else { continue };
+            let Some((address, said, quoted)) = parse(message) else { continue };
+            let Some(remote) = remotes.iter_mut().find(|remote| remote.address == address) else {
+                continue;
+            };
             if mtu.is_some_and(|mtu| said >= mtu) {
                 continue;
             }
             let is_proven = has_sent(quoted);
-            self.belief.hear(now_ns, said, is_proven);
+            remote.belief.hear(now_ns, said, is_proven);
+            remote.prober.hear(said);
             let event = if is_proven { SocketEvent::PathProven } else { SocketEvent::PathUnproven };
             stats.count(event, 1);
         }
@@ -157,19 +296,19 @@ impl Belief {
     }
 }
 
-/// The length that a message names, and what it quotes of a packet to one of these addresses, from its IP header on.
-fn parse<'a>(message: &'a [u8], remotes: &[IpAddr]) -> Option<(usize, &'a [u8])> {
+/// The other end of the packet that a message quotes, the length that it names, and the quoted packet from its IP
+/// header on.
+fn parse(message: &[u8]) -> Option<(IpAddr, usize, &[u8])> {
     let (header, quoted) = message.split_at_checked(icmp::HEADER_LEN)?;
     let destination = quoted.get(ipv6::field::DESTINATION)?.first_chunk::<16>()?;
     let said = u32::from_be_bytes(*header.last_chunk()?);
-    let is_ours = remotes.contains(&IpAddr::from(*destination));
-    is_ours.then_some((usize::try_from(said).ok()?.max(MTU_MIN), quoted))
+    Some((IpAddr::from(*destination), usize::try_from(said).ok()?.max(CARRIED_IPV6), quoted))
 }
 
 /// Interval between queries of the path MTU, in nanoseconds. A query takes some ten system calls a
 /// path.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
-/// Interval between looks for messages, in nanoseconds. A look is one system call if there is none.
+/// Interval between looks for messages and answers, in nanoseconds. A look is one system call if there is none.
 const READ_AGAIN_NS: u64 = 10_000_000;
 /// Messages that are read at once. Of more, the kernel keeps what the socket's buffer holds.
 const MESSAGES_MAX: usize = 64;
@@ -179,8 +318,6 @@ const MESSAGE_BYTES: usize = 256;
 const QUESTIONED_NS: u64 = 10_000_000_000;
 /// Time for which a message is believed, in nanoseconds: that of the kernel (`net.ipv6.route.mtu_expires`).
 const PROVEN_NS: u64 = 600_000_000_000;
-/// Bytes that every link of IPv6 carries (RFC 8200 section 5).
-const MTU_MIN: usize = 1280;
 
 #[cfg(test)]
 mod tests {
@@ -203,14 +340,13 @@ mod tests {
     }
 
     #[test]
-    fn messages_about_others_and_broken_ones_are_none() {
+    fn a_message_names_a_path_and_broken_ones_are_none() {
         let remote: IpAddr = "2001:db8::2".parse().unwrap();
         let IpAddr::V6(address) = remote else { unreachable!() };
         let quoted = [&[0x60; 24][..], &address.octets(), &[5; 30]].concat();
         let message = |mtu: u32| [&[2, 0, 0, 0], &mtu.to_be_bytes()[..], &quoted].concat();
-        assert_eq!(parse(&message(1400), &[remote]), Some((1400, &quoted[..])));
-        assert_eq!(parse(&message(68), &[remote]), Some((MTU_MIN, &quoted[..])));
-        assert_eq!(parse(&message(1400), &["2001:db8::3".parse().unwrap()]), None);
-        (0..48).for_each(|len| assert_eq!(parse(&message(1400)[..len], &[remote]), None, "{len}"));
+        assert_eq!(parse(&message(1400)), Some((remote, 1400, &quoted[..])));
+        assert_eq!(parse(&message(68)), Some((remote, CARRIED_IPV6, &quoted[..])));
+        (0..48).for_each(|len| assert_eq!(parse(&message(1400)[..len]), None, "{len}"));
     }
 }

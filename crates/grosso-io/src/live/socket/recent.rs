@@ -2,7 +2,7 @@
 
 use grosso_wire::{ipv6, udp};
 
-use super::outer::BuiltHeaders;
+use super::{CARRIED_IPV6, outer::BuiltHeaders};
 
 /// Beginnings of long packets over IPv6, behind their outer IP and UDP headers. They have what nobody guesses who does
 /// not see the packets: addresses, ports, numbers and checksums of what the tunnel carries.
@@ -46,7 +46,7 @@ impl RecentPackets {
         };
         let len = built + parts.clone().map(<[u8]>::len).sum::<usize>();
         let next = self.next;
-        let Some(beginning) = self.beginnings.get_mut(next).filter(|_| len > MTU_MIN) else {
+        let Some(beginning) = self.beginnings.get_mut(next).filter(|_| len > CARRIED_IPV6) else {
             return;
         };
         let bytes = parts.flatten().skip(skipped).take(BEGINNING_BYTES);
@@ -78,8 +78,6 @@ const PACKETS_MAX: usize = 256;
 const BEGINNING_BYTES: usize = 96;
 /// Fewest bytes that prove something: the headers of an IPv4 packet with UDP.
 const PROOF_BYTES_MIN: usize = 28;
-/// Bytes that every link of IPv6 carries (RFC 8200 section 5): about shorter packets there is no message.
-const MTU_MIN: usize = 1280;
 
 #[cfg(test)]
 mod tests {
@@ -125,7 +123,7 @@ mod tests {
     fn short_packets_and_empty_quotes_prove_nothing() {
         let mut recent = RecentPackets::default();
         recent.remember(true);
-        let short = packet(1, MTU_MIN - ipv6::HEADER_LEN - udp::HEADER_LEN);
+        let short = packet(1, CARRIED_IPV6 - ipv6::HEADER_LEN - udp::HEADER_LEN);
         recent.sent(BuiltHeaders::Udp, [&short[..]].into_iter());
         for quoted in [&quote(&short, 17)[..], &[], &[0; ipv6::HEADER_LEN], &quote(&[], 17)] {
             assert!(!recent.has(quoted));

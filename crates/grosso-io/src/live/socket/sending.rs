@@ -20,7 +20,7 @@ use grosso_sys::{
 use grosso_wire::{LinkType, Ports, udp};
 
 use super::{
-    QUEUE_MAX,
+    CARRIED_IPV4, CARRIED_IPV6, QUEUE_MAX,
     outer::{BuiltHeaders, Outer},
     recent::RecentPackets,
     stats::{SocketEvent, SocketStats},
@@ -50,6 +50,7 @@ pub(in crate::live) struct SocketSender {
     /// its own length without the outer headers.
     packets: Vec<(usize, usize, usize)>,
     recent: RecentPackets,
+    sends_long: bool,
 }
 
 /// A queued message, with a copy of its bytes.
@@ -96,6 +97,7 @@ impl SocketSender {
             parts: Vec::new(),
             packets: Vec::new(),
             recent: RecentPackets::default(),
+            sends_long: false,
         }
     }
 
@@ -107,6 +109,18 @@ impl SocketSender {
     /// Whether a message quotes a packet that was sent while packets were remembered.
     pub(in crate::live) fn has_sent(&self, quoted: &[u8]) -> bool {
         self.recent.has(quoted)
+    }
+
+    /// Whether packets were sent since the last call that no router fragments, and that some path may not carry.
+    pub(in crate::live) fn take_sends_long(&mut self) -> bool {
+        core::mem::take(&mut self.sends_long)
+    }
+
+    /// Notes a packet of `len` bytes behind the headers that the socket builds.
+    fn note(&mut self, outer: &Outer, len: usize) {
+        let least = if outer.destination.is_ipv6() { CARRIED_IPV6 } else { CARRIED_IPV4 };
+        let is_whole = outer.dont_fragment || outer.destination.is_ipv6();
+        self.sends_long |= is_whole && outer.len + len > least;
     }
 
     /// Number of queued messages.
@@ -154,6 +168,7 @@ impl SocketSender {
             // A checksum that cannot be completed stays as it is, and the receiver finds it wrong.
             let _ = checksum::complete(&mut bytes, start as u16, offset);
         }
+        self.note(&outer, bytes.len());
         self.recent.sent(outer.built, [&bytes[..]].into_iter());
         self.queue.push_back(Message { bytes, outer, segment_bytes: None });
     }
@@ -221,6 +236,7 @@ impl SocketSender {
                 break;
             };
             let len = segment.len().saturating_sub(outer.len);
+            self.note(&outer, len);
             self.packets.push((payload.len(), segment.header_len, len));
         }
         let mut parts: Vec<IoSlice<'_>> = reused(core::mem::take(&mut self.parts));

@@ -42,6 +42,14 @@ reasons! {
         PathProven = "socket-path-proven",
         /// A message said so and quoted no packet that was sent lately, as a forged one does: it changes nothing.
         PathUnproven = "socket-path-unproven",
+        /// A message said so, or the kernel was told so, and an echo request as long as the longest packets was
+        /// answered: it changes nothing.
+        PathRefuted = "socket-path-refuted",
+        /// Echo requests as long as the longest packets were lost, and short ones answered: longer packets leave in
+        /// fragments.
+        PathNarrow = "socket-path-narrow",
+        /// No echo request was answered, long or short: of the path nothing is known but what messages say.
+        PathSilent = "socket-path-silent",
         /// A datagram was dropped because the other end was unreachable, or the interface was down.
         TransmitUnreachable = "socket-tx-unreachable",
         /// A datagram was dropped because the kernel had no memory for it.
@@ -63,6 +71,9 @@ impl SocketEvent {
                 | Self::TransmitFragmented
                 | Self::PathProven
                 | Self::PathUnproven
+                | Self::PathRefuted
+                | Self::PathNarrow
+                | Self::PathSilent
         )
     }
 }

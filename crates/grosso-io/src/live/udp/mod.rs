@@ -56,6 +56,8 @@ pub struct UdpOptions {
     pub shared: bool,
     /// Size of each socket's send and receive buffer in bytes, as far as permitted.
     pub buffer_bytes: usize,
+    /// Whether echo requests find out what the paths to the other ends carry.
+    pub probes: bool,
     /// Whether the kernel segments superframes (`UDP_SEGMENT`), where it can.
     pub segmentation: bool,
     /// Whether the kernel merges datagrams of a flow (`UDP_GRO`).
@@ -79,6 +81,7 @@ impl UdpOptions {
             hop_limit: 64,
             shared: false,
             buffer_bytes: 4 << 20,
+            probes: true,
             segmentation: true,
             coalescing: true,
             ports: Ports::ASSIGNED,
@@ -122,9 +125,10 @@ impl UdpOptions {
 /// permanently once the kernel has refused a superframe, which is counted.
 ///
 /// The MTU of the link decides which datagrams are too long, and they leave in fragments. No ICMP
-/// message decides that, but one over IPv6 that quotes a datagram of this port: it proves that
-/// datagrams as long do not reach the other end. Reading such messages needs `CAP_NET_RAW`; without
-/// it the port follows whatever the kernel was told of the path.
+/// message decides that, but one over IPv6 that quotes a datagram of this port, and echo requests
+/// that this port sends to the other end, as RFC 8899 says: long ones that are lost while short ones
+/// are answered. Both need `CAP_NET_RAW`; without it the port follows whatever the kernel was told of
+/// the path.
 #[derive(Debug)]
 pub struct UdpPort {
     name: String,
@@ -179,7 +183,7 @@ impl UdpPort {
             // section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
             receiving: UdpReceiver::new(),
-            paths: Paths::new(&options.remotes, local.is_ipv4())?,
+            paths: Paths::new(local.ip(), &options.remotes, options.probes)?,
             drops: 0,
             stats: SocketStats::default(),
         };
@@ -236,8 +240,10 @@ impl UdpPort {
     /// Looks whether the paths are as they were.
     fn look(&mut self, now_ns: u64) -> io::Result<()> {
         let Self { paths, sending, stats, .. } = self;
+        let sends_long = sending.iter_mut().map(SocketSender::take_sends_long).max();
         let has_sent = |quoted: &[u8]| sending.iter().any(|lane| lane.has_sent(quoted));
-        if paths.look(now_ns, &has_sent, stats) { self.follow_paths() } else { Ok(()) }
+        let has_changed = paths.look(now_ns, &has_sent, sends_long == Some(true), stats);
+        if has_changed { self.follow_paths() } else { Ok(()) }
     }
 
     fn follow_paths(&mut self) -> io::Result<()> {
@@ -330,9 +336,9 @@ impl Port for UdpPort {
     }
 
     /// 0 (at once) while datagrams read have yet to be handed out, because the descriptor does not
-    /// become readable again for them.
+    /// become readable again for them; otherwise when a path is to be looked at.
     fn deadline(&self) -> Option<u64> {
-        self.receiving.has_more().then_some(0)
+        if self.receiving.has_more() { Some(0) } else { self.paths.deadline() }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -351,6 +357,10 @@ impl Port for UdpPort {
 
     fn path_hint(&self) -> Option<usize> {
         self.paths.hint()
+    }
+
+    fn path_proven(&self) -> Option<usize> {
+        self.paths.proven()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

@@ -54,9 +54,9 @@ pub struct TunnelledOptions {
     /// further limited by the path MTU of the port behind less the tunnel's headers, if that is
     /// known; `None` sets no other limit.
     pub mtu: Option<usize>,
-    /// The least path MTU that is believed of ICMP messages, in bytes from the outer IP header on:
-    /// packets longer than a lesser one leave as fragments. `None` is what `mtu` needs, or without
-    /// one, any length: then no message makes the tunnel carry less. It is never below
+    /// The least path MTU that makes the tunnel carry less ([`Port::path_proven`]), in bytes from the
+    /// outer IP header on: packets longer than a lesser one leave as fragments. `None` is what `mtu`
+    /// needs, or without one, any length: then nothing but this host's routes does. It is never below
     /// [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
     pub mtu_min: Option<usize>,
     /// The UDP ports of tunnels within the tunnel's packets.
@@ -106,8 +106,9 @@ impl TunnelledOptions {
 /// into the packet. Frames of other tunnels are dropped and counted by reason.
 ///
 /// The sender of a packet with DF that is too long for the tunnel is informed by ICMP (rule S49),
-/// within the limits of [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. What ICMP messages say of the outer
-/// path is believed down to [`TunnelledOptions::mtu_min`]; packets that are longer leave without DF.
+/// within the limits of [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. What is proven of the outer path is
+/// heeded down to [`TunnelledOptions::mtu_min`]; packets longer than it is said to carry leave without
+/// DF.
 ///
 /// A tunnel of Ethernet frames may have several other ends ([`TunnelledOptions::forwarding`]).
 ///
@@ -127,7 +128,7 @@ pub struct Tunnelled<P: Port> {
     mtu_min: usize,
     mtu: Option<usize>,
     /// The path's MTU and the hint from which the effective one was made.
-    path: Option<(Option<usize>, Option<usize>)>,
+    path: Option<[Option<usize>; 3]>,
     replies: Replies,
     /// The headers of a frame to send, a packet segmented before encapsulation, and an empty vector
     /// kept for its capacity.
@@ -227,17 +228,17 @@ impl<P: Port> Tunnelled<P> {
         self.mtu
     }
 
-    /// Follows the path: what this host knows of it limits the packets that are taken; what ICMP
-    /// messages say does so down to the floor, and below it decides what may leave as fragments.
+    /// Follows the path: what this host knows of it limits the packets that are taken; what is
+    /// proven does so down to the floor; what ICMP messages say decides what may leave as fragments.
     fn learn_mtu(&mut self) {
-        let path = (self.port.path_mtu(), self.port.path_hint());
+        let path = [self.port.path_mtu(), self.port.path_hint(), self.port.path_proven()];
         if self.path == Some(path) {
             return;
         }
         self.path = Some(path);
-        let route = path.0;
-        let hint = path.1.or(route);
-        let believed = hint.map(|hint| hint.max(self.mtu_min));
+        let [route, hint, proven] = path;
+        let hint = hint.or(route);
+        let believed = proven.map(|proven| proven.max(self.mtu_min));
         let inner = |outer: Option<usize>| outer.and_then(|mtu| self.endpoint().mtu(mtu));
         let whole = [inner(route), inner(hint)].into_iter().flatten().min();
         let mtu = [inner(route), inner(believed), self.mtu_wanted].into_iter().flatten().min();

@@ -1,0 +1,293 @@
+//! Probing of the path to one other end, as in RFC 8899: how long packets may be that arrive whole.
+//!
+//! ```text
+//!               a message, or long packets are sent
+//!   nothing known ------------------------------> the longest is probed
+//!        ^                                         |              |
+//!        | no answer at all                answered|              |three are lost, the base is answered
+//!        +------------------------------------- whole          narrow: lengths are probed, then rest until
+//!                                                               the longest is probed again
+//! ```
+//!
+//! Each probe goes with a packet of the base length, so that a lost probe is known from a host that answers nothing
+//! (section 4.3). It has neither clock nor socket: times are arguments, in nanoseconds.
+
+/// Probing of the path to one other end.
+#[derive(Debug)]
+pub(super) struct Prober {
+    base: usize,
+    /// The longest packet that leaves this host.
+    top: usize,
+    known: Known,
+    /// The longest packet that was known to arrive when the last search ended.
+    settled: Option<usize>,
+    /// The length that a message named, and the number of the first packet that was sent after it.
+    said: Option<(usize, u64)>,
+    /// The shortest length that is known to be lost.
+    lost: usize,
+    round: Option<Round>,
+    number: u64,
+    /// Time of the next round.
+    next_ns: u64,
+    /// The time for which a narrow path then rests.
+    rest_ns: u64,
+    /// Time of the last answer; 0 before the first one.
+    heard_ns: u64,
+    finding: Option<Finding>,
+}
+
+/// Result of a round that somebody may want to know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// The longest packets arrive, although a message said otherwise.
+    Refuted,
+    /// The longest packets do not arrive.
+    Narrow,
+    /// Nothing was answered.
+    Silent,
+}
+
+/// State of the knowledge of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Known {
+    /// The other end answers nothing, or was not asked yet.
+    #[default]
+    Nothing,
+    /// The longest packets arrive.
+    Whole,
+    /// Packets of this length arrive, and the longest do not.
+    Narrow(usize),
+}
+
+/// Echo requests to send: number and length from the IP header on.
+pub(super) type Asked = [(u64, usize); 2];
+
+/// Probes of one length.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    len: usize,
+    aim: Aim,
+    first: u64,
+    tries: u8,
+    has_base: bool,
+    until_ns: u64,
+}
+
+/// Reason for the length of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// It is the longest, or lies between what arrives and what is lost.
+    Search,
+    /// An earlier search found it.
+    Earlier,
+    /// A message named it: what is longer is tried when the path is probed again.
+    Named,
+}
+
+impl Prober {
+    /// Nothing is known; packets of `base` bytes are taken to arrive (`BASE_PLPMTU`).
+    pub(super) fn new(base: usize) -> Self {
+        Self {
+            base,
+            top: 0,
+            known: Known::Nothing,
+            settled: None,
+            said: None,
+            lost: 0,
+            round: None,
+            number: 0,
+            next_ns: 0,
+            rest_ns: RAISE_TIMER_NS,
+            heard_ns: 0,
+            finding: None,
+        }
+    }
+
+    pub(super) fn known(&self) -> Known {
+        self.known
+    }
+
+    /// The longest packet that arrives, if the longest that leave do not and no search is under way.
+    pub(super) fn settled(&self) -> Option<usize> {
+        self.settled
+    }
+
+    /// Whether a message waits for an answer to it.
+    pub(super) fn is_questioned(&self) -> bool {
+        self.said.is_some()
+    }
+
+    /// Whether answers are waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Time of the next probe of a narrow path, which needs no traffic.
+    pub(super) fn raises_ns(&self) -> Option<u64> {
+        matches!(self.known, Known::Narrow(_)).then_some(self.next_ns)
+    }
+
+    /// The last result that was not taken yet.
+    pub(super) fn take_finding(&mut self) -> Option<Finding> {
+        self.finding.take()
+    }
+
+    /// Takes a message that no packet longer than `said` bytes arrives: it starts a probe, and changes nothing else
+    /// (section 4.6.2).
+    pub(super) fn hear(&mut self, said: usize) {
+        if self.top == 0 || said < self.top {
+            self.said = Some((said.max(self.base), self.number));
+        }
+    }
+
+    /// The next packets to send, if any are due. `top` is the longest packet that leaves; `sends_long` says whether
+    /// packets were sent lately that routers do not fragment.
+    pub(super) fn poll(&mut self, now_ns: u64, top: usize, sends_long: bool) -> Option<Asked> {
+        if top != self.top {
+            let said = self.said.filter(|(said, _)| *said < top);
+            *self = Self { top, said, number: self.number, ..Self::new(self.base) };
+        }
+        if let Some(Round { tries: PROBES_MAX, until_ns, .. }) = self.round
+            && now_ns >= until_ns
+        {
+            self.unanswered(now_ns);
+        }
+        if self.round.is_none() && self.is_due(now_ns, sends_long) {
+            self.begin(top, Aim::Search);
+        }
+        let round = self.round.as_mut().filter(|round| now_ns >= round.until_ns)?;
+        round.tries += 1;
+        round.until_ns = now_ns.saturating_add(PROBE_TIMER_NS);
+        let number = self.number;
+        self.number += 2;
+        Some([(number, self.base), (number + 1, round.len)])
+    }
+
+    /// Takes an answer to the packet of this number. Late answers to a round that is over are ignored.
+    pub(super) fn answered(&mut self, now_ns: u64, number: u64) {
+        let sent = self.number;
+        let Some(round) = self.round.as_mut() else { return };
+        if !(round.first..sent).contains(&number) {
+            return;
+        }
+        self.heard_ns = now_ns;
+        if number.is_multiple_of(2) {
+            round.has_base = true;
+            return;
+        }
+        let Round { len, aim, .. } = *round;
+        self.round = None;
+        if len >= self.top {
+            self.whole(now_ns, number);
+        } else {
+            self.known = Known::Narrow(len);
+            self.search(now_ns, if aim == Aim::Named { None } else { self.between(len) });
+        }
+    }
+
+    /// Takes an answer to the longest packet, which says nothing of messages that came after it was sent.
+    fn whole(&mut self, now_ns: u64, number: u64) {
+        if self.said.take_if(|(_, after)| number >= *after).is_some() {
+            self.finding = Some(Finding::Refuted);
+        }
+        (self.known, self.settled, self.rest_ns) = (Known::Whole, None, RAISE_TIMER_NS);
+        self.next_ns = now_ns.saturating_add(CONFIRMATION_TIMER_NS);
+    }
+
+    fn is_due(&self, now_ns: u64, sends_long: bool) -> bool {
+        // A path that is no longer than the base has nothing to be found out.
+        let is_wanted = sends_long || self.said.is_some() || matches!(self.known, Known::Narrow(_));
+        let rests = self.said.is_none() && now_ns < self.next_ns;
+        // Messages start no more rounds than one in the time of a probe.
+        let may_ask = now_ns >= self.heard_ns.saturating_add(PROBE_TIMER_NS) || self.heard_ns == 0;
+        self.top > self.base && is_wanted && !rests && may_ask
+    }
+
+    fn begin(&mut self, len: usize, aim: Aim) {
+        let first = self.number;
+        self.round = Some(Round { len, aim, first, tries: 0, has_base: false, until_ns: 0 });
+    }
+
+    /// Ends a round of which no probe was answered.
+    fn unanswered(&mut self, now_ns: u64) {
+        let Some(Round { len, aim, has_base, .. }) = self.round.take() else { return };
+        if !has_base {
+            return self.silent(now_ns);
+        }
+        self.lost = len;
+        let carried = match self.known {
+            Known::Narrow(carried) if aim != Aim::Earlier => carried,
+            _ => self.base,
+        };
+        if len < self.top {
+            self.known = Known::Narrow(carried);
+            return self.search(now_ns, self.between(carried));
+        }
+        if !matches!(self.known, Known::Narrow(_)) {
+            self.finding = Some(Finding::Narrow);
+        }
+        let said = self.said.take().map(|(said, _)| said);
+        // A message does not lower what a search has found.
+        let (next, aim) = match said.filter(|said| *said > carried) {
+            Some(said) => (said, Aim::Named),
+            None => (carried, Aim::Earlier),
+        };
+        self.known = Known::Narrow(carried);
+        if next > self.base {
+            self.begin(next, aim);
+        } else {
+            self.search(now_ns, self.between(self.base));
+        }
+    }
+
+    /// Ends a round without any answer: nothing follows of it, and what is known is soon forgotten.
+    fn silent(&mut self, now_ns: u64) {
+        self.said = None;
+        self.finding = Some(Finding::Silent);
+        self.next_ns = now_ns.saturating_add(SILENCE_NS);
+        let is_old = now_ns.saturating_sub(self.heard_ns) >= FORGOTTEN_NS;
+        if self.known == Known::Whole || is_old {
+            (self.known, self.settled) = (Known::Nothing, None);
+        }
+    }
+
+    /// The length between what arrives and what is lost, unless they are near each other.
+    fn between(&self, carried: usize) -> Option<usize> {
+        let gap = self.lost.saturating_sub(carried);
+        (gap > SEARCH_STEP).then_some(carried + gap / 2)
+    }
+
+    fn search(&mut self, now_ns: u64, next: Option<usize>) {
+        match (next, self.known) {
+            (Some(len), _) => self.begin(len, Aim::Search),
+            (None, Known::Narrow(carried)) => {
+                self.settled = Some(carried);
+                self.next_ns = now_ns.saturating_add(self.rest_ns);
+                self.rest_ns = (2 * self.rest_ns).min(RAISE_TIMER_MAX_NS);
+            }
+            (None, Known::Nothing | Known::Whole) => {}
+        }
+    }
+}
+
+/// Probes of one length that have to be lost until it counts as lost (`MAX_PROBES`, section 5.1.2).
+const PROBES_MAX: u8 = 3;
+/// Time in which a probe is to be answered (`PROBE_TIMER`, section 5.1.1: one second at least). Answers to earlier
+/// probes of the same length count for as long as the last one is waited for.
+const PROBE_TIMER_NS: u64 = 1_000_000_000;
+/// Interval between probes while long packets are sent (`CONFIRMATION_TIMER`, section 5.1.1).
+const CONFIRMATION_TIMER_NS: u64 = 5_000_000_000;
+/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1); each time that the path is
+/// as narrow as before it grows twofold, up to the other. That of the RFC is ten minutes: it has another timer for
+/// paths that become narrower still, which here the same probes find.
+const RAISE_TIMER_NS: u64 = 5_000_000_000;
+const RAISE_TIMER_MAX_NS: u64 = 30_000_000_000;
+/// Interval until a host that answered nothing is asked again.
+const SILENCE_NS: u64 = 60_000_000_000;
+/// Time after which a narrow path is forgotten if the other end answers nothing any more.
+const FORGOTTEN_NS: u64 = 600_000_000_000;
+/// Difference in bytes at which a search ends.
+const SEARCH_STEP: usize = 32;
+
+#[cfg(test)]
+mod tests;
