@@ -2,7 +2,7 @@
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|
-//! | of a path | none | packets, and nothing that opens or makes |
+//! | of a path | none | packets, and nothing that opens or makes but Unix sockets where it connects to one |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
 //! | the main one | those with which devices are opened | opening, for a reload |
@@ -107,7 +107,16 @@ pub(crate) fn settle(command: &str) -> Result<(), Failure> {
 
 /// Confines a thread of a path.
 pub(crate) fn data_thread() -> io::Result<()> {
-    confine::enter(Role::Data)?;
+    path_thread(Role::Data)
+}
+
+/// Confines a thread of a path that connects to the socket of another program.
+pub(crate) fn connecting_thread() -> io::Result<()> {
+    path_thread(Role::Connecting)
+}
+
+fn path_thread(role: Role) -> io::Result<()> {
+    confine::enter(role)?;
     #[cfg(debug_assertions)]
     fault::inject();
     Ok(())

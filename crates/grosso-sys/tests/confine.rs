@@ -58,7 +58,7 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
         state.unwrap()
     };
     let before = own_threads().unwrap().into_iter().find(|state| state.number == number()).unwrap();
-    for role in [Role::Data, Role::Statistics, Role::Signals, Role::Opener] {
+    for role in [Role::Data, Role::Connecting, Role::Statistics, Role::Signals, Role::Opener] {
         let state = own(role);
         let kept = if role == Role::Opener { NET_BIND_SERVICE_ADMIN_RAW | IPC_LOCK_BPF } else { 0 };
         assert_eq!(state.capabilities, before.capabilities & kept, "{role:?}");
@@ -71,11 +71,19 @@ fn files_are_refused_to_those_who_open_none_and_nothing_ends() {
     if !can_filter() {
         return;
     }
-    for role in [Role::Data, Role::Statistics, Role::Signals] {
+    for role in [Role::Data, Role::Connecting, Role::Statistics, Role::Signals] {
         let refused = confined(role, || File::open("/dev/null")).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{role:?}");
     }
     confined(Role::Opener, || File::open("/dev/null")).unwrap();
+}
+
+#[test]
+fn who_connects_again_may_make_a_socket_for_it() {
+    if can_filter() {
+        let make = || socket(AddressFamily::UNIX, SocketType::STREAM, None).map(drop);
+        confined(Role::Connecting, make).unwrap();
+    }
 }
 
 #[test]
@@ -100,7 +108,7 @@ fn memory_and_random_numbers_are_there_for_each_role() {
     if !can_filter() {
         return;
     }
-    for role in [Role::Data, Role::Statistics, Role::Signals, Role::Opener] {
+    for role in [Role::Data, Role::Connecting, Role::Statistics, Role::Signals, Role::Opener] {
         // More than the allocator takes from its heap.
         let sum = confined(role, || {
             let memory = vec![secret::random().unwrap(); 1 << 20];
@@ -124,6 +132,9 @@ fn a_wrong_call_is_made() {
     name_violations().unwrap();
     let (role, call): (_, fn()) = match &*wrong {
         "socket" => (Role::Data, || drop(socket(AddressFamily::UNIX, SocketType::STREAM, None))),
+        "socket of another machine" => {
+            (Role::Connecting, || drop(socket(AddressFamily::INET, SocketType::STREAM, None)))
+        }
         "ioctl" => (Role::Data, || {
             let _ = rustix::io::ioctl_fionread(io::stderr());
         }),
@@ -145,10 +156,11 @@ fn another_call_ends_the_program_by_the_names_of_its_thread_and_of_the_call() {
     if !can_filter() {
         return;
     }
-    for wrong in ["socket", "ioctl", "kill", "accept", "execve"] {
+    for wrong in ["socket", "socket of another machine", "ioctl", "kill", "accept", "execve"] {
+        let call = wrong.split(' ').next().unwrap();
         let ended = alone(wrong);
         let said = String::from_utf8_lossy(&ended.stderr);
-        let expected = format!("grosso: thread confined made the system call {wrong}, which is ");
+        let expected = format!("grosso: thread confined made the system call {call}, which is ");
         assert!(said.contains(&expected), "{said}");
         assert_eq!(ended.status.code(), Some(5), "{said}");
         assert!(!String::from_utf8_lossy(&ended.stdout).contains("still here"));

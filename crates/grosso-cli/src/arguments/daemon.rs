@@ -15,7 +15,8 @@ use super::{
 
 #[derive(Args, Debug)]
 pub(crate) struct Bridge {
-    /// One end: IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE] or fd:N
+    /// One end: IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], fd:N, or unix:PATH for a virtual machine,
+    /// with words behind commas: dgram, connect, vnet, offloads=csum+tso4+tso6+uso, local=PATH, mode=660
     #[arg(value_name = "A")]
     pub(crate) left: String,
     /// The other end

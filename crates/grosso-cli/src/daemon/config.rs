@@ -202,12 +202,12 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
             // All packets of an association share one sequence of numbers.
             return Err(format!("{} has esp, and the path more than one queue", port.device));
         }
-        match port.device {
-            Device::Passed(_) if spec.queues > 1 => {
+        match &port.device {
+            Device::Passed(_) | Device::Unix(_) if spec.queues > 1 => {
                 return Err(format!("{} is one queue, and the path has more", port.device));
             }
             Device::Xdp { queue, .. }
-                if queue as usize + spec.queues > grosso_sys::xdp::QUEUES_MAX as usize =>
+                if *queue as usize + spec.queues > grosso_sys::xdp::QUEUES_MAX as usize =>
             {
                 return Err(format!("{} has fewer than {} queues left", port.device, spec.queues));
             }

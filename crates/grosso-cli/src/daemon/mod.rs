@@ -10,6 +10,7 @@
 //! | `readers` | the users who can read or write a file of keys |
 //! | `claim` | a host's programs see that another one uses a key |
 //! | `tunnel` | the end of a path that is a tunnel |
+//! | `unix` | the end of a path that is a Unix socket |
 //! | `path` | a path that runs |
 //! | `refusal` | the reason why a device cannot be opened, and the remedy |
 //! | `paths` | all paths of the process, and their counters |
@@ -31,4 +32,5 @@ mod refusal;
 pub(crate) mod restarts;
 pub(crate) mod stages;
 pub(crate) mod tunnel;
+pub(crate) mod unix;
 pub(crate) mod xfrm;

@@ -49,6 +49,13 @@ impl PathSpec {
         !self.profile.rules.is_invertible() && !self.left.terminates && !self.right.terminates
     }
 
+    /// Whether its threads make sockets, to connect again.
+    fn makes_sockets(&self) -> bool {
+        let makes =
+            |port: &PortSpec| matches!(&port.device, Device::Unix(unix) if unix.makes_sockets());
+        makes(&self.left) || makes(&self.right)
+    }
+
     /// The profile to merge by towards one of its ends.
     fn profile_towards(&self, port: &PortSpec) -> Profile {
         if self.profile.rules.is_invertible() || port.terminates {
@@ -222,6 +229,10 @@ where
         .map(|(left, right)| DataPath::new(left, right, options.clone()))
         .collect::<io::Result<Vec<_>>>()?;
     let processors = spec.processors.clone();
-    let threads = ThreadOptions { processors, prepare: Some(confinement::data_thread) };
+    let confine = match spec.makes_sockets() {
+        true => confinement::connecting_thread,
+        false => confinement::data_thread,
+    };
+    let threads = ThreadOptions { processors, prepare: Some(confine) };
     Group::start(&spec.name, paths, &threads, ended)
 }

@@ -13,7 +13,10 @@ use grosso_sys::{
 };
 use grosso_wire::virtio::Form;
 
-use super::stages::{EspSpec, FragmentsMode, FragmentsSpec};
+use super::{
+    stages::{EspSpec, FragmentsMode, FragmentsSpec},
+    unix::Unix,
+};
 use crate::tunnel::Description;
 
 /// A device, as the user names it.
@@ -34,6 +37,8 @@ pub(crate) enum Device {
     },
     /// A descriptor that another program left open: `fd:N`.
     Passed(i32),
+    /// A Unix socket: `unix:PATH`, and words behind commas.
+    Unix(Unix),
     /// The end of a tunnel, which files alone describe.
     Tunnel(Box<Description>),
 }
@@ -55,6 +60,7 @@ impl FromStr for Device {
                 })?;
                 Ok(Self::Xdp { name: interface(name)?, queue })
             }
+            "unix" => rest.parse().map(Self::Unix),
             "fd" => match rest.parse() {
                 Ok(number @ 3..) => Ok(Self::Passed(number)),
                 _ => Err(format!("\"{text}\": a descriptor is a number from 3 on")),
@@ -73,6 +79,7 @@ impl fmt::Display for Device {
             Self::Xdp { name, queue: 0 } => write!(formatter, "xdp:{name}"),
             Self::Xdp { name, queue } => write!(formatter, "xdp:{name}:{queue}"),
             Self::Passed(number) => write!(formatter, "fd:{number}"),
+            Self::Unix(unix) => write!(formatter, "{unix}"),
             Self::Tunnel(description) => formatter.write_str(&description.name()),
         }
     }
@@ -86,7 +93,16 @@ impl Device {
                 name.clone()
             }
             Self::Passed(number) => format!("fd:{number}"),
+            Self::Unix(unix) => format!("unix:{}", unix.path),
             Self::Tunnel(description) => description.name(),
+        }
+    }
+
+    /// The features that it may have.
+    fn features(&self) -> Features {
+        match self {
+            Self::Unix(unix) => unix.features(),
+            _ => Features::ALL,
         }
     }
 }
@@ -102,7 +118,7 @@ pub(crate) struct PortSpec {
     pub(crate) device: Device,
     /// The features of the device that are used, and that it offers to its host, as far as it can.
     pub(crate) features: Features,
-    /// The virtio header of a TUN or TAP device.
+    /// The virtio header of a TUN or TAP device, or of frames at a Unix socket.
     pub(crate) header: Option<Form>,
     /// The MTU to set, in bytes.
     pub(crate) mtu: Option<u16>,
@@ -132,10 +148,14 @@ pub(crate) struct PortSpec {
 
 impl PortSpec {
     pub(crate) fn new(device: Device) -> Self {
+        let header = match &device {
+            Device::Unix(unix) => unix.header,
+            _ => None,
+        };
         Self {
+            features: device.features(),
+            header,
             device,
-            features: Features::ALL,
-            header: None,
             mtu: None,
             up: None,
             promiscuous: None,
@@ -158,9 +178,10 @@ impl PortSpec {
         let is_xdp = matches!(self.device, Device::Xdp { .. });
         let is_passed = matches!(self.device, Device::Passed(_));
         let is_tunnel = matches!(self.device, Device::Tunnel(_));
+        let has_header = is_tun || matches!(self.device, Device::Unix(_));
         let has_name = is_packet || is_xdp || is_tun && !is_passed;
         let misplaced = [
-            ("vnet_hdr", self.header.is_some(), is_tun, "tap, tun and fd ports"),
+            ("vnet_hdr", self.header.is_some(), has_header, "tap, tun, fd and unix ports"),
             ("persist", self.persistent.is_some(), is_tun, "tap, tun and fd ports"),
             ("terminates", self.terminates, is_tun, "tap, tun and fd ports"),
             ("promisc", self.promiscuous.is_some(), is_packet, "packet ports"),
@@ -189,6 +210,12 @@ impl PortSpec {
         }
         if let Some(fragments) = &self.fragments {
             fragments.check()?;
+        }
+        if let Device::Unix(unix) = &self.device
+            && unix.has_offloads()
+            && self.header.is_none()
+        {
+            return Err(format!("{unix}: offloads are said in virtio headers: vnet"));
         }
         let layout = self.layout();
         let told = [self.ring_slots, self.slot_bytes];
@@ -259,6 +286,7 @@ impl PortSpec {
             Device::Passed(number) => {
                 Opening::Passed { number: *number, options: self.tap_options() }
             }
+            Device::Unix(unix) => Opening::Unix(unix.options(self.header, self.features)),
             Device::Tunnel(_) => return None,
         })
     }
@@ -295,7 +323,7 @@ impl PortSpec {
 
 /// The forms of port names.
 pub(crate) const WORDS: &str =
-    "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE] or fd:NUMBER";
+    "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], unix:PATH[,WORD...] or fd:NUMBER";
 /// Bytes of the shortest slot that a packet socket's ring can have.
 const SLOT_BYTES_MIN: usize = 256;
 /// Bytes of the longest ring: what the kernel locks for one socket without complaint.
@@ -309,7 +337,9 @@ mod tests {
 
     #[test]
     fn words_name_devices_and_are_said_back() {
-        for word in ["eth1", "tap:grosso0", "tun:tn%d", "xdp:eth1", "xdp:eth1:3", "fd:3"] {
+        for word in
+            ["eth1", "tap:grosso0", "tun:tn%d", "xdp:eth1", "xdp:eth1:3", "unix:/s,vnet", "fd:3"]
+        {
             let device: Device = word.parse().unwrap();
             assert_eq!(device.to_string(), word);
         }
@@ -358,6 +388,10 @@ mod tests {
         assert!(refused("tap:t", |spec| spec.transmit_slots = Some(64)).is_some());
         assert_eq!(refused("e", |spec| spec.transmit_slots = Some(64)), None);
         assert_eq!(refused("tap:t", |spec| spec.mtu = Some(9000)), None);
+        assert_eq!(refused("unix:/s", |spec| spec.header = Some(Form::Short)), None);
+        assert!(refused("unix:/s", |spec| spec.mtu = Some(9000)).is_some());
+        let why = refused("unix:/s,offloads=csum", |_| ()).unwrap();
+        assert!(why.contains("vnet"), "{why}");
         assert_eq!(refused("fd:3", |spec| spec.terminates = true), None);
         let expands = |spec: &mut PortSpec| (spec.terminates, spec.expand_acks) = (true, true);
         assert_eq!(refused("tap:t", expands), None);

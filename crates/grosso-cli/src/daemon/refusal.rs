@@ -21,6 +21,7 @@ pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io:
         Device::Xdp { name, .. } => {
             interface(command, name).or_else(|| xdp(command, device, queues, error))
         }
+        Device::Unix(_) => Some(unix(command, device, error)),
         Device::Tunnel(_) => None,
     };
     failure.unwrap_or_else(|| refused(command, &what(&device.name()), "cap_net_admin", error))
@@ -82,6 +83,27 @@ fn passed(command: &str, device: &Device, error: &io::Error) -> Option<Failure> 
     let hint =
         "the program that starts this one must leave the descriptor of /dev/net/tun open for it";
     Some(Failure::environment(code, format!("{command}: {device}: {why}")).hint(hint))
+}
+
+fn unix(command: &str, device: &Device, error: &io::Error) -> Failure {
+    let name = device.name();
+    let (code, why, hint) = match error.kind() {
+        io::ErrorKind::AddrInUse => (
+            "environment.busy",
+            "another program has a socket there, or the file is none".to_owned(),
+            "ss -xlp shows who has it; another path, or connect where that program listens",
+        ),
+        io::ErrorKind::PermissionDenied => (
+            "environment.permission",
+            "this user may not".to_owned(),
+            "who listens sets the permissions: mode=660 behind unix:PATH; or choose another folder",
+        ),
+        io::ErrorKind::NotFound => {
+            ("environment.socket", "there is no such folder".to_owned(), "mkdir -p makes one")
+        }
+        _ => ("environment.socket", error.to_string(), "the path is that of a socket"),
+    };
+    Failure::environment(code, format!("{command}: opening {name}: {why}")).hint(hint)
 }
 
 fn xdp(command: &str, device: &Device, queues: usize, error: &io::Error) -> Option<Failure> {

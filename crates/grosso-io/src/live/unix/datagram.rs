@@ -20,7 +20,7 @@ use crate::live::{buffer::Buffers, outgoing::Wire};
 #[derive(Debug)]
 pub(super) struct DatagramEnd {
     socket: LocalSocket,
-    peer: Peer,
+    peer: Other,
     /// Time of the next look whether the peer is there.
     look_ns: u64,
     /// Whether it was heard since the last one.
@@ -30,7 +30,7 @@ pub(super) struct DatagramEnd {
 
 /// The other program.
 #[derive(Debug)]
-enum Peer {
+enum Other {
     /// Whoever sends first.
     Unknown,
     /// The one that has sent from there.
@@ -43,12 +43,12 @@ impl DatagramEnd {
     pub(super) fn open(options: &UnixOptions) -> io::Result<Self> {
         let address = LocalAddress::new(&options.path)?;
         let (own, mode, peer) = match &options.role {
-            UnixRole::Listen { mode } => (address, *mode, Peer::Unknown),
+            UnixRole::Listen { mode } => (address, *mode, Other::Unknown),
             UnixRole::Connect { local, mode } => {
                 let why = "a datagram socket that connects needs a path of its own for the answers";
                 let none = || io::Error::new(io::ErrorKind::InvalidInput, why);
                 let own = LocalAddress::new(local.as_ref().ok_or_else(none)?)?;
-                (own, *mode, Peer::Fixed { address, is_there: false })
+                (own, *mode, Other::Fixed { address, is_there: false })
             }
         };
         let socket = LocalSocket::at(LocalKind::Datagram, &own, mode)?;
@@ -70,7 +70,7 @@ impl DatagramEnd {
         match self.socket.receive(&mut buffer) {
             Ok((len, from)) => {
                 self.was_heard = true;
-                if let (Peer::Unknown, Some(from)) = (&self.peer, from) {
+                if let (Other::Unknown, Some(from)) = (&self.peer, from) {
                     self.learn(from, now_ns);
                 }
                 Ok(Some((buffer, len)))
@@ -94,7 +94,7 @@ impl DatagramEnd {
 
     /// Time of the next look whether the peer is there: the kernel does not say when it goes.
     pub(super) fn deadline(&self) -> Option<u64> {
-        (!matches!(self.peer, Peer::Unknown)).then_some(self.look_ns)
+        (!matches!(self.peer, Other::Unknown)).then_some(self.look_ns)
     }
 
     fn look(&mut self, now_ns: u64) {
@@ -110,9 +110,9 @@ impl DatagramEnd {
     /// Connects to where the peer is known to be, once more if it is there.
     fn find(&mut self) -> io::Result<()> {
         match &mut self.peer {
-            Peer::Unknown => {}
-            Peer::Learned(address) => self.socket.connect(address)?,
-            Peer::Fixed { address, is_there } => {
+            Other::Unknown => {}
+            Other::Learned(address) => self.socket.connect(address)?,
+            Other::Fixed { address, is_there } => {
                 self.socket.connect(address)?;
                 self.stats.count(UnixEvent::PeerMet, u64::from(!*is_there));
                 *is_there = true;
@@ -124,7 +124,7 @@ impl DatagramEnd {
     fn learn(&mut self, from: LocalAddress, now_ns: u64) {
         if self.socket.connect(&from).is_ok() {
             self.stats.count(UnixEvent::PeerMet, 1);
-            self.peer = Peer::Learned(from);
+            self.peer = Other::Learned(from);
             self.look_ns = now_ns.saturating_add(TRY_AGAIN_NS);
         }
     }
@@ -138,16 +138,16 @@ impl DatagramEnd {
         // It fails for a socket that the kernel has disconnected itself.
         let _ = self.socket.disconnect();
         match &mut self.peer {
-            Peer::Fixed { is_there, .. } => *is_there = false,
-            peer => *peer = Peer::Unknown,
+            Other::Fixed { is_there, .. } => *is_there = false,
+            peer => *peer = Other::Unknown,
         }
     }
 
     fn is_met(&self) -> bool {
         match &self.peer {
-            Peer::Unknown => false,
-            Peer::Learned(_) => true,
-            Peer::Fixed { is_there, .. } => *is_there,
+            Other::Unknown => false,
+            Other::Learned(_) => true,
+            Other::Fixed { is_there, .. } => *is_there,
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct UnixOptions {
     pub path: PathBuf,
     /// Whether frames are in a [stream](crate::framing), or each in a datagram.
     pub kind: LocalKind,
-    /// Which of the two programs is there first.
+    /// Side of the meeting that the port is.
     pub role: UnixRole,
     /// The virtio header in front of every frame, to which both programs must be set.
     pub header: Option<Form>,
@@ -52,7 +52,7 @@ pub struct UnixOptions {
     pub ports: Ports,
 }
 
-/// Which of two programs waits for the other.
+/// Side of the meeting of two programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnixRole {
     /// The other program connects, or sends the first datagram.
@@ -105,7 +105,7 @@ pub fn usual_features() -> Features {
 #[derive(Debug)]
 pub struct UnixPort {
     name: String,
-    end: End,
+    end: AnyEnd,
     device: Device,
     incoming: Incoming,
     buffers: Buffers,
@@ -113,7 +113,7 @@ pub struct UnixPort {
 }
 
 #[derive(Debug)]
-enum End {
+enum AnyEnd {
     Stream(Box<StreamEnd>),
     Datagram(DatagramEnd),
 }
@@ -130,8 +130,8 @@ impl UnixPort {
         let incoming = Incoming::new(LinkType::Ethernet, options.ports, options.header);
         let bytes_max = incoming.header_len() + FRAME_BYTES_MAX;
         let end = match options.kind {
-            LocalKind::Stream => End::Stream(Box::new(StreamEnd::open(options, bytes_max)?)),
-            LocalKind::Datagram => End::Datagram(DatagramEnd::open(options)?),
+            LocalKind::Stream => AnyEnd::Stream(Box::new(StreamEnd::open(options, bytes_max)?)),
+            LocalKind::Datagram => AnyEnd::Datagram(DatagramEnd::open(options)?),
         };
         let (link, ports) = (LinkType::Ethernet, options.ports);
         Ok(Self {
@@ -161,8 +161,8 @@ impl UnixPort {
     #[must_use]
     pub fn socket_stats(&self) -> &UnixStats {
         match &self.end {
-            End::Stream(end) => &end.stats,
-            End::Datagram(end) => &end.stats,
+            AnyEnd::Stream(end) => &end.stats,
+            AnyEnd::Datagram(end) => &end.stats,
         }
     }
 
@@ -191,7 +191,7 @@ impl UnixPort {
     /// more than a copy; a datagram takes one in any case.
     fn is_batched(&self, slices: &[&[u8]]) -> bool {
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
-        matches!(self.end, End::Stream(_)) && len <= COPIED_BYTES_MAX
+        matches!(self.end, AnyEnd::Stream(_)) && len <= COPIED_BYTES_MAX
     }
 }
 
@@ -217,8 +217,8 @@ impl Port for UnixPort {
         let mut received = 0;
         while received < max {
             let arrived = match &mut self.end {
-                End::Stream(end) => end.receive(now_ns, &mut self.buffers),
-                End::Datagram(end) => end.receive(now_ns, &mut self.buffers),
+                AnyEnd::Stream(end) => end.receive(now_ns, &mut self.buffers),
+                AnyEnd::Datagram(end) => end.receive(now_ns, &mut self.buffers),
             };
             let arrived = arrived.map_err(|error| broken(&self.name, "receive", error))?;
             let Some((bytes, len)) = arrived else { break };
@@ -252,7 +252,7 @@ impl Port for UnixPort {
     fn flush(&mut self) -> Result<Transmitted, PortError> {
         let Self { outgoing, end, .. } = self;
         let mut sent = outgoing.flush(end);
-        if let (Ok(Transmitted::Taken), End::Stream(end)) = (&sent, end) {
+        if let (Ok(Transmitted::Taken), AnyEnd::Stream(end)) = (&sent, end) {
             sent = end.flush().map(|whole| match whole {
                 true => Transmitted::Taken,
                 false => Transmitted::NoRoom,
@@ -263,8 +263,8 @@ impl Port for UnixPort {
 
     fn deadline(&self) -> Option<u64> {
         match &self.end {
-            End::Stream(end) => end.deadline(),
-            End::Datagram(end) => end.deadline(),
+            AnyEnd::Stream(end) => end.deadline(),
+            AnyEnd::Datagram(end) => end.deadline(),
         }
     }
 
@@ -277,20 +277,20 @@ impl Port for UnixPort {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(match &self.end {
-            End::Stream(end) => end.descriptor(),
-            End::Datagram(end) => end.descriptor(),
+            AnyEnd::Stream(end) => end.descriptor(),
+            AnyEnd::Datagram(end) => end.descriptor(),
         })
     }
 
     fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(match &self.end {
-            End::Stream(end) => end.transmit_descriptor(),
-            End::Datagram(end) => end.descriptor(),
+            AnyEnd::Stream(end) => end.transmit_descriptor(),
+            AnyEnd::Datagram(end) => end.descriptor(),
         })
     }
 }
 
-impl Wire for End {
+impl Wire for AnyEnd {
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         match self {
             Self::Stream(end) => end.send(parts),

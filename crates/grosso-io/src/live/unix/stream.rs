@@ -41,7 +41,7 @@ pub(super) struct StreamEnd {
     pub(super) stats: UnixStats,
 }
 
-/// Where the other program comes from.
+/// Origin of the other program.
 #[derive(Debug)]
 enum Meeting {
     /// It connects to this socket.

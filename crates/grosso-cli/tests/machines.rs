@@ -1,0 +1,325 @@
+//! `grosso bridge` at Unix sockets, as virtual machines have them: a program of this test at the other end, and the
+//! kernel's own TCP through two bridges that meet at a socket.
+//!
+//! ```text
+//!  host a                                        host b
+//!  ta (TAP)   grosso ---- unix:PATH ---- grosso  tb (TAP)
+//!  10.9.0.1, fd09::1                             10.9.0.2, fd09::2
+//! ```
+
+#![cfg(target_os = "linux")]
+
+mod network;
+
+use std::{
+    io::{Read, Write},
+    net::UdpSocket,
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixDatagram, UnixStream},
+    },
+    process::Command,
+    thread,
+};
+
+use grosso_sys::{datagram::set_segment_bytes, namespace::NetworkNamespace, netlink::Netlink};
+use grosso_testkit::oracle;
+use network::{A, B, CHUNK, Running, STALLED, connect, exchange, namespaces, receive, send, until};
+use rustix::process::Signal;
+
+/// Two hosts without a wire, and the folder of their socket.
+struct Ends {
+    a: NetworkNamespace,
+    b: NetworkNamespace,
+    folder: tempfile::TempDir,
+}
+
+/// Words of a socket, of the end that listens and of the one that connects.
+type Words = [&'static str; 2];
+
+/// Words of both ends about themselves: alike, and different.
+const OFFLOADS: [Words; 6] = [
+    ["", ""],
+    [",vnet", ",vnet"],
+    [",vnet=10,offloads=none", ",vnet=10,offloads=none"],
+    [",vnet,offloads=none", ",vnet,offloads=csum+tso4+tso6+uso"],
+    [",vnet=24,offloads=csum", ",vnet=24,offloads=tso4"],
+    [",vnet,offloads=tso6+uso", ",vnet"],
+];
+
+/// A stream, and datagrams.
+const KINDS: [Words; 2] = [["", ",connect"], [",dgram", ",dgram,connect,local=own"]];
+
+impl Ends {
+    /// The hosts; `None` if the caller may not make them.
+    fn new() -> Option<Self> {
+        let [a, b] = namespaces()?;
+        Some(Self { a, b, folder: tempfile::tempdir().unwrap() })
+    }
+
+    fn command(&self, host: &NetworkNamespace, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        command.args(line.split_whitespace()).current_dir(self.folder.path());
+        command.env("RUNTIME_DIRECTORY", self.folder.path()).env_remove("NOTIFY_SOCKET");
+        host.host(&mut command).unwrap();
+        command
+    }
+
+    fn start(&self, host: &NetworkNamespace, line: &str) -> Running {
+        let running = Running::spawn(&mut self.command(host, line));
+        running.said("<->");
+        running
+    }
+
+    /// The bridge of the host that listens, and of the one that connects.
+    fn bridge(&self, listens: bool, words: &str) -> Running {
+        let (host, device) = if listens { (&self.a, "ta") } else { (&self.b, "tb") };
+        self.start(host, &format!("bridge tap:{device} unix:vm.sock{words} --persist"))
+    }
+
+    fn addresses(&self) {
+        self.a.run(|| network::set_up("ta", A)).unwrap().unwrap();
+        self.b.run(|| network::set_up("tb", B)).unwrap().unwrap();
+    }
+
+    fn streams(&self, bytes: usize) {
+        for (a, b) in A.into_iter().zip(B) {
+            exchange(&connect((&self.a, a), (&self.b, b)), bytes);
+            exchange(&connect((&self.b, b), (&self.a, a)), bytes);
+        }
+    }
+
+    /// Sends datagrams, as one superframe, until they have come: datagrams may be lost.
+    fn datagrams(&self) {
+        for (a, b) in A.into_iter().zip(B) {
+            let far = self.b.run(|| UdpSocket::bind((b, 0))).unwrap().unwrap();
+            let near = self.a.run(|| UdpSocket::bind((a, 0))).unwrap().unwrap();
+            set_segment_bytes(&near, 1200).unwrap();
+            far.set_nonblocking(true).unwrap();
+            let sent: Vec<u8> = (0..12_100_u32).map(|i| (i * 7) as u8).collect();
+            let mut got = Vec::new();
+            until(|| {
+                near.send_to(&sent, far.local_addr().unwrap()).unwrap();
+                thread::sleep(std::time::Duration::from_millis(20));
+                let mut buffer = [0; 2000];
+                got.clear();
+                while let Ok(len) = far.recv(&mut buffer) {
+                    got.push(buffer[..len].to_vec());
+                }
+                got.len() >= 11
+            });
+            for (datagram, piece) in got.iter().zip(sent.chunks(1200).cycle()) {
+                assert!(datagram == piece, "datagrams of {a} differ");
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_are_whole_whatever_both_ends_say_of_themselves() {
+    let Some(ends) = Ends::new() else { return };
+    for (kind, offloads) in KINDS.into_iter().flat_map(|kind| OFFLOADS.map(|words| (kind, words))) {
+        let words = [0, 1].map(|end| format!("{}{}", kind[end], offloads[end]));
+        println!("{words:?}");
+        let listening = ends.bridge(true, &words[0]);
+        let connecting = ends.bridge(false, &words[1]);
+        if ends.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
+            ends.addresses();
+        }
+        ends.streams(2 << 20);
+        ends.datagrams();
+        for bridge in [connecting, listening] {
+            let ended = bridge.stop(Signal::TERM);
+            assert_eq!(ended.code, Some(0), "{words:?}: {ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_host_without_offloads_and_one_with_them_exchange_whole_streams() {
+    let Some(ends) = Ends::new() else { return };
+    for offloads in [["", ""], [",vnet", ",vnet"]] {
+        let listening = ends.bridge(true, offloads[0]);
+        let connecting = ends.bridge(false, &format!(",connect{}", offloads[1]));
+        if ends.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
+            ends.addresses();
+        }
+        let off = ends.command(&ends.a, "dev -K ta tx off tso off").output().unwrap();
+        assert!(off.status.success(), "{off:?}");
+        ends.streams(4 << 20);
+        for bridge in [connecting, listening] {
+            assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
+        }
+    }
+}
+
+#[test]
+fn a_connection_outlives_the_death_of_either_bridge() {
+    for kind in KINDS {
+        let Some(ends) = Ends::new() else { return };
+        let words = [0, 1].map(|end| format!("{},vnet", kind[end]));
+        let mut bridges = [true, false].map(|listens| {
+            let words = &words[usize::from(!listens)];
+            Some(ends.bridge(listens, words))
+        });
+        ends.addresses();
+        let stream = connect((&ends.a, A[0]), (&ends.b, B[0]));
+        exchange(&stream, 1 << 20);
+        for (killed, listens) in [(1, false), (0, true), (1, false)] {
+            let ended = bridges[killed].take().unwrap().stop(Signal::KILL);
+            assert_eq!(ended.code, None, "it was killed: {ended:?}");
+            thread::scope(|scope| {
+                let [near, far] = &stream;
+                // What is sent now is lost until the bridge is there again.
+                scope.spawn(|| send(near, 3, 64 * CHUNK));
+                bridges[killed] = Some(ends.bridge(listens, &words[killed]));
+                receive(far, 3, 64 * CHUNK);
+            });
+        }
+        let survivor = bridges[0].take().unwrap();
+        survivor.signal(Signal::USR1);
+        survivor.said("event_peer_gone");
+        for bridge in [Some(survivor), bridges[1].take()].into_iter().flatten() {
+            assert_eq!(bridge.stop(Signal::TERM).code, Some(0), "{kind:?}");
+        }
+    }
+}
+
+/// The other program: a socket, and frames behind what its words say.
+enum Machine {
+    Stream(UnixStream),
+    Datagram(UnixDatagram),
+}
+
+impl Machine {
+    fn connect(ends: &Ends, is_datagram: bool) -> Self {
+        let [path, own] = ["vm.sock", "machine"].map(|name| ends.folder.path().join(name));
+        if is_datagram {
+            let socket = UnixDatagram::bind(own).unwrap();
+            socket.connect(path).unwrap();
+            socket.set_read_timeout(Some(STALLED)).unwrap();
+            Self::Datagram(socket)
+        } else {
+            let stream = UnixStream::connect(path).unwrap();
+            stream.set_read_timeout(Some(STALLED)).unwrap();
+            Self::Stream(stream)
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Stream(stream) => {
+                let len = (bytes.len() as u32).to_be_bytes();
+                stream.write_all(&[&len, bytes].concat()).unwrap();
+            }
+            Self::Datagram(socket) => assert_eq!(socket.send(bytes).unwrap(), bytes.len()),
+        }
+    }
+
+    fn receive(&mut self) -> Vec<u8> {
+        let mut buffer = vec![0; 1 << 17];
+        let len = match self {
+            Self::Stream(stream) => {
+                let mut len = [0; 4];
+                stream.read_exact(&mut len).unwrap();
+                let len = u32::from_be_bytes(len) as usize;
+                stream.read_exact(&mut buffer[..len]).unwrap();
+                len
+            }
+            Self::Datagram(socket) => socket.recv(&mut buffer).unwrap(),
+        };
+        buffer.truncate(len);
+        buffer
+    }
+}
+
+/// A machine without virtio headers gets packets with complete checksums, and one with them what it says it takes.
+#[test]
+fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
+    for (is_datagram, words) in
+        [(false, ""), (true, ",dgram"), (false, ",vnet,offloads=uso"), (true, ",dgram,vnet")]
+    {
+        let Some(ends) = Ends::new() else { return };
+        let bridge = ends.bridge(true, words);
+        ends.a.run(|| network::set_up("ta", A)).unwrap().unwrap();
+        let socket = ends.folder.path().join("vm.sock");
+        assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let mut machine = Machine::connect(&ends, is_datagram);
+        let header_len = if words.contains("vnet") { 12 } else { 0 };
+        let behind = |frame: &[u8]| [&vec![0; header_len], frame].concat();
+        let neighbour = || -> std::io::Result<()> {
+            let index = grosso_sys::interface::Control::new()?.index(&network::name("ta"))?;
+            Netlink::new()?.set_neighbour(index, B[0], [2, 0, 0, 0, 0, 7])
+        };
+        ends.a.run(neighbour).unwrap().unwrap();
+        let host = ends.a.run(|| UdpSocket::bind((A[0], 4000))).unwrap().unwrap();
+        host.set_read_timeout(Some(STALLED)).unwrap();
+        // A datagram of the machine, to all, with no checksum.
+        let mut frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 7, 8, 0]].concat();
+        let mut ip = [0x45, 0, 0, 33, 0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 2, 10, 9, 0, 1];
+        let checksum = oracle::checksum(&ip);
+        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend(ip);
+        frame.extend([0x13, 0x88, 0x0f, 0xa0, 0, 13, 0, 0]);
+        frame.extend(b"hello");
+        machine.send(&behind(&frame));
+        let mut buffer = [0; 100];
+        let (len, from) = host.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..len], from.ip(), from.port()), (&b"hello"[..], B[0], 5000));
+        // A superframe of the host, of three datagrams.
+        set_segment_bytes(&host, 1000).unwrap();
+        let sent: Vec<u8> = (0..2500_u32).map(|i| (i * 3) as u8).collect();
+        host.send_to(&sent, (B[0], 5000)).unwrap();
+        let mut payload = Vec::new();
+        let mut frames = 0;
+        while payload.len() < sent.len() {
+            let received = machine.receive();
+            let (header, frame) = received.split_at(header_len);
+            // ARP, IPv6 neighbour discovery and the like.
+            if frame[12..14] != [8, 0] || frame[23] != 17 || frame[34..36] != [0x0f, 0xa0] {
+                continue;
+            }
+            frames += 1;
+            payload.extend_from_slice(&frame[42..]);
+            // A partial checksum is the sum of the pseudo-header.
+            let pseudo =
+                oracle::pseudo_header(&frame[26..30], &frame[30..34], 17, frame.len() - 34);
+            if header.first().is_some_and(|flags| flags & 1 != 0) {
+                assert_eq!(frame[40..42], oracle::sum(&pseudo).to_be_bytes(), "{words}");
+            } else {
+                assert!(oracle::is_right(frame, oracle::Link::Ethernet), "{words}: complete");
+            }
+        }
+        assert!(payload == sent);
+        assert_eq!(frames, if words.contains("uso") { 1 } else { 3 }, "{words}");
+        assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
+    }
+}
+
+#[test]
+fn a_place_where_no_socket_can_be_is_refused_with_what_to_do() {
+    let Some(ends) = Ends::new() else { return };
+    let run = |line: &str| Running::spawn(&mut ends.command(&ends.a, line)).end();
+    std::fs::write(ends.folder.path().join("text"), "").unwrap();
+    for (words, code, why) in [
+        ("unix:text", 4, "another program has a socket there, or the file is none"),
+        ("unix:no/folder", 4, "there is no such folder"),
+        ("unix:s,dgram,connect", 2, "local=PATH"),
+        ("unix:s,offloads=csum", 2, "vnet"),
+        ("unix:s --queues 2", 2, "one queue"),
+        (&format!("unix:{}", "x".repeat(108)), 2, "107 bytes"),
+    ] {
+        let ended = run(&format!("bridge tap:t0 {words}"));
+        assert_eq!(ended.code, Some(code), "{words}: {ended:?}");
+        assert!(ended.stderr.contains(why), "{words}: {}", ended.stderr);
+    }
+    let first = ends.bridge(true, "");
+    let ended = run("bridge tap:t0 unix:vm.sock");
+    assert!(ended.stderr.contains("another program has a socket there"), "{ended:?}");
+    // A socket that a killed program left behind is taken over.
+    first.stop(Signal::KILL);
+    let next = ends.bridge(true, ",mode=660");
+    let mode = ends.folder.path().join("vm.sock").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    assert_eq!(next.stop(Signal::TERM).code, Some(0));
+}
