@@ -57,6 +57,13 @@ impl Image {
     /// checksum and cuts every packet itself, as if there was a wire between.
     #[must_use]
     pub fn machine(&self, tap: &str) -> Command {
+        let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
+        self.machine_at(&tap, "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off")
+    }
+
+    /// The machine with a network device, at an end of a wire that QEMU has: the words of `-netdev` and of `-device`.
+    #[must_use]
+    pub fn machine_at(&self, netdev: &str, device: &str) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-accel", "tcg", "-cpu", "max", "-m", "512", "-no-reboot"]);
         command.args(["-display", "none", "-monitor", "none", "-serial", "null"]);
@@ -67,9 +74,7 @@ impl Image {
             "console=ttyS0 panic=-1 quiet mitigations=off",
         ]);
         command.arg("-kernel").arg(&self.kernel).arg("-initrd").arg(&self.file_system);
-        let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
-        let device = "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off";
-        command.args(["-netdev", &tap, "-device", device]);
+        command.args(["-netdev", netdev, "-device", device]);
         command
     }
 }
