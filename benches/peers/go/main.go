@@ -237,6 +237,10 @@ func readWorkload(arguments []string) *workload {
 }
 
 func main() {
+	if len(os.Args) == 3 && os.Args[2] == "conform" {
+		conform(os.Args[1])
+		return
+	}
 	if len(os.Args) != 7 {
 		fail("usage: peer WORK FILE PACKETS SIZE START OFFSET")
 	}

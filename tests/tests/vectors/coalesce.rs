@@ -373,6 +373,12 @@ fn ipv4() -> Vec<Case> {
             ids(true, &[5, 7, 8]),
         ),
         case(
+            "g14_ids_skip_without_df",
+            &["G14"],
+            "Without DF an identification counts even for RFC 6864: a router may make fragments of the packet.",
+            ids(false, &[5, 7, 8]),
+        ),
+        case(
             "g14_ids_fall",
             &["G14"],
             "Identifications that fall do not join.",

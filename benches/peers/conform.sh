@@ -1,0 +1,46 @@
+#!/bin/sh
+# Lets `grosso conform` judge the coalescers of DPDK, wireguard-go, Tailscale's fork of it and gVisor, with jq, and for
+# each a C compiler and libdpdk, or Go:
+#
+#   benches/peers/conform.sh GROSSO
+#
+# prints a row of docs/conformance.md for each, and fails if a fault that they are known for is not found. GROSSO is the
+# program. Who cannot be built is left out, which is said.
+set -eu
+grosso=$(realpath "$1")
+cd "$(dirname "$0")"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# row NAME RULE PROGRAM...: the row of a program that is known to break a rule.
+row() {
+    name=$1 rule=$2
+    shift 2
+    "$grosso" conform --json -- "$@" > "$scratch/report" || [ $? = 1 ]
+    jq -r --arg name "$name" '
+        [.rules[] | select(.wrong > 0) | "\(.rule) \(.wrong)"] as $wrong
+        | "| \($name) | \(.vectors.right) | \(.vectors.wrong) | \(.joins.made) of \(.joins.possible) | \($wrong | join(", ")) |"
+    ' "$scratch/report"
+    jq -e --arg rule "$rule" '
+        .vectors.left_out == 0 and any(.rules[]; .rule == $rule and .wrong > 0)
+    ' "$scratch/report" > "$scratch/found" || { echo "$name: $rule was not found broken" >&2; exit 1; }
+}
+
+# Word splitting of the flags is meant.
+if flags=$(pkg-config --cflags --libs libdpdk) &&
+    cc -O3 -D_GNU_SOURCE -Wno-deprecated-declarations dpdk/peer.c $flags -o "$scratch/dpdk"; then
+    version=$(pkg-config --modversion libdpdk)
+    row "DPDK $version, burst" G13 "$scratch/dpdk" coalesce-burst conform
+    row "DPDK $version, burst, ToS, TTL and checksums looked at before" G39 \
+        "$scratch/dpdk" coalesce-burst-checks conform
+else
+    echo "skipped: DPDK cannot be built" >&2
+fi
+if go version > "$scratch/version" && (cd go && go build -trimpath -o "$scratch/go" .); then
+    version_of() { sed -n "s|^\t$1 v0.0.0-\(........\).*-\(.......\).*|\1 \2|p" go/go.mod; }
+    row "wireguard-go $(version_of golang.zx2c4.com/wireguard)" G14 "$scratch/go" wireguard conform
+    row "Tailscale's fork $(version_of github.com/tailscale/wireguard-go)" G14 "$scratch/go" tailscale conform
+    row "gVisor $(version_of gvisor.dev/gvisor)" G34 "$scratch/go" gvisor conform
+else
+    echo "skipped: wireguard-go, Tailscale's fork and gVisor cannot be built" >&2
+fi
