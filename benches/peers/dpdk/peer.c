@@ -481,7 +481,7 @@ static void answer(const struct work *work, const char *question)
 }
 
 /* Describes a frame to `grosso conform` and writes it. What was joined is a chain, whose first buffer is the first
- * packet; its checksums are stale, as for a device that makes them. */
+ * packet; its checksums are stale, and made as for a device that completes them. */
 static void put_record(FILE *file, struct rte_mbuf *buffer)
 {
 	static uint8_t linear[1 << 17];
@@ -495,7 +495,11 @@ static void put_record(FILE *file, struct rte_mbuf *buffer)
 
 		header[0] = header[1] = 1;
 		memcpy(header + 2, said, sizeof(said));
-		((struct rte_tcp_hdr *)found.transport)->cksum = 0;
+		((struct rte_tcp_hdr *)found.transport)->cksum = rte_ipv4_phdr_cksum(found.inner, 0);
+		found.inner->hdr_checksum = 0;
+		found.inner->hdr_checksum = rte_ipv4_cksum(found.inner);
+		found.outer->hdr_checksum = 0;
+		found.outer->hdr_checksum = rte_ipv4_cksum(found.outer);
 	}
 	memmove(linear, rte_pktmbuf_read(buffer, 0, len, linear), len);
 	fwrite(&all, sizeof(all), 1, file);

@@ -107,6 +107,10 @@ fn each_planted_fault_is_found_by_its_rule() {
         ("unequal", "changed", "G39"),
         ("vouch", "vouched", "C1"),
         ("header", "header", "G52"),
+        ("length", "header", "G50"),
+        ("sum", "header", "G50"),
+        ("seed", "header", "G51"),
+        ("whole", "header", "G51"),
     ] {
         let (run, report) = judged(&bench, "", &program, fault);
         assert_eq!(run.code, 1, "{fault}");

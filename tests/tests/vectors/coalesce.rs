@@ -582,13 +582,13 @@ fn flags() -> Vec<Case> {
         ),
         case(
             "g34b_cwr_on_all",
-            &["G34a", "G34b"],
+            &["G34b", "G34a"],
             "CWR on every packet joins, and is on every packet when it is cut.",
             with_flags(&[Tcp::CWR; 3]),
         ),
         case(
             "g36_psh_closes",
-            &["G35", "G36"],
+            &["G36", "G35"],
             "PSH joins and closes: what follows is another superframe.",
             with_flags(&[NONE, NONE, Tcp::PSH, NONE, NONE]),
         ),
@@ -606,7 +606,7 @@ fn flags() -> Vec<Case> {
         ),
         case(
             "g36_fin_closes",
-            &["G35", "G36"],
+            &["G36", "G35"],
             "FIN with payload joins and closes.",
             with_flags(&[NONE, NONE, Tcp::FIN, NONE]),
         ),
@@ -735,7 +735,7 @@ fn udp() -> Vec<Case> {
         ),
         case(
             "u10_checksum_zero",
-            &["U1", "U10"],
+            &["U10", "U1"],
             "Datagrams without checksum join nothing: cutting would give them one.",
             Path::Ipv4.datagrams(&[100; 3], |_, s| s.udp(Udp::checksum_zero)),
         ),

@@ -52,7 +52,11 @@ fn every_vector_has_a_name_of_its_own_and_rules_that_are_written() {
     for vector in KINDS.into_iter().flat_map(|kind| Pair::read(kind).vectors) {
         let name = vector["name"].as_str().expect("a name").to_owned();
         let rules = vector["rules"].as_array().expect("a list");
-        assert!(!rules.is_empty(), "{name} shows no rule");
+        let first = rules.first().and_then(Value::as_str).expect("a rule");
+        let (letter, number) = first.split_at(1);
+        let digits = number.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        let padded = format!("{}{:0>2}{}", letter.to_lowercase(), digits, &number[digits.len()..]);
+        assert!(name.starts_with(&format!("{padded}_")), "{name} begins with no {padded}_");
         for rule in rules.iter().filter_map(Value::as_str) {
             assert!(text.contains(&format!("* **{rule}** ")), "{name}: no rule {rule}");
         }

@@ -183,7 +183,7 @@ fn tcp() -> Vec<Case> {
             counted(Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t), 303, 101),
         ),
         (
-            "s42_greatest",
+            "s07_greatest",
             &["S7", "S14"],
             "The greatest packet of 65535 bytes.",
             counted(Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t), 65495, 1448),

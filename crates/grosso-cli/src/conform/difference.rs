@@ -49,7 +49,7 @@ fn fields(packet: &[u8]) -> Vec<FieldBytes> {
     let mut places = Vec::new();
     for layer in stack.layers() {
         let (spec, start) = (layer.kind.spec(), usize::from(layer.offset));
-        let layout = spec.layout(&packet[start..]);
+        let layout = spec.layout(packet.get(start..).unwrap_or_default());
         let mut add = |name: &str, bytes: Range<usize>, role| {
             let name = format!("{} {name}", spec.name);
             places.push(FieldBytes { name, bytes, role, class: spec.class });

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{
     difference::{Difference, difference},
     framing::Framed,
-    superframe::{Heard, LINK, PORTS, read},
+    superframe::{Heard, LINK, PORTS, Unsound, read},
     vectors::Vector,
 };
 
@@ -61,7 +61,7 @@ pub(crate) struct Fault {
 
 /// The rules that every vector shows: cutting gives the packets back, nothing overtakes, headers describe, and a wrong
 /// checksum is not called right.
-pub(crate) const RULES_OF_ALL: [&str; 4] = ["G54", "G75", "G52", "C1"];
+pub(crate) const RULES_OF_ALL: [&str; 6] = ["G50", "G51", "G52", "G54", "G75", "C1"];
 
 /// Judges what left in one poll. Returns the faults, and how many packets were rightly joined to one before them.
 pub(crate) fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
@@ -104,8 +104,8 @@ impl<'a> Court<'a> {
     fn hear(&mut self, record: &Framed) -> Option<Left> {
         let Heard { readings, vouches } = match read(record) {
             Ok(said) => said,
-            Err(text) => {
-                self.fault(Law::Header, &["G52"], text);
+            Err(Unsound { rule, text }) => {
+                self.fault(Law::Header, &[rule], text);
                 return None;
             }
         };

@@ -2,17 +2,19 @@
 
 use grosso::{
     Meta,
-    checksum::{Checksum, complete},
+    checksum::{Checksum, complete, make_partial},
     meta::{Cwr, IpLevels},
     segment::{Outgoing, Segments},
     vnet,
 };
+use grosso_checksum::Sum;
 use grosso_wire::{
-    LinkType, Ports, dissect,
+    Cover, Law, LinkType, Ports, Stack, dissect,
     virtio::{FLAG_DATA_VALID, FLAG_NEEDS_CHECKSUM, Form, Order, VirtioHeader},
 };
 
 use super::framing::Framed;
+use crate::headers::u16_at;
 
 /// The meaning of a record.
 pub(crate) struct Heard {
@@ -23,11 +25,21 @@ pub(crate) struct Heard {
     pub(crate) vouches: bool,
 }
 
+/// Contradiction in a record, as a sentence, and the rule that forbids it.
+pub(crate) struct Unsound {
+    pub(crate) rule: &'static str,
+    pub(crate) text: String,
+}
+
+/// Most contradictions are between the header and the frame.
+impl From<String> for Unsound {
+    fn from(text: String) -> Self {
+        Self { rule: "G52", text }
+    }
+}
+
 /// Reads a record.
-///
-/// # Errors
-/// The contradiction in it, as a sentence.
-pub(crate) fn read(record: &Framed) -> Result<Heard, String> {
+pub(crate) fn read(record: &Framed) -> Result<Heard, Unsound> {
     let frame = &record.frame;
     let (header, _) = VirtioHeader::parse(&record.header, Form::Short, Order::Little)
         .map_err(|error| error.to_string())?;
@@ -37,9 +49,52 @@ pub(crate) fn read(record: &Framed) -> Result<Heard, String> {
     let vouches = header.has(FLAG_DATA_VALID) && !header.has(FLAG_NEEDS_CHECKSUM);
     let readings = match meta.gso {
         None => vec![vec![completed(frame, &meta)?]],
-        Some(_) => readings(meta).map(|meta| cut(frame, &meta)).collect::<Result<_, _>>()?,
+        Some(_) => {
+            sound(frame, &stack, &meta)?;
+            readings(meta).map(|meta| cut(frame, &meta)).collect::<Result<_, _>>()?
+        }
     };
     Ok(Heard { readings, vouches })
+}
+
+/// Checks what cutting makes anew, and who takes a superframe whole relies on: lengths, checksums of IP headers, and
+/// the sum of the pseudo-header.
+fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
+    for layer in stack.layers() {
+        let (spec, start) = (layer.kind.spec(), usize::from(layer.offset));
+        for field in spec.layout(frame.get(start..).unwrap_or_default()).fields {
+            let place = start + field.bytes.start..start + field.bytes.end;
+            let (Some(bytes), Some(header)) = (frame.get(place), frame.get(start..layer.end()))
+            else {
+                continue;
+            };
+            let said = bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte));
+            let is_right = match field.law {
+                Law::Length { skip } => said == frame.len().saturating_sub(start + skip),
+                Law::Checksum(Cover::Header) => Sum::of(header).is_valid(),
+                _ => true,
+            };
+            if !is_right {
+                let text = format!("{} {} is {said}: not that of the whole", spec.name, field.name);
+                return Err(Unsound { rule: "G50", text });
+            }
+        }
+    }
+    let Checksum::Partial { start, offset } = meta.checksum else {
+        let text = "the checksum of a superframe is not partial".to_owned();
+        return Err(Unsound { rule: "G51", text });
+    };
+    let mut seeded = frame.to_vec();
+    // Behind some headers the sum is not determined.
+    if make_partial(&mut seeded, stack) != Checksum::None && seeded != frame {
+        let at = usize::from(start) + usize::from(offset);
+        let [is, should] = [frame, &seeded].map(|bytes| u16_at(bytes, at));
+        let text = format!(
+            "the checksum field is {is:#06x}, and the sum of the pseudo-header {should:#06x}"
+        );
+        return Err(Unsound { rule: "G51", text });
+    }
+    Ok(())
 }
 
 /// The packet with a complete checksum.

@@ -56,12 +56,17 @@ static void flush(void)
 	if (count == 1)
 		put_alone(held, held_len);
 	if (count > 1) {
-		put16(held + IP + 2, held_len - LINK);
+		if (!faulty("length"))
+			put16(held + IP + 2, held_len - LINK);
 		if (faulty("id"))
 			put16(held + IP + 4, be16(held + IP + 4) + 1);
 		put16(held + IP + 10, 0);
-		put16(held + IP + 10, ~sum(held + IP, 20, 0));
-		put16(held + TCP + 16, pseudo(held, held_len - TCP));
+		if (!faulty("sum"))
+			put16(held + IP + 10, ~sum(held + IP, 20, 0));
+		if (!faulty("seed"))
+			put16(held + TCP + 16, pseudo(held, held_len - TCP));
+		if (faulty("whole"))
+			header[0] = 0;
 		if (faulty("header"))
 			header[6] = 200;
 		put(header, held, held_len);
