@@ -16,6 +16,7 @@
 //! | `paths` | all paths of the process, and their counters |
 //! | `restarts` | paths that met a defect, and whether they are started again |
 //! | `events` | the events of a process while its paths run |
+//! | `xfrm` | security associations in the words of `ip xfrm state` |
 //! | `manager` | messages to a service manager |
 
 mod claim;
