@@ -130,7 +130,8 @@ pub(crate) struct Rules {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bounds {
     /// Keep superframes below this many bytes, from the IP header on
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=524_280), hide_short_help = true)]
+    #[arg(long, value_name = "BYTES", hide_short_help = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=524_280))]
     pub(crate) max_size: Option<u32>,
     /// Maximum number of packets in a superframe
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), hide_short_help = true)]

@@ -5,7 +5,7 @@ use grosso_wire::LinkType;
 
 use super::{Command, Csum, Tunnel, values::parse_link};
 
-/// How a capture is read.
+/// The reading of a capture.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
     /// Parse packets as this link type: ethernet, raw, null, sll, sll2, or a number
@@ -16,7 +16,7 @@ pub(crate) struct Reading {
     pub(crate) allow_truncated: bool,
 }
 
-/// Whether what is uncertain is an answer.
+/// The treatment of what is uncertain.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Strictness {
     /// Refuse to guess: exit 1 if anything was left as it was
@@ -24,7 +24,7 @@ pub(crate) struct Strictness {
     pub(crate) strict: bool,
 }
 
-/// Whether everything is listed.
+/// The length of a report.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Detail {
     /// Print more
