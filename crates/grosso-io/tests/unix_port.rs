@@ -5,18 +5,24 @@
 use std::{
     fs,
     io::{ErrorKind, Read, Write},
+    num::NonZeroU16,
     os::unix::net::{UnixDatagram, UnixListener, UnixStream},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use grosso::{Meta, checksum::Checksum, vnet::VnetError};
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{Gso, GsoSize},
+    vnet::VnetError,
+};
 use grosso_io::{
     Port, Transmitted,
     live::{LiveEvent, MODE, UnixEvent, UnixOptions, UnixPort, UnixRole},
 };
 use grosso_sys::local::LocalKind;
-use grosso_testkit::{Packet, random::Random};
+use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_wire::virtio::Form;
 
 /// A frame, and what its virtio header says of it.
@@ -349,6 +355,54 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
         }
         peer.send(&plain(Some(Form::Buffers), &frame(5)));
         assert_eq!(arrived(&mut port, 0).len(), 1, "the port is as it was");
+    }
+}
+
+/// Cutting one superframe may take as long as cutting many, and what has no room is kept.
+#[test]
+fn superframes_of_countless_packets_are_handed_out_one_by_one() {
+    for kind in KINDS {
+        let place = Place::new();
+        let options = place.options(kind, Some(Form::Buffers), UnixRole::Listen { mode: MODE });
+        let mut port = UnixPort::open(&options).unwrap();
+        let mut peer = Peer::connect(kind, &place, "peer");
+        for (packet_len, at_once) in [(1_u16, [1, 1, 1]), (1448, [3, 0, 0])] {
+            let header =
+                [vec![1, 1, 54, 0], packet_len.to_ne_bytes().to_vec(), vec![34, 0, 16, 0, 0, 0]];
+            for _ in 0..3 {
+                peer.send(&[header.concat(), frame(60_000)].concat());
+            }
+            for expected in at_once {
+                assert_eq!(port.receive(0, 64, &mut |_| ()).unwrap(), expected, "{kind:?}");
+            }
+        }
+    }
+}
+
+/// A path cuts and completes for such a port; this is the last place that could send a lie.
+#[test]
+fn without_headers_no_superframe_and_no_partial_checksum_leaves() {
+    for kind in KINDS {
+        let place = Place::new();
+        let options = place.options(kind, None, UnixRole::Listen { mode: MODE });
+        let mut port = UnixPort::open(&options).unwrap();
+        let mut peer = Peer::connect(kind, &place, "peer");
+        peer.send(&frame(0));
+        assert_eq!(arrived(&mut port, 0).len(), 1);
+        let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(2000);
+        let (bytes, start, offset) = whole.build_superframe();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let mut meta = Meta { checksum, ..Meta::default() };
+        transmit(&mut port, &bytes, &meta);
+        let size = NonZeroU16::new(1448).unwrap();
+        meta.gso = Some(Gso { size: GsoSize::Every(size), ..Gso::UNKNOWN });
+        transmit(&mut port, &bytes, &meta);
+        for len in [1448, 552] {
+            let packet = peer.receive();
+            assert_eq!(packet.len(), HEADERS_LEN + len, "{kind:?}");
+            assert!(oracle::is_right(&packet, oracle::Link::Ethernet));
+        }
+        assert_eq!(port.stats().refused(VnetError::Inexpressible), 1, "the partial one");
     }
 }
 

@@ -284,6 +284,8 @@ impl Outgoing {
                 }
                 pseudo_sum = described.pseudo_sum;
             }
+        } else if meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. }) {
+            return Err(VnetError::Inexpressible);
         }
         let copied = match pseudo_sum {
             Some((at, _)) => at + 2,

@@ -14,6 +14,7 @@ use std::{
 use grosso::{
     Frame, Meta,
     features::{Device, Features},
+    meta::GsoSize,
 };
 use grosso_sys::{
     fault::Fault,
@@ -214,8 +215,8 @@ impl Port for UnixPort {
         max: usize,
         each: &mut dyn FnMut(Frame<LiveBuffer>),
     ) -> Result<usize, PortError> {
-        let mut received = 0;
-        while received < max {
+        let (mut received, mut packets) = (0, 0);
+        while received < max && packets < PACKETS_MAX {
             let arrived = match &mut self.end {
                 AnyEnd::Stream(end) => end.receive(now_ns, &mut self.buffers),
                 AnyEnd::Datagram(end) => end.receive(now_ns, &mut self.buffers),
@@ -224,6 +225,7 @@ impl Port for UnixPort {
             let Some((bytes, len)) = arrived else { break };
             received += 1;
             if let Some(frame) = self.frame(bytes, len) {
+                packets += packets_of(&frame);
                 each(frame);
             }
         }
@@ -314,6 +316,16 @@ fn possible(form: Option<Form>) -> Features {
     if form >= Form::Tunnel { plain | tunnels } else { plain }
 }
 
+/// Packets that a frame stands for, roughly: headers are taken for payload.
+fn packets_of(frame: &Frame<LiveBuffer>) -> usize {
+    match frame.meta.gso.map(|gso| gso.size) {
+        Some(GsoSize::Every(size) | GsoSize::Fragments(size)) => {
+            frame.buffer.as_ref().len().div_ceil(size.get().into())
+        }
+        _ => 1,
+    }
+}
+
 /// The result of looking for the other program when the port is opened: one that is not there yet
 /// will be, while other errors would stay.
 fn or_later(result: io::Result<()>) -> io::Result<()> {
@@ -326,6 +338,9 @@ fn or_later(result: io::Result<()>) -> io::Result<()> {
 
 /// Permissions of a socket's file, unless they are said: its owner's alone.
 pub const MODE: u32 = 0o600;
+/// Packets that the frames of one call stand for; the frame that reaches it is the last. A guest could say that each
+/// of its superframes is of 60000 packets, and what is cut for a port without room is kept: so little is.
+const PACKETS_MAX: usize = 4096;
 /// Bytes of the longest frame without its virtio header.
 const FRAME_BYTES_MAX: usize = 66 << 10;
 /// Bytes that a socket may hold each way, as far as the system grants it: a batch of packets, or a few superframes.

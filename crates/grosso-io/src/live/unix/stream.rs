@@ -74,7 +74,8 @@ impl StreamEnd {
         Ok(end)
     }
 
-    /// The next frame that is there: a buffer and its length.
+    /// The next frame that is there: a buffer and its length. `None` also when the other program hung up, so that one
+    /// that does so again and again takes no more than its turn.
     pub(super) fn receive(
         &mut self,
         now_ns: u64,
@@ -90,17 +91,21 @@ impl StreamEnd {
                 Err(_) => {
                     self.stats.count(UnixEvent::PeerCutOff, 1);
                     self.hang_up();
-                    continue;
+                    return Ok(None);
                 }
             }
             let Self { peer: Some(peer), deframer, .. } = self else { return Ok(None) };
             match peer.read(&mut deframer.room().map(IoSliceMut::new)) {
+                Ok(bytes @ 1..) => {
+                    deframer.fill(bytes);
+                    continue;
+                }
                 Ok(0) => self.hang_up(),
-                Ok(bytes) => deframer.fill(bytes),
-                Err(error) if Fault::of(&error) == Fault::Later => return Ok(None),
+                Err(error) if Fault::of(&error) == Fault::Later => {}
                 Err(error) if is_absence(&error) => self.hang_up(),
                 Err(error) => return Err(error),
             }
+            return Ok(None);
         }
     }
 
