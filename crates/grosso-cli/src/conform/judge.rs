@@ -295,3 +295,65 @@ fn coalescer<'a>() -> Coalescer<&'a [u8]> {
 const HEADER_BYTES: usize = 100;
 /// Seed of the flow table: nobody attacks it.
 const SEED: u64 = 0;
+
+#[cfg(test)]
+mod tests {
+    use grosso_testkit::random::Random;
+
+    use super::*;
+    use crate::conform::vectors;
+
+    /// Records that are almost right: frames of the vectors, joined or not, with some bytes changed, in front of any
+    /// header.
+    fn records(vector: &Vector, random: &mut Random) -> Vec<Framed> {
+        let mut records = Vec::new();
+        while records.len() < 4 {
+            let mut frame = random.choose(&vector.frames).clone();
+            if random.one_in(2) {
+                let more = random.choose(&vector.frames);
+                frame.extend(more.iter().skip(54));
+            }
+            for _ in 0..random.below(4) {
+                let at = random.below(frame.len().min(100));
+                frame[at] = random.bits() as u8;
+            }
+            if random.one_in(4) {
+                frame.truncate(random.below(frame.len() + 1));
+            }
+            let size = random.below(300) as u16;
+            let mut header = [0; 10];
+            let any = random.bits() as u8;
+            let kinds = [0, 1, 4, 5, 0x81, any];
+            (header[0], header[1]) = (random.below(4) as u8, *random.choose(&kinds));
+            header[4..6].copy_from_slice(&size.to_le_bytes());
+            (header[6], header[8]) = (*random.choose(&[34, 54, any]), *random.choose(&[16, 6]));
+            records.push(Framed { header, frame });
+        }
+        records
+    }
+
+    #[test]
+    fn no_record_brings_the_judge_down_and_fewer_packets_are_never_right() {
+        let vectors = vectors().unwrap();
+        for seed in 0..20_000 {
+            let mut random = Random::new(seed);
+            let vector = random.choose(&vectors);
+            let records = records(vector, &mut random);
+            let (faults, joins) = judge(vector, &records);
+            let is_whole = records.len() >= vector.frames.len();
+            assert!(is_whole || joins > 0 || !faults.is_empty(), "{seed}: {}", vector.name);
+        }
+    }
+
+    #[test]
+    fn a_superframe_of_countless_packets_is_not_cut() {
+        let vectors = vectors().unwrap();
+        let vector = vectors.iter().find(|vector| vector.name == "g14_ids_step_with_df").unwrap();
+        let mut frame = vector.frames[0].clone();
+        frame.resize(60_000, 7);
+        let record = Framed { header: [1, 1, 0, 0, 1, 0, 34, 0, 16, 0], frame };
+        let (faults, joins) = judge(vector, &[record]);
+        assert_eq!((faults[0].law, joins), (Law::Header, 0));
+        assert!(faults[0].text.contains("far more than came in"), "{faults:?}");
+    }
+}

@@ -49,6 +49,10 @@ pub(crate) fn read(record: &Framed) -> Result<Heard, Unsound> {
     let vouches = header.has(FLAG_DATA_VALID) && !header.has(FLAG_NEEDS_CHECKSUM);
     let readings = match meta.gso {
         None => vec![vec![completed(frame, &meta)?]],
+        Some(gso) if gso.segments > SEGMENTS_MAX => {
+            let text = format!("a superframe of {} packets, far more than came in", gso.segments);
+            return Err(Unsound { rule: "G54", text });
+        }
         Some(_) => {
             sound(frame, &stack, &meta)?;
             readings(meta).map(|meta| cut(frame, &meta)).collect::<Result<_, _>>()?
@@ -135,5 +139,7 @@ fn cut(frame: &[u8], meta: &Meta) -> Result<Vec<Vec<u8>>, String> {
 pub(super) const LINK: LinkType = LinkType::Ethernet;
 /// The tunnel ports of every vector.
 pub(super) const PORTS: Ports = Ports::ASSIGNED;
+/// Packets of a superframe that are looked at: several times as many as any vector has.
+const SEGMENTS_MAX: u16 = 512;
 /// IP headers of a packet of the vectors at most.
 const IP_LEVELS: u32 = 2;
