@@ -137,7 +137,8 @@ impl Pair {
     }
 }
 
-fn path(kind: &str, extension: &str) -> PathBuf {
+/// A file of a pair.
+pub(crate) fn path(kind: &str, extension: &str) -> PathBuf {
     folder().join(format!("{kind}.{extension}"))
 }
 

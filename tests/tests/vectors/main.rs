@@ -7,6 +7,7 @@ mod coalesce;
 mod reassemble;
 mod segment;
 mod superframe;
+mod tshark;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
