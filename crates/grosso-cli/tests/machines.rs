@@ -185,6 +185,34 @@ fn a_connection_outlives_the_death_of_either_bridge() {
     }
 }
 
+/// The thread that opens devices is confined by then, and takes over the file of the path that it stopped.
+#[test]
+fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
+    let Some(ends) = Ends::new() else { return };
+    let path = "[[path]]\nname = \"vm\"\nleft = { port = \"tap:ta\", persist = true }\n";
+    let write = |mode: &str| {
+        let right = format!("right = {{ port = \"unix:vm.sock,mode={mode}\", vnet_hdr = 12 }}\n");
+        std::fs::write(ends.folder.path().join("vm.toml"), format!("{path}{right}")).unwrap();
+    };
+    write("600");
+    let running = ends.start(&ends.a, "run -c vm.toml");
+    let connecting = ends.bridge(false, ",connect,vnet");
+    ends.addresses();
+    let stream = connect((&ends.a, A[0]), (&ends.b, B[0]));
+    exchange(&stream, 1 << 20);
+    for mode in ["660", "640"] {
+        write(mode);
+        running.signal(Signal::HUP);
+        running.said("run: vm started");
+        let metadata = ends.folder.path().join("vm.sock").metadata().unwrap();
+        assert_eq!(format!("{:o}", metadata.permissions().mode() & 0o777), mode);
+        exchange(&stream, 1 << 20);
+    }
+    for program in [connecting, running] {
+        assert_eq!(program.stop(Signal::TERM).code, Some(0));
+    }
+}
+
 /// The other program: a socket, and frames behind what its words say.
 enum Machine {
     Stream(UnixStream),

@@ -1,3 +1,5 @@
+use grosso_io::live::Opening;
+
 use super::*;
 use crate::daemon::port::Device;
 
@@ -454,4 +456,34 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
         "{}",
         wrong(&persistent)
     );
+}
+
+#[test]
+fn a_unix_socket_has_the_header_and_the_features_of_its_table_or_of_its_words() {
+    let options = |port: &str| {
+        let text = format!("[[path]]\nleft = \"tap:t\"\nright = {port}\n");
+        let Some(Opening::Unix(options)) = parse(&text).unwrap().paths[0].right.opening() else {
+            panic!("{port} is no socket");
+        };
+        (options.header, options.transmit)
+    };
+    let (words, usual) = options("\"unix:/s,dgram,vnet\"");
+    assert_eq!(words, Some(Form::Buffers));
+    let (header, more) = options(
+        "{ port = \"unix:/s\", vnet_hdr = 10, \
+         features = { tx-udp-segmentation = true, tx-tcp6-segmentation = false } }",
+    );
+    assert_eq!(header, Some(Form::Short));
+    assert_eq!(more, (usual | Features::UDP_SEGMENTATION).without(Features::TCP6_SEGMENTATION));
+    for (port, why) in [
+        ("{ port = \"unix:/s\", persist = true }", "tap, tun and fd ports"),
+        ("\"unix:/s,offloads=tso4\"", "virtio headers"),
+        ("\"unix:/s,dgram,connect\"", "local=PATH"),
+    ] {
+        let error = wrong(&format!("[[path]]\nleft = \"tap:t\"\nright = {port}\n"));
+        assert!(error.contains(why), "{port}: {error}");
+    }
+    let path = |left, right| format!("[[path]]\nleft = \"{left}\"\nright = \"{right}\"\n");
+    let twice = &[path("tap:t", "unix:/s"), path("tap:u", "unix:/s,vnet")].concat();
+    assert!(wrong(twice).contains("already"), "{}", wrong(twice));
 }
