@@ -8,6 +8,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 /// A digest under construction on a thread of its own: hashing takes longer than all the other work of most commands.
+#[derive(Debug)]
 pub(crate) struct Digest {
     blocks: SyncSender<Vec<u8>>,
     /// Blocks whose hashing is done, to be filled again.

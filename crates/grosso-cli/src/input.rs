@@ -4,6 +4,7 @@ use std::{
     cell::RefCell,
     fs::File,
     io::{self, Read},
+    iter,
     path::{Path, PathBuf},
     rc::Rc,
     sync::{
@@ -13,7 +14,9 @@ use std::{
     time::Instant,
 };
 
-use grosso_io::capture::{CaptureError, CaptureReader, Compression, Entry, Format, Packet};
+use grosso_io::capture::{
+    CaptureError, CaptureReader, Compression, Entry, Format, Merge, Outcome, Packet,
+};
 use grosso_wire::LinkType;
 
 use crate::{
@@ -21,7 +24,7 @@ use crate::{
     error::{Exit, Failure},
     name::{Name, shown},
     progress::Progress,
-    report::{InputFacts, Interrupted},
+    report::{FileFacts, InputFacts, Interrupted},
     talk::Talk,
 };
 
@@ -46,23 +49,65 @@ impl Session {
     }
 }
 
-/// A capture that is read.
+/// Captures that are read as one.
 pub(crate) struct Input {
-    pub(crate) reader: CaptureReader<Source>,
-    /// The path as the user typed it.
-    pub(crate) path: PathBuf,
+    pub(crate) reader: CaptureReader<Feed>,
     /// The name in messages.
     pub(crate) name: String,
     pub(crate) links: Links,
-    /// Bytes of the file; `None` for a pipe.
-    file_len: Option<u64>,
+    origins: Vec<Origin>,
+    /// Present when packets are merged or selected.
+    merged: Option<Merged>,
+    /// The expression that packets pass.
+    filter: Option<String>,
     /// Ctrl-C ended the pipe that was copied here, so its end is not the real one.
     pub(crate) is_cut_off: bool,
     /// The extent of the reading that Ctrl-C ended.
     interruption: Option<Interrupted>,
     progress: Progress,
-    record: Rc<RefCell<ReadRecord>>,
     interrupted: Arc<AtomicBool>,
+}
+
+/// The news about captures that are read as one.
+pub(crate) struct Merged {
+    pub(crate) outcome: Rc<RefCell<Outcome>>,
+    /// The failure of the filter.
+    pub(crate) fault: Rc<RefCell<Option<Failure>>>,
+}
+
+/// One of the captures that are read.
+pub(crate) struct Origin {
+    /// The path as the user typed it.
+    path: PathBuf,
+    /// The name in messages.
+    pub(crate) name: String,
+    /// Bytes of the file; `None` for a pipe.
+    len: Option<u64>,
+    /// `pcap` or `pcapng`, and the compression, if it was read before the packets are merged.
+    format: Option<String>,
+    record: Rc<RefCell<ReadRecord>>,
+}
+
+impl Origin {
+    /// The capture at `path`, of so many bytes if that is known, which `source` reads.
+    pub(crate) fn of(path: &Path, len: Option<u64>, source: &Source) -> Self {
+        let record = Rc::clone(&source.record);
+        Self { path: path.into(), name: name_of(path), len, format: None, record }
+    }
+
+    /// Learns the format of a capture that is merged.
+    pub(crate) fn learn<R: Read>(&mut self, reader: &CaptureReader<R>) {
+        self.format = Some(format_name(reader));
+    }
+
+    /// The SHA-256 of the stored file, in hexadecimal; `None` unless it was requested and all of the file was read.
+    fn sha256(&self) -> Option<String> {
+        let mut record = self.record.borrow_mut();
+        if let Some(digest) = record.digest.take() {
+            record.sha256 = digest.finish();
+        }
+        if record.is_at_end { record.sha256.clone() } else { None }
+    }
 }
 
 /// The end of a reading.
@@ -70,46 +115,34 @@ pub(crate) struct Input {
 pub(crate) enum Ending {
     /// The end of the file.
     Complete,
-    /// Damage; everything before it was visited.
-    Damaged(CaptureError),
+    /// Damage of the capture of this name; everything before it was visited.
+    Damaged(String, CaptureError),
     /// The user pressed Ctrl-C.
     Interrupted,
 }
 
 impl Input {
-    /// Opens a capture; `-` is standard input. `is_hashed` says whether its hash is needed.
-    pub(crate) fn open(path: &Path, is_hashed: bool, session: &Session) -> Result<Self, Failure> {
-        let (stream, bytes) = open_stream(path)?;
-        Self::over(stream, bytes, path, is_hashed, session)
-    }
-
-    /// Reads a capture from a stream that came from `path`, of so many bytes if that is known.
+    /// Reads captures that are open.
     pub(crate) fn over(
-        stream: File,
-        bytes: Option<u64>,
-        path: &Path,
-        is_hashed: bool,
+        reader: CaptureReader<Feed>,
+        origins: Vec<Origin>,
+        merged: Option<Merged>,
+        filter: Option<String>,
         session: &Session,
-    ) -> Result<Self, Failure> {
-        let name = name_of(path);
-        let source = Source::new(stream, is_hashed, session);
-        let (record, interrupted) = (Rc::clone(&source.record), Arc::clone(&source.interrupted));
-        let reader = CaptureReader::new(source).map_err(|error| match error {
-            CaptureError::Io { source, .. } => io_failure(path, source),
-            other => Failure::capture(&name, &other),
-        })?;
-        Ok(Self {
+    ) -> Self {
+        let total = origins.iter().map(|origin| origin.len).sum();
+        Self {
             reader,
-            path: path.into(),
-            progress: Progress::new(bytes, !session.talk.quiet),
-            name,
+            name: name_of_all(&origins, |origin| origin.name.clone()),
+            progress: Progress::new(total, !session.talk.quiet),
             links: Links { forced: session.forced_link },
-            file_len: bytes,
+            origins,
+            merged,
+            filter,
             is_cut_off: false,
             interruption: None,
-            record,
-            interrupted,
-        })
+            interrupted: Arc::clone(&session.interrupted),
+        }
     }
 
     /// Visits every entry up to the end, damage or Ctrl-C.
@@ -134,17 +167,21 @@ impl Input {
                 Ok(None) | Err(_) if self.interrupted.load(Ordering::Relaxed) => {
                     break Ending::Interrupted;
                 }
-                Ok(None) => break Ending::Complete,
-                Err(error) => break Ending::Damaged(error),
+                Ok(None) => break self.end()?,
+                Err(error) => {
+                    let end = self.end()?;
+                    let is_own = matches!(end, Ending::Complete);
+                    break if is_own { Ending::Damaged(self.name.clone(), error) } else { end };
+                }
             }
             if self.reader.packets().is_multiple_of(PACKETS_PER_LOOK) {
-                self.progress.at(self.reader.file_bytes());
+                self.progress.at(self.bytes_read());
             }
         };
         self.progress.finish();
         let ending = match ending {
             Ending::Complete if self.is_cut_off => Ending::Interrupted,
-            Ending::Damaged(error) if self.is_cut_off && error.is_truncation() => {
+            Ending::Damaged(_, error) if self.is_cut_off && error.is_truncation() => {
                 Ending::Interrupted
             }
             ending => ending,
@@ -155,16 +192,66 @@ impl Input {
         Ok(ending)
     }
 
+    /// The end that the captures have come to which are merged: that of one may be damage.
+    fn end(&mut self) -> Result<Ending, Failure> {
+        let Some(merged) = &self.merged else { return Ok(Ending::Complete) };
+        if let Some(failure) = merged.fault.borrow_mut().take() {
+            self.progress.finish();
+            return Err(failure);
+        }
+        let damage = merged.outcome.borrow_mut().damage.take();
+        Ok(damage.map_or(Ending::Complete, |(index, damage)| {
+            Ending::Damaged(self.origins[index].name.clone(), damage)
+        }))
+    }
+
     /// The facts for the report, about packets that have `bytes` bytes together. Valid after reading.
     pub(crate) fn facts(&self, bytes: u64) -> InputFacts {
         InputFacts {
-            path: Name::of(&self.path),
+            path: self.path(),
+            typed: self.typed(),
             sha256: self.sha256(),
             format: self.format_name(),
             packets: self.reader.packets(),
             bytes,
+            files: self.files(),
             interrupted: self.interruption(),
         }
+    }
+
+    /// The paths of the captures, as one name.
+    pub(crate) fn path(&self) -> Name {
+        Name::from(name_of_all(&self.origins, |origin| origin.path.display().to_string()))
+    }
+
+    /// The words that make a command read the same.
+    pub(crate) fn typed(&self) -> Vec<String> {
+        let paths = self.paths().map(|path| path.display().to_string());
+        match (&self.filter, self.origins.len()) {
+            (None, 1) => iter::once("-r".to_owned()).chain(paths).collect(),
+            (None, _) => paths.collect(),
+            (Some(filter), _) => paths.chain(["-f".to_owned(), filter.clone()]).collect(),
+        }
+    }
+
+    /// The paths of the captures.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.origins.iter().map(|origin| &*origin.path)
+    }
+
+    /// The captures that were merged; none if there is only one.
+    fn files(&self) -> Vec<FileFacts> {
+        let Some(merged) = self.merged.as_ref().filter(|_| self.origins.len() > 1) else {
+            return Vec::new();
+        };
+        let outcome = merged.outcome.borrow();
+        let each = self.origins.iter().zip(&outcome.packets);
+        let facts = each.map(|(origin, &packets)| FileFacts {
+            path: Name::of(&origin.path),
+            sha256: origin.sha256(),
+            packets,
+        });
+        facts.collect()
     }
 
     /// The extent of the reading, if Ctrl-C ended it. Valid after reading.
@@ -172,33 +259,42 @@ impl Input {
         self.interruption
     }
 
-    /// The number of bytes of the file that were read, and the total; `None` for a pipe.
+    /// The number of bytes of the files that were read, and the total; `None` for a pipe.
     fn share(&self) -> Option<(u64, u64)> {
         let read = match self.reader.compression() {
-            Compression::None => self.reader.offset(),
-            // The end of a packet in compressed bytes is not known.
-            _ => self.reader.file_bytes(),
+            Compression::None if self.merged.is_none() => self.reader.offset(),
+            // The end of a packet in compressed bytes is not known, nor which packets wait for others.
+            _ => self.bytes_read(),
         };
-        let file_len = self.file_len.filter(|_| !self.is_cut_off)?;
-        Some((read.min(file_len), file_len))
+        let total: Option<u64> = self.origins.iter().map(|origin| origin.len).sum();
+        let total = total.filter(|_| !self.is_cut_off)?;
+        Some((read.min(total), total))
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.origins.iter().map(|origin| origin.record.borrow().bytes).sum()
     }
 
     /// `pcap` or `pcapng`, and the compression.
-    pub(crate) fn format_name(&self) -> String {
-        match self.reader.compression() {
-            Compression::None => self.reader.format().to_string(),
-            other => format!("{}, {}", self.reader.format(), other.name()),
+    fn format_name(&self) -> String {
+        let mut names: Vec<&str> =
+            self.origins.iter().filter_map(|origin| origin.format.as_deref()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() { format_name(&self.reader) } else { names.join(" and ") }
+    }
+
+    /// The hash of the only capture.
+    fn sha256(&self) -> Option<String> {
+        match &self.origins[..] {
+            [alone] => alone.sha256(),
+            _ => None,
         }
     }
 
-    /// The SHA-256 of the stored file, in hexadecimal; `None` unless it was requested and all of the file was read.
-    /// Valid after reading.
-    pub(crate) fn sha256(&self) -> Option<String> {
-        let mut record = self.record.borrow_mut();
-        if let Some(digest) = record.digest.take() {
-            record.sha256 = digest.finish();
-        }
-        if record.is_at_end { record.sha256.clone() } else { None }
+    /// The names of the captures with their hashes, as far as these are known. Valid after reading.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = (&str, String)> {
+        self.origins.iter().filter_map(|origin| Some((&*origin.name, origin.sha256()?)))
     }
 
     /// Whether the file is classic pcap.
@@ -223,13 +319,13 @@ impl Ending {
         session: &mut Session,
         done: &str,
     ) -> Result<Exit, Failure> {
-        let error = match self {
+        let (name, error) = match self {
             Self::Complete => return Ok(Exit::Yes),
             Self::Interrupted => return Ok(Exit::Interrupted),
-            Self::Damaged(error) => error,
+            Self::Damaged(name, error) => (name, error),
         };
         let packets = input.reader.packets();
-        let mut failure = Failure::capture(&input.name, &error);
+        let mut failure = Failure::capture(&name, &error);
         if !error.is_input() {
             return Err(failure);
         }
@@ -293,41 +389,55 @@ impl Unparsed {
     }
 }
 
-/// Opens a file or standard input, and returns the number of bytes if that is known.
-pub(crate) fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
-    let fail = |source| io_failure(path, source);
-    if path.as_os_str() == "-" {
-        return Ok((standard_input().map_err(fail)?, None));
-    }
-    let file = File::open(path).map_err(fail)?;
-    let metadata = file.metadata().map_err(fail)?;
-    if metadata.is_dir() {
-        let message = format!("{}: is a directory", name_of(path));
-        return Err(Failure::environment("environment.read", message));
-    }
-    Ok((file, metadata.is_file().then_some(metadata.len())))
-}
-
-/// The failure to read a capture.
-pub(crate) fn io_failure(path: &Path, source: io::Error) -> Failure {
-    let path = name_of(path);
-    Failure::capture(&path.clone(), &CaptureError::Io { path, source })
-}
-
 /// The name of a capture in messages.
-fn name_of(path: &Path) -> String {
+pub(crate) fn name_of(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { shown(path) }
 }
 
+/// The name of all captures, of which there may be many.
+fn name_of_all(origins: &[Origin], name: impl Fn(&Origin) -> String) -> String {
+    let first = origins.first().map(name).unwrap_or_default();
+    match origins.len() {
+        0 | 1 => first,
+        captures => format!("{first} and {} more", captures - 1),
+    }
+}
+
+fn format_name<R: Read>(reader: &CaptureReader<R>) -> String {
+    match reader.compression() {
+        Compression::None => reader.format().to_string(),
+        other => format!("{}, {}", reader.format(), other.name()),
+    }
+}
+
 /// Facts about the file that reading collects besides its packets.
+#[derive(Debug)]
 struct ReadRecord {
     /// Present until the hash is taken.
     digest: Option<Digest>,
     sha256: Option<String>,
+    bytes: u64,
     is_at_end: bool,
 }
 
+/// The bytes of what is read: those of a file as they stand, or of several merged.
+#[derive(Debug)]
+pub(crate) enum Feed {
+    File(Box<Source>),
+    Merge(Box<Merge<Source>>),
+}
+
+impl Read for Feed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(source) => source.read(buffer),
+            Self::Merge(merge) => merge.read(buffer),
+        }
+    }
+}
+
 /// A stream that is hashed while it is read, and that Ctrl-C ends.
+#[derive(Debug)]
 pub(crate) struct Source {
     stream: File,
     record: Rc<RefCell<ReadRecord>>,
@@ -337,7 +447,7 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(stream: File, is_hashed: bool, session: &Session) -> Self {
         let digest = if is_hashed { Digest::start() } else { None };
-        let record = ReadRecord { digest, sha256: None, is_at_end: false };
+        let record = ReadRecord { digest, sha256: None, bytes: 0, is_at_end: false };
         let interrupted = Arc::clone(&session.interrupted);
         Self { stream, record: Rc::new(RefCell::new(record)), interrupted }
     }
@@ -351,24 +461,10 @@ impl Read for Source {
         if let Some(digest) = &mut record.digest {
             digest.update(&buffer[..read]);
         }
+        record.bytes += read as u64;
         record.is_at_end = read == 0 && !self.interrupted.load(Ordering::Relaxed);
         Ok(read)
     }
-}
-
-/// Standard input without a buffer of its own, which could hold bytes while [`wait`] sees none.
-#[cfg(unix)]
-fn standard_input() -> io::Result<File> {
-    use std::os::fd::AsFd;
-
-    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
-}
-
-#[cfg(windows)]
-fn standard_input() -> io::Result<File> {
-    use std::os::windows::io::AsHandle;
-
-    Ok(io::stdin().as_handle().try_clone_to_owned()?.into())
 }
 
 /// Waits until there is something to read; `false` if the user pressed Ctrl-C meanwhile.

@@ -17,7 +17,8 @@
 //! | `fragments` | IP fragments in captures: those that become datagrams, and why the others do not |
 //! | `suspicion` | hints at UDP datagrams that look like a tunnel on an unknown port |
 //! | `transform` | a capture in, a capture out, packet by packet |
-//! | `twice` | a capture that is read twice |
+//! | `sources` | the captures that a command reads, as one, once or twice |
+//! | `filter` | filters in the language of tcpdump |
 //! | `tunnel` | tunnels, described as for `ip link` |
 //! | `name` | text from strangers, made harmless for a terminal |
 //! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
@@ -47,6 +48,7 @@ mod digest;
 mod distribution;
 mod error;
 mod evidence;
+mod filter;
 mod fragments;
 #[cfg(all(feature = "fuzzing", target_os = "linux"))]
 pub mod fuzzing;
@@ -63,13 +65,13 @@ mod profile;
 mod progress;
 mod report;
 mod reports;
+mod sources;
 mod style;
 mod suspicion;
 mod talk;
 mod text_file;
 mod transform;
 mod tunnel;
-mod twice;
 mod units;
 mod wrong;
 

@@ -15,6 +15,11 @@ impl Name {
         Self(path.display().to_string())
     }
 
+    /// The name of several files.
+    pub(crate) const fn from(name: String) -> Self {
+        Self(name)
+    }
+
     /// The unchanged name, for output that is not text for people.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
@@ -24,6 +29,16 @@ impl Name {
 impl core::fmt::Display for Name {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.pad(&harmless(&self.0))
+    }
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -23,9 +23,10 @@ use crate::{
 
 /// A capture that is written.
 pub(crate) struct Output {
-    writer: CaptureWriter<Destination>,
+    /// `None` if only the report is wanted.
+    writer: Option<CaptureWriter<Destination>>,
     /// The path as the user typed it.
-    pub(crate) path: Name,
+    path: Option<Name>,
     /// The name in messages.
     name: String,
     pub(crate) format: Format,
@@ -40,7 +41,7 @@ pub(crate) struct Output {
 impl Output {
     /// Creates the capture that `input` is turned into.
     pub(crate) fn create(
-        path: &Path,
+        path: Option<&Path>,
         format: Format,
         input: &Input,
         session: &Session,
@@ -50,7 +51,7 @@ impl Output {
 
     /// The same for packets that may be longer than those of `input`.
     pub(crate) fn create_for_longer(
-        path: &Path,
+        path: Option<&Path>,
         format: Format,
         input: &Input,
         session: &Session,
@@ -59,19 +60,25 @@ impl Output {
     }
 
     fn open(
-        path: &Path,
+        path: Option<&Path>,
         format: Format,
         input: &Input,
         session: &Session,
         snaplen_min: u32,
     ) -> Result<Self, Failure> {
+        let (packets, bytes) = (0, 0);
+        let Some(path) = path else {
+            let name = "the report".into();
+            let (writer, path, is_standard, lines) = (None, None, false, None);
+            return Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines });
+        };
         let is_standard = path.as_os_str() == "-";
         if is_standard && std::io::stdout().is_terminal() {
             let message = "refusing to write a capture to the terminal; use -w FILE or a pipe";
             return Err(Failure::usage("usage.terminal", message));
         }
         let name = if is_standard { "standard output".into() } else { shown(path) };
-        refuse_same_file(&input.path, path, &name)?;
+        input.paths().try_for_each(|read| refuse_same_file(read, path, &name))?;
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
@@ -82,8 +89,8 @@ impl Output {
             }
             other => Failure::capture(&name, &other),
         })?;
-        let path = Name::of(path);
-        Ok(Self { writer, path, name, format, is_standard, packets: 0, bytes: 0, lines: None })
+        let (writer, path) = (Some(writer), Some(Name::of(path)));
+        Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None })
     }
 
     /// Spaces packets as lines do.
@@ -103,7 +110,8 @@ impl Output {
                 self.bytes += packet.data.len() as u64;
                 if let Some(meta) = self.later(packet) {
                     let options = packet.options();
-                    let written = self.writer.write_packet_with(&meta, packet.data, &options);
+                    let Some(writer) = &mut self.writer else { return Ok(()) };
+                    let written = writer.write_packet_with(&meta, packet.data, &options);
                     return written.map_err(|error| self.fail(&error));
                 }
             }
@@ -113,7 +121,8 @@ impl Output {
             }
             Entry::Block(_) => {}
         }
-        self.writer.copy(entry).map_err(|error| self.fail(&error))
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.copy(entry).map_err(|error| self.fail(&error))
     }
 
     /// Writes a packet.
@@ -135,9 +144,10 @@ impl Output {
         self.packets += 1;
         self.bytes += data.len() as u64;
         let meta = self.spaced(meta, data.len(), timing);
+        let Some(writer) = &mut self.writer else { return Ok(()) };
         let written = match from {
-            Some(from) => self.writer.write_packet_with(&meta, data, &from.options()),
-            None => self.writer.write_packet(&meta, data),
+            Some(from) => writer.write_packet_with(&meta, data, &from.options()),
+            None => writer.write_packet(&meta, data),
         };
         written.map_err(|error| self.fail(&error))
     }
@@ -154,7 +164,7 @@ impl Output {
 
     /// Packets and other blocks whose options were damaged: those from the damage on are left out.
     pub(crate) fn damaged_options(&self) -> u64 {
-        self.writer.damaged_options()
+        self.writer.as_ref().map_or(0, CaptureWriter::damaged_options)
     }
 
     /// The facts for the report.
@@ -174,16 +184,18 @@ impl Output {
     /// Returns the facts about the output, and the place of the report about it.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
         let (facts, place) = (self.facts(), Place::beside(self.is_standard));
-        if let (Format::Pcapng, Some(hash)) = (self.format, input.sha256()) {
-            let comment = format!("grosso: made from {}, SHA-256 {hash}", input.name);
-            let raw = comment_block(&comment, input);
-            let block =
-                Block { kind: NAME_BLOCK, raw: &raw, order: input.reader.order(), interface: None };
-            let copied = self.writer.copy(&Entry::Block(block));
-            copied.map_err(|error| self.fail(&error))?;
+        let Some(mut writer) = self.writer.take() else { return Ok((facts, place)) };
+        let fail = |error| Failure::capture(&self.name, &error);
+        if self.format == Format::Pcapng {
+            for (name, hash) in input.hashes() {
+                let comment = format!("grosso: made from {name}, SHA-256 {hash}");
+                let raw = comment_block(&comment, input);
+                let order = input.reader.order();
+                let block = Block { kind: NAME_BLOCK, raw: &raw, order, interface: None };
+                writer.copy(&Entry::Block(block)).map_err(fail)?;
+            }
         }
-        let Self { writer, name, .. } = self;
-        writer.finish().map_err(|error| Failure::capture(&name, &error))?;
+        writer.finish().map_err(fail)?;
         Ok((facts, place))
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     error::Failure,
-    name::{Name, harmless_lines},
+    name::{Name, harmless as harmless_word, harmless_lines, quoted},
     style::{Style, harmless_painted},
     talk::Talk,
     units,
@@ -130,15 +130,37 @@ impl Tool {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InputFacts {
     pub(crate) path: Name,
+    /// The input in the form that a user types.
+    #[serde(skip)]
+    pub(crate) typed: Vec<String>,
     /// Hash of the stored file; `None` if not all of it was read.
     pub(crate) sha256: Option<String>,
     pub(crate) format: String,
     pub(crate) packets: u64,
     /// Captured bytes of the packets.
     pub(crate) bytes: u64,
+    /// The captures, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) files: Vec<FileFacts>,
     /// The extent of the reading, if Ctrl-C ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interrupted: Option<Interrupted>,
+}
+
+impl InputFacts {
+    /// The words that make a command read the same, for a terminal.
+    pub(crate) fn words(&self) -> String {
+        self.typed.iter().map(|word| quoted(&harmless_word(word))).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// One of several captures that were read as one.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct FileFacts {
+    pub(crate) path: Name,
+    pub(crate) sha256: Option<String>,
+    /// Packets of it that were taken.
+    pub(crate) packets: u64,
 }
 
 /// The extent of a reading that Ctrl-C ended.
@@ -166,12 +188,23 @@ impl core::fmt::Display for Interrupted {
 /// The output of a command.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OutputFacts {
-    pub(crate) path: Name,
+    /// `None` if nothing is written but the report.
+    pub(crate) path: Option<Name>,
     pub(crate) format: String,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     /// Packets and other blocks whose options were damaged: those from the damage on are left out.
     pub(crate) damaged_options: u64,
+}
+
+impl OutputFacts {
+    /// The name of the output, or that it was not written.
+    pub(crate) fn name(&self) -> &dyn core::fmt::Display {
+        match &self.path {
+            Some(path) => path,
+            None => &"not written",
+        }
+    }
 }
 
 /// Prints the elapsed time and the rate.

@@ -4,11 +4,12 @@ use grosso_io::capture::{Entry, Packet};
 use grosso_wire::LinkType;
 
 use crate::{
-    arguments::{Files, reject_filter},
+    arguments::Files,
     error::{Exit, Failure},
     input::{Ending, Input, Next, Session, Unparsed},
     output::Output,
     report::{self, Place, Report},
+    sources::Sources,
 };
 
 /// The work of a command on packets.
@@ -49,12 +50,12 @@ pub(crate) fn open(
     files: &Files,
     command: &str,
     session: &Session,
-) -> Result<(Input, Output), Failure> {
-    reject_filter(&files.filter.words, command)?;
-    let input = Input::open(&files.read, files.keeps_hash(session), session)?;
+) -> Result<(Sources, Input, Output), Failure> {
+    let sources = files.captures.sources(command)?;
+    let input = sources.input(files.keeps_hash(session), session)?;
     let format = files.format(input.reader.format());
-    let output = Output::create(&files.write, format, &input, session)?;
-    Ok((input, output))
+    let output = Output::create(files.write.as_deref(), format, &input, session)?;
+    Ok((sources, input, output))
 }
 
 /// Takes every packet from the input to the output; entries that cannot be parsed, or are no packets, are copied

@@ -315,7 +315,7 @@ fn a_tunnel_that_cannot_be_is_a_wrong_command_line() {
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
     for (words, expected) in [
         ("", "type vxlan"),
-        ("vxlan id 1", "`vxlan`"),
+        ("vxlan id 1", "type vxlan"),
         ("type vxlan", "local is missing"),
         ("type vxlen id 1", "vxlan"),
         ("type vxlan id 16777216 local 192.0.2.1 remote 192.0.2.2", "16777215"),

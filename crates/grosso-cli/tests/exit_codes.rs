@@ -177,8 +177,9 @@ fn every_command_ends_with_3_when_the_input_is_at_fault() {
 #[test]
 fn every_command_ends_with_4_when_the_system_refuses() {
     let bench = bench();
+    std::fs::create_dir(bench.path("empty")).unwrap();
     for command in COMMANDS {
-        for input in ["nowhere", "."] {
+        for input in ["nowhere", "empty"] {
             let run = bench.run(&line(command, input, "out"));
             assert_eq!(run.code, 4, "{command} of {input}: {}", run.stderr);
         }

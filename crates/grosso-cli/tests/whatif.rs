@@ -443,10 +443,9 @@ fn what_cannot_be_is_refused_with_what_can() {
     let run = bench.run("whatif");
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("hint: grosso whatif FILE"), "{}", run.stderr);
-    let run = bench.run("whatif -r a tcp port 80");
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("packet filters are not built in: 'tcp port 80'"));
-    assert_eq!(bench.run("whatif a tcp").code, 2);
+    let run = bench.run("whatif a tcp");
+    assert_eq!(run.code, 4);
+    assert!(run.stderr.contains("grosso whatif FILE -f EXPRESSION"), "{}", run.stderr);
     let holds = (0..300).map(|hold| format!("{hold}ns")).collect::<Vec<_>>().join(",");
     let run = bench.run(&format!("whatif a --profile linux --hold {holds}"));
     assert_eq!(run.code, 2);

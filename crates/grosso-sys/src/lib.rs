@@ -22,6 +22,7 @@
 //! | [`permit`] | whether this process may make networks and devices; if not, the reason and the remedy |
 //! | [`secret`] | random numbers, locked memory, a process that others cannot look into |
 //! | [`stream`] | receive low-water mark of TCP sockets |
+//! | `pcap` | the compiler of tcpdump's expressions, loaded from libpcap at run time |
 //! | `confine` | threads that give up capabilities, system calls and files by their role |
 //! | [`process`] | processes that end with the one that started them |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
@@ -71,6 +72,8 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod passed;
+#[cfg(feature = "pcap")]
+pub mod pcap;
 pub mod permit;
 pub mod process;
 pub mod scheduling;

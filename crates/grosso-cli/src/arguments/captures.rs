@@ -1,21 +1,19 @@
 //! Commands on capture files.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand, ValueEnum};
 use grosso::reassemble::Overlap;
-use grosso_io::capture::Format;
 
 use super::{
+    grammar::{Captures, Files},
     known::{Known, Sizes},
-    own::{Detail, Reading, Strictness},
+    own::{Detail, Strictness},
     ports::TunnelPorts,
     values::{
         Batch, HoldTime, Repair, parse_batch, parse_flows, parse_hold, parse_memory, parse_repair,
         parse_spacing, parse_time_ns,
     },
 };
-use crate::{error::Failure, input::Session, line::Spacing, name::harmless, units::exact_time};
+use crate::{error::Failure, line::Spacing, sources::Sources, units::exact_time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
@@ -29,70 +27,10 @@ pub(crate) enum Csum {
 
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
-    /// Captures; - is standard input
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) captures: Captures,
     #[command(flatten)]
     pub(crate) known: Known,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
-}
-
-/// A capture in, a capture out.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Files {
-    /// Read this capture (pcap, pcapng; also gzip, zstd); - is standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) read: PathBuf,
-    /// Write this capture; - is standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) write: PathBuf,
-    /// Output format [default: by the output's file name, else that of the input]
-    #[arg(short = 'F', long, value_name = "FORMAT")]
-    format: Option<OutputFormat>,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
-}
-
-impl Files {
-    /// The format of the output: what the user says or the name of the file does, or `default`.
-    pub(crate) fn format(&self, default: Format) -> Format {
-        let by_name = || match self.write.extension()?.to_str()? {
-            "pcap" => Some(OutputFormat::Pcap),
-            "pcapng" => Some(OutputFormat::Pcapng),
-            _ => None,
-        };
-        self.format.or_else(by_name).map_or(default, Into::into)
-    }
-
-    /// Whether the hash of the input goes anywhere: into pcapng or into JSON.
-    pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
-        session.talk.json || self.format(Format::Pcapng) != Format::Pcap
-    }
-}
-
-/// Words after the options, which tcpdump takes as a filter.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Filter {
-    #[arg(hide = true, value_name = "FILTER")]
-    pub(crate) words: Vec<String>,
-}
-
-/// Refuses a packet filter after the options, which users of tcpdump expect to work.
-pub(crate) fn reject_filter(words: &[String], command: &str) -> Result<(), Failure> {
-    if words.is_empty() {
-        return Ok(());
-    }
-    let words = words.join(" ");
-    let filter = harmless(&words);
-    let message = format!("{command}: packet filters are not built in: '{filter}'");
-    let hint = format!(
-        "filter first: tcpdump -r IN -w - '{filter}' | grosso {command} -r - ... \
-         (or tshark -r IN -Y ... -w -)"
-    );
-    Err(Failure::usage("usage.filter", message).hint(hint))
 }
 
 #[derive(Args, Debug)]
@@ -273,15 +211,10 @@ pub(crate) struct Fragment {
 
 #[derive(Args, Debug)]
 pub(crate) struct CsumVerify {
-    /// Read this capture; - is standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) read: PathBuf,
+    #[command(flatten)]
+    pub(crate) captures: Captures,
     #[command(flatten)]
     pub(crate) known: Known,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
     #[command(flatten)]
     pub(crate) strictness: Strictness,
     #[command(flatten)]
@@ -303,36 +236,38 @@ pub(crate) struct CsumFix {
 
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// The capture; - is standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The packet, counted from 1
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    place: Option<u64>,
-    /// The same as an option
+    #[command(flatten)]
+    pub(super) captures: Captures,
+    /// The packet, counted from 1; the last word may say it too
     #[arg(
-        short = 'n', long, value_name = "N", conflicts_with = "place", hide = true,
-        value_parser = clap::value_parser!(u64).range(1..)
+        short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..)
     )]
     number: Option<u64>,
     #[command(flatten)]
     pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) rules: Rules,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
 }
 
 impl Explain {
-    /// The packet, counted from 1.
+    /// The captures, and the packet, counted from 1.
     ///
     /// # Errors
     /// If the user names none.
-    pub(crate) fn number(&self) -> Result<u64, Failure> {
-        self.place.or(self.number).ok_or_else(|| {
-            let hint = "grosso explain FILE 231; `grosso csum verify` and tshark number packets so";
-            Failure::usage("usage.packet", "explain: which packet?").hint(hint)
-        })
+    pub(crate) fn asked(&self) -> Result<(Sources, u64), Failure> {
+        let (captures, last) = match self.number {
+            Some(number) => (self.captures.clone(), Some(number)),
+            None => self.captures.split_number(),
+        };
+        let hint = "grosso explain FILE 231; `grosso csum verify` and tshark number packets so";
+        match last {
+            Some(number) if number > 0 => Ok((captures.sources("explain")?, number)),
+            Some(_) => {
+                let message = "explain: packets are counted from 1";
+                Err(Failure::usage("usage.packet", message).hint(hint))
+            }
+            None => Err(Failure::usage("usage.packet", "explain: which packet?").hint(hint)),
+        }
     }
 }
 
@@ -371,27 +306,10 @@ impl From<OverlapPolicy> for Overlap {
     }
 }
 
-/// The format of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputFormat {
-    /// Classic pcap.
-    Pcap,
-    /// pcapng.
-    Pcapng,
-}
-
-impl From<OutputFormat> for Format {
-    fn from(format: OutputFormat) -> Self {
-        match format {
-            OutputFormat::Pcap => Self::Pcap,
-            OutputFormat::Pcapng => Self::Pcapng,
-        }
-    }
-}
-
 pub(super) const INSPECT_HELP: &str = "\
-Example:
-  grosso inspect send.pcap";
+Examples:
+  grosso inspect send.pcap
+  grosso inspect ring/ -f 'tcp port 443'";
 
 pub(super) const COALESCE_HELP: &str = "\
 Writes pcapng unless -F pcap: only pcapng can say how to cut back.
@@ -424,7 +342,8 @@ checksum.
 Examples:
   grosso wire -r send.pcap -w wire.pcapng
   grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
-  grosso wire -r udp.pcap -w udp-wire.pcap --uso-size 1200 --ts line=10G";
+  grosso wire -r udp.pcap -w udp-wire.pcap --uso-size 1200 --ts line=10G
+  grosso wire monday.pcap tuesday.pcap -w both.pcapng -f 'host 192.0.2.7'";
 
 pub(super) const REASSEMBLE_HELP: &str = "\
 A datagram stands where its last fragment stood, with its time. What cannot be
@@ -437,7 +356,7 @@ Examples:
   grosso reassemble -r odd.pcap -w first.pcap --overlap first --timeout 5s";
 
 pub(super) const ENCAP_USAGE: &str =
-    "grosso encap [OPTIONS] --read <FILE> --write <FILE> type <TYPE> [WORD]...";
+    "grosso encap [OPTIONS] <FILE>... [--write <FILE>] type <TYPE> [WORD]...";
 
 pub(super) const ENCAP_HELP: &str = "\
 After the options come the words that `ip link add NAME` takes for a tunnel,

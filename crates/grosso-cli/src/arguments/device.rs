@@ -6,7 +6,7 @@ use clap::Args;
 use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
 
 use super::{
-    captures::{Filter, OutputFormat},
+    grammar::OutputFormat,
     ports::TunnelPorts,
     values::{parse_bytes, parse_time_ns},
 };
@@ -65,14 +65,24 @@ pub(crate) struct Capture {
     format: OutputFormat,
     #[command(flatten)]
     pub(crate) tunnels: TunnelPorts,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
+    /// Take only packets that pass this expression of tcpdump
+    #[arg(short, long, value_name = "EXPRESSION", conflicts_with = "words")]
+    filter: Option<String>,
+    /// The same as words
+    #[arg(value_name = "EXPRESSION")]
+    words: Vec<String>,
 }
 
 impl Capture {
     /// The format of the output.
     pub(crate) fn format(&self) -> Format {
         self.format.into()
+    }
+
+    /// The expression that packets must pass.
+    pub(crate) fn filter(&self) -> Option<String> {
+        let words = (!self.words.is_empty()).then(|| self.words.join(" "));
+        self.filter.clone().or(words).filter(|text| !text.trim().is_empty())
     }
 }
 
@@ -98,6 +108,7 @@ complete in each case.
 Examples:
   sudo grosso capture -i eth0 -w send.pcapng
   grosso wire -r send.pcapng -w wire.pcapng       as it was on the wire
+  sudo grosso capture -i eth0 -w quic.pcapng udp port 443
   sudo grosso capture -i eth0 -w - | tshark -r -  live";
 
 pub(super) const DEV_HELP: &str = "\

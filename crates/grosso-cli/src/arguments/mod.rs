@@ -4,6 +4,7 @@ mod captures;
 mod conform;
 mod daemon;
 mod device;
+mod grammar;
 mod known;
 mod lab;
 mod observe;
@@ -21,6 +22,7 @@ pub(crate) use self::{
     conform::*,
     daemon::*,
     device::*,
+    grammar::*,
     lab::*,
     observe::*,
     own::{Detail, Own},

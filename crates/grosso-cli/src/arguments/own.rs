@@ -45,24 +45,29 @@ impl Command {
     pub(crate) fn own(&self) -> Own {
         let none = Own::default();
         match self {
-            Self::Inspect(options) => Own { reading: options.reading, ..none },
-            Self::Coalesce(options) => Own { reading: options.files.reading, ..none },
-            Self::Explain(options) => Own { reading: options.reading, ..none },
-            Self::Whatif(options) => Own { reading: options.reading, ..none },
-            Self::Segment(options) => strict(options.files.reading, options.strictness),
-            Self::Wire(options) => strict(options.files.reading, options.strictness),
-            Self::Encap(options) => strict(options.files.reading, options.strictness),
-            Self::Fragment(options) => strict(options.files.reading, options.strictness),
-            Self::Csum(Csum::Fix(options)) => strict(options.files.reading, options.strictness),
-            Self::Csum(Csum::Verify(options)) => {
-                Own { detail: options.detail, ..strict(options.reading, options.strictness) }
+            Self::Inspect(options) => Own { reading: options.captures.reading, ..none },
+            Self::Coalesce(options) => Own { reading: options.files.captures.reading, ..none },
+            Self::Explain(options) => Own { reading: options.captures.reading, ..none },
+            Self::Whatif(options) => Own { reading: options.captures.reading, ..none },
+            Self::Segment(options) => strict(options.files.captures.reading, options.strictness),
+            Self::Wire(options) => strict(options.files.captures.reading, options.strictness),
+            Self::Encap(options) => strict(options.files.captures.reading, options.strictness),
+            Self::Fragment(options) => strict(options.files.captures.reading, options.strictness),
+            Self::Csum(Csum::Fix(options)) => {
+                strict(options.files.captures.reading, options.strictness)
             }
-            Self::Reassemble(options) => {
-                Own { detail: options.detail, ..strict(options.files.reading, options.strictness) }
-            }
-            Self::Decap(options) => {
-                Own { detail: options.detail, ..strict(options.files.reading, options.strictness) }
-            }
+            Self::Csum(Csum::Verify(options)) => Own {
+                detail: options.detail,
+                ..strict(options.captures.reading, options.strictness)
+            },
+            Self::Reassemble(options) => Own {
+                detail: options.detail,
+                ..strict(options.files.captures.reading, options.strictness)
+            },
+            Self::Decap(options) => Own {
+                detail: options.detail,
+                ..strict(options.files.captures.reading, options.strictness)
+            },
             Self::Conform(options) => {
                 Own { strictness: options.strictness, detail: options.detail, ..none }
             }

@@ -1,21 +1,20 @@
 //! `grosso whatif`: the settings that are tried on a capture.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use super::{
-    captures::{Bounds, Filter},
+    captures::Bounds,
+    grammar::Captures,
     known::Known,
-    own::Reading,
     values::{Batch, HoldTime, Repair, parse_batch, parse_hold, parse_repair},
 };
 
 #[derive(Args, Debug)]
 pub(crate) struct Whatif {
-    /// Read this capture (pcap, pcapng; also gzip, zstd); - is standard input
-    #[arg(short, long, value_name = "FILE")]
-    read: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) captures: Captures,
     /// Profiles to try, separated by commas; "all" tries every profile
     #[arg(
         long,
@@ -46,22 +45,6 @@ pub(crate) struct Whatif {
     /// Write a page with plots
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
-    /// The filter; without -r its first word is the capture.
-    #[command(flatten)]
-    filter: Filter,
-}
-
-impl Whatif {
-    /// The capture, and the words after it.
-    pub(crate) fn input(&self) -> (Option<&Path>, &[String]) {
-        match (&self.read, &self.filter.words[..]) {
-            (Some(read), words) => (Some(read), words),
-            (None, [file, words @ ..]) => (Some(Path::new(file)), words),
-            (None, []) => (None, &[]),
-        }
-    }
 }
 
 pub(super) const WHATIF_HELP: &str = "\

@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, tcp};
 
 use super::replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen, note_blind_flows};
 use crate::{
-    arguments::{Coalesce, reject_filter},
+    arguments::Coalesce,
     error::{Exit, Failure},
     evidence::Judge,
     input::{Input, Links, Session},
@@ -26,13 +26,13 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Failure> {
-    reject_filter(&options.files.filter.words, "coalesce")?;
-    let judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
-    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
+    let sources = options.files.captures.sources("coalesce")?;
+    let judge = Judge::survey(&sources, options.known.given()?, session)?;
+    let mut input = sources.input(options.files.keeps_hash(session), session)?;
     let replay = Replay::new(&options.rules, Purpose::Writes)?;
     let format = options.files.format(Format::Pcapng);
     note_format(&input, format, replay.profile(), session);
-    let output = Output::create(&options.files.write, format, &input, session)?;
+    let output = Output::create(options.files.write.as_deref(), format, &input, session)?;
     let (links, writer) = (input.links, Writer::new(output));
     let mut work = CoalesceWork { links, judge, replay, writer, cut_packets: 0 };
     let done = transform::transform(&mut input, &mut work)?;

@@ -4,12 +4,12 @@ use grosso_io::capture::{Entry, Offload, Packet, PacketMeta, flag};
 use grosso_wire::{Kind, LinkType, Stack, dissect};
 
 use crate::{
-    arguments::{CsumFix, CsumVerify, Which, reject_filter},
+    arguments::{CsumFix, CsumVerify, Which},
     checksums::{self, Level, Levels, Verdict, judge},
     error::{Exit, Failure},
     evidence::{Judge, Sight},
     headers::protocol,
-    input::{Input, Next, Session, Unparsed},
+    input::{Next, Session, Unparsed},
     output::Output,
     report::{self, Place, Tool},
     reports::{
@@ -22,8 +22,8 @@ use crate::{
 
 /// Runs `csum verify`.
 pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit, Failure> {
-    reject_filter(&options.filter.words, "csum verify")?;
-    let mut input = Input::open(&options.read, session.talk.json, session)?;
+    let sources = options.captures.sources("csum verify")?;
+    let mut input = sources.input(session.talk.json, session)?;
     let rows_max = match (session.talk.json, session.talk.verbose) {
         (_, true) => ROWS_VERBOSE,
         (true, false) => ROWS_JSON,
@@ -65,7 +65,7 @@ pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit
 
 /// Runs `csum fix`.
 pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Failure> {
-    let (mut input, output) = transform::open(&options.files, "csum fix", session)?;
+    let (_, mut input, output) = transform::open(&options.files, "csum fix", session)?;
     let judge = Judge::new(options.known.given()?);
     let found = Found { judge, ..Found::default() };
     let (packet, counts) = (Vec::new(), (0, 0));

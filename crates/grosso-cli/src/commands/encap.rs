@@ -21,7 +21,7 @@ use crate::{
     checksums::{has_gre_checksum_to_come, is_left_to_device, seeded_around},
     error::{Exit, Failure},
     evidence::{Evidence, Judge, Nature, Sight, Tally},
-    input::{Input, Session},
+    input::Session,
     meta,
     output::Output,
     report::Tool,
@@ -33,16 +33,17 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failure> {
-    let description = describe(&options.files.filter.words)?;
+    let (captures, words) = options.files.captures.split_at("type");
+    let description = describe(&words)?;
     let endpoint = description.endpoint.clone();
     let tunnel = tunnel_port(&endpoint);
     let seed = options.seed.unwrap_or_else(random_seed);
     let encapsulator = Encapsulator::new(endpoint, seed)
         .map_err(|contradiction| Failure::usage("usage.tunnel", contradiction.to_string()))?;
     let files = &options.files;
-    let mut input = Input::open(&files.read, files.keeps_hash(session), session)?;
+    let mut input = captures.sources("encap")?.input(files.keeps_hash(session), session)?;
     let format = files.format(input.reader.format());
-    let output = Output::create_for_longer(&files.write, format, &input, session)?;
+    let output = Output::create_for_longer(files.write.as_deref(), format, &input, session)?;
     let mut work = EncapWork {
         output,
         encapsulator,
@@ -84,7 +85,7 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
 /// The tunnel of `type vxlan id 42 local ...`.
 fn describe(words: &[String]) -> Result<Description, Failure> {
     match words.split_first() {
-        Some((word, words)) if word == "type" => {
+        Some((_type, words)) => {
             let description = tunnel::describe("encap", words)?;
             match description.forwarding {
                 None => Ok(description),
@@ -96,11 +97,8 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
                 }
             }
         }
-        other => {
-            let message = match other {
-                Some((word, _)) => format!("encap: `{word}` stands where the tunnel is described"),
-                None => "encap: no tunnel is described".to_owned(),
-            };
+        None => {
+            let message = "encap: no tunnel is described";
             let hint = "type vxlan id 42 local 192.0.2.1 remote 192.0.2.2";
             Err(Failure::usage("usage.tunnel", message).hint(hint))
         }

@@ -22,7 +22,6 @@ use crate::{
     headers::{Transport, protocol, u32_at},
     input::{Ending, Input, Next, Session},
     meta,
-    name::Name,
     report::{self, Place, Tool},
     reports::explain::{Decision, Ended, ExplainReport, Held, JudgmentFacts, PacketFacts, Train},
     units,
@@ -30,9 +29,9 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Failure> {
-    let number = options.number()?;
-    let mut judge = Judge::survey(&options.file, options.known.given()?, session)?;
-    let mut input = Input::open(&options.file, false, session)?;
+    let (sources, number) = options.asked()?;
+    let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
+    let mut input = sources.input(false, session)?;
     let links = input.links;
     let mut replay = Replay::new(&options.rules, Purpose::Looks)?;
     let profile = replay.profile().clone();
@@ -282,7 +281,7 @@ impl FoundPacket {
         ExplainReport {
             schema: "grosso.explain/1",
             tool: Tool::THIS,
-            path: Name::of(&input.path),
+            path: input.path(),
             profile: profile.name.to_string(),
             packet: self.facts,
             lookup: met,

@@ -24,8 +24,8 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Failure> {
-    let (mut input, output) = transform::open(&options.files, "fragment", session)?;
-    let judge = Judge::survey(&options.files.read, options.sizes.given(), session)?;
+    let (sources, mut input, output) = transform::open(&options.files, "fragment", session)?;
+    let judge = Judge::survey(&sources, options.sizes.given(), session)?;
     let mut work = FragmentWork::new(output, judge, options, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
     let FragmentWork { output, cut, fragments, left, tally, .. } = work;

@@ -1,9 +1,6 @@
 //! `grosso inspect`: tells whether a capture shows the packets of the wire.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use grosso_io::capture::{Entry, Packet};
 use grosso_wire::{Class, Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
@@ -12,7 +9,7 @@ use crate::{
     arguments::Inspect,
     checksums::{Level, Levels, Verdict, judge},
     error::{Exit, Failure},
-    evidence::{Given, Judge, Judgment, Nature, Side, Sight, Size, Tally, Vantages, side_said},
+    evidence::{Judge, Judgment, Nature, Side, Sight, Size, Tally, Vantages, side_said},
     headers::{Endpoints, is_ip, u16_at, u32_at},
     input::{Ending, Input, Next, Session, Unparsed},
     report::{self, Place, Tool},
@@ -20,35 +17,13 @@ use crate::{
         Fragments, InspectInput, InspectReport, Mss, Superframes, TunnelPackets, Vantage, Verdicts,
     },
     suspicion::Suspicions,
-    twice::Twice,
 };
 
-/// Runs the command: one report a file, and the worst exit code of all.
+/// Runs the command.
 pub(crate) fn run(options: &Inspect, session: &mut Session) -> Result<Exit, Failure> {
     let given = options.known.given()?;
-    let mut worst = Exit::Yes;
-    for (index, path) in options.files.iter().enumerate() {
-        let is_last = index + 1 == options.files.len();
-        match inspect(path, given, session) {
-            Ok(Exit::Interrupted) => return Ok(Exit::Interrupted),
-            Ok(exit) => worst = worse(worst, exit),
-            Err(failure) if is_last && failure.exit as u8 >= worst as u8 => return Err(failure),
-            Err(failure) if failure.exit == Exit::BrokenPipe => return Err(failure),
-            Err(failure) => {
-                session.talk.fail(&failure);
-                worst = worse(worst, failure.exit);
-            }
-        }
-    }
-    Ok(worst)
-}
-
-fn worse(one: Exit, other: Exit) -> Exit {
-    if (other as u8) > one as u8 { other } else { one }
-}
-
-fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Failure> {
-    let capture = Twice::open(path, session)?;
+    let mut capture = options.captures.sources("inspect")?;
+    capture.keep(session)?;
     let judge = Judge::survey_of(&mut capture.input(false, session)?, given)?;
     let mut input = capture.input(session.talk.json, session)?;
     let mut facts = CaptureFacts { judge, ..CaptureFacts::default() };
@@ -65,7 +40,7 @@ fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Fai
         Ok(Next::Go)
     })?;
     let truncated = match &ending {
-        Ending::Damaged(error) => Some(error.to_string()),
+        Ending::Damaged(_, error) => Some(error.to_string()),
         _ => None,
     };
     facts.tally.note(&mut session.talk);

@@ -51,7 +51,7 @@ use crate::{
     arguments::{Arguments, Command, ConfigCommand, Csum, Own},
     error::{Exit, Failure},
     input::Session,
-    name::harmless,
+    name::{harmless, quoted},
     positions::arrange,
     style::When,
     talk::Talk,
@@ -215,17 +215,12 @@ fn random_seed() -> u64 {
 
 /// The command line as it would be typed, with the program's name without its folder.
 fn quote(words: &[OsString]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     let quoted = words.iter().enumerate().map(|(index, word)| {
         let word = match index {
             0 => Path::new(word).file_name().unwrap_or(word).to_string_lossy(),
             _ => word.to_string_lossy(),
         };
-        if !word.is_empty() && word.chars().all(plain) {
-            word.into_owned()
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
+        quoted(&word)
     });
     quoted.collect::<Vec<_>>().join(" ")
 }

@@ -9,7 +9,7 @@ use grosso_io::capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
 
 use crate::{
-    arguments::{Reassemble, reject_filter},
+    arguments::Reassemble,
     error::{Exit, Failure},
     fragments::{self, Arrival, Joined, Lanes, Survey},
     input::{Input, Next, Session},
@@ -18,17 +18,17 @@ use crate::{
     report::{InputFacts, OutputFacts, Tool},
     reports::reassemble::ReassembleReport,
     transform::{self, Transform},
-    twice::Twice,
     units,
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, Failure> {
-    reject_filter(&options.files.filter.words, "reassemble")?;
-    let capture = Twice::open(&options.files.read, session)?;
+    let mut capture = options.files.captures.sources("reassemble")?;
+    capture.keep(session)?;
     let mut input = capture.input(false, session)?;
     let format = options.files.format(input.reader.format());
-    let output = Output::create_for_longer(&options.files.write, format, &input, session)?;
+    let output =
+        Output::create_for_longer(options.files.write.as_deref(), format, &input, session)?;
     // The second reading must decide as the first did.
     let seed = super::random_seed();
     let mut survey = Survey::default();

@@ -18,7 +18,7 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Failure> {
-    let (mut input, output) = transform::open(&options.files, "segment", session)?;
+    let (_, mut input, output) = transform::open(&options.files, "segment", session)?;
     let judge = Judge::new(options.known.given()?);
     let cutter = Cutter::default();
     let (tally, left) = (Tally::default(), Counts::new());

@@ -5,7 +5,7 @@
 
 mod meter;
 
-use std::{fs, path::Path, rc::Rc};
+use std::{fs, rc::Rc};
 
 use grosso::{
     Profile,
@@ -19,7 +19,7 @@ use super::{
     replay::{Aside, Fate, Purpose, Replay, Seen, note_blind_flows},
 };
 use crate::{
-    arguments::{HoldTime, Repair, Rules, Whatif, reject_filter},
+    arguments::{HoldTime, Repair, Rules, Whatif},
     error::{Exit, Failure},
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
@@ -30,19 +30,14 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failure> {
-    let (path, words) = options.input();
-    let Some(path) = path else {
-        let hint = "grosso whatif FILE, or: ... | grosso whatif -r -";
-        return Err(Failure::usage("usage.input", "whatif: which capture?").hint(hint));
-    };
-    reject_filter(words, "whatif")?;
     let rules = settings(options);
     if rules.len() > SETTINGS_MAX {
         let message = format!("{} settings are too many: {SETTINGS_MAX} at most", rules.len());
         return Err(Failure::usage("usage.settings", message));
     }
-    let mut judge = Judge::survey(path, options.known.given()?, session)?;
-    let mut input = Input::open(path, session.talk.json, session)?;
+    let sources = options.captures.sources("whatif")?;
+    let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
+    let mut input = sources.input(session.talk.json, session)?;
     let mut trials = Trial::all(rules)?;
     let mut offered = Offered::default();
     let mut unparsed = Unparsed::default();
@@ -69,7 +64,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
         Ok(Next::Go)
     })?;
     trials.iter_mut().for_each(Trial::finish);
-    let mut report = report(options, &input, path, offered, trials);
+    let mut report = report(options, &input, offered, trials);
     if let Some(page) = &options.html {
         report.html = Some(Name::of(page));
         fs::write(page, report.page(&session.command_line)).map_err(|error| {
@@ -78,7 +73,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
         })?;
     }
     report.elapsed_s = session.elapsed_s();
-    note_superframes(&report, path, session);
+    note_superframes(&report, session);
     let blind_flows = report.settings.iter().map(|setting| setting.blind_flows).max();
     note_blind_flows(blind_flows.unwrap_or(0), session);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
@@ -172,18 +167,12 @@ impl Trial {
     }
 }
 
-fn report(
-    options: &Whatif,
-    input: &Input,
-    path: &Path,
-    offered: Offered,
-    trials: Vec<Trial>,
-) -> WhatifReport {
+fn report(options: &Whatif, input: &Input, offered: Offered, trials: Vec<Trial>) -> WhatifReport {
     let settings: Vec<Setting> = trials.into_iter().map(Trial::result).collect();
     let best = Best::of(&settings, input.reader.packets(), |setting| {
-        let path = path.to_string_lossy();
-        let mut words =
-            ["grosso", "coalesce", "-r", &path, "-w", "gro.pcapng"].map(String::from).to_vec();
+        let mut words = ["grosso", "coalesce"].map(String::from).to_vec();
+        words.extend(input.typed());
+        words.extend(["-w", "gro.pcapng"].map(String::from));
         if setting.profile != Profile::default().name {
             words.extend(["--profile".into(), setting.profile.clone()]);
         }
@@ -210,7 +199,7 @@ fn report(
     }
 }
 
-fn note_superframes(report: &WhatifReport, path: &Path, session: &mut Session) {
+fn note_superframes(report: &WhatifReport, session: &mut Session) {
     let superframes = report.offered.superframes;
     if superframes == 0 {
         return;
@@ -219,8 +208,8 @@ fn note_superframes(report: &WhatifReport, path: &Path, session: &mut Session) {
     session.talk.note(format!(
         "{superframes} {are} already: this host joined them, or had not cut them yet"
     ));
-    let path = shown(path);
-    session.talk.hint(&format!("grosso wire -r {path} -w - | grosso whatif -r -"));
+    let input = report.input.words();
+    session.talk.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));
 }
 
 /// Most settings: each has tables of its own, of some hundred kilobytes.

@@ -22,9 +22,9 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure> {
-    let (mut input, mut output) = transform::open(&options.files, "wire", session)?;
+    let (sources, mut input, mut output) = transform::open(&options.files, "wire", session)?;
     output.space(options.ts);
-    let judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
+    let judge = Judge::survey(&sources, options.known.given()?, session)?;
     let mut work = WireWork::new(output, judge, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
     note(&work, session);

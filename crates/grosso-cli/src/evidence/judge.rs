@@ -1,7 +1,5 @@
 //! The judge of frames, who weighs the evidence.
 
-use std::path::Path;
-
 use grosso::{
     checksum::Checksum,
     meta::{Cwr, Gso, IpLevels},
@@ -23,6 +21,7 @@ use crate::{
     headers::{Transport, is_ip},
     input::{Input, Next, Session},
     meta,
+    sources::Sources,
 };
 
 /// Judges the frames of a capture.
@@ -43,11 +42,15 @@ impl Judge {
 
     /// Reads a file once to learn its flows, so that a frame is judged by what follows it too. A pipe can be read only
     /// once. Damage is reported by the second reading.
-    pub(crate) fn survey(path: &Path, given: Given, session: &Session) -> Result<Self, Failure> {
-        if !path.is_file() {
+    pub(crate) fn survey(
+        sources: &Sources,
+        given: Given,
+        session: &Session,
+    ) -> Result<Self, Failure> {
+        if !sources.can_repeat() {
             return Ok(Self::new(given));
         }
-        let mut input = Input::open(path, false, session)?;
+        let mut input = sources.input(false, session)?;
         Self::survey_of(&mut input, given)
     }
 

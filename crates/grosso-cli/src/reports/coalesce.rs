@@ -88,7 +88,7 @@ impl Report for CoalesceReport {
         let Self { input, output, .. } = self;
         let mut text = format!(
             "{}: {} -> {} packets; {} of {} packets\n",
-            style.strong(&output.path),
+            style.strong(output.name()),
             input.packets,
             output.packets,
             units::count(self.superframes, "superframe"),

@@ -116,7 +116,7 @@ impl Report for FixReport {
     fn text(&self, style: Style) -> String {
         format!(
             "{}: {} fixed in {}\nfound: {}\n",
-            style.strong(&self.output.path),
+            style.strong(self.output.name()),
             units::count(self.checksums_fixed, "checksum"),
             units::count(self.packets_fixed, "packet"),
             self.checksums.text(style),

@@ -120,7 +120,7 @@ impl Report for DecapReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} -> {} packets; {} taken out of tunnels\n",
-            style.strong(&self.output.path),
+            style.strong(self.output.name()),
             self.input.packets,
             self.output.packets,
             self.tally.decapsulated,

@@ -41,7 +41,7 @@ impl Report for EncapReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} packets; {} put into {}\n",
-            style.strong(&self.output.path),
+            style.strong(self.output.name()),
             self.output.packets,
             self.encapsulated,
             self.tunnel,

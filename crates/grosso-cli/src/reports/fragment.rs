@@ -34,7 +34,7 @@ impl Report for FragmentReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} -> {} packets; {} cut into {}\n",
-            style.strong(&self.output.path),
+            style.strong(self.output.name()),
             self.input.packets,
             self.output.packets,
             self.cut,

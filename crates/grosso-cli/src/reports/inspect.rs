@@ -242,14 +242,14 @@ impl InspectReport {
 
     /// The commands for packets in tunnels and for fragments.
     fn other_commands(&self) -> String {
-        let path = &self.input.facts.path;
+        let input = self.input.facts.words();
         let is_in_clear = |tunnel: &TunnelPackets| tunnel.kind != Kind::Esp.name();
         let has_fragments = self.fragments.packets > 0;
         if self.tunnels.iter().any(is_in_clear) {
             let recursive = if has_fragments { "--recursive " } else { "" };
-            format!("Inside the tunnels: grosso decap {recursive}-r {path} -w inner.pcapng\n")
+            format!("Inside the tunnels: grosso decap {recursive}{input} -w inner.pcapng\n")
         } else if has_fragments {
-            format!("Without fragments: grosso reassemble -r {path} -w whole.pcapng\n")
+            format!("Without fragments: grosso reassemble {input} -w whole.pcapng\n")
         } else {
             String::new()
         }
@@ -296,18 +296,16 @@ impl InspectReport {
             "wire" => style.good(wrapped.trim_end()) + "\n",
             _ => style.notice(wrapped.trim_end()) + "\n",
         };
-        let path = &self.input.facts.path;
+        let input = self.input.facts.words();
         if self.checksums.bad > 0 {
             let packets = units::count(self.checksums.bad, "packet");
-            text.push_str(&format!(
-                "{packets} with a bad checksum: grosso csum verify -r {path}\n"
-            ));
+            text.push_str(&format!("{packets} with a bad checksum: grosso csum verify {input}\n"));
         }
         text.push_str(&self.other_commands());
         if self.superframes.packets > 0 || self.checksums.partial > 0 {
-            text.push_str(&format!("Next: grosso wire -r {path} -w wire.pcapng\n"));
+            text.push_str(&format!("Next: grosso wire {input} -w wire.pcapng\n"));
         } else if self.verdict.vantage == "wire" && self.checksums.bad == 0 {
-            text.push_str(&format!("Next: grosso coalesce -r {path} -w merged.pcapng\n"));
+            text.push_str(&format!("Next: grosso coalesce {input} -w merged.pcapng\n"));
         }
         text
     }

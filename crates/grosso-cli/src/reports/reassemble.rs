@@ -215,7 +215,7 @@ impl Report for ReassembleReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} -> {} packets; {} of {}\n",
-            style.strong(&self.output.path),
+            style.strong(self.output.name()),
             self.input.packets,
             self.output.packets,
             units::count(self.found.datagrams, "datagram"),

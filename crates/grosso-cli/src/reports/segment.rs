@@ -31,7 +31,7 @@ impl Report for SegmentReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} -> {} packets; {} cut into {}\n",
-            style.strong(&self.output.path),
+            style.strong(self.output.name()),
             self.input.packets,
             self.output.packets,
             units::count(self.cut, "superframe"),

@@ -89,7 +89,7 @@ impl Report for WireReport {
         let left: u64 = self.left.values().sum();
         let mut text = format!(
             "{}: {} -> {} packets\n",
-            style.strong(&self.output.path),
+            style.strong(self.output.name()),
             self.input.packets,
             self.output.packets,
         );

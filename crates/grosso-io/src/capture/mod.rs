@@ -5,6 +5,7 @@
 //! | `reader`, `writer` | files to entries and back; the only modules that do IO |
 //! | `pcap`, `pcapng` | the two formats as state machines over bytes |
 //! | `magic` | formats, recognised by the first bytes |
+//! | `merge` | several captures as one, in the order of time |
 //! | `compression`, `zstd` | gzip and zstd input, detected by the first bytes |
 //! | `layout` | layout of a record in a buffer, which a format's decoder finds |
 //! | `entry` | packets and blocks, borrowed from the reader's buffer |
@@ -41,6 +42,7 @@ mod format;
 mod identity;
 mod layout;
 mod magic;
+mod merge;
 mod metadata;
 mod offload_option;
 pub mod options;
@@ -61,6 +63,7 @@ pub use format::{
     SNAPLEN_DEFAULT,
 };
 pub use identity::same_file;
+pub use merge::{Merge, Outcome, Select};
 pub use metadata::{Offload, PacketMeta, SegmentTransport, flag};
 pub use offload_option::{ENTERPRISE_NUMBER, MAGIC};
 pub use order::ByteOrder;

@@ -231,7 +231,12 @@ pub(crate) fn push_section(
 }
 
 /// Appends an interface description.
-pub(crate) fn push_interface(out: &mut Vec<u8>, order: ByteOrder, interface: &Interface) {
+pub(crate) fn push_interface(
+    out: &mut Vec<u8>,
+    order: ByteOrder,
+    interface: &Interface,
+    more: &[u8],
+) {
     let mut options = Vec::new();
     let resolution = interface.resolution.to_byte();
     push_option(&mut options, order, code::INTERFACE_RESOLUTION, &[resolution]);
@@ -242,6 +247,7 @@ pub(crate) fn push_interface(out: &mut Vec<u8>, order: ByteOrder, interface: &In
         let offset = order.u64_bytes(interface.offset_seconds.cast_unsigned());
         push_option(&mut options, order, code::INTERFACE_OFFSET, &offset);
     }
+    options.extend_from_slice(more);
     push_end(&mut options, order);
     let length = block_length(INTERFACE_BYTES + options.len() + TRAILER_BYTES);
     // The writer refuses link types beyond 16 bits before it comes here.

@@ -137,6 +137,15 @@ impl<W: Write> CaptureWriter<W> {
     /// `Unwritable` when the link type needs more than 16 bits or there are too many interfaces,
     /// and failures to write.
     pub fn add_interface(&mut self, interface: &Interface) -> Result<u32, CaptureError> {
+        self.add_interface_with(interface, &[])
+    }
+
+    /// The same with further options, encoded in the byte order of the section.
+    pub(super) fn add_interface_with(
+        &mut self,
+        interface: &Interface,
+        more: &[u8],
+    ) -> Result<u32, CaptureError> {
         let link_type = interface.link_type;
         if u16::try_from(link_type).is_err() {
             return Err(CaptureError::Unwritable { what: Misfit::LinkType { link_type } });
@@ -147,7 +156,7 @@ impl<W: Write> CaptureWriter<W> {
         if self.options.format == Format::Pcapng {
             let order = self.begin_section()?;
             self.scratch.clear();
-            pcapng::push_interface(&mut self.scratch, order, interface);
+            pcapng::push_interface(&mut self.scratch, order, interface, more);
             self.write_scratch()?;
         }
         self.interfaces.push(*interface);

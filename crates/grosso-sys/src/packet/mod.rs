@@ -155,6 +155,24 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
+    /// The same for packets that pass a program, which the kernel runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocketBuilder::bind_receive_ring`], and if the kernel refuses the program.
+    #[cfg(feature = "pcap")]
+    pub fn bind_receive_ring_through(
+        self,
+        interface: &InterfaceName,
+        layout: RingLayout,
+        program: &crate::pcap::Program,
+    ) -> io::Result<ReceiveRing> {
+        let ring = ReceiveRing::new(self.open()?, layout)?;
+        crate::filter::attach(&ring.socket().file, &program.instructions())?;
+        self.attach(ring.socket(), interface)?;
+        Ok(ring)
+    }
+
     /// Opens a socket that receives IP packets for this host, of any interface, into a mapped ring,
     /// if they pass the filter. It sees packets as they arrive, before a firewall and before
     /// reassembly.

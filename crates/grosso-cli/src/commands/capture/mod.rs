@@ -60,13 +60,6 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
 
 /// Refuses contradictions before anything is opened.
 fn check(options: &Capture) -> Result<(), Failure> {
-    if !options.filter.words.is_empty() {
-        let filter = options.filter.words.join(" ");
-        let message = format!("capture: packet filters are not built in: '{filter}'");
-        let hint =
-            "capture all of it, then: tshark -r FILE -Y FILTER -w FILE, which keeps the rest";
-        return Err(Failure::usage("usage.filter", message).hint(hint));
-    }
     if options.interface == "any" {
         let message = "capture: one interface at a time: superframes of two devices differ";
         return Err(Failure::usage("usage.interface", message).hint("ip link lists them"));
@@ -192,7 +185,12 @@ impl Running {
                 break;
             }
             let Some(frame) = self.source.receive() else { break };
+            let before = self.recorder.counts;
             let (meta, data) = self.recorder.record(&frame);
+            if !self.source.wants(data, meta.original_len) {
+                self.recorder.counts = before;
+                continue;
+            }
             let kept = &data[..data.len().min(self.snaplen)];
             let bytes = kept.len() as u64;
             let written = self.writer.write_packet(&meta, kept);
@@ -235,7 +233,7 @@ impl Running {
             tool: Tool::THIS,
             interface: source.link.name.to_string(),
             output: OutputFacts {
-                path: Name::of(&options.write),
+                path: Some(Name::of(&options.write)),
                 format: options.format().to_string(),
                 packets,
                 bytes: counts.bytes,

@@ -63,9 +63,9 @@ impl Report for CaptureReport {
             0 => "none".into(),
             drops => style.bad(&format!("{drops}, for want of room (--ring)")),
         };
-        let name = match self.output.path.as_str() {
-            "-" => "standard output".into(),
-            _ => self.output.path.to_string(),
+        let name = match self.output.name().to_string() {
+            name if name == "-" => "standard output".into(),
+            name => name,
         };
         format!(
             "{}: {packets} of {}, {bytes}, {elapsed}\n  \

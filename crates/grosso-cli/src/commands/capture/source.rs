@@ -8,12 +8,13 @@ use grosso_sys::{
     interface::{Control, InterfaceName},
     netlink::{Link, Netlink},
     packet::{PacketSocket, ReceiveRing, RingFrame, RingLayout},
+    pcap::Program,
     wait::{Interest, Ready, Waiter},
 };
 use grosso_wire::LinkType;
 
 use super::device;
-use crate::{arguments::Capture, error::Failure};
+use crate::{arguments::Capture, error::Failure, filter};
 
 /// An interface that is captured.
 pub(super) struct CapturedInterface {
@@ -23,10 +24,30 @@ pub(super) struct CapturedInterface {
     ready: Vec<Ready>,
     pub(super) link: Link,
     pub(super) link_type: LinkType,
+    /// The filter, unless the kernel runs it.
+    filter: Option<Program>,
     /// Frames that reached the socket, by the kernel's count.
     pub(super) seen: u64,
     /// Frames for which the ring had no room.
     pub(super) drops: u64,
+}
+
+/// The filter of a live capture.
+struct LiveFilter {
+    program: Program,
+    /// Whether the kernel can run it: it keeps VLAN tags beside its packets, where a program that looks for them in the
+    /// packet finds none.
+    is_kernels: bool,
+}
+
+impl LiveFilter {
+    fn compile(text: &str, link_type: LinkType) -> Result<Self, Failure> {
+        let program = filter::compile(text, "capture", link_type.to_pcap())?;
+        let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
+        // Positions in the frame and its length count the tag, as does the word for it.
+        let is_kernels = !words.any(|word| ABOUT_TAGS.contains(&word));
+        Ok(Self { program, is_kernels })
+    }
 }
 
 /// The state of an interface from which no frame comes.
@@ -50,21 +71,34 @@ impl CapturedInterface {
             let hint = format!("sudo ip link set {name} up");
             return Err(Failure::environment("environment.interface_down", message).hint(hint));
         }
+        let text = options.filter();
+        let filter = text.map(|text| LiveFilter::compile(&text, link_type)).transpose()?;
         let layout = layout(&link, options);
-        let ring = PacketSocket::builder()
+        let socket = PacketSocket::builder()
             .virtio_header(true)
             .promiscuous(!options.no_promiscuous)
             // Loopback shows each packet twice; the incoming copy is the one that counts.
-            .ignore_outgoing(link.hardware_type == LOOPBACK)
-            .bind_receive_ring(&name, layout)
-            .map_err(|error| refused(&name, options.ring, &error))?;
+            .ignore_outgoing(link.hardware_type == LOOPBACK);
+        let ring = match &filter {
+            Some(filter) if filter.is_kernels => {
+                socket.bind_receive_ring_through(&name, layout, &filter.program)
+            }
+            _ => socket.bind_receive_ring(&name, layout),
+        };
+        let ring = ring.map_err(|error| refused(&name, options.ring, &error))?;
         let waiter = Waiter::new().and_then(|waiter| {
             waiter.add(&ring, 0, Interest::READ)?;
             Ok(waiter)
         });
         let waiter = waiter.map_err(|error| failed("waiting", &error))?;
         let (ready, seen, drops) = (Vec::new(), 0, 0);
-        Ok(Self { control, ring, waiter, ready, link, link_type, seen, drops })
+        let filter = filter.filter(|filter| !filter.is_kernels).map(|filter| filter.program);
+        Ok(Self { control, ring, waiter, ready, link, link_type, filter, seen, drops })
+    }
+
+    /// Whether a packet of so many bytes on the link, with its VLAN tag, is wanted.
+    pub(super) fn wants(&self, data: &[u8], original: u32) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.passes(data, original))
     }
 
     /// The next frame, if one waits.
@@ -203,6 +237,8 @@ const NONE: u16 = 0xfffe;
 const LINK_HEADER_BYTES: u32 = 22;
 /// Bytes of a slot that the kernel keeps for itself.
 const SLOT_OVERHEAD_BYTES: usize = 128;
+/// Words of a filter that are about VLAN tags, or about bytes that a tag moves.
+const ABOUT_TAGS: [&str; 6] = ["vlan", "ether", "link", "len", "less", "greater"];
 /// Bounds of a ring, in slots: fewer lose every burst, more only cost memory.
 const SLOTS_MIN: u64 = 16;
 const SLOTS_MAX: u64 = 1 << 18;

@@ -17,7 +17,7 @@ use self::{
 };
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
-    arguments::{Decap, reject_filter},
+    arguments::Decap,
     error::{Exit, Failure},
     evidence::{Evidence, Given, Judge, Nature, Sight, Tally},
     input::{Input, Next, Session},
@@ -26,7 +26,6 @@ use crate::{
     report::Tool,
     reports::decap::DecapReport,
     transform::{self, Transform},
-    twice::Twice,
     units,
 };
 
@@ -37,7 +36,7 @@ pub(crate) fn run(options: &Decap, session: &mut Session) -> Result<Exit, Failur
 
 /// One tunnel of each packet.
 fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
-    let (mut input, output) = transform::open(&options.files, "decap", session)?;
+    let (_, mut input, output) = transform::open(&options.files, "decap", session)?;
     let given = options.known.given()?;
     let unwrapper = Unwrapper::new(given.ports, DepthLimit::One, RandomState::new());
     let mut work =
@@ -48,11 +47,12 @@ fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
 
 /// All tunnels, and fragments in between.
 fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
-    reject_filter(&options.files.filter.words, "decap")?;
-    let capture = Twice::open(&options.files.read, session)?;
+    let mut capture = options.files.captures.sources("decap")?;
+    capture.keep(session)?;
     let mut input = capture.input(false, session)?;
     let format = options.files.format(input.reader.format());
-    let output = Output::create_for_longer(&options.files.write, format, &input, session)?;
+    let output =
+        Output::create_for_longer(options.files.write.as_deref(), format, &input, session)?;
     let mut learning = Learning::new(&options.waiting);
     // The second reading must number the tunnels as the first does.
     let hasher = RandomState::new();

@@ -1,0 +1,120 @@
+//! The grammar of every command that reads captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use grosso_io::capture::Format;
+
+use super::own::Reading;
+use crate::{error::Failure, input::Session, sources::Sources};
+
+/// The captures that a command reads, and the packets of them that it takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Captures {
+    /// Captures and folders of them, read in the order of time; - is a pipe
+    #[arg(value_name = "FILE")]
+    words: Vec<String>,
+    /// Read this capture; the words then are the expression, as for tcpdump
+    #[arg(short, long, value_name = "FILE")]
+    read: Option<PathBuf>,
+    /// Take only packets that pass this expression of tcpdump
+    #[arg(short, long, value_name = "EXPRESSION")]
+    filter: Option<String>,
+    #[command(flatten)]
+    pub(super) reading: Reading,
+}
+
+impl Captures {
+    /// Finds the captures for a command.
+    ///
+    /// # Errors
+    /// If there is none, or they cannot be read.
+    pub(crate) fn sources(&self, command: &str) -> Result<Sources, Failure> {
+        let usage = |message: &str, hint: String| {
+            Err(Failure::usage("usage.input", format!("{command}: {message}")).hint(hint))
+        };
+        let (paths, filter): (Vec<PathBuf>, _) = match (&self.read, &self.words[..]) {
+            (None, []) => {
+                let hint = format!("grosso {command} FILE, or: ... | grosso {command} -");
+                return usage("which capture?", hint);
+            }
+            (None, files) => (files.iter().map(PathBuf::from).collect(), self.filter.clone()),
+            (Some(read), []) => (vec![read.clone()], self.filter.clone()),
+            (Some(_), words) if self.filter.is_some() => {
+                let message = format!("after -r the words '{}' are a filter too", words.join(" "));
+                return usage(&message, "-r FILE EXPRESSION, or FILE... -f EXPRESSION".into());
+            }
+            (Some(read), words) => (vec![read.clone()], Some(words.join(" "))),
+        };
+        Sources::find(&paths, filter.filter(|text| !text.trim().is_empty()), command)
+    }
+
+    /// The words from the first `word` on, which are no captures but what the command asks for, and the rest.
+    pub(crate) fn split_at(&self, word: &str) -> (Self, Vec<String>) {
+        let at = self.words.iter().position(|one| one == word).unwrap_or(self.words.len());
+        let (words, others) = self.words.split_at(at);
+        (Self { words: words.to_vec(), ..self.clone() }, others.to_vec())
+    }
+
+    /// The last word after captures if it is a number and no file, and the rest.
+    pub(crate) fn split_number(&self) -> (Self, Option<u64>) {
+        let number = match &self.words[..] {
+            [word] if self.read.is_some() => word.parse().ok(),
+            [_, .., word] if self.read.is_none() && !PathBuf::from(word).exists() => {
+                word.parse().ok()
+            }
+            _ => None,
+        };
+        let words = self.words.len() - usize::from(number.is_some());
+        (Self { words: self.words[..words].to_vec(), ..self.clone() }, number)
+    }
+}
+
+/// Captures in, and perhaps a capture out.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Files {
+    #[command(flatten)]
+    pub(crate) captures: Captures,
+    /// Write this capture; - is standard output [default: the report alone]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    /// Output format [default: by the output's file name, else that of the input]
+    #[arg(short = 'F', long, value_name = "FORMAT", requires = "write")]
+    format: Option<OutputFormat>,
+}
+
+impl Files {
+    /// The format of the output: what the user says or the name of the file does, or `default`.
+    pub(crate) fn format(&self, default: Format) -> Format {
+        let by_name = || match self.write.as_ref()?.extension()?.to_str()? {
+            "pcap" => Some(OutputFormat::Pcap),
+            "pcapng" => Some(OutputFormat::Pcapng),
+            _ => None,
+        };
+        self.format.or_else(by_name).map_or(default, Into::into)
+    }
+
+    /// Whether the hash of the input goes anywhere: into pcapng or into JSON.
+    pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
+        let is_kept = self.write.is_some() && self.format(Format::Pcapng) != Format::Pcap;
+        session.talk.json || is_kept
+    }
+}
+
+/// The format of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// Classic pcap.
+    Pcap,
+    /// pcapng.
+    Pcapng,
+}
+
+impl From<OutputFormat> for Format {
+    fn from(format: OutputFormat) -> Self {
+        match format {
+            OutputFormat::Pcap => Self::Pcap,
+            OutputFormat::Pcapng => Self::Pcapng,
+        }
+    }
+}

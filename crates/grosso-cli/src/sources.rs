@@ -1,0 +1,256 @@
+//! The captures that a command reads: files, folders of files and pipes, once or twice.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek},
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use grosso_io::capture::{CaptureError, CaptureReader, Merge};
+
+use crate::{
+    error::Failure,
+    filter::Filter,
+    input::{Feed, Input, Merged, Origin, Session, Source, name_of},
+    name::shown,
+};
+
+/// Captures that are read as one, and the expression that selects their packets.
+pub(crate) struct Sources {
+    members: Vec<OneSource>,
+    filter: Option<String>,
+    command: String,
+    /// The user ended a pipe by Ctrl-C; the packets before that are processed.
+    is_cut_off: bool,
+}
+
+/// A file, or a pipe, or the bytes of a pipe in a temporary file without a name (ADR 0045).
+struct OneSource {
+    path: PathBuf,
+    spool: Option<File>,
+}
+
+impl Sources {
+    /// Finds the captures that the user names.
+    ///
+    /// # Errors
+    /// If one is not there, or there are too many.
+    pub(crate) fn find(
+        paths: &[PathBuf],
+        filter: Option<String>,
+        command: &str,
+    ) -> Result<Self, Failure> {
+        let mut found = Vec::new();
+        for (index, path) in paths.iter().enumerate() {
+            match fs::metadata(path) {
+                Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path)?),
+                Err(error) if index > 0 && !is_pipe(path) => {
+                    let hint = format!(
+                        "a filter stands after -f: grosso {command} FILE -f EXPRESSION, or after \
+                         the file of -r"
+                    );
+                    return Err(io_failure(path, error).hint(hint));
+                }
+                _ => found.push(path.clone()),
+            }
+        }
+        if found.iter().filter(|path| is_pipe(path)).count() > 1 {
+            let message = format!("{command}: standard input can be read once, and - stands twice");
+            return Err(Failure::usage("usage.input", message));
+        }
+        if found.len() > CAPTURES_MAX {
+            let message =
+                format!("{command}: {} captures are too many: {CAPTURES_MAX} at most", found.len());
+            let hint = "mergecap -w ALL.pcapng FILE... joins them in parts";
+            return Err(Failure::usage("usage.input", message).hint(hint));
+        }
+        let members = found.into_iter().map(|path| OneSource { path, spool: None }).collect();
+        Ok(Self { members, filter, command: command.into(), is_cut_off: false })
+    }
+
+    /// Makes sure that the captures can be read again: pipes are read to their end.
+    ///
+    /// # Errors
+    /// If there is no room for them.
+    pub(crate) fn keep(&mut self, session: &Session) -> Result<(), Failure> {
+        for member in &mut self.members {
+            let (stream, bytes) = open_stream(&member.path)?;
+            if bytes.is_none() {
+                let mut spool = tempfile::tempfile().map_err(spool_failure)?;
+                io::copy(&mut Source::new(stream, false, session), &mut spool)
+                    .map_err(spool_failure)?;
+                member.spool = Some(spool);
+                self.is_cut_off |= session.interrupted.swap(false, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the captures can be read more than once.
+    pub(crate) fn can_repeat(&self) -> bool {
+        self.members.iter().all(|member| member.spool.is_some() || member.path.is_file())
+    }
+
+    /// Opens the captures at their start. Only one reading at a time is possible. `is_hashed` says whether their hashes
+    /// are needed.
+    ///
+    /// # Errors
+    /// If one cannot be opened or is no capture, or the filter is wrong.
+    pub(crate) fn input(&self, is_hashed: bool, session: &Session) -> Result<Input, Failure> {
+        let mut origins = Vec::new();
+        let mut streams = Vec::new();
+        for member in &self.members {
+            let (stream, bytes) = member.open()?;
+            let source = Source::new(stream, is_hashed, session);
+            origins.push(Origin::of(&member.path, bytes, &source));
+            streams.push((&member.path, source));
+        }
+        let mut input = match <[_; 1]>::try_from(streams) {
+            Ok([(path, source)]) if self.filter.is_none() => {
+                let reader = opened(path, CaptureReader::new(Feed::File(Box::new(source))))?;
+                Input::over(reader, origins, None, None, session)
+            }
+            Ok(alone) => self.merge(alone.into(), origins, session)?,
+            Err(several) => self.merge(several, origins, session)?,
+        };
+        input.is_cut_off = self.is_cut_off;
+        Ok(input)
+    }
+
+    fn merge(
+        &self,
+        streams: Vec<(&PathBuf, Source)>,
+        mut origins: Vec<Origin>,
+        session: &Session,
+    ) -> Result<Input, Failure> {
+        let is_batched = streams.iter().all(|(path, _)| path.is_file());
+        let mut readers = Vec::new();
+        for ((path, source), origin) in streams.into_iter().zip(&mut origins) {
+            let reader = opened(path, CaptureReader::new(source))?;
+            origin.learn(&reader);
+            readers.push((reader, name_of(path)));
+        }
+        let filter = self.filter.as_deref();
+        let filter = filter.map(|text| Filter::new(text, &self.command, session.forced_link));
+        let fault = filter.as_ref().map(Filter::fault).unwrap_or_default();
+        let links: Vec<u32> =
+            readers.iter().flat_map(|(r, _)| r.interfaces()).map(|i| i.link_type).collect();
+        let select = match filter {
+            Some(mut filter) => {
+                // A wrong expression is said before anything is written.
+                links.into_iter().try_for_each(|link| filter.prepare(link))?;
+                Some(filter.select())
+            }
+            None => None,
+        };
+        let failed = |error| Failure::capture(&self.command, &error);
+        let merge = Merge::new(readers, select, is_batched).map_err(failed)?;
+        let merged = Merged { outcome: merge.outcome(), fault };
+        let reader = CaptureReader::new(Feed::Merge(Box::new(merge)));
+        let reader = reader.map_err(|error| match merged.outcome.borrow_mut().damage.take() {
+            _ if merged.fault.borrow().is_some() => {
+                merged.fault.borrow_mut().take().unwrap_or_else(|| failed(error))
+            }
+            Some((index, damage)) => Failure::capture(&origins[index].name, &damage),
+            None => failed(error),
+        })?;
+        Ok(Input::over(reader, origins, Some(merged), self.filter.clone(), session))
+    }
+}
+
+impl OneSource {
+    fn open(&self) -> Result<(File, Option<u64>), Failure> {
+        let Some(spool) = &self.spool else { return open_stream(&self.path) };
+        let rewound = || {
+            let mut stream = spool.try_clone()?;
+            stream.rewind()?;
+            let bytes = stream.metadata()?.len();
+            io::Result::Ok((stream, Some(bytes)))
+        };
+        rewound().map_err(|error| io_failure(&self.path, error))
+    }
+}
+
+/// The captures of a folder by name; other files are left out.
+fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let fail = |error| io_failure(folder, error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        if path.is_file() && is_capture(&path)? {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        let message = format!("{}: a folder without captures", shown(folder));
+        return Err(Failure::environment("environment.read", message));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn is_capture(path: &Path) -> Result<bool, Failure> {
+    match CaptureReader::open(path) {
+        Err(CaptureError::NotACapture { .. }) => Ok(false),
+        Err(CaptureError::Io { source, .. }) => Err(io_failure(path, source)),
+        // Damage is reported when it is read.
+        _ => Ok(true),
+    }
+}
+
+fn opened<R: Read>(
+    path: &Path,
+    reader: Result<CaptureReader<R>, CaptureError>,
+) -> Result<CaptureReader<R>, Failure> {
+    reader.map_err(|error| match error {
+        CaptureError::Io { source, .. } => io_failure(path, source),
+        other => Failure::capture(&name_of(path), &other),
+    })
+}
+
+fn is_pipe(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Opens a file or standard input, and returns the number of bytes if that is known.
+fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
+    let fail = |source| io_failure(path, source);
+    if is_pipe(path) {
+        return Ok((standard_input().map_err(fail)?, None));
+    }
+    let file = File::open(path).map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
+    Ok((file, metadata.is_file().then_some(metadata.len())))
+}
+
+/// The failure to read a capture.
+fn io_failure(path: &Path, source: io::Error) -> Failure {
+    let path = name_of(path);
+    Failure::capture(&path.clone(), &CaptureError::Io { path, source })
+}
+
+fn spool_failure(error: io::Error) -> Failure {
+    let folder = std::env::temp_dir();
+    let message = format!("keeping the pipe in {}: {error}", folder.display());
+    let hint = "TMPDIR=DIR in the environment chooses another folder; a file needs none";
+    Failure::environment("environment.spool", message).hint(hint)
+}
+
+/// Standard input without a buffer of its own, which could hold bytes while a reader that waits sees none.
+#[cfg(unix)]
+fn standard_input() -> io::Result<File> {
+    use std::os::fd::AsFd;
+
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+#[cfg(windows)]
+fn standard_input() -> io::Result<File> {
+    use std::os::windows::io::AsHandle;
+
+    Ok(io::stdin().as_handle().try_clone_to_owned()?.into())
+}
+
+/// Greatest number of captures that are read as one: each is open and costs a buffer of a megabyte.
+const CAPTURES_MAX: usize = 512;

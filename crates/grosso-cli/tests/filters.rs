@@ -1,0 +1,83 @@
+//! Filters beside tcpdump's own selection.
+
+mod common;
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use common::{Bench, has};
+
+const EXPRESSIONS: [&str; 16] = [
+    "tcp",
+    "udp",
+    "not tcp",
+    "ip",
+    "ip6",
+    "tcp port 5201",
+    "udp port 4789",
+    "src net 10.0.0.0/8",
+    "host 10.0.0.1 or host 10.1.0.1",
+    "tcp[tcpflags] & tcp-syn != 0",
+    "greater 1500",
+    "less 100",
+    "ip[6:2] & 0x3fff != 0",
+    "icmp or icmp6",
+    "portrange 1-1024 and not arp",
+    "ether[0] & 1 = 0 and ip proto 6",
+];
+
+#[test]
+fn the_same_packets_pass_as_with_tcpdump_byte_for_byte() {
+    if !has("tcpdump") {
+        println!("skipped: no tcpdump");
+        return;
+    }
+    let bench = Bench::new();
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    let (mut taken, mut left) = (0, 0);
+    for name in ["fragments.pcapng", "host.pcap", "iperf3.pcapng", "ipv6.pcap", "vxlan.pcapng"] {
+        // Classic pcap has no offload metadata, so that `segment` changes nothing.
+        tcpdump(&captures.join(name), &bench.path("in.pcap"), "");
+        let all = common::packets(&bench.get("in.pcap")).len();
+        for expression in EXPRESSIONS {
+            tcpdump(&bench.path("in.pcap"), &bench.path("want.pcap"), expression);
+            bench.ok(&format!("segment -r in.pcap -w is.pcap {expression}"));
+            let want = bench.get("want.pcap");
+            assert_eq!(records(&bench.get("is.pcap")), records(&want), "{name}: {expression}");
+            let packets = common::packets(&want).len();
+            (taken, left) = (taken + packets, left + all - packets);
+            fs::remove_file(bench.path("is.pcap")).unwrap();
+        }
+    }
+    assert!(taken > 100 && left > 100, "{taken} and {left}: the test shows nothing");
+}
+
+/// The records of a classic pcap, without its header.
+fn records(capture: &[u8]) -> &[u8] {
+    &capture[24..]
+}
+
+fn tcpdump(from: &Path, to: &Path, expression: &str) {
+    let mut command = Command::new("tcpdump");
+    command.arg("-r").arg(from).arg("-w").arg(to).args(["--time-stamp-precision=nano"]);
+    let done = command.args(expression.split_whitespace()).stderr(Stdio::null()).status();
+    assert!(done.unwrap().success(), "{expression}");
+}
+
+#[test]
+fn a_wrong_expression_is_refused_in_the_words_of_libpcap_before_anything_is_written() {
+    if !has("tcpdump") {
+        println!("skipped: no tcpdump, so perhaps no libpcap");
+        return;
+    }
+    let bench = Bench::new();
+    bench.put("a.pcap", &common::capture(grosso_io::capture::Format::Pcap, 1, &[vec![0; 60]]));
+    let run = bench.run("wire a.pcap -w out.pcap -f tcp-port-80");
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("wire: filter 'tcp-port-80': "), "{}", run.stderr);
+    assert!(run.stderr.contains("man pcap-filter"), "{}", run.stderr);
+    assert!(!bench.path("out.pcap").exists());
+}

@@ -1,0 +1,311 @@
+//! Several captures as one stream, in the order of time, with only the packets that are wanted.
+//!
+//! The order is that of Wireshark's `mergecap`: the next packet is the earliest of those that come next in each
+//! capture; of equal times that of the last capture; one without a time at once.
+
+use core::cmp::Reverse;
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+use std::rc::Rc;
+
+use super::entry::{Block, Entry, Packet};
+use super::error::CaptureError;
+use super::format::Format;
+use super::metadata::PacketMeta;
+use super::options::{Options, code, push_option};
+use super::order::ByteOrder;
+use super::pcapng;
+use super::reader::CaptureReader;
+use super::writer::{CaptureWriter, WriterOptions};
+
+/// The decision whether a packet is wanted.
+pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
+
+/// Captures that are read as one capture: the bytes of a file that holds their packets.
+///
+/// One capture keeps its format, its blocks and every byte of the packets that are wanted. Several become one section
+/// of pcapng with an interface for each interface of theirs, whose comment names the capture that it came from; their
+/// names and secrets stay where their byte order is this machine's.
+pub struct Merge<R: Read> {
+    members: Vec<Member<R>>,
+    select: Option<Select>,
+    writer: CaptureWriter<Ready>,
+    ready: Ready,
+    taken: usize,
+    is_batched: bool,
+    is_ended: bool,
+    outcome: Rc<RefCell<Outcome>>,
+}
+
+/// The outcome of a reading so far.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Wanted packets of each capture.
+    pub packets: Vec<u64>,
+    /// The first damage: the index of the capture that ends there, and the damage.
+    pub damage: Option<(usize, CaptureError)>,
+}
+
+struct Member<R> {
+    reader: CaptureReader<R>,
+    name: String,
+    /// The numbers that the interfaces of the current section have in the whole.
+    interfaces: Vec<u32>,
+    next: Option<Pending>,
+}
+
+/// A packet that waits for those before it.
+struct Pending {
+    meta: PacketMeta,
+    data: Vec<u8>,
+    options: Vec<u8>,
+    order: ByteOrder,
+}
+
+impl<R: Read> Merge<R> {
+    /// Merges captures, of which there is one at least, with their names. `is_batched` says whether packets may wait
+    /// for later ones, as they must not where a live capture is read.
+    ///
+    /// # Errors
+    /// Damage before the first packet of a capture is part of the [`Outcome`]; what fails here is the merged capture
+    /// itself, such as more interfaces than it may have.
+    pub fn new(
+        captures: Vec<(CaptureReader<R>, String)>,
+        select: Option<Select>,
+        is_batched: bool,
+    ) -> Result<Self, CaptureError> {
+        let ready = Ready::default();
+        let options = match &captures[..] {
+            [(alone, _)] => WriterOptions::like(alone),
+            _ => WriterOptions::new(Format::Pcapng),
+        };
+        let outcome = Outcome { packets: vec![0; captures.len()], damage: None };
+        let member = |(reader, name)| Member { reader, name, interfaces: Vec::new(), next: None };
+        let mut merge = Self {
+            members: captures.into_iter().map(member).collect(),
+            select,
+            writer: CaptureWriter::new(ready.clone(), options),
+            ready,
+            taken: 0,
+            is_batched,
+            is_ended: false,
+            outcome: Rc::new(RefCell::new(outcome)),
+        };
+        if merge.members.len() > 1 {
+            for index in 0..merge.members.len() {
+                merge.declare_pcap(index)?;
+            }
+        }
+        Ok(merge)
+    }
+
+    /// The outcome, which grows while the merged capture is read.
+    #[must_use]
+    pub fn outcome(&self) -> Rc<RefCell<Outcome>> {
+        Rc::clone(&self.outcome)
+    }
+
+    /// A classic pcap has its interface before all packets.
+    fn declare_pcap(&mut self, index: usize) -> Result<(), CaptureError> {
+        let member = &mut self.members[index];
+        if member.reader.format() == Format::Pcap {
+            for interface in member.reader.interfaces() {
+                let options = origin(&member.name, None);
+                member.interfaces.push(self.writer.add_interface_with(interface, &options)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the next bytes ready; `false` at the end.
+    fn advance(&mut self) -> io::Result<bool> {
+        let mut is_more = true;
+        while is_more && self.ready.0.borrow().is_empty() {
+            let packets = if self.is_batched { PACKETS_PER_BATCH } else { 1 };
+            for _ in 0..packets {
+                is_more =
+                    if self.members.len() == 1 { self.copy_one()? } else { self.merge_one()? };
+                if !is_more {
+                    self.writer.begin().map_err(io::Error::other)?;
+                    break;
+                }
+            }
+            self.writer.flush().map_err(io::Error::other)?;
+        }
+        Ok(is_more)
+    }
+
+    /// Copies the next entry of the only capture.
+    fn copy_one(&mut self) -> io::Result<bool> {
+        let entry = match self.members[0].reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Ok(false),
+            Err(damage) => {
+                self.outcome.borrow_mut().damage = Some((0, damage));
+                return Ok(false);
+            }
+        };
+        if let Entry::Packet(packet) = &entry {
+            if !is_wanted(&mut self.select, packet)? {
+                return Ok(true);
+            }
+            self.outcome.borrow_mut().packets[0] += 1;
+        }
+        self.writer.copy(&entry).map_err(io::Error::other)?;
+        Ok(true)
+    }
+
+    /// Writes the earliest packet of all captures.
+    fn merge_one(&mut self) -> io::Result<bool> {
+        for index in 0..self.members.len() {
+            self.look(index)?;
+        }
+        let times = self.members.iter().enumerate();
+        let times = times.filter_map(|(index, member)| {
+            let time_ns = member.next.as_ref()?.meta.timestamp_ns;
+            Some((time_ns, time_ns.map(|_| Reverse(index)), index))
+        });
+        // No time orders before every time.
+        let Some((_, _, first)) = times.min() else { return Ok(false) };
+        let Some(packet) = self.members[first].next.take() else { return Ok(false) };
+        let options = Options::new(&packet.options, packet.order);
+        let written = self.writer.write_packet_with(&packet.meta, &packet.data, &options);
+        written.map_err(io::Error::other)?;
+        self.outcome.borrow_mut().packets[first] += 1;
+        Ok(true)
+    }
+
+    /// Finds the next wanted packet of a capture, and passes on the blocks before it.
+    fn look(&mut self, index: usize) -> io::Result<()> {
+        let Member { reader, name, interfaces, next } = &mut self.members[index];
+        while next.is_none() {
+            match reader.next() {
+                Ok(None) => return Ok(()),
+                Ok(Some(Entry::Packet(packet))) => {
+                    if is_wanted(&mut self.select, &packet)? {
+                        let number = interfaces.get(packet.interface as usize).copied();
+                        *next = Some(Pending::of(&packet, number.unwrap_or_default()));
+                    }
+                }
+                Ok(Some(Entry::Block(block))) => {
+                    let passed = pass(&block, name, interfaces, &mut self.writer);
+                    passed.map_err(io::Error::other)?;
+                }
+                Err(damage) => {
+                    self.outcome.borrow_mut().damage.get_or_insert((index, damage));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Merge<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.ready.0.borrow().len() {
+            self.ready.0.borrow_mut().clear();
+            self.taken = 0;
+            if !self.is_ended {
+                self.is_ended = !self.advance()?;
+            }
+        }
+        let ready = self.ready.0.borrow();
+        let read = buffer.len().min(ready.len() - self.taken);
+        buffer[..read].copy_from_slice(&ready[self.taken..self.taken + read]);
+        self.taken += read;
+        Ok(read)
+    }
+}
+
+impl<R: Read> core::fmt::Debug for Merge<R> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Merge").field("outcome", &self.outcome).finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    fn of(packet: &Packet<'_>, interface: u32) -> Self {
+        Self {
+            meta: PacketMeta { interface, ..packet.meta() },
+            data: packet.data.to_vec(),
+            options: packet.options().as_bytes().to_vec(),
+            order: packet.order(),
+        }
+    }
+}
+
+fn is_wanted(select: &mut Option<Select>, packet: &Packet<'_>) -> io::Result<bool> {
+    select.as_mut().map_or(Ok(true), |select| select(packet))
+}
+
+/// Passes on a block of one of several captures, with the interface numbers of the whole.
+fn pass(
+    block: &Block<'_>,
+    name: &str,
+    interfaces: &mut Vec<u32>,
+    writer: &mut CaptureWriter<Ready>,
+) -> Result<(), CaptureError> {
+    if block.is_section_header() {
+        interfaces.clear();
+        return Ok(());
+    }
+    if let Some(interface) = &block.interface {
+        let number = writer.add_interface_with(interface, &origin(name, Some(block)))?;
+        interfaces.push(number);
+        return Ok(());
+    }
+    if block.order != ByteOrder::NATIVE || !block.is_copyable() {
+        return Ok(());
+    }
+    if block.kind != pcapng::INTERFACE_STATISTICS {
+        return writer.copy(&Entry::Block(*block));
+    }
+    let mut raw = block.raw.to_vec();
+    let number = raw.get(8..12).and_then(|bytes| bytes.first_chunk::<4>());
+    let number = number.and_then(|bytes| interfaces.get(block.order.u32_from(*bytes) as usize));
+    let Some(&number) = number else { return Ok(()) };
+    raw[8..12].copy_from_slice(&block.order.u32_bytes(number));
+    writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
+}
+
+/// The options of an interface: those that it had, as far as the byte order allows, and the capture that it came from.
+fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
+    let mut options = Vec::new();
+    let order = ByteOrder::NATIVE;
+    if let Some(block) = had {
+        for option in block.options().iter().flatten() {
+            let is_writers =
+                [code::INTERFACE_RESOLUTION, code::INTERFACE_FCS_LENGTH, code::INTERFACE_OFFSET];
+            let is_bytes = INTERFACE_BYTES.contains(&option.code) || block.order == order;
+            if is_bytes && !is_writers.contains(&option.code) {
+                push_option(&mut options, order, option.code, option.value);
+            }
+        }
+    }
+    let comment = format!("from {name}");
+    let end = comment.floor_char_boundary(usize::from(u16::MAX));
+    push_option(&mut options, order, code::COMMENT, &comment.as_bytes()[..end]);
+    options
+}
+
+/// Bytes of the merged capture that wait to be read.
+#[derive(Clone, Debug, Default)]
+struct Ready(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Ready {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Options of an interface that are the same in both byte orders: comment, name, description, addresses, filter,
+/// operating system, hardware.
+const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
+/// Packets that are merged between two looks at the stream.
+const PACKETS_PER_BATCH: usize = 64;

@@ -1,0 +1,180 @@
+//! The compiler of libpcap, which turns the expressions of tcpdump into programs. It is loaded when it is needed.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
+use std::{fmt, ptr, slice};
+
+use libloading::{Library, Symbol};
+
+/// A program that selects packets of one link type.
+#[derive(Debug)]
+pub struct Program {
+    code: RawProgram,
+    library: Library,
+    run: RunFunction,
+}
+
+/// The failure to make a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotCompiled {
+    /// No libpcap can be loaded, and the loader's reason.
+    Absent(String),
+    /// The compiler refuses the expression, and its reason.
+    Expression(String),
+}
+
+impl fmt::Display for NotCompiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(why) | Self::Expression(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for NotCompiled {}
+
+impl Program {
+    /// Compiles an expression for packets of a link type, as `tcpdump -r` does.
+    ///
+    /// # Errors
+    /// If libpcap is not there, or refuses the expression.
+    pub fn compile(expression: &str, link_type: u32) -> Result<Self, NotCompiled> {
+        let library = load()?;
+        let functions = Functions::of(&library)?;
+        let refused = |why: &str| NotCompiled::Expression(why.to_owned());
+        let text = CString::new(expression).map_err(|_| refused("a zero byte"))?;
+        let link_type = c_int::try_from(link_type).map_err(|_| refused("no such link type"))?;
+        // SAFETY: the function takes two numbers, by the declaration of libpcap; it returns null or a handle.
+        let handle = unsafe { (functions.open_dead)(link_type, SNAPLEN) };
+        if handle.is_null() {
+            return Err(refused("no memory"));
+        }
+        let mut code = RawProgram { length: 0, instructions: ptr::null_mut() };
+        // SAFETY: the handle is open, the text ends with a zero byte, and the program is written to a live value.
+        let result = unsafe {
+            (functions.compile)(handle, &raw mut code, text.as_ptr(), 1, NETMASK_UNKNOWN)
+        };
+        let error = (result != 0).then(|| {
+            // SAFETY: the handle is open.
+            let why = unsafe { (functions.error)(handle) };
+            // SAFETY: the message is a string that ends with a zero byte and lives as long as the handle.
+            refused(&unsafe { CStr::from_ptr(why) }.to_string_lossy())
+        });
+        // SAFETY: the handle is open, and not used from here on; a program does not belong to it.
+        unsafe { (functions.close)(handle) };
+        match error {
+            Some(error) => Err(error),
+            None => Ok(Self { code, run: functions.run, library }),
+        }
+    }
+
+    /// Whether a packet passes: its captured bytes, and its length on the link.
+    #[must_use]
+    pub fn passes(&self, data: &[u8], original_len: u32) -> bool {
+        let captured = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let header = RawHeader { seconds: 0, fraction: 0, captured, original: original_len };
+        // SAFETY: the program came from the compiler and was not freed; the header says how many bytes of the packet
+        // may be read, and the interpreter stays within them.
+        let result = unsafe { (self.run)(&raw const self.code, &raw const header, data.as_ptr()) };
+        result != 0
+    }
+
+    /// The instructions, for a filter of the kernel.
+    pub(crate) fn instructions(&self) -> Vec<libc::sock_filter> {
+        let length = self.code.length as usize;
+        // SAFETY: the compiler wrote so many instructions, in the layout that the kernel takes too, and they live as
+        // long as the program.
+        unsafe { slice::from_raw_parts(self.code.instructions, length) }.to_vec()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the symbol is libpcap's, with the type that its header declares.
+        let free = unsafe { self.library.get::<FreeFunction>(b"pcap_freecode\0") };
+        if let Ok(free) = free {
+            // SAFETY: the program came from the compiler and is freed once.
+            unsafe { free(&raw mut self.code) };
+        }
+    }
+}
+
+/// The functions of libpcap that a compilation takes.
+struct Functions {
+    open_dead: OpenFunction,
+    compile: CompileFunction,
+    error: ErrorFunction,
+    close: CloseFunction,
+    run: RunFunction,
+}
+
+impl Functions {
+    fn of(library: &Library) -> Result<Self, NotCompiled> {
+        let absent = |error: libloading::Error| NotCompiled::Absent(error.to_string());
+        // SAFETY: the symbol is libpcap's, with the type that its header declares.
+        let open_dead = unsafe { library.get(b"pcap_open_dead\0") }.map_err(absent)?;
+        // SAFETY: as above.
+        let compile = unsafe { library.get(b"pcap_compile\0") }.map_err(absent)?;
+        // SAFETY: as above.
+        let error = unsafe { library.get(b"pcap_geterr\0") }.map_err(absent)?;
+        // SAFETY: as above.
+        let close = unsafe { library.get(b"pcap_close\0") }.map_err(absent)?;
+        // SAFETY: as above.
+        let run = unsafe { library.get(b"pcap_offline_filter\0") }.map_err(absent)?;
+        let (open_dead, compile): (Symbol<'_, OpenFunction>, Symbol<'_, CompileFunction>) =
+            (open_dead, compile);
+        let (error, close): (Symbol<'_, ErrorFunction>, Symbol<'_, CloseFunction>) = (error, close);
+        let run: Symbol<'_, RunFunction> = run;
+        Ok(Self {
+            open_dead: *open_dead,
+            compile: *compile,
+            error: *error,
+            close: *close,
+            run: *run,
+        })
+    }
+}
+
+/// Loads libpcap by the names that distributions give it.
+fn load() -> Result<Library, NotCompiled> {
+    let mut why = String::new();
+    for name in NAMES {
+        // SAFETY: what libpcap runs when it is loaded and unloaded asks nothing of this program.
+        match unsafe { Library::new(name) } {
+            Ok(library) => return Ok(library),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(NotCompiled::Absent(why))
+}
+
+/// `struct bpf_program`.
+#[derive(Debug)]
+#[repr(C)]
+struct RawProgram {
+    length: c_uint,
+    instructions: *mut libc::sock_filter,
+}
+
+/// `struct pcap_pkthdr`.
+#[repr(C)]
+struct RawHeader {
+    seconds: c_long,
+    fraction: c_long,
+    captured: u32,
+    original: u32,
+}
+
+type OpenFunction = unsafe extern "C" fn(c_int, c_int) -> *mut c_void;
+type CompileFunction =
+    unsafe extern "C" fn(*mut c_void, *mut RawProgram, *const c_char, c_int, u32) -> c_int;
+type ErrorFunction = unsafe extern "C" fn(*mut c_void) -> *const c_char;
+type CloseFunction = unsafe extern "C" fn(*mut c_void);
+type RunFunction = unsafe extern "C" fn(*const RawProgram, *const RawHeader, *const u8) -> c_int;
+type FreeFunction = unsafe extern "C" fn(*mut RawProgram);
+
+/// The names of libpcap: that of Debian, and that of everybody else.
+const NAMES: [&str; 3] = ["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
+/// As many bytes as tcpdump keeps of a packet.
+const SNAPLEN: c_int = 262_144;
+/// `PCAP_NETMASK_UNKNOWN`.
+const NETMASK_UNKNOWN: u32 = u32::MAX;
