@@ -50,7 +50,7 @@ pub(crate) struct Bridge {
     #[arg(long, value_name = "WORDS", hide_short_help = true)]
     pub(crate) impair: Option<Impairment>,
     /// Serve Prometheus metrics there, at /metrics
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", hide_short_help = true)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Name of the path in counters [default: its ends]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
