@@ -160,8 +160,10 @@ fn explain_takes_the_packet_behind_its_captures_or_as_an_option() {
     assert_eq!(bench.run("explain a.pcap 0").code, 2);
 }
 
-/// Time, lengths and bytes of each packet, and the comments of its interface.
-fn merged(path: &Path) -> Vec<(Option<u64>, u32, Vec<u8>, Vec<String>)> {
+/// Time, length and bytes of a packet, and the comments of its interface.
+type Record = (Option<u64>, u32, Vec<u8>, Vec<String>);
+
+fn merged(path: &Path) -> Vec<Record> {
     let mut reader = CaptureReader::open(path).unwrap();
     let (mut interfaces, mut packets) = (Vec::new(), Vec::new());
     while let Some(entry) = reader.next().unwrap() {
@@ -211,7 +213,7 @@ fn packets_of_several_captures_come_in_the_order_of_mergecap_and_name_their_orig
     assert!(done.unwrap().success());
     bench.ok("segment a.pcap b.pcapng c.pcap -w is.pcapng");
     let (want, is) = (merged(&bench.path("want")), merged(&bench.path("is.pcapng")));
-    let plain = |packets: &[(Option<u64>, u32, Vec<u8>, Vec<String>)]| {
+    let plain = |packets: &[Record]| {
         packets.iter().map(|(time, len, data, _)| (*time, *len, data.clone())).collect::<Vec<_>>()
     };
     assert_eq!(plain(&is), plain(&want));
