@@ -44,10 +44,10 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
 /// real-time share.
 pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     let identifier = thread.map_or(0, |thread| thread.as_raw_nonzero().get());
-    let parameter = libc::sched_param { sched_priority: i32::from(priority) };
-    // SAFETY: the kernel reads one `struct sched_param`, which begins with the priority in every C
-    // library. The raw call is used because musl's wrapper only returns that the call is not
-    // implemented.
+    // The kernel's `struct sched_param`, which is this number. That of musl has more fields.
+    let parameter = i32::from(priority);
+    // SAFETY: the kernel reads one `struct sched_param`. The raw call is used because musl's wrapper
+    // only returns that the call is not implemented.
     let result = unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,

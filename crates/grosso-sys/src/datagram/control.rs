@@ -61,7 +61,8 @@ pub(super) fn each_message(mut written: &[u8], mut each: impl FnMut(c_int, c_int
     while written.len() >= HEADER_BYTES {
         // SAFETY: `written` has at least the length of a header, all of whose fields are numbers.
         let header = unsafe { written.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
-        let len = header.cmsg_len;
+        // `size_t` in glibc, `socklen_t` in musl.
+        let len: usize = header.cmsg_len as _;
         let Some(data) = written.get(HEADER_BYTES..len) else { return };
         each(header.cmsg_level, header.cmsg_type, data);
         written = written.get(len.next_multiple_of(ALIGNMENT)..).unwrap_or_default();

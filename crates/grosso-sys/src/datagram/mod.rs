@@ -73,7 +73,7 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Datagrams> {
     let length = unsafe { libc::recvmsg(file, &raw mut message, 0) };
     let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
     let mut segment_bytes = None;
-    each_message(control.received(message.msg_controllen), |level, kind, data| {
+    each_message(control.received(message.msg_controllen as _), |level, kind, data| {
         if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
             segment_bytes = control::number(data).and_then(|bytes| u16::try_from(bytes).ok());
         }

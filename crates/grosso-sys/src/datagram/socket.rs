@@ -509,7 +509,7 @@ impl DatagramSocket {
             hop_limit: 0,
             segment_bytes: None,
         };
-        each_message(control.received(header.msg_controllen), |level, kind, data| {
+        each_message(control.received(header.msg_controllen as _), |level, kind, data| {
             let Some(number) = number(data) else { return };
             match (level, kind) {
                 (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
