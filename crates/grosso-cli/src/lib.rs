@@ -23,6 +23,7 @@
 //! | `name` | text from strangers, made harmless for a terminal |
 //! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
 //! | `line` | the times at which packets leave on a line of a given rate |
+//! | `pages` | the manual pages and completions of packages |
 //! | `confinement` | the privileges that each thread of running data paths gives up (Linux) |
 //! | `observe` | the counters of running data paths, for people and for programs (Linux) |
 //! | `profile` | profiles as users write them |
@@ -60,6 +61,8 @@ mod name;
 #[cfg(target_os = "linux")]
 mod observe;
 mod output;
+#[cfg(any(test, feature = "pages"))]
+pub mod pages;
 mod positions;
 mod profile;
 mod progress;
