@@ -26,9 +26,9 @@ const COMMANDS: [&str; 12] = [
 ];
 
 /// Commands that read no capture.
-const OTHERS: [&str; 11] = [
-    "bridge", "capture", "config", "dev", "doctor", "help", "lab", "monitor", "profiles", "run",
-    "stats",
+const OTHERS: [&str; 12] = [
+    "bridge", "capture", "config", "conform", "dev", "doctor", "help", "lab", "monitor",
+    "profiles", "run", "stats",
 ];
 
 fn bench() -> Bench {
