@@ -4,7 +4,7 @@ use std::{io, sync::atomic::Ordering};
 
 use crate::{
     arguments::Conform,
-    conform::{Breakdown, Fault, Law, Program, Vector, judge, vectors},
+    conform::{Breakdown, Fault, Judged, Law, Vector, judge, vectors},
     error::{Exit, Failure},
     input::Session,
     name::harmless,
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Conform, session: &mut Session) -> Result<Exit, Fail
 struct Examination<'a> {
     options: &'a Conform,
     session: &'a Session,
-    program: Option<Program>,
+    program: Option<Judged>,
     breakdowns: usize,
     score: Score,
 }
@@ -48,7 +48,7 @@ struct Examination<'a> {
 impl Examination<'_> {
     fn start(&mut self) -> Result<(), Failure> {
         let words = &self.options.command;
-        let program = Program::start(words, self.options.time());
+        let program = Judged::start(words, self.options.time());
         self.program =
             Some(program.map_err(|error| cannot_start(&words[0].to_string_lossy(), &error))?);
         Ok(())

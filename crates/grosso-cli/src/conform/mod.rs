@@ -18,6 +18,6 @@ mod vectors;
 
 pub(crate) use self::{
     judge::{Fault, Law, RULES_OF_ALL, judge},
-    program::{Breakdown, Program},
+    program::{Breakdown, Judged},
     vectors::{Vector, vectors},
 };

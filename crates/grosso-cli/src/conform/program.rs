@@ -52,7 +52,7 @@ impl core::fmt::Display for Breakdown {
 type Answer = Result<Option<Vec<Framed>>, Misfit>;
 
 /// A program that runs.
-pub(crate) struct Program {
+pub(crate) struct Judged {
     child: Child,
     /// Polls to be written; `None` once its input has ended.
     to: Option<Sender<Vec<u8>>>,
@@ -62,7 +62,7 @@ pub(crate) struct Program {
     has_ended: bool,
 }
 
-impl Program {
+impl Judged {
     /// Starts a program that has so much time for each poll.
     pub(crate) fn start(words: &[OsString], time: Duration) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -159,7 +159,7 @@ impl Program {
 }
 
 /// A program that still runs is killed, with those that it started; the threads at its pipes end with them.
-impl Drop for Program {
+impl Drop for Judged {
     fn drop(&mut self) {
         if !self.has_ended {
             kill_group(&self.child);
