@@ -66,7 +66,7 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// What leaves, with the numbers of its packets: the first of those with the same bytes that left in nothing else yet.
+/// A delivery, with the numbers of its packets: the first of those with the same bytes that left in nothing else yet.
 fn train(
     out: &Out,
     frames: &[Vec<u8>],

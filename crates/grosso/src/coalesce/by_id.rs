@@ -43,7 +43,7 @@ impl<I: Id, T> ById<I, T> {
         I::new(self.items.len() - 1)
     }
 
-    /// What has this name, made with all before it if the list is shorter.
+    /// The entry of this name, made with all before it if the list is shorter.
     pub(crate) fn get_or_grow(&mut self, id: I, fresh: impl FnMut() -> T) -> &mut T {
         if self.items.len() <= id.place() {
             self.items.resize_with(id.place() + 1, fresh);
@@ -77,7 +77,7 @@ impl<I: Id, T> ById<I, T> {
 impl<I: Id, T> Index<I> for ById<I, T> {
     type Output = T;
 
-    /// What has a name that the list gave, or for which it grew: this cannot fail.
+    /// The entry of a name that the list gave, or for which it grew: this cannot fail.
     #[inline(always)]
     fn index(&self, id: I) -> &T {
         debug_assert!(id.place() < self.items.len(), "{id:?} is in the list");

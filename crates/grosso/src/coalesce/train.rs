@@ -98,7 +98,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// What is known of a packet that joined as its last one.
+    /// The knowledge of a packet that joined as its last one.
     #[inline]
     pub(super) fn joined<'a>(
         &'a self,
