@@ -173,6 +173,34 @@ fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
     assert_eq!(report["left"].as_object().unwrap().values().count(), 1, "{report}");
 }
 
+/// Behind a router that lowers the MSS, two segments may be shorter than one packet of Ethernet.
+#[test]
+fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_full_packet() {
+    const MSS: usize = 1188;
+    let mut sequence = 100;
+    let mut frame = |len: usize| {
+        let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
+        let packet = packet.tcp(|tcp| tcp.sequence(sequence).timestamps(1, 1));
+        sequence += len as u32;
+        packet.payload_len(len).build_superframe().0
+    };
+    let bench = Bench::new();
+    let mut put = |name: &str, lengths: &[usize]| {
+        let frames: Vec<_> = lengths.iter().map(|&len| frame(len)).collect();
+        bench.put(name, &capture(Format::Pcap, ETHERNET, &frames));
+    };
+    put("clamped.pcap", &[10 * MSS, 5 * MSS, 8 * MSS, 6000, MSS + 156, 100]);
+    let report = bench.run("wire --strict --json -r clamped.pcap -w out.pcap").json();
+    let left = serde_json::json!({ "segment-size-unknown": 4, "perhaps-superframe": 1 });
+    assert_eq!((&report["left"], &report["checksums_completed"]), (&left, &1.into()), "{report}");
+    let report = bench.ok("wire --json -r clamped.pcap -w out.pcap").json();
+    assert!(report["guessed"].as_u64() >= Some(5), "{report}");
+    // Where they are multiples of a full packet, a frame that fits is one.
+    put("plain.pcap", &[14_280, 7140, 11_424, 1344, 100]);
+    let report = bench.run("wire --strict --json -r plain.pcap -w out.pcap").json();
+    assert_eq!(report["checksums_completed"], 2, "{report}");
+}
+
 #[test]
 fn udp_is_never_guessed() {
     let bench = Bench::new();

@@ -236,8 +236,7 @@ impl Judge {
         let size = evidence.size();
         if transport.payload <= usize::from(size.bytes) {
             let against = evidence.limit().filter(|limit| limit.is_exceeded(transport.payload));
-            // A payload that fits the MTU of Ethernet is not doubtful.
-            let is_doubtful = size.is_guess && transport.payload > evidence.usual();
+            let is_doubtful = size.is_guess && transport.payload > evidence.beyond_doubt();
             let is_guess = is_doubtful
                 && match self.seal(sight) {
                     Seal::Seed => true,

@@ -147,9 +147,11 @@ impl Tcp {
             && self.opinion(size.bytes.into()) == Opinion::Others
     }
 
-    /// The room for a packet at an MTU of 1500, on the link or inside of the tunnel.
-    pub(super) fn usual(&self) -> usize {
-        self.guesses.into_iter().max().unwrap_or(0)
+    /// The longest payload that is taken for one packet though its size is only guessed: one that fits an MTU of 1500,
+    /// on the link or inside of the tunnel, unless longer frames show that full packets are shorter.
+    pub(super) fn beyond_doubt(&self) -> usize {
+        let usual = self.guesses.into_iter().max().unwrap_or(0);
+        if self.opinion(usual) == Opinion::Others { SEGMENT_BYTES_MIN } else { usual }
     }
 
     /// Whether a frame at least as long was certainly one packet of the wire.
