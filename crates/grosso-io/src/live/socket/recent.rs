@@ -97,12 +97,11 @@ mod tests {
     #[test]
     fn quotes_of_what_was_sent_are_known_from_others() {
         let mut recent = RecentPackets::default();
-        let parts = |bytes: &'static [u8]| bytes.chunks(50);
-        let sent: &'static [u8] = Vec::leak(packet(1, 1300));
-        recent.sent(BuiltHeaders::Udp, parts(sent));
+        let sent = &packet(1, 1300)[..];
+        recent.sent(BuiltHeaders::Udp, sent.chunks(50));
         assert!(!recent.has(&quote(sent, 17)), "nothing is remembered yet");
         recent.remember(true);
-        recent.sent(BuiltHeaders::Udp, parts(sent));
+        recent.sent(BuiltHeaders::Udp, sent.chunks(50));
         assert!(recent.has(&quote(sent, 17)) && recent.has(&quote(&sent[..96], 17)));
         // Fewer bytes are quoted than are remembered, or another one is.
         assert!(!recent.has(&quote(&sent[..95], 17)));
@@ -112,8 +111,8 @@ mod tests {
             assert!(!recent.has(&quote(&other, 17)), "{at}");
         }
         // Of a raw socket's packet the IP header is not compared.
-        let raw: &'static [u8] = Vec::leak([vec![7; ipv6::HEADER_LEN], packet(2, 1300)].concat());
-        recent.sent(BuiltHeaders::Ip, parts(raw));
+        let raw = &[vec![7; ipv6::HEADER_LEN], packet(2, 1300)].concat()[..];
+        recent.sent(BuiltHeaders::Ip, raw.chunks(50));
         assert!(recent.has(&quote(&raw[ipv6::HEADER_LEN..], 47)));
         recent.remember(false);
         assert!(!recent.has(&quote(sent, 17)));
