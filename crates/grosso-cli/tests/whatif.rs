@@ -37,6 +37,66 @@ fn only(bench: &Bench, line: &str) -> Value {
     report["settings"][0].clone()
 }
 
+#[test]
+fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
+    let bench = Bench::new();
+    let swapped: Vec<_> = (0..60_u32).map(|i| (u64::from(i), i ^ 1)).collect();
+    bench.put("swapped", &disordered(&swapped));
+    let report = bench.ok("whatif --json swapped").json();
+    let disorder = &report["disorder"];
+    assert_eq!((&report["best"], &disorder["packets_up"]), (&Value::Null, &60.into()));
+    assert_eq!(
+        (&disorder["repaired"]["packets_up"], &disorder["not_merged"]),
+        (&1.into(), &59.into())
+    );
+    // What it says comes out of the command that it says.
+    let command = disorder["command"].as_str().unwrap();
+    let again = bench.ok(&format!("{} --json", command.strip_prefix("grosso ").unwrap())).json();
+    assert_eq!(again["output"]["packets"], 1, "{command}");
+    let cures: Vec<&str> =
+        disorder["live"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(cures.iter().any(|cure| cure.contains("rx-flow-hash")), "{cures:?}");
+    assert!(cures.iter().any(|cure| cure.contains("grosso bridge DEV tap:NAME --reorder batch")));
+    let text = bench.ok("whatif swapped").stdout;
+    assert!(text.contains("Out of order: 59 packets did not continue their train."), "{text}");
+
+    // So does the command that merges.
+    let said =
+        |line: &str| bench.ok(&format!("coalesce {line}")).stderr.contains("--reorder batch");
+    assert!(said("swapped") && !said("swapped --reorder batch"));
+
+    // Neither order nor a lost packet is disorder; nor is what the user tries anyway.
+    bench.put("ordered", &stream(&(0..60).collect::<Vec<_>>()));
+    bench.put(
+        "lost",
+        &disordered(
+            &(0..60_u32).map(|i| (u64::from(i), i + u32::from(i > 30))).collect::<Vec<_>>(),
+        ),
+    );
+    assert!(!said("ordered") && !said("lost"));
+    for line in ["ordered", "lost", "swapped --reorder off,batch"] {
+        assert_eq!(
+            bench.ok(&format!("whatif --json {line}")).json()["disorder"],
+            Value::Null,
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_hold_that_pays_is_said_with_the_commands_that_set_it() {
+    let bench = Bench::new();
+    bench.put("a", &stream(&(0..100).map(|i| 10 * i).collect::<Vec<_>>()));
+    let report = bench.ok("whatif --json --profile linux --hold 0,50us a").json();
+    let live: Vec<&str> =
+        report["best"]["live"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(live[0], "echo 50000 > /sys/class/net/DEV/gro_flush_timeout");
+    assert_eq!(live.last(), Some(&"grosso bridge DEV tap:NAME --hold 50us"));
+    // A poll that holds them all needs no hold.
+    let report = bench.ok("whatif --json --profile linux --hold 0,50us --batch 1ms a").json();
+    assert_eq!(report["best"]["live"], serde_json::json!([]), "{report}");
+}
+
 /// A capture that the documents use.
 fn of_the_tree(name: &str) -> Vec<u8> {
     let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures");

@@ -10,7 +10,7 @@ use grosso_io::impair::Impairment;
 
 use super::{
     own::Detail,
-    values::{HoldTime, parse_hold},
+    values::{HoldTime, Repair, parse_hold, parse_repair},
 };
 
 #[derive(Args, Debug)]
@@ -26,6 +26,9 @@ pub(crate) struct Bridge {
     /// or auto:TIME [default: the profile's]
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
+    /// Put TCP in order first: off, batch, holes, or holes:TIME [default: the profile's]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_repair)]
+    pub(crate) reorder: Option<Repair>,
     /// Rules to merge by: a profile that `grosso profiles` lists, or a file [default: linux]
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub(crate) profile: Option<String>,

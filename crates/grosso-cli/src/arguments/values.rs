@@ -74,6 +74,9 @@ pub(crate) struct Repair {
 }
 
 impl Repair {
+    /// Packets of a poll are put in order; none waits for the next poll.
+    pub(crate) const BATCH: Self = Self { level: Level::Batch, hole_ns: None };
+
     /// The repair of a profile, as it would be typed.
     pub(crate) fn of(profile: &Profile) -> Self {
         let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;

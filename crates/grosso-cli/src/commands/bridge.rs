@@ -108,6 +108,7 @@ mod linux {
             Some(word) => profile::find(word, Path::new(""))?,
         };
         options.hold.into_iter().for_each(|hold| hold.apply(&mut profile));
+        options.reorder.into_iter().for_each(|repair| repair.apply(&mut profile));
         let spec = PathSpec {
             name,
             left,

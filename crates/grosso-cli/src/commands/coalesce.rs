@@ -4,7 +4,10 @@ use grosso::{
     Delivery, Profile, Sink,
     acknowledge::Kept,
     checksum::Checksum,
-    coalesce::reason::{Close, NoMerge, Pass, Release},
+    coalesce::{
+        Level,
+        reason::{Close, NoMerge, Pass, Release},
+    },
 };
 use grosso_io::capture::{
     Entry, Format, Offload, Packet, PacketMeta, SegmentTransport, TunnelPort,
@@ -48,6 +51,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
         session.talk.note(format!("{frames} of the input did not merge further"));
         session.talk.hint("to start from single packets, run `grosso wire` first");
     }
+    note_disorder(&replay, session);
     note_blind_flows(replay.blind_flows, session);
     done.conclude((&mut report, place), &input, session, false)
 }
@@ -108,6 +112,21 @@ fn note_cut(packets: u64, bytes_beyond: u64, session: &mut Session) {
          of captured payload are not in the output, where superframes end with what was captured of \
          their first packets"
     ));
+}
+
+/// Notes that packets out of order kept others from merging, where nothing puts them in order.
+fn note_disorder(replay: &Replay<Record>, session: &mut Session) {
+    let stats = replay.stats();
+    // Only packets that come behind others show disorder: a loss leaves those that come ahead.
+    let behind = stats.refused[NoMerge::TcpSequenceBehind as usize];
+    if replay.profile().reorder.level != Level::Off || behind * 50 < stats.packets_in.max(1) {
+        return;
+    }
+    let packets = units::count(behind, "packet");
+    session
+        .talk
+        .note(format!("{packets} came behind later ones of their flow, and ended its trains"));
+    session.talk.hint("--reorder batch puts them in order; `grosso whatif` says what that gives");
 }
 
 fn note_format(input: &Input, format: Format, profile: &Profile, session: &mut Session) {

@@ -25,7 +25,9 @@ use crate::{
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
     report::{self, InputFacts, Place, Tool, counts},
-    reports::whatif::{Best, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport},
+    reports::whatif::{
+        Best, Disorder, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport,
+    },
 };
 
 /// Runs the command.
@@ -38,7 +40,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     let sources = options.captures.sources("whatif")?;
     let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(session.talk.json, session)?;
-    let mut trials = Trial::all(rules)?;
+    let mut trials = Trial::all(rules.into_iter().chain(ordered(options)))?;
     let mut offered = Offered::default();
     let mut unparsed = Unparsed::default();
     let links = input.links;
@@ -110,6 +112,13 @@ fn settings(options: &Whatif) -> Vec<Rules> {
     settings
 }
 
+/// The rules of a trial that nobody asked for: the first setting with packets put in order within a poll. It shows
+/// whether their order is what keeps packets from merging.
+fn ordered(options: &Whatif) -> Option<Rules> {
+    let first = settings(options).into_iter().next()?;
+    options.reorder.is_empty().then_some(Rules { reorder: Some(Repair::BATCH), ..first })
+}
+
 /// One setting during the run.
 struct Trial {
     rules: Rules,
@@ -118,12 +127,12 @@ struct Trial {
 }
 
 impl Trial {
-    fn all(rules: Vec<Rules>) -> Result<Vec<Self>, Failure> {
+    fn all(rules: impl Iterator<Item = Rules>) -> Result<Vec<Self>, Failure> {
         let trial = |rules: Rules| {
             let replay = Replay::new(&rules, Purpose::Looks)?;
             Ok(Self { rules, replay, meter: Meter::default() })
         };
-        rules.into_iter().map(trial).collect()
+        rules.map(trial).collect()
     }
 
     fn push(&mut self, seen: &Seen<'_>, kept: &Shared) -> Fate {
@@ -168,22 +177,11 @@ impl Trial {
 }
 
 fn report(options: &Whatif, input: &Input, offered: Offered, trials: Vec<Trial>) -> WhatifReport {
-    let settings: Vec<Setting> = trials.into_iter().map(Trial::result).collect();
-    let best = Best::of(&settings, input.reader.packets(), |setting| {
-        let mut words = ["grosso", "coalesce"].map(String::from).to_vec();
-        words.extend(input.typed());
-        words.extend(["-w", "gro.pcapng"].map(String::from));
-        if setting.profile != Profile::default().name {
-            words.extend(["--profile".into(), setting.profile.clone()]);
-        }
-        words.extend(["--hold".into(), setting.hold.clone()]);
-        if !options.reorder.is_empty() {
-            words.extend(["--reorder".into(), setting.reorder.clone()]);
-        }
-        words.extend(["--batch".into(), options.batch.to_string()]);
-        words.extend(options.bounds.words());
-        quote(&words.into_iter().map(Into::into).collect::<Vec<_>>())
-    });
+    let mut settings: Vec<Setting> = trials.into_iter().map(Trial::result).collect();
+    let command = |setting: &Setting| command(options, input, setting);
+    let ordered = ordered(options).and_then(|_| settings.pop());
+    let disorder = ordered.and_then(|ordered| Disorder::of(settings.first()?, &ordered, command));
+    let best = Best::of(&settings, input.reader.packets(), command);
     WhatifReport {
         schema: "grosso.whatif/1",
         tool: Tool::THIS,
@@ -192,11 +190,29 @@ fn report(options: &Whatif, input: &Input, offered: Offered, trials: Vec<Trial>)
         batch: options.batch.to_string(),
         settings,
         best,
+        disorder,
         not_known: NOT_KNOWN,
         html: None,
         elapsed_s: 0.0,
         warnings: Vec::new(),
     }
+}
+
+/// The command that does to the capture what a setting does.
+fn command(options: &Whatif, input: &Input, setting: &Setting) -> String {
+    let mut words = ["grosso", "coalesce"].map(String::from).to_vec();
+    words.extend(input.typed());
+    words.extend(["-w", "gro.pcapng"].map(String::from));
+    if setting.profile != Profile::default().name {
+        words.extend(["--profile".into(), setting.profile.clone()]);
+    }
+    words.extend(["--hold".into(), setting.hold.clone()]);
+    if !options.reorder.is_empty() || setting.reorder == Repair::BATCH.to_string() {
+        words.extend(["--reorder".into(), setting.reorder.clone()]);
+    }
+    words.extend(["--batch".into(), options.batch.to_string()]);
+    words.extend(options.bounds.words());
+    quote(&words.into_iter().map(Into::into).collect::<Vec<_>>())
 }
 
 fn note_superframes(report: &WhatifReport, session: &mut Session) {

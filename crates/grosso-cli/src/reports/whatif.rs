@@ -2,7 +2,7 @@
 
 mod page;
 
-use grosso::meta::Gso;
+use grosso::{coalesce::reason::NoMerge, meta::Gso};
 use grosso_io::capture::Packet;
 use serde::Serialize;
 
@@ -26,6 +26,8 @@ pub(crate) struct WhatifReport {
     /// The settings by profile, then by level of order, then by hold, in the order of the options.
     pub(crate) settings: Vec<Setting>,
     pub(crate) best: Option<Best>,
+    /// The cost of packets out of order; `None` if it is small, or if `--reorder` tried repairs.
+    pub(crate) disorder: Option<Disorder>,
     /// The questions that a trace cannot answer.
     pub(crate) not_known: &'static [&'static str],
     /// The page with plots, if one was written.
@@ -98,10 +100,27 @@ pub(crate) struct SegmentsPerTrain {
 pub(crate) struct Best {
     /// The one with the fewest packets up, among those that can be cut again if there are any.
     pub(crate) fewest: Choice,
-    /// The shortest wait that saves nine tenths of that.
+    /// The shortest wait that saves nine tenths of that, and of equal ones the shortest hold.
     pub(crate) shortest: Choice,
     /// The command that does to the capture what the latter does.
     pub(crate) command: String,
+    /// The commands that set its hold on a live device, whose name they leave open; none if it needs no hold.
+    pub(crate) live: Vec<String>,
+}
+
+/// The cost of packets out of order.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Disorder {
+    /// Packets that did not join their train because it had another place in the stream, by the first setting.
+    pub(crate) not_merged: u64,
+    /// Packets up of the first setting.
+    pub(crate) packets_up: u64,
+    /// The same setting with packets put in order.
+    pub(crate) repaired: Choice,
+    /// The command that does to the capture what the latter does.
+    pub(crate) command: String,
+    /// The commands that cure it on a live device, whose name they leave open.
+    pub(crate) live: Vec<String>,
 }
 
 /// A setting by its name.
@@ -140,6 +159,21 @@ impl Setting {
         Self { profile, reorder, waited, invertible: true, ..self.clone() }
     }
 
+    /// The commands that give a live device this hold. Linux knows one of fixed length.
+    fn live(&self) -> Vec<String> {
+        let Self { hold, hold_ns, .. } = self;
+        if *hold_ns == 0 {
+            return Vec::new();
+        }
+        let ours = format!("grosso bridge DEV tap:NAME --hold {hold}");
+        let linux = [
+            format!("echo {hold_ns} > /sys/class/net/DEV/gro_flush_timeout"),
+            "echo 2 > /sys/class/net/DEV/napi_defer_hard_irqs".into(),
+        ];
+        let linux = linux.into_iter().filter(|_| !hold.starts_with("auto"));
+        linux.chain([ours]).collect()
+    }
+
     /// Groups of settings that differ only in their holds.
     fn groups(settings: &[Self]) -> impl Iterator<Item = &[Self]> {
         settings.chunk_by(|one, next| one.profile == next.profile && one.reorder == next.reorder)
@@ -168,12 +202,46 @@ impl Best {
             return None;
         }
         let enough = eligible().filter(|setting| saved(setting) * 10 >= saved(fewest) * 9);
-        let shortest = enough.min_by_key(|setting| (wait(setting), setting.packets_up))?;
+        let cost = |setting: &Setting| (wait(setting), setting.hold_ns);
+        let shortest = enough.min_by_key(|setting| (cost(setting), setting.packets_up))?;
         Some(Self {
             command: command(shortest),
+            live: shortest.live(),
             fewest: Choice::of(fewest),
             shortest: Choice::of(shortest),
         })
+    }
+}
+
+impl Disorder {
+    /// The cost of disorder, if a setting saves a fiftieth of the packets up by putting packets in order.
+    pub(crate) fn of(
+        as_it_came: &Setting,
+        ordered: &Setting,
+        command: impl FnOnce(&Setting) -> String,
+    ) -> Option<Self> {
+        let saved = as_it_came.packets_up.saturating_sub(ordered.packets_up);
+        let behind_or_ahead = [NoMerge::TcpSequenceBehind, NoMerge::TcpSequenceAhead];
+        (saved > 0 && saved * 50 >= as_it_came.packets_up).then(|| Self {
+            not_merged: behind_or_ahead
+                .iter()
+                .filter_map(|no| as_it_came.not_merged.get(no.name()))
+                .sum(),
+            packets_up: as_it_came.packets_up,
+            repaired: Choice::of(ordered),
+            command: command(ordered),
+            live: LIVE_ORDER.map(String::from).to_vec(),
+        })
+    }
+
+    fn text(&self, style: Style) -> String {
+        let Self { not_merged, packets_up, repaired, command, live } = self;
+        let lead = format!(
+            "Out of order: {} did not continue their train. {}.",
+            units::count(*not_merged, "packet"),
+            repaired.text(*packets_up)
+        );
+        wrap(&lead) + &format!("{}\n", style.good(&harmless(command))) + &live_text(live)
     }
 }
 
@@ -309,7 +377,7 @@ impl WhatifReport {
         let mut text = String::from("\n");
         match &self.best {
             None => text.push_str("Nothing merges with any of these settings.\n"),
-            Some(Best { fewest, shortest, command }) => {
+            Some(Best { fewest, shortest, command, live }) => {
                 let fewest_text = format!("Fewest packets up: {}.", fewest.text(packets));
                 text.push_str(&wrap(&fewest_text));
                 if shortest != fewest {
@@ -319,8 +387,10 @@ impl WhatifReport {
                     )));
                 }
                 text.push_str(&format!("{}\n", style.good(&harmless(command))));
+                text.push_str(&live_text(live));
             }
         }
+        text.push_str(&self.disorder.as_ref().map_or(String::new(), |found| found.text(style)));
         text.push_str(&wrap(&format!("Not known from a trace: {}.", self.not_known.join("; "))));
         if let Some(page) = &self.html {
             text.push_str(&format!("Plots: {page}\n"));
@@ -336,6 +406,21 @@ fn name(profile: &str, reorder: &str) -> String {
         level => format!("{profile}, reorder {level}"),
     }
 }
+
+/// The commands for a live device, a line each.
+fn live_text(commands: &[String]) -> String {
+    let first = ["Live: "].into_iter().chain(std::iter::repeat("      "));
+    first.zip(commands).map(|(lead, command)| format!("{lead}{command}\n")).collect()
+}
+
+/// Cures of disorder: a device that keeps a connection on one queue, a bond that keeps it on one link, and a path that
+/// puts it in order.
+const LIVE_ORDER: [&str; 4] = [
+    "ethtool -N DEV rx-flow-hash tcp4 sdfn",
+    "ethtool -N DEV rx-flow-hash tcp6 sdfn",
+    "ip link add BOND type bond mode balance-xor xmit_hash_policy layer3+4",
+    "grosso bridge DEV tap:NAME --reorder batch",
+];
 
 /// The headings above the lines of a profile.
 const HEADINGS: [&str; 2] = [
