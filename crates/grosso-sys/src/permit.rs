@@ -61,24 +61,59 @@ pub enum Surroundings {
     Pod,
     /// A container.
     Container,
-    /// Neither: the machine itself.
-    Host,
+    /// A virtual machine, outside of containers.
+    VirtualMachine,
+    /// None of them.
+    Machine,
 }
 
 impl Surroundings {
     /// Surroundings of this process.
     #[must_use]
     pub fn detect() -> Self {
-        let is_container =
-            ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists());
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
             Self::Pod
-        } else if is_container {
+        } else if is_container() {
             Self::Container
+        } else if is_virtual() {
+            Self::VirtualMachine
         } else {
-            Self::Host
+            Self::Machine
         }
     }
+}
+
+impl fmt::Display for Surroundings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Pod => "pod",
+            Self::Container => "container",
+            Self::VirtualMachine => "virtual machine",
+            Self::Machine => "machine",
+        })
+    }
+}
+
+/// Whether a container runtime left its mark, and the process is in a namespace that the kernel did not begin with: a
+/// machine may boot from what was the file system of a container.
+fn is_container() -> bool {
+    let is_marked =
+        ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists());
+    is_marked
+        && FIRST_NAMESPACES.iter().any(|(kind, number)| {
+            let own = std::fs::read_link(format!("/proc/self/ns/{kind}"));
+            own.is_ok_and(|own| own != Path::new(&format!("{kind}:[{number}]")))
+        })
+}
+
+/// Whether the processor, or the firmware, says that it is a virtual one.
+fn is_virtual() -> bool {
+    let says = |path: &str, words: &[&str]| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        words.iter().any(|word| text.contains(word))
+    };
+    says("/proc/cpuinfo", &[" hypervisor"])
+        || says("/sys/class/dmi/id/sys_vendor", &["QEMU", "Amazon EC2", "VMware", "Xen", "innotek"])
 }
 
 impl Refusal {
@@ -90,7 +125,9 @@ impl Refusal {
                 Some(command) => format!("sudo {command}; or run the lab as root"),
                 None => "run the lab as root, outside of the container if there is one".into(),
             },
-            Self::NoTun(Surroundings::Host) => "sudo modprobe tun".into(),
+            Self::NoTun(Surroundings::Machine | Surroundings::VirtualMachine) => {
+                "sudo modprobe tun".into()
+            }
             Self::NoTun(Surroundings::Container) => {
                 format!("start the container with --device {TUN} --cap-add NET_ADMIN")
             }
@@ -157,6 +194,9 @@ fn is_privileged() -> io::Result<bool> {
 
 /// The device file for TAP devices.
 const TUN: &str = "/dev/net/tun";
+/// The namespaces that the kernel begins with, by their inodes (`linux/proc_ns.h`).
+const FIRST_NAMESPACES: [(&str, u32); 4] =
+    [("cgroup", 0xefff_fffb), ("pid", 0xefff_fffc), ("uts", 0xefff_fffe), ("ipc", 0xefff_ffff)];
 /// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_SYS_ADMIN` (capabilities(7)).
 const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;
 
@@ -177,7 +217,8 @@ mod tests {
         );
         assert!(off.remedy().contains("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"));
         let places = [
-            (Surroundings::Host, "modprobe tun"),
+            (Surroundings::Machine, "modprobe tun"),
+            (Surroundings::VirtualMachine, "modprobe tun"),
             (Surroundings::Container, "--device /dev/net/tun --cap-add NET_ADMIN"),
             (Surroundings::Pod, "securityContext"),
         ];

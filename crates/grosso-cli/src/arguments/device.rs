@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
+use serde::Serialize;
 
 use super::{
     grammar::OutputFormat,
@@ -86,14 +87,38 @@ impl Capture {
     }
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Fail unless all that this takes works
+    #[arg(value_name = "USE")]
+    pub(crate) uses: Vec<Use>,
+}
+
+/// A use of Grosso that takes more than files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Use {
+    /// `grosso capture`: interfaces of this machine
+    Capture,
+    /// `grosso bridge` and `grosso run`: interfaces, TUN and TAP devices of this machine
+    Bridge,
+    /// `grosso tunnel`: TUN and TAP devices of this machine
+    Tunnel,
+    /// `grosso lab`: networks of its own
+    Lab,
+    /// AF_XDP ports
+    Xdp,
+}
+
 pub(super) const DOCTOR_HELP: &str = "\
 Tries everything, in a network namespace of its own: nothing on this machine
-changes. Exit code 1 if something fails that Grosso cannot do without.
+changes. What does not work is a warning, since captures need none of it; exit
+code 1 if it is among what a named USE takes.
 
 Examples:
   grosso doctor
   grosso doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .fix'
-  grosso doctor -q || exit                in a script or an init container";
+  grosso doctor -q bridge || exit         in a script or an init container";
 
 pub(super) const CAPTURE_HELP: &str = "\
 Keeps in pcapng what tcpdump loses: the segment size of superframes (gso_size),

@@ -123,7 +123,7 @@ pub(crate) enum Command {
     Lab(Lab),
     /// Check what works on this machine, and say why the rest does not
     #[command(after_long_help = DOCTOR_HELP)]
-    Doctor,
+    Doctor(Doctor),
     /// Record an interface with the offload metadata that tcpdump loses
     #[command(after_long_help = CAPTURE_HELP)]
     Capture(Capture),

@@ -80,7 +80,7 @@ impl Command {
             | Self::Profiles(_)
             | Self::Config(_)
             | Self::Lab(_)
-            | Self::Doctor
+            | Self::Doctor(_)
             | Self::Capture(_)
             | Self::Dev(_)
             | Self::Monitor(_) => none,

@@ -125,13 +125,13 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         #[cfg(target_os = "linux")]
         Command::Dev(options) => dev::run(options, session),
         #[cfg(target_os = "linux")]
-        Command::Doctor => doctor::run(session),
+        Command::Doctor(options) => doctor::run(options, session),
         #[cfg(target_os = "linux")]
         Command::Capture(options) => capture::run(options, session),
         #[cfg(not(target_os = "linux"))]
         Command::Dev(_) => Err(needs_linux("dev")),
         #[cfg(not(target_os = "linux"))]
-        Command::Doctor => Err(needs_linux("doctor")),
+        Command::Doctor(_) => Err(needs_linux("doctor")),
         #[cfg(not(target_os = "linux"))]
         Command::Capture(_) => Err(needs_linux("capture")),
         #[cfg(target_os = "linux")]

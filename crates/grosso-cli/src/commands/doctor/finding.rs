@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::{
+    arguments::Use,
     report::{COLUMNS, wrap_at},
     style::Style,
 };
@@ -15,9 +16,9 @@ use crate::{
 pub(super) enum FindingState {
     /// It works.
     Ok,
-    /// Something is wrong that Grosso can do without.
+    /// It does not work as it could, or nobody asked for what takes it.
     Warn,
-    /// It does not work, and Grosso needs it.
+    /// It does not work, and what was asked for takes it.
     Fail,
 }
 
@@ -42,6 +43,16 @@ impl Finding {
 
     pub(super) fn fail(name: impl Into<String>, what: impl Into<String>) -> Self {
         Self { state: FindingState::Fail, ..Self::ok(name, what) }
+    }
+
+    /// The same finding; a failure that none of these uses is about is a warning.
+    pub(super) fn asked_by(self, uses: &[Use]) -> Self {
+        let is_taken = uses.iter().any(|one| one.takes(&self.name));
+        let state = match self.state {
+            FindingState::Fail if !is_taken => FindingState::Warn,
+            state => state,
+        };
+        Self { state, ..self }
     }
 
     /// The same finding, with its fix.

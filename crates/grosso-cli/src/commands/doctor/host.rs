@@ -2,7 +2,7 @@
 
 use grosso_sys::packet::PacketSocket;
 use grosso_sys::permit::{self, Refusal, Surroundings};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::finding::Finding;
 use crate::device::program;
@@ -16,7 +16,7 @@ pub(super) struct Host {
     uid: u32,
     /// Those that matter here, by the names of capabilities(7).
     capabilities: Vec<&'static str>,
-    #[serde(serialize_with = "serialize_surroundings")]
+    #[serde(serialize_with = "as_text")]
     surroundings: Surroundings,
 }
 
@@ -44,14 +44,9 @@ impl Host {
             count if count == CAPABILITIES.len() => "all".into(),
             _ => self.capabilities.join(" "),
         };
-        let container = match self.surroundings {
-            Surroundings::Host => "no",
-            Surroundings::Container => "yes",
-            Surroundings::Pod => "a pod",
-        };
         format!(
-            "{} {} {}; uid {}; capabilities: {capabilities}; container: {container}",
-            self.kernel, self.release, self.machine, self.uid
+            "{} {} {}, {}; uid {}; capabilities: {capabilities}",
+            self.kernel, self.release, self.machine, self.surroundings, self.uid
         )
     }
 
@@ -68,7 +63,7 @@ impl Host {
             names.collect::<Vec<_>>()
         };
         match self.surroundings {
-            Surroundings::Host => {
+            Surroundings::Machine | Surroundings::VirtualMachine => {
                 let names: Vec<_> = capabilities.iter().map(|name| format!("cap_{name}")).collect();
                 self.sudo(&format!("setcap {}+ep {}", names.join(","), program()))
             }
@@ -94,6 +89,15 @@ pub(super) fn capture(host: &Host) -> Finding {
     }
 }
 
+/// Checks whether devices of the machine may be made and set up.
+pub(super) fn devices(host: &Host) -> Finding {
+    if host.capabilities.contains(&"net_admin") {
+        Finding::ok("devices", "TUN, TAP and other devices of this machine may be set up")
+    } else {
+        Finding::fail("devices", "needs CAP_NET_ADMIN").fix(host.grant(&["net_admin"]))
+    }
+}
+
 /// The finding about TUN without a network namespace to make a device in.
 pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
     match permit::tap() {
@@ -111,15 +115,8 @@ pub(super) fn tun_refused(host: &Host, refusal: &Refusal) -> Finding {
     Finding::fail("tun", refusal.to_string()).fix(fix)
 }
 
-fn serialize_surroundings<S: serde::Serializer>(
-    surroundings: &Surroundings,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match surroundings {
-        Surroundings::Host => "host",
-        Surroundings::Container => "container",
-        Surroundings::Pod => "pod",
-    })
+fn as_text<S: Serializer>(surroundings: &Surroundings, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(surroundings)
 }
 
 /// The capabilities that matter here, with their numbers.

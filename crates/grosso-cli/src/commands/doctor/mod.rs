@@ -17,18 +17,19 @@ use grosso_sys::permit;
 
 use self::{finding::Finding, host::Host, report::Diagnosis};
 use crate::{
+    arguments::{Doctor, Use},
     error::{Exit, Failure},
     input::Session,
     report::{self as reports, Place, Tool},
 };
 
 /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
-pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
+pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failure> {
     // Read before the process is root in a namespace of its own.
     let host = Host::look();
     let rootless = rootless(&host);
     let interfaces = interfaces::findings(&host);
-    let capture = host::capture(&host);
+    let (capture, devices) = (host::capture(&host), host::devices(&host));
     let confined = confined::findings();
     let network = permit::enter().map_err(|refusal| refusal.to_string());
     let network = network.and_then(|()| {
@@ -44,16 +45,31 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
         Err(why) => {
             checks.extend([host::tun_unprobed(&host, why), rootless, probes::udp(None)]);
             let names = ["packet sockets", "af_xdp", "kernel tunnels"];
-            let unprobed = |name| Finding::warn(name, format!("not probed: {why}"));
+            let unprobed = |name| Finding::fail(name, format!("not probed: {why}"));
             checks.extend(names.map(unprobed));
         }
     }
     checks.extend(interfaces);
-    checks.push(capture);
+    checks.extend([capture, devices]);
     checks.extend(confined);
-    let mut diagnosis = Diagnosis::new(Tool::THIS, host, checks);
+    let checks = checks.into_iter().map(|check| check.asked_by(&options.uses)).collect();
+    let mut diagnosis = Diagnosis::new(Tool::THIS, host, options.uses.clone(), checks);
     reports::print(&mut diagnosis, &mut session.talk, Place::Standard)?;
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
+}
+
+impl Use {
+    /// Whether it takes what a finding is about.
+    fn takes(self, finding: &str) -> bool {
+        let names: &[&str] = match self {
+            Self::Capture => &["kernel", "capture"],
+            Self::Bridge => &["kernel", "tun", "capture", "devices"],
+            Self::Tunnel => &["kernel", "tun", "devices"],
+            Self::Lab => &["kernel", "tun", "packet sockets"],
+            Self::Xdp => &["af_xdp", "devices"],
+        };
+        names.contains(&finding)
+    }
 }
 
 /// Checks whether unprivileged users may have network namespaces, as the lab and the tests do.
@@ -63,12 +79,12 @@ fn rootless(host: &Host) -> Finding {
             Finding::ok("rootless", "user namespaces allowed: `grosso lab` works without sudo")
         }
         Ok(Some(refusal)) => {
-            let finding = Finding::warn("rootless", format!("no user namespaces: {refusal}"));
+            let finding = Finding::fail("rootless", format!("no user namespaces: {refusal}"));
             match refusal.remedy() {
                 Some(command) => finding.fix(host.sudo(command)),
                 None => finding.fix("run `grosso lab` as root, outside of the container if any"),
             }
         }
-        Err(error) => Finding::warn("rootless", format!("no process could be started: {error}")),
+        Err(error) => Finding::fail("rootless", format!("no process could be started: {error}")),
     }
 }

@@ -146,11 +146,11 @@ pub(super) fn xdp(host: &Host, network: &NetworkNamespace) -> Finding {
         Ok(()) => Finding::ok("af_xdp", "bound to a queue of a veth, fed by a program"),
         Err(error) if Fault::of(&error) == Fault::Forbidden => {
             let what = "BPF programs need CAP_BPF and CAP_NET_ADMIN: packet sockets do instead";
-            Finding::warn("af_xdp", what).fix(host.grant(&["bpf", "net_admin"]))
+            Finding::fail("af_xdp", what).fix(host.grant(&["bpf", "net_admin"]))
         }
         Err(error) => {
             let what = format!("{error}: packet sockets do instead");
-            Finding::warn("af_xdp", what)
+            Finding::fail("af_xdp", what)
         }
     }
 }

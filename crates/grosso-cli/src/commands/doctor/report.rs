@@ -9,6 +9,7 @@ use super::{
     host::Host,
 };
 use crate::{
+    arguments::Use,
     report::{Report, Tool},
     style::Style,
 };
@@ -19,6 +20,8 @@ pub(super) struct Diagnosis {
     schema: &'static str,
     tool: Tool,
     host: Host,
+    /// The uses that were asked for.
+    uses: Vec<Use>,
     checks: Vec<Finding>,
     ok: usize,
     warn: usize,
@@ -27,12 +30,12 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
-    pub(super) fn new(tool: Tool, host: Host, checks: Vec<Finding>) -> Self {
+    pub(super) fn new(tool: Tool, host: Host, uses: Vec<Use>, checks: Vec<Finding>) -> Self {
         let count = |state| checks.iter().filter(|check| check.state == state).count();
         let [ok, warn, fail] =
             [FindingState::Ok, FindingState::Warn, FindingState::Fail].map(count);
-        let (schema, warnings) = ("grosso.doctor/1", Vec::new());
-        Self { schema, tool, host, checks, ok, warn, fail, warnings }
+        let (schema, warnings) = ("grosso.doctor/2", Vec::new());
+        Self { schema, tool, host, uses, checks, ok, warn, fail, warnings }
     }
 }
 
