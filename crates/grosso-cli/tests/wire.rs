@@ -178,27 +178,38 @@ fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
 fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_full_packet() {
     const MSS: usize = 1188;
     let mut sequence = 100;
-    let mut frame = |len: usize| {
+    let mut frame = |len: usize, is_end: bool| {
         let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
-        let packet = packet.tcp(|tcp| tcp.sequence(sequence).timestamps(1, 1));
+        let edit = |tcp: Tcp| tcp.sequence(sequence).timestamps(1, 1);
+        let packet = packet.tcp(|tcp| if is_end { edit(tcp).psh() } else { edit(tcp) });
         sequence += len as u32;
         packet.payload_len(len).build_superframe().0
     };
     let bench = Bench::new();
-    let mut put = |name: &str, lengths: &[usize]| {
-        let frames: Vec<_> = lengths.iter().map(|&len| frame(len)).collect();
+    let mut put = |name: &str, lengths: &[usize], is_end: bool| {
+        let frames: Vec<_> = lengths.iter().map(|&len| frame(len, is_end)).collect();
         bench.put(name, &capture(Format::Pcap, ETHERNET, &frames));
     };
-    put("clamped.pcap", &[10 * MSS, 5 * MSS, 8 * MSS, 6000, MSS + 156, 100]);
-    let report = bench.run("wire --strict --json -r clamped.pcap -w out.pcap").json();
-    let left = serde_json::json!({ "segment-size-unknown": 4, "perhaps-superframe": 1 });
-    assert_eq!((&report["left"], &report["checksums_completed"]), (&left, &1.into()), "{report}");
-    let report = bench.ok("wire --json -r clamped.pcap -w out.pcap").json();
-    assert!(report["guessed"].as_u64() >= Some(5), "{report}");
-    // Where they are multiples of a full packet, a frame that fits is one.
-    put("plain.pcap", &[14_280, 7140, 11_424, 1344, 100]);
-    let report = bench.run("wire --strict --json -r plain.pcap -w out.pcap").json();
-    assert_eq!(report["checksums_completed"], 2, "{report}");
+    // A sender that is slow to write ends every superframe with PSH, and their lengths say nothing.
+    for is_end in [false, true] {
+        put("clamped.pcap", &[10 * MSS, 5 * MSS, 8 * MSS, 6000, MSS + 156, 100], is_end);
+        let report = bench.run("wire --strict --json -r clamped.pcap -w out.pcap").json();
+        let left = serde_json::json!({ "segment-size-unknown": 4, "perhaps-superframe": 1 });
+        assert_eq!(
+            (&report["left"], &report["checksums_completed"]),
+            (&left, &1.into()),
+            "{report}"
+        );
+        let report = bench.ok("wire --json -r clamped.pcap -w out.pcap").json();
+        assert!(report["guessed"].as_u64() >= Some(5), "{report}");
+    }
+    // Where they are multiples of a full packet, and where there are none, a frame that fits is one.
+    for lengths in [&[14_280, 7140, 11_424, 1344, 100][..], &[1428, 1344, 100]] {
+        put("plain.pcap", lengths, false);
+        let report = bench.run("wire --strict --json -r plain.pcap -w out.pcap").json();
+        let packets = lengths.iter().filter(|&&len| len <= 1428).count();
+        assert_eq!(report["checksums_completed"], packets, "{report}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) struct Bridge {
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
     /// Put TCP in order first: off, batch, holes, or holes:TIME [default: the profile's]
-    #[arg(long, value_name = "LEVEL", value_parser = parse_repair)]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_repair, hide_short_help = true)]
     pub(crate) reorder: Option<Repair>,
     /// Rules to merge by: a profile that `grosso profiles` lists, or a file [default: linux]
     #[arg(long, value_name = "NAME|FILE.toml")]

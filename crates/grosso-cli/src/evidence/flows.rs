@@ -40,7 +40,7 @@ pub(crate) struct Flow {
     /// The start of the first frame that was longer than Ethernet allows.
     long_start: Option<u32>,
     /// Whether there was such a frame.
-    has_long: bool,
+    pub(super) has_long: bool,
     /// Identifications that contradict the era: the packet of the first, and the steps.
     odd: Option<(u64, Identifications)>,
 }

@@ -23,6 +23,8 @@ pub(super) struct Tcp {
     guesses: [usize; 2],
     /// Whether the frame may belong to another era.
     is_between_eras: bool,
+    /// Whether the flow has frames that are longer than Ethernet allows.
+    has_long: bool,
 }
 
 impl Tcp {
@@ -44,6 +46,7 @@ impl Tcp {
             path: era.path_mtu.map(|mtu| usize::from(mtu).saturating_sub(inner).max(1)),
             guesses: [outer, inner].map(|headers| MTU_DEFAULT.saturating_sub(headers).max(1)),
             is_between_eras: flow.is_some_and(|flow| flow.is_between_eras(number)),
+            has_long: flow.is_some_and(|flow| flow.has_long),
         }
     }
 
@@ -148,10 +151,14 @@ impl Tcp {
     }
 
     /// The longest payload that is taken for one packet though its size is only guessed: one that fits an MTU of 1500,
-    /// on the link or inside of the tunnel, unless longer frames show that full packets are shorter.
+    /// on the link or inside of the tunnel. In a flow with superframes that do not show such packets, it is as long as
+    /// those that are known.
     pub(super) fn beyond_doubt(&self) -> usize {
         let usual = self.guesses.into_iter().max().unwrap_or(0);
-        if self.opinion(usual) == Opinion::Others { SEGMENT_BYTES_MIN } else { usual }
+        if self.has_long && !self.guesses.into_iter().any(|size| self.is_shown(size)) {
+            return usual.min(self.era.packet_max().max(SEGMENT_BYTES_MIN));
+        }
+        usual
     }
 
     /// Whether a frame at least as long was certainly one packet of the wire.
