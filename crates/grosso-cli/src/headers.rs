@@ -1,6 +1,8 @@
 //! Offsets and fields of packets that several commands need.
 
 use core::fmt;
+#[cfg(any(test, feature = "library"))]
+use core::net::IpAddr;
 
 use grosso_wire::{Class, Extent, Kind, Layer, Role, Stack, Stop, ipv4, ipv6, tcp, udp};
 
@@ -128,6 +130,30 @@ impl Transport {
         }
         endpoints
     }
+}
+
+/// Source and destination of the innermost IP header.
+#[cfg(any(test, feature = "library"))]
+pub(crate) fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
+    let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
+    let header = packet.get(ip.offset.into()..ip.end())?;
+    let fields = ip.kind.spec().layout(header).fields.iter();
+    let mut found = fields.filter(|field| field.role == Role::Address).filter_map(|field| {
+        let bytes = header.get(field.bytes.clone())?;
+        <[u8; 4]>::try_from(bytes)
+            .map(IpAddr::from)
+            .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+            .ok()
+    });
+    Some((found.next()?, found.next()?))
+}
+
+/// Source and destination port of a TCP or UDP header.
+#[cfg(any(test, feature = "library"))]
+pub(crate) fn ports(packet: &[u8], transport: &Transport) -> (u16, u16) {
+    let start = transport.layer.offset as usize;
+    let at = |field: core::ops::Range<usize>| u16_at(packet, start + field.start);
+    (at(udp::field::SOURCE_PORT), at(udp::field::DESTINATION_PORT))
 }
 
 /// Whether a layer is an IP header.

@@ -23,6 +23,7 @@
 //! | `name` | text from strangers, made harmless for a terminal |
 //! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
 //! | `line` | the times at which packets leave on a line of a given rate |
+//! | `library` | the commands, and tables of packets and of trains, for programs that link this crate |
 //! | `pages` | the manual pages and completions of packages |
 //! | `confinement` | the privileges that each thread of running data paths gives up (Linux) |
 //! | `observe` | the counters of running data paths, for people and for programs (Linux) |
@@ -55,6 +56,8 @@ mod fragments;
 pub mod fuzzing;
 mod headers;
 mod input;
+#[cfg(any(test, feature = "library"))]
+pub mod library;
 mod line;
 mod meta;
 mod name;

@@ -70,7 +70,12 @@ pub(crate) fn print(
     };
     let text = if talk.json {
         let json = serde_json::to_string(report);
-        json.map_err(|error| Failure::internal(error.to_string()))? + "\n"
+        let json = json.map_err(|error| Failure::internal(error.to_string()))?;
+        if let Some(kept) = &mut talk.kept {
+            *kept = json;
+            return Ok(());
+        }
+        json + "\n"
     } else if talk.quiet {
         return Ok(());
     } else {

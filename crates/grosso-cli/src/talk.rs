@@ -21,6 +21,8 @@ pub(crate) struct Talk {
     pub(crate) when: When,
     /// Notes so far, for the report.
     pub(crate) warnings: Vec<String>,
+    /// The report in JSON, if a program linked this crate to get it, and nothing is printed.
+    pub(crate) kept: Option<String>,
 }
 
 impl Talk {

@@ -23,7 +23,7 @@ mod lab;
 mod monitor;
 mod profiles;
 mod reassemble;
-mod replay;
+pub(crate) mod replay;
 mod run;
 mod segment;
 #[cfg(target_os = "linux")]
@@ -59,30 +59,13 @@ use crate::{
 
 /// Runs the command line `words`, the first of which is the name of the program.
 pub(crate) fn run(words: Vec<OsString>) -> Exit {
-    let command_line = quote(&words);
     let wants_json = words.iter().any(|word| word == "--json");
-    let command = Arguments::command();
-    let parse = |words: &[OsString]| {
-        let parsed = command.clone().try_get_matches_from(arrange(&command, words.to_vec()));
-        parsed.and_then(|matches| Arguments::from_arg_matches(&matches))
-    };
     let arguments = match parse(&words) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // Messages quote words of the user, which a shell may have made from names of files.
-            let harmless = words.iter().map(|word| harmless(&word.to_string_lossy()).into_owned());
-            let harmless: Vec<OsString> = harmless.map(OsString::from).collect();
-            return explain_usage(&parse(&harmless).err().unwrap_or(error), wants_json);
-        }
+        Err(error) => return explain_usage(&error, wants_json),
     };
-    let mut session = session(&arguments, command_line);
-    let ended =
-        panic::catch_unwind(AssertUnwindSafe(|| dispatch(&arguments.command, &mut session)));
-    let result = ended.unwrap_or_else(|_| {
-        let message = "internal error: please report it with the lines above";
-        Err(Failure::internal(message))
-    });
-    match result {
+    let mut session = session(&arguments, &words, interrupts());
+    match guarded(&arguments.command, &mut session) {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::BrokenPipe => Exit::BrokenPipe,
         Err(failure) => {
@@ -90,6 +73,30 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
             failure.exit
         }
     }
+}
+
+/// Finds out what a command line asks for.
+pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+    let command = Arguments::command();
+    let parse = |words: &[OsString]| {
+        let parsed = command.clone().try_get_matches_from(arrange(&command, words.to_vec()));
+        parsed.and_then(|matches| Arguments::from_arg_matches(&matches))
+    };
+    parse(words).map_err(|error| {
+        // Messages quote words of the user, which a shell may have made from names of files.
+        let harmless = words.iter().map(|word| harmless(&word.to_string_lossy()).into_owned());
+        let harmless: Vec<OsString> = harmless.map(OsString::from).collect();
+        parse(&harmless).err().unwrap_or(error)
+    })
+}
+
+/// Runs a command; a defect of this program becomes a failure of it.
+pub(crate) fn guarded(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
+    let ended = panic::catch_unwind(AssertUnwindSafe(|| dispatch(command, session)));
+    ended.unwrap_or_else(|_| {
+        let message = "internal error: please report it with the lines above";
+        Err(Failure::internal(message))
+    })
 }
 
 fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
@@ -147,15 +154,25 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     }
 }
 
-fn session(arguments: &Arguments, command_line: String) -> Session {
-    let common = &arguments.common;
-    let Own { reading, strictness, detail } = arguments.command.own();
+/// The flag that Ctrl-C sets.
+fn interrupts() -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
     // A second Ctrl-C ends the program at once. Without handlers the first one does, which is no reason to fail.
     let code = Exit::Interrupted as i32;
     let _ =
         signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::clone(&interrupted));
     let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    interrupted
+}
+
+/// The session of a command line, which ends early once `interrupted` is set.
+pub(crate) fn session(
+    arguments: &Arguments,
+    words: &[OsString],
+    interrupted: Arc<AtomicBool>,
+) -> Session {
+    let common = &arguments.common;
+    let Own { reading, strictness, detail } = arguments.command.own();
     Session {
         talk: Talk {
             json: common.json,
@@ -163,12 +180,13 @@ fn session(arguments: &Arguments, command_line: String) -> Session {
             verbose: detail.verbose,
             when: common.color,
             warnings: Vec::new(),
+            kept: None,
         },
         forced_link: reading.linktype,
         allow_truncated: reading.allow_truncated,
         strict: strictness.strict,
         interrupted,
-        command_line,
+        command_line: quote(words),
         started: Instant::now(),
     }
 }
@@ -182,6 +200,7 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
             verbose: false,
             when: When::Never,
             warnings: Vec::new(),
+            kept: None,
         };
         talk.fail(&Failure::usage("usage", error.to_string().trim_end()));
         return Exit::Usage;

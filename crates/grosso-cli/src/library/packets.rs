@@ -1,0 +1,95 @@
+//! The table of packets: one row for each, as the capture has them.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use grosso_io::capture::{self, Entry};
+use grosso_wire::{Stack, dissect_into};
+
+use super::{Error, Headers, Visit, Words, begin, conclude, no_table, unless_interrupted};
+use crate::{arguments::Command, error::Failure, input::Next, meta};
+
+/// A packet of a capture.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Its place in the capture, counted from 1.
+    pub number: u64,
+    /// Nanoseconds since the epoch, if the format holds a time.
+    pub time_ns: Option<u64>,
+    /// The number of its interface within its section.
+    pub interface: u32,
+    /// Its length on the link.
+    pub length: u32,
+    /// The bytes captured.
+    pub data: &'a [u8],
+    /// Its headers.
+    pub headers: Headers<'a>,
+    /// The segment size that the capture recorded for a superframe.
+    pub segment_size: Option<u16>,
+    /// Packets of the wire in it, if the capture recorded that.
+    pub packets: Option<u32>,
+}
+
+/// Visits the packets of captures; the words are those of `grosso inspect`.
+///
+/// # Errors
+///
+/// Wrong words, captures that are not there, damage.
+pub fn packets(
+    words: &[String],
+    interrupted: &Arc<AtomicBool>,
+    visit: &mut dyn for<'a> Visit<Packet<'a>>,
+) -> Result<(), Error> {
+    table(words, interrupted, visit).map_err(|failure| unless_interrupted(failure, interrupted))
+}
+
+fn table(
+    words: &[String],
+    interrupted: &Arc<AtomicBool>,
+    visit: &mut dyn for<'a> Visit<Packet<'a>>,
+) -> Result<(), Failure> {
+    let (arguments, mut session) = begin(words, interrupted)?;
+    let Command::Inspect(options) = &arguments.command else {
+        return Err(no_table(&arguments.command, "packets"));
+    };
+    let given = options.known.given()?;
+    let mut input = options.captures.sources("inspect")?.input(false, &session)?;
+    if !visit.open() {
+        return Ok(());
+    }
+    let (links, mut names, mut stack) = (input.links, Words::default(), Stack::new(0));
+    let ending = input.each(|entry| {
+        let Entry::Packet(packet) = entry else { return Ok(Next::Go) };
+        let said = packet.meta();
+        let headers = match links.of(packet) {
+            Some(link) => {
+                let ports = meta::ports(&said, given.ports);
+                dissect_into(packet.data, link, &ports, &mut stack);
+                names.headers(packet.data, packet.original_len as usize, &stack)
+            }
+            None => Headers::default(),
+        };
+        let gso = said.offload.as_ref().and_then(|offload| offload.meta.gso);
+        let row = Packet {
+            number: packet.number,
+            time_ns: packet.timestamp_ns,
+            interface: packet.interface,
+            length: packet.original_len,
+            data: packet.data,
+            headers,
+            segment_size: gso.and_then(|gso| gso.size()),
+            packets: said.offload.as_ref().and_then(|offload| count(offload, headers.payload)),
+        };
+        Ok(if visit.row(row) { Next::Go } else { Next::Stop })
+    })?;
+    conclude(ending, &input, &mut session)
+}
+
+/// The packets of the wire in a superframe: as many as arrived, or as its size makes.
+fn count(offload: &capture::Offload, payload: Option<u32>) -> Option<u32> {
+    let size = offload.meta.gso?.size().map(u32::from);
+    match (offload.arrivals_ns.len(), offload.parts.len()) {
+        (0, 0) => Some(payload?.div_ceil(size?)),
+        (0, parts) => Some(parts as u32),
+        (arrivals, _) => Some(arrivals as u32 + 1),
+    }
+}

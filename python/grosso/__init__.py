@@ -1,0 +1,21 @@
+"""Packet captures as the wire had them, and as a receiving host sees them.
+
+>>> import grosso, pyarrow
+>>> capture = grosso.open("send.pcapng")
+>>> trains = pyarrow.table(capture.wire().trains())
+"""
+
+from grosso._capture import Capture, open, profiles
+from grosso._error import EnvironmentFailure, Error, InputFailure, UsageFailure
+from grosso._native import Rows
+
+__all__ = [
+    "Capture",
+    "EnvironmentFailure",
+    "Error",
+    "InputFailure",
+    "Rows",
+    "UsageFailure",
+    "open",
+    "profiles",
+]

@@ -1,0 +1,172 @@
+"""Captures, and the commands on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Union
+
+from grosso._native import Rows, report
+
+PathLike = Union[str, "os.PathLike[str]"]
+Option = Union[str, int, float, bool, None]
+Report = dict[str, Any]
+
+
+def open(
+    *paths: PathLike,
+    filter: str | None = None,
+    linktype: str | None = None,
+    allow_truncated: bool = False,
+) -> Capture:
+    """Opens captures: one file, many, or folders, which are read as one in the order of time.
+
+    ``filter`` is an expression of tcpdump. ``linktype`` and ``allow_truncated`` are the options of that name.
+
+    Nothing is read but the beginning of each file, and whether the filter is right.
+    """
+    words = [os.fspath(path) for path in paths]
+    if not words:
+        raise TypeError("grosso.open() needs a path: a capture, or a folder of captures")
+    reading = _words(linktype=linktype, allow_truncated=allow_truncated)
+    capture = Capture(words, _words(filter=filter), reading)
+    # The stream opens the files and is dropped before anything else is read.
+    capture.packets(data=False).__arrow_c_stream__()
+    return capture
+
+
+def profiles() -> Report:
+    """The profiles: sets of rules to merge by."""
+    return _report(["profiles"])
+
+
+class Capture:
+    """Packets that can be read any number of times.
+
+    Every method that makes another capture runs the command of its name and gives a new ``Capture`` with the ``report``
+    of that command. Its packets are in the file ``write``, or in a temporary one that is removed with the last capture
+    that needs it.
+
+    ``options`` are those of the command, with underscores: ``strict=True`` is ``--strict``, ``max_size=9000`` is
+    ``--max-size 9000``. An option that the command does not have is a ``UsageFailure``.
+    """
+
+    #: The report of the command that made this capture; ``None`` for one that was opened.
+    report: Report | None
+
+    def __init__(
+        self,
+        words: list[str],
+        selection: list[str] | None = None,
+        reading: list[str] | None = None,
+        report: Report | None = None,
+        folder: tempfile.TemporaryDirectory[str] | None = None,
+    ) -> None:
+        self._words = words
+        self._selection = selection or []
+        self._reading = reading or []
+        self._folder = folder
+        self.report = report
+
+    def __repr__(self) -> str:
+        return f"grosso.Capture({', '.join(map(repr, self._words))})"
+
+    @property
+    def paths(self) -> list[str]:
+        """The files and folders of this capture."""
+        return list(self._words)
+
+    # Tables.
+
+    def packets(self, *, data: bool = True, **options: Option) -> Rows:
+        """The packets, with their bytes unless ``data`` is false. ``options`` are those of ``grosso inspect``."""
+        return Rows.packets(self._command("inspect", options), data, self)
+
+    def trains(self, *, profile: PathLike = "linux", **options: Option) -> Rows:
+        """What a receiving host would make of the packets: each is in one train."""
+        return Rows.trains(self._command("coalesce", {"profile": profile, **options}), self)
+
+    # Captures from captures.
+
+    def wire(self, *, write: PathLike | None = None, **options: Option) -> Capture:
+        """As the wire had it: superframes split, partial checksums completed."""
+        return self._made("wire", write, options)
+
+    def coalesce(
+        self, *, profile: PathLike = "linux", write: PathLike | None = None, **options: Option
+    ) -> Capture:
+        """As a receiving host sees it: trains joined to superframes."""
+        return self._made("coalesce", write, {"profile": profile, **options})
+
+    def segment(self, *, write: PathLike | None = None, **options: Option) -> Capture:
+        """Superframes split at the segment size that the capture recorded."""
+        return self._made("segment", write, options)
+
+    def reassemble(self, *, write: PathLike | None = None, **options: Option) -> Capture:
+        """IP fragments joined into datagrams."""
+        return self._made("reassemble", write, options)
+
+    def fragment(self, *, mtu: int, write: PathLike | None = None, **options: Option) -> Capture:
+        """Packets longer than an MTU cut into IP fragments."""
+        return self._made("fragment", write, {"mtu": mtu, **options})
+
+    def decap(self, *, write: PathLike | None = None, **options: Option) -> Capture:
+        """Packets out of their tunnels."""
+        return self._made("decap", write, options)
+
+    def fix_checksums(self, *, write: PathLike | None = None, **options: Option) -> Capture:
+        """The same packets with right checksums."""
+        return self._made("csum fix", write, options)
+
+    # Reports.
+
+    def inspect(self, **options: Option) -> Report:
+        """Whether these are the packets of the wire."""
+        return _report(self._command("inspect", options))
+
+    def verify_checksums(self, **options: Option) -> Report:
+        """A verdict for every checksum."""
+        return _report(self._command("csum verify", options))
+
+    def whatif(self, **options: Option) -> Report:
+        """What offload would do to this traffic, by profile and hold."""
+        return _report(self._command("whatif", options))
+
+    def explain(self, number: int, **options: Option) -> Report:
+        """Why the packet of this number was merged, or why not."""
+        return _report(self._command("explain", options, [str(number)]))
+
+    def _command(
+        self, command: str, options: dict[str, Any], more: list[str] | None = None
+    ) -> list[str]:
+        words = [*command.split(), *self._selection, *self._reading, *_words(**options)]
+        # Behind it a name that begins with a dash is none the less a name.
+        return [*words, "--", *self._words, *(more or [])]
+
+    def _made(self, command: str, write: PathLike | None, options: dict[str, Any]) -> Capture:
+        folder = None
+        if write is None:
+            folder = tempfile.TemporaryDirectory(prefix="grosso-")
+            write = Path(folder.name) / f"{command.replace(' ', '-')}.pcapng"
+        path = os.fspath(write)
+        made = _report([*self._command(command, {"write": path, **options})])
+        return Capture([path], report=made, folder=folder)
+
+
+def _words(**options: Any) -> list[str]:
+    """Options as words of the command line."""
+    words = []
+    for name, value in options.items():
+        name = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(name)
+        elif value is not None and value is not False:
+            words.append(f"{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+    return words
+
+
+def _report(words: list[str]) -> Report:
+    text = report(words)
+    return json.loads(text) if text else {}

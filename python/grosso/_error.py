@@ -1,0 +1,58 @@
+"""Failures as exceptions: what went wrong, where, and what to do now."""
+
+from __future__ import annotations
+
+import json
+
+
+class Error(Exception):
+    """A failure of a command.
+
+    Its text is the message, and the remedy if there is one.
+    """
+
+    #: A name that programs can match, such as ``input.truncated``.
+    code: str
+    #: What went wrong.
+    message: str
+    #: The remedy.
+    hint: str | None
+    #: The packet in which the input went wrong, counted from 1.
+    packet: int | None
+    #: The byte at which the input went wrong.
+    offset: int | None
+    #: Line and column in an input that is text, such as a profile, counted from 1.
+    line: int | None
+    column: int | None
+    #: The exit code of the command.
+    exit: int
+
+    def __init__(self, message: str, **facts: object) -> None:
+        self.message = message
+        self.code = str(facts.get("code", "internal"))
+        self.exit = int(str(facts.get("exit", 5)))
+        self.hint = facts.get("hint")  # type: ignore[assignment]
+        for name in ("packet", "offset", "line", "column"):
+            setattr(self, name, facts.get(name))
+        super().__init__(message if self.hint is None else f"{message}; hint: {self.hint}")
+
+    @staticmethod
+    def of(text: str) -> Error:
+        """The exception for a failure as the command prints it with ``--json``."""
+        facts = json.loads(text)
+        return _BY_EXIT.get(facts["exit"], Error)(**facts)
+
+
+class UsageFailure(Error, ValueError):
+    """Something impossible was asked for."""
+
+
+class InputFailure(Error, ValueError):
+    """The input is damaged or not supported. What could be written was written."""
+
+
+class EnvironmentFailure(Error, OSError):
+    """Permission, a missing file, a full disk."""
+
+
+_BY_EXIT = {2: UsageFailure, 3: InputFailure, 4: EnvironmentFailure}

@@ -1,0 +1,24 @@
+"""The part of the package that is Rust."""
+
+from typing import final
+
+@final
+class Rows:
+    """A table, read anew each time that somebody asks for its rows.
+
+    Whatever takes an Arrow C stream takes it: ``pyarrow.table(rows)``, ``polars.DataFrame(rows)``, DuckDB by the name
+    of the variable.
+    """
+
+    #: The capture that has these rows.
+    @property
+    def capture(self) -> object: ...
+    @staticmethod
+    def packets(words: list[str], data: bool, capture: object) -> Rows: ...
+    @staticmethod
+    def trains(words: list[str], capture: object) -> Rows: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+def report(words: list[str]) -> str:
+    """Runs a command, and returns its report as JSON."""

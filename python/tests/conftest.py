@@ -1,0 +1,25 @@
+"""Captures for tests: some of the repository, and some that scapy writes."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+CAPTURES = Path(__file__).resolve().parents[2] / "tests" / "captures"
+
+
+@pytest.fixture
+def captures() -> Path:
+    """The folder of real captures."""
+    return CAPTURES
+
+
+def classic(path: Path, packets: list[bytes], start_ns: int = 1_700_000_000_000_000_000) -> Path:
+    """Writes a pcap file with times in nanoseconds, 1 us apart."""
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
+        for number, packet in enumerate(packets):
+            seconds, nanoseconds = divmod(start_ns + number * 1000, 1_000_000_000)
+            file.write(struct.pack("<IIII", seconds, nanoseconds, len(packet), len(packet)))
+            file.write(packet)
+    return path

@@ -1,0 +1,143 @@
+"""Captures from captures, reports and failures."""
+
+import ast
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+import grosso
+from grosso import _native
+
+
+def test_reports_are_dictionaries(captures):
+    capture = grosso.open(captures / "iperf3.pcapng")
+    assert capture.report is None
+    assert capture.inspect()["schema"].startswith("grosso.inspect/")
+    assert capture.coalesce().report["schema"].startswith("grosso.coalesce/")
+    assert capture.whatif()["schema"].startswith("grosso.whatif/")
+    assert capture.explain(20)["packet"]["number"] == 20
+    assert capture.verify_checksums()["schema"].startswith("grosso.csum")
+    assert "linux" in [profile["name"] for profile in grosso.profiles()["profiles"]]
+
+
+def test_fragments_are_joined_and_made(captures):
+    capture = grosso.open(captures / "fragments.pcapng")
+    assert pyarrow.table(capture.reassemble().packets()).num_rows < pyarrow.table(capture.packets()).num_rows
+    large = grosso.open(captures / "ipv6.pcap")
+    cut = large.fragment(mtu=1280)
+    assert max(pyarrow.table(cut.packets())["length"].to_pylist()) <= 1280 + 14
+    assert grosso.open(captures / "vxlan.pcapng").decap().report["schema"].startswith("grosso.decap/")
+
+
+def test_a_capture_is_written_where_it_is_wanted(captures, tmp_path):
+    target = tmp_path / "wire.pcapng"
+    wire = grosso.open(captures / "host.pcap").wire(write=target)
+    assert wire.paths == [str(target)]
+    del wire
+    gc.collect()
+    assert target.exists()
+
+
+def test_a_temporary_capture_lives_as_long_as_what_needs_it(captures):
+    rows = grosso.open(captures / "host.pcap").wire().packets()
+    path = Path(rows.capture.paths[0])
+    assert path.exists() and pyarrow.table(rows).num_rows > 34
+    del rows
+    gc.collect()
+    assert not path.exists()
+
+
+def test_failures_say_what_where_and_what_now(captures, tmp_path):
+    with pytest.raises(grosso.EnvironmentFailure, match="nowhere") as raised:
+        grosso.open(tmp_path / "nowhere.pcap")
+    assert isinstance(raised.value, OSError) and raised.value.exit == 4
+    noise = tmp_path / "noise"
+    noise.write_bytes(b"no capture at all")
+    with pytest.raises(grosso.InputFailure) as raised:
+        grosso.open(noise)
+    assert raised.value.code == "input.not_a_capture"
+    capture = grosso.open(captures / "iperf3.pcapng")
+    with pytest.raises(grosso.UsageFailure, match="linux") as raised:
+        capture.trains(profile="linx").__arrow_c_stream__()
+    assert raised.value.hint
+    with pytest.raises(grosso.UsageFailure, match="no-such"):
+        capture.wire(no_such=1)
+    with pytest.raises(TypeError):
+        grosso.open()
+
+
+def test_damage_is_told_after_the_rows_before_it(captures, tmp_path):
+    whole = (captures / "iperf3.pcapng").read_bytes()
+    cut = tmp_path / "cut.pcapng"
+    cut.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(pyarrow.ArrowInvalid, match="ends inside packet .*hint: ") as raised:
+        pyarrow.table(grosso.open(cut).packets())
+    with pytest.raises(grosso.InputFailure) as raised:
+        grosso.open(cut).inspect()
+    assert raised.value.packet and raised.value.offset
+    rows = pyarrow.table(grosso.open(cut, allow_truncated=True).packets())
+    assert rows.num_rows == raised.value.packet - 1
+
+
+def test_python_runs_while_rust_works(captures, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    content = (captures / "host.pcap").read_bytes()
+    # If Rust kept the lock while it waits for the writer, there would never be one.
+    writer = threading.Thread(target=fifo.write_bytes, args=(content,))
+    writer.start()
+    report = json.loads(_native.report(["inspect", str(fifo)]))
+    writer.join()
+    assert report["input"]["packets"] == 34
+
+
+def test_ctrl_c_is_a_keyboard_interrupt(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    program = f"""
+from grosso import _native
+try:
+    _native.report(["inspect", {str(fifo)!r}])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    # It opens once the child reads, and is silent.
+    with fifo.open("wb"):
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "interrupted\n"
+    assert child.wait() == 0
+
+
+def test_the_stubs_have_what_the_module_has():
+    folder = Path(grosso.__file__).parent
+    tree = ast.parse((folder / "_native.pyi").read_text())
+    (rows,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    stubbed = {node.name for node in rows.body if isinstance(node, ast.FunctionDef)}
+    assert all(hasattr(grosso.Rows, name) for name in stubbed)
+    public = {name for name in vars(grosso.Rows) if not name.startswith("__")}
+    assert public <= stubbed
+    assert (folder / "py.typed").exists()
+
+
+def test_the_notebook_runs(monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    folder = Path(__file__).resolve().parents[1] / "examples"
+    monkeypatch.chdir(folder)
+    cells = json.loads((folder / "trains.ipynb").read_text())["cells"]
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), "trains.ipynb", "exec"), names)
+    lines = names["axes"].get_lines()
+    assert len(lines) == len(names["PROFILES"])
+    assert all(line.get_ydata()[-1] == 1 for line in lines)
