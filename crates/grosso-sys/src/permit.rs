@@ -101,7 +101,7 @@ fn is_container() -> bool {
         ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists());
     is_marked
         && FIRST_NAMESPACES.iter().any(|(kind, number)| {
-            let own = std::fs::read_link(format!("/proc/self/ns/{kind}"));
+            let own = fs::read_link(format!("/proc/self/ns/{kind}"));
             own.is_ok_and(|own| own != Path::new(&format!("{kind}:[{number}]")))
         })
 }
@@ -109,7 +109,7 @@ fn is_container() -> bool {
 /// Whether the processor, or the firmware, says that it is a virtual one.
 fn is_virtual() -> bool {
     let says = |path: &str, words: &[&str]| {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let text = fs::read_to_string(path).unwrap_or_default();
         words.iter().any(|word| text.contains(word))
     };
     says("/proc/cpuinfo", &[" hypervisor"])
