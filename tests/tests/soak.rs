@@ -41,9 +41,9 @@ const TEMPLATES: usize = 10_000;
 const WIRE_FRAMES: usize = 32;
 /// Nanoseconds between two packets.
 const INTERVAL_NS: u64 = 700;
-/// Tolerated growth of the memory in use after the warm-up, eight buffers of a superframe: buffers change places, and so
-/// sizes, up to that of the longest frame. A thousand million packets still find longer ones. The warm-up takes some
-/// million packets.
+/// Tolerated growth of the memory in use after the warm-up, eight buffers of a superframe: buffers change places, and
+/// so sizes, up to that of the longest frame. A thousand million packets still find longer ones. The warm-up takes
+/// some million packets.
 const SLACK_BYTES: i64 = 512 << 10;
 
 #[test]
