@@ -1,0 +1,140 @@
+//! boringtun's TUN device on `grosso-tun`: superframes in, a batch of packets out as superframes.
+//!
+//! It has the interface of the device that it replaces, one packet a call, so that nothing else changes: what a
+//! superframe held waits here for the next calls, and what is written waits until `flush`.
+
+use super::Error;
+use grosso_tun::{Tun, TunOptions};
+use parking_lot::Mutex;
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::io::{AsRawFd, RawFd};
+
+pub struct TunSocket {
+    fd: RawFd,
+    name: String,
+    reader: Mutex<Reader>,
+    writer: Mutex<Writer>,
+}
+
+struct Reader {
+    tun: Tun,
+    /// Packets that were cut from superframes, one behind the other, and where each ends.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    next: usize,
+}
+
+struct Writer {
+    tun: Tun,
+    batch: Vec<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl AsRawFd for TunSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd
+    }
+}
+
+impl TunSocket {
+    pub fn new(name: &str) -> Result<Self, Error> {
+        // What comes out of the tunnel was authenticated by the peer.
+        let options = TunOptions::default().multi_queue(true).trusted(true);
+        let tun = match name.parse::<i32>() {
+            // Safety: whoever names a descriptor gives it away.
+            Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
+            Err(_) => Tun::open(name, &options),
+        };
+        let reader = tun.map_err(Error::Socket)?;
+        // One queue, once for each direction, so that neither waits for the other's lock.
+        let twin = reader.as_fd().try_clone_to_owned();
+        let writer = twin.and_then(|fd| Tun::adopt(fd, &options));
+        Ok(Self {
+            fd: reader.as_fd().as_raw_fd(),
+            name: name.to_owned(),
+            writer: Mutex::new(Writer {
+                tun: writer.map_err(Error::Socket)?,
+                batch: Vec::new(),
+                spare: Vec::new(),
+            }),
+            reader: Mutex::new(Reader {
+                tun: reader,
+                bytes: Vec::new(),
+                ends: Vec::new(),
+                next: 0,
+            }),
+        })
+    }
+
+    /// It never blocks.
+    pub fn set_non_blocking(self) -> Result<Self, Error> {
+        Ok(self)
+    }
+
+    pub fn name(&self) -> Result<String, Error> {
+        Ok(self.name.clone())
+    }
+
+    pub fn mtu(&self) -> Result<usize, Error> {
+        let path = format!("/sys/class/net/{}/mtu", self.name);
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        Ok(text.trim().parse().unwrap_or(1500))
+    }
+
+    pub fn write4(&self, src: &[u8]) -> usize {
+        let writer = &mut *self.writer.lock();
+        let mut packet = writer.spare.pop().unwrap_or_default();
+        packet.clear();
+        packet.extend_from_slice(src);
+        writer.batch.push(packet);
+        src.len()
+    }
+
+    pub fn write6(&self, src: &[u8]) -> usize {
+        self.write4(src)
+    }
+
+    /// Sends what was written, a flow's packets as superframes. Without room they are lost, as on a wire.
+    pub fn flush(&self) {
+        let writer = &mut *self.writer.lock();
+        let _ = writer.tun.try_send(&mut writer.batch);
+        writer.spare.append(&mut writer.batch);
+    }
+
+    /// Whether packets wait here, of which the descriptor does not know.
+    pub fn has_more(&self) -> bool {
+        let reader = self.reader.lock();
+        reader.next < reader.ends.len()
+    }
+
+    pub fn read<'a>(&self, dst: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
+        self.reader.lock().read(dst).map_err(Error::IfaceRead)
+    }
+}
+
+impl Reader {
+    fn read<'a>(&mut self, dst: &'a mut [u8]) -> io::Result<&'a mut [u8]> {
+        if self.next == self.ends.len() {
+            self.fill()?;
+        }
+        let end = *self.ends.get(self.next).ok_or(io::ErrorKind::WouldBlock)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.next += 1;
+        let len = (end - start).min(dst.len());
+        dst[..len].copy_from_slice(&self.bytes[start..start + len]);
+        Ok(&mut dst[..len])
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let Self { tun, bytes, ends, next } = self;
+        bytes.clear();
+        ends.clear();
+        *next = 0;
+        tun.try_recv(|packet, _| {
+            bytes.extend_from_slice(packet);
+            ends.push(bytes.len());
+        })?;
+        Ok(())
+    }
+}
