@@ -11,15 +11,16 @@ use ratatui::{
 };
 
 use super::{
-    rates::{COLUMNS, DEVICE_COLUMNS, Rates, cells, shortened},
+    rates::{COLUMNS, Column, DEVICE_COLUMNS, Rates, cells, shortened},
     state::{History, MonitorState},
 };
 
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
     let paint = Paint { color };
+    let rows = detail_rows(frame.area().height, monitor.devices.len());
     let [title, table, detail] =
-        Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Max(12)])
+        Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(rows)])
             .areas(frame.area());
     draw_title(frame, title, monitor, paint);
     match &monitor.notice {
@@ -29,12 +30,20 @@ pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
         }
         None => draw_table(frame, table, monitor, paint),
     }
-    if let Some((device, history)) = monitor.chosen() {
+    if let Some((device, history)) = monitor.chosen().filter(|_| rows > 0) {
         draw_detail(frame, detail, device, history, paint);
     }
     if monitor.help {
         draw_help(frame);
     }
+}
+
+/// The rows of the chosen device below a table of so many: with its activity, with its reasons alone, or none. The table
+/// comes first.
+fn detail_rows(rows: u16, devices: usize) -> u16 {
+    let table = TITLE_ROWS + HEAD_ROWS + devices.clamp(1, DEVICE_ROWS) as u16;
+    let fits = |detail: &u16| rows >= table + detail;
+    [DETAIL_ROWS, REASON_ROWS].into_iter().find(fits).unwrap_or(0)
 }
 
 /// The use of colour.
@@ -59,6 +68,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
     if monitor.paused {
         title.push_span(Span::styled("  paused", paint.of(Color::Yellow)));
     }
+    let room = usize::from(area.width).saturating_sub(title.width());
     frame.render_widget(title, area);
     if let Some((_, history)) = monitor.chosen() {
         let lately = Line::from(vec![
@@ -67,16 +77,20 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
             Span::styled(bars(&history.tx), paint.of(Color::Cyan)),
             Span::raw(" tx"),
         ]);
-        frame.render_widget(lately.right_aligned(), area);
+        // Half of it would be no help.
+        if lately.width() < room {
+            frame.render_widget(lately.right_aligned(), area);
+        }
     }
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: Paint) {
-    let numbers: usize = COLUMNS.iter().map(|column| column.width).sum();
+    let shown = shown(usize::from(area.width));
+    let numbers: usize = shown.iter().map(|column| column.width).sum();
     let room = usize::from(area.width).saturating_sub(numbers);
     let device_columns = room.clamp(DEVICE_COLUMNS, DEVICE_COLUMNS_MAX);
     let head = |line: usize| {
-        let numbers = COLUMNS.iter().enumerate().map(move |(place, column)| {
+        let numbers = shown.iter().enumerate().map(move |(place, column)| {
             let style = match monitor.sorted_by == Some(place) {
                 true => Style::new().add_modifier(Modifier::REVERSED),
                 false => Style::new(),
@@ -89,14 +103,15 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
     };
     let rows = monitor.devices.iter().map(|device| {
         let name = Cell::from(shortened(&device.device, device_columns));
-        let numbers = cells(device, monitor.deltas).into_iter().enumerate().map(|(place, cell)| {
+        let cells = cells(device, monitor.deltas).into_iter().take(shown.len());
+        let numbers = cells.enumerate().map(|(place, cell)| {
             let is_fault = matches!(place, CHECKSUMS | DROPS) && cell != "0";
             let style = if is_fault { paint.of(Color::Red) } else { Style::new() };
             Cell::from(Line::styled(cell, style).right_aligned())
         });
         Row::new([name].into_iter().chain(numbers))
     });
-    let widths = COLUMNS.iter().map(|column| Constraint::Length(column.width as u16));
+    let widths = shown.iter().map(|column| Constraint::Length(column.width as u16));
     let widths: Vec<_> =
         [Constraint::Length(device_columns as u16)].into_iter().chain(widths).collect();
     // The first line of headings is a row of its own above, since a table has one heading.
@@ -110,15 +125,25 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
     frame.render_stateful_widget(table, below, &mut state);
 }
 
+/// The columns for which there is room beside the device's name, from the left: the last ones are also among the reasons
+/// below.
+fn shown(width: usize) -> &'static [Column] {
+    let mut end = DEVICE_COLUMNS;
+    let fits = COLUMNS.iter().take_while(|column| {
+        end += column.width;
+        end <= width
+    });
+    &COLUMNS[..fits.count()]
+}
+
 /// The recent activity of the chosen device, and the reasons why its trains left.
 fn draw_detail(frame: &mut Frame<'_>, area: Rect, device: &Rates, history: &History, paint: Paint) {
     let Rates { device: name, path, peer, pid, .. } = device;
     let block = Block::bordered().title(format!(" {name}: path {path}, to {peer}, process {pid} "));
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let [rx, tx, reasons] =
-        Layout::vertical([Constraint::Max(3), Constraint::Max(3), Constraint::Fill(1)])
-            .areas(inside);
+    let plot = Constraint::Length(if area.height < DETAIL_ROWS { 0 } else { 3 });
+    let [rx, tx, reasons] = Layout::vertical([plot, plot, Constraint::Fill(1)]).areas(inside);
     draw_history(frame, rx, "rx", &history.rx, paint.of(Color::Green));
     draw_history(frame, tx, "tx", &history.tx, paint.of(Color::Cyan));
     let width = usize::from(reasons.width);
@@ -224,6 +249,13 @@ segs/send  wire packets of a frame to be sent
 flush      share of trains that left for size, another
            timestamp, PSH, a gap, time";
 const HELP_COLUMNS: u16 = 60;
+const TITLE_ROWS: u16 = 1;
+const HEAD_ROWS: u16 = 2;
+/// Devices that are seen whatever the detail would take.
+const DEVICE_ROWS: usize = 4;
+/// Two plots, four lines of reasons, a border.
+const DETAIL_ROWS: u16 = 12;
+const REASON_ROWS: u16 = 6;
 /// Columns of the labels beside plots.
 const LABEL_COLUMNS: u16 = 14;
 /// Intervals shown in the title.

@@ -105,6 +105,19 @@ fn the_screen_of_a_plain_terminal() {
 }
 
 #[test]
+fn a_small_terminal_has_all_devices_and_whole_columns() {
+    let mut monitor = monitor();
+    assert_eq!(drawn(&monitor, 60, 15), SMALL);
+    press(&mut monitor, "?");
+    let help = drawn(&monitor, 60, 15);
+    assert!(help.contains("timestamp, PSH, a gap, time"), "{help}");
+    // Where the detail would take the devices' place, it is not there.
+    press(&mut monitor, "?");
+    assert!(drawn(&monitor, 60, 10).lines().count() == 10);
+    assert!(!drawn(&monitor, 60, 10).contains("process 1234"));
+}
+
+#[test]
 fn any_size_of_a_terminal_will_do() {
     let mut monitor = monitor();
     for keys in ["", "?"] {
@@ -227,4 +240,21 @@ tn1           0.02    2.0   1.1   0.00   1.0  600k     12     0   3   0  91    6
 │drops  rx_ring_full 3, tx_down 1                                              │
 │packets are lost or overtake each other: trains end at gaps                   │
 └──────────────────────────────────────────────────────────────────────────────┘
+";
+const SMALL: &str = "\
+grosso monitor   eth0   02:11:43Z   q quit  ? help
+                   rx     rx    in     tx  segs  csum
+dev            Gbit/s   kpps batch Gbit/s /send   bad  drops
+eth0             9.41    811  21.4   1.02  38.0     0      0
+tn1              0.02    2.0   1.1   0.00   1.0  600k     12
+
+
+
+
+┌ eth0: path edge, to tn1, process 1234 ───────────────────┐
+│flush  size_limit 7100, poll_end 1200, tcp_timestamp 900  │
+│pass   -                                                  │
+│drops  -                                                  │
+│                                                          │
+└──────────────────────────────────────────────────────────┘
 ";
