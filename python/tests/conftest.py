@@ -14,10 +14,12 @@ def captures() -> Path:
     return CAPTURES
 
 
-def classic(path: Path, packets: list[bytes], start_ns: int = 1_700_000_000_000_000_000) -> Path:
+def classic(
+    path: Path, packets: list[bytes], start_ns: int = 1_700_000_000_000_000_000, link: int = 1
+) -> Path:
     """Writes a pcap file with times in nanoseconds, 1 us apart."""
     with path.open("wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
+        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link))
         for number, packet in enumerate(packets):
             seconds, nanoseconds = divmod(start_ns + number * 1000, 1_000_000_000)
             file.write(struct.pack("<IIII", seconds, nanoseconds, len(packet), len(packet)))

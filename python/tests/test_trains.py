@@ -70,3 +70,12 @@ def test_wire_makes_what_scapy_finds_whole(captures):
         assert packet[IP].len <= 1500
         del packet[TCP].chksum
         assert Ether(raw(packet))[TCP].chksum == said
+
+
+def test_trains_of_two_link_types_keep_their_headers(tmp_path):
+    frames = stream(4)
+    one = classic(tmp_path / "ethernet.pcap", frames)
+    two = classic(tmp_path / "raw.pcap", [frame[14:] for frame in frames], link=101)
+    trains = pyarrow.table(grosso.open(one, two).trains()).to_pylist()
+    assert sorted(train["length"] for train in trains) == [4040, 4054]
+    assert [(train["protocol"], train["source"]) for train in trains] == [("tcp4", "10.0.0.1")] * 2

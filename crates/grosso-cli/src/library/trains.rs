@@ -9,7 +9,7 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 use super::{Error, Headers, Visit, Words, begin, conclude, no_table, unless_interrupted};
 use crate::{
     arguments::Command,
-    commands::replay::{Fate, Purpose, Receiver, Record, Replay, Seen},
+    commands::replay::{Fate, Purpose, Receiver, Replay, Seen},
     error::Failure,
     evidence::Judge,
     input::Next,
@@ -32,7 +32,8 @@ pub struct Train<'a> {
     pub segment_size: Option<u16>,
     /// The headers of its first packet; its payload is that of the train.
     pub headers: Headers<'a>,
-    /// The reason for which it left, as `grosso coalesce` names it.
+    /// The reason for which it left, as `grosso coalesce` names it: `never` for a packet that passes through alone,
+    /// and a name of its own for one that stays outside of the engine.
     pub closed: &'static str,
 }
 
@@ -70,7 +71,6 @@ fn table(
         match entry {
             Entry::Packet(packet) => {
                 let seen = Seen::of(packet, links, Purpose::Looks, &mut judge);
-                (watcher.link, watcher.ports) = (seen.link, seen.ports);
                 if let Fate::Aside(aside) = replay.push(&seen, &mut watcher) {
                     watcher.alone(&seen, aside.name());
                 }
@@ -84,26 +84,37 @@ fn table(
     conclude(ending, &input, &mut session)
 }
 
+/// A packet on its way, with what its row wants of it.
+#[derive(Debug, Default)]
+struct Kept {
+    data: Vec<u8>,
+    number: u64,
+    time_ns: u64,
+    interface: u32,
+    link: Option<LinkType>,
+    ports: Ports,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
 /// Makes rows of deliveries.
 struct Watcher<'v> {
     visit: &'v mut dyn for<'a> Visit<Train<'a>>,
-    /// The link type and the tunnels' ports of the last packet: those of its interface, whose trains leave before
-    /// either changes.
-    link: Option<LinkType>,
-    ports: Ports,
     goes_on: bool,
     numbers: Vec<u64>,
     words: Words,
     stack: Stack,
-    free: Vec<Record>,
+    free: Vec<Kept>,
 }
 
 impl<'v> Watcher<'v> {
     fn new(visit: &'v mut dyn for<'a> Visit<Train<'a>>) -> Self {
         Self {
             visit,
-            link: None,
-            ports: Ports::ASSIGNED,
             goes_on: true,
             numbers: Vec::new(),
             words: Words::default(),
@@ -137,17 +148,17 @@ impl<'v> Watcher<'v> {
     }
 }
 
-impl Sink<Record> for Watcher<'_> {
-    fn deliver(&mut self, mut delivery: Delivery<'_, Record>) {
+impl Sink<Kept> for Watcher<'_> {
+    fn deliver(&mut self, mut delivery: Delivery<'_, Kept>) {
         let Self { visit, words, stack, numbers, .. } = self;
         numbers.clear();
         numbers.extend(delivery.parts().map(|part| part.buffer.number));
         let joined: usize = delivery.parts().map(|part| part.range().len()).sum();
         let ends = delivery.parts().next().zip(delivery.parts().last());
         if let Some((first, last)) = ends.map(|(first, last)| (&first.buffer, &last.buffer)) {
-            let mut headers = match self.link {
+            let mut headers = match first.link {
                 Some(link) => {
-                    dissect_into(&first.data, link, &self.ports, stack);
+                    dissect_into(&first.data, link, &first.ports, stack);
                     words.headers(&first.data, first.data.len(), stack)
                 }
                 None => Headers::default(),
@@ -157,7 +168,7 @@ impl Sink<Record> for Watcher<'_> {
             }
             let row = Train {
                 numbers,
-                times_ns: Some((first.timestamp_ns, last.timestamp_ns)),
+                times_ns: Some((first.time_ns, last.time_ns)),
                 interface: first.interface,
                 packets: delivery.packets,
                 length: delivery.len as u64,
@@ -173,10 +184,15 @@ impl Sink<Record> for Watcher<'_> {
     }
 }
 
-impl Receiver<Record> for Watcher<'_> {
-    fn keep(&mut self, seen: &Seen<'_>) -> Record {
-        let mut record = self.free.pop().unwrap_or_default();
-        record.fill(seen);
-        record
+impl Receiver<Kept> for Watcher<'_> {
+    fn keep(&mut self, seen: &Seen<'_>) -> Kept {
+        let mut kept = self.free.pop().unwrap_or_default();
+        kept.data.clear();
+        kept.data.extend_from_slice(&seen.data);
+        kept.number = seen.packet.number;
+        kept.time_ns = seen.time.unwrap_or(0);
+        kept.interface = seen.packet.interface;
+        (kept.link, kept.ports) = (seen.link, seen.ports);
+        kept
     }
 }
