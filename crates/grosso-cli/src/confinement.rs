@@ -143,7 +143,8 @@ pub(crate) fn spawn(
     entered.recv().unwrap_or_else(ended).map(|_| thread)
 }
 
-fn no_user(command: &str, name: &str, error: &io::Error) -> Failure {
+/// The failure to become a user.
+pub(crate) fn no_user(command: &str, name: &str, error: &io::Error) -> Failure {
     let message = format!("{command}: user {name}: {error}");
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => "only root can become another user: sudo grosso ...",

@@ -15,7 +15,7 @@ use grosso_sys::{
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
 };
-use network::{A, B, Ended, Hosts, Running, connect, exchange, set_up, until};
+use network::{A, B, Ended, Hosts, Running, connect, exchange, set_up, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -187,6 +187,53 @@ fn a_tunnel_carries_traffic_and_survives_its_process() {
     let none = ends.run("tunnel show");
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
     assert!(none.stderr.contains("no tunnel of this user is there"), "{none:?}");
+}
+
+#[test]
+fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let Some(ends) = beside_the_kernel() else { return };
+    const NOBODY: u32 = 65534;
+    let probe = ends.0.path("probe");
+    std::fs::write(&probe, "").unwrap();
+    if let Err(error) = chown(&probe, Some(NOBODY), None) {
+        return skip(&format!("no other user can be had: {error}"));
+    }
+    // The folder of a test is its user's alone, and the process is to pass through it.
+    std::fs::set_permissions(ends.0.path("."), PermissionsExt::from_mode(0o711)).unwrap();
+    ends.ok("tunnel down vx0");
+    let up = ends.ok("tunnel up vx0 --user nobody");
+    assert!(up.starts_with("vx0: up, mtu 1450 "), "{up}");
+    exchange(&connect((&ends.0.a, NEAR), (&ends.0.b, FAR)), 1 << 20);
+    let shown = ends.shown();
+    assert!(shown["transfer"]["tx_bytes"].as_u64() > Some(1 << 20), "{shown}");
+    let stats = ends.ok("stats --json");
+    assert!(stats.contains("\"vx0\""), "{stats}");
+    for task in std::fs::read_dir(format!("/proc/{}/task", shown["pid"])).unwrap() {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        assert!(value("Uid:").split_whitespace().eq(["65534"; 4]), "{status}");
+        assert_eq!(value("Groups:").trim(), "", "{status}");
+        assert_eq!((value("NoNewPrivs:").trim(), value("Seccomp:").trim()), ("1", "2"), "{status}");
+        let is_path = value("Name:").trim().starts_with("vx0");
+        assert!(!is_path || value("CapEff:").trim() == "0000000000000000", "{status}");
+    }
+    ends.ok("tunnel del vx0");
+    assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
+    let left = std::fs::read_dir(ends.0.path("b")).unwrap().flatten();
+    let own = left.filter(|entry| entry.path().extension().is_some_and(|end| end == "own"));
+    assert_eq!(own.count(), 0, "its folder is gone too");
+}
+
+#[test]
+fn a_user_that_is_not_there_leaves_a_tunnel_as_it_was() {
+    let Some(ends) = beside_the_kernel() else { return };
+    ends.ok("tunnel down vx0");
+    let ended = ends.run("tunnel up vx0 --user nosuchuser");
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.stderr.contains("tunnel up: user nosuchuser: no such user"), "{ended:?}");
+    assert_eq!(ends.shown()["state"], "down");
+    ends.ok("tunnel up vx0");
 }
 
 #[test]

@@ -31,11 +31,21 @@ pub(crate) struct TunnelAdd {
     /// Words as for `ip link add NAME`: [mtu BYTES] type TYPE ...
     #[arg(value_name = "WORDS", required = true)]
     pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) start: TunnelStart,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+}
+
+/// The process that a tunnel is started in.
+#[derive(Args, Debug)]
+pub(crate) struct TunnelStart {
     /// Stay in the foreground, instead of starting a process in the background
     #[arg(long)]
     pub(crate) foreground: bool,
-    #[command(flatten)]
-    pub(crate) detail: Detail,
+    /// Let the process become this user, with the capabilities that devices need
+    #[arg(long, value_name = "NAME", conflicts_with = "foreground")]
+    pub(crate) user: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -50,9 +60,8 @@ pub(crate) struct TunnelUp {
     /// The tunnel
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Stay in the foreground, instead of starting a process in the background
-    #[arg(long)]
-    pub(crate) foreground: bool,
+    #[command(flatten)]
+    pub(crate) start: TunnelStart,
     #[command(flatten)]
     pub(crate) detail: Detail,
 }

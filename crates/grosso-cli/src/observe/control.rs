@@ -221,7 +221,7 @@ pub(crate) struct Answers {
     pub(crate) silent: Vec<(PathBuf, String)>,
 }
 
-/// Asks every program that has a socket in one of these folders.
+/// Asks every program that has a socket in one of these folders, or in the folder there of a process of its own user.
 pub(crate) fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
     let mut found = Answers::default();
     for folder in folders.iter().filter(|folder| is_trusted(folder)) {
@@ -234,8 +234,14 @@ pub(crate) fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
                 continue;
             }
         };
-        let paths = entries.flatten().map(|entry| entry.path());
-        let sockets = paths.filter(|path| path.extension().is_some_and(|end| end == EXTENSION));
+        let list = |entries: fs::ReadDir| entries.flatten().map(|entry| entry.path());
+        let is = |path: &PathBuf, end: &str| path.extension().is_some_and(|own| own == end);
+        let within = |path: PathBuf| match is(&path, OWN_FOLDER) {
+            // A program that has just ended takes its folder along.
+            true => fs::read_dir(path).into_iter().flat_map(list).collect(),
+            false => vec![path],
+        };
+        let sockets = list(entries).flat_map(within).filter(|path| is(path, EXTENSION));
         sockets.take(SOCKETS_MAX).for_each(|path| found.ask(path, ask));
     }
     found.answers.sort_by_key(|answer| answer.pid);
@@ -317,6 +323,8 @@ pub(crate) fn earlier<'a>(
 const SCHEMA: &str = "grosso.counters/1";
 /// The end of the names of sockets.
 const EXTENSION: &str = "sock";
+/// The end of the names of folders whose sockets are those of one process, which became another user.
+pub(crate) const OWN_FOLDER: &str = "own";
 /// Most sockets of one process number in one folder.
 const NAMES_MAX: usize = 16;
 /// Most programs that are asked in one folder.

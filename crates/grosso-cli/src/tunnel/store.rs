@@ -3,14 +3,14 @@
 
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use super::Definition;
 use crate::{
     error::Failure,
-    observe::control::{folders, is_trusted, prepare, usable},
+    observe::control::{OWN_FOLDER, folders, is_trusted, prepare, usable},
     wrong::similar,
 };
 
@@ -93,6 +93,33 @@ impl TunnelFiles {
         self.file(".notify")
     }
 
+    /// Makes the folder of a process that becomes another user, anew and still this user's. Others may pass through the
+    /// folder above it, and list nothing there.
+    pub(crate) fn make_own_folder(&self) -> io::Result<PathBuf> {
+        let (above, folder) = self.own_folder()?;
+        self.remove_own_folder()?;
+        fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let mode = fs::metadata(&above)?.mode();
+        fs::set_permissions(above, fs::Permissions::from_mode(mode | 0o011))?;
+        Ok(folder)
+    }
+
+    /// Removes that folder, if it is there.
+    pub(crate) fn remove_own_folder(&self) -> io::Result<()> {
+        let (_, folder) = self.own_folder()?;
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// The folder of running programs' sockets, and the one of this tunnel's process in it.
+    fn own_folder(&self) -> io::Result<(PathBuf, PathBuf)> {
+        let above = self.folder.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
+        let name = format!("{}-{}.{OWN_FOLDER}", namespace()?, self.name);
+        Ok((above.to_owned(), above.join(name)))
+    }
+
     /// Writes the definition, whole or not at all.
     pub(crate) fn save(&self, definition: &Definition) -> io::Result<()> {
         let beside = self.file(".new");
@@ -106,6 +133,7 @@ impl TunnelFiles {
             // Each exists only if the process came that far.
             let _ = fs::remove_file(file);
         }
+        let _ = self.remove_own_folder();
         fs::remove_file(self.definition())
     }
 

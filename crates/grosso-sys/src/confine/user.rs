@@ -28,6 +28,12 @@ impl User {
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such user in /etc/passwd"))
     }
 
+    /// Its number.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.uid
+    }
+
     /// Parses a line `name:password:uid:gid:...` of the user of this name.
     fn of(line: &str, name: &str) -> Option<Self> {
         let mut fields = line.split(':');

@@ -51,8 +51,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
         let message = format!("{COMMAND}: {}: {error}", place.definition().display());
         Failure::environment("environment.write", message)
     });
-    let begun =
-        saved.and_then(|()| begin(COMMAND, &place, &definition, options.foreground, session));
+    let begun = saved.and_then(|()| begin(COMMAND, &place, &definition, &options.start, session));
     begun.inspect_err(|_| {
         // Nothing is left of a tunnel that could not be started; the reason is in the failure.
         let _ = place.remove();

@@ -13,7 +13,7 @@ use grosso_sys::{
 
 use self::process::Process;
 use crate::{
-    arguments::{Tunnel, TunnelExport, TunnelName, TunnelUp, Whose},
+    arguments::{Tunnel, TunnelExport, TunnelName, TunnelStart, TunnelUp, Whose},
     daemon::{definition, tunnel::unprobed},
     device::refused,
     error::{Exit, Failure},
@@ -42,7 +42,7 @@ fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
         session.talk.note(format!("{} is up already, in process {number}", place.name));
         return show::headline(&place, &definition, session).map(|()| Exit::Yes);
     }
-    begin(command, &place, &definition, options.foreground, session)
+    begin(command, &place, &definition, &options.start, session)
 }
 
 /// Starts the process of a tunnel, or becomes it.
@@ -50,13 +50,13 @@ fn begin(
     command: &str,
     place: &TunnelFiles,
     definition: &Definition,
-    foreground: bool,
+    how: &TunnelStart,
     session: &mut Session,
 ) -> Result<Exit, Failure> {
-    if foreground {
+    if how.foreground {
         return process::stay(command, place, session);
     }
-    process::start(command, place)?;
+    process::start(command, place, how.user.as_deref())?;
     // The process says nothing of itself.
     unprobed(&definition.description).into_iter().for_each(|note| session.talk.note(note));
     show::headline(place, definition, session)?;

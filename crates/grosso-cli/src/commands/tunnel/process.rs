@@ -3,12 +3,13 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::{net::UnixDatagram, process::CommandExt},
-    path::Path,
+    os::unix::{fs::lchown, net::UnixDatagram, process::CommandExt},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use grosso_sys::confine::User;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
@@ -17,6 +18,7 @@ use rustix::{
 use crate::{
     arguments::{Detail, Run},
     commands::run,
+    confinement::no_user,
     device::refused,
     error::{Exit, Failure},
     input::Session,
@@ -88,15 +90,17 @@ fn remember(place: &TunnelFiles, number: i32) -> io::Result<()> {
 }
 
 /// Starts the process, and waits until its path runs.
-pub(super) fn start(command: &str, place: &TunnelFiles) -> Result<(), Failure> {
+pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> Result<(), Failure> {
     let failed = |path: &Path, error: &io::Error| {
         let message = format!("{command}: {}: {error}", path.display());
         Failure::environment("environment.write", message)
     };
-    let notice = place.notice();
+    let meeting = Meeting::prepare(command, place, user)?;
+    let notice = &meeting.notice;
     // A process that was killed may have left its socket.
-    let _ = fs::remove_file(&notice);
-    let heard = UnixDatagram::bind(&notice).map_err(|error| failed(&notice, &error))?;
+    let _ = fs::remove_file(notice);
+    let heard = UnixDatagram::bind(notice).map_err(|error| failed(notice, &error))?;
+    meeting.hand_over(command)?;
     if let Some(Some((number, started))) = remembered(place) {
         let end = Instant::now() + STOP_MAX;
         while is_ending(number, started) && Instant::now() < end {
@@ -105,7 +109,7 @@ pub(super) fn start(command: &str, place: &TunnelFiles) -> Result<(), Failure> {
     }
     let log = place.log();
     let file = File::create(&log).map_err(|error| failed(&log, &error))?;
-    let started = spawn(place, file).and_then(|child| {
+    let started = spawn(place, &meeting, file).and_then(|child| {
         remember(place, i32::try_from(child.id()).unwrap_or(0))?;
         heard.set_read_timeout(Some(LOOK))?;
         Ok(child)
@@ -116,19 +120,50 @@ pub(super) fn start(command: &str, place: &TunnelFiles) -> Result<(), Failure> {
     })?;
     let result = wait(command, place, &heard, &mut child);
     // It is of no more use.
-    let _ = fs::remove_file(&notice);
+    let _ = fs::remove_file(notice);
     if result.is_err() {
         let _ = child.kill();
         let _ = child.wait();
+        let _ = place.remove_own_folder();
         let _ = fs::remove_file(place.process());
     }
     result
 }
 
-fn spawn(place: &TunnelFiles, log: File) -> io::Result<Child> {
+/// The socket on which a process reports that it runs, where its user reaches it.
+struct Meeting<'a> {
+    notice: PathBuf,
+    /// The user that it becomes, its number, and the folder for its sockets.
+    user: Option<(&'a str, User, PathBuf)>,
+}
+
+impl<'a> Meeting<'a> {
+    fn prepare(command: &str, place: &TunnelFiles, name: Option<&'a str>) -> Result<Self, Failure> {
+        let Some(name) = name else {
+            return Ok(Self { notice: place.notice(), user: None });
+        };
+        let failed = |error: io::Error| no_user(command, name, &error);
+        let user = User::named(name).map_err(failed)?;
+        let folder = place.make_own_folder().map_err(failed)?;
+        Ok(Self { notice: folder.join("notify"), user: Some((name, user, folder)) })
+    }
+
+    /// Makes the socket and its folder the user's. The folder comes last: until then nobody else can change it.
+    fn hand_over(&self, command: &str) -> Result<(), Failure> {
+        let Some((name, user, folder)) = &self.user else { return Ok(()) };
+        let own = |path: &Path| lchown(path, Some(user.number()), None);
+        let result = own(&self.notice).and_then(|()| own(folder));
+        result.map_err(|error| no_user(command, name, &error))
+    }
+}
+
+fn spawn(place: &TunnelFiles, meeting: &Meeting<'_>, log: File) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--quiet", "--config"]).arg(place.definition());
-    command.env("NOTIFY_SOCKET", place.notice());
+    command.env("NOTIFY_SOCKET", &meeting.notice);
+    if let Some((name, _, folder)) = &meeting.user {
+        command.args(["--user", name]).env("RUNTIME_DIRECTORY", folder);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     // Ctrl-C is meant for the process that started it.
     command.process_group(0).spawn()
@@ -203,6 +238,7 @@ pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> 
         Err(error) => return Err(failed(error.into())),
     }
     let _ = fs::remove_file(place.process());
+    let _ = place.remove_own_folder();
     Ok(true)
 }
 
