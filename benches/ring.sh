@@ -5,6 +5,8 @@
 #                                              packets, in nine runs of four seconds
 #   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
 #                                              bridge and over a veth alone, in turn
+#   benches/ring.sh tunnel GROSSO WORDS        the same loss through a tunnel of `grosso tunnel` (`type vxlan id 1`)
+#                                              between the two hosts, and where either end dropped packets
 #
 # GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment is another number of
 # runs. Each end of a veth is served by one processor, so that a sender who changes processors does not reorder its own
@@ -15,7 +17,8 @@ what=$1 grosso=$2
 shift 2
 a=ring-a-$$ b=ring-b-$$ g=ring-g-$$
 scratch=$(mktemp -d)
-servers=
+servers= tunnels=
+far=10.9.0.2
 
 # end NAMESPACE DEVICE ADDRESS: an end of the wire with a host behind it.
 end() {
@@ -58,6 +61,30 @@ hosts() {
     end "$b" b0 10.9.0.2/24
 }
 
+# tunnelled WORDS: two hosts and a tunnel between them, which takes single packets.
+tunnelled() {
+    plain
+    joined "$a" 10.9.0.1 10.9.0.2 "$@"
+    joined "$b" 10.9.0.2 10.9.0.1 "$@"
+    ip netns exec "$a" ethtool -K t0 tso off gso off >/dev/null
+}
+
+# joined NAMESPACE LOCAL REMOTE WORDS: an end of the tunnel.
+joined() {
+    n=$1 local=$2 remote=$3
+    shift 3
+    ip netns exec "$n" "$grosso" tunnel add t0 "$@" local "$local" remote "$remote" >"$scratch/$n"
+    tunnels="$tunnels $n"
+    ip -n "$n" addr add "10.8.${local#10.9.}/24" dev t0
+}
+
+# drops NAMESPACE NAME: what an end of the tunnel dropped, its device in front of it and its sockets behind it.
+drops() {
+    device=$(ip -n "$1" -s -j link show t0 | jq -c '.[0].stats64 | [.rx.dropped, .tx.dropped]')
+    tunnel=$(ip netns exec "$1" "$grosso" tunnel show t0 --json | jq -c '.tunnels[0].drops')
+    echo "$2: device [rx, tx] $device, tunnel $tunnel"
+}
+
 # serve PORT: a server for one test.
 serve() {
     ip netns exec "$b" iperf3 -s -1 -p "$1" >"$scratch/server" 2>&1 &
@@ -69,7 +96,7 @@ serve() {
 from() {
     port=$1
     shift
-    ip netns exec "$a" iperf3 -c 10.9.0.2 -p "$port" -J "$@"
+    ip netns exec "$a" iperf3 -c "$far" -p "$port" -J "$@"
 }
 
 clear() {
@@ -78,6 +105,8 @@ clear() {
         grep drop_rx "$scratch/bridge" || true
     fi
     bridge=
+    for n in $tunnels; do ip netns exec "$n" "$grosso" tunnel del t0 || true; done
+    tunnels=
     for server in $servers; do kill "$server" 2>/dev/null || true; done
     servers=
     for n in "$a" "$b" "$g"; do ip netns del "$n" 2>/dev/null || true; done
@@ -93,9 +122,8 @@ alone_once() {
         "\(.sum_sent.retransmits) retransmits"' "$scratch/tcp"
 }
 
-case $what in
-quiet)
-    bridged off "$@"
+# beside: a quiet flow beside two greedy ones, again and again.
+beside() {
     for _ in $(seq "${RUNS:-9}"); do
         serve 5201
         serve 5202
@@ -108,6 +136,19 @@ quiet)
             "\(.[0].end.sum.packets) datagrams, of which \(.[0].end.sum.lost_packets) were lost, " +
             "\(.[0].end.sum.lost_percent * 100 | round / 100) %"' "$scratch/udp" "$scratch/tcp"
     done
+}
+
+case $what in
+quiet)
+    bridged off "$@"
+    beside
+    ;;
+tunnel)
+    tunnelled "$@"
+    far=10.8.0.2
+    beside
+    drops "$a" sender
+    drops "$b" receiver
     ;;
 alone)
     for _ in $(seq "${RUNS:-10}"); do

@@ -225,6 +225,29 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     assert_eq!(own.count(), 0, "its folder is gone too");
 }
 
+/// The queue in front of a device that is read too seldom holds a burst, and a length that somebody chose is kept.
+#[test]
+fn a_burst_waits_in_front_of_a_tunnel_and_a_chosen_length_stays() {
+    let Some(ends) = beside_the_kernel() else { return };
+    let b = &ends.0.b;
+    let link = || b.run(|| Netlink::new()?.link(&network::name("vx0"))).unwrap().unwrap();
+    let pid = ends.shown()["pid"].as_i64().unwrap().try_into().unwrap();
+    let pid = Pid::from_raw(pid).unwrap();
+    exchange(&connect((&ends.0.a, NEAR), (b, FAR)), 1 << 10);
+    kill_process(pid, Signal::STOP).unwrap();
+    let before = link().statistics;
+    let socket = b.run(|| std::net::UdpSocket::bind((FAR, 0))).unwrap().unwrap();
+    for _ in 0..1500 {
+        socket.send_to(&[0; 100], (NEAR, 9)).unwrap();
+    }
+    assert_eq!(link().statistics.transmit_dropped, before.transmit_dropped, "{:?}", link());
+    kill_process(pid, Signal::CONT).unwrap();
+    ends.ok("tunnel down vx0");
+    ends.ip(b, "link set vx0 txqueuelen 300");
+    ends.ok("tunnel up vx0");
+    assert_eq!(link().transmit_queue_length, 300);
+}
+
 #[test]
 fn a_user_that_is_not_there_leaves_a_tunnel_as_it_was() {
     let Some(ends) = beside_the_kernel() else { return };

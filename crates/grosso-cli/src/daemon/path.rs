@@ -15,7 +15,7 @@ use grosso_io::{
 };
 use grosso_sys::{
     interface::{Control, InterfaceName},
-    netlink::Netlink,
+    netlink::{LinkChange, Netlink},
 };
 
 use super::{
@@ -147,12 +147,28 @@ fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
     if let Some(bytes) = spec.mtu {
         control.set_mtu(&name, bytes)?;
     }
+    let netlink = Netlink::new()?;
+    let link = netlink.link(&name)?;
+    if is_own && KERNEL_QUEUES.contains(&link.transmit_queue_length) {
+        let longer = LinkChange::new().transmit_queue_length(QUEUE_PACKETS);
+        match netlink.change_link(link.index, longer) {
+            // The owner of a device may open it without the right to change it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            result => result?,
+        }
+    }
     match up {
         // A device in this state already is left alone: this process may lack the right to change it.
-        Some(up) if Netlink::new()?.link(&name)?.up != up => control.set_up(&name, up),
+        Some(up) if link.up != up => control.set_up(&name, up),
         _ => Ok(()),
     }
 }
+
+/// Packets that wait in front of a TUN and a TAP device until they are read, as the kernel makes them: a length that
+/// somebody chose stays.
+const KERNEL_QUEUES: [u32; 2] = [500, 1000];
+/// Packets that wait there instead, as many as in the receive ring of an interface.
+const QUEUE_PACKETS: u32 = 2048;
 
 /// Each port behind an impaired wire with a random sequence of its own.
 fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Impair<LivePort>> {
