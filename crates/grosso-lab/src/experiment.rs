@@ -88,6 +88,11 @@ pub trait Experiment {
     /// Parameters of the measurement.
     fn plan(&self) -> &Plan<Self::Parameters>;
 
+    /// Device through which its data paths exchange packets with a host; `None` if it has none.
+    fn device(&self) -> Option<Device> {
+        Some(self.plan().device)
+    }
+
     /// The settings, in groups that are compared with each other.
     fn settings(&self) -> Vec<&[Self::Setting]>;
 
@@ -167,11 +172,11 @@ pub trait Experiment {
     /// # Errors
     /// Fails if the system does not describe itself.
     fn report(&self, groups: Vec<Vec<RunsOf<Self>>>) -> io::Result<Report<Self::Findings>> {
-        let Plan { runs, measured, device, parameters } = self.plan();
+        let Plan { runs, measured, parameters, .. } = self.plan();
         let findings = self.findings(groups);
         Ok(Report {
             experiment: self.name(),
-            environment: Environment::of(*runs, *measured, *device, parameters.clone())?,
+            environment: Environment::of(*runs, *measured, self.device(), parameters.clone())?,
             verdicts: self.judge(&findings),
             notes: self.notes(&findings),
             findings,

@@ -18,6 +18,7 @@
 //! | [`acks`] | the effect of merged acknowledgments on a sender: measured, and by a model |
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the other end |
 //! | [`cost`] | the cost of a packet to a data path, by part |
+//! | [`features`] | the worth of a device's own offloads, and the sink at the other end |
 //! | [`nic`] | a NIC with receive buffers of its own, possibly few |
 //! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
 //! | [`experiment`] | the trials that answer a question, in turn: what all experiments have in common |
@@ -53,6 +54,7 @@ pub mod acks;
 mod clocks;
 pub mod cost;
 pub mod experiment;
+pub mod features;
 pub mod fragments;
 pub mod hosts;
 pub mod network;

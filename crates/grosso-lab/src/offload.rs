@@ -221,7 +221,7 @@ mod tests {
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,
-    ) -> Vec<(&'static str, String)> {
+    ) -> Vec<(String, String)> {
         let series = |group: &RowGroup, row: &Row| {
             let bytes = (gigabytes(group, row) * 1e9) as u64;
             let cpu_seconds = CpuSeconds { path: 1.0, ..CpuSeconds::default() };
@@ -235,7 +235,8 @@ mod tests {
         let groups = experiment.groups.iter();
         let groups = groups.map(|group| group.rows.iter().map(|row| series(group, row)).collect());
         let report = experiment.report(groups.collect()).unwrap();
-        report.verdicts.iter().map(|verdict| (verdict.claim, verdict.answer.to_string())).collect()
+        let verdicts = report.verdicts.into_iter();
+        verdicts.map(|verdict| (verdict.claim.into(), verdict.answer.to_string())).collect()
     }
 
     #[test]

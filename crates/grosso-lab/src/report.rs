@@ -69,8 +69,9 @@ pub struct Environment<P> {
     pub runs: usize,
     /// Duration of each.
     pub seconds: f64,
-    /// Device through which the data paths handed packets to a host.
-    pub device: Device,
+    /// Device through which the data paths handed packets to a host; `None` if there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<Device>,
     /// Parameters of this experiment.
     #[serde(flatten)]
     pub parameters: P,
@@ -123,7 +124,7 @@ impl<P> Environment<P> {
     pub(crate) fn of(
         runs: usize,
         measured: Duration,
-        device: Device,
+        device: Option<Device>,
         parameters: P,
     ) -> io::Result<Self> {
         Ok(Self {
@@ -135,6 +136,11 @@ impl<P> Environment<P> {
             device,
             parameters,
         })
+    }
+
+    /// The device through which the data paths handed packets to a host.
+    pub(crate) fn through(&self) -> String {
+        self.device.map_or_else(String::new, |device| device.to_string())
     }
 
     /// The last lines of a heading; `what` names the statistic that the table shows.
@@ -152,7 +158,7 @@ impl<P> Environment<P> {
 /// A verdict as an item of a list.
 fn item(verdict: &Verdict) -> String {
     let (answer, class) = (verdict.answer, if verdict.holds() { "yes" } else { "no" });
-    let (claim, reasons) = (escape(verdict.claim), escape(&verdict.reasons()));
+    let (claim, reasons) = (escape(&verdict.claim), escape(&verdict.reasons()));
     format!("<li><b class=\"{class}\">{answer}</b> {claim}: {reasons}</li>\n")
 }
 

@@ -117,6 +117,12 @@ impl Content {
         Ok(Self { file, bytes })
     }
 
+    /// Bytes of the stream from this place on: as many as there are before the file repeats, and as one call sends.
+    pub(crate) fn from(&self, place: u64) -> &[u8] {
+        let start = (place % CONTENT_BYTES as u64) as usize;
+        &self.bytes[start..CONTENT_BYTES.min(start + SEND_BYTES)]
+    }
+
     /// Whether the stream has these bytes at this place.
     #[must_use]
     pub fn is_at(&self, place: u64, mut part: &[u8]) -> bool {
@@ -134,6 +140,8 @@ impl Content {
 
 /// The length of the file that streams repeat: odd, so that no segment size divides it.
 const CONTENT_BYTES: usize = (1 << 20) - 3;
+/// Bytes of one send call: each call ends with PSH, and so with a short packet and the end of a train.
+const SEND_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

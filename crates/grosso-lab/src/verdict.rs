@@ -1,6 +1,7 @@
 //! Claims of a source, and what the figures say of each.
 
 use core::fmt;
+use std::borrow::Cow;
 
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use crate::statistics::Spread;
 #[non_exhaustive]
 pub struct Verdict {
     /// The claim.
-    pub claim: &'static str,
+    pub claim: Cow<'static, str>,
     /// The answer.
     #[serde(flatten)]
     pub answer: Answer,
@@ -122,13 +123,13 @@ impl Evidence {
     /// The verdict on a claim; `cause` is the reason why it may be contradicted.
     pub(crate) fn verdict(
         self,
-        claim: &'static str,
+        claim: impl Into<Cow<'static, str>>,
         measured: String,
         cause: &'static str,
     ) -> Verdict {
         let Self { holds, within_noise } = self;
         let answer = if holds { Answer::Reproduced } else { Answer::NotReproduced { cause } };
-        Verdict { claim, answer, measured, within_noise }
+        Verdict { claim: claim.into(), answer, measured, within_noise }
     }
 }
 
@@ -136,7 +137,7 @@ impl Verdict {
     /// A claim that this machine cannot show, and the means that would.
     pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
-        Self { claim, answer, measured: String::new(), within_noise: false }
+        Self { claim: Cow::Borrowed(claim), answer, measured: String::new(), within_noise: false }
     }
 
     /// Whether the figures support the claim.

@@ -1,11 +1,11 @@
 //! `grosso lab`.
 
-use std::{ffi::OsString, path::PathBuf, str::FromStr};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use clap::{Args, Subcommand, ValueEnum};
 use grosso_io::impair::Impairment;
 
-use super::values::{parse_offer, parse_run_ns, parse_share, parse_time_ns};
+use super::values::{parse_offer, parse_peer, parse_run_ns, parse_share, parse_time_ns};
 use crate::error::Failure;
 
 /// Without an experiment, the headline: MTU 1500, coalescing on and off
@@ -36,6 +36,11 @@ pub(crate) enum LabExperiment {
     /// Table R4: tunnels with and without remote checksum offload, and the kernel's VXLAN for comparison
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
+    /// Each feature of a device of yours on and off, put back afterwards: what are its offloads worth?
+    #[command(after_long_help = NIC_HELP)]
+    Nic(LabNic),
+    /// The other end for `lab nic`: takes and gives streams until Ctrl-C
+    Sink(LabSink),
     /// One trace through every profile: trains, losses, time per packet; needs no device
     Profiles(LabProfiles),
     /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
@@ -231,6 +236,39 @@ pub(crate) struct LabTunnels {
     pub(crate) streams: u16,
 }
 
+/// `grosso lab nic`.
+#[derive(Args, Debug)]
+pub(crate) struct LabNic {
+    /// Device to measure, of this network
+    #[arg(value_name = "DEV")]
+    pub(crate) device: String,
+    /// Address behind the device where `grosso lab sink` runs, with its port if that is another one
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = parse_peer, required_unless_present = "watch")]
+    pub(crate) peer: Option<SocketAddr>,
+    /// Measure this feature, and not all that can be changed; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) feature: Vec<String>,
+    /// Measurements of each setting; with fewer than 3, noise decides
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: u16,
+    /// Length of each measurement
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
+    pub(crate) time: u64,
+    /// Be the watchdog: put the features back when standard input ends
+    #[arg(long, hide = true)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) page: LabPage,
+}
+
+/// `grosso lab sink`.
+#[derive(Args, Debug)]
+pub(crate) struct LabSink {
+    /// Address to listen at, with another port if need be
+    #[arg(value_name = "ADDRESS[:PORT]", default_value = "::", value_parser = parse_peer)]
+    pub(crate) listen: SocketAddr,
+}
+
 /// `grosso lab run`.
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
@@ -327,7 +365,8 @@ pub(super) const LAB_HELP: &str = "\
 Hosts are network namespaces of a user namespace of the lab's own: it needs no
 root, changes nothing outside and leaves nothing behind. What is measured is the
 kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
-The senders of `acks` alone want root and bpftool, and leave with the lab.
+The senders of `acks` alone want root and bpftool, and leave with the lab. `nic`
+is another matter: it wants root, and puts back what it changes of your device.
 
 Examples:
   grosso lab                      the headline, in twenty seconds
@@ -338,6 +377,7 @@ Examples:
   grosso lab reorder              packets of two paths, put in order or not
   grosso lab acks                 table R3: merged acknowledgments, and a sender's clock
   grosso lab tunnels              table R4: tunnels, checksums left to the other end
+  grosso lab nic eth0 --peer 192.0.2.7   each feature of eth0 on and off
   grosso lab cost                 where the nanoseconds of a packet go
   grosso lab tcp-stream --tool iperf3
   grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
@@ -367,6 +407,20 @@ Examples:
   grosso lab tunnels --runs 1 --time 300ms   the quickest look
   grosso lab tunnels --streams 200           as when the table was published
   grosso lab tunnels --json | jq -c '.comparisons[]'";
+
+const NIC_HELP: &str = "\
+Each feature of DEV that can be changed and works on packets of a stream is
+turned off and on, in turn, while one TCP connection runs between DEV and
+`grosso lab sink` at the other end. It wants root (CAP_NET_ADMIN), and the device
+carries other traffic meanwhile with the features of the moment; some drivers
+lose their link for a moment. A watchdog process puts everything back at the end,
+after Ctrl-C, and after SIGKILL of the lab.
+
+Examples:
+  grosso lab sink                              at the other end, as any user
+  grosso lab nic eth0 --peer 192.0.2.7         all features, some minutes
+  grosso lab nic eth0 --peer 192.0.2.7 --feature rx-gro --feature tx-tcp-segmentation
+  grosso lab nic eth0 --peer 192.0.2.7 --json | jq -c '.rows[] | [.feature, .on]'";
 
 const COST_HELP: &str = "\
 Two hosts, each with a data path of Grosso in the place of its NIC, and kernel

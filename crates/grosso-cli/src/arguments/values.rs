@@ -1,6 +1,7 @@
 //! Values that are more than a number or a name.
 
 use core::fmt;
+use std::net::{IpAddr, SocketAddr};
 
 use grosso::{
     Profile,
@@ -305,6 +306,15 @@ pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
     if (OFFER_BITS_MIN..=OFFER_BITS_MAX).contains(&bits) { Ok(bits) } else { Err(expected()) }
 }
 
+/// The address of a sink of the lab, with the usual port unless it has one.
+pub(super) fn parse_peer(text: &str) -> Result<SocketAddr, String> {
+    let alone = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, SINK_PORT));
+    let peer = alone.or_else(|_| text.parse());
+    peer.map_err(|_| {
+        "expected an address such as 192.0.2.7, 192.0.2.7:5297 or [fd00::7]:5297".into()
+    })
+}
+
 /// A share of a whole, from 0 to 1.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let percent = match text {
@@ -315,6 +325,8 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share from 0% to 100%, such as 0.1%".into())
 }
 
+/// The port of a sink of the lab.
+const SINK_PORT: u16 = 5297;
 /// No line is faster, and a double represents whole bits up to here.
 const RATE_BITS_MAX: f64 = 1e15;
 
@@ -415,6 +427,11 @@ mod tests {
         );
         assert_eq!(parse_offer("10M"), Ok(10_000_000));
         assert!(["1.5", "9.9M", "101G", "fast"].iter().all(|text| parse_offer(text).is_err()));
+        assert_eq!(parse_peer("fd00::7"), Ok("[fd00::7]:5297".parse().unwrap()));
+        assert_eq!(parse_peer("192.0.2.7:1"), Ok("192.0.2.7:1".parse().unwrap()));
+        assert!(
+            ["", "eth0", "192.0.2.7:", "fd00::7:x"].iter().all(|text| parse_peer(text).is_err())
+        );
         assert_eq!(parse_share("0.1%"), Ok(0.001));
         assert_eq!(parse_share("0"), Ok(0.0));
         assert!(["0.1", "%", "101%", "-1%", "NaN%"].iter().all(|text| parse_share(text).is_err()));

@@ -25,7 +25,7 @@ impl Findings for AckFindings {
              through {}; CPUs: {}\n\
              {}",
             environment.parameters.congestion,
-            environment.device,
+            environment.through(),
             environment.processors,
             environment.spread_lines(),
         )

@@ -21,7 +21,7 @@ impl Findings for CostFindings {
              ({}) through {}; CPUs: {}\n\
              {}",
             environment.parameters.congestion,
-            environment.device,
+            environment.through(),
             environment.processors,
             environment.lines("medians"),
         )

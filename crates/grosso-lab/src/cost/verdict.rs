@@ -112,7 +112,8 @@ mod tests {
     fn a_verdict_fits_its_line_and_wants_its_rows() {
         let rows = report().findings.rows;
         assert!(judge(&rows).iter().all(|verdict| verdict.claim.len() <= 52));
-        let claims: Vec<_> = judge(&rows[5..6]).iter().map(|verdict| verdict.claim).collect();
+        let claims: Vec<_> =
+            judge(&rows[5..6]).iter().map(|verdict| verdict.claim.clone()).collect();
         assert_eq!(claims.len(), 1, "{claims:?}");
         assert_eq!(judge(&[]), []);
     }

@@ -23,7 +23,7 @@ impl Findings for FragmentFindings {
             "datagrams of {DATAGRAM_BYTES} bytes over IPv6, in ESP, in fragments of 1500\n\
              through {}; CPUs: {}; offered {} Gb/s ({}-{})\n\
              {}",
-            environment.device,
+            environment.through(),
             environment.processors,
             digits(offered.median),
             digits(offered.min),

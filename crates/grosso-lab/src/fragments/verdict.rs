@@ -187,7 +187,8 @@ mod tests {
     fn without_a_row_there_is_no_verdict() {
         let mut report = report().findings;
         report.groups[1].rows.retain(|row| row.receiver == Receiver::Evicts);
-        let claims: Vec<_> = judge(&report.groups[1..], HALF).iter().map(|v| v.claim).collect();
+        let claims: Vec<_> =
+            judge(&report.groups[1..], HALF).iter().map(|v| v.claim.clone()).collect();
         assert_eq!(claims, ["evicting, loss: never silent for long"]);
     }
 }

@@ -33,7 +33,7 @@ impl Findings for OffloadFindings {
              through {}; checksums {checksums}; CPUs: {}\n\
              {}{held}",
             self.nic_of,
-            environment.device,
+            environment.through(),
             environment.processors,
             environment.spread_lines(),
         )

@@ -10,7 +10,7 @@ use std::{
 use grosso_sys::wait::{Interest, Waiter};
 use rustix::fs::sendfile;
 
-use super::{CONTENT_BYTES, Content, Progress};
+use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 
 /// Sends streams until it is told to stop. Returns the number of bytes of each.
 ///
@@ -23,9 +23,7 @@ pub(crate) fn send_streams(
 ) -> io::Result<u64> {
     let mut sent = vec![0; sockets.len()];
     let mut send = |i: usize| {
-        let start = (sent[i] % CONTENT_BYTES as u64) as usize;
-        let end = CONTENT_BYTES.min(start + SEND_BYTES);
-        sent[i] += (&sockets[i]).write(&content.bytes[start..end])? as u64;
+        sent[i] += (&sockets[i]).write(content.from(sent[i]))? as u64;
         io::Result::Ok(true)
     };
     match sockets {
@@ -127,8 +125,6 @@ pub(super) fn take_turns(
     Ok(())
 }
 
-/// Bytes of one send call: each call ends with PSH, and so with a short packet and the end of a train.
-const SEND_BYTES: usize = 1 << 20;
 /// Bytes of one call that receives.
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Interval between checks whether to stop.

@@ -22,7 +22,7 @@ impl Findings for TunnelFindings {
             "two kernels, and a tunnel at each over UDP sockets and a veth wire\n\
              through {}; {} connections, {}; CPUs: {}\n\
              {}",
-            environment.device,
+            environment.through(),
             environment.parameters.streams,
             environment.parameters.congestion,
             environment.processors,

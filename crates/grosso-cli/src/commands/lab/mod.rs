@@ -3,6 +3,7 @@
 mod conduct;
 mod measure;
 mod network;
+mod nic;
 mod profiles;
 mod tables;
 
@@ -19,6 +20,8 @@ pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
         Some(LabExperiment::Acks(options)) => tables::acks(options, session),
         Some(LabExperiment::Cost(options)) => tables::cost(options, session),
         Some(LabExperiment::Fragments(options)) => tables::fragments(options, session),
+        Some(LabExperiment::Nic(options)) => nic::run(options, session),
+        Some(LabExperiment::Sink(options)) => nic::sink(options, session),
         Some(LabExperiment::Profiles(options)) => profiles::run(options, session),
         Some(LabExperiment::Tunnels(options)) => tables::tunnels(options, session),
         Some(LabExperiment::Run(options)) => network::run(options, session),

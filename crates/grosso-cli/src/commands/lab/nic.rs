@@ -1,0 +1,87 @@
+//! `grosso lab nic`: the worth of a device's own offloads; and `grosso lab sink`, the other end.
+
+use std::{env, io, net::TcpListener, process::Command, sync::atomic::Ordering, time::Duration};
+
+use grosso_lab::{
+    experiment::Plan,
+    features::{FeatureParameters, Keeper, NicFeatures, serve, watch},
+    hosts::Device,
+};
+use grosso_sys::interface::{Control, InterfaceName};
+
+use super::conduct::conduct;
+use crate::{
+    arguments::{LabNic, LabSink},
+    device,
+    error::{Exit, Failure},
+    input::Session,
+};
+
+/// Runs the experiment, with a watchdog beside it.
+pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {
+    let control = Control::new().map_err(|error| failed(&error))?;
+    let nic = device::find("lab nic", &control, &options.device)?;
+    let Some(peer) = options.peer.filter(|_| !options.watch) else { return watched(&nic) };
+    let plan = Plan {
+        runs: options.runs.into(),
+        measured: Duration::from_nanos(options.time),
+        device: Device::Veth,
+        parameters: FeatureParameters { nic, peer, features: options.feature.clone() },
+    };
+    let experiment = NicFeatures::new(plan).map_err(|error| refused(&nic, &error))?;
+    let keeper = keeper(nic)?;
+    let ended = conduct(Ok(experiment), "grosso.lab-nic/1", ("nic", &options.page), session);
+    keeper.restore().map_err(|error| {
+        let hint = format!("see `grosso dev -k {nic}`, and set it with `grosso dev -K {nic}`");
+        failed(&error).hint(hint)
+    })?;
+    ended
+}
+
+/// The watchdog: this program once more.
+fn keeper(nic: InterfaceName) -> Result<Keeper, Failure> {
+    let start = || {
+        let mut program = Command::new(env::current_exe()?);
+        program.args(["lab", "nic", nic.as_str(), "--watch"]);
+        Keeper::start(nic, &mut program)
+    };
+    start().map_err(|error: io::Error| failed(&error))
+}
+
+/// Is the watchdog. Whoever started it reads the first line, and says what went wrong.
+fn watched(nic: &InterfaceName) -> Result<Exit, Failure> {
+    match watch(nic, io::stdin(), io::stdout()) {
+        Ok(()) => Ok(Exit::Yes),
+        Err(_) => Ok(Exit::Environment),
+    }
+}
+
+/// Takes and gives streams until Ctrl-C.
+pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Failure> {
+    let listener = TcpListener::bind(options.listen);
+    let listener = listener.map_err(|error| {
+        Failure::environment("environment.listen", format!("lab sink: {}: {error}", options.listen))
+            .hint("another address or port: grosso lab sink 0.0.0.0:5298")
+    })?;
+    let address = listener.local_addr().map_err(|error| failed(&error))?;
+    session.talk.remark(&format!("lab sink: listening at {address}; Ctrl-C ends it"));
+    // Nothing is lost by it, so the first Ctrl-C ends it at once.
+    session.interrupted.store(true, Ordering::Relaxed);
+    let quiet = session.talk.quiet;
+    let served = serve(&listener, |served| match served {
+        Err(error) if !quiet => eprintln!("lab sink: a connection: {error}"),
+        _ => {}
+    });
+    served.map(|()| Exit::Yes).map_err(|error| failed(&error))
+}
+
+fn refused(nic: &InterfaceName, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => Failure::usage("usage.feature", format!("lab nic: {error}")),
+        _ => device::refused("lab nic", &format!("changing {nic}"), "cap_net_admin", error),
+    }
+}
+
+fn failed(error: &io::Error) -> Failure {
+    Failure::environment("environment.lab", format!("lab nic: {error}"))
+}

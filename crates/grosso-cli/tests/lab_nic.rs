@@ -1,0 +1,226 @@
+//! `grosso lab nic` on a veth pair, with the sink behind its other end: the report, and that the device is as it was,
+//! whatever becomes of the lab.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    os::{fd::AsFd, unix::process::CommandExt},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use common::{Bench, Run, finished};
+use grosso_sys::{
+    ethtool::{self, Feature},
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// A network with one end of a veth pair, and a sink behind the other end.
+struct Net {
+    bench: Bench,
+    network: NetworkNamespace,
+    sink: Child,
+}
+
+impl Net {
+    /// The network; `None` if the caller may not make it.
+    fn new() -> Option<Self> {
+        let [network, far] = [NetworkNamespace::new(), NetworkNamespace::new()];
+        let (network, far) = match (network, far) {
+            (Ok(network), Ok(far)) => (network, far),
+            (Err(error), _) | (_, Err(error)) => {
+                println!("skipped: no network of one's own: {error}");
+                assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{error}");
+                return None;
+            }
+        };
+        let add = || {
+            let there = LinkChange::new().namespace(far.as_fd());
+            Netlink::new()?.add_veth((&name(), LinkChange::new()), (&name(), there))?;
+            set_up("192.0.2.1")
+        };
+        network.run(add).unwrap().unwrap();
+        far.run(|| set_up("192.0.2.2")).unwrap().unwrap();
+        let bench = Bench::new();
+        let mut command = bench.command("lab sink 192.0.2.2");
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut sink = far.host(&mut command).unwrap().spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(sink.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("listening at 192.0.2.2:5297"), "{said}");
+        Some(Self { bench, network, sink })
+    }
+
+    fn features(&self) -> Vec<Feature> {
+        let ask = || ethtool::features(&Control::new()?, &name());
+        self.network.run(ask).unwrap().unwrap()
+    }
+
+    fn set(&self, wishes: &[(&str, bool)]) {
+        let set = || ethtool::set_features(&Control::new()?, &name(), wishes);
+        self.network.run(set).unwrap().unwrap();
+    }
+
+    /// A lab of this device.
+    fn lab(&self, options: &str) -> Command {
+        let mut command = self.bench.command(&format!("lab nic v0 --peer 192.0.2.2 {options}"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.network.host(&mut command).unwrap();
+        command
+    }
+
+    fn run(&self, options: &str) -> Run {
+        finished(self.lab(options).output().unwrap())
+    }
+
+    /// A lab that has changed the device.
+    fn changing(&self, before: &[Feature]) -> Child {
+        let mut lab = self.lab("--runs 1000 --no-html --quiet").process_group(0).spawn().unwrap();
+        while self.features() == before {
+            assert_eq!(lab.try_wait().unwrap(), None, "it ends without a change");
+            thread::yield_now();
+        }
+        lab
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        let _ = self.sink.kill();
+        let _ = self.sink.wait();
+    }
+}
+
+fn name() -> InterfaceName {
+    InterfaceName::new("v0").unwrap()
+}
+
+fn set_up(address: &str) -> std::io::Result<()> {
+    let control = Control::new()?;
+    for device in [name(), InterfaceName::new("lo")?] {
+        control.set_up(&device, true)?;
+    }
+    Netlink::new()?.add_address(control.index(&name())?, address.parse().unwrap(), 24)
+}
+
+/// The end of a lab and of its watchdog, both of which hold its standard error.
+fn ended(mut lab: Child) -> (Option<i32>, String) {
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (lab.wait().unwrap().code(), said)
+}
+
+/// The processes that a process started.
+fn children(parent: u32) -> Vec<Pid> {
+    let path = format!("/proc/{parent}/task/{parent}/children");
+    let numbers = std::fs::read_to_string(path).unwrap();
+    numbers.split_whitespace().filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
+}
+
+#[test]
+fn each_feature_is_measured_off_and_on_and_put_back() {
+    let Some(net) = Net::new() else { return };
+    // Features that are requested and off, and one that is not as usual.
+    net.set(&[("tx-checksum-ip-generic", false), ("rx-gro", false)]);
+    let before = net.features();
+    let run = net.run("--runs 1 --time 20ms --html page.html --json");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(net.features(), before);
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-nic/1");
+    assert_eq!(report["environment"]["nic"], "v0");
+    assert_eq!(report["environment"]["peer"], "192.0.2.2:5297");
+    let rows = report["rows"].as_array().unwrap();
+    let states = |feature: &str| {
+        let rows = rows.iter().filter(|row| row["feature"] == feature);
+        rows.map(|row| (row["on"] == true, row["as_found"] == true)).collect::<Vec<_>>()
+    };
+    assert_eq!(states("rx-gro"), [(false, true), (true, false)]);
+    assert_eq!(states("tx-checksum-ip-generic"), [(false, true), (true, false)]);
+    // It needs checksums, which are off.
+    assert_eq!(states("tx-tcp-segmentation"), [(false, false)]);
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("tx-tcp-segmentation cannot be turned on as things are."), "{notes}");
+    for row in rows {
+        assert!(row["verified_bytes"].as_u64().unwrap() > 0, "{row}");
+        assert!(row["gigabits_a_second"]["median"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    for verdict in report["verdicts"].as_array().unwrap() {
+        assert_eq!(verdict["within_noise"], true, "one run proves nothing: {verdict}");
+    }
+    let page = String::from_utf8(net.bench.get("page.html")).unwrap();
+    assert!(page.contains("lab nic v0 --peer 192.0.2.2 --runs 1"), "how to repeat it");
+}
+
+#[test]
+fn a_lab_that_is_killed_leaves_nothing_changed() {
+    let Some(net) = Net::new() else { return };
+    let before = net.features();
+    for delay_ms in [0, 1, 7, 30, 90, 200, 400] {
+        let mut lab = net.changing(&before);
+        thread::sleep(Duration::from_millis(delay_ms));
+        lab.kill().unwrap();
+        let (_, said) = ended(lab);
+        assert_eq!(net.features(), before, "{delay_ms} ms: {said}");
+    }
+}
+
+#[test]
+fn ctrl_c_and_the_end_of_the_watchdog_leave_nothing_changed() {
+    let Some(net) = Net::new() else { return };
+    let before = net.features();
+    let lab = net.changing(&before);
+    // As a terminal does it: to all processes of the group.
+    let group = Pid::from_child(&lab);
+    kill_process_group(group, Signal::INT).unwrap();
+    assert_eq!(ended(lab), (Some(130), String::new()));
+    assert_eq!(net.features(), before);
+    let lab = net.changing(&before);
+    let watchdogs = children(lab.id());
+    assert_eq!(watchdogs.len(), 1);
+    kill_process(watchdogs[0], Signal::KILL).unwrap();
+    kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+    assert_eq!(ended(lab), (Some(130), String::new()));
+    assert_eq!(net.features(), before);
+}
+
+#[test]
+fn a_second_lab_is_refused_and_changes_nothing() {
+    let Some(net) = Net::new() else { return };
+    let before = net.features();
+    let first = net.changing(&before);
+    let second = net.run("--no-html");
+    assert_eq!(second.code, 4, "{}", second.stderr);
+    let busy = "another lab measures v0: wait for its end";
+    assert!(second.stderr.contains(busy), "{}", second.stderr);
+    kill_process_group(Pid::from_child(&first), Signal::INT).unwrap();
+    assert_eq!(ended(first).0, Some(130));
+    assert_eq!(net.features(), before);
+}
+
+#[test]
+fn wrong_words_and_ways_are_named_with_what_to_do() {
+    let Some(net) = Net::new() else { return };
+    let before = net.features();
+    let run = net.run("--feature gro");
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("no feature gro that can be measured"), "{}", run.stderr);
+    assert!(run.stderr.contains("rx-gro,"), "{}", run.stderr);
+    let mut elsewhere = net.bench.command("lab nic lo --peer 192.0.2.2 --feature rx-gro --no-html");
+    let run = finished(net.network.host(&mut elsewhere).unwrap().output().unwrap());
+    assert_eq!(run.code, 4, "{}", run.stderr);
+    let why = "192.0.2.2:5297 is not reached through lo";
+    assert!(run.stderr.contains(why) && run.stderr.contains("ip route get"), "{}", run.stderr);
+    let mut nobody = net.bench.command("lab nic v0 --peer 192.0.2.2:1 --no-html");
+    let run = finished(net.network.host(&mut nobody).unwrap().output().unwrap());
+    assert_eq!(run.code, 4, "{}", run.stderr);
+    assert!(run.stderr.contains("start `grosso lab sink` there"), "{}", run.stderr);
+    assert_eq!(net.features(), before);
+}
