@@ -38,8 +38,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
     }
 }
 
-/// The rows of the chosen device below a table of so many: with its activity, with its reasons alone, or none. The table
-/// comes first.
+/// The rows of the chosen device below a table of so many: with its activity, with its reasons alone, or none. The
+/// table comes first.
 fn detail_rows(rows: u16, devices: usize) -> u16 {
     let table = TITLE_ROWS + HEAD_ROWS + devices.clamp(1, DEVICE_ROWS) as u16;
     let fits = |detail: &u16| rows >= table + detail;
@@ -125,8 +125,8 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
     frame.render_stateful_widget(table, below, &mut state);
 }
 
-/// The columns for which there is room beside the device's name, from the left: the last ones are also among the reasons
-/// below.
+/// The columns for which there is room beside the device's name, from the left: the last ones are also among the
+/// reasons below.
 fn shown(width: usize) -> &'static [Column] {
     let mut end = DEVICE_COLUMNS;
     let fits = COLUMNS.iter().take_while(|column| {
