@@ -36,10 +36,10 @@ pub(crate) enum LabExperiment {
     /// Table R4: tunnels with and without remote checksum offload, and the kernel's VXLAN for comparison
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
-    /// Each feature of a device of yours on and off, put back afterwards: what are its offloads worth?
+    /// Each feature of a device of yours, on and off
     #[command(after_long_help = NIC_HELP)]
     Nic(LabNic),
-    /// The other end for `lab nic`: takes and gives streams until Ctrl-C
+    /// The other end of `lab nic`, until Ctrl-C
     Sink(LabSink),
     /// One trace through every profile: trains, losses, time per packet; needs no device
     Profiles(LabProfiles),
