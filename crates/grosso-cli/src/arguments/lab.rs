@@ -41,7 +41,7 @@ pub(crate) enum LabExperiment {
     Nic(LabNic),
     /// The other end of `lab nic`, until Ctrl-C
     Sink(LabSink),
-    /// One trace through every profile: trains, losses, time per packet; needs no device
+    /// One trace through every profile: trains, losses, time a packet
     Profiles(LabProfiles),
     /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
     #[command(after_long_help = RUN_HELP)]
@@ -67,11 +67,11 @@ pub(crate) enum LabMeasurement {
     Flows(LabOptions),
     /// Two paths, one of them 0 to 200 us longer: not repaired, repaired within a poll, behind holes
     Reorder(LabReorder),
-    /// Paths of 0.1 to 100 ms: held for a fixed time, and for as long as it pays
+    /// Paths of 0.1 to 100 ms: held a fixed time, or while it pays
     Rtt(LabOptions),
     /// One connection, as many bytes as it takes
     TcpStream(LabOptions),
-    /// The other way round: the receiver sends, and Grosso cuts its superframes
+    /// The other way round: the receiver sends, and Grosso cuts
     TcpMaerts(LabOptions),
     /// A byte there and one back: latency of 50, 90, 95 and 99 % of requests
     #[command(visible_alias = "rr")]
