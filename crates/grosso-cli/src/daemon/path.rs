@@ -164,8 +164,8 @@ fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
     }
 }
 
-/// Packets that wait in front of a TUN and a TAP device until they are read, as the kernel makes them: a length that
-/// somebody chose stays.
+/// Packets that wait in front of a TUN and a TAP device until they are read, as the kernel makes them: any other length
+/// stays.
 const KERNEL_QUEUES: [u32; 2] = [500, 1000];
 /// Packets that wait there instead, as many as in the receive ring of an interface.
 const QUEUE_PACKETS: u32 = 2048;
