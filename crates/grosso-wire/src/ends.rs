@@ -25,8 +25,8 @@ impl Ends {
     /// reach.
     ///
     /// Of several routing headers with segments left the innermost counts, because those in front of it only lead to it
-    /// (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last, and for the
-    /// segment routing header, which lists it first (RFC 8754 section 2).
+    /// (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last, unless half
+    /// an address follows, and for the segment routing header, which lists it first (RFC 8754 section 2).
     #[inline]
     #[must_use]
     pub fn of(packet: &[u8], ip: &Layer) -> Self {
@@ -180,8 +180,9 @@ impl<'a> Extension<'a> {
         if *self.bytes.get(SEGMENTS_LEFT)? == 0 {
             return None;
         }
+        let is_whole = (self.bytes.len() - ROUTING_LIST).is_multiple_of(ADDRESS_LEN);
         let at = match *self.bytes.get(ROUTING_TYPE)? {
-            ROUTING_SOURCE | ROUTING_MOBILE => self.bytes.len() - ADDRESS_LEN,
+            ROUTING_SOURCE | ROUTING_MOBILE if is_whole => self.bytes.len() - ADDRESS_LEN,
             ROUTING_SEGMENT => ROUTING_LIST,
             _ => return None,
         };
@@ -303,6 +304,11 @@ mod tests {
         for (kind, len) in [(0, 1), (2, 0), (2, 1), (4, 0), (4, 1)] {
             let list = [&[6, len, kind, 1][..], &[0; 4 + 8]].concat();
             assert_ends(43, &[&list[..8 + 8 * usize::from(len)]], SOURCE, DESTINATION);
+        }
+        // Half an address behind the last one: RFC 2460 section 4.4 discards such a header.
+        for kind in [0, 2] {
+            let list = [&[6, 5, kind, 1, 0, 0, 0, 0][..], &FIRST, &LAST, &[0; 8]].concat();
+            assert_ends(43, &[&list], SOURCE, DESTINATION);
         }
         assert_ends(43, &[&routing(6, 2, 1)[..39]], SOURCE, DESTINATION);
     }

@@ -157,7 +157,8 @@ fn last_stop(layer: &Layer) -> Option<&[u8]> {
     }
     let addresses: Vec<&[u8]> = data[7..].chunks_exact(16).collect();
     match data[1] {
-        0 | 2 => addresses.last().copied(),
+        // A list with half an address is malformed (RFC 2460 section 4.4).
+        0 | 2 if (data.len() - 7).is_multiple_of(16) => addresses.last().copied(),
         // Segment routing counts down (RFC 8754 section 2).
         4 => addresses.first().copied(),
         _ => None,
