@@ -32,6 +32,7 @@ fn main() -> io::Result<()> {
         write(directory, "expand", seed, &actions(&mut random, 8, 80))?;
         write(directory, "path", seed, &actions(&mut random, 6, 60))?;
         write(directory, "path_mtu", seed, &random.bytes(12))?;
+        write(directory, "probing", seed, &probes(&mut random))?;
         write(directory, "stages", seed, &actions(&mut random, 12, 60))?;
         write(directory, "judge", seed, &judge(seed, &mut random))?;
     }
@@ -122,6 +123,20 @@ fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     let mut bytes = random.bytes(choices);
     for _ in 0..random.within(4, count) {
         bytes.push(if random.percent(70) { 0 } else { random.bits() as u8 });
+    }
+    bytes
+}
+
+/// A path whose longest packets have 1500 bytes, on which long packets are lost with a chance of its own; it is looked
+/// at every second, or as often as can be while messages say that it is narrow.
+fn probes(random: &mut Random) -> Vec<u8> {
+    let [hear, lose, answer, poll, long_packets] = [0, 3, 4, 6, 1];
+    let step = if random.percent(50) { 64 } else { 1 };
+    let losses = random.within(0, 100);
+    let mut bytes = vec![2];
+    for _ in 0..random.within(20, 60) {
+        bytes.extend([0, hear, 5, 100, step, poll, long_packets, 0, answer, 0]);
+        bytes.push(if random.percent(losses) { lose } else { answer });
     }
     bytes
 }

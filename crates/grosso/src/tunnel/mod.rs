@@ -6,6 +6,7 @@
 //! | `encapsulate` | a header to put in front; the packet is not copied |
 //! | `decapsulate` | packets out of tunnels, planned and then applied in place |
 //! | `path_mtu` | the message for a sender whose packet is too long |
+//! | `probing` | how long packets may be on a path, found out by probes (RFC 8899) |
 //! | `congestion` | congestion marks between levels (RFC 6040) |
 //! | `esp` | associations, encryption packet by packet, decryption in place (feature `esp`) |
 
@@ -20,6 +21,7 @@ mod kind;
 mod link;
 mod outer;
 pub mod path_mtu;
+pub mod probing;
 
 pub use admission::{Expected, NotAdmitted};
 pub use congestion::{Congestion, CongestionMode};

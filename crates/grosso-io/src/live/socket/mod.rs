@@ -2,7 +2,6 @@
 
 mod outer;
 mod path;
-mod probing;
 mod recent;
 mod sending;
 mod stats;

@@ -2,12 +2,12 @@
 
 use std::{io, net::IpAddr};
 
+use grosso::tunnel::probing::{Finding, Measured, Prober};
 use grosso_sys::datagram::{EchoSocket, PathMtu, TooBigMessages};
 use grosso_wire::{icmp, ipv6};
 
 use super::{
     CARRIED_IPV4, CARRIED_IPV6,
-    probing::{Finding, Known, Prober},
     stats::{SocketEvent, SocketStats},
 };
 
@@ -198,22 +198,22 @@ impl Paths {
                 // A request that does not leave is one that is not answered.
                 let _ = echoes.ask(remote.address, number, len);
             }
-            if remote.prober.known() == Known::Whole && !remote.prober.is_questioned() {
+            if remote.prober.known() == Measured::Whole && !remote.prober.is_questioned() {
                 remote.belief.proven = None;
             }
             let Some(finding) = remote.prober.take_finding() else { continue };
-            stats.count(finding.event(), 1);
+            stats.count(finding.into(), 1);
             self.look_ns = now_ns;
         }
     }
 }
 
-impl Finding {
-    const fn event(self) -> SocketEvent {
-        match self {
-            Self::Refuted => SocketEvent::PathRefuted,
-            Self::Narrow => SocketEvent::PathNarrow,
-            Self::Silent => SocketEvent::PathSilent,
+impl From<Finding> for SocketEvent {
+    fn from(finding: Finding) -> Self {
+        match finding {
+            Finding::Refuted => Self::PathRefuted,
+            Finding::Narrow => Self::PathNarrow,
+            Finding::Silent => Self::PathSilent,
         }
     }
 }
@@ -223,8 +223,8 @@ impl PathTo {
     fn carries(&self) -> Option<usize> {
         let proven = self.belief.proven.map(|(mtu, _)| mtu);
         let probed = match self.prober.known() {
-            Known::Narrow(len) => Some(len),
-            Known::Nothing | Known::Whole => None,
+            Measured::Narrow(len) => Some(len),
+            Measured::Nothing | Measured::Whole => None,
         };
         [proven, probed].into_iter().flatten().min()
     }
@@ -232,9 +232,9 @@ impl PathTo {
     /// The same or what the kernel was told, unless a probe has shown that it is not so.
     fn hint(&self) -> Option<usize> {
         match self.prober.known() {
-            Known::Narrow(len) => Some(self.told.map_or(len, |told| told.min(len))),
-            Known::Whole if !self.prober.is_questioned() => None,
-            Known::Nothing | Known::Whole => self.told,
+            Measured::Narrow(len) => Some(self.told.map_or(len, |told| told.min(len))),
+            Measured::Whole if !self.prober.is_questioned() => None,
+            Measured::Nothing | Measured::Whole => self.told,
         }
     }
 
@@ -242,8 +242,8 @@ impl PathTo {
     /// if the other end answers no probes, a message with its proof.
     fn proven(&self) -> Option<usize> {
         match self.prober.known() {
-            Known::Nothing => self.belief.proven.map(|(mtu, _)| mtu),
-            Known::Narrow(_) | Known::Whole => self.prober.settled(),
+            Measured::Nothing => self.belief.proven.map(|(mtu, _)| mtu),
+            Measured::Narrow(_) | Measured::Whole => self.prober.settled(),
         }
     }
 }

@@ -1,3 +1,7 @@
+extern crate std;
+
+use std::{println, vec::Vec};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -59,7 +63,7 @@ proptest! {
         for said in said {
             path.prober.hear(said);
             path.run(1, false);
-            prop_assert!(!matches!(path.prober.known(), Known::Narrow(_)));
+            prop_assert!(!matches!(path.prober.known(), Measured::Narrow(_)));
             prop_assert_eq!(path.prober.settled(), None);
         }
         path.run(4, false);
@@ -75,7 +79,7 @@ proptest! {
         path.run(5 + 3 + SEARCH_SECONDS, true);
         let settled = path.prober.settled().unwrap();
         prop_assert!(settled <= mtu && mtu - settled <= SEARCH_STEP, "{settled} of {mtu}");
-        let Known::Narrow(carries) = path.prober.known() else { unreachable!("it settled") };
+        let Measured::Narrow(carries) = path.prober.known() else { unreachable!("it settled") };
         prop_assert!((settled..=mtu).contains(&carries), "{carries} of {mtu}");
     }
 
@@ -90,7 +94,7 @@ proptest! {
         if mtu > BASE {
             prop_assert_eq!(path.prober.settled(), Some(mtu));
         }
-        prop_assert!(matches!(path.prober.known(), Known::Narrow(_)));
+        prop_assert!(matches!(path.prober.known(), Measured::Narrow(_)));
     }
 
     /// A message about a path that is narrow lowers nothing that was found, and leads to what it names if that is more.
@@ -125,7 +129,7 @@ proptest! {
         prop_assert!(path.prober.settled().is_some());
         path.mtu = Some(TOP);
         path.run(RAISE_TIMER_MAX_NS / SECOND + SEARCH_SECONDS, false);
-        prop_assert_eq!((path.prober.known(), path.prober.settled()), (Known::Whole, None));
+        prop_assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Whole, None));
     }
 
     /// RFC 8899 section 4.3: silence proves nothing, because the other end need not answer.
@@ -135,7 +139,7 @@ proptest! {
         for said in said {
             path.prober.hear(said);
             path.run(2, true);
-            prop_assert_eq!((path.prober.known(), path.prober.settled()), (Known::Nothing, None));
+            prop_assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Nothing, None));
         }
     }
 
@@ -154,7 +158,7 @@ proptest! {
                 losing = if arrives { left.next().unwrap() } else { losing - 1 };
                 arrives
             });
-            prop_assert!(!matches!(path.prober.known(), Known::Narrow(_)));
+            prop_assert!(!matches!(path.prober.known(), Measured::Narrow(_)));
         }
     }
 
@@ -169,7 +173,7 @@ proptest! {
             path.prober.hear(said);
             path.prober.answered(path.now_ns, number);
             path.run(1, number % 2 == 0);
-            if let Known::Narrow(len) = path.prober.known() {
+            if let Measured::Narrow(len) = path.prober.known() {
                 prop_assert!((BASE..TOP).contains(&len));
             }
         }
@@ -187,11 +191,11 @@ fn what_leaves_decides() {
     assert!(prober.poll(SECOND, BASE, true).is_none() && !prober.is_questioned());
     assert_eq!(prober.poll(SECOND, TOP, true), Some([(0, BASE), (1, TOP)]));
     prober.answered(SECOND, 7);
-    assert_eq!(prober.known(), Known::Nothing, "the answer to what was not sent");
+    assert_eq!(prober.known(), Measured::Nothing, "the answer to what was not sent");
     prober.answered(SECOND, 1);
-    assert_eq!(prober.known(), Known::Whole);
+    assert_eq!(prober.known(), Measured::Whole);
     assert_eq!(prober.poll(9 * SECOND, 9000, true), Some([(2, BASE), (3, 9000)]));
-    assert_eq!(prober.known(), Known::Nothing);
+    assert_eq!(prober.known(), Measured::Nothing);
 }
 
 /// Another end that stops answering keeps its narrow path for ten minutes.
@@ -204,7 +208,7 @@ fn a_narrow_path_is_kept_for_a_while() {
     path.run(500, true);
     assert!(path.prober.settled().is_some());
     path.run(200, true);
-    assert_eq!((path.prober.known(), path.prober.settled()), (Known::Nothing, None));
+    assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Nothing, None));
 }
 
 /// Packets that a path costs in an hour, by what it carries and whether long packets are sent.

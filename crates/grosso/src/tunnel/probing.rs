@@ -10,22 +10,24 @@
 //! ```
 //!
 //! Each probe goes with a packet of the base length, so that a lost probe is known from a host that answers nothing
-//! (section 4.3). It has neither clock nor socket: times are arguments, in nanoseconds.
+//! (section 4.3). It has neither clock nor socket: times are arguments, in nanoseconds, that never go back; lengths are
+//! in bytes from the IP header on; the caller sends echo requests that routers do not fragment, and hands in the
+//! numbers of their answers.
 
 /// Probing of the path to one other end.
 #[derive(Debug)]
-pub(super) struct Prober {
+pub struct Prober {
     base: usize,
     /// The longest packet that leaves this host.
     top: usize,
-    known: Known,
+    known: Measured,
     /// The longest packet that was known to arrive when the last search ended.
     settled: Option<usize>,
     /// The length that a message named, and the number of the first packet that was sent after it.
     said: Option<(usize, u64)>,
     /// The shortest length that is known to be lost.
     lost: usize,
-    round: Option<Round>,
+    round: Option<ProbeRound>,
     number: u64,
     /// Time of the next round.
     next_ns: u64,
@@ -38,7 +40,7 @@ pub(super) struct Prober {
 
 /// Result of a round that somebody may want to know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub enum Finding {
     /// The longest packets arrive, although a message said otherwise.
     Refuted,
     /// The longest packets do not arrive.
@@ -49,7 +51,7 @@ pub(super) enum Finding {
 
 /// State of the knowledge of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Known {
+pub enum Measured {
     /// The other end answers nothing, or was not asked yet.
     #[default]
     Nothing,
@@ -60,11 +62,11 @@ pub(super) enum Known {
 }
 
 /// Echo requests to send: number and length from the IP header on.
-pub(super) type Asked = [(u64, usize); 2];
+pub type Asked = [(u64, usize); 2];
 
 /// Probes of one length.
 #[derive(Clone, Copy, Debug)]
-struct Round {
+struct ProbeRound {
     len: usize,
     aim: Aim,
     first: u64,
@@ -86,11 +88,11 @@ enum Aim {
 
 impl Prober {
     /// Nothing is known; packets of `base` bytes are taken to arrive (`BASE_PLPMTU`).
-    pub(super) fn new(base: usize) -> Self {
+    pub fn new(base: usize) -> Self {
         Self {
             base,
             top: 0,
-            known: Known::Nothing,
+            known: Measured::Nothing,
             settled: None,
             said: None,
             lost: 0,
@@ -103,51 +105,52 @@ impl Prober {
         }
     }
 
-    pub(super) fn known(&self) -> Known {
+    /// Knowledge of the path so far.
+    pub fn known(&self) -> Measured {
         self.known
     }
 
     /// The longest packet that arrives, if the longest that leave do not and no search is under way.
-    pub(super) fn settled(&self) -> Option<usize> {
+    pub fn settled(&self) -> Option<usize> {
         self.settled
     }
 
     /// Whether a message waits for an answer to it.
-    pub(super) fn is_questioned(&self) -> bool {
+    pub fn is_questioned(&self) -> bool {
         self.said.is_some()
     }
 
     /// Whether answers are waited for.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.round.is_some()
     }
 
     /// Time of the next probe of a narrow path, which needs no traffic.
-    pub(super) fn raises_ns(&self) -> Option<u64> {
-        matches!(self.known, Known::Narrow(_)).then_some(self.next_ns)
+    pub fn raises_ns(&self) -> Option<u64> {
+        matches!(self.known, Measured::Narrow(_)).then_some(self.next_ns)
     }
 
     /// The last result that was not taken yet.
-    pub(super) fn take_finding(&mut self) -> Option<Finding> {
+    pub fn take_finding(&mut self) -> Option<Finding> {
         self.finding.take()
     }
 
     /// Takes a message that no packet longer than `said` bytes arrives: it starts a probe, and changes nothing else
     /// (section 4.6.2).
-    pub(super) fn hear(&mut self, said: usize) {
+    pub fn hear(&mut self, said: usize) {
         if self.top == 0 || said < self.top {
             self.said = Some((said.max(self.base), self.number));
         }
     }
 
-    /// The next packets to send, if any are due. `top` is the longest packet that leaves; `sends_long` says whether
+    /// Echo requests to send now, if any are due. `top` is the longest packet that leaves; `sends_long` says whether
     /// packets were sent lately that routers do not fragment.
-    pub(super) fn poll(&mut self, now_ns: u64, top: usize, sends_long: bool) -> Option<Asked> {
+    pub fn poll(&mut self, now_ns: u64, top: usize, sends_long: bool) -> Option<Asked> {
         if top != self.top {
             let said = self.said.filter(|(said, _)| *said < top);
             *self = Self { top, said, number: self.number, ..Self::new(self.base) };
         }
-        if let Some(Round { tries: PROBES_MAX, until_ns, .. }) = self.round
+        if let Some(ProbeRound { tries: PROBES_MAX, until_ns, .. }) = self.round
             && now_ns >= until_ns
         {
             self.unanswered(now_ns);
@@ -164,7 +167,7 @@ impl Prober {
     }
 
     /// Takes an answer to the packet of this number. Late answers to a round that is over are ignored.
-    pub(super) fn answered(&mut self, now_ns: u64, number: u64) {
+    pub fn answered(&mut self, now_ns: u64, number: u64) {
         let sent = self.number;
         let Some(round) = self.round.as_mut() else { return };
         if !(round.first..sent).contains(&number) {
@@ -175,12 +178,12 @@ impl Prober {
             round.has_base = true;
             return;
         }
-        let Round { len, aim, .. } = *round;
+        let ProbeRound { len, aim, .. } = *round;
         self.round = None;
         if len >= self.top {
             self.whole(now_ns, number);
         } else {
-            self.known = Known::Narrow(len);
+            self.known = Measured::Narrow(len);
             self.search(now_ns, if aim == Aim::Named { None } else { self.between(len) });
         }
     }
@@ -190,13 +193,14 @@ impl Prober {
         if self.said.take_if(|(_, after)| number >= *after).is_some() {
             self.finding = Some(Finding::Refuted);
         }
-        (self.known, self.settled, self.rest_ns) = (Known::Whole, None, RAISE_TIMER_NS);
+        (self.known, self.settled, self.rest_ns) = (Measured::Whole, None, RAISE_TIMER_NS);
         self.next_ns = now_ns.saturating_add(CONFIRMATION_TIMER_NS);
     }
 
     fn is_due(&self, now_ns: u64, sends_long: bool) -> bool {
         // A path that is no longer than the base has nothing to be found out.
-        let is_wanted = sends_long || self.said.is_some() || matches!(self.known, Known::Narrow(_));
+        let is_wanted =
+            sends_long || self.said.is_some() || matches!(self.known, Measured::Narrow(_));
         let rests = self.said.is_none() && now_ns < self.next_ns;
         // Messages start no more rounds than one in the time of a probe.
         let may_ask = now_ns >= self.heard_ns.saturating_add(PROBE_TIMER_NS) || self.heard_ns == 0;
@@ -205,25 +209,25 @@ impl Prober {
 
     fn begin(&mut self, len: usize, aim: Aim) {
         let first = self.number;
-        self.round = Some(Round { len, aim, first, tries: 0, has_base: false, until_ns: 0 });
+        self.round = Some(ProbeRound { len, aim, first, tries: 0, has_base: false, until_ns: 0 });
     }
 
     /// Ends a round of which no probe was answered.
     fn unanswered(&mut self, now_ns: u64) {
-        let Some(Round { len, aim, has_base, .. }) = self.round.take() else { return };
+        let Some(ProbeRound { len, aim, has_base, .. }) = self.round.take() else { return };
         if !has_base {
             return self.silent(now_ns);
         }
         self.lost = len;
         let carried = match self.known {
-            Known::Narrow(carried) if aim != Aim::Earlier => carried,
+            Measured::Narrow(carried) if aim != Aim::Earlier => carried,
             _ => self.base,
         };
         if len < self.top {
-            self.known = Known::Narrow(carried);
+            self.known = Measured::Narrow(carried);
             return self.search(now_ns, self.between(carried));
         }
-        if !matches!(self.known, Known::Narrow(_)) {
+        if !matches!(self.known, Measured::Narrow(_)) {
             self.finding = Some(Finding::Narrow);
         }
         let said = self.said.take().map(|(said, _)| said);
@@ -232,7 +236,7 @@ impl Prober {
             Some(said) => (said, Aim::Named),
             None => (carried, Aim::Earlier),
         };
-        self.known = Known::Narrow(carried);
+        self.known = Measured::Narrow(carried);
         if next > self.base {
             self.begin(next, aim);
         } else {
@@ -246,8 +250,8 @@ impl Prober {
         self.finding = Some(Finding::Silent);
         self.next_ns = now_ns.saturating_add(SILENCE_NS);
         let is_old = now_ns.saturating_sub(self.heard_ns) >= FORGOTTEN_NS;
-        if self.known == Known::Whole || is_old {
-            (self.known, self.settled) = (Known::Nothing, None);
+        if self.known == Measured::Whole || is_old {
+            (self.known, self.settled) = (Measured::Nothing, None);
         }
     }
 
@@ -260,12 +264,12 @@ impl Prober {
     fn search(&mut self, now_ns: u64, next: Option<usize>) {
         match (next, self.known) {
             (Some(len), _) => self.begin(len, Aim::Search),
-            (None, Known::Narrow(carried)) => {
+            (None, Measured::Narrow(carried)) => {
                 self.settled = Some(carried);
                 self.next_ns = now_ns.saturating_add(self.rest_ns);
                 self.rest_ns = (2 * self.rest_ns).min(RAISE_TIMER_MAX_NS);
             }
-            (None, Known::Nothing | Known::Whole) => {}
+            (None, Measured::Nothing | Measured::Whole) => {}
         }
     }
 }
