@@ -337,7 +337,7 @@ fn another_user_s_program_opens_devices_at_its_start_and_at_a_reload() {
     hosts.add_wire("a1", "e1");
     write(&hosts, &format!("user = \"nobody\"\n{EDGE}"));
     fs::set_permissions(hosts.path("paths.toml"), PermissionsExt::from_mode(0o644)).unwrap();
-    let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
+    let running = Running::spawn(&mut hosts.command_with_open_tun("run -c paths.toml"));
     running.said("edge: e0 <-> b0");
     fs::write(hosts.path("paths.toml"), format!("user = \"nobody\"\n{EDGE}{CORE}")).unwrap();
     until(|| confinement(&running).iter().all(|(.., filtered)| *filtered == 2));

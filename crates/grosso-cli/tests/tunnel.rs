@@ -15,7 +15,9 @@ use grosso_sys::{
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
 };
-use network::{A, B, Ended, Hosts, Running, connect, exchange, set_up, skip, until};
+use network::{
+    A, B, Ended, Hosts, Running, connect, exchange, program_with_open_tun, set_up, skip, until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -53,7 +55,16 @@ impl Ends {
 
     /// The same with the files of the program on another host.
     fn run_with(&self, host: &NetworkNamespace, owner: &NetworkNamespace, line: &str) -> Ended {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        self.end_of(Command::new(env!("CARGO_BIN_EXE_grosso")), (host, owner), line)
+    }
+
+    /// Runs a command to its end on a host, with the files of the program on another, or the same.
+    fn end_of(
+        &self,
+        mut command: Command,
+        (host, owner): (&NetworkNamespace, &NetworkNamespace),
+        line: &str,
+    ) -> Ended {
         command.args(line.split_whitespace()).env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
         command.env("RUNTIME_DIRECTORY", self.folder(owner));
         Running::spawn(host.host(&mut command).unwrap()).end()
@@ -202,8 +213,10 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     // The folder of a test is its user's alone, and the process is to pass through it.
     std::fs::set_permissions(ends.0.path("."), PermissionsExt::from_mode(0o711)).unwrap();
     ends.ok("tunnel down vx0");
-    let up = ends.ok("tunnel up vx0 --user nobody");
-    assert!(up.starts_with("vx0: up, mtu 1450 "), "{up}");
+    let (b, line) = (&ends.0.b, "tunnel up vx0 --user nobody");
+    let up = ends.end_of(program_with_open_tun(), (b, b), line);
+    assert_eq!(up.code, Some(0), "{up:?}");
+    assert!(up.stdout.starts_with("vx0: up, mtu 1450 "), "{up:?}");
     exchange(&connect((&ends.0.a, NEAR), (&ends.0.b, FAR)), 1 << 20);
     let shown = ends.shown();
     assert!(shown["transfer"]["tx_bytes"].as_u64() > Some(1 << 20), "{shown}");

@@ -75,6 +75,16 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
     }
 }
 
+/// The program in a mount namespace of its own, with a TUN device that every user may open, as udev makes it. A machine
+/// without udev has one for root alone. The process keeps its number; only root may do this.
+pub(crate) fn program_with_open_tun() -> Command {
+    let script = "mount -t tmpfs -o mode=755 tmpfs /dev/net && \
+                  mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_grosso")]);
+    command
+}
+
 /// Asks until it is so: the time that this takes depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
@@ -128,7 +138,15 @@ impl Hosts {
 
     /// The program on the second host, with a command line that is split at blanks.
     pub(crate) fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        self.on_second(Command::new(env!("CARGO_BIN_EXE_grosso")), line)
+    }
+
+    /// The same where every user may open the TUN device.
+    pub(crate) fn command_with_open_tun(&self, line: &str) -> Command {
+        self.on_second(program_with_open_tun(), line)
+    }
+
+    fn on_second(&self, mut command: Command, line: &str) -> Command {
         command.args(line.split_whitespace()).current_dir(self.folder.path());
         command.env("RUNTIME_DIRECTORY", self.folder.path()).env_remove("NOTIFY_SOCKET");
         self.b.host(&mut command).unwrap();

@@ -55,6 +55,8 @@ for unit in udp esp xdp; do
 done
 # Binding threads needs cpus.conf, which this one has not: the message says so.
 systemctl start grosso@cpus
+# What a program wrote last may not have been taken down yet when its end is known.
+journalctl --sync
 journalctl -u grosso@cpus --no-pager -o cat | grep -q 'cpus.conf beside it' && echo "cpus hint yes"
 systemctl stop grosso@cpus
 ls -l /var/lib/grosso /run/grosso
