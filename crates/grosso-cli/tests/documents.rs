@@ -52,13 +52,12 @@ fn every_claim_of_the_sources_is_shown_by_a_test_or_a_command_that_there_is() {
     assert!(numbers.eq(expected), "121 claims, in order");
     let folder = tempfile::tempdir().expect("a folder");
     copy_captures(&folder.path().join("tests/captures"));
-    let program = program();
     for [number, _, shown, standing] in rows {
         let reason = STANDINGS.iter().find_map(|word| standing.strip_prefix(word));
         let is_whole = standing == "works" || reason.is_some_and(|reason| reason.len() > 10);
         assert!(is_whole, "{number}: {standing}");
         match shown.strip_prefix("`grosso ").and_then(|rest| rest.strip_suffix('`')) {
-            Some(words) => assert_runs(number, words, &program, folder.path()),
+            Some(words) => assert_runs(number, words, folder.path()),
             None => assert_is_test(number, shown),
         }
     }
@@ -73,8 +72,8 @@ fn claim(line: &str) -> Option<[&str; 4]> {
 }
 
 /// Runs a command on the captures of the repository; of one that needs devices or minutes, its words are checked.
-fn assert_runs(number: &str, words: &str, program: &Path, folder: &Path) {
-    let mut command = Command::new(program);
+fn assert_runs(number: &str, words: &str, folder: &Path) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
     command.args(words.split_whitespace()).current_dir(folder);
     if !words.contains("tests/captures/") {
         command.arg("--help");
@@ -102,9 +101,8 @@ fn assert_true(document: &str, sessions_min: usize) {
     assert!(sessions.len() >= sessions_min, "{document} has only {} sessions", sessions.len());
     let folder = tempfile::tempdir().expect("a folder");
     copy_captures(&folder.path().join("tests/captures"));
-    let program = program();
     for Session { arguments, shown } in sessions {
-        let output = Command::new(&program)
+        let output = Command::new(env!("CARGO_BIN_EXE_grosso"))
             .args(&arguments)
             .env("NO_COLOR", "1")
             .current_dir(folder.path())
@@ -142,22 +140,6 @@ fn sessions(text: &str) -> Vec<Session<'_>> {
         .collect()
 }
 
-/// The path of the command, built as the tests are.
-fn program() -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--package", "grosso-cli", "--message-format", "json"])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let messages = String::from_utf8(output.stdout).expect("text");
-    let path = messages.lines().find_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        message["executable"].as_str().map(PathBuf::from)
-    });
-    path.expect("cargo names the program")
-}
-
 fn copy_captures(to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(root().join("tests/captures")).expect("captures") {
@@ -168,5 +150,5 @@ fn copy_captures(to: &Path) {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
