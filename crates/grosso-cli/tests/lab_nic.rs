@@ -6,7 +6,8 @@
 mod common;
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    net::{Shutdown, TcpStream},
     os::{fd::AsFd, unix::process::CommandExt},
     process::{Child, Command, Stdio},
     thread,
@@ -50,11 +51,8 @@ impl Net {
         far.run(|| set_up("192.0.2.2")).unwrap().unwrap();
         let bench = Bench::new();
         let mut command = bench.command("lab sink 192.0.2.2");
-        command.stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut sink = far.host(&mut command).unwrap().spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(sink.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        assert!(said.contains("listening at 192.0.2.2:5297"), "{said}");
+        let (sink, address) = listening(far.host(&mut command).unwrap());
+        assert_eq!(address, "192.0.2.2:5297");
         Some(Self { bench, network, sink })
     }
 
@@ -96,6 +94,15 @@ impl Drop for Net {
         let _ = self.sink.kill();
         let _ = self.sink.wait();
     }
+}
+
+/// A sink and the address at which it listens. Nobody reads what it says from then on.
+fn listening(command: &mut Command) -> (Child, String) {
+    let mut sink = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(sink.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let address = said.split("listening at ").nth(1).and_then(|rest| rest.split(';').next());
+    (sink, address.unwrap_or_else(|| panic!("{said}")).to_owned())
 }
 
 fn name() -> InterfaceName {
@@ -170,6 +177,21 @@ fn a_lab_that_is_killed_leaves_nothing_changed() {
         let (_, said) = ended(lab);
         assert_eq!(net.features(), before, "{delay_ms} ms: {said}");
     }
+}
+
+#[test]
+fn a_sink_outlives_clients_that_are_no_lab_and_the_reader_of_its_words() {
+    let bench = Bench::new();
+    let (mut sink, address) = listening(&mut bench.command("lab sink 127.0.0.1:0"));
+    for _ in 0..3 {
+        let mut client = TcpStream::connect(&address).unwrap();
+        client.write_all(b"?").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+    assert_eq!(sink.try_wait().unwrap(), None);
+    sink.kill().unwrap();
+    sink.wait().unwrap();
 }
 
 #[test]

@@ -67,10 +67,10 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     session.talk.remark(&format!("lab sink: listening at {address}; Ctrl-C ends it"));
     // Nothing is lost by it, so the first Ctrl-C ends it at once.
     session.interrupted.store(true, Ordering::Relaxed);
-    let quiet = session.talk.quiet;
-    let served = serve(&listener, |served| match served {
-        Err(error) if !quiet => eprintln!("lab sink: a connection: {error}"),
-        _ => {}
+    let served = serve(&listener, |served| {
+        if let Err(error) = served {
+            session.talk.remark(&format!("lab sink: a connection: {error}"));
+        }
     });
     served.map(|()| Exit::Yes).map_err(|error| failed(&error))
 }
