@@ -33,6 +33,8 @@ pub struct Prober {
     next_ns: u64,
     /// The time for which a narrow path then rests.
     rest_ns: u64,
+    /// Time of the last packet.
+    sent_ns: Option<u64>,
     /// Time of the last answer; 0 before the first one.
     heard_ns: u64,
     finding: Option<Finding>,
@@ -100,6 +102,7 @@ impl Prober {
             number: 0,
             next_ns: 0,
             rest_ns: RAISE_TIMER_NS,
+            sent_ns: None,
             heard_ns: 0,
             finding: None,
         }
@@ -148,7 +151,8 @@ impl Prober {
     pub fn poll(&mut self, now_ns: u64, top: usize, sends_long: bool) -> Option<Asked> {
         if top != self.top {
             let said = self.said.filter(|(said, _)| *said < top);
-            *self = Self { top, said, number: self.number, ..Self::new(self.base) };
+            let Self { base, number, sent_ns, .. } = *self;
+            *self = Self { top, said, number, sent_ns, ..Self::new(base) };
         }
         if let Some(ProbeRound { tries: PROBES_MAX, until_ns, .. }) = self.round
             && now_ns >= until_ns
@@ -161,6 +165,7 @@ impl Prober {
         let round = self.round.as_mut().filter(|round| now_ns >= round.until_ns)?;
         round.tries += 1;
         round.until_ns = now_ns.saturating_add(PROBE_TIMER_NS);
+        self.sent_ns = Some(now_ns);
         let number = self.number;
         self.number += 2;
         Some([(number, self.base), (number + 1, round.len)])
@@ -202,8 +207,8 @@ impl Prober {
         let is_wanted =
             sends_long || self.said.is_some() || matches!(self.known, Measured::Narrow(_));
         let rests = self.said.is_none() && now_ns < self.next_ns;
-        // Messages start no more rounds than one in the time of a probe.
-        let may_ask = now_ns >= self.heard_ns.saturating_add(PROBE_TIMER_NS) || self.heard_ns == 0;
+        // Messages and links that change start no more rounds than one in the time of a probe.
+        let may_ask = self.sent_ns.is_none_or(|sent| now_ns >= sent.saturating_add(PROBE_TIMER_NS));
         self.top > self.base && is_wanted && !rests && may_ask
     }
 

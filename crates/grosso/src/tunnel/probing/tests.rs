@@ -198,6 +198,16 @@ fn what_leaves_decides() {
     assert_eq!(prober.known(), Measured::Nothing);
 }
 
+/// A device that changes its MTU all the time is not probed each time.
+#[test]
+fn a_link_that_flips_costs_few_packets() {
+    let mut prober = Prober::new(BASE);
+    let looks = (0..1000u64)
+        .map(|look| (SECOND + look * SECOND / 100, if look % 2 == 0 { TOP } else { 9000 }));
+    let rounds = looks.filter(|(now_ns, top)| prober.poll(*now_ns, *top, true).is_some()).count();
+    assert_eq!(rounds, 10, "one a second");
+}
+
 /// Another end that stops answering keeps its narrow path for ten minutes.
 #[test]
 fn a_narrow_path_is_kept_for_a_while() {
