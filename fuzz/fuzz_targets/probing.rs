@@ -12,8 +12,9 @@ use libfuzzer_sys::fuzz_target;
 const BASE: usize = 1280;
 const TOPS: [usize; 4] = [0, BASE, 1500, 65_535];
 const SECOND: u64 = 1_000_000_000;
-/// Packets that are sent in less than a second, at most. Each round is two, and a search whose probes are answered at once
-/// halves 64 KiB eleven times until 32 bytes are left, after the round that found what it starts from.
+/// Packets that are sent in less than a second, at most. Each round is two, and a search whose probes
+/// are answered at once halves 64 KiB eleven times until 32 bytes are left, after the round that found
+/// what it starts from.
 const BURST_MAX: usize = 2 * (1 + 11);
 
 fuzz_target!(|data: &[u8]| {
