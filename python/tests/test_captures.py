@@ -102,8 +102,11 @@ def test_python_runs_while_rust_works(captures, tmp_path):
 def test_ctrl_c_is_a_keyboard_interrupt(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
+    # Whatever runs in the background of a shell without jobs ignores the signal, as its children do.
     program = f"""
+import signal
 from grosso import _native
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     _native.report(["inspect", {str(fifo)!r}])
 except KeyboardInterrupt:

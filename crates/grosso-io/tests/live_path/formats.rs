@@ -226,13 +226,15 @@ fn tshark_dissects_every_format_directly_in_ip() {
             capture.wait().unwrap();
             let there = |filter: &str| tshark(&file, filter);
             let name = (format.name, a);
+            // A sum of zero is written as 0xffff (rule C3), of which tshark says that it should be zero.
             let wrong = "_ws.malformed || _ws.unreassembled || ip.checksum.status == Bad \
-                         || tcp.checksum.status == Bad || gre.checksum.status == Bad";
-            assert_eq!(there(wrong), 0, "{name:?}");
+                         || (tcp.checksum.status == Bad && tcp.checksum != 0xffff) \
+                         || gre.checksum.status == Bad";
+            assert_eq!(there(wrong), [""; 0], "{name:?}");
             let family = if a.is_ipv4() { "ip" } else { "ipv6" };
             for address in [a, b] {
                 let sent = format!("{family}.src == {address} && tcp.checksum.status == Good");
-                let all = there(&sent);
+                let all = there(&sent).len();
                 assert!(all > 300, "{name:?}: {all} segments from {address}");
                 let around = match format.header {
                     Header::Gre { key: Some(_), checksum: true, sequence: true, .. } => {
@@ -245,7 +247,7 @@ fn tshark_dissects_every_format_directly_in_ip() {
                     _ if a.is_ipv6() => "ipv6.opt.tel == 4",
                     _ => "ip.proto == 4 || ip.proto == 41",
                 };
-                assert_eq!(there(&format!("{sent} && ({around})")), all, "{name:?}");
+                assert_eq!(there(&format!("{sent} && ({around})")).len(), all, "{name:?}");
             }
         }
     }

@@ -9,7 +9,7 @@ use grosso_lab::{
 };
 use grosso_sys::scheduling::allowed_processors;
 
-pub(super) fn run(device: Device) {
+pub(super) fn offloads_bring_packets_together_and_parts_add_up(device: Device) {
     for wire in [Wire::Ring, Wire::Udp, Wire::Xdp] {
         let [on, off] = [Offloads::On, Offloads::Off].map(|offloads| trial(device, wire, offloads));
         let (Some(on), Some(off)) = (on, off) else { continue };
@@ -17,13 +17,16 @@ pub(super) fn run(device: Device) {
         calls_are_counted_where_there_are_some((device, wire), &on, &off);
         checksums_cost_where_nobody_else_makes_them(wire, &on);
     }
+}
+
+pub(super) fn one_frame_a_poll_is_one_call_a_packet(device: Device) {
     let [on, by_one] =
         [Offloads::On, Offloads::OneByOne].map(|offloads| trial(device, Wire::Ring, offloads));
     let turns = |measured: Option<CostRun>| {
         let [_, path] = measured.expect("a packet socket").paths;
         path.send.calls as f64 / path.packets as f64
     };
-    assert!(turns(by_one) > turns(on), "{device}: one frame a poll is one call a packet");
+    assert!(turns(by_one) > turns(on), "{device}");
 }
 
 /// Asserts the invariant of every trial: the parts add up to exactly the time of the thread.

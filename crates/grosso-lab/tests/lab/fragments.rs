@@ -15,14 +15,9 @@ use grosso_lab::{
 };
 use grosso_sys::scheduling::allowed_processors;
 
-pub(super) fn run(device: Device) {
-    few_buffers_do_for_who_gives_them_back(device);
-    who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device);
-    a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device);
-    who_evicts_always_has_buffers_left(device);
-}
+use super::linux::skip;
 
-fn few_buffers_do_for_who_gives_them_back(device: Device) {
+pub(super) fn few_buffers_do_for_who_gives_them_back(device: Device) {
     let measured = trial(&setting(device, Receiver::Coalesces, Some(32)));
     assert!(measured.arrived > 0 && measured.sent > 0, "{measured:?}");
     assert_eq!((measured.no_buffer, measured.lost, measured.died), (0, 0, 0), "{measured:?}");
@@ -31,14 +26,14 @@ fn few_buffers_do_for_who_gives_them_back(device: Device) {
     assert!((64_000..256_000).contains(&held), "a datagram or two: {measured:?}");
 }
 
-fn who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device: Device) {
+pub(super) fn who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device: Device) {
     let measured = trial(&setting(device, Receiver::Queues, Some(32)));
     assert_eq!((measured.arrived, measured.buffers_max), (0, 32), "{measured:?}");
     assert!(measured.no_buffer > 0, "{measured:?}");
     assert!(measured.silence_seconds >= measured.seconds * 0.99, "{measured:?}");
 }
 
-fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device: Device) {
+pub(super) fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device: Device) {
     for receiver in [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts] {
         let lossy = FragmentSetting { loss: 0.01, ..setting(device, receiver, Some(1024)) };
         let measured = trial(&lossy);
@@ -51,7 +46,7 @@ fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device: Device) {
     }
 }
 
-fn who_evicts_always_has_buffers_left(device: Device) {
+pub(super) fn who_evicts_always_has_buffers_left(device: Device) {
     let timeout = Duration::from_secs(60);
     let lossy = |receiver| {
         trial(&FragmentSetting { loss: 0.02, timeout, ..setting(device, receiver, Some(256)) })
@@ -70,9 +65,7 @@ fn who_evicts_always_has_buffers_left(device: Device) {
 /// that was sent.
 pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("skipped: tshark is not installed");
-        assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "tshark is skipped");
-        return;
+        return skip("tshark is not installed");
     }
     let path = std::env::temp_dir().join(format!("grosso-lab-{}.pcapng", std::process::id()));
     let recording = Some(path.clone());

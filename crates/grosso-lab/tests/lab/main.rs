@@ -1,13 +1,13 @@
 //! The lab's trials on the running kernel. User namespaces need a process with one thread, so this program starts
-//! itself once for each way to become privileged.
+//! itself for each trial and each way to become privileged, one after the other: they measure.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
 
 #[cfg(target_os = "linux")]
 fn main() {
-    match std::env::var(linux::WAY) {
-        Ok(way) => linux::run(&way),
+    match std::env::var(linux::TRIAL) {
+        Ok(name) => linux::run(&name),
         Err(_) => linux::start_each(),
     }
 }
@@ -21,7 +21,11 @@ mod tunnels;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::{os::unix::process::CommandExt, process::Command, sync::atomic::AtomicBool};
+    use std::{
+        os::unix::process::CommandExt,
+        process::{Command, Output},
+        sync::{OnceLock, atomic::AtomicBool},
+    };
 
     use grosso::{Profile, coalesce::Reorder};
     use grosso_lab::{
@@ -35,82 +39,154 @@ mod linux {
         permit::{self, Refusal},
         scheduling::allowed_processors,
     };
+    use libtest_mimic::{Arguments, Failed, Trial};
     use std::time::Duration;
 
     use super::{cost, fragments, tunnels};
 
-    /// The environment variable that names the way.
-    pub(super) const WAY: &str = "GROSSO_TEST_WAY";
+    /// The environment variable that names the trial a process is for.
+    pub(super) const TRIAL: &str = "GROSSO_TEST_TRIAL";
 
     /// Any user of the system; it needs no name.
     const NOBODY: u32 = 65534;
 
-    pub(super) fn start_each() {
-        start("as it is", None);
-        start("own user namespace", None);
-        if rustix::process::geteuid().is_root() {
-            start("as it is", Some(NOBODY));
-        }
+    /// Whether the process was root's before it entered namespaces of its own.
+    static STARTED_AS_ROOT: OnceLock<bool> = OnceLock::new();
+
+    const OWN_USER_NAMESPACE: &str = "in_own_user_namespace";
+
+    /// A trial of each device; the device's name precedes its own.
+    type OnDevice = (String, fn(Device));
+    type Alone = (String, fn());
+
+    /// Names functions after themselves.
+    macro_rules! named {
+        ($($($name:ident)::+),+ $(,)?) => {
+            [$((stringify!($($name)::+).replace(' ', ""), $($name)::+ as _)),+]
+        };
     }
 
-    fn start(way: &str, user: Option<u32>) {
+    fn on_device() -> Vec<OnDevice> {
+        let own: [OnDevice; _] = named![
+            coalescing_makes_trains_and_changes_no_byte,
+            without_it_every_packet_is_delivered_by_itself,
+            a_bad_wire_is_repaired_by_tcp,
+            packets_of_two_paths_are_put_in_order_where_that_is_asked_for,
+            longer_packets_pass,
+            superframes_of_the_sender_are_cut,
+            superframes_of_datagrams_are_cut,
+            bytes_are_the_same_over_ipv6_from_copies_and_with_full_checksums,
+            the_receiver_sends_too,
+            many_connections_keep_their_bytes,
+            requests_are_answered,
+            requests_of_many_connections_are_answered,
+            datagrams_arrive,
+        ];
+        let others: [OnDevice; _] = named![
+            fragments::few_buffers_do_for_who_gives_them_back,
+            fragments::who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none,
+            fragments::a_datagram_that_lost_a_fragment_dies_when_its_time_is_over,
+            fragments::who_evicts_always_has_buffers_left,
+            tunnels::every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end,
+            tunnels::requests_are_answered_through_a_tunnel,
+            tunnels::without_offloads_every_packet_passes_by_itself,
+            cost::offloads_bring_packets_together_and_parts_add_up,
+            cost::one_frame_a_poll_is_one_call_a_packet,
+        ];
+        own.into_iter().chain(others).collect()
+    }
+
+    fn alone() -> [Alone; 6] {
+        named![
+            fragments::tshark_joins_and_decrypts_what_is_on_the_wire,
+            iperf3_measures_the_same,
+            the_kernel_s_own_wire_carries_the_same,
+            tunnels::the_kernel_s_vxlan_carries_the_same,
+            unknown_congestion_control_is_named,
+            an_interruption_ends_a_trial,
+        ]
+    }
+
+    /// Ways to the rights that a trial needs, and as which user.
+    fn ways() -> Vec<(&'static str, Option<u32>)> {
+        let mut ways = vec![("as_it_is", None), (OWN_USER_NAMESPACE, None)];
+        if rustix::process::geteuid().is_root() {
+            ways.push(("as_nobody", Some(NOBODY)));
+        }
+        ways
+    }
+
+    const DEVICES: [(&str, Device); 2] = [("veth", Device::Veth), ("tap", Device::Tap)];
+
+    pub(super) fn start_each() {
+        let mut trials = Vec::new();
+        for (way, user) in ways() {
+            let on_devices = DEVICES.iter().flat_map(|(device, _)| {
+                on_device().into_iter().map(move |(name, _)| format!("{way}::{device}::{name}"))
+            });
+            let alone = alone().into_iter().map(|(name, _)| format!("{way}::{name}"));
+            trials.extend(
+                on_devices
+                    .chain(alone)
+                    .map(|name| Trial::test(name.clone(), move || start(&name, user))),
+            );
+        }
+        let one_by_one = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+        libtest_mimic::run(&one_by_one, trials).exit();
+    }
+
+    /// Runs one trial in a process of its own, and passes on what it skipped.
+    fn start(name: &str, user: Option<u32>) -> Result<(), Failed> {
         let mut command = Command::new("/proc/self/exe");
-        command.env(WAY, way);
+        command.env(TRIAL, name);
         if let Some(user) = user {
             command.uid(user).gid(user).env_remove("GROSSO_SKIP_NOTHING");
         }
-        let status = command.status().unwrap();
-        assert!(status.success(), "{way}, user {user:?}: {status}");
+        let Output { status, stdout, stderr } = command.output()?;
+        print!("{}", String::from_utf8_lossy(&stdout));
+        if status.success() {
+            return Ok(());
+        }
+        Err(format!("{status}\n{}", String::from_utf8_lossy(&stderr)).into())
     }
 
-    pub(super) fn run(way: &str) {
-        let is_root = rustix::process::geteuid().is_root();
-        if way == "own user namespace" && user_namespace_refusal().unwrap().is_none() {
+    pub(super) fn run(trial: &str) {
+        STARTED_AS_ROOT.set(rustix::process::geteuid().is_root()).expect("one trial a process");
+        let (way, name) = trial.split_once("::").expect("a way and a name");
+        if way == OWN_USER_NAMESPACE && user_namespace_refusal().unwrap().is_none() {
             isolate_process_user().unwrap();
         }
         if let Err(refusal) = permit::enter() {
             assert!(!refusal.remedy().is_empty());
-            println!("skipped: {way}: {refusal}");
-            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{way} is skipped");
-            return;
+            return skip(&format!("{trial}: {refusal}"));
         }
         let before = links();
-        for device in [Device::Veth, Device::Tap] {
+        if let Some((_, alone)) = alone().iter().find(|(case, _)| *case == name) {
+            alone();
+        } else {
+            let (device, name) = name.split_once("::").expect("a device and a name");
+            let (_, device) = *DEVICES.iter().find(|(word, _)| *word == device).expect("a device");
             if device == Device::Tap
                 && let Err(refusal) = permit::tap()
             {
                 if let Refusal::TunClosed { mode } = refusal {
                     assert_ne!(mode & 0o666, 0o666);
                 }
-                println!("skipped: {way}, {device}: {refusal}");
-                assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{way} is skipped");
-                continue;
+                return skip(&format!("{trial}: {refusal}"));
             }
-            coalescing_makes_trains_and_changes_no_byte(device);
-            without_it_every_packet_is_delivered_by_itself(device);
-            a_bad_wire_is_repaired_by_tcp(device);
-            packets_of_two_paths_are_put_in_order_where_that_is_asked_for(device);
-            longer_packets_pass(device);
-            superframes_of_the_sender_are_cut(device, is_root);
-            superframes_of_datagrams_are_cut(device);
-            bytes_are_the_same_over_ipv6_from_copies_and_with_full_checksums(device);
-            the_receiver_sends_too(device);
-            many_connections_keep_their_bytes(device);
-            requests_are_answered(device);
-            requests_of_many_connections_are_answered(device);
-            datagrams_arrive(device);
-            fragments::run(device);
-            tunnels::run(device);
-            cost::run(device);
+            let (_, case) = *on_device().iter().find(|(case, _)| *case == name).expect("a case");
+            case(device);
         }
-        fragments::tshark_joins_and_decrypts_what_is_on_the_wire();
-        iperf3_measures_the_same();
-        the_kernel_s_own_wire_carries_the_same();
-        tunnels::the_kernel_s_vxlan_carries_the_same();
-        unknown_congestion_control_is_named();
-        an_interruption_ends_a_trial();
         assert_eq!(links(), before, "nothing is left behind");
-        println!("{way}: ok");
+    }
+
+    /// Says why a trial is left out. No trial may be where everything is at hand.
+    pub(super) fn skip(why: &str) {
+        println!("skipped: {why}");
+        assert!(
+            std::env::var_os("GROSSO_SKIP_NOTHING").is_none(),
+            "this machine has what it needs"
+        );
     }
 
     fn coalescing_makes_trains_and_changes_no_byte(device: Device) {
@@ -169,9 +245,9 @@ mod linux {
         }
     }
 
-    fn superframes_of_the_sender_are_cut(device: Device, is_root: bool) {
+    fn superframes_of_the_sender_are_cut(device: Device) {
         let on = clean(&through(device, Carrier::GrossoSends { superframes: true }));
-        assert_eq!(on.receiver_coalesced, Some(is_root), "as a NIC's driver does");
+        assert_eq!(on.receiver_coalesced, STARTED_AS_ROOT.get().copied(), "as a NIC's driver does");
         assert!(on.segments_per_train.unwrap() > 2.0, "{on:?}");
         let off = clean(&through(device, Carrier::GrossoSends { superframes: false }));
         assert!(off.segments_per_train.unwrap() < 1.01, "{off:?}");
@@ -217,9 +293,7 @@ mod linux {
 
     fn iperf3_measures_the_same() {
         if Command::new("iperf3").arg("--version").output().is_err() {
-            println!("skipped: iperf3 is not installed");
-            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "iperf3 is skipped");
-            return;
+            return skip("iperf3 is not installed");
         }
         let tool = Tool::Iperf3;
         let setting = Setting { tool, ..setting(grosso(false)) };
