@@ -471,6 +471,7 @@ mod tests {
     /// Connections of one client take consecutive ports, clients of one network consecutive addresses: as many as there
     /// are buckets must not meet in a few of them, nor agree in what tells them apart there.
     #[test]
+    #[cfg_attr(miri, ignore = "four million hashes take Miri hours")]
     fn p21_neighbours_spread_over_buckets_and_tags() {
         let fields = [
             ("source address", 28),

@@ -183,7 +183,9 @@ mod tests {
         };
         let (mut run, mut expected) = (DeliveredRun::default(), VecDeque::new());
         let (mut next, mut acknowledged, mut most) = (0_u32, 0_u32, 0);
-        for round in 0..20_000_u64 {
+        // Miri takes some hundred times as long, and sees no list that is full.
+        let rounds = if cfg!(miri) { 300 } else { 20_000_u64 };
+        for round in 0..rounds {
             let size = 1 + dice(4) as u32 * 100;
             let packets = 1 + dice(6) as u32;
             let len = (packets - 1) * size + 1 + dice(size.into()) as u32;
@@ -204,6 +206,6 @@ mod tests {
                 false => assert_eq!(run.stretches.len(), STRETCHES_MAX, "only for want of room"),
             }
         }
-        assert_eq!(most, STRETCHES_MAX);
+        assert!(most == STRETCHES_MAX || cfg!(miri));
     }
 }
