@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use grosso_cli::library::{Error, Visit};
 
-use crate::columns::Columns;
+use crate::columns::{Columns, Take};
 
 /// The news of a reading.
 pub(crate) enum News {
@@ -65,12 +65,6 @@ impl<Row, C: Columns + Take<Row>> Visit<Row> for Batches<C> {
         let is_full = self.rows >= BATCH_ROWS_MAX || self.bytes >= BATCH_BYTES_MAX;
         !is_full || self.send()
     }
-}
-
-/// Columns that take rows of a kind.
-pub(crate) trait Take<Row> {
-    /// Appends a row, and returns its bytes of variable length.
-    fn take(&mut self, row: Row) -> usize;
 }
 
 /// Most rows of a batch.

@@ -13,12 +13,16 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use grosso_cli::library::{Headers, Packet, Train};
 
-use crate::batches::Take;
-
 /// Columns of a table under construction.
 pub(crate) trait Columns {
     /// The rows since the last batch, as a batch.
     fn finish(&mut self) -> Result<RecordBatch, ArrowError>;
+}
+
+/// Columns that take rows of a kind.
+pub(crate) trait Take<Row> {
+    /// Appends a row, and returns its bytes of variable length.
+    fn take(&mut self, row: Row) -> usize;
 }
 
 /// The columns about the headers of a packet.

@@ -13,7 +13,7 @@ use grosso_testkit::{
 use crate::{
     child::Program,
     contender::{About, Boxed, Peer},
-    field::{Missing, run},
+    tool::{Missing, run},
     work::Work,
 };
 

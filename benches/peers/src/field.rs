@@ -1,9 +1,6 @@
 //! The participants of a run, and the reasons why other peers are missing.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 use grosso_benches::Cache;
 use grosso_testkit::workloads::Workload;
@@ -15,6 +12,7 @@ use crate::{
     contender::{Boxed, Peer},
     crates, dpdk, go, ours,
     report::Absent,
+    tool::Missing,
     work::{Row, Work},
 };
 
@@ -99,26 +97,4 @@ impl<'a> Field<'a> {
         contenders.retain(|contender| self.arguments.wants(contender.about().peer));
         contenders
     }
-}
-
-/// Reason why a program cannot be built, and a remedy.
-#[derive(Debug)]
-pub(crate) struct Missing {
-    pub(crate) why: String,
-    pub(crate) hint: &'static str,
-}
-
-/// Runs a command and returns its standard output.
-///
-/// # Errors
-/// Fails if the command cannot be started or fails; the error has the first line of its complaint.
-pub(crate) fn run(command: &mut Command) -> Result<String, String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let first = complaint.lines().find(|line| !line.trim().is_empty()).unwrap_or("it failed");
-    Err(format!("{program}: {}", first.trim()))
 }

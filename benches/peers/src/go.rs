@@ -11,8 +11,8 @@ use grosso_testkit::workloads::Workload;
 use crate::{
     child::Program,
     contender::{About, Boxed, Peer},
-    field::{Missing, run},
     frame::plain_transport,
+    tool::{Missing, run},
     work::Work,
 };
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::{Line, RowReport};
+use crate::row_report::{Line, RowReport};
 
 /// The quantity that a goal bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,7 +104,7 @@ const HEADERS: &[&str] = &["tcp6_16burst", "udp4_quic", "vxlan_tcp4", "gre_tcp4"
 mod tests {
     use super::*;
     use crate::{
-        report::tests::{line, row},
+        row_report::tests::{line, row},
         work::rows,
     };
 

@@ -6,12 +6,12 @@
 //! | `contender` | participants of a row; `polls`, `sums`, `frame`: helpers that contenders share |
 //! | `ours` | Grosso, and the cost of reading the bytes alone |
 //! | `crates` | peers that are crates, in this process |
-//! | `child`, `dpdk`, `go` | peers in other languages, each a child process |
+//! | `tool`, `child`, `dpdk`, `go` | peers in other languages: their compilers, and each as a child process |
 //! | `field` | participants of a run, and the reasons why others are missing |
 //! | `measure` | rounds in turn, medians, ratios |
 //! | `goals` | goals for Grosso's speed |
 //! | `check`, `semantics` | whether the output is right |
-//! | `report`, `text`, `page` | the findings of a run, and their forms; `progress`: a bar during the run |
+//! | `row_report`, `report`, `text`, `page` | the findings of a row and of a run, and their forms; `progress`: a bar during the run |
 
 #![forbid(unsafe_code)]
 
@@ -31,9 +31,11 @@ mod page;
 mod polls;
 mod progress;
 mod report;
+mod row_report;
 mod semantics;
 mod sums;
 mod text;
+mod tool;
 mod work;
 
 use std::{fs, path::Path, process::ExitCode};
@@ -44,7 +46,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::{
     arguments::Arguments,
     field::Field,
-    report::{Line, Machine, Report, RowReport},
+    report::{Machine, Report},
+    row_report::{Line, RowReport},
     work::{Row, Work, rows},
 };
 

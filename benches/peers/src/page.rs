@@ -2,10 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{
-    report::{Report, RowReport},
-    text::heading,
-};
+use crate::{report::Report, row_report::RowReport, text::heading};
 
 /// The whole page.
 pub(crate) fn page(report: &Report) -> String {

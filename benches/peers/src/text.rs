@@ -6,7 +6,8 @@ use anstyle::{AnsiColor, Color, Style};
 
 use crate::{
     goals::Verdict,
-    report::{Line, Report, RowReport},
+    report::Report,
+    row_report::{Line, RowReport},
     work::Work,
 };
 
