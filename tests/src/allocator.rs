@@ -1,5 +1,4 @@
-//! An allocator that counts, for tests of memory. Each such test is a binary of its own, since the allocator is that of
-//! the whole program:
+//! An allocator that counts for each thread, and so for each test. It is that of a whole program, whose root has it:
 //!
 //! ```
 //! use grosso_tests::allocator::{Counting, allocations, live_bytes};

@@ -11,7 +11,7 @@ pub fn case() -> Option<usize> {
     env::var(CASE).ok().map(|case| case.parse().expect("a number"))
 }
 
-/// Number of instructions in a case of the calling test.
+/// Number of instructions in a case of the calling test, which gives its name with that of its module.
 ///
 /// # Errors
 /// Fails if there is no valgrind.

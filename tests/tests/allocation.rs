@@ -1,6 +1,4 @@
 //! Memory: a warm engine allocates nothing for a packet, and a flood of flows takes no more memory than a few flows do.
-//!
-//! A test binary of its own, since the counting allocator is that of the whole program.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,14 +19,11 @@ use grosso_testkit::{
     stack::{Front, Network, Place, Stack, Transport, Tunnel},
 };
 use grosso_tests::{
-    allocator::{self, Counting, live_bytes},
+    allocator::{self, live_bytes},
     engine::PORTS,
     superframe::Superframe,
 };
 use grosso_wire::{LinkType, dissect, dissect_into};
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Number of allocations by this thread in `work`.
 fn allocations(work: impl FnOnce()) -> u64 {

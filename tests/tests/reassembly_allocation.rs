@@ -1,7 +1,5 @@
 //! Memory of reassembly: a warm reassembler allocates nothing for a fragment, and a flood takes the memory of the
 //! limits.
-//!
-//! A test binary of its own, since the counting allocator is that of the whole program.
 
 use std::ops::Range;
 
@@ -10,14 +8,11 @@ use grosso::{
     reassemble::{Outcome, Reassembler, ReassemblyMode, ReassemblyRules},
 };
 use grosso_tests::{
-    allocator::{Counting, allocations, live_bytes},
+    allocator::{allocations, live_bytes},
     engine::PORTS,
     fragments::{Piece, Version, cut},
 };
 use grosso_wire::LinkType;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Datagrams in order and out of order, duplicates, overlaps, and datagrams that are never complete.
 #[test]

@@ -65,7 +65,7 @@ fn b40_p31_no_order_and_no_flood_makes_a_fragment_dear() {
 
 /// Instructions a fragment of a flood.
 fn count(flood: usize) -> Result<f64, String> {
-    let test = "b40_p31_no_order_and_no_flood_makes_a_fragment_dear";
+    let test = "reassembly_work::b40_p31_no_order_and_no_flood_makes_a_fragment_dear";
     Ok(instructions::count(test, flood)? / FLOODS[flood].1().1.len() as f64)
 }
 

@@ -59,7 +59,7 @@ fn p31_no_order_and_no_flood_makes_a_segment_dear() {
         return run(flood);
     }
     let count = |flood| -> Result<f64, String> {
-        let test = "p31_no_order_and_no_flood_makes_a_segment_dear";
+        let test = "reorder_work::p31_no_order_and_no_flood_makes_a_segment_dear";
         let counted = instructions::count(test, flood)? / f64::from(COUNT);
         println!("{:<44} {counted:>8.0} instructions a packet", FLOODS[flood].0);
         Ok(counted)

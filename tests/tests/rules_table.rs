@@ -26,7 +26,7 @@ const COMMENT: &str = "// Rules: ";
 
 /// The advice when the page is not what it should be.
 const ANEW: &str =
-    "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test rules_table";
+    "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test house rules_table::";
 /// The first lines of the page.
 const GENERATED: &str =
     "<!-- Generated from docs/rules/ and the tests: see CONTRIBUTING.md. Do not edit. -->\n\n";

@@ -5,7 +5,7 @@
 //! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of an hour needs the release profile:
 //!
 //! ```text
-//! GROSSO_SOAK_PACKETS=1000000000 cargo test --release -p grosso-tests --test soak -- --nocapture
+//! GROSSO_SOAK_PACKETS=1000000000 cargo test --release -p grosso-tests --test engine soak:: -- --nocapture
 //! ```
 
 use std::env;
@@ -25,13 +25,10 @@ use grosso_testkit::{
     oracle::{Lengths, Link, parse},
 };
 use grosso_tests::{
-    allocator::{Counting, allocations, live_bytes},
+    allocator::{allocations, live_bytes},
     engine::PORTS,
 };
 use grosso_wire::LinkType;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Packets of a run in the gate.
 const PACKETS: u64 = 10_000_000;

@@ -1,7 +1,5 @@
 //! Memory of a port's stages: once they are warm, nothing is allocated for a frame, in either direction and whether or
 //! not there is room.
-//!
-//! A test binary of its own, since the counting allocator is that of the whole program.
 
 use grosso::{
     Meta,
@@ -16,11 +14,8 @@ use grosso_io::{
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
 };
 use grosso_testkit::Packet;
-use grosso_tests::allocator::{Counting, allocations};
+use grosso_tests::allocator::allocations;
 use grosso_wire::LinkType;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn association(spi: u32) -> Result<SecurityAssociation, NoAssociation> {
     let key = KeyMaterial::aes_gcm(&[spi as u8; 20])?;

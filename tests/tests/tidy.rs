@@ -4,7 +4,7 @@
 //! Each test's failure message says what to do. `CONTRIBUTING.md` has the reasons.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
     process::Command,
@@ -149,6 +149,57 @@ fn every_crate_obeys_the_lints_of_the_workspace() {
         .map(|package| shown(&package.manifest))
         .collect();
     assert_none(&wrong, "write [lints] workspace = true");
+}
+
+#[test]
+fn every_file_of_tests_is_part_of_a_program() {
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let folder = package.manifest.parent().expect("a folder").join("tests");
+        let mut found: BTreeSet<PathBuf> = BTreeSet::new();
+        let mut open: Vec<PathBuf> = package.tests.values().cloned().collect();
+        while let Some(path) = open.pop() {
+            let is_root =
+                path.ends_with("mod.rs") || package.tests.values().any(|root| *root == path);
+            open.extend(modules(&path, is_root));
+            found.insert(path);
+        }
+        let there = if folder.is_dir() { files(&folder) } else { Vec::new() };
+        let lost = there.iter().filter(|path| is_rust(path) && !found.contains(*path));
+        wrong.extend(lost.map(|path| shown(path)));
+    }
+    assert_none(&wrong, "name it as a module in a [[test]] of its Cargo.toml, or it never runs");
+}
+
+/// The files that a source names as its modules. `is_root` is of a file whose modules lie beside it.
+fn modules(path: &Path, is_root: bool) -> Vec<PathBuf> {
+    let folder = path.parent().expect("a folder");
+    let folder = if is_root { folder.to_owned() } else { path.with_extension("") };
+    let text = read(path);
+    let lines = text.lines().filter_map(|line| line.trim_start().strip_suffix(';'));
+    let names =
+        lines.filter_map(|line| line.trim_start_matches("pub(crate) ").strip_prefix("mod "));
+    let places = names.flat_map(|name| [format!("{name}.rs"), format!("{name}/mod.rs")]);
+    places.map(|place| folder.join(place)).filter(|place| place.exists()).collect()
+}
+
+#[test]
+fn test_programs_that_texts_name_are_there() {
+    let programs: BTreeSet<String> =
+        packages().into_iter().flat_map(|package| package.tests.into_keys()).collect();
+    let lines = lines_where(|path, line| {
+        let mut names = line.split("--test ").skip(1).map(|rest| {
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+            &rest[..end.unwrap_or(rest.len())]
+        });
+        !is_history(path) && names.any(|name| !name.is_empty() && !programs.contains(name))
+    });
+    assert_none(&lines, "name a program of tests, and a module in it: `--test engine tiers::`");
+}
+
+/// Whether a text says what was so when it was written.
+fn is_history(path: &Path) -> bool {
+    path.ends_with("CHANGELOG.md")
 }
 
 #[test]
@@ -332,6 +383,8 @@ struct Package {
     manifest: PathBuf,
     /// The first files of its library and its programs.
     roots: Vec<PathBuf>,
+    /// Programs of its tests, and the first file of each.
+    tests: BTreeMap<String, PathBuf>,
     /// Dependencies of its library and programs.
     normal: Vec<String>,
     /// Dependencies of its tests and examples alone.
@@ -360,12 +413,16 @@ fn package(json: &Value) -> Package {
         chosen.map(|dependency| text(&dependency["name"])).collect()
     };
     let targets = json["targets"].as_array().expect("targets");
+    let tests = targets.iter().filter(|target| target["kind"][0] == "test");
     let roots =
         targets.iter().filter(|target| ["lib", "bin"].iter().any(|k| target["kind"][0] == *k));
     Package {
         name: text(&json["name"]),
         manifest: text(&json["manifest_path"]).into(),
         roots: roots.map(|target| text(&target["src_path"]).into()).collect(),
+        tests: tests
+            .map(|target| (text(&target["name"]), text(&target["src_path"]).into()))
+            .collect(),
         normal: of_kind(Value::Null),
         development: of_kind("dev".into()),
     }

@@ -45,7 +45,7 @@ fn p45_a_bomb_of_tunnels_costs_what_the_headers_looked_at_cost() {
         return measured(&bomb(CASES[case]));
     }
     let count = |case| -> Result<f64, String> {
-        let test = "p45_a_bomb_of_tunnels_costs_what_the_headers_looked_at_cost";
+        let test = "tunnel_work::p45_a_bomb_of_tunnels_costs_what_the_headers_looked_at_cost";
         let counted = instructions::count(test, case)? / COUNT as f64;
         println!("{:>5} tunnels {counted:>8.0} instructions a packet", CASES[case].1);
         Ok(counted)
@@ -96,7 +96,8 @@ fn c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer() {
         return measured_superframe(encapsulator(case / 2, case % 2 == 1), &superframe, &meta);
     }
     let count = |case| -> Result<f64, String> {
-        let test = "c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer";
+        let test =
+            "tunnel_work::c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer";
         Ok(instructions::count(test, case)? / (COUNT * PACKETS as u64) as f64)
     };
     for (tunnel, name) in REMOTE.into_iter().enumerate() {

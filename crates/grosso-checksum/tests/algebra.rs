@@ -1,11 +1,10 @@
 //! Sums combine as the bytes that they cover do.
 
-mod common;
-
-use common::{noise, rfc_1071};
 use grosso_checksum::{Sum, incremented, nonzero, update, update_u32};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use crate::common::{noise, rfc_1071};
 
 /// Words at and next to every value at which a carry or a sign may go wrong.
 const EDGES: [u16; 9] = [0x0000, 0x0001, 0x00ff, 0x5555, 0x7fff, 0x8000, 0xff00, 0xfffe, 0xffff];

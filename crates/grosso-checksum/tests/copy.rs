@@ -1,10 +1,9 @@
 //! Copying yields the bytes and their sum, and touches nothing else.
 
-mod common;
-
-use common::{noise, rfc_1071};
 use grosso_checksum::{Backend, Sum, copy, copy_with};
 use proptest::prelude::*;
+
+use crate::common::{noise, rfc_1071};
 
 /// Margin on both sides of a destination, to detect writes outside it: more than one vector.
 const MARGIN: usize = 96;

@@ -1,10 +1,9 @@
 //! The kernel's own test cases of its checksum (`checksum_kunit.c`), by their numbers K100 to K104,
 //! and published headers. The expected values of K100 come from the loop of RFC 1071.
 
-mod common;
-
-use common::{noise, rfc_1071};
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
+
+use crate::common::{noise, rfc_1071};
 
 for_every_backend! {
     k100_every_offset_and_length

@@ -1,9 +1,8 @@
 //! Every backend against the loop that RFC 1071 prints.
 
-mod common;
-
-use common::{noise, rfc_1071};
 use grosso_checksum::Sum;
+
+use crate::common::{noise, rfc_1071};
 
 for_every_backend! {
     every_length_at_every_alignment

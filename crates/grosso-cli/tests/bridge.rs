@@ -2,12 +2,11 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{net::UdpSocket, process::Command, thread};
 
-use network::{A, B, CHUNK, Hosts, Running, connect, exchange, receive, send, skip, until};
 use rustix::process::Signal;
+
+use crate::network::{A, B, CHUNK, Hosts, Running, connect, exchange, receive, send, skip, until};
 
 #[test]
 fn streams_are_whole_and_sigterm_ends_with_a_summary_and_zero() {
@@ -40,7 +39,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     assert!(hosts.a.host(&mut single).unwrap().output().unwrap().status.success());
     let line = "bridge e0 tap:b0 --profile freebsd --terminates --hold 100us --json";
     let bridge = Running::spawn(&mut hosts.command(line));
-    until(|| hosts.b.run(|| network::set_up("b0", B)).unwrap().is_ok());
+    until(|| hosts.b.run(|| crate::network::set_up("b0", B)).unwrap().is_ok());
     for (a, b) in A.into_iter().zip(B) {
         exchange(&connect((&hosts.a, a), (&hosts.b, b)), 4 << 20);
         exchange(&connect((&hosts.b, b), (&hosts.a, a)), 1 << 20);
@@ -68,7 +67,7 @@ fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobod
     assert!(hosts.a.host(&mut single).unwrap().output().unwrap().status.success());
     let line = "bridge e0 tap:b0 --terminates --expand-acks --hold 100us --json";
     let bridge = Running::spawn(&mut hosts.command(line));
-    until(|| hosts.b.run(|| network::set_up("b0", B)).unwrap().is_ok());
+    until(|| hosts.b.run(|| crate::network::set_up("b0", B)).unwrap().is_ok());
     for (a, b) in A.into_iter().zip(B) {
         exchange(&connect((&hosts.a, a), (&hosts.b, b)), 4 << 20);
     }
@@ -137,7 +136,7 @@ fn what_is_held_is_delivered_when_it_is_told_to_end() {
     }
     // An empty datagram can be in no train, and arrives after the others.
     sender.send_to(&[], passed.local_addr().unwrap()).unwrap();
-    passed.set_read_timeout(Some(network::STALLED)).unwrap();
+    passed.set_read_timeout(Some(crate::network::STALLED)).unwrap();
     let mut buffer = [0; 200];
     assert_eq!(passed.recv(&mut buffer).unwrap(), 0);
     held.set_nonblocking(true).unwrap();
@@ -282,7 +281,7 @@ fn a_missing_device_file_is_named_with_the_command_that_brings_it() {
 #[test]
 fn a_device_that_is_down_is_noted() {
     let Some(hosts) = Hosts::new() else { return };
-    let down = || grosso_sys::interface::Control::new()?.set_up(&network::name("e0"), false);
+    let down = || grosso_sys::interface::Control::new()?.set_up(&crate::network::name("e0"), false);
     hosts.b.run(down).unwrap().unwrap();
     let bridge = hosts.start("bridge e0 tap:b0");
     bridge.said("note: e0 is down; nothing passes before: sudo ip link set e0 up");

@@ -2,8 +2,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::{
     fs::File,
     io::{self, Read, Write},
@@ -15,7 +13,6 @@ use std::{
     time::Duration,
 };
 
-use common::{Bench, each, frames, has, packets, tshark};
 use grosso::{checksum::Checksum, meta::GsoSize};
 use grosso_io::capture::{
     CaptureReader, Entry, PacketMeta, SegmentTransport, TunnelPort, options::code,
@@ -34,6 +31,8 @@ use grosso_testkit::{
     flows::{assert_conserved, assert_order_within_flows},
     oracle::Link,
 };
+
+use crate::common::{Bench, each, frames, has, packets, tshark};
 
 /// A host, a bridge whose port to the other host has no offloads, and that host: the bridge's
 /// kernel cuts and completes what the first host hands out.

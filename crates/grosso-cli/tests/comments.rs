@@ -1,13 +1,12 @@
 //! Comments on packets: they carry no information about merging, and a capture that is written keeps them.
 
-mod common;
-
-use common::{Bench, ETHERNET, START_NS, each};
 use grosso_io::capture::{
     ByteOrder, CaptureWriter, Format, Interface, PacketMeta, WriterOptions,
     options::{Options, code, push_end, push_option},
 };
 use grosso_testkit::Packet;
+
+use crate::common::{Bench, ETHERNET, START_NS, each};
 
 /// Ten segments of one stream; those with the numbers in `commented` have a comment.
 fn stream(commented: &[u32]) -> Vec<u8> {

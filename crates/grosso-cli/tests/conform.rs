@@ -2,16 +2,15 @@
 //! breaks down is named and bounded.
 #![cfg(unix)]
 
-mod common;
-
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use common::{Bench, Run, finished};
 use serde_json::Value;
+
+use crate::common::{Bench, Run, finished};
 
 /// Compiles the coalescer, whose argument is the name of a fault.
 fn coalescer(bench: &Bench) -> Option<PathBuf> {

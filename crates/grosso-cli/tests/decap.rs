@@ -1,12 +1,11 @@
 //! `decap` takes packets out of tunnels, and with `--recursive` out of all of them, fragments joined on the way.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Bench, ETHERNET, Timed, capture, capture_of, frames, has, packets};
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, flows::assert_conserved, oracle, random::Random};
+
+use crate::common::{Bench, ETHERNET, Timed, capture, capture_of, frames, has, packets};
 
 /// A few tunnels of each kind.
 #[derive(Clone, Copy, Debug)]
@@ -320,7 +319,7 @@ fn a_pipe_is_enough_and_times_bound_the_wait() {
     let bench = Bench::new();
     let fragments = cut(&datagram(1, 3000), 1400);
     let at = |second: u64, frame: &Vec<u8>| -> Timed {
-        (common::START_NS + second * 1_000_000_000, put_in(Tunnel::Vxlan, frame, 1, 1))
+        (crate::common::START_NS + second * 1_000_000_000, put_in(Tunnel::Vxlan, frame, 1, 1))
     };
     let sent = [at(0, &fragments[0]), at(1, &fragments[1]), at(9, &fragments[2])];
     let sent = capture_of(Format::Pcap, ETHERNET, &sent);

@@ -2,19 +2,17 @@
 
 #![cfg(target_os = "linux")]
 
-mod common;
-mod network;
-
 use std::{
     net::{IpAddr, UdpSocket},
     path::Path,
     process::{Child, Command, Stdio},
 };
 
-use common::{Bench, frames, has};
 use grosso_testkit::{flows::assert_conserved, random::Random};
-use network::{A, B, Hosts, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{Bench, frames, has};
+use crate::network::{A, B, Hosts, skip, until};
 
 /// The contents of the last datagram, which no other has.
 const MARK: &[u8] = b"that was all of it";
@@ -150,7 +148,7 @@ fn talk(hosts: &Hosts) {
     let mut buffer = vec![0; 1 << 16];
     let mut send = |datagram: &[u8]| {
         for (from, to) in [(&near, &far), (&far, &near)] {
-            to.set_read_timeout(Some(network::STALLED)).unwrap();
+            to.set_read_timeout(Some(crate::network::STALLED)).unwrap();
             from.send(datagram).unwrap();
             let len = to.recv(&mut buffer).unwrap();
             assert!(buffer[..len] == *datagram, "the kernel takes its own tunnel");

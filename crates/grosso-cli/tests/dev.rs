@@ -2,11 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::{Bench, has};
 use grosso_sys::{
     interface::InterfaceName,
     namespace::NetworkNamespace,
@@ -14,6 +11,8 @@ use grosso_sys::{
     tun::{Tun, TunBuilder},
 };
 use serde_json::Value;
+
+use crate::common::{Bench, has};
 
 /// A network with a veth pair `v0`, `v1` and a TAP `t0`.
 struct Net {

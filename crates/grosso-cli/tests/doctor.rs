@@ -2,12 +2,11 @@
 
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::{Bench, has};
 use serde_json::Value;
+
+use crate::common::{Bench, has};
 
 /// The findings by name, from a run with `--json`.
 fn checks(output: &Output) -> impl Fn(&str) -> Value + use<> {

@@ -1,15 +1,14 @@
 //! `grosso encap` from outside: its output, as seen by tshark, and the way back through `decap`.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Bench, ETHERNET, capture, frames, has, packets};
 use grosso_io::capture::Format;
 use grosso_testkit::{
     Packet,
     oracle::{Link, is_right, verify},
 };
+
+use crate::common::{Bench, ETHERNET, capture, frames, has, packets};
 
 const ENDS_V4: &str = "local 192.0.2.1 remote 192.0.2.2";
 const ENDS_V6: &str = "local 2001:db8::1 remote 2001:db8::2";

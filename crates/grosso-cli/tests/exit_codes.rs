@@ -1,12 +1,11 @@
 //! Every command ends with the codes that `grosso --help` lists: scripts act on them.
 
-mod common;
-
 use std::process::Stdio;
 
-use common::{Bench, ETHERNET, capture};
 use grosso_io::capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
 use grosso_testkit::Packet;
+
+use crate::common::{Bench, ETHERNET, capture};
 
 /// Files on which every command can run.
 fn bench() -> Bench {

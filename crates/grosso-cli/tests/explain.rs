@@ -1,10 +1,7 @@
 //! `explain` names the law or the limit behind every reason that the engine has.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{Bench, ETHERNET, START_NS, capture};
 use grosso::{
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass},
@@ -15,6 +12,8 @@ use grosso_testkit::{
     Packet,
     headers::{Ipv4, Tcp},
 };
+
+use crate::common::{Bench, ETHERNET, START_NS, capture};
 
 /// Frames of a capture, options, and the words expected in the explanation of the last frame.
 struct Case {

@@ -1,14 +1,12 @@
 //! Filters beside tcpdump's own selection.
 
-mod common;
-
 use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
 };
 
-use common::{Bench, has};
+use crate::common::{Bench, has};
 
 const EXPRESSIONS: [&str; 16] = [
     "tcp",
@@ -41,13 +39,13 @@ fn the_same_packets_pass_as_with_tcpdump_byte_for_byte() {
     for name in ["fragments.pcapng", "host.pcap", "iperf3.pcapng", "ipv6.pcap", "vxlan.pcapng"] {
         // Classic pcap has no offload metadata, so that `segment` changes nothing.
         tcpdump(&captures.join(name), &bench.path("in.pcap"), "");
-        let all = common::packets(&bench.get("in.pcap")).len();
+        let all = crate::common::packets(&bench.get("in.pcap")).len();
         for expression in EXPRESSIONS {
             tcpdump(&bench.path("in.pcap"), &bench.path("want.pcap"), expression);
             bench.ok(&format!("segment -r in.pcap -w is.pcap {expression}"));
             let want = bench.get("want.pcap");
             assert_eq!(records(&bench.get("is.pcap")), records(&want), "{name}: {expression}");
-            let packets = common::packets(&want).len();
+            let packets = crate::common::packets(&want).len();
             (taken, left) = (taken + packets, left + all - packets);
             fs::remove_file(bench.path("is.pcap")).unwrap();
         }
@@ -74,7 +72,10 @@ fn a_wrong_expression_is_refused_in_the_words_of_libpcap_before_anything_is_writ
         return;
     }
     let bench = Bench::new();
-    bench.put("a.pcap", &common::capture(grosso_io::capture::Format::Pcap, 1, &[vec![0; 60]]));
+    bench.put(
+        "a.pcap",
+        &crate::common::capture(grosso_io::capture::Format::Pcap, 1, &[vec![0; 60]]),
+    );
     let run = bench.run("wire a.pcap -w out.pcap -f tcp-port-80");
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("wire: filter 'tcp-port-80': "), "{}", run.stderr);

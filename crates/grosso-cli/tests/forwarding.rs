@@ -7,8 +7,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{fs::File, io, net::UdpSocket, os::fd::AsFd, path::Path, process::Command};
 
 use grosso_io::capture::{CaptureReader, Entry};
@@ -17,8 +15,9 @@ use grosso_sys::{
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
 };
-use network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, skip, until};
 use rustix::process::Signal;
+
+use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, skip, until};
 
 /// Datagrams of a trial, and bytes of each.
 const DATAGRAMS: usize = 20;

@@ -1,12 +1,13 @@
 //! `fragment` makes IP fragments that other programs understand, `reassemble` joins them, and nothing is lost.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has, packets, tshark};
 use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_testkit::{Packet, flows::assert_conserved, random::Random};
+
+use crate::common::{
+    Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has, packets, tshark,
+};
 
 /// A filter for packets that tshark considers wrong.
 const WRONG: &str = "_ws.malformed || _ws.expert.severity == error || ip.checksum.status == 0 || \

@@ -2,19 +2,17 @@
 
 #![cfg(target_os = "linux")]
 
-mod common;
-mod network;
-
 use std::{
     net::UdpSocket,
     path::Path,
     process::{Child, Command, Stdio},
 };
 
-use common::{Bench, frames, has, tshark};
 use grosso_testkit::random::Random;
-use network::{A, B, Hosts, until};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{Bench, frames, has, tshark};
+use crate::network::{A, B, Hosts, until};
 
 /// The contents of the last datagram, which no other has.
 const MARK: &[u8] = b"that was all of it";
@@ -85,7 +83,7 @@ fn talk(hosts: &Hosts) -> Vec<Vec<u8>> {
     for (version, (near, far)) in A.into_iter().zip(B).enumerate() {
         let far = hosts.b.run(|| UdpSocket::bind((far, 0))).unwrap().unwrap();
         let near = hosts.a.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
-        far.set_read_timeout(Some(network::STALLED)).unwrap();
+        far.set_read_timeout(Some(crate::network::STALLED)).unwrap();
         near.connect(far.local_addr().unwrap()).unwrap();
         let longest = if version == 0 { 65_507 } else { 65_527 };
         let mut lengths = vec![0, 1, 1472, 1473, 2953, longest];

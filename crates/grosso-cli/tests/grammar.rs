@@ -1,13 +1,11 @@
 //! One grammar for every command that reads captures, and several captures read as one.
 
-mod common;
-
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use grosso_io::capture::{CaptureReader, Entry, options::code};
 use serde_json::Value;
 
-use common::{Bench, has};
+use crate::common::{Bench, has};
 
 /// Every command that reads captures, with `IN` for these.
 const COMMANDS: [&str; 12] = [
@@ -199,13 +197,13 @@ fn packets_of_several_captures_come_in_the_order_of_mergecap_and_name_their_orig
         let packet = |(place, time): (usize, &u64)| {
             (1_700_000_000_000_000_000 + time * 1000, vec![index as u8, place as u8, 0, 0])
         };
-        let packets: Vec<common::Timed> = times.iter().enumerate().map(packet).collect();
+        let packets: Vec<crate::common::Timed> = times.iter().enumerate().map(packet).collect();
         let format = if name.ends_with("ng") {
             grosso_io::capture::Format::Pcapng
         } else {
             grosso_io::capture::Format::Pcap
         };
-        bench.put(name, &common::capture_of(format, 101, &packets));
+        bench.put(name, &crate::common::capture_of(format, 101, &packets));
     }
     let names = ["a.pcap", "b.pcapng", "c.pcap"];
     let paths = names.map(|name| bench.path(name));

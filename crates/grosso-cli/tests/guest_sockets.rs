@@ -8,17 +8,16 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-#[path = "another_kernel/traffic.rs"]
-mod traffic;
-
 use std::{io, net::TcpStream, process::Command};
 
 use grosso_sys::namespace::NetworkNamespace;
 use grosso_testkit::guest::{self, Contents, Guest, Image};
-use network::{A, B, Running};
 use rustix::process::Signal;
-use traffic::Rates;
+
+use crate::{
+    another_kernel::traffic::{self, Rates},
+    network::{A, B, Running},
+};
 
 /// A way in which a machine and a bridge meet.
 struct Case {
@@ -61,7 +60,7 @@ fn machines_at_sockets_exchange_whole_streams_and_datagrams() {
         return;
     }
     for case in CASES {
-        let Some([host]) = network::namespaces() else { return };
+        let Some([host]) = crate::network::namespaces() else { return };
         case.run(&host).unwrap_or_else(|error| panic!("{}: {error}", case.name));
     }
 }
@@ -82,7 +81,7 @@ impl Case {
             io::Result::Ok(bridge)
         };
         let bridge = start()?;
-        host.run(|| network::set_up("t0", B))??;
+        host.run(|| crate::network::set_up("t0", B))??;
         let netdev = self.theirs.replace("DIR", &folder.path().display().to_string());
         let mut machine = image.machine_at(&netdev, "virtio-net-pci,netdev=n0");
         let mut guest = Guest::start(host.host(&mut machine)?)?;
@@ -91,7 +90,7 @@ impl Case {
         guest.run(traffic::SERVE)?;
         for port in [9, 19] {
             let served = || TcpStream::connect((A[0], port)).is_ok();
-            network::until(|| host.run(served).unwrap_or(false));
+            crate::network::until(|| host.run(served).unwrap_or(false));
         }
         self.exchange(host, &content, "")?;
         if !self.outlives {

@@ -1,17 +1,16 @@
 //! Ctrl-C: the report says how many packets it is about, and how much of the file that is.
 #![cfg(unix)]
 
-mod common;
-
 use std::{
     io::{Read, Write},
     process::{Child, Command, Stdio},
 };
 
-use common::{Bench, ETHERNET, Run, capture, finished};
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, Traffic};
 use serde_json::Value;
+
+use crate::common::{Bench, ETHERNET, Run, capture, finished};
 
 fn interrupt(child: &Child) {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();

@@ -1,13 +1,11 @@
 //! `grosso lab` from outside: its output, its files and its refusals.
 
-mod common;
-
 use std::{
     io::{BufRead, BufReader},
     process::Stdio,
 };
 
-use common::{Bench, Run, finished};
+use crate::common::{Bench, Run, finished};
 
 #[test]
 fn lab_measures_and_reports() {

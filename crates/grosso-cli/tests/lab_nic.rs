@@ -3,8 +3,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpStream},
@@ -14,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use common::{Bench, Run, finished};
 use grosso_sys::{
     ethtool::{self, Feature},
     interface::{Control, InterfaceName},
@@ -22,6 +19,8 @@ use grosso_sys::{
     netlink::{LinkChange, Netlink},
 };
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::common::{Bench, Run, finished};
 
 /// A network with one end of a veth pair, and a sink behind the other end.
 struct Net {

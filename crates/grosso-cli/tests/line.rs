@@ -1,10 +1,9 @@
 //! `wire --ts line=RATE`: a line carries one packet after another, so time never goes back.
 
-mod common;
-
-use common::{Bench, ETHERNET, START_NS, Timed, capture_of, each, packets};
 use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::Packet;
+
+use crate::common::{Bench, ETHERNET, START_NS, Timed, capture_of, each, packets};
 
 /// A packet of the flow with this port: more than 1460 bytes are a superframe.
 fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {

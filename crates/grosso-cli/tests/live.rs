@@ -1,17 +1,16 @@
 //! Captures by tcpdump of real iperf3 traffic between two network namespaces.
 
-mod common;
-
 use std::{
     path::Path,
     process::{Child, Command, Stdio},
 };
 
-use common::{Bench, frames, has, packets, tshark};
 use grosso_testkit::{
     flows::{assert_conserved, assert_order_within_flows},
     oracle::{self, Link},
 };
+
+use crate::common::{Bench, frames, has, packets, tshark};
 
 /// Two namespaces and the pair of interfaces between them, removed when this is dropped.
 struct Lab {
@@ -110,10 +109,10 @@ fn capture_of_a_sender_becomes_the_wire_and_comes_back_from_coalescing() {
         bench.ok(&format!("coalesce -q -r {name} -w gro.pcapng"));
         bench.ok("segment -q -r gro.pcapng -w back.pcapng");
         let (before, after) = (packets(&bench.get(name)), packets(&bench.get("back.pcapng")));
-        let data = |packets: &[common::Timed]| -> Vec<_> {
+        let data = |packets: &[crate::common::Timed]| -> Vec<_> {
             packets.iter().map(|(_, data)| data.clone()).collect()
         };
-        let timed = |packets: &[common::Timed]| -> Vec<_> {
+        let timed = |packets: &[crate::common::Timed]| -> Vec<_> {
             packets.iter().map(|(time, data)| [&time.to_be_bytes(), &data[..]].concat()).collect()
         };
         assert_conserved(&timed(&before), &timed(&after));

@@ -9,8 +9,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{
     io::{Read, Write},
     net::UdpSocket,
@@ -24,8 +22,11 @@ use std::{
 
 use grosso_sys::{datagram::set_segment_bytes, namespace::NetworkNamespace, netlink::Netlink};
 use grosso_testkit::oracle;
-use network::{A, B, CHUNK, Running, STALLED, connect, exchange, namespaces, receive, send, until};
 use rustix::process::Signal;
+
+use crate::network::{
+    A, B, CHUNK, Running, STALLED, connect, exchange, namespaces, receive, send, until,
+};
 
 /// Two hosts without a wire, and the folder of their socket.
 struct Ends {
@@ -78,8 +79,8 @@ impl Ends {
     }
 
     fn addresses(&self) {
-        self.a.run(|| network::set_up("ta", A)).unwrap().unwrap();
-        self.b.run(|| network::set_up("tb", B)).unwrap().unwrap();
+        self.a.run(|| crate::network::set_up("ta", A)).unwrap().unwrap();
+        self.b.run(|| crate::network::set_up("tb", B)).unwrap().unwrap();
     }
 
     fn streams(&self, bytes: usize) {
@@ -269,14 +270,15 @@ fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
     {
         let Some(ends) = Ends::new() else { return };
         let bridge = ends.bridge(true, words);
-        ends.a.run(|| network::set_up("ta", A)).unwrap().unwrap();
+        ends.a.run(|| crate::network::set_up("ta", A)).unwrap().unwrap();
         let socket = ends.folder.path().join("vm.sock");
         assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let mut machine = Machine::connect(&ends, is_datagram);
         let header_len = if words.contains("vnet") { 12 } else { 0 };
         let behind = |frame: &[u8]| [&vec![0; header_len], frame].concat();
         let neighbour = || -> std::io::Result<()> {
-            let index = grosso_sys::interface::Control::new()?.index(&network::name("ta"))?;
+            let index =
+                grosso_sys::interface::Control::new()?.index(&crate::network::name("ta"))?;
             Netlink::new()?.set_neighbour(index, B[0], [2, 0, 0, 0, 0, 7])
         };
         ends.a.run(neighbour).unwrap().unwrap();

@@ -1,15 +1,14 @@
 //! Errors are reported with the text of the manual and its exit code.
 
-mod common;
-
 use std::{
     io::Write,
     process::{Command, Stdio},
 };
 
-use common::{Bench, ETHERNET, START_NS, capture, frames, has, packets};
 use grosso_io::capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
 use grosso_testkit::{Packet, Traffic};
+
+use crate::common::{Bench, ETHERNET, START_NS, capture, frames, has, packets};
 
 fn plain(count: usize) -> Vec<Vec<u8>> {
     Traffic::benign(5).take(count).collect()

@@ -2,16 +2,15 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{
     io::Write,
     process::{Child, Command, Stdio},
 };
 
-use network::{A, B, Hosts, Running, connect, exchange, skip};
 use rustix::process::Signal;
 use serde_json::Value;
+
+use crate::network::{A, B, Hosts, Running, connect, exchange, skip};
 
 #[test]
 fn once_prints_the_rates_of_an_interval() {
@@ -88,7 +87,7 @@ fn start_on_a_terminal(hosts: &Hosts) -> (Child, u32) {
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     let child = hosts.b.host(&mut command).unwrap().spawn().unwrap();
     let drawn = || std::fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    network::until(|| drawn().is_ok_and(|text| text.contains("process")));
+    crate::network::until(|| drawn().is_ok_and(|text| text.contains("process")));
     let shell = std::fs::read_to_string(hosts.path("shell")).unwrap();
     (child, shell.trim().parse().unwrap())
 }
@@ -104,7 +103,7 @@ fn it_ends_with_its_terminal() {
     // There is no signal when a terminal goes this way: its process group just has a new parent.
     terminal.kill().unwrap();
     terminal.wait().unwrap();
-    network::until(|| !std::path::Path::new(&format!("/proc/{monitor}/stat")).exists());
+    crate::network::until(|| !std::path::Path::new(&format!("/proc/{monitor}/stat")).exists());
     bridge.stop(Signal::TERM);
 }
 

@@ -1,10 +1,9 @@
 //! Names come from strangers: output must not move the cursor, recolour the screen or forge lines.
 
-mod common;
-
-use common::{Bench, ETHERNET, capture};
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, Traffic};
+
+use crate::common::{Bench, ETHERNET, capture};
 
 /// Clears the screen, sets the title, colours, and forges a line.
 const EVIL: &str = "a\u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}5m\ngrosso:\u{202e}x.pcapng";

@@ -1,12 +1,11 @@
 //! Damaged options of packets and blocks: the output harms no reader, and the report says what is missing.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Bench, ETHERNET, START_NS, capture, each, frames, has};
 use grosso_io::capture::{ByteOrder, Format, options::push_option};
 use grosso_testkit::Packet;
+
+use crate::common::{Bench, ETHERNET, START_NS, capture, each, frames, has};
 
 /// A block of pcapng in little-endian order.
 fn block(kind: u32, body: &[u8]) -> Vec<u8> {

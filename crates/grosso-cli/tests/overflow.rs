@@ -1,9 +1,8 @@
 //! More flows than are remembered: the report about them counts packets.
 
-mod common;
-
-use common::{Bench, ETHERNET, capture};
 use grosso_io::capture::Format;
+
+use crate::common::{Bench, ETHERNET, capture};
 
 /// A packet of the flow with this number, with these flags and one byte of data.
 fn packet(flow: u32, flags: u8) -> Vec<u8> {

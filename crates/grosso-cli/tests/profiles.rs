@@ -1,11 +1,10 @@
 //! Profiles from outside: their list, their files, their comparison, and their traces in reports.
 
-mod common;
-
-use common::{Bench, ETHERNET, capture};
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, headers::Tcp};
 use serde_json::{Value, json};
+
+use crate::common::{Bench, ETHERNET, capture};
 
 /// The names of all built-in profiles, as they are listed.
 fn names(bench: &Bench) -> Vec<String> {

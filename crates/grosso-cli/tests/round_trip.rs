@@ -1,8 +1,5 @@
 //! `coalesce` and `segment` undo each other, byte for byte and with every time.
 
-mod common;
-
-use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, each, frames, packets};
 use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::{
     Packet, Traffic,
@@ -11,6 +8,8 @@ use grosso_testkit::{
     random::Random,
     stack::{Stack, Tunnel},
 };
+
+use crate::common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, each, frames, packets};
 
 /// Asserts the same packets with the same times, in order within each flow.
 fn assert_same(before: &[Timed], after: &[Timed], link: Link) {

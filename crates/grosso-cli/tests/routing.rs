@@ -1,10 +1,9 @@
 //! Packets on their way: the final addresses are in routing headers and home address options, for every command.
 
-mod common;
-
-use common::{Bench, ETHERNET, capture, frames};
 use grosso_io::capture::Format;
 use grosso_testkit::Packet;
+
+use crate::common::{Bench, ETHERNET, capture, frames};
 
 /// Extension headers with the final addresses.
 type Headers = fn(Packet) -> Packet;

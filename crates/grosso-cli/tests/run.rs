@@ -2,8 +2,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{
     fs,
     os::unix::{fs::PermissionsExt, net::UnixDatagram},
@@ -11,8 +9,9 @@ use std::{
     process::Command,
 };
 
-use network::{A, B, Hosts, Running, connect, exchange, skip, until};
 use rustix::process::Signal;
+
+use crate::network::{A, B, Hosts, Running, connect, exchange, skip, until};
 
 const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
 const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n";
@@ -122,7 +121,7 @@ fn a_service_manager_hears_of_start_reload_and_end() {
     let Some(hosts) = Hosts::new() else { return };
     write(&hosts, EDGE);
     let manager = UnixDatagram::bind(hosts.path("notify")).unwrap();
-    manager.set_read_timeout(Some(network::STALLED)).unwrap();
+    manager.set_read_timeout(Some(crate::network::STALLED)).unwrap();
     let heard = |text: &str| {
         let mut seen = Vec::new();
         let mut buffer = [0; 1000];
@@ -234,7 +233,7 @@ fn metrics_are_answered_where_the_file_says() {
         .b
         .run(|| {
             let control = grosso_sys::interface::Control::new().unwrap();
-            control.set_up(&network::name("lo"), true).unwrap();
+            control.set_up(&crate::network::name("lo"), true).unwrap();
         })
         .unwrap();
     write(&hosts, &format!("metrics = \"127.0.0.1:0\"\n{EDGE}"));

@@ -8,8 +8,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{
     collections::BTreeSet,
     io,
@@ -25,8 +23,9 @@ use std::{
 };
 
 use grosso_sys::{namespace::NetworkNamespace, packet::PacketSocket};
-use network::{A, B, Hosts, Running, STALLED, connect, exchange, name, set_up, skip, until};
 use rustix::process::Signal;
+
+use crate::network::{A, B, Hosts, Running, STALLED, connect, exchange, name, set_up, skip, until};
 
 /// The keys from host a to host b, and back.
 const KEYS: [&str; 2] =

@@ -2,8 +2,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -14,9 +12,10 @@ use std::{
 };
 
 use grosso_sys::interface::Control;
-use network::{A, B, Ended, Hosts, Running, connect, exchange, name, until};
 use rustix::process::Signal;
 use serde_json::Value;
+
+use crate::network::{A, B, Ended, Hosts, Running, connect, exchange, name, until};
 
 fn json(ended: &Ended) -> Value {
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -88,7 +87,7 @@ fn packets_of_the_wire_are_merged_at_its_device_and_cut_at_its_device() {
     let is_off =
         hosts.a.host(&mut off).unwrap().output().is_ok_and(|output| output.status.success());
     if !is_off {
-        return network::skip("ethtool is not installed");
+        return crate::network::skip("ethtool is not installed");
     }
     let bridge = hosts.start("bridge e0 tap:b0 --hold 100us");
     hosts.address("b0");

@@ -2,8 +2,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{
     net::{IpAddr, Ipv4Addr},
     os::fd::AsFd,
@@ -15,11 +13,12 @@ use grosso_sys::{
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
 };
-use network::{
-    A, B, Ended, Hosts, Running, connect, exchange, program_with_open_tun, set_up, skip, until,
-};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::network::{
+    A, B, Ended, Hosts, Running, connect, exchange, program_with_open_tun, set_up, skip, until,
+};
 
 /// The addresses inside of tunnels: of the first host, and of the second.
 const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
@@ -243,7 +242,7 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
 fn a_burst_waits_in_front_of_a_tunnel_and_a_chosen_length_stays() {
     let Some(ends) = beside_the_kernel() else { return };
     let b = &ends.0.b;
-    let link = || b.run(|| Netlink::new()?.link(&network::name("vx0"))).unwrap().unwrap();
+    let link = || b.run(|| Netlink::new()?.link(&crate::network::name("vx0"))).unwrap().unwrap();
     let pid = ends.shown()["pid"].as_i64().unwrap().try_into().unwrap();
     let pid = Pid::from_raw(pid).unwrap();
     exchange(&connect((&ends.0.a, NEAR), (b, FAR)), 1 << 10);
@@ -414,7 +413,7 @@ fn third(ends: &Ends) -> NetworkNamespace {
     let (b, c) = (&ends.0.b, NetworkNamespace::new().unwrap());
     let lay = || {
         let far = LinkChange::new().namespace(c.as_fd());
-        let ends = [network::name("e1"), network::name("c0")];
+        let ends = [crate::network::name("e1"), crate::network::name("c0")];
         Netlink::new()?.add_veth((&ends[0], LinkChange::new()), (&ends[1], far))
     };
     b.run(lay).unwrap().unwrap();

@@ -8,8 +8,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod network;
-
 use std::{
     io::{IoSlice, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket},
@@ -26,7 +24,9 @@ use grosso_sys::{
 };
 use serde_json::Value;
 
-use network::{CHUNK, Running, STALLED, connect, exchange, name, receive, send, skip, until};
+use crate::network::{
+    CHUNK, Running, STALLED, connect, exchange, name, receive, send, skip, until,
+};
 
 /// The addresses of both hosts outside, over IPv4 and IPv6.
 const OUTSIDE: [[IpAddr; 2]; 2] = [

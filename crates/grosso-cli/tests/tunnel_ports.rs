@@ -1,11 +1,10 @@
 //! Tunnels on UDP ports that are not assigned: a tunnel by `encap` is read again without an option, and those of other
 //! programs are found with `--port`.
 
-mod common;
-
-use common::{Bench, ETHERNET, capture, each, frames};
 use grosso_io::capture::{Format, TunnelPort};
 use grosso_testkit::Packet;
+
+use crate::common::{Bench, ETHERNET, capture, each, frames};
 
 const ENDS: &str = "local 192.0.2.1 remote 192.0.2.2";
 

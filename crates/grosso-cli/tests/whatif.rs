@@ -1,15 +1,14 @@
 //! `whatif` measures the effect of `coalesce` for many settings at once.
 
-mod common;
-
 use std::{collections::BTreeMap, process::Command};
 
-use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, packets};
 use grosso::coalesce::RoundTrips;
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, Traffic, headers::Tcp};
 use grosso_wire::{LinkType, Ports};
 use serde_json::Value;
+
+use crate::common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, packets};
 
 /// A segment of a stream whose segments have 100 bytes.
 fn segment(index: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
@@ -223,7 +222,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
 /// tshark sees both directions, and takes the round trip of each connection from its opening.
 #[test]
 fn the_opening_tells_what_tshark_finds() {
-    if !common::has("tshark") {
+    if !crate::common::has("tshark") {
         return;
     }
     let bench = Bench::new();
@@ -459,7 +458,7 @@ fn the_best_setting_can_be_typed_again() {
     let bursts: Vec<u64> = (0..10).chain(30..40).collect();
     bench.put("a b.pcapng", &stream(&bursts));
     let mut command = bench.command("whatif --json --max-segs 30 -r");
-    let run = common::finished(command.arg("a b.pcapng").output().unwrap());
+    let run = crate::common::finished(command.arg("a b.pcapng").output().unwrap());
     let report = run.json();
     let best = &report["best"];
     // A hold of 50 us joins both bursts; the end of a poll joins each of them, which saves 18 of these 19 packets.

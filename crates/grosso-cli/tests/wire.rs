@@ -1,16 +1,17 @@
 //! `wire` gives the packets of the wire; `csum` and `explain` give the facts about them.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has, packets, tshark};
 use grosso_io::capture::Format;
 use grosso_testkit::{
     Packet,
     headers::Tcp,
     oracle::{self, Lengths, Link, flow_of},
     stack::{Front, Network, Place, Stack, Transport, Tunnel},
+};
+
+use crate::common::{
+    Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has, packets, tshark,
 };
 
 /// The offset of the TCP flags after Ethernet and IPv4.

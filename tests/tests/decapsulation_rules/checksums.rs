@@ -12,7 +12,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-use crate::taking::{Taken, rules, take, take_with};
+use super::taking::{Taken, rules, take, take_with};
 
 fn take_knowing(frame: &[u8], checksum: Checksum) -> Result<Taken, Refusal> {
     let meta = Meta { checksum, ..Meta::default() };

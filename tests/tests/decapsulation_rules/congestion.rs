@@ -10,7 +10,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-use crate::taking::{rules, take, take_with};
+use super::taking::{rules, take, take_with};
 
 /// RFC 6040 figure 4, literally: a row for each inner field, a column for each outer one.
 const FIGURE_4: [[Option<u8>; 4]; 4] = [

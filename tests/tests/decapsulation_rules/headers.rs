@@ -7,7 +7,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-use crate::taking::{rules, rules_with_fou, take, take_with};
+use super::taking::{rules, rules_with_fou, take, take_with};
 
 fn ipv4() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip)

@@ -13,7 +13,7 @@ use grosso_tests::damage::{checksum, frames, links};
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 
-use crate::taking::rules_with_fou;
+use super::taking::rules_with_fou;
 
 fn some_rules() -> impl Strategy<Value = DecapsulationRules> {
     let modes = prop_oneof![

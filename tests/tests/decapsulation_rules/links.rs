@@ -8,7 +8,7 @@ use grosso::{
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
-use crate::taking::{rules, take, take_with};
+use super::taking::{rules, take, take_with};
 
 const SLL: [u8; 14] = [0, 4, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
 const SLL2: [u8; 18] = [0, 0, 0, 0, 0, 3, 0, 1, 4, 6, 2, 0, 0, 0, 0, 1, 0, 0];

@@ -9,7 +9,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-use crate::taking::{rules_with_fou, take_with};
+use super::taking::{rules_with_fou, take_with};
 
 /// Removes all tunnels of a packet one by one and compares it with the kit's at every level.
 fn check(stack: &Stack, packet: Packet) {

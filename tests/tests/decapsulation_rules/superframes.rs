@@ -13,9 +13,9 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, Ports};
 
-use crate::taking::{rules, take_with};
+use super::taking::{rules, take_with};
 
-fn take(frame: &[u8], meta: &Meta) -> Result<crate::taking::Taken, Refusal> {
+fn take(frame: &[u8], meta: &Meta) -> Result<super::taking::Taken, Refusal> {
     take_with(frame, meta, LinkType::Ethernet, &rules())
 }
 

@@ -14,7 +14,7 @@ use grosso::{
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, dissect};
 
-use crate::{
+use super::{
     formats::{V4, V6, VXLAN, all, gre, udp, with_remote_checksum, without_checksum},
     putting::{Known, packets, partial, put},
 };
@@ -23,7 +23,7 @@ use crate::{
 fn plan(sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
     let mut encapsulator = Encapsulator::new(sender.clone(), 1).unwrap();
     let (_, packet) = packets(sender).swap_remove(0);
-    let link = crate::putting::link_of(sender);
+    let link = super::putting::link_of(sender);
     let sent = put(&mut encapsulator, &Known::new(packet.build()), link).unwrap();
     let mut rules = receiver.rules();
     // The receiver must recognize the tunnel itself, and not only its port.

@@ -11,7 +11,7 @@ use grosso::{
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
-use crate::{
+use super::{
     formats::{V4, VXLAN, all, gre, remote, udp, with_remote_checksum, without_checksum},
     putting::{Known, link_of, packets, partial, put, take},
     superframes::superframe,

@@ -13,7 +13,7 @@ use grosso::{
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
-use crate::{
+use super::{
     formats::{Around, Carried, V4, V6, VXLAN, expected, geneve, gre, udp, without_checksum},
     putting::{Known, put},
 };
@@ -248,7 +248,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     let endpoint = Endpoint::new(local, remote, VXLAN, Carrier::Udp(without_checksum(4789)));
     let (bytes, start, offset) = plain.build_partial();
     let meta = Meta {
-        checksum: crate::putting::partial(start, offset),
+        checksum: super::putting::partial(start, offset),
         vlan: Some(VlanTag { protocol: 0x8100, tci: 0xa123 }),
         hash: Some(1),
         timestamp_ns: Some(2),

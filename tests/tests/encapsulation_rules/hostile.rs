@@ -15,7 +15,7 @@ use grosso_tests::damage::{checksum, frames, links};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-use crate::{
+use super::{
     formats::{all, remote},
     putting::{Known, try_take},
 };

@@ -16,7 +16,7 @@ use grosso_testkit::{Packet, random::Random};
 use grosso_tests::engine::Engine;
 use grosso_wire::{LinkType, Ports, dissect};
 
-use crate::{
+use super::{
     formats::{V4, V6, VXLAN, geneve, gre, udp, without_checksum},
     putting::{Known, link_of, put, take},
     superframes::{behind_link, cut, superframe, union},

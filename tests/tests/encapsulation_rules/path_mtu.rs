@@ -17,7 +17,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-use crate::{
+use super::{
     formats::V4,
     putting::{Known, put},
     superframes::superframe,

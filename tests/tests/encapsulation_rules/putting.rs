@@ -12,7 +12,7 @@ use grosso::{
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, dissect};
 
-use crate::formats::Carried;
+use super::formats::Carried;
 
 /// A frame and its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use grosso::tunnel::encapsulate::Encapsulator;
 
-use crate::{
+use super::{
     formats::{Around, all, expected},
     putting::{Known, link_of, packets, put, take},
 };

@@ -16,7 +16,7 @@ use grosso_testkit::Packet;
 use grosso_tests::engine::Engine;
 use grosso_wire::{LinkType, Ports};
 
-use crate::{
+use super::{
     formats::{V4, V6, all, gre, remote},
     putting::{Known, link_of, packets, partial, put, take},
 };
@@ -286,7 +286,7 @@ fn t13_b01_b57_no_length_wraps() {
     let packet = |len| Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(len);
     for ([local, remote], ip) in [(V4, 20), (V6, 0)] {
         let direct = Endpoint::new(local, remote, Header::Ip, Carrier::Ip);
-        let gue = crate::formats::udp(6080);
+        let gue = super::formats::udp(6080);
         let in_udp = Endpoint::new(local, remote, Header::Ip, Carrier::Gue(gue));
         // The outer headers are IP, UDP and GUE; the inner headers are 40 bytes.
         for (endpoint, around) in [(direct, ip), (in_udp, ip + 12)] {

@@ -8,7 +8,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, Ports, dissect};
 
-use crate::{
+use super::{
     association::{MODES, Recipe, SPI, TUNNEL_V4, TUNNEL_V6, VECTOR_SALT, decrypt},
     literal,
 };

@@ -3,7 +3,7 @@
 use aes_gcm::{Aes128Gcm, KeyInit, aead::AeadInOut};
 use grosso_testkit::Packet;
 
-use crate::association::{KEY, SPI};
+use super::association::{KEY, SPI};
 
 /// An ESP packet behind its IP header, with a key of 128 bits and an ICV of 16 bytes. `text` already has its trailer,
 /// and the initialization vector is arbitrary.

@@ -12,7 +12,7 @@ use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-use crate::{
+use super::{
     association::{MODES, Recipe, TUNNEL_V4, TUNNEL_V6, decrypt, encrypt, encrypt_with},
     literal,
 };
@@ -152,7 +152,7 @@ fn every_refusal_has_a_name_and_a_counter() {
         assert_eq!((decryptor.stats().refused(refusal), decryptor.stats().packets), (1, 0));
         // The window moves for authentic packets, and for no others.
         let is_genuine = refusal > Refusal::Integrity;
-        assert_eq!(decryptor.last_sequence(), is_genuine.into(), "{refusal}");
+        assert_eq!(decryptor.last_sequence(), u64::from(is_genuine), "{refusal}");
         assert!(is_genuine || frame == before, "{refusal}");
         seen.insert(refusal);
     }

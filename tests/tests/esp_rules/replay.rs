@@ -6,7 +6,7 @@ use grosso::tunnel::esp::{Decryptor, EspMode, REPLAY_WINDOW_PACKETS_MAX, Refusal
 use grosso_testkit::{Packet, random::Random};
 use proptest::prelude::*;
 
-use crate::association::{Recipe, decrypt};
+use super::association::{Recipe, decrypt};
 
 /// RFC 4303 section 3.4.3 and appendix A2, implemented literally.
 struct Oracle {

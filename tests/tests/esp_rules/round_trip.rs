@@ -10,7 +10,7 @@ use grosso_testkit::{
 use grosso_wire::{Extent, Kind, LinkType, Ports, Stop, dissect};
 use proptest::prelude::*;
 
-use crate::association::{Recipe, decrypt, encrypt_with};
+use super::association::{Recipe, decrypt, encrypt_with};
 
 /// Ports of the receiver: only ESP in UDP, whose port no stack of the kit uses.
 const PORTS: Ports = Ports { esp: 4500, ..Ports::NONE };

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use grosso::tunnel::esp::{Prefix, Refusal};
 use grosso_testkit::Packet;
 
-use crate::association::{MODES, Recipe, decrypt, encrypt};
+use super::association::{MODES, Recipe, decrypt, encrypt};
 
 /// An address of `198.51.100.0/24` or `2001:db8:4::/47`, or one beside it, in the destination of a packet.
 fn frame(destination: &[u8]) -> Vec<u8> {

@@ -14,7 +14,7 @@ use grosso_testkit::{
 use grosso_tests::{engine::PORTS, superframe::Superframe};
 use grosso_wire::LinkType;
 
-use crate::association::{MODES, Recipe, TUNNEL_V4, TUNNEL_V6, decrypt, encrypt};
+use super::association::{MODES, Recipe, TUNNEL_V4, TUNNEL_V6, decrypt, encrypt};
 
 /// Encrypts a superframe. Returns the packets on the wire, and their sequence numbers.
 fn encrypted(

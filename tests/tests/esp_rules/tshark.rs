@@ -8,7 +8,7 @@ use grosso_testkit::{
     stack::{Front, NETWORKS, Network, Place, Stack, Transport},
 };
 
-use crate::association::{KEY, Recipe, encrypt};
+use super::association::{KEY, Recipe, encrypt};
 
 /// A classic pcap file of Ethernet frames, all at time zero.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {

@@ -6,7 +6,7 @@ use grosso::reassemble::{
 use grosso_testkit::Packet;
 use grosso_tests::fragments::{Piece, Rig, Version, cut};
 
-use crate::{data, push_all, rules};
+use super::{data, push_all, rules};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -4,7 +4,7 @@ use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyRules};
 use grosso_testkit::random::Random;
 use grosso_tests::fragments::{Piece, Version, cut};
 
-use crate::{data, overlap, rules, whole};
+use super::{data, overlap, rules, whole};
 
 /// Asserts that random datagrams, cut like those of `ip_defrag` and arranged by `arrange`, come out exactly.
 fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piece>) {

@@ -12,7 +12,7 @@ use grosso::{
 use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_tests::fragments::{Piece, Rig, Version, cut};
 
-use crate::{DEAD, data, overlap, push_all, rules, whole};
+use super::{DEAD, data, overlap, push_all, rules, whole};
 
 fn link() -> Packet {
     Packet::new().ethernet(|e| e)

@@ -15,7 +15,7 @@ use grosso_tests::{
 };
 use grosso_wire::LinkType;
 
-use crate::{DEAD, data, push_all, rules};
+use super::{DEAD, data, push_all, rules};
 
 #[test]
 fn f24_b41_coalescing_gives_every_buffer_back_at_once() {

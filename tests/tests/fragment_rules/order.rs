@@ -4,7 +4,7 @@ use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Dis
 use grosso_testkit::random::Random;
 use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version, cut, random_pieces};
 
-use crate::{DEAD, data, overlap, push_all, relations::RELATIONS, rules, whole};
+use super::{DEAD, data, overlap, push_all, relations::RELATIONS, rules, whole};
 
 #[test]
 fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {

@@ -4,7 +4,7 @@
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Discard};
 use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version};
 
-use crate::{data, overlap};
+use super::{data, overlap};
 
 /// The thirteen relations of two intervals (Allen 1983), as places of the second one if the first is 160..240.
 pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [

@@ -9,7 +9,7 @@ use grosso::{
 use grosso_testkit::{Packet, oracle};
 use grosso_tests::fragments::{Piece, Rig, Version, cut};
 
-use crate::{data, push_all, rules};
+use super::{data, push_all, rules};
 
 fn link() -> Packet {
     Packet::new().ethernet(|e| e)

@@ -10,7 +10,7 @@ use grosso::{
 use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_tests::fragments::{Piece, Rig, Version, random_pieces};
 
-use crate::data;
+use super::data;
 
 /// Fragments, right and wrong, of one key and a few others, with metadata from devices.
 fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {

@@ -2,7 +2,7 @@
 
 use grosso::coalesce::{Hold, reason::Close};
 
-use crate::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
+use super::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 
 /// A timer that each packet restarts would hold a slow flow for ever. The controller does not hold a train at all if it
 /// does not expect the next packet in time.

@@ -9,7 +9,7 @@ use grosso_testkit::{Traffic, headers::Tcp, random::Random};
 use grosso_tests::session::{Session, random_profile};
 use grosso_wire::LinkType;
 
-use crate::{MSS, packet};
+use super::{MSS, packet};
 
 /// A profile that judges ten packets and, if fewer than two of them joined, passes forty.
 fn bypassing() -> Profile {

@@ -6,7 +6,7 @@ use grosso::{
 };
 use grosso_testkit::{headers::Tcp, random::Random};
 
-use crate::{HOLD_NS, MSS, SHORT_PATH_NS, World, holding};
+use super::{HOLD_NS, MSS, SHORT_PATH_NS, World, holding};
 
 /// 10 Gb/s of full packets.
 const PACKET_NS: u64 = 1_230;
@@ -154,9 +154,9 @@ fn a_long_path_keeps_sixteen_trains_a_round_trip() {
     assert_eq!(longest(last), 320 / 16);
     assert!(last.len() >= 16, "{last:?}");
     // 1 Gb/s and 10 ms: as many segments as the window allows.
-    assert_eq!(longest(&rounds(&[860, 860, 860])[2]), SEGMENTS_MAX.into());
+    assert_eq!(longest(&rounds(&[860, 860, 860])[2]), u32::from(SEGMENTS_MAX));
     // Ten packets are in flight.
-    assert_eq!(longest(&rounds(&[10, 10, 10])[2]), SEGMENTS_MIN.into());
+    assert_eq!(longest(&rounds(&[10, 10, 10])[2]), u32::from(SEGMENTS_MIN));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use grosso::{
 };
 use grosso_testkit::random::Random;
 
-use crate::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
+use super::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 
 /// A wire and its receiver.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use grosso_tests::engine::{Engine, Out, PORTS};
 use grosso_tests::kernel::{Delivered, GroOracle, VirtioHeader};
 use grosso_wire::LinkType;
 
-use crate::known::flow;
+use super::known::flow;
 
 /// Metadata of a superframe, in the terms of a virtio header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,9 +8,9 @@ use grosso_testkit::headers::Tcp;
 use grosso_testkit::oracle::{Link, State, verify};
 use grosso_tests::kernel::{Batching, GroOptions, GroOracle, release, skip};
 
-use crate::both::Both;
-use crate::known::Known;
-use crate::start;
+use super::both::Both;
+use super::known::Known;
+use super::start;
 
 #[test]
 fn every_known_difference_shows() {

@@ -7,8 +7,8 @@ use grosso_testkit::flows::hex;
 use grosso_testkit::oracle::{Description, Lengths, Link, is_right, parse, segment};
 use grosso_tests::kernel::dump;
 
-use crate::both::{Answer, Both, Difference, Item, difference};
-use crate::known::{Joins, Known, Reach, Suspect, suspects};
+use super::both::{Answer, Both, Difference, Item, difference};
+use super::known::{Joins, Known, Reach, Suspect, suspects};
 
 /// Compares vector by vector, and counts the results.
 pub(crate) struct Comparison {
@@ -72,7 +72,7 @@ impl Comparison {
             touched.iter().any(|frame| suspect.touches(frame))
                 || found.reordered.iter().any(|flow| {
                     frames.iter().any(|frame| {
-                        crate::known::flow(frame).as_ref() == Some(flow) && suspect.touches(frame)
+                        super::known::flow(frame).as_ref() == Some(flow) && suspect.touches(frame)
                     })
                 })
         };

@@ -10,7 +10,7 @@ use grosso_wire::LinkType;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(crate::cases(300))]
+    #![proptest_config(super::cases(300))]
 
     /// A caller that expires at every deadline, as a timer does, between polls at any time.
     #[test]

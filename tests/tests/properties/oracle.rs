@@ -10,7 +10,7 @@ use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(crate::cases(600))]
+    #![proptest_config(super::cases(600))]
 
     #[test]
     fn trains_are_those_of_the_slow_merger(

@@ -12,10 +12,10 @@ use grosso_tests::session::{Session, random_profile, received};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-use crate::trains::readable_train;
+use super::trains::readable_train;
 
 proptest! {
-    #![proptest_config(crate::cases(400))]
+    #![proptest_config(super::cases(400))]
 
     /// Hostile traffic over every stack, any limits, polls, holds, hash seeds and checksum states.
     #[test]

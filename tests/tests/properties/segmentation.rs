@@ -15,10 +15,10 @@ use grosso_tests::engine::cut;
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-use crate::trains::readable_train;
+use super::trains::readable_train;
 
 proptest! {
-    #![proptest_config(crate::cases(400))]
+    #![proptest_config(super::cases(400))]
 
     /// Directly, as in the oracle; with partial checksums that are completed afterwards; with repeated headers that a
     /// device cuts afterwards.

@@ -8,15 +8,12 @@ use grosso::{
 };
 use grosso_testkit::{Packet, random::Random};
 use grosso_tests::{
-    allocator::{Counting, allocations, live_bytes},
+    allocator::{allocations, live_bytes},
     engine::PORTS,
 };
 use grosso_wire::LinkType;
 
-use crate::connection::{Connection, holes};
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use super::connection::{Connection, holes};
 
 /// A frame with `len` bytes of payload, whose checksum the device verified.
 fn template(len: usize) -> Vec<u8> {

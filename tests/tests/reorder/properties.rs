@@ -13,7 +13,7 @@ use grosso_tests::{
 };
 use grosso_wire::LinkType;
 
-use crate::connection::{HOLD_NS, HOLE_NS, holes, within_batch};
+use super::connection::{HOLD_NS, HOLE_NS, holes, within_batch};
 
 /// Interval at which the caller calls `expire`.
 const TICK_NS: u64 = 7_000;

@@ -10,7 +10,7 @@ use grosso::{
 use grosso_testkit::headers::Tcp;
 use grosso_tests::frames::Segment;
 
-use crate::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
+use super::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 
 /// A change of a packet.
 type Edit = fn(Segment) -> Segment;

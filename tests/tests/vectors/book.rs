@@ -15,7 +15,7 @@ const ETHERNET: u32 = 1;
 /// Greatest length of a frame that a capture announces, in bytes.
 const SNAPLEN: u32 = 262_144;
 const ANEW: &str =
-    "make it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test vectors";
+    "make it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test engine vectors::";
 
 /// A pair of files under construction.
 pub(crate) struct Book {

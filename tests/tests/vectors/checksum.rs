@@ -13,7 +13,7 @@ use grosso_tests::{engine::Engine, frames::Path};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
+use super::{
     book::{Book, Pair},
     superframe::{hex, unhex},
 };

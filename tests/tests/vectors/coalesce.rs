@@ -16,7 +16,7 @@ use grosso_wire::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
+use super::{
     book::{Book, Pair, Span},
     superframe::{Description, unhex},
 };

@@ -6,7 +6,7 @@ use grosso_tests::fragments::{Piece, Rig, Version, cut};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::book::{Book, Pair, Span};
+use super::book::{Book, Pair, Span};
 
 #[derive(Serialize)]
 struct Vector {

@@ -14,7 +14,7 @@ use grosso_wire::LinkType;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
+use super::{
     book::{Book, Pair, Span},
     superframe::Description,
 };

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::book::{Pair, path};
+use super::book::{Pair, path};
 
 /// Headers with checksums, in the order in which tshark is asked.
 const HEADERS: [&str; 3] = ["ipv4", "tcp", "udp"];

@@ -4,11 +4,8 @@ use std::{fs, io};
 
 use rustix::process::Signal;
 
-use super::{
-    network::{A, B, Running, set_up},
-    report,
-    wire::Wire,
-};
+use super::{report, wire::Wire};
+use crate::network::{A, B, Running, set_up};
 
 const TITLE: &str = "esp, transport, rfc4106(gcm(aes)) 96";
 

@@ -10,7 +10,7 @@ use std::{
 use grosso_sys::{datagram::set_segment_bytes, namespace::NetworkNamespace};
 use sha2::{Digest, Sha256};
 
-use super::network::STALLED;
+use crate::network::STALLED;
 
 /// Megabits a second to the guest and from it.
 pub(crate) struct Rates(pub(crate) [f64; 2]);

@@ -13,10 +13,8 @@ use grosso_sys::{
 };
 use grosso_testkit::guest::{self, Contents, Guest, Image};
 
-use super::{
-    network::{self, Running},
-    traffic::{self, Rates},
-};
+use super::traffic::{self, Rates};
+use crate::network::Running;
 
 /// The host, its guest, and the data that both know.
 pub(crate) struct Wire {
@@ -55,7 +53,7 @@ impl Wire {
                 cases.for_each(|case| println!("skipped: {case}: {why}"));
                 return None;
             }
-            None => network::namespaces()?,
+            None => crate::network::namespaces()?,
         };
         Some(Self::boot(host, behind).unwrap())
     }
@@ -68,7 +66,7 @@ impl Wire {
         let image = Image::new(folder.path(), &contents)?;
         command(&host, "ip link set lo up")?;
         command(&host, "ip tuntap add dev t0 mode tap vnet_hdr")?;
-        host.run(|| network::set_up("t0", network::B))??;
+        host.run(|| crate::network::set_up("t0", crate::network::B))??;
         let mut guest = Guest::start(host.host(&mut image.machine("t0"))?)?;
         guest.run("ip link set lo up; ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0")?;
         guest.run("ip addr add fd09::1/64 dev eth0 nodad; modprobe -a fou fou6")?;
@@ -139,8 +137,8 @@ impl Drop for Wire {
 fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Result<()> {
     host.run(|| {
         let far = LinkChange::new().namespace(behind.as_fd());
-        let near = (&network::name("c0"), LinkChange::new());
-        Netlink::new()?.add_veth(near, (&network::name("c1"), far))?;
+        let near = (&crate::network::name("c0"), LinkChange::new());
+        Netlink::new()?.add_veth(near, (&crate::network::name("c1"), far))?;
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
         fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1")
     })??;

@@ -3,10 +3,9 @@
 use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use serde_json::Value;
 
+use super::{FAMILIES, PLAIN, bench, stream};
 use crate::{
-    FAMILIES, PLAIN, bench,
     common::{Bench, ETHERNET, Timed},
-    stream,
     vantage::{Chain, IPV6},
 };
 

@@ -2,12 +2,13 @@
 
 use grosso_testkit::oracle::{Link, is_right};
 
+use super::{
+    FAMILIES, PLAIN, Way, assert_is_the_wire, assert_taken_for_the_wire, bench, bytes, longest,
+    parsed, stream, without_syns,
+};
 use crate::{
-    FAMILIES, PLAIN, Way, assert_is_the_wire, assert_taken_for_the_wire, bench, bytes,
     common::{Bench, Timed, frames, packets},
-    longest, parsed, stream,
     vantage::{BYTES, Chain, INSIDE, IPV4, IPV6},
-    without_syns,
 };
 
 /// Captures of a stream in the kernel's VXLAN at the sender and on the wire; `None` without such a device.
@@ -120,7 +121,7 @@ fn b10_superframes_in_vxlan_on_another_port_become_the_wire() {
 fn b10_without_the_port_superframes_are_left_and_the_hint_is_the_port() {
     let Some([host, wire]) = vxlan(UNDERLAY, OTHER_PORT, 1500, IPV4) else { return };
     let bench = bench(&[("host.pcap", &host)]);
-    let (code, report) = crate::inspect(&bench, "host.pcap");
+    let (code, report) = super::inspect(&bench, "host.pcap");
     assert_eq!((code, &report["verdict"]["wire_faithful"]), (1, &false.into()), "{report}");
     let run = bench.run("wire --strict -r host.pcap -w out.pcap");
     assert_eq!(run.code, 1);

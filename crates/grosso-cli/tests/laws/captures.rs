@@ -6,7 +6,8 @@ use grosso_io::capture::{
 use grosso_testkit::{oracle::Link, random::Random};
 use proptest::prelude::*;
 
-use crate::{common::START_NS, flows::Medium};
+use super::flows::Medium;
+use crate::common::START_NS;
 
 /// The ingredients of a capture.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use grosso_testkit::oracle::{
     self, FOU_PORT, Layer, Lengths, Link, Parsed, State, Stop, Verdict, parse, verify,
 };
 
-use crate::captures::Captured;
+use super::captures::Captured;
 
 /// The payload of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,13 +4,12 @@ use grosso_testkit::{flows::hex, random::Random};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     captures::{Captured, Recipe, capture, read, recipe},
     carried::{is_complete, is_remote, link_of, wrong},
-    cases,
-    common::Bench,
-    flows,
+    cases, flows,
 };
+use crate::common::Bench;
 
 proptest! {
     #![proptest_config(cases(16))]

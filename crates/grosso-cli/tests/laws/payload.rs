@@ -8,13 +8,13 @@ use grosso_testkit::{Packet, Traffic, oracle::GUE_PORT, random::Random};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::{
+use super::{
     captures::{Captured, Recipe, capture, interleave, read, recipe},
     carried::{Carried, Fou, atomic, fragmentable, payload},
     cases,
-    common::Bench,
     flows::{self, Medium},
 };
+use crate::common::Bench;
 
 proptest! {
     #![proptest_config(cases(16))]

@@ -3,12 +3,11 @@
 use grosso_testkit::flows::{assert_conserved, hex};
 use proptest::prelude::*;
 
-use crate::{
+use super::{
     captures::{Recipe, recipe},
-    cases,
-    common::{Bench, capture, frames},
-    flows,
+    cases, flows,
 };
+use crate::common::{Bench, capture, frames};
 
 proptest! {
     #![proptest_config(cases(48))]

@@ -14,8 +14,8 @@ use grosso_sys::{
     tun::{Offloads, Tun, TunBuilder},
 };
 
+use super::law::{Measure, Twins};
 use crate::{
-    law::{Measure, Twins},
     network::name,
     vantage::{BYTES, Chain, ip},
 };

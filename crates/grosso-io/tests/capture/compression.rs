@@ -7,8 +7,8 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use grosso_io::capture::{ByteOrder, CaptureError, CaptureReader, Compression};
 
-use crate::build::{File, everything};
-use crate::packets::packets;
+use super::build::{File, everything};
+use super::packets::packets;
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());

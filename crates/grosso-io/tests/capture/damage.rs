@@ -10,9 +10,9 @@ use grosso_io::capture::{
     RECORD_BYTES_MAX, WriterOptions,
 };
 
-use crate::build::{File, everything};
-use crate::compression::{gzip, zstd};
-use crate::packets::packets;
+use super::build::{File, everything};
+use super::compression::{gzip, zstd};
+use super::packets::packets;
 
 /// Entries handed out, and the error after them.
 fn read(bytes: &[u8]) -> (usize, Option<CaptureError>) {

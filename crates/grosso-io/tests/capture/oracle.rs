@@ -17,7 +17,7 @@ use grosso_io::capture::{
     PacketMeta, Resolution, SegmentTransport, WriterOptions,
 };
 
-use crate::packets::{Seen, packets};
+use super::packets::{Seen, packets};
 
 /// Packets of a pcap file, read by the crate `pcap-file`.
 fn pcap_of_oracle(bytes: &[u8]) -> Vec<Seen> {

@@ -3,7 +3,7 @@
 use grosso::meta::Gso;
 use grosso_io::capture::{ByteOrder, CaptureReader, Compression, Entry, Format, SegmentTransport};
 
-use crate::build::{File, everything};
+use super::build::{File, everything};
 
 /// One packet, with the fields that the tests compare.
 #[derive(Clone, Debug, PartialEq, Eq)]

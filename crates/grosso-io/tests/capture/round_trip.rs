@@ -8,8 +8,8 @@ use grosso_io::capture::{
     Offload, PacketMeta, Resolution, SegmentTransport, TunnelPort, WriterOptions,
 };
 
-use crate::build::{File, everything};
-use crate::packets::packets;
+use super::build::{File, everything};
+use super::packets::packets;
 
 fn copy(bytes: &[u8], change: impl FnOnce(&mut WriterOptions)) -> Result<Vec<u8>, CaptureError> {
     let mut reader = CaptureReader::new(bytes)?;

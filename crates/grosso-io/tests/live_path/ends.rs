@@ -15,7 +15,7 @@ use grosso_sys::{
 };
 use grosso_testkit::Packet;
 
-use crate::{
+use super::{
     sockets::exchange,
     world::{A, B, World, name, start, until},
 };

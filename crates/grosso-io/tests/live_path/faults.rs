@@ -17,7 +17,7 @@ use grosso_sys::{
     interface::Control, namespace::NetworkNamespace, netlink::Netlink, packet::RingLayout,
 };
 
-use crate::{
+use super::{
     sockets::exchange,
     world::{A, B, World, name, skip, start, until},
 };

@@ -14,7 +14,7 @@ use grosso_sys::{
     namespace::{NetworkNamespace, show_network_in_sysfs},
 };
 
-use crate::{
+use super::{
     sockets::exchange,
     tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_ip, over_udp},
     tunnels::INSIDE,

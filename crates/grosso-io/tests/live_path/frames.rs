@@ -19,7 +19,7 @@ use grosso_wire::virtio::{
     GSO_UDP_SEGMENTS, Order, VirtioHeader,
 };
 
-use crate::world::{World, name, until};
+use super::world::{World, name, until};
 
 /// A UDP port at which nobody answers.
 const QUIET: u16 = 53_999;

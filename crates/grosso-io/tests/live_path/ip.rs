@@ -12,7 +12,7 @@ use grosso_sys::namespace::NetworkNamespace;
 use grosso_testkit::Packet;
 use grosso_wire::ipv4::{PROTOCOL_GRE, PROTOCOL_IPV4, PROTOCOL_IPV6};
 
-use crate::world::{A, B, World, until};
+use super::world::{A, B, World, until};
 
 /// Opens a port for these protocols at one end of the wire, from the other.
 fn open(host: &NetworkNamespace, local: IpAddr, remote: IpAddr, protocols: &[u8]) -> IpPort {

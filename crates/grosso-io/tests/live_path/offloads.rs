@@ -8,7 +8,7 @@ use grosso_io::{
 use grosso_sys::packet::RingLayout;
 use grosso_wire::virtio::Form;
 
-use crate::{
+use super::{
     sockets::{datagrams, exchange},
     world::{A, B, World, next_network, skip, start},
 };

@@ -28,7 +28,7 @@ use grosso_sys::{
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
-use crate::{
+use super::{
     sockets::exchange,
     world::{A, B, World, name, set_up, start, until},
 };

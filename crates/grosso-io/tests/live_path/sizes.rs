@@ -17,7 +17,7 @@ use grosso_wire::{
     virtio::{Form, GSO_TCP_IPV4, GSO_TCP_IPV6, Order, VirtioHeader},
 };
 
-use crate::world::{World, name, until};
+use super::world::{World, name, until};
 
 /// Length of the headers from IP on, in bytes.
 const HEADERS: [usize; 2] = [20 + 20, 40 + 20];

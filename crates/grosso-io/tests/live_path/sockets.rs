@@ -77,7 +77,7 @@ pub(crate) fn datagrams(
     let mut sender = match from.0.host(&mut command).and_then(|command| command.spawn()) {
         Ok(sender) => sender,
         Err(error) => {
-            crate::world::skip(&format!("no python3 to send with UDP_SEGMENT: {error}"));
+            super::world::skip(&format!("no python3 to send with UDP_SEGMENT: {error}"));
             return false;
         }
     };

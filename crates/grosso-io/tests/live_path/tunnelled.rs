@@ -12,7 +12,7 @@ use grosso_io::{
 };
 use grosso_sys::{ethtool::set_feature, interface::Control, namespace::NetworkNamespace};
 
-use crate::{
+use super::{
     tunnels::INSIDE,
     world::{B, World, name, set_up},
 };

@@ -14,7 +14,7 @@ use grosso_io::{
 use grosso_sys::{namespace::NetworkNamespace, tun::Layer};
 use grosso_wire::virtio::Form;
 
-use crate::{
+use super::{
     sockets::exchange,
     world::{A, B, World, next_network, set_up, skip, start},
 };

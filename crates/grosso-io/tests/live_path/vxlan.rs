@@ -13,7 +13,7 @@ use std::{
 use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
 use grosso_io::runner::{RunOptions, Snapshot};
 
-use crate::{
+use super::{
     sockets::exchange,
     tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_udp},
     tunnels::{INSIDE, add_vxlan},

@@ -10,7 +10,7 @@ use grosso_io::{
 };
 use grosso_testkit::Packet;
 
-use crate::ends::{Reluctant, association, counter, ethernet, fragments, insist, receive};
+use super::ends::{Reluctant, association, counter, ethernet, fragments, insist, receive};
 
 #[test]
 fn counters_conserve_what_a_bad_wire_leaves() {

@@ -15,7 +15,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{Kind, LinkType, Ports, dissect};
 
-use crate::ends::{Reluctant, association, counter, fragments, insist, receive};
+use super::ends::{Reluctant, association, counter, fragments, insist, receive};
 
 fn link(stack: &Stack) -> LinkType {
     if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet }

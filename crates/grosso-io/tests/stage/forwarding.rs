@@ -19,7 +19,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-use crate::{
+use super::{
     ends::{counter, receive, send},
     formats::{VXLAN, udp},
 };

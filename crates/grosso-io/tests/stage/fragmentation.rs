@@ -18,7 +18,7 @@ use grosso_testkit::{
     oracle::{self, Link},
 };
 
-use crate::ends::{Reluctant, counter, ethernet, fragments, insist, receive, send};
+use super::ends::{Reluctant, counter, ethernet, fragments, insist, receive, send};
 
 fn udp4(df: bool, id: u16) -> Packet {
     Packet::new().ethernet(|e| e).ipv4(move |ip| ip.df(df).id(id)).udp(|u| u)

@@ -15,7 +15,7 @@ use grosso_io::{
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
-use crate::ends::{counter, receive, send};
+use super::ends::{counter, receive, send};
 
 /// A port that knows its path, and is told of it.
 struct Pathed {

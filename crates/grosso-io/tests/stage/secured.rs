@@ -18,7 +18,7 @@ use grosso_testkit::{
     oracle::{self, Link},
 };
 
-use crate::ends::{Reluctant, association, counter, ethernet, hosts, insist, receive, send};
+use super::ends::{Reluctant, association, counter, ethernet, hosts, insist, receive, send};
 
 #[test]
 fn datagrams_pass_encrypted_and_in_fragments_both_ways() {

@@ -21,7 +21,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, Ports};
 
-use crate::{
+use super::{
     ends::{Reluctant, association, counter, insist, receive, send},
     formats::{VXLAN, formats, other_end, udp},
 };

@@ -6,8 +6,6 @@
 mod captures;
 mod carried;
 mod checksums;
-#[path = "../common/mod.rs"]
-mod common;
 mod flows;
 mod payload;
 mod wire;

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::Value;
 
-use crate::book::Pair;
+use self::book::Pair;
 
 const KINDS: [&str; 4] = ["coalesce", "segment", "reassemble", "checksum"];
 /// Vectors of all kinds together that there are at least.

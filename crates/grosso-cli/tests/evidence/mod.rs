@@ -4,21 +4,16 @@
 #![cfg(target_os = "linux")]
 
 mod checksums;
-#[path = "../common/mod.rs"]
-mod common;
 mod crafted;
 mod headers_only;
-#[path = "../network/mod.rs"]
-mod network;
 mod tunnels;
-#[path = "../vantage/mod.rs"]
-mod vantage;
 
-use common::{Bench, ETHERNET, Timed, capture_of, frames};
 use grosso_io::capture::Format;
 use grosso_testkit::oracle::{self, Lengths, Link, Parsed};
 use serde_json::Value;
-use vantage::{BYTES, Chain, IPV4, IPV6, Way, ip, set, without_offloads};
+
+use crate::common::{Bench, ETHERNET, Timed, capture_of, frames};
+use crate::vantage::{BYTES, Chain, IPV4, IPV6, Way, ip, set, without_offloads};
 
 const PLAIN: Way = Way { mtu: 1500, behind: None };
 const FAMILIES: [usize; 2] = [IPV4, IPV6];

@@ -2,23 +2,18 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod law;
-#[path = "../network/mod.rs"]
-mod network;
 mod tagged;
 mod tunnel;
-#[path = "../vantage/mod.rs"]
-mod vantage;
 
-use common::{Bench, Timed, has, packets};
-use law::{Measure, Must, Twins, same};
-use network::{Running, skip, until};
 use rustix::process::Signal;
+
+use crate::common::{Bench, Timed, has, packets};
+use crate::network::{Running, skip, until};
+use crate::vantage::{BYTES, Chain, INSIDE, IPV4, IPV6, Way, attempt, between, ip, is_over};
+use law::{Measure, Must, Twins, same};
 use tagged::Tagged;
 use tunnel::Tunnel;
-use vantage::{BYTES, Chain, INSIDE, IPV4, IPV6, Way, attempt, between, ip, is_over};
 
 const ETHERNET: Way = Way { mtu: 1500, behind: None };
 

@@ -23,9 +23,9 @@ use grosso_testkit::random::Random;
 use grosso_testkit::stack::{Front, Network, Route, Stack, Transport, Tunnel};
 use grosso_tests::kernel::{Batching, FRAMES_MAX, GroOptions, GroOracle, seed, skip};
 
-use crate::both::Both;
-use crate::explain::{Comparison, Counts};
-use crate::known::Reach;
+use self::both::Both;
+use self::explain::{Comparison, Counts};
+use self::known::Reach;
 
 /// Number of vectors of a test; a vector takes a millisecond, and one with a difference some more.
 const VECTORS: u64 = 600;

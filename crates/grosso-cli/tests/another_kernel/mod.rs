@@ -12,16 +12,15 @@
 
 mod cases;
 mod esp;
-#[path = "../network/mod.rs"]
-mod network;
-mod traffic;
+pub(crate) mod traffic;
 mod wire;
 
 use std::{io, net::IpAddr};
 
-use cases::{Case, TUNNELS};
-use network::{A, B};
 use serde_json::Value;
+
+use crate::network::{A, B};
+use cases::{Case, TUNNELS};
 use traffic::Rates;
 use wire::{INSIDE, Wire, between};
 

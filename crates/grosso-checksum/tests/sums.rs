@@ -1,0 +1,9 @@
+//! Sums and copies by every backend.
+
+#[macro_use]
+mod common;
+
+mod algebra;
+mod copy;
+mod kernel;
+mod oracle;

@@ -1,0 +1,26 @@
+//! The command on captures, and its documents: what needs no network.
+
+mod comments;
+mod common;
+mod conform;
+mod decap;
+mod documents;
+mod encap;
+mod exit_codes;
+mod explain;
+mod filters;
+mod fragments;
+mod grammar;
+mod interrupted;
+mod laws;
+mod line;
+mod messages;
+mod names;
+mod options;
+mod overflow;
+mod profiles;
+mod round_trip;
+mod routing;
+mod tunnel_ports;
+mod whatif;
+mod wire;

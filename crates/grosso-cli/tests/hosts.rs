@@ -1,0 +1,29 @@
+//! The command on live paths, between hosts that are network namespaces or guests.
+
+#![cfg(target_os = "linux")]
+
+mod another_kernel;
+mod bridge;
+mod capture;
+mod common;
+mod decap_kernel;
+mod dev;
+mod doctor;
+mod evidence;
+mod forwarding;
+mod fragments_kernel;
+mod guest_sockets;
+mod lab;
+mod lab_nic;
+mod live;
+mod machines;
+mod monitor;
+mod network;
+mod run;
+mod service;
+mod stages;
+mod stats;
+mod tunnel;
+mod tunnel_paths;
+mod twins;
+mod vantage;

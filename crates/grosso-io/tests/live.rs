@@ -1,0 +1,4 @@
+//! Ports on devices and sockets of the running kernel.
+
+mod live_path;
+mod unix_port;

@@ -1,0 +1,10 @@
+//! The engine beside the running kernel.
+
+mod kernel_coalesce;
+mod kernel_delivery;
+mod kernel_differential;
+mod kernel_fragment;
+mod kernel_gro;
+mod kernel_reassembly;
+mod kernel_segment;
+mod virtio_rules;
