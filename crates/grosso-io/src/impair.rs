@@ -320,7 +320,8 @@ impl<P: Port> Impair<P> {
             return self.free_ns;
         }
         let jitter = self.impairment.jitter.as_nanos() as f64 * (2.0 * offset - 1.0);
-        let delay = ((self.impairment.delay + skew).as_nanos() as f64 + jitter).max(0.0);
+        let delay = self.impairment.delay.saturating_add(skew);
+        let delay = (delay.as_nanos() as f64 + jitter).max(0.0);
         self.free_ns.saturating_add(delay as u64)
     }
 
@@ -515,6 +516,14 @@ mod tests {
         // 100 bytes at 100 Mb/s take 8 us each, so the tenth leaves 80 us after the first arrived.
         let (arrived, _) = pass("rate 100M".parse().unwrap(), 10);
         assert_eq!(arrived.last().map(|(at, _)| *at), Some(80_000));
+    }
+
+    #[test]
+    fn a_delay_without_end_and_more_keeps_what_comes() {
+        for words in ["delay 1e19s skew 1e19s", "delay 1e19s jitter 1e19s rate 1"] {
+            let (arrived, wire) = pass(words.parse().unwrap(), 20);
+            assert_eq!((arrived.len(), wire.stats().lost), (0, 0), "{words}");
+        }
     }
 
     #[test]
