@@ -154,7 +154,7 @@ fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
     }
 }
 
-/// The fingerprint and the numbers.
+/// The fingerprint and the numbers; of a text that was cut, whatever its last digits are, there are none.
 fn parse(text: &str) -> Option<(u128, Numbers)> {
     let mut lines = text.lines();
     let first = lines.next()?;
@@ -162,7 +162,8 @@ fn parse(text: &str) -> Option<(u128, Numbers)> {
     let keys = u128::from_str_radix(value("keys ")?, 16).ok()?;
     let numbers =
         Numbers { sent: value("out ")?.parse().ok()?, received: value("in ")?.parse().ok()? };
-    (first == FIRST_LINE).then_some((keys, numbers))
+    let is_whole = text.ends_with('\n') && lines.next().is_none();
+    (first == FIRST_LINE && is_whole).then_some((keys, numbers))
 }
 
 /// Sequence numbers to send reserved at a time, ahead of their use: at a million packets a second the file
@@ -212,6 +213,8 @@ mod tests {
             ("hello", "it holds no"),
             ("grosso-esp-sequences/1\nout 1\nin 2\n", "it holds no"),
             (&good[..good.len() - 3], "it holds no"),
+            (&good.replace("in 2\n", "in 20")[..good.len()], "it holds no"),
+            (&good.replace("in 2\n", "in 2\nin 3\n"), "it holds no"),
             (&good.replace("feed", "feee"), "it belongs to other keys"),
         ] {
             std::fs::write(&path, text).unwrap();
