@@ -43,7 +43,9 @@ fn main() -> io::Result<()> {
     texts(directory, "profile", &fuzzing::profiles())?;
     let tunnels = [&TUNNELS[..], &ASSOCIATIONS[..]].concat();
     texts(directory, "tunnel_words", &tunnels.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    texts(directory, "request", &REQUESTS.map(str::to_owned))
+    texts(directory, "request", &REQUESTS.map(str::to_owned))?;
+    texts(directory, "files", &FILES.map(str::to_owned))?;
+    texts(directory, "impair", &WIRES.map(|words| format!("{words}\0{}", "@@@@".repeat(40))))
 }
 
 /// Writes texts and the dictionary of their words.
@@ -187,6 +189,25 @@ const REQUESTS: [&str; 6] = [
     "\u{1}HEAD /healthz HTTP/1.0\r\n\r\n",
     "\u{1}POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
     "\u{1}OPTIONS * HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+];
+
+/// Files with keys and with sequence numbers and an answer with counters, each behind the number of its kind.
+const FILES: [&str; 5] = [
+    "\u{0}in 000102030405060708090a0b0c0d0e0fdeadbeef\nout 0xf00102030405060708090a0b0c0d0e0fdeadbeef\n",
+    "\u{0}# 256 bits\nin 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0fdeadbeef\nout f0\n",
+    "\u{2}grosso-esp-sequences/2\nkeys 0000000000000000000000000000feed\nout 00000000000001048576\nin \
+     00000000000000000007\n",
+    "\u{1}{\"schema\":\"grosso.counters/1\",\"pid\":7,\"ts_ns\":1,\"devices\":[{\"path\":\"edge\",\"device\":\"a\",\
+     \"peer\":\"b\",\"queue\":0,\"idle_ns\":5,\"counters\":{\"rx_frames\":1,\"drop_rx_ring_full\":2}}]}\n",
+    "\u{1}{\"schema\":\"grosso.counters/1\",\"pid\":7,\"ts_ns\":1,\"devices\":[],\"confinement\":{}}\n",
+];
+
+/// Bad wires.
+const WIRES: [&str; 4] = [
+    "delay 5ms jitter 1ms loss 10% reorder 20% seed 7",
+    "rate 10G duplicate 20% corrupt 20% limit 9",
+    "delay 10us skew 40us rate 100M limit 1000",
+    "delay 1000s jitter 2000s loss 0.1% corrupt 100% seed 18446744073709551615",
 ];
 
 /// Wide limits and a list of actions, most of which continue a train.

@@ -1,5 +1,5 @@
 //! Packets that do not fit into a tunnel: any frame, any length. Those that fit are said to; a message is short, right,
-//! and goes back to the sender.
+//! goes back to the sender, and who reads it finds the packet in it. What is no message is read as none or as rubbish.
 
 #![no_main]
 
@@ -13,6 +13,9 @@ use grosso_wire::{Kind, dissect, ipv4, ipv6};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
+    if let Some((_, _, quoted)) = path_mtu::read_v6(data) {
+        assert!(data.ends_with(quoted) && quoted.len() >= ipv6::HEADER_LEN);
+    }
     let mut decisions = Decisions::new(data);
     let (link, kit) =
         decisions.choose(&[(LinkType::Ethernet, Link::Ethernet), (LinkType::Raw, Link::Ip)]);
@@ -54,8 +57,14 @@ fn told(frame: &[u8], message: &[u8], link: LinkType, kit: Link) {
     let at = |bytes: &[u8], start: u16, field: core::ops::Range<usize>| {
         bytes[usize::from(start)..][field].to_vec()
     };
-    assert_eq!(at(message, back.offset, destination), at(frame, ip.offset, source));
+    assert_eq!(at(message, back.offset, destination.clone()), at(frame, ip.offset, source));
     assert_eq!(answer.end as usize, message.len());
     assert!(message.len() - usize::from(back.offset) <= len_max, "{} bytes", message.len());
     assert!(is_right(message, kit));
+    if ip.kind == Kind::Ipv6 {
+        let read = path_mtu::read_v6(&message[usize::from(back.offset) + ipv6::HEADER_LEN..]);
+        let (address, _, quoted) = read.expect("a message");
+        assert_eq!(address.octets()[..], at(frame, ip.offset, destination));
+        assert!(frame[usize::from(ip.offset)..].starts_with(quoted));
+    }
 }

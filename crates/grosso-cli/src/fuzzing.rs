@@ -10,11 +10,12 @@ use grosso_wire::dissect;
 use crate::{
     daemon::{
         config::{self, Config},
+        keys::Keys,
         xfrm,
     },
     evidence::{Evidence, Given, Judge, Judgment, Nature, Sight},
     input::Links,
-    observe::server,
+    observe::{control, prometheus, server, text},
     profile,
     tunnel::{Definition, describe},
     wrong::Wrong,
@@ -139,6 +140,38 @@ pub fn request(bytes: &[u8], is_http: bool) {
     match first {
         Some(first) => assert_eq!(answer(bytes, false), Some(first), "it changed its answer"),
         None => assert!(answer(bytes, true).is_some_and(|answer| !answer.is_empty())),
+    }
+}
+
+/// Reads the answer of a program that was asked for its counters.
+///
+/// # Panics
+/// If an answer is another one after it was written and read again, or cannot be shown.
+pub fn answer(reply: &[u8]) {
+    let Ok(answer) = control::understand(reply) else { return };
+    let written = serde_json::to_vec(&answer).expect("it is what was read");
+    assert_eq!(control::understand(&written).expect("it was written"), answer);
+    let changes = answer.devices.iter().map(|device| device.counters.since(&device.counters));
+    for (device, change) in answer.devices.iter().zip(changes) {
+        text::device(device, Some(&change), true);
+    }
+    prometheus::page(&answer.devices);
+}
+
+/// Reads a text with keys, and says which keys they are.
+///
+/// # Panics
+/// If what is wrong is said with more than a few digits of the text, which may be those of a key.
+#[must_use]
+pub fn keys(text: &[u8]) -> Option<u128> {
+    match Keys::parse(text) {
+        Ok(keys) => Some(keys.fingerprint()),
+        Err(what) => {
+            // A number of a line or of bytes has no more digits.
+            let is_digit = |c: char| c.is_ascii_digit();
+            assert!(what.split(|c| !is_digit(c)).all(|digits| digits.len() < 5), "{what}");
+            None
+        }
     }
 }
 

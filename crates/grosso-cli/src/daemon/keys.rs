@@ -92,12 +92,12 @@ impl Key {
 
 impl Keys {
     /// A number that tells pairs of keys apart and tells nothing of them.
-    pub(super) fn fingerprint(&self) -> u128 {
+    pub(crate) fn fingerprint(&self) -> u128 {
         fingerprint(&[b"pair", &self.outbound.0, &self.inbound.0])
     }
 
     /// Parses lines of `in` and `out`, each with the hexadecimal digits of a key and its salt.
-    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
         let (mut inbound, mut outbound) = (None, None);
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             let line = line.trim_ascii();

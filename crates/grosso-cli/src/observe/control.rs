@@ -296,7 +296,12 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "its answer has no end"));
         }
     }
-    let answer: Answer = serde_json::from_slice(&reply)?;
+    understand(&reply)
+}
+
+/// Reads the answer of a program.
+pub(crate) fn understand(reply: &[u8]) -> io::Result<Answer> {
+    let answer: Answer = serde_json::from_slice(reply)?;
     if answer.schema != SCHEMA {
         let why = format!("it answers {}, not {SCHEMA}", answer.schema);
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));

@@ -72,6 +72,15 @@ pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: usiz
     (meta.gso.is_none() && len <= mtu) || longest(stack, slices, len, meta).1 <= mtu
 }
 
+/// The destination of the packet that a message of ICMPv6 about a path quotes, the length that the message names, and
+/// the quoted packet from its IP header on, as far as it is there: nothing of it is proven.
+#[must_use]
+pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
+    let (header, quoted) = message.split_at_checked(icmp::HEADER_LEN)?;
+    let destination = quoted.get(ipv6::field::DESTINATION)?.first_chunk::<16>()?;
+    Some((Ipv6Addr::from(*destination), u32::from_be_bytes(*header.last_chunk()?), quoted))
+}
+
 /// The first IP header, directly or behind VLAN tags, and the bytes of the longest packet from that header on; without
 /// one, the bytes behind the link layer.
 fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<Layer>, usize) {

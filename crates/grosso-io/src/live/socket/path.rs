@@ -2,9 +2,11 @@
 
 use std::{io, net::IpAddr};
 
-use grosso::tunnel::probing::{Finding, Measured, Prober};
+use grosso::tunnel::{
+    path_mtu,
+    probing::{Finding, Measured, Prober},
+};
 use grosso_sys::datagram::{EchoSocket, PathMtu, TooBigMessages};
-use grosso_wire::{icmp, ipv6};
 
 use super::{
     CARRIED_IPV4, CARRIED_IPV6,
@@ -299,10 +301,8 @@ impl Belief {
 /// The other end of the packet that a message quotes, the length that it names, and the quoted packet from its IP
 /// header on.
 fn parse(message: &[u8]) -> Option<(IpAddr, usize, &[u8])> {
-    let (header, quoted) = message.split_at_checked(icmp::HEADER_LEN)?;
-    let destination = quoted.get(ipv6::field::DESTINATION)?.first_chunk::<16>()?;
-    let said = u32::from_be_bytes(*header.last_chunk()?);
-    Some((IpAddr::from(*destination), usize::try_from(said).ok()?.max(CARRIED_IPV6), quoted))
+    let (destination, said, quoted) = path_mtu::read_v6(message)?;
+    Some((destination.into(), usize::try_from(said).ok()?.max(CARRIED_IPV6), quoted))
 }
 
 /// Interval between queries of the path MTU, in nanoseconds. A query takes some ten system calls a

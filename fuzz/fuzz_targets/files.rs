@@ -1,0 +1,45 @@
+//! Files and answers of the program itself, which others may have changed: keys, sequence numbers, counters. A file of
+//! sequence numbers that was cut anywhere is none, so that no number counts as unused that was used.
+
+#![no_main]
+
+use std::{env, fs, path::PathBuf, process};
+
+use grosso_cli::fuzzing;
+use grosso_io::stage::SequenceFile;
+use libfuzzer_sys::fuzz_target;
+
+/// The fingerprint in the seeds.
+const KEYS: u128 = 0xfeed;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((kind, text)) = data.split_first() else { return };
+    match kind % 3 {
+        0 => {
+            let keys = fuzzing::keys(text);
+            assert_eq!(fuzzing::keys(&[b"# a comment\n", text].concat()), keys);
+        }
+        1 => fuzzing::answer(text),
+        _ => sequence_numbers(text),
+    }
+});
+
+fn sequence_numbers(text: &[u8]) {
+    let path = File(env::temp_dir().join(format!("grosso-fuzz-{}", process::id())));
+    let accepts = |text: &[u8]| {
+        fs::write(&path.0, text).expect("a folder for temporary files");
+        SequenceFile::check(&path.0, KEYS).is_ok()
+    };
+    if accepts(text) {
+        assert!((0..text.len()).all(|len| !accepts(&text[..len])), "a part of it passes for it");
+    }
+}
+
+/// A file that goes with this.
+struct File(PathBuf);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,43 @@
+//! A bad wire in any words, and frames through it: each comes out, twice if it was doubled, or is counted as lost.
+
+#![no_main]
+
+use grosso::{
+    LinkType, Meta,
+    features::{Device, Features},
+};
+use grosso_fuzz::Decisions;
+use grosso_io::{
+    Port, Transmitted,
+    impair::{Impair, Impairment},
+    memory::wire,
+};
+use libfuzzer_sys::fuzz_target;
+
+/// Most frames: more cost time and find nothing new.
+const FRAMES_MAX: u64 = 64;
+
+fuzz_target!(|data: &[u8]| {
+    let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
+    let (words, rest) = data.split_at(end);
+    let Ok(words) = str::from_utf8(words) else { return };
+    let Ok(impairment) = words.parse::<Impairment>() else { return };
+    let mut decisions = Decisions::new(rest.get(1..).unwrap_or_default());
+    let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 4096);
+    let mut near = Impair::new(near, impairment);
+    let (mut sent, mut arrived, mut now_ns) = (0, 0, 0_u64);
+    while !decisions.is_over() && sent < FRAMES_MAX {
+        let frame = vec![decisions.byte(); decisions.byte().into()];
+        assert_eq!(far.transmit(&[&frame], &Meta::default()).unwrap(), Transmitted::Taken);
+        sent += 1;
+        now_ns = now_ns.saturating_add(u64::from(decisions.byte()) << (decisions.byte() % 57));
+        near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();
+    }
+    // Frames arrive whose time has come, and none is due for ever.
+    while let Some(at_ns) = near.deadline() {
+        now_ns = now_ns.max(at_ns);
+        near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();
+    }
+    let stats = near.stats();
+    assert_eq!(arrived + stats.lost + stats.overflowed, sent + stats.duplicated, "{stats:?}");
+});
