@@ -13,6 +13,12 @@ ip -n peer link add vx type vxlan id 42 local 192.0.2.2 remote 192.0.2.1 dstport
 ip -n peer addr add 10.1.1.2/24 dev vx
 ip -n peer link set vx up
 ip -n peer addr add 10.1.2.2/24 dev p-xdp
+# Of ESP another program of Grosso, with the same keys the other way round. The wire has no addresses, and answers for
+# none of the others.
+for host in "" "ip netns exec peer"; do
+    $host sh -c 'echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore'
+done
+RUNTIME_DIRECTORY=/run/peer ip netns exec peer grosso run -c /etc/grosso/peer.toml > /tmp/peer 2>&1 &
 # AF_XDP cannot show that a checksum was left to the device.
 ip netns exec peer ethtool -K p-xdp tx off > /dev/null
 
@@ -39,7 +45,9 @@ for unit in udp esp xdp; do
 done
 ip addr add 10.1.1.1/24 dev t-udp
 ip addr add 10.1.2.1/24 dev t-xdp
-for unit in udp:10.1.1.2 xdp:10.1.2.2; do
+ip addr add 10.1.3.1/24 dev t-esp
+ip -n peer addr add 10.1.3.2/24 dev t-peer
+for unit in udp:10.1.1.2 xdp:10.1.2.2 esp:10.1.3.2; do
     busybox ping -q -c 3 -W 5 "${unit#*:}" > /dev/null && echo "${unit%:*} ping yes"
 done
 for unit in udp esp xdp; do
@@ -59,5 +67,7 @@ systemctl start grosso@cpus
 journalctl --sync
 journalctl -u grosso@cpus --no-pager -o cat | grep -q 'cpus.conf beside it' && echo "cpus hint yes"
 systemctl stop grosso@cpus
+kill %1
+wait
 ls -l /var/lib/grosso /run/grosso
 echo end

@@ -1,5 +1,5 @@
 //! The unit of `packaging/`, started by a real systemd as the first process of namespaces of its own: a tunnel in UDP
-//! with the kernel's at its other end, ESP, and AF_XDP.
+//! with the kernel's at its other end, ESP with another program of Grosso there, and AF_XDP.
 
 #![cfg(target_os = "linux")]
 
@@ -83,12 +83,15 @@ fn files(folder: &Path) -> io::Result<()> {
     let drop_in = "etc/systemd/system/grosso@xdp.service.d/af-xdp.conf";
     copy(drop_in, &packaging.join("af-xdp.conf"))?;
     put("etc/systemd/system/grosso@esp.service.d/key.conf", KEY_CONF.as_bytes())?;
-    for (unit, text) in [("udp", UDP), ("esp", ESP), ("xdp", XDP), ("cpus", CPUS)] {
+    for (unit, text) in [("udp", UDP), ("esp", ESP), ("xdp", XDP), ("cpus", CPUS), ("peer", PEER)] {
         put(&format!("etc/grosso/{unit}.toml"), text.as_bytes())?;
     }
-    put("etc/grosso/esp.key", KEYS.as_bytes())?;
-    let key = folder.join("files/etc/grosso/esp.key");
-    fs::set_permissions(key, PermissionsExt::from_mode(0o600))?;
+    let back = KEYS.replace("in ", "to ").replace("out ", "in ").replace("to ", "out ");
+    for (name, keys) in [("esp.key", KEYS), ("peer.key", &back)] {
+        put(&format!("etc/grosso/{name}"), keys.as_bytes())?;
+        let key = folder.join("files/etc/grosso").join(name);
+        fs::set_permissions(key, PermissionsExt::from_mode(0o600))?;
+    }
     put("check.sh", include_bytes!("check.sh"))?;
     fs::write(folder.join("boot.sh"), include_bytes!("boot.sh"))?;
     fs::write(folder.join("inner.sh"), include_bytes!("inner.sh"))
@@ -135,7 +138,7 @@ fn the_unit_runs_under_systemd_and_every_thread_is_confined() {
         }
     }
     assert_eq!(Said { unit: "cpus", log: &log }.one("hint"), "yes", "{log}");
-    for unit in ["udp", "xdp"] {
+    for unit in ["udp", "esp", "xdp"] {
         assert_eq!(Said { unit, log: &log }.one("ping"), "yes", "{log}");
     }
 }
@@ -165,6 +168,22 @@ spi-in = 0x1001
 spi-out = 0x1002
 key-file = "/run/credentials/grosso@esp.service/esp.key"
 sequence-file = "/var/lib/grosso/esp.sequence"
+"#;
+
+/// The other end of the same, which is not a service.
+const PEER: &str = r#"
+[[path]]
+name = "peer"
+right = { port = "tap:t-peer", mtu = 1400 }
+
+[path.left]
+port = "p-esp"
+
+[path.left.esp]
+spi-in = 0x1002
+spi-out = 0x1001
+key-file = "/etc/grosso/peer.key"
+sequence-file = "/tmp/peer.sequence"
 "#;
 
 const XDP: &str = r#"
