@@ -349,6 +349,51 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
     }
 }
 
+/// Programs in two network namespaces do not see each other, and a copy of the keys is another file: both send with one
+/// key and the same numbers, and what keeps their vectors apart is the salt of each start.
+#[test]
+fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    let mut dump = Command::new("tcpdump");
+    dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
+    let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
+    let dump = Running::spawn(dump);
+    dump.said("listening on");
+    let near = esp.start(0);
+    let text = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
+    let text = text.replace("\"a0\"", "\"e0\"").replace("tap:ta", "tap:b0");
+    let text = text.replace("0.key", "copy.key").replace("0.seq", "copy.seq");
+    std::fs::write(esp.hosts.path("copy.toml"), text).unwrap();
+    std::fs::copy(esp.hosts.path("0.key"), esp.hosts.path("copy.key")).unwrap();
+    let copy = Running::spawn(&mut esp.hosts.command("run -c copy.toml"));
+    copy.said("esp: ");
+    esp.hosts.b.run(|| set_up("b0", B)).unwrap().unwrap();
+    let socket = |host: usize| {
+        esp.space(host).run(|| UdpSocket::bind(([A, B][host][1], 0))).unwrap().unwrap()
+    };
+    let sockets = [socket(0), socket(1)];
+    let captured = || std::fs::metadata(esp.hosts.path("wire.pcap")).unwrap().len();
+    for (socket, target) in sockets.iter().zip([B, A]) {
+        let enough = captured() + 60_000;
+        until(|| {
+            (0..20).for_each(|_| drop(socket.send_to(&[0; 500], (target[1], 9))));
+            captured() >= enough
+        });
+    }
+    for program in [near, copy] {
+        assert_eq!(program.stop(Signal::TERM).code, Some(0));
+    }
+    dump.stop(Signal::INT);
+    let Some(packets) = vectors(&esp) else { return skip("no tshark") };
+    let of_key: Vec<_> = packets.iter().filter(|(spi, ..)| spi == SPIS[0]).collect();
+    let count = |by: fn(&(String, u64, u64)) -> u64| {
+        of_key.iter().map(|packet| by(packet)).collect::<BTreeSet<_>>().len()
+    };
+    assert!(count(|packet| packet.1) < of_key.len(), "numbers repeat, or nothing is shown");
+    assert_eq!(count(|packet| packet.2), of_key.len(), "a vector repeats");
+    assert_eq!(count(|packet| packet.1 ^ packet.2), 2, "one salt a program");
+}
+
 /// Datagrams over IPv6 that count up, both ways between the hosts: none is sent twice.
 struct Numbered {
     sockets: [UdpSocket; 2],
