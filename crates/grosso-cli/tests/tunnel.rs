@@ -624,6 +624,27 @@ fn a_tunnel_that_may_not_probe_its_path_says_so_and_carries() {
     }
 }
 
+/// Fragments of a path that is found to be narrow are the kernel's over IPv6, and it is told by way of `lo`.
+#[test]
+fn a_tunnel_whose_kernel_cannot_be_told_of_its_path_says_so() {
+    let Some(ends) = Ends::new() else { return };
+    let add = |words: &str| {
+        let ended = ends.run(&format!("tunnel add t0 type {words}"));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ends.ok("tunnel del t0");
+        ended.stderr.contains("lo is down") && ended.stderr.contains("sudo ip link set lo up")
+    };
+    let six = "vxlan id 42 local fd09::2 remote fd09::1";
+    assert!(add(six));
+    let others =
+        ["vxlan id 42 local 10.9.0.2 remote 10.9.0.1", "ip6gre local fd09::2 remote fd09::1"];
+    for words in others.map(str::to_owned).into_iter().chain([format!("{six} noprobe")]) {
+        assert!(!add(&words), "{words}");
+    }
+    ends.ip(&ends.0.b, "link set lo up");
+    assert!(!add(six));
+}
+
 #[test]
 fn one_that_stays_in_the_foreground_ends_when_it_is_told() {
     let Some(ends) = Ends::new() else { return };

@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
 };
 
-use grosso::tunnel::decapsulate::OuterChecksum;
+use grosso::tunnel::{Carrier, Endpoint, decapsulate::OuterChecksum};
 use grosso_io::{
     Port,
     live::{IpOptions, IpPort, UdpOptions, UdpPort},
@@ -86,10 +86,10 @@ fn address(device: &str) -> Option<[u8; 6]> {
     link.ok()?.hardware_address
 }
 
-/// The note that nothing finds out what a tunnel's path carries, although no word forbids it.
+/// The note that nothing finds out what a tunnel's path carries, or that it is of no use, although no word forbids it.
 pub(crate) fn unprobed(description: &Description) -> Option<String> {
     let probing = description.probes.then(|| EchoSocket::open(description.endpoint.local))?;
-    let error = probing.err()?;
+    let Err(error) = probing else { return untold(description) };
     let why = match Fault::of(&error) {
         Fault::Forbidden => {
             let remedy = privilege("cap_net_admin,cap_net_raw");
@@ -99,6 +99,21 @@ pub(crate) fn unprobed(description: &Description) -> Option<String> {
     };
     let name = description.name();
     Some(format!("{name}: no echo requests find out what the path carries: {why}"))
+}
+
+/// The note that the kernel cannot be told what the path of a tunnel in UDP over IPv6 carries, of which it makes the
+/// fragments: the message to it comes by way of the loopback device, which is down in a new network namespace.
+fn untold(description: &Description) -> Option<String> {
+    let Endpoint { local, carrier, .. } = &description.endpoint;
+    let is_told = local.is_ipv6() && !matches!(carrier, Carrier::Ip);
+    let lo = InterfaceName::new("lo").and_then(|name| Netlink::new()?.link(&name)).ok()?;
+    let name = description.name();
+    (is_told && !lo.up).then(|| {
+        format!(
+            "{name}: lo is down, by which the kernel is told what a path carries that loses long packets in silence: \
+             sudo ip link set lo up"
+        )
+    })
 }
 
 /// The failure to open a socket at a tunnel's own address.
