@@ -253,6 +253,34 @@ fn metrics_are_answered_where_the_file_says() {
     running.stop(Signal::TERM);
 }
 
+/// Anybody can put something else where the socket for `grosso stats` would be, and take the port of the metrics.
+#[test]
+fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_noted() {
+    for is_taken in [true, false] {
+        let Some(hosts) = Hosts::new() else { return };
+        fs::write(hosts.path("taken"), "no folder").unwrap();
+        let port = || std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let listener = hosts.b.run(port).unwrap();
+        let taken = listener.local_addr().unwrap();
+        let address = if is_taken { taken.to_string() } else { "0.0.0.0:0".to_owned() };
+        let note = match is_taken {
+            true => format!("no metrics on {taken}: "),
+            false => "are open to whoever reaches that address".to_owned(),
+        };
+        write(&hosts, &format!("metrics = \"{address}\"\n{EDGE}"));
+        let mut command = hosts.command("run -c paths.toml");
+        let running = Running::spawn(command.env("RUNTIME_DIRECTORY", hosts.path("taken")));
+        until(|| thread(&running, "edge").is_some());
+        hosts.address("b0");
+        exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 16);
+        let ended = running.stop(Signal::TERM);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        for note in ["no socket for grosso stats: ", &note] {
+            assert!(ended.stderr.contains(note), "{note}: {ended:?}");
+        }
+    }
+}
+
 /// The state of every thread: its name, its effective capabilities, `NoNewPrivs`, and `Seccomp`.
 fn confinement(running: &Running) -> Vec<(String, u64, u32, u32)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
