@@ -3,6 +3,8 @@
 #
 #   benches/ring.sh quiet GROSSO [OPTION...]   loss of a flow of 500 datagrams a second beside two TCP senders of single
 #                                              packets, in nine runs of four seconds
+#   benches/ring.sh xdp GROSSO [OPTION...]     the same loss through a bridge of AF_XDP ports, for which hosts leave no
+#                                              checksum to their devices
 #   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
 #                                              bridge and over a veth alone, in turn
 #   benches/ring.sh tunnel GROSSO WORDS        the same loss through a tunnel of `grosso tunnel` (`type vxlan id 1`)
@@ -17,7 +19,7 @@ what=$1 grosso=$2
 shift 2
 a=ring-a-$$ b=ring-b-$$ g=ring-g-$$
 scratch=$(mktemp -d)
-servers= tunnels=
+servers= tunnels= kind=
 far=10.9.0.2
 
 # end NAMESPACE DEVICE ADDRESS: an end of the wire with a host behind it.
@@ -44,7 +46,7 @@ bridged() {
     up "$g" gb
     hosts
     ip netns exec "$a" ethtool -K a0 tso "$offload" gso "$offload"
-    ip netns exec "$g" "$grosso" bridge ga gb "$@" >"$scratch/bridge" 2>&1 &
+    ip netns exec "$g" "$grosso" bridge "${kind}ga" "${kind}gb" "$@" >"$scratch/bridge" 2>&1 &
     bridge=$!
     sleep 1
 }
@@ -141,6 +143,13 @@ beside() {
 case $what in
 quiet)
     bridged off "$@"
+    beside
+    ;;
+xdp)
+    kind=xdp:
+    bridged off "$@"
+    ip netns exec "$a" ethtool -K a0 tx off >/dev/null
+    ip netns exec "$b" ethtool -K b0 tx off >/dev/null
     beside
     ;;
 tunnel)
