@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-wire", &["grosso-checksum"]),
     ("grosso", &["grosso-checksum", "grosso-wire"]),
     ("grosso-sys", &[]),
-    ("grosso-io", &["grosso", "grosso-checksum", "grosso-sys", "grosso-wire"]),
+    ("grosso-vhost", &["grosso-sys"]),
+    ("grosso-io", &["grosso", "grosso-checksum", "grosso-sys", "grosso-vhost", "grosso-wire"]),
     ("grosso-lab", &["grosso", "grosso-checksum", "grosso-io", "grosso-sys", "grosso-wire"]),
     (
         "grosso-cli",
@@ -33,7 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-examples", "grosso-tests"];
 
 /// The crates that may contain `unsafe`.
-const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys"];
+const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys", "grosso-vhost"];
 
 /// The crates that build without `std` and take no clock, no randomness and no IO except as arguments.
 const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];

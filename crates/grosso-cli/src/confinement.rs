@@ -2,7 +2,7 @@
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|
-//! | of a path | none | packets, and nothing that opens or makes but Unix sockets where it connects to one |
+//! | of a path | none | packets, and nothing that opens or makes but Unix sockets where it connects to one or shares memory |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
 //! | the main one | those with which devices are opened | opening, for a reload |
@@ -113,6 +113,11 @@ pub(crate) fn data_thread() -> io::Result<()> {
 /// Confines a thread of a path that connects to the socket of another program.
 pub(crate) fn connecting_thread() -> io::Result<()> {
     path_thread(Role::Connecting)
+}
+
+/// Confines a thread of a path that shares memory with a virtual machine.
+pub(crate) fn machine_thread() -> io::Result<()> {
+    path_thread(Role::Machine)
 }
 
 fn path_thread(role: Role) -> io::Result<()> {

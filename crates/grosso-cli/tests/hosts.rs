@@ -13,6 +13,7 @@ mod evidence;
 mod forwarding;
 mod fragments_kernel;
 mod guest_sockets;
+mod guest_vhost;
 mod lab;
 mod lab_nic;
 mod live;

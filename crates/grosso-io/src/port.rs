@@ -73,6 +73,20 @@ pub trait Port {
         self.descriptor()
     }
 
+    /// Another descriptor that becomes readable when frames arrive, for a port whose first one tells of messages about
+    /// them: a virtual machine tells of frames by a kick.
+    #[cfg(unix)]
+    fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    /// Descriptor that becomes readable when there is room after [`Transmitted::NoRoom`], for a port whose other end
+    /// tells of it. There is none to become writable then.
+    #[cfg(unix)]
+    fn room_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
     /// The longest packet that leaves towards the other end, in bytes from its IP header on; `None`
     /// if the port knows no path. It may change, but not by what others say.
     fn path_mtu(&self) -> Option<usize> {
@@ -200,7 +214,7 @@ pub enum PortError {
 /// method of the other.
 ///
 /// The wrapped port is a field (`port:`), or is found by a macro that is called as `with!(self,
-/// port => port.link())` (`with!:`). `descriptors` stands for both descriptor methods. Methods that
+/// port => port.link())` (`with!:`). `descriptors` stands for all methods that return one. Methods that
 /// the wrapper changes are written out beside the macro. A method that is neither listed nor
 /// written out falls back to the default of the trait, which is rarely right for a wrapper.
 ///
@@ -294,6 +308,16 @@ macro_rules! delegate_port {
         #[cfg(unix)]
         fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
             $crate::delegate_port!(@call self $to transmit_descriptor())
+        }
+
+        #[cfg(unix)]
+        fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            $crate::delegate_port!(@call self $to frames_kick())
+        }
+
+        #[cfg(unix)]
+        fn room_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            $crate::delegate_port!(@call self $to room_kick())
         }
     };
     (@method path_mtu $to:tt) => {

@@ -80,6 +80,14 @@ impl Port for Talkative {
         Some(self.to.as_fd())
     }
 
+    fn frames_kick(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.to.as_fd())
+    }
+
+    fn room_kick(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.from.as_fd())
+    }
+
     fn path_mtu(&self) -> Option<usize> {
         Some(1400)
     }
@@ -137,6 +145,8 @@ fn ask<P: Port>(name: &str, around: impl FnOnce(Talkative) -> P, deadline: Optio
     assert_eq!(port.flush().unwrap(), Transmitted::NoRoom, "{name}");
     assert_eq!(port.deadline(), deadline, "{name}");
     let found = [port.descriptor(), port.transmit_descriptor()];
+    assert_eq!(found.map(|file| file.unwrap().as_raw_fd()), descriptors, "{name}");
+    let found = [port.room_kick(), port.frames_kick()];
     assert_eq!(found.map(|file| file.unwrap().as_raw_fd()), descriptors, "{name}");
     assert_eq!((port.path_mtu(), port.path_hint()), (Some(1400), Some(1300)), "{name}");
     assert_eq!(port.path_proven(), Some(1350), "{name}");

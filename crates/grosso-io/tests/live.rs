@@ -2,3 +2,4 @@
 
 mod live_path;
 mod unix_port;
+mod vhost_port;

@@ -2,6 +2,7 @@
 //!
 //! Every call is one that other systems with Unix sockets have too.
 
+use core::mem::MaybeUninit;
 use std::{
     ffi::OsStr,
     io::{self, IoSlice, IoSliceMut},
@@ -15,9 +16,9 @@ use std::{
 use rustix::{
     fs::{Mode, chmod, fchmod},
     net::{
-        AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
-        SocketType, accept_with, bind, connect, connect_unspec, listen, recvfrom, sendmsg,
-        socket_with, sockopt,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+        connect_unspec, listen, recvfrom, recvmsg, sendmsg, socket_with, sockopt,
     },
 };
 
@@ -160,6 +161,25 @@ impl LocalSocket {
         Ok(seen(|| rustix::io::readv(&self.file, into))?)
     }
 
+    /// Reads a stream, and the files that were passed beside its bytes, of which no more than
+    /// [`PASSED_MAX`] arrive. Returns the number of bytes, 0 at its end.
+    ///
+    /// # Errors
+    /// Those of `recvmsg(2)`.
+    pub fn receive_passed(&self, into: &mut [u8], files: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received =
+            seen(|| recvmsg(&self.file, &mut [IoSliceMut::new(into)], &mut beside, flags))?;
+        for message in beside.drain() {
+            if let RecvAncillaryMessage::ScmRights(passed) = message {
+                files.extend(passed);
+            }
+        }
+        Ok(received.bytes)
+    }
+
     /// Receives a datagram. Returns its length, which is that of the buffer if it was longer, and
     /// its sender's address, if that has one.
     ///
@@ -207,6 +227,8 @@ fn is_stale(kind: LocalKind, address: &LocalAddress) -> io::Result<bool> {
 /// Bytes of the longest path of a socket, without the byte that ends it (`sun_path`): that of
 /// Linux; other systems have 103.
 pub const PATH_BYTES_MAX: usize = 107;
+/// Files that arrive with one call: as many as any message of vhost-user has.
+pub const PASSED_MAX: usize = 8;
 /// Connections that wait to be accepted: those behind the first wait for its end.
 const BACKLOG: i32 = 16;
 

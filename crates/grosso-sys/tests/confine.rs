@@ -34,6 +34,9 @@ fn confined<T: Send + 'static>(role: Role, work: impl FnOnce() -> T + Send + 'st
     thread::Builder::new().name("confined".into()).spawn(confined).unwrap().join().unwrap()
 }
 
+const ROLES: [Role; 6] =
+    [Role::Data, Role::Connecting, Role::Machine, Role::Statistics, Role::Signals, Role::Opener];
+
 #[test]
 fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
     if !can_filter() {
@@ -58,7 +61,7 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
         state.unwrap()
     };
     let before = own_threads().unwrap().into_iter().find(|state| state.number == number()).unwrap();
-    for role in [Role::Data, Role::Connecting, Role::Statistics, Role::Signals, Role::Opener] {
+    for role in ROLES {
         let state = own(role);
         let kept = if role == Role::Opener { NET_BIND_SERVICE_ADMIN_RAW | IPC_LOCK_BPF } else { 0 };
         assert_eq!(state.capabilities, before.capabilities & kept, "{role:?}");
@@ -71,7 +74,7 @@ fn files_are_refused_to_those_who_open_none_and_nothing_ends() {
     if !can_filter() {
         return;
     }
-    for role in [Role::Data, Role::Connecting, Role::Statistics, Role::Signals] {
+    for role in ROLES.into_iter().filter(|role| *role != Role::Opener) {
         let refused = confined(role, || File::open("/dev/null")).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{role:?}");
     }
@@ -83,6 +86,16 @@ fn who_connects_again_may_make_a_socket_for_it() {
     if can_filter() {
         let make = || socket(AddressFamily::UNIX, SocketType::STREAM, None).map(drop);
         confined(Role::Connecting, make).unwrap();
+        confined(Role::Machine, make).unwrap();
+    }
+}
+
+#[test]
+fn who_maps_the_memory_of_a_machine_may_ask_how_long_it_is() {
+    if can_filter() {
+        let length = || rustix::fs::fstat(io::stderr()).map(drop);
+        confined(Role::Machine, length).unwrap();
+        assert_eq!(confined(Role::Data, length), Err(rustix::io::Errno::ACCESS));
     }
 }
 
@@ -108,7 +121,7 @@ fn memory_and_random_numbers_are_there_for_each_role() {
     if !can_filter() {
         return;
     }
-    for role in [Role::Data, Role::Connecting, Role::Statistics, Role::Signals, Role::Opener] {
+    for role in ROLES {
         // More than the allocator takes from its heap.
         let sum = confined(role, || {
             let memory = vec![secret::random().unwrap(); 1 << 20];

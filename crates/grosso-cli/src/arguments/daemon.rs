@@ -15,8 +15,9 @@ use super::{
 
 #[derive(Args, Debug)]
 pub(crate) struct Bridge {
-    /// One end: IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], fd:N, or unix:PATH for a virtual machine,
-    /// with words behind commas: dgram, connect, vnet, offloads=csum+tso4+tso6+uso, local=PATH, mode=660
+    /// One end: IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], fd:N, or unix:PATH or vhost-user:PATH for a
+    /// virtual machine, with words behind commas: connect, offloads=csum+tso4+tso6+uso, mode=660, and for unix dgram,
+    /// vnet, local=PATH
     #[arg(value_name = "A")]
     pub(crate) left: String,
     /// The other end

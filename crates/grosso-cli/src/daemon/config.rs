@@ -203,7 +203,7 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
             return Err(format!("{} has esp, and the path more than one queue", port.device));
         }
         match &port.device {
-            Device::Passed(_) | Device::Unix(_) if spec.queues > 1 => {
+            Device::Passed(_) | Device::Unix(_) | Device::Vhost(_) if spec.queues > 1 => {
                 return Err(format!("{} is one queue, and the path has more", port.device));
             }
             Device::Xdp { queue, .. }

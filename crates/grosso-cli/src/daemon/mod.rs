@@ -11,6 +11,7 @@
 //! | `claim` | a host's programs see that another one uses a key |
 //! | `tunnel` | the end of a path that is a tunnel |
 //! | `unix` | the end of a path that is a Unix socket |
+//! | `vhost` | the end of a path that is the device of a virtual machine |
 //! | `path` | a path that runs |
 //! | `refusal` | the reason why a device cannot be opened, and the remedy |
 //! | `paths` | all paths of the process, and their counters |
@@ -34,4 +35,5 @@ pub(crate) mod restarts;
 pub(crate) mod stages;
 pub(crate) mod tunnel;
 pub(crate) mod unix;
+pub(crate) mod vhost;
 pub(crate) mod xfrm;

@@ -56,6 +56,11 @@ impl PathSpec {
         makes(&self.left) || makes(&self.right)
     }
 
+    /// Whether its threads share memory with a virtual machine.
+    fn shares_memory(&self) -> bool {
+        [&self.left, &self.right].iter().any(|port| matches!(port.device, Device::Vhost(_)))
+    }
+
     /// The profile to merge by towards one of its ends.
     fn profile_towards(&self, port: &PortSpec) -> Profile {
         if self.profile.rules.is_invertible() || port.terminates {
@@ -246,6 +251,7 @@ where
         .collect::<io::Result<Vec<_>>>()?;
     let processors = spec.processors.clone();
     let confine = match spec.makes_sockets() {
+        _ if spec.shares_memory() => confinement::machine_thread,
         true => confinement::connecting_thread,
         false => confinement::data_thread,
     };

@@ -16,6 +16,7 @@ use grosso_wire::virtio::Form;
 use super::{
     stages::{EspSpec, FragmentsMode, FragmentsSpec},
     unix::Unix,
+    vhost::Vhost,
 };
 use crate::tunnel::Description;
 
@@ -39,6 +40,8 @@ pub(crate) enum Device {
     Passed(i32),
     /// A Unix socket: `unix:PATH`, and words behind commas.
     Unix(Unix),
+    /// The device of a virtual machine: `vhost-user:PATH`, and words behind commas.
+    Vhost(Vhost),
     /// The end of a tunnel, which files alone describe.
     Tunnel(Box<Description>),
 }
@@ -61,6 +64,7 @@ impl FromStr for Device {
                 Ok(Self::Xdp { name: interface(name)?, queue })
             }
             "unix" => rest.parse().map(Self::Unix),
+            "vhost-user" => rest.parse().map(Self::Vhost),
             "fd" => match rest.parse() {
                 Ok(number @ 3..) => Ok(Self::Passed(number)),
                 _ => Err(format!("\"{text}\": a descriptor is a number from 3 on")),
@@ -80,6 +84,7 @@ impl fmt::Display for Device {
             Self::Xdp { name, queue } => write!(formatter, "xdp:{name}:{queue}"),
             Self::Passed(number) => write!(formatter, "fd:{number}"),
             Self::Unix(unix) => write!(formatter, "{unix}"),
+            Self::Vhost(vhost) => write!(formatter, "{vhost}"),
             Self::Tunnel(description) => formatter.write_str(&description.name()),
         }
     }
@@ -94,6 +99,7 @@ impl Device {
             }
             Self::Passed(number) => format!("fd:{number}"),
             Self::Unix(unix) => format!("unix:{}", unix.path),
+            Self::Vhost(vhost) => format!("vhost-user:{}", vhost.path),
             Self::Tunnel(description) => description.name(),
         }
     }
@@ -102,6 +108,7 @@ impl Device {
     fn features(&self) -> Features {
         match self {
             Self::Unix(unix) => unix.features(),
+            Self::Vhost(vhost) => vhost.features(),
             _ => Features::ALL,
         }
     }
@@ -287,6 +294,7 @@ impl PortSpec {
                 Opening::Passed { number: *number, options: self.tap_options() }
             }
             Device::Unix(unix) => Opening::Unix(unix.options(self.header, self.features)),
+            Device::Vhost(vhost) => Opening::Vhost(vhost.options(self.features)),
             Device::Tunnel(_) => return None,
         })
     }
@@ -322,8 +330,8 @@ impl PortSpec {
 }
 
 /// The forms of port names.
-pub(crate) const WORDS: &str =
-    "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], unix:PATH[,WORD...] or fd:NUMBER";
+pub(crate) const WORDS: &str = "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], \
+                                unix:PATH[,WORD...], vhost-user:PATH[,WORD...] or fd:NUMBER";
 /// Bytes of the shortest slot that a packet socket's ring can have.
 const SLOT_BYTES_MIN: usize = 256;
 /// Bytes of the longest ring: what the kernel locks for one socket without complaint.
@@ -337,9 +345,16 @@ mod tests {
 
     #[test]
     fn words_name_devices_and_are_said_back() {
-        for word in
-            ["eth1", "tap:grosso0", "tun:tn%d", "xdp:eth1", "xdp:eth1:3", "unix:/s,vnet", "fd:3"]
-        {
+        for word in [
+            "eth1",
+            "tap:t0",
+            "tun:tn%d",
+            "xdp:eth1",
+            "xdp:eth1:3",
+            "unix:/s,vnet",
+            "vhost-user:/s",
+            "fd:3",
+        ] {
             let device: Device = word.parse().unwrap();
             assert_eq!(device.to_string(), word);
         }
@@ -390,6 +405,7 @@ mod tests {
         assert_eq!(refused("tap:t", |spec| spec.mtu = Some(9000)), None);
         assert_eq!(refused("unix:/s", |spec| spec.header = Some(Form::Short)), None);
         assert!(refused("unix:/s", |spec| spec.mtu = Some(9000)).is_some());
+        assert!(refused("vhost-user:/s", |spec| spec.header = Some(Form::Short)).is_some());
         let why = refused("unix:/s,offloads=csum", |_| ()).unwrap();
         assert!(why.contains("vnet"), "{why}");
         assert_eq!(refused("fd:3", |spec| spec.terminates = true), None);

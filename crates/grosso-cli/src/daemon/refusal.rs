@@ -21,7 +21,7 @@ pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io:
         Device::Xdp { name, .. } => {
             interface(command, name).or_else(|| xdp(command, device, queues, error))
         }
-        Device::Unix(_) => Some(unix(command, device, error)),
+        Device::Unix(_) | Device::Vhost(_) => Some(unix(command, device, error)),
         Device::Tunnel(_) => None,
     };
     failure.unwrap_or_else(|| refused(command, &what(&device.name()), "cap_net_admin", error))
@@ -96,7 +96,7 @@ fn unix(command: &str, device: &Device, error: &io::Error) -> Failure {
         io::ErrorKind::PermissionDenied => (
             "environment.permission",
             "this user may not".to_owned(),
-            "who listens sets the permissions: mode=660 behind unix:PATH; or choose another folder",
+            "who listens sets the permissions: mode=660 behind its path; or choose another folder",
         ),
         io::ErrorKind::NotFound => {
             ("environment.socket", "there is no such folder".to_owned(), "mkdir -p makes one")

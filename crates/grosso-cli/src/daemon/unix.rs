@@ -29,7 +29,7 @@ impl FromStr for Unix {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("\"unix:{text}\": {why}");
         let mut words = text.split(',');
-        let path = socket(words.next().unwrap_or_default())?;
+        let path = socket("unix", words.next().unwrap_or_default())?;
         let mut unix = Self {
             path,
             kind: LocalKind::Stream,
@@ -43,7 +43,7 @@ impl FromStr for Unix {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("dgram", "") => unix.kind = LocalKind::Datagram,
                 ("connect", "") => unix.connects = true,
-                ("local", path) => unix.local = Some(socket(path)?),
+                ("local", path) => unix.local = Some(socket("unix", path)?),
                 ("vnet", "") => unix.header = Some(Form::Buffers),
                 ("vnet", bytes) => {
                     let form = Form::ALL.into_iter().find(|form| form.len().to_string() == bytes);
@@ -52,10 +52,7 @@ impl FromStr for Unix {
                     })?);
                 }
                 ("offloads", list) => unix.offloads = Some(list.parse()?),
-                ("mode", digits) => {
-                    let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
-                    unix.mode = Some(mode.ok_or_else(|| wrong("a mode is octal, as in mode=660"))?);
-                }
+                ("mode", digits) => unix.mode = Some(mode(digits).map_err(wrong)?),
                 _ => return Err(wrong(&format!("no word \"{word}\"; there are {WORDS}"))),
             }
         }
@@ -131,7 +128,7 @@ impl fmt::Display for Unix {
 
 /// Work that the other program takes, beyond whole packets with complete checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Offloads(Features);
+pub(super) struct Offloads(pub(super) Features);
 
 impl FromStr for Offloads {
     type Err = String;
@@ -171,11 +168,17 @@ fn offload_words() -> [(&'static str, Features); 4] {
 }
 
 /// The path of a socket, if there can be one.
-fn socket(path: &str) -> Result<String, String> {
+pub(super) fn socket(kind: &str, path: &str) -> Result<String, String> {
     match LocalAddress::new(Path::new(path)) {
         Ok(_) => Ok(path.to_owned()),
-        Err(error) => Err(format!("\"unix:{path}\": {error}")),
+        Err(error) => Err(format!("\"{kind}:{path}\": {error}")),
     }
+}
+
+/// Permissions of a file.
+pub(super) fn mode(digits: &str) -> Result<u32, &'static str> {
+    let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or("a mode is octal, as in mode=660")
 }
 
 /// The words behind the path.

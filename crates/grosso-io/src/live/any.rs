@@ -13,6 +13,7 @@ use grosso_sys::{
 
 use super::{
     LiveStats, PacketOptions, PacketPort, PortBuffer, TapOptions, TapPort, UnixOptions, UnixPort,
+    VhostOptions, VhostPort,
 };
 #[cfg(feature = "xdp")]
 use super::{XdpPort, XdpPortOptions};
@@ -50,6 +51,8 @@ pub enum Opening {
     },
     /// A Unix socket.
     Unix(UnixOptions),
+    /// The network device of a virtual machine.
+    Vhost(VhostOptions),
     /// Queues of an interface, through AF_XDP sockets.
     #[cfg(feature = "xdp")]
     Xdp {
@@ -82,6 +85,12 @@ impl Opening {
             Self::Unix(_) => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket is one queue"))
             }
+            Self::Vhost(options) if queues == 1 => {
+                Ok(vec![LivePort::Vhost(Box::new(VhostPort::open(options)?))])
+            }
+            Self::Vhost(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "a machine's device is one queue"))
+            }
             Self::Packet { name, options } => open_packet(name, *options, queues),
             #[cfg(feature = "xdp")]
             Self::Xdp { name, options } => {
@@ -103,6 +112,8 @@ pub enum LivePort {
     Packet(PacketPort),
     /// A Unix socket.
     Unix(Box<UnixPort>),
+    /// The network device of a virtual machine.
+    Vhost(Box<VhostPort>),
     /// An interface, through an AF_XDP socket.
     #[cfg(feature = "xdp")]
     Xdp(XdpPort),
@@ -115,6 +126,7 @@ macro_rules! with {
             LivePort::Tun($port) => $result,
             LivePort::Packet($port) => $result,
             LivePort::Unix($port) => $result,
+            LivePort::Vhost($port) => $result,
             #[cfg(feature = "xdp")]
             LivePort::Xdp($port) => $result,
         }
@@ -137,6 +149,7 @@ impl LivePort {
             Self::Tun(port) => Ok(*port.stats()),
             Self::Packet(port) => port.stats(),
             Self::Unix(port) => Ok(*port.stats()),
+            Self::Vhost(port) => Ok(*port.stats()),
             #[cfg(feature = "xdp")]
             Self::Xdp(port) => Ok(*port.stats()),
         }
@@ -163,6 +176,9 @@ impl Port for LivePort {
             Self::Unix(port) => port.receive(now_ns, max, &mut |frame| {
                 wrap(PortBuffer::Own(frame.buffer), frame.meta);
             }),
+            Self::Vhost(port) => port.receive(now_ns, max, &mut |frame| {
+                wrap(PortBuffer::Own(frame.buffer), frame.meta);
+            }),
             Self::Packet(port) => port.receive(now_ns, max, &mut |frame| {
                 wrap(PortBuffer::Ring(frame.buffer), frame.meta);
             }),
@@ -177,6 +193,7 @@ impl Port for LivePort {
         match (self, buffer) {
             (Self::Tun(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
             (Self::Unix(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
+            (Self::Vhost(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
             // Slots and chunks return to their rings when dropped.
             (_, buffer) => drop(buffer),
         }

@@ -6,6 +6,7 @@
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | `XdpPort` | an interface, through an AF_XDP socket (feature `xdp`) |
 //! | [`UnixPort`] | a virtual machine, or another program, through a Unix socket |
+//! | [`VhostPort`] | a virtual machine, through memory that it shares |
 //! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
 //! | [`IpPort`] | another host, through raw IP sockets: the outer packets of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
@@ -28,6 +29,7 @@ mod tap;
 mod transmitter;
 mod udp;
 mod unix;
+mod vhost;
 #[cfg(feature = "xdp")]
 mod xdp;
 
@@ -42,6 +44,7 @@ pub use stats::{LiveEvent, LiveStats};
 pub use tap::{TapOptions, TapPort};
 pub use udp::{SOURCE_PORTS_MAX, UdpOptions, UdpPort};
 pub use unix::{MODE, UnixEvent, UnixOptions, UnixPort, UnixRole, UnixStats, usual_features};
+pub use vhost::{VhostEvent, VhostOptions, VhostPort, VhostStats};
 #[cfg(feature = "xdp")]
 pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 

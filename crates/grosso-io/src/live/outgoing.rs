@@ -93,6 +93,13 @@ impl Outgoing {
         }
     }
 
+    /// Prepares for a device with other features and another header. Frames of the one before are gone with it.
+    pub(crate) fn renew(&mut self, form: Option<Form>, features: Features) {
+        self.stats.count(LiveEvent::TransmitDown, self.queue.len() as u64);
+        self.queue.clear();
+        (self.form, self.features, self.suspect) = (form, features, Features::NONE);
+    }
+
     /// Sends a frame immediately, without a copy.
     pub(crate) fn transmit(
         &mut self,

@@ -63,7 +63,13 @@ fn watch<'a>(
 ) -> bool {
     let frames = wants.frames.then(|| port.descriptor().map(|file| (file, Interest::READ)));
     let room = wants.room.then(|| port.transmit_descriptor().map(|file| (file, Interest::WRITE)));
+    let kick = port.room_kick().filter(|_| wants.room);
+    let room = kick.map_or(room, |file| Some(Some((file, Interest::READ))));
     let wanted = [frames, room];
     sources.extend(wanted.iter().flatten().flatten());
+    // Who is told of room by a kick hears from the other end that it is gone by its first descriptor.
+    let told = port.descriptor().filter(|_| kick.is_some() && !wants.frames);
+    let frames_kick = port.frames_kick().filter(|_| wants.frames);
+    sources.extend(told.into_iter().chain(frames_kick).map(|file| (file, Interest::READ)));
     wanted.iter().flatten().all(Option::is_some)
 }

@@ -14,6 +14,8 @@ pub enum Role {
     Data,
     /// Does so too, and connects to the socket of another program again when that was away.
     Connecting,
+    /// Does so too, and maps the memory of a virtual machine.
+    Machine,
     /// Answers requests for counters.
     Statistics,
     /// Waits for signals.
@@ -45,7 +47,7 @@ impl Role {
     /// The capabilities that it keeps, if it has them.
     pub(super) fn capabilities(self) -> CapabilitySet {
         match self {
-            Self::Data | Self::Connecting | Self::Statistics | Self::Signals => {
+            Self::Data | Self::Connecting | Self::Machine | Self::Statistics | Self::Signals => {
                 CapabilitySet::empty()
             }
             // Devices, packet sockets, low ports, memory of AF_XDP, and its program.
@@ -64,11 +66,20 @@ impl Role {
         match self {
             Self::Data => &[LIFE, PACKETS],
             Self::Connecting => &[LIFE, PACKETS, CONNECTING],
+            Self::Machine => &[LIFE, PACKETS, CONNECTING, LENGTHS],
             Self::Statistics => &[LIFE, REQUESTS],
             Self::Signals => &[LIFE, OLD_WAITING],
-            Self::Opener => {
-                &[LIFE, PACKETS, REQUESTS, OLD_WAITING, FILES, OLD_FILES, OPENING, OLD_OPENING]
-            }
+            Self::Opener => &[
+                LIFE,
+                PACKETS,
+                REQUESTS,
+                OLD_WAITING,
+                NAMES,
+                LENGTHS,
+                OLD_FILES,
+                OPENING,
+                OLD_OPENING,
+            ],
         }
     }
 
@@ -76,7 +87,8 @@ impl Role {
     pub(super) fn refused(self) -> &'static [&'static [Call]] {
         match self {
             Self::Opener => &[],
-            _ => &[FILES, OLD_FILES],
+            Self::Machine => &[NAMES, OLD_FILES],
+            _ => &[NAMES, LENGTHS, OLD_FILES],
         }
     }
 
@@ -124,9 +136,12 @@ const CONNECTING: &[Call] = calls! { SYS_socket };
 /// Connections of those who ask for counters.
 const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt };
 
+/// Lengths of files that are open.
+const LENGTHS: &[Call] = calls! { SYS_fstat };
+
 /// Files by name, which the C library and a backtrace look for too.
-const FILES: &[Call] = calls! {
-    SYS_openat SYS_newfstatat SYS_fstat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
+const NAMES: &[Call] = calls! {
+    SYS_openat SYS_newfstatat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
     SYS_fgetxattr
 };
 

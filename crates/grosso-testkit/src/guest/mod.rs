@@ -79,6 +79,18 @@ impl Guest {
         }
     }
 
+    /// Boots again, and waits until the shell answers. The machine must be one that boots again: `-action reboot=reset`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guest::start`].
+    pub fn reboot(&mut self) -> io::Result<()> {
+        // At once, and by the kernel alone: no program of the guest is asked.
+        writeln!(self.script, "echo b > /proc/sysrq-trigger")?;
+        self.script.flush()?;
+        self.output_until(READY).map(drop)
+    }
+
     /// Lines until one that starts with a word, and the rest of that one.
     fn output_until(&mut self, word: &str) -> io::Result<(String, String)> {
         let mut output = String::new();

@@ -317,7 +317,7 @@ fn possible(form: Option<Form>) -> Features {
 }
 
 /// Packets that a frame stands for, roughly: headers are taken for payload.
-fn packets_of(frame: &Frame<LiveBuffer>) -> usize {
+pub(super) fn packets_of(frame: &Frame<LiveBuffer>) -> usize {
     match frame.meta.gso.map(|gso| gso.size) {
         Some(GsoSize::Every(size) | GsoSize::Fragments(size)) => {
             frame.buffer.as_ref().len().div_ceil(size.get().into())
@@ -328,7 +328,7 @@ fn packets_of(frame: &Frame<LiveBuffer>) -> usize {
 
 /// The result of looking for the other program when the port is opened: one that is not there yet
 /// will be, while other errors would stay.
-fn or_later(result: io::Result<()>) -> io::Result<()> {
+pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| match Fault::of(&error) {
         Fault::Later => Ok(()),
         _ if is_absence(&error) => Ok(()),
@@ -340,13 +340,13 @@ fn or_later(result: io::Result<()>) -> io::Result<()> {
 pub const MODE: u32 = 0o600;
 /// Packets that the frames of one call stand for; the frame that reaches it is the last. A guest could say that each
 /// of its superframes is of 60000 packets, and what is cut for a port without room is kept: so little is.
-const PACKETS_MAX: usize = 4096;
+pub(super) const PACKETS_MAX: usize = 4096;
 /// Bytes of the longest frame without its virtio header.
-const FRAME_BYTES_MAX: usize = 66 << 10;
+pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;
 /// Bytes that a socket may hold each way, as far as the system grants it: a batch of packets, or a few superframes.
 const SOCKET_BYTES: usize = 1 << 20;
 /// Interval in nanoseconds at which a program that is not there is looked for, or one that is silent.
-const TRY_AGAIN_NS: u64 = 100_000_000;
+pub(super) const TRY_AGAIN_NS: u64 = 100_000_000;
 /// Frames of one batch of a stream.
 const BATCH: usize = 64;
 /// Bytes of the longest frame that is copied into a batch.

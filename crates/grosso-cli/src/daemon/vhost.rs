@@ -1,0 +1,112 @@
+//! The network device of a virtual machine as the end of a path, as the user names it.
+
+use core::fmt;
+use std::str::FromStr;
+
+use grosso::features::Features;
+use grosso_io::live::{MODE, UnixRole, VhostOptions};
+
+use super::unix::{Offloads, mode, socket};
+
+/// The words behind `vhost-user:`, separated by commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vhost {
+    pub(crate) path: String,
+    /// Whether the front end listens.
+    connects: bool,
+    offloads: Option<Offloads>,
+    /// Permissions of the socket's file.
+    mode: Option<u32>,
+}
+
+impl FromStr for Vhost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("\"vhost-user:{text}\": {why}");
+        let mut words = text.split(',');
+        let path = socket("vhost-user", words.next().unwrap_or_default())?;
+        let mut vhost = Self { path, connects: false, offloads: None, mode: None };
+        for word in words {
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("connect", "") => vhost.connects = true,
+                ("offloads", list) => vhost.offloads = Some(list.parse()?),
+                ("mode", digits) => vhost.mode = Some(mode(digits).map_err(wrong)?),
+                _ => return Err(wrong(&format!("no word \"{word}\"; there are {WORDS}"))),
+            }
+        }
+        if vhost.connects && vhost.mode.is_some() {
+            return Err(wrong("mode is for a socket of one's own, and who connects has none"));
+        }
+        Ok(vhost)
+    }
+}
+
+impl Vhost {
+    /// Features that the guest is offered.
+    pub(crate) fn features(&self) -> Features {
+        self.offloads.map_or(Features::ALL, |Offloads(features)| features)
+    }
+
+    pub(crate) fn options(&self, features: Features) -> VhostOptions {
+        let mode = self.mode.unwrap_or(MODE);
+        let mut options = VhostOptions::new(&self.path);
+        options.role = match self.connects {
+            true => UnixRole::Connect { local: None, mode },
+            false => UnixRole::Listen { mode },
+        };
+        options.features = features;
+        options
+    }
+}
+
+impl fmt::Display for Vhost {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "vhost-user:{}", self.path)?;
+        if self.connects {
+            formatter.write_str(",connect")?;
+        }
+        if let Some(offloads) = self.offloads {
+            write!(formatter, ",offloads={offloads}")?;
+        }
+        self.mode.map_or(Ok(()), |mode| write!(formatter, ",mode={mode:o}"))
+    }
+}
+
+/// The words behind the path.
+const WORDS: &str = "connect, offloads=csum+tso4+tso6+uso and mode=OCTAL";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_said_back() {
+        for word in [
+            "/run/vm.sock",
+            "vm.sock,connect",
+            "/s,offloads=csum+tso4",
+            "/s,offloads=none,mode=660",
+        ] {
+            assert_eq!(word.parse::<Vhost>().unwrap().to_string(), format!("vhost-user:{word}"));
+        }
+        let features = |word: &str| word.parse::<Vhost>().unwrap().features();
+        assert_eq!(features("/s"), Features::ALL);
+        assert_eq!(features("/s,offloads=none"), Features::SCATTER_GATHER);
+    }
+
+    #[test]
+    fn words_that_fit_nothing_are_refused_with_the_reason() {
+        for (word, why) in [
+            ("", "1 to 107 bytes"),
+            ("s,dgram", "there are connect"),
+            ("s,vnet", "there are connect"),
+            ("s,connect,mode=600", "who connects has none"),
+            ("s,mode=9", "octal"),
+            ("s,offloads=tso", "csum, tso4"),
+        ] {
+            let error = word.parse::<Vhost>().unwrap_err();
+            assert!(error.contains(why), "{word}: {error}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The network device of a virtual machine as a port: a back end of vhost-user.
+
+mod end;
+mod stats;
+
+use std::{io, os::fd::BorrowedFd, path::PathBuf};
+
+use grosso::{
+    Frame, Meta,
+    features::{Device, Features},
+};
+use grosso_vhost::{backend::Way, features as bits, ring::ChainFault};
+use grosso_wire::{LinkType, Ports, virtio::Form};
+
+use self::end::MachineEnd;
+pub use self::stats::{VhostEvent, VhostStats};
+use super::{
+    broken,
+    buffer::{Buffers, LiveBuffer, filled},
+    incoming::Incoming,
+    outgoing::Outgoing,
+    stats::{LiveEvent, LiveStats},
+    unix::{FRAME_BYTES_MAX, MODE, PACKETS_MAX, UnixRole, packets_of},
+};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
+
+/// Options of a port that is the device of a virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VhostOptions {
+    /// Path of the socket at which the front end is met.
+    pub path: PathBuf,
+    /// Side of the meeting that the port is. The path for datagrams has no meaning.
+    pub role: UnixRole,
+    /// Features of frames that the guest is offered, both ways; it chooses of them.
+    pub features: Features,
+    /// The UDP ports of tunnels.
+    pub ports: Ports,
+}
+
+impl VhostOptions {
+    /// A socket at this path, for which the port listens, and only its own user may connect to. The guest is offered
+    /// everything.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let role = UnixRole::Listen { mode: MODE };
+        Self { path: path.into(), role, features: Features::ALL, ports: Ports::ASSIGNED }
+    }
+}
+
+/// The device of a virtual machine. Its frames begin with an Ethernet header.
+///
+/// A frame is copied once each way, out of the guest's memory or into it. While no machine is there, or its driver has
+/// not begun, frames to it are dropped and counted; one that comes later, or again, finds the port as it was. Until a
+/// guest has chosen its features, the port reports those that it may have.
+#[derive(Debug)]
+pub struct VhostPort {
+    name: String,
+    end: MachineEnd,
+    offered: Features,
+    device: Device,
+    incoming: Incoming,
+    buffers: Buffers,
+    outgoing: Outgoing,
+    /// Calls since the messages were looked at last.
+    calls: u32,
+    chosen: Option<u64>,
+    now_ns: u64,
+    /// Whether the rings have not been looked at since messages have changed them: their drivers may tell of nothing
+    /// that was there before.
+    is_fresh: bool,
+}
+
+impl VhostPort {
+    /// Opens a port. The machine need not be there yet.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for a path that no socket can have; [`io::ErrorKind::AddrInUse`] if another
+    /// program has a socket there, or the file is none; those of the system.
+    pub fn open(options: &VhostOptions) -> io::Result<Self> {
+        let offered = (options.features | Features::SCATTER_GATHER).active();
+        let end = MachineEnd::open(options, offered_bits(offered))?;
+        let (link, form) = (LinkType::Ethernet, Some(Form::Buffers));
+        let features = device_features(offered_bits(offered));
+        Ok(Self {
+            name: format!("vhost-user:{}", options.path.display()),
+            end,
+            offered: features,
+            device: Device::new(features),
+            incoming: Incoming::new(link, options.ports, form),
+            buffers: Buffers::new(Form::Buffers.len() + FRAME_BYTES_MAX),
+            outgoing: Outgoing::new(link, options.ports, form, features),
+            calls: 0,
+            chosen: None,
+            now_ns: 0,
+            is_fresh: false,
+        })
+    }
+
+    /// The path of the socket behind `vhost-user:`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Counters of frames.
+    #[must_use]
+    pub fn stats(&self) -> &LiveStats {
+        &self.outgoing.stats
+    }
+
+    /// Counters of the device.
+    #[must_use]
+    pub fn machine_stats(&self) -> &VhostStats {
+        &self.end.stats
+    }
+
+    /// Obeys messages, and takes over what they have changed. Returns whether there were some.
+    fn serve(&mut self) -> bool {
+        self.calls = 0;
+        if !self.end.serve(self.now_ns) {
+            return false;
+        }
+        self.is_fresh = true;
+        let chosen = self.end.chosen();
+        if chosen == core::mem::replace(&mut self.chosen, chosen) {
+            return true;
+        }
+        let (form, features) = match chosen {
+            None => (Form::Buffers, self.offered),
+            Some(bits) => (form_of(bits), device_features(bits)),
+        };
+        self.incoming.form = Some(form);
+        self.end.header_bytes = form.len();
+        self.outgoing.renew(Some(form), features);
+        true
+    }
+
+    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<LiveBuffer>> {
+        match self.incoming.understand(bytes.get(..len).unwrap_or_default()) {
+            Ok(meta) => {
+                Some(Frame { buffer: filled(bytes, self.incoming.header_len(), len), meta })
+            }
+            Err(error) => {
+                self.outgoing.stats.refuse(error);
+                self.buffers.put_back(bytes);
+                None
+            }
+        }
+    }
+}
+
+impl Port for VhostPort {
+    type Buffer = LiveBuffer;
+
+    fn link(&self) -> LinkType {
+        LinkType::Ethernet
+    }
+
+    fn device(&self) -> Device {
+        let mut device = self.device;
+        device.features = self.outgoing.features();
+        device
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<LiveBuffer>),
+    ) -> Result<usize, PortError> {
+        self.now_ns = now_ns;
+        self.calls += 1;
+        self.is_fresh = false;
+        if self.calls >= CALLS_MAX {
+            let _ = self.serve();
+        }
+        let (mut received, mut packets) = (0, 0);
+        while received < max && packets < PACKETS_MAX {
+            let mut bytes = self.buffers.take();
+            let len = match self.end.receive(&mut bytes) {
+                Ok(Some(len)) => Some(len),
+                Err(fault) => {
+                    received += 1;
+                    let is_long = fault == ChainFault::TooLong;
+                    self.outgoing.stats.count(LiveEvent::ReceiveTruncated, is_long.into());
+                    None
+                }
+                Ok(None) => {
+                    self.buffers.put_back(bytes);
+                    break;
+                }
+            };
+            let Some(len) = len else {
+                self.buffers.put_back(bytes);
+                continue;
+            };
+            received += 1;
+            if let Some(frame) = self.frame(bytes, len) {
+                packets += packets_of(&frame);
+                each(frame);
+            }
+        }
+        self.end.received();
+        if received == 0 {
+            let _ = self.serve();
+        }
+        Ok(received)
+    }
+
+    fn recycle(&mut self, buffer: LiveBuffer) {
+        self.buffers.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let Self { outgoing, end, .. } = self;
+        let mut sent = outgoing.transmit(slices, meta, end);
+        // Whoever gave no room may have gone, or come anew.
+        if matches!(sent, Ok(Transmitted::NoRoom)) && self.serve() {
+            sent = self.outgoing.transmit(slices, meta, &mut self.end);
+        }
+        sent.map_err(|error| broken(&self.name, "send", error))
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        let Self { outgoing, end, .. } = self;
+        let mut sent = outgoing.flush(end);
+        end.flush();
+        if matches!(sent, Ok(Transmitted::NoRoom)) && self.serve() {
+            sent = self.outgoing.flush(&mut self.end);
+            self.end.flush();
+        }
+        sent.map_err(|error| broken(&self.name, "send", error))
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.end.deadline().into_iter().chain(self.is_fresh.then_some(0)).min()
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        let of_frames = self.stats().counters();
+        of_frames.chain(self.machine_stats().counters()).for_each(|(counter, value)| {
+            each(counter, value);
+        });
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.end.descriptor())
+    }
+
+    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn frames_kick(&self) -> Option<BorrowedFd<'_>> {
+        self.end.kick(Way::FromGuest)
+    }
+
+    fn room_kick(&self) -> Option<BorrowedFd<'_>> {
+        self.end.kick(Way::ToGuest)
+    }
+}
+
+/// The form of the virtio header that a guest with these features has.
+fn form_of(chosen: u64) -> Form {
+    if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
+}
+
+/// Features of the port and of virtio, to the guest and from it.
+const WORDS: [(Features, u64, u64); 4] = [
+    (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
+    (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),
+    (Features::TCP6_SEGMENTATION, bits::GUEST_TSO6, bits::HOST_TSO6),
+    (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
+];
+
+/// What a guest is offered.
+fn offered_bits(features: Features) -> u64 {
+    let mut offered = bits::OF_RINGS;
+    for (_, to, from) in WORDS.iter().filter(|(feature, ..)| features.contains(*feature)) {
+        offered |= to | from;
+    }
+    let has_tcp = offered & (bits::GUEST_TSO4 | bits::GUEST_TSO6) != 0;
+    if has_tcp && features.contains(Features::TCP_ECN_SEGMENTATION) {
+        offered |= bits::GUEST_ECN | bits::HOST_ECN;
+    }
+    offered
+}
+
+/// Features of frames to a guest that has chosen these.
+fn device_features(chosen: u64) -> Features {
+    let mut features = Features::SCATTER_GATHER | Features::GSO_ROBUST;
+    for (feature, ..) in WORDS.iter().filter(|(_, to, _)| chosen & to == *to) {
+        features |= *feature;
+    }
+    if chosen & bits::GUEST_TSO4 != 0 {
+        features |= Features::TCP_MANGLEID_SEGMENTATION;
+    }
+    if chosen & bits::GUEST_ECN != 0 {
+        features |= Features::TCP_ECN_SEGMENTATION;
+    }
+    features.active()
+}
+
+/// Calls with frames after which messages are looked at too.
+const CALLS_MAX: u32 = 64;

@@ -1,0 +1,76 @@
+//! Counters of a port that is a machine's network device, beside those of every live port.
+
+use grosso::reasons;
+use grosso_vhost::ring::ChainFault;
+
+use crate::port::PortCounter;
+
+reasons! {
+    /// An event at the device of a virtual machine.
+    VhostEvent {
+        /// A front end was met: it connected, or was connected to.
+        PeerMet = "peer-met",
+        /// The front end hung up, or was gone.
+        PeerGone = "peer-gone",
+        /// The front end broke the protocol, or took memory away, and was hung up on.
+        PeerCutOff = "peer-cut-off",
+        /// A frame was dropped because no machine was there, or it had no driver yet.
+        TransmitNoPeer = "tx-no-peer",
+        /// An entry of a ring, or a descriptor, named no descriptor; what it was for was lost.
+        RingIndex = "ring-index",
+        /// A chain of descriptors was longer than can be, or had no end; what it was for was lost.
+        RingEndless = "ring-endless",
+        /// A descriptor was of memory that the machine does not have; what it was for was lost.
+        RingOutside = "ring-outside",
+        /// A descriptor to be read was in a ring of buffers to be written, or the reverse; what it was for was lost.
+        RingDirection = "ring-direction",
+        /// A table of descriptors had a wrong length or place; what it was for was lost.
+        RingTable = "ring-table",
+        /// A ring claimed more entries than it has, and is left alone until the machine's driver starts anew.
+        RingOverrun = "ring-overrun",
+    }
+}
+
+impl VhostEvent {
+    /// Whether a frame is lost by the event.
+    const fn is_loss(self) -> bool {
+        !matches!(self, Self::PeerMet | Self::PeerGone | Self::PeerCutOff)
+    }
+
+    /// The event of a defect; `None` if it is one of a frame.
+    pub(super) const fn of(fault: ChainFault) -> Option<Self> {
+        Some(match fault {
+            ChainFault::Index => Self::RingIndex,
+            ChainFault::Endless => Self::RingEndless,
+            ChainFault::Outside => Self::RingOutside,
+            ChainFault::Direction => Self::RingDirection,
+            ChainFault::Table => Self::RingTable,
+            ChainFault::Overrun => Self::RingOverrun,
+            ChainFault::TooLong => return None,
+        })
+    }
+}
+
+/// Counters of the device of a virtual machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VhostStats([u64; VhostEvent::COUNT]);
+
+impl VhostStats {
+    /// Number of times that an event occurred.
+    #[must_use]
+    pub fn events(&self, event: VhostEvent) -> u64 {
+        self.0[event as usize]
+    }
+
+    /// Every counter with its description.
+    pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> + '_ {
+        VhostEvent::ALL.iter().map(|event| {
+            let (name, sentence) = (event.name(), event.sentence());
+            (PortCounter { name, is_loss: event.is_loss(), sentence }, self.events(*event))
+        })
+    }
+
+    pub(super) fn count(&mut self, event: VhostEvent) {
+        self.0[event as usize] += 1;
+    }
+}

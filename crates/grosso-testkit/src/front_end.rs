@@ -1,0 +1,412 @@
+//! A front end of vhost-user with a driver of its own: a machine without a processor.
+//!
+//! Its memory is a file, which it reads and writes as one, so that it has nothing in common with what it tests. Guest
+//! addresses, addresses of its process and places in the file all differ, and the memory is two regions, of which the
+//! second in the guest is the first in the file.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice, Read},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{fs::FileExt, net::UnixStream},
+    },
+    path::Path,
+    time::Duration,
+};
+
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    fs::{MemfdFlags, memfd_create},
+    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
+};
+
+/// The ring of frames to the guest.
+pub const TO_GUEST: usize = 0;
+/// The ring of frames from the guest.
+pub const FROM_GUEST: usize = 1;
+/// Features of rings that the driver knows.
+pub const EVENT_INDEX: u64 = 1 << 29;
+/// A frame may be in several buffers.
+pub const MERGEABLE: u64 = 1 << 15;
+/// Virtio 1.
+pub const VERSION_1: u64 = 1 << 32;
+/// A ring is used once it is enabled.
+pub const PROTOCOL: u64 = 1 << 30;
+
+/// Pieces in which a frame is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// So many descriptors of the ring, [`PIECES_MAX`] at most.
+    Direct(usize),
+    /// So many descriptors of a table.
+    Table(usize),
+}
+
+/// A front end that has set its memory and its rings.
+#[derive(Debug)]
+pub struct FrontEnd {
+    socket: UnixStream,
+    memory: File,
+    /// Features that were offered.
+    pub offered: u64,
+    /// Features that it has chosen.
+    pub chosen: u64,
+    kicks: [OwnedFd; 2],
+    calls: [File; 2],
+    /// Entries made available, and used ones that were seen, of each ring.
+    available: [u16; 2],
+    used: [u16; 2],
+    /// Bytes of a virtio header.
+    pub header_bytes: usize,
+}
+
+impl FrontEnd {
+    /// Connects, and chooses of the offered features those of `wanted`.
+    ///
+    /// # Errors
+    /// Those of the socket; a reply that does not come within [`STALLED`].
+    pub fn connect(path: &Path, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
+        Self::on(UnixStream::connect(path)?, wanted, serve)
+    }
+
+    /// The same on a socket that is connected. `serve` lets the back end work.
+    ///
+    /// # Errors
+    /// As [`FrontEnd::connect`].
+    pub fn on(socket: UnixStream, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
+        socket.set_read_timeout(Some(STALLED))?;
+        let memory = File::from(memfd_create("guest", MemfdFlags::CLOEXEC)?);
+        memory.set_len(MEMORY_BYTES)?;
+        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let mut front = Self {
+            socket,
+            memory,
+            offered: 0,
+            chosen: 0,
+            kicks: [event()?, event()?],
+            calls: [event()?.into(), event()?.into()],
+            available: [0; 2],
+            used: [0; 2],
+            header_bytes: 12,
+        };
+        front.offered = front.ask(1, serve)?;
+        front.tell(3, &[], &[])?;
+        front.chosen = front.offered & wanted;
+        if front.chosen & (VERSION_1 | MERGEABLE) == 0 {
+            front.header_bytes = 10;
+        }
+        if front.chosen & PROTOCOL != 0 {
+            let protocol = front.ask(15, serve)?;
+            front.tell(16, &protocol.to_ne_bytes(), &[])?;
+        }
+        front.tell(2, &front.chosen.to_ne_bytes(), &[])?;
+        front.set_memory()?;
+        for ring in [TO_GUEST, FROM_GUEST] {
+            front.set_ring(ring)?;
+        }
+        serve();
+        Ok(front)
+    }
+
+    /// Sends the table of memory.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn set_memory(&self) -> io::Result<()> {
+        let half = MEMORY_BYTES / 2;
+        // The first half of the guest's memory is the second one of the file.
+        let regions = [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]];
+        let mut payload = 2_u64.to_ne_bytes().to_vec();
+        payload.extend(regions.iter().flatten().flat_map(|number| number.to_ne_bytes()));
+        self.tell(5, &payload, &[self.memory.as_fd(), self.memory.as_fd()])
+    }
+
+    /// Sends all of a ring, and enables it.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn set_ring(&self, ring: usize) -> io::Result<()> {
+        let index = ring as u32;
+        let pair = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
+        self.tell(8, &pair(SIZE.into()), &[])?;
+        self.tell(10, &pair(self.used[ring].into()), &[])?;
+        let [table, available, used] = rings(ring).map(|at| USER[0] + at);
+        let mut payload = u64::from(index).to_ne_bytes().to_vec();
+        payload.extend([table, used, available, 0].iter().flat_map(|at| at.to_ne_bytes()));
+        self.tell(9, &payload, &[])?;
+        let number = (ring as u64).to_ne_bytes();
+        self.tell(12, &number, &[self.kicks[ring].as_fd()])?;
+        self.tell(13, &number, &[self.calls[ring].as_fd()])?;
+        if self.chosen & PROTOCOL != 0 {
+            self.tell(18, &pair(1), &[])?;
+        }
+        Ok(())
+    }
+
+    /// Stops a ring, and returns the number of its next entry.
+    ///
+    /// # Errors
+    /// As [`FrontEnd::connect`].
+    pub fn stop_ring(&mut self, ring: usize, serve: &mut dyn FnMut()) -> io::Result<u16> {
+        self.tell(11, &[ring as u32, 0].map(u32::to_ne_bytes).concat(), &[])?;
+        serve();
+        Ok((self.answer(11)? >> 32) as u16)
+    }
+
+    /// Starts the driver anew, as a machine does that is booted again: the rings are empty.
+    ///
+    /// # Errors
+    /// As [`FrontEnd::connect`].
+    pub fn reboot(&mut self, serve: &mut dyn FnMut()) -> io::Result<()> {
+        for ring in [TO_GUEST, FROM_GUEST] {
+            self.stop_ring(ring, serve)?;
+            let [table, ..] = rings(ring);
+            self.write(GUEST + table, &vec![0; RING_BYTES as usize]);
+            (self.available[ring], self.used[ring]) = (0, 0);
+            self.set_ring(ring)?;
+        }
+        serve();
+        Ok(())
+    }
+
+    /// Sends a message without waiting for an answer.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn tell(&self, request: u32, payload: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let header = [request, 1, payload.len() as u32].map(u32::to_ne_bytes).concat();
+        let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() {
+            beside.push(SendAncillaryMessage::ScmRights(files));
+        }
+        let parts = [IoSlice::new(&header), IoSlice::new(payload)];
+        sendmsg(&self.socket, &parts, &mut beside, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Sends a request and returns the answer's first number.
+    ///
+    /// # Errors
+    /// As [`FrontEnd::connect`].
+    pub fn ask(&mut self, request: u32, serve: &mut dyn FnMut()) -> io::Result<u64> {
+        self.tell(request, &[], &[])?;
+        serve();
+        self.answer(request)
+    }
+
+    fn answer(&mut self, request: u32) -> io::Result<u64> {
+        let mut answer = [0; 20];
+        self.socket.read_exact(&mut answer)?;
+        assert_eq!(answer[..8], [request, 5].map(u32::to_ne_bytes).concat());
+        Ok(u64::from_ne_bytes(*answer[12..].first_chunk().expect("8 bytes")))
+    }
+
+    /// Lays out a frame, its header included, for the back end; `false` if the ring is full.
+    pub fn send(&mut self, bytes: &[u8], shape: Shape) -> bool {
+        self.put(FROM_GUEST, bytes.len(), shape, Some(bytes))
+    }
+
+    /// Gives room for a frame, or for a part of one; `false` if the ring is full.
+    pub fn give(&mut self, bytes: usize, shape: Shape) -> bool {
+        self.put(TO_GUEST, bytes, shape, None)
+    }
+
+    fn put(&mut self, ring: usize, bytes: usize, shape: Shape, data: Option<&[u8]>) -> bool {
+        self.reclaim(ring);
+        if self.available[ring].wrapping_sub(self.used[ring]) >= SLOTS {
+            return false;
+        }
+        let slot = u64::from(self.available[ring] % SLOTS);
+        let (at, head) = (slot_at(ring, slot), slot as u16 * PIECES_MAX as u16);
+        if let Some(data) = data {
+            self.write(at, data);
+        }
+        let [table, ..] = rings(ring).map(|at| GUEST + at);
+        let writes = if ring == TO_GUEST { 2_u16 } else { 0 };
+        let (place, first, count) = match shape {
+            Shape::Direct(count) => (table, head, count.min(PIECES_MAX)),
+            Shape::Table(count) => (at + DATA_BYTES, 0, count),
+        };
+        let each = bytes.div_ceil(count);
+        for piece in 0..count {
+            let start = (piece * each).min(bytes);
+            let length = each.min(bytes - start);
+            let flags = writes | u16::from(piece + 1 < count);
+            let number = first + piece as u16;
+            let words = (at + start as u64, length as u32, flags, number + 1);
+            self.write(place + 16 * u64::from(number), &descriptor(words));
+        }
+        if let Shape::Table(count) = shape {
+            let words = (at + DATA_BYTES, 16 * count as u32, 4, 0);
+            self.write(table + 16 * u64::from(head), &descriptor(words));
+        }
+        self.offer(ring, head);
+        true
+    }
+
+    /// Makes an entry of a ring available.
+    pub fn offer(&mut self, ring: usize, head: u16) {
+        let [_, available, _] = rings(ring).map(|at| GUEST + at);
+        let entry = u64::from(self.available[ring] % SIZE);
+        self.write(available + 4 + 2 * entry, &head.to_le_bytes());
+        self.available[ring] = self.available[ring].wrapping_add(1);
+        self.write(available + 2, &self.available[ring].to_le_bytes());
+    }
+
+    /// Whether the back end asks to be told of the entries that were made available last.
+    #[must_use]
+    pub fn is_asked(&self, ring: usize) -> bool {
+        let [_, _, used] = rings(ring).map(|at| GUEST + at);
+        if self.chosen & EVENT_INDEX == 0 {
+            return self.number(used) & 1 == 0;
+        }
+        let event = self.number(used + 4 + 8 * u64::from(SIZE));
+        self.available[ring].wrapping_sub(event) == 1
+    }
+
+    /// Tells the back end of entries.
+    ///
+    /// # Errors
+    /// Those of `write(2)`.
+    pub fn kick(&self, ring: usize) -> io::Result<()> {
+        rustix::io::write(&self.kicks[ring], &1_u64.to_ne_bytes())?;
+        Ok(())
+    }
+
+    /// Number of times that the driver was interrupted for a ring since it was asked last.
+    pub fn calls(&mut self, ring: usize) -> u64 {
+        let mut count = [0; 8];
+        self.calls[ring].read(&mut count).map_or(0, |_| u64::from_ne_bytes(count))
+    }
+
+    /// Says that it wants to be interrupted for the next used entry.
+    pub fn want_calls(&mut self, ring: usize) {
+        let [_, available, _] = rings(ring).map(|at| GUEST + at);
+        let used = self.used[ring].to_le_bytes();
+        self.write(available + 4 + 2 * u64::from(SIZE), &used);
+    }
+
+    /// Number of frames that the back end took.
+    #[must_use]
+    pub fn taken(&self) -> u16 {
+        let [_, _, used] = rings(FROM_GUEST).map(|at| GUEST + at);
+        self.number(used + 2)
+    }
+
+    /// The next frame in the buffers of the guest, its header included.
+    pub fn received(&mut self) -> Option<Vec<u8>> {
+        let [table, _, used] = rings(TO_GUEST).map(|at| GUEST + at);
+        let (mut frame, mut left) = (Vec::new(), 1);
+        while left > 0 {
+            if self.number(used + 2) == self.used[TO_GUEST] {
+                assert!(frame.is_empty(), "a frame that is not whole");
+                return None;
+            }
+            let entry = self.read(used + 4 + 8 * u64::from(self.used[TO_GUEST] % SIZE), 8);
+            let long = |at: usize| u32::from_le_bytes(*entry[at..].first_chunk().expect("4 bytes"));
+            let (head, bytes) = (long(0), long(4) as usize);
+            self.used[TO_GUEST] = self.used[TO_GUEST].wrapping_add(1);
+            let first = self.read(table + 16 * u64::from(head), 16);
+            let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
+            // Pieces lie one behind the other, whether a table names them or the ring.
+            let at = if first[12] & 4 == 0 { at } else { at - DATA_BYTES };
+            let part = self.read(at, bytes);
+            if frame.is_empty() && self.header_bytes >= 12 && part.len() >= 12 {
+                left = usize::from(u16::from_le_bytes([part[10], part[11]])).max(1);
+            }
+            frame.extend(part);
+            left -= 1;
+        }
+        Some(frame)
+    }
+
+    /// Cuts the memory's file, under the back end's feet.
+    ///
+    /// # Errors
+    /// Those of `ftruncate(2)`.
+    pub fn lose_memory(&self) -> io::Result<()> {
+        self.memory.set_len(0)
+    }
+
+    /// Writes to an address of the guest.
+    pub fn write(&self, at: u64, bytes: &[u8]) {
+        for (i, byte_range) in pieces(at, bytes.len()) {
+            self.memory.write_all_at(&bytes[byte_range], i).expect("memory of the guest");
+        }
+    }
+
+    /// Reads from an address of the guest.
+    #[must_use]
+    pub fn read(&self, at: u64, bytes: usize) -> Vec<u8> {
+        let mut read = vec![0; bytes];
+        for (i, byte_range) in pieces(at, bytes) {
+            self.memory.read_exact_at(&mut read[byte_range], i).expect("memory of the guest");
+        }
+        read
+    }
+
+    /// Takes note of what the back end took of the guest's frames.
+    fn reclaim(&mut self, ring: usize) {
+        if ring == FROM_GUEST {
+            self.used[ring] = self.taken();
+        }
+    }
+
+    fn number(&self, at: u64) -> u16 {
+        u16::from_le_bytes(*self.read(at, 2).first_chunk().expect("2 bytes"))
+    }
+}
+
+/// A descriptor of an address, a length, flags and the number of the next.
+#[must_use]
+pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8> {
+    let mut words = address.to_le_bytes().to_vec();
+    words.extend(bytes.to_le_bytes());
+    words.extend([flags, next].iter().flat_map(|word| word.to_le_bytes()));
+    words
+}
+
+/// Positions of a ring's table, available and used entries, from the start of the memory.
+#[must_use]
+pub fn rings(ring: usize) -> [u64; 3] {
+    let start = ring as u64 * RING_BYTES;
+    [start, start + 0x4000, start + 0x6000]
+}
+
+/// Address in the guest of the bytes of an entry. Those of some entries lie over the border between the regions.
+#[must_use]
+pub fn slot_at(ring: usize, slot: u64) -> u64 {
+    GUEST + 2 * RING_BYTES + (slot * 2 + ring as u64) * SLOT_BYTES
+}
+
+/// Places in the file of the bytes at an address.
+fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> {
+    let half = MEMORY_BYTES / 2;
+    let from = at - GUEST;
+    let first = (half.saturating_sub(from) as usize).min(bytes);
+    let places =
+        [(half + from, 0..first), ((from + first as u64).wrapping_sub(half), first..bytes)];
+    places.into_iter().filter(|(_, range)| !range.is_empty())
+}
+
+/// First address of the guest's memory.
+pub const GUEST: u64 = 0x4000_0000;
+/// Addresses of the two regions in the front end's process, which are in another order there.
+const USER: [u64; 2] = [0x7f12_0000_0000, 0x7f01_0000_0000];
+/// Bytes of the guest's memory.
+pub const MEMORY_BYTES: u64 = 16 << 20;
+/// Entries of a ring.
+pub const SIZE: u16 = 256;
+/// Bytes of a ring.
+const RING_BYTES: u64 = 0x8000;
+/// Entries that are out at a time.
+pub const SLOTS: u16 = 64;
+/// Descriptors of the ring for each of them.
+pub const PIECES_MAX: usize = 4;
+/// Bytes of an entry: a superframe, and a table of descriptors behind it.
+const SLOT_BYTES: u64 = DATA_BYTES + 0x1000;
+const DATA_BYTES: u64 = 0x1_1000;
+/// The time without an answer after which none will come.
+pub const STALLED: Duration = Duration::from_secs(20);

@@ -1,0 +1,263 @@
+//! The state that a front end sets: features, memory and two rings.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::{
+    features::{EVENT_INDEX, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK},
+    memory::Memory,
+    message::{Message, reply, request},
+    ring::{Addresses, Ring},
+};
+
+/// One of the two rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Way {
+    /// Frames to the guest, which gives room for them.
+    ToGuest = 0,
+    /// Frames from the guest.
+    FromGuest = 1,
+}
+
+/// A back end, with one pair of rings.
+#[derive(Debug)]
+pub struct BackEnd {
+    offered: u64,
+    chosen: Option<u64>,
+    protocol: u64,
+    memory: Option<Arc<Memory>>,
+    queues: [Queue; 2],
+}
+
+/// A ring, and how it is told of.
+#[derive(Debug, Default)]
+struct Queue {
+    size: u16,
+    addresses: Option<Addresses>,
+    /// The next entry to take when the ring begins.
+    next: u16,
+    kick: Option<OwnedFd>,
+    call: Option<OwnedFd>,
+    is_started: bool,
+    is_enabled: bool,
+    ring: Option<Ring>,
+}
+
+/// Refusal of a message, after which nothing can be agreed on: the front end is to be cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+impl BackEnd {
+    /// A back end that offers these features to a guest.
+    #[must_use]
+    pub fn new(offered: u64) -> Self {
+        let queues = Default::default();
+        Self { offered, chosen: None, protocol: 0, memory: None, queues }
+    }
+
+    /// Obeys a message; returns the answer to send, if it has one.
+    ///
+    /// A message that is not known, or says what cannot be, is answered so if the front end asks; if it does not, it
+    /// could not know.
+    ///
+    /// # Errors
+    /// For a message that is malformed, or failed unheard.
+    pub fn obey(&mut self, mut message: Message) -> Result<Option<Vec<u8>>, Refused> {
+        let number = message.request;
+        let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));
+        let obeyed = match number {
+            request::GET_FEATURES => return answer(self.offered),
+            request::GET_PROTOCOL_FEATURES => return answer(PROTOCOL_REPLY_ACK),
+            request::GET_QUEUE_NUM => return answer(1),
+            request::GET_VRING_BASE => {
+                let (index, _) = message.of_ring().ok_or(Refused)?;
+                let next = self.stop(index).ok_or(Refused)?;
+                let payload = [index, next.into()].map(u32::to_ne_bytes).concat();
+                return Ok(Some(reply(number, &payload)));
+            }
+            _ => self.set(&mut message),
+        };
+        self.begin();
+        if message.wants_reply && self.protocol & PROTOCOL_REPLY_ACK != 0 {
+            return answer(u64::from(obeyed.is_none()));
+        }
+        obeyed.map(|()| None).ok_or(Refused)
+    }
+
+    /// The features that the guest has chosen; `None` until it has.
+    #[must_use]
+    pub fn chosen(&self) -> Option<u64> {
+        self.chosen
+    }
+
+    /// A ring in use.
+    #[inline]
+    pub fn ring(&mut self, way: Way) -> Option<&mut Ring> {
+        self.queues[way as usize].ring.as_mut()
+    }
+
+    /// Whether a ring is in use, and to be believed.
+    #[must_use]
+    pub fn is_running(&self, way: Way) -> bool {
+        self.queues[way as usize].ring.as_ref().is_some_and(|ring| !ring.is_broken())
+    }
+
+    /// Descriptor that becomes readable when the driver tells of entries.
+    #[must_use]
+    pub fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
+        let queue = &self.queues[way as usize];
+        queue.kick.as_ref().filter(|_| queue.ring.is_some()).map(AsFd::as_fd)
+    }
+
+    /// Takes note that the driver told of entries.
+    pub fn take_kick(&self, way: Way) {
+        if let Some(kick) = self.kick(way) {
+            // None waits, or the descriptor is of no use: the ring says what is there.
+            let _ = rustix::io::read(kick, &mut [0; 8]);
+        }
+    }
+
+    /// Tells the driver of used entries, and interrupts it if it wants that.
+    pub fn publish(&mut self, way: Way) {
+        let queue = &mut self.queues[way as usize];
+        if queue.ring.as_mut().is_some_and(Ring::publish)
+            && let Some(call) = &queue.call
+        {
+            // If it is full, the driver has been told.
+            let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Whether the front end took memory away without a word.
+    #[must_use]
+    pub fn has_lost_memory(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.is_lost())
+    }
+
+    fn set(&mut self, message: &mut Message) -> Option<()> {
+        match message.request {
+            request::SET_OWNER => Some(()),
+            request::RESET_OWNER => {
+                self.queues.iter_mut().for_each(|queue| queue.is_started = false);
+                self.pause();
+                Some(())
+            }
+            request::SET_FEATURES => {
+                let chosen = message.number().filter(|chosen| chosen & !self.offered == 0)?;
+                self.pause();
+                if chosen & PROTOCOL_FEATURES == 0 {
+                    self.queues.iter_mut().for_each(|queue| queue.is_enabled = true);
+                }
+                self.chosen = Some(chosen);
+                Some(())
+            }
+            request::SET_PROTOCOL_FEATURES => {
+                let number = message.number()?;
+                self.protocol = number & PROTOCOL_REPLY_ACK;
+                (number == self.protocol).then_some(())
+            }
+            request::SET_MEM_TABLE => {
+                self.pause();
+                self.memory = None;
+                let files = core::mem::take(&mut message.files);
+                self.memory = Some(Memory::map(&message.regions()?, &files).ok()?);
+                Some(())
+            }
+            request::SET_VRING_NUM => {
+                let (index, size) = message.of_ring()?;
+                self.queue(index)?.size = u16::try_from(size).ok()?;
+                Some(())
+            }
+            request::SET_VRING_BASE => {
+                let (index, next) = message.of_ring()?;
+                self.queue(index)?.next = u16::try_from(next).ok()?;
+                Some(())
+            }
+            request::SET_VRING_ADDR => {
+                let (index, [descriptors, used, available]) = message.ring_addresses()?;
+                self.queue(index)?.addresses = Some(Addresses { descriptors, used, available });
+                Some(())
+            }
+            request::SET_VRING_KICK => {
+                let (index, kick) = message.ring_file()?;
+                let kick = kick.map(without_waiting).transpose().ok()?;
+                let queue = self.queue(index)?;
+                (queue.kick, queue.is_started) = (kick, true);
+                Some(())
+            }
+            request::SET_VRING_CALL => {
+                let (index, call) = message.ring_file()?;
+                let call = call.map(without_waiting).transpose().ok()?;
+                self.queues.get_mut(usize::try_from(index).ok()?)?.call = call;
+                Some(())
+            }
+            request::SET_VRING_ERR => message.ring_file().map(|_| ()),
+            request::SET_VRING_ENABLE => {
+                let (index, enabled) = message.of_ring()?;
+                self.queue(index)?.is_enabled = enabled != 0;
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    /// A ring to change, which pauses for it.
+    fn queue(&mut self, index: u32) -> Option<&mut Queue> {
+        let way = match index {
+            0 => Way::ToGuest,
+            1 => Way::FromGuest,
+            _ => return None,
+        };
+        self.pause_one(way);
+        self.queues.get_mut(way as usize)
+    }
+
+    /// Stops a ring, and returns its next entry.
+    fn stop(&mut self, index: u32) -> Option<u16> {
+        let queue = self.queue(index)?;
+        (queue.is_started, queue.kick) = (false, None);
+        Some(queue.next)
+    }
+
+    /// Lets go of the rings, whose memory or features are about to change.
+    fn pause(&mut self) {
+        self.pause_one(Way::ToGuest);
+        self.pause_one(Way::FromGuest);
+    }
+
+    fn pause_one(&mut self, way: Way) {
+        self.publish(way);
+        let queue = &mut self.queues[way as usize];
+        if let Some(ring) = queue.ring.take() {
+            queue.next = ring.next();
+        }
+    }
+
+    /// Begins with the rings of which everything is known.
+    fn begin(&mut self) {
+        let Self { chosen: Some(chosen), memory: Some(memory), queues, .. } = self else { return };
+        for queue in queues {
+            if let Queue { is_started: true, is_enabled: true, ring: None, .. } = queue
+                && let Some(addresses) = &queue.addresses
+            {
+                let event_index = *chosen & EVENT_INDEX != 0;
+                let Queue { size, next, .. } = *queue;
+                queue.ring = Ring::new(memory, addresses, size, next, event_index);
+                // Addresses that are nowhere are not looked for again at each message.
+                queue.is_started = queue.ring.is_some();
+            }
+        }
+    }
+}
+
+/// The file, whose reads and writes do not wait from now on.
+fn without_waiting(file: OwnedFd) -> io::Result<OwnedFd> {
+    fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::NONBLOCK)?;
+    Ok(file)
+}

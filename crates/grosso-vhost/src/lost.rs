@@ -1,0 +1,118 @@
+//! Files that become shorter while they are mapped.
+//!
+//! Whoever touches memory behind the end of its file gets SIGBUS, and a front end can cut its file at any time. The
+//! handler puts empty memory in the place of the region, and says so: the guest has lost its memory, and the program
+//! goes on. Other SIGBUS are what they were.
+
+use core::{
+    ffi::{c_int, c_void},
+    mem::MaybeUninit,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+use std::{io, sync::OnceLock};
+
+/// A mapping that the handler knows.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    slot: &'static Slot,
+}
+
+/// One mapping of the table that the handler reads.
+#[derive(Debug)]
+struct Slot {
+    taken: AtomicBool,
+    /// 0 while there is none.
+    start: AtomicUsize,
+    bytes: AtomicUsize,
+    lost: AtomicBool,
+}
+
+impl Watched {
+    /// Lets the handler know a mapping.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`]; those of `sigaction(2)`.
+    pub(crate) fn new(start: NonNull<u8>, bytes: usize) -> io::Result<Self> {
+        install()?;
+        let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::Acquire);
+        let slot = SLOTS.iter().find(free).ok_or(io::ErrorKind::OutOfMemory)?;
+        slot.lost.store(false, Ordering::Relaxed);
+        slot.bytes.store(bytes, Ordering::Relaxed);
+        slot.start.store(start.as_ptr().addr(), Ordering::Release);
+        Ok(Self { slot })
+    }
+
+    /// Whether the file became shorter.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.slot.lost.load(Ordering::Relaxed)
+    }
+
+    /// Lets the handler forget the mapping, which is about to end.
+    pub(crate) fn end(&self) {
+        self.slot.start.store(0, Ordering::Release);
+        self.slot.taken.store(false, Ordering::Release);
+    }
+}
+
+/// Sets the handler, once for the process.
+fn install() -> io::Result<()> {
+    let made = BEFORE.get_or_init(|| {
+        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: a zeroed structure is one without flags and with an empty mask.
+        let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // SAFETY: both structures live over the call, and the handler is a function of the process.
+        let set = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr()) };
+        // SAFETY: it was zeroed, which is a value of it, and the kernel has filled it if it could.
+        let before = unsafe { before.assume_init() };
+        if set == 0 { Ok(before) } else { Err(io::Error::last_os_error().raw_os_error()) }
+    });
+    match made {
+        Ok(_) => Ok(()),
+        Err(code) => Err(io::Error::from_raw_os_error(code.unwrap_or(libc::EINVAL))),
+    }
+}
+
+/// The handler: it makes system calls and touches atomic words, and nothing else.
+extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
+    // SAFETY: the kernel gives a handler with SA_SIGINFO a structure that lives over the call.
+    let address = unsafe { (*information).si_addr() }.addr();
+    for slot in &SLOTS {
+        let start = slot.start.load(Ordering::Acquire);
+        let bytes = slot.bytes.load(Ordering::Relaxed);
+        if start == 0 || address.wrapping_sub(start) >= bytes {
+            continue;
+        }
+        let (access, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+        );
+        let at = ptr::with_exposed_provenance_mut(start);
+        // SAFETY: the range is a mapping of `Memory`, which holds bytes that anybody may change at any time.
+        let put = unsafe { libc::mmap(at, bytes, access, flags, -1, 0) };
+        if put != libc::MAP_FAILED {
+            slot.lost.store(true, Ordering::Relaxed);
+            return;
+        }
+    }
+    // Not ours: the instruction is run again under the handler that was there before.
+    if let Some(Ok(before)) = BEFORE.get() {
+        // SAFETY: the structure is the one that the kernel gave.
+        unsafe { libc::sigaction(libc::SIGBUS, before, ptr::null_mut()) };
+    }
+}
+
+/// Mappings that the process may have at a time: the regions of 64 guests.
+const MAPPINGS_MAX: usize = 512;
+
+static BEFORE: OnceLock<Result<libc::sigaction, Option<i32>>> = OnceLock::new();
+static SLOTS: [Slot; MAPPINGS_MAX] = [const {
+    Slot {
+        taken: AtomicBool::new(false),
+        start: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
+        lost: AtomicBool::new(false),
+    }
+}; MAPPINGS_MAX];

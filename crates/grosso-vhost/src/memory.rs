@@ -1,0 +1,259 @@
+//! Memory of a guest, mapped: what another program writes at any time.
+//!
+//! No reference to its bytes is made but to atomic words. Everything else is copied, once, so that a guest that changes
+//! a byte after it was read changes nothing.
+
+use core::{
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
+};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::lost::Watched;
+
+/// A part of a guest's memory, as the front end describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionPlace {
+    /// Its address in the guest.
+    pub guest: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its address in the front end's process.
+    pub user: u64,
+    /// Its start in the file.
+    pub offset: u64,
+}
+
+/// The memory of a guest. It stays mapped as long as a [`Place`] in it lives.
+#[derive(Debug)]
+pub struct Memory {
+    regions: Vec<Region>,
+}
+
+#[derive(Debug)]
+struct Region {
+    place: RegionPlace,
+    /// Its first byte, inside the mapping.
+    start: NonNull<u8>,
+    mapping: Mapping,
+}
+
+// SAFETY: the memory belongs to no thread, and every access to it is by atomic words or raw copies.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// A file's mapped bytes.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+    watched: Watched,
+}
+
+impl Memory {
+    /// Maps these regions of these files.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for no region or more than [`REGIONS_MAX`], for one without bytes, one that wraps
+    /// around the end of the addresses, and one that is not wholly in its file; those of `mmap(2)`.
+    pub fn map(places: &[RegionPlace], files: &[OwnedFd]) -> io::Result<Arc<Self>> {
+        if places.is_empty() || places.len() > REGIONS_MAX || places.len() != files.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let pairs = places.iter().zip(files);
+        let regions = pairs.map(|(place, file)| Region::map(*place, file));
+        Ok(Arc::new(Self { regions: regions.collect::<io::Result<_>>()? }))
+    }
+
+    /// Whether the file behind a part of it became shorter, so that this part is gone.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.regions.iter().any(|region| region.mapping.watched.is_lost())
+    }
+
+    /// A place of this length at an address of the front end, at a multiple of `align`, which is 16 at most.
+    #[must_use]
+    pub fn place(self: &Arc<Self>, user: u64, bytes: usize, align: usize) -> Option<Place> {
+        let found = self.regions.iter().find_map(|region| {
+            let at = user.checked_sub(region.place.user)?;
+            region.part(at, bytes as u64)
+        });
+        let start = found.filter(|start| start.as_ptr().addr().is_multiple_of(align))?;
+        Some(Place { start, bytes, _memory: Arc::clone(self) })
+    }
+
+    /// Copies bytes at an address of the guest; returns whether all of them are in its memory.
+    #[must_use]
+    pub fn read(&self, guest: u64, into: &mut [u8]) -> bool {
+        self.pieces(guest, into.len(), |start, done, bytes| {
+            let Some(piece) = into.get_mut(done..done + bytes) else { return };
+            // SAFETY: `pieces` gives mapped memory of this length; another program may write there meanwhile, and any
+            // bytes that are read will do.
+            unsafe { ptr::copy_nonoverlapping(start.as_ptr(), piece.as_mut_ptr(), bytes) };
+        })
+    }
+
+    /// Copies bytes to an address of the guest; returns whether all of them are in its memory.
+    #[must_use]
+    pub fn write(&self, guest: u64, from: &[u8]) -> bool {
+        self.pieces(guest, from.len(), |start, done, bytes| {
+            let Some(piece) = from.get(done..done + bytes) else { return };
+            // SAFETY: `pieces` gives mapped memory of this length, to which no reference exists.
+            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), start.as_ptr(), bytes) };
+        })
+    }
+
+    /// Whether all bytes at an address of the guest are in its memory.
+    #[must_use]
+    pub fn has(&self, guest: u64, bytes: usize) -> bool {
+        self.pieces(guest, bytes, |_, _, _| ())
+    }
+
+    /// Calls `each` with the start, the number of bytes before it, and the length of each piece of a range; returns
+    /// whether it is whole. A range may go on in another region.
+    #[inline]
+    fn pieces(
+        &self,
+        mut guest: u64,
+        bytes: usize,
+        mut each: impl FnMut(NonNull<u8>, usize, usize),
+    ) -> bool {
+        let mut done = 0;
+        while done < bytes {
+            let found = self.regions.iter().find_map(|region| {
+                let at = guest.checked_sub(region.place.guest)?;
+                let there = region.place.bytes.checked_sub(at).filter(|there| *there > 0)?;
+                let piece = there.min((bytes - done) as u64);
+                Some((region.part(at, piece)?, piece as usize))
+            });
+            let Some((start, piece)) = found else { return false };
+            each(start, done, piece);
+            done += piece;
+            let Some(next) = guest.checked_add(piece as u64) else { return done == bytes };
+            guest = next;
+        }
+        true
+    }
+}
+
+impl Region {
+    fn map(place: RegionPlace, file: &OwnedFd) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let end = place.offset.checked_add(place.bytes).ok_or_else(invalid)?;
+        let wraps = [place.guest, place.user].map(|start| start.checked_add(place.bytes).is_none());
+        let file_bytes = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+        if place.bytes == 0 || wraps != [false; 2] || end > file_bytes {
+            return Err(invalid());
+        }
+        // From the file's start: an offset may be no multiple of its pages.
+        let mapping = Mapping::new(file, usize::try_from(end).map_err(|_| invalid())?)?;
+        let offset = usize::try_from(place.offset).map_err(|_| invalid())?;
+        // SAFETY: the offset is inside the mapping, which is as long as the end of the region.
+        let start = unsafe { mapping.start.add(offset) };
+        Ok(Self { place, start, mapping })
+    }
+
+    /// Start of `bytes` bytes from `at` on, if all of them are inside.
+    #[inline]
+    fn part(&self, at: u64, bytes: u64) -> Option<NonNull<u8>> {
+        let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.place.bytes);
+        // SAFETY: it is inside the region, or one behind it, and the region is inside its mapping.
+        is_inside.then(|| unsafe { self.start.add(at as usize) })
+    }
+}
+
+impl Mapping {
+    fn new(file: &OwnedFd, bytes: usize) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is requested, so no existing mapping is replaced.
+        let start =
+            unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file.as_fd(), 0) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        match Watched::new(start, bytes) {
+            Ok(watched) => Ok(Self { start, bytes, watched }),
+            Err(error) => {
+                // SAFETY: nobody knows of this mapping.
+                let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.watched.end();
+        // SAFETY: the mapping is ours alone, and no place in it lives any more: those own it.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Bytes at a fixed place of a guest's memory, such as a part of a ring.
+#[derive(Debug)]
+pub struct Place {
+    start: NonNull<u8>,
+    bytes: usize,
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: every access is by atomic words.
+unsafe impl Send for Place {}
+
+impl Place {
+    /// Two words of 8 bytes from `at` on.
+    #[inline]
+    pub(crate) fn pair(&self, at: usize) -> [u64; 2] {
+        [at, at + 8].map(|at| {
+            // SAFETY: `word` gives aligned memory of this length that is mapped while `self` lives.
+            let word = unsafe { self.word::<8>(at).cast::<AtomicU64>().as_ref() };
+            u64::from_le(word.load(Ordering::Relaxed))
+        })
+    }
+
+    /// The number of 2 bytes at `at`; what was written before it is seen afterwards.
+    #[inline]
+    pub(crate) fn load(&self, at: usize) -> u16 {
+        // SAFETY: as in `pair`.
+        let word = unsafe { self.word::<2>(at).cast::<AtomicU16>().as_ref() };
+        u16::from_le(word.load(Ordering::Acquire))
+    }
+
+    /// Writes a number of 2 bytes, after everything that was written before.
+    #[inline]
+    pub(crate) fn store(&self, at: usize, value: u16) {
+        // SAFETY: as in `pair`.
+        let word = unsafe { self.word::<2>(at).cast::<AtomicU16>().as_ref() };
+        word.store(value.to_le(), Ordering::Release);
+    }
+
+    /// Writes a number of 4 bytes.
+    #[inline]
+    pub(crate) fn store_long(&self, at: usize, value: u32) {
+        // SAFETY: as in `pair`.
+        let word = unsafe { self.word::<4>(at).cast::<AtomicU32>().as_ref() };
+        word.store(value.to_le(), Ordering::Relaxed);
+    }
+
+    /// Start of an aligned word.
+    ///
+    /// # Panics
+    /// If it is not inside the place, which a caller computes from the length that it asked for.
+    #[inline]
+    fn word<const BYTES: usize>(&self, at: usize) -> NonNull<u8> {
+        assert!(at + BYTES <= self.bytes, "outside a place of a guest's memory");
+        // SAFETY: it is inside the place.
+        let start = unsafe { self.start.add(at) };
+        assert!(start.as_ptr().addr().is_multiple_of(BYTES), "a word that is not aligned");
+        start
+    }
+}
+
+/// Regions of a guest's memory: what the messages have room for.
+pub const REGIONS_MAX: usize = 8;

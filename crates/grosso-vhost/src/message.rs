@@ -1,0 +1,187 @@
+//! Messages of vhost-user: a header, a payload, and descriptors of files beside them.
+
+use std::{io, os::fd::OwnedFd};
+
+use grosso_sys::local::LocalSocket;
+
+use crate::memory::{REGIONS_MAX, RegionPlace};
+
+/// A message of the front end.
+#[derive(Debug)]
+pub struct Message {
+    /// Number of the request.
+    pub request: u32,
+    /// Whether the front end waits for an answer to whatever it is.
+    pub wants_reply: bool,
+    /// The payload.
+    pub payload: Vec<u8>,
+    /// The files that came with it.
+    pub files: Vec<OwnedFd>,
+}
+
+/// Numbers of requests.
+pub mod request {
+    /// Features of the device.
+    pub const GET_FEATURES: u32 = 1;
+    /// Features that the guest has chosen.
+    pub const SET_FEATURES: u32 = 2;
+    /// The front end owns the device.
+    pub const SET_OWNER: u32 = 3;
+    /// It owns the device no more.
+    pub const RESET_OWNER: u32 = 4;
+    /// The guest's memory.
+    pub const SET_MEM_TABLE: u32 = 5;
+    /// Entries of a ring.
+    pub const SET_VRING_NUM: u32 = 8;
+    /// Addresses of a ring.
+    pub const SET_VRING_ADDR: u32 = 9;
+    /// The next entry of a ring.
+    pub const SET_VRING_BASE: u32 = 10;
+    /// The next entry of a ring, which stops.
+    pub const GET_VRING_BASE: u32 = 11;
+    /// The descriptor by which the driver tells of entries.
+    pub const SET_VRING_KICK: u32 = 12;
+    /// The descriptor by which the driver is told of them.
+    pub const SET_VRING_CALL: u32 = 13;
+    /// The descriptor by which errors are told.
+    pub const SET_VRING_ERR: u32 = 14;
+    /// Features of the protocol.
+    pub const GET_PROTOCOL_FEATURES: u32 = 15;
+    /// Features of the protocol that the front end has chosen.
+    pub const SET_PROTOCOL_FEATURES: u32 = 16;
+    /// Number of rings.
+    pub const GET_QUEUE_NUM: u32 = 17;
+    /// Whether a ring is used.
+    pub const SET_VRING_ENABLE: u32 = 18;
+}
+
+/// The number of the descriptor that a message about a ring has in its payload, or none beside it.
+const NO_FILE: u64 = 1 << 8;
+
+impl Message {
+    /// The payload as a number.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        Some(u64::from_ne_bytes(*self.payload.first_chunk()?))
+    }
+
+    /// The payload as the number of a ring and a number.
+    #[must_use]
+    pub fn of_ring(&self) -> Option<(u32, u32)> {
+        Some((self.long(0)?, self.long(4)?))
+    }
+
+    /// The payload as the number of a ring, of the descriptor beside it. Without one the ring has none.
+    #[must_use]
+    pub fn ring_file(&mut self) -> Option<(u32, Option<OwnedFd>)> {
+        let number = self.number()?;
+        let file = self.files.pop();
+        if file.is_some() == (number & NO_FILE != 0) {
+            return None;
+        }
+        Some(((number & 0xff) as u32, file))
+    }
+
+    /// The payload as the number of a ring, and the addresses of its table, its used and its available entries.
+    #[must_use]
+    pub fn ring_addresses(&self) -> Option<(u32, [u64; 3])> {
+        Some((self.long(0)?, [self.quad(8)?, self.quad(16)?, self.quad(24)?]))
+    }
+
+    /// The payload as regions of memory.
+    #[must_use]
+    pub fn regions(&self) -> Option<Vec<RegionPlace>> {
+        let count = usize::try_from(self.long(0)?).ok().filter(|count| *count <= REGIONS_MAX)?;
+        let region = |at| {
+            let [guest, bytes] = [self.quad(at)?, self.quad(at + 8)?];
+            Some(RegionPlace {
+                guest,
+                bytes,
+                user: self.quad(at + 16)?,
+                offset: self.quad(at + 24)?,
+            })
+        };
+        (0..count).map(|i| region(8 + 32 * i)).collect()
+    }
+
+    fn long(&self, at: usize) -> Option<u32> {
+        Some(u32::from_ne_bytes(*self.payload.get(at..)?.first_chunk()?))
+    }
+
+    fn quad(&self, at: usize) -> Option<u64> {
+        Some(u64::from_ne_bytes(*self.payload.get(at..)?.first_chunk()?))
+    }
+}
+
+/// An answer, as its bytes.
+#[must_use]
+pub fn reply(request: u32, payload: &[u8]) -> Vec<u8> {
+    let words = [request, VERSION | IS_REPLY, payload.len() as u32];
+    words.iter().flat_map(|word| word.to_ne_bytes()).chain(payload.iter().copied()).collect()
+}
+
+/// The message that is being read from a socket.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+    files: Vec<OwnedFd>,
+}
+
+impl Inbox {
+    /// The next message; `None` if it is not whole yet.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] when the front end hung up; [`io::ErrorKind::InvalidData`] for another version
+    /// of the protocol, and a payload or files that no message has; those of `recvmsg(2)`.
+    pub fn next(&mut self, socket: &LocalSocket) -> io::Result<Option<Message>> {
+        loop {
+            let whole = match self.bytes.first_chunk::<HEADER_BYTES>() {
+                None => HEADER_BYTES,
+                Some(header) => HEADER_BYTES + payload_bytes(header)?,
+            };
+            // Never more than this message: files belong to the bytes that they come with.
+            let missing = whole - self.bytes.len();
+            if missing == 0 {
+                return Ok(Some(self.take()));
+            }
+            let mut piece = [0; PAYLOAD_MAX];
+            let piece = &mut piece[..missing];
+            match socket.receive_passed(piece, &mut self.files) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.bytes.extend_from_slice(&piece[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            if self.files.len() > REGIONS_MAX {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+    }
+
+    fn take(&mut self) -> Message {
+        let long =
+            |at: usize| self.bytes[at..].first_chunk().copied().map_or(0, u32::from_ne_bytes);
+        let (request, flags) = (long(0), long(4));
+        let payload = self.bytes.get(HEADER_BYTES..).unwrap_or_default().to_vec();
+        self.bytes.clear();
+        let files = core::mem::take(&mut self.files);
+        Message { request, wants_reply: flags & WANTS_REPLY != 0, payload, files }
+    }
+}
+
+/// Bytes behind a header.
+fn payload_bytes(header: &[u8; HEADER_BYTES]) -> io::Result<usize> {
+    let long = |at: usize| header[at..].first_chunk().copied().map_or(0, u32::from_ne_bytes);
+    match usize::try_from(long(8)) {
+        Ok(bytes @ 0..=PAYLOAD_MAX) if long(4) & VERSION_MASK == VERSION => Ok(bytes),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+const HEADER_BYTES: usize = 12;
+/// Bytes of the longest payload: eight regions of memory have 264.
+const PAYLOAD_MAX: usize = 4096;
+const VERSION: u32 = 1;
+const VERSION_MASK: u32 = 3;
+const IS_REPLY: u32 = 1 << 2;
+const WANTS_REPLY: u32 = 1 << 3;

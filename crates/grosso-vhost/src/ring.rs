@@ -1,0 +1,464 @@
+//! Split rings (virtio 1.3 section 2.7): a table of descriptors, the entries that the driver made available, and those
+//! that were used.
+//!
+//! All three are in the guest's memory, and what is read there is checked each time that it is read: an index against
+//! the table, a chain against a number of descriptors, an address against the memory. An entry that is wrong is handed
+//! back unused, as far as it can be named, and the next one is looked at.
+
+use std::{
+    io::IoSlice,
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
+};
+
+use crate::memory::{Memory, Place};
+
+/// A defect of one entry of a ring, for which the guest loses what the entry was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChainFault {
+    /// The entry, or a descriptor, names no descriptor of the table.
+    Index,
+    /// A chain has more descriptors than [`CHAIN_MAX`] or its table: it loops.
+    Endless,
+    /// An address is not in the guest's memory.
+    Outside,
+    /// A descriptor to be read is in a ring of buffers to be written, or the reverse.
+    Direction,
+    /// A table of descriptors has a wrong length, is in another one, or is followed by a descriptor.
+    Table,
+    /// A frame is longer than the buffer for it.
+    TooLong,
+    /// The driver claims more entries than the ring has: nothing in it can be believed, and it is left alone until the
+    /// front end sets it anew.
+    Overrun,
+}
+
+/// Result of an attempt to give a guest a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The frame is in its memory.
+    Whole,
+    /// Its buffers have no room now.
+    NoRoom,
+    /// Its buffers never have room for a frame of this length.
+    TooLong,
+    /// An entry was wrong. The frame may be offered again.
+    Fault(ChainFault),
+}
+
+/// Addresses of a ring in the front end's process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// The table of descriptors.
+    pub descriptors: u64,
+    /// The entries that were used.
+    pub used: u64,
+    /// The entries that are available.
+    pub available: u64,
+}
+
+/// A split ring in the memory of a guest.
+#[derive(Debug)]
+pub struct Ring {
+    memory: Arc<Memory>,
+    descriptors: Place,
+    available: Place,
+    used: Place,
+    size: u16,
+    /// Whether each side says by an index when it is to be told.
+    event_index: bool,
+    /// Number of the next entry to take.
+    next: u16,
+    /// Number up to which entries are known to be there.
+    known: u16,
+    /// Number of the next used entry, and of the first that the driver was not told of.
+    next_used: u16,
+    told: u16,
+    is_broken: bool,
+    /// The pieces of the chains at hand, and the chains: their heads and lengths.
+    pieces: Vec<Piece>,
+    chains: Vec<Chain>,
+}
+
+/// Bytes that a descriptor names.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    address: u64,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    head: u16,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Descriptor {
+    address: u64,
+    bytes: u32,
+    flags: u16,
+    next: u16,
+}
+
+impl Ring {
+    /// The ring of `size` entries at these addresses, from which the entry `next` is the next to be taken; `None` if it
+    /// is not wholly in the memory, or its size is no power of two.
+    #[must_use]
+    pub fn new(
+        memory: &Arc<Memory>,
+        addresses: &Addresses,
+        size: u16,
+        next: u16,
+        event_index: bool,
+    ) -> Option<Self> {
+        if !size.is_power_of_two() || size > SIZE_MAX {
+            return None;
+        }
+        let entries = usize::from(size);
+        let descriptors =
+            memory.place(addresses.descriptors, entries * DESCRIPTOR_BYTES, DESCRIPTOR_BYTES)?;
+        // Each has two numbers in front, and the index of the other side's events behind.
+        let available = memory.place(addresses.available, 4 + 2 * entries + 2, 2)?;
+        let used = memory.place(addresses.used, 4 + 8 * entries + 2, 4)?;
+        let next_used = used.load(INDEX);
+        Some(Self {
+            memory: Arc::clone(memory),
+            descriptors,
+            available,
+            used,
+            size,
+            event_index,
+            next,
+            known: next,
+            next_used,
+            told: next_used,
+            is_broken: false,
+            pieces: Vec::new(),
+            chains: Vec::new(),
+        })
+    }
+
+    /// Whether it claimed more than it has, and is left alone.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Number of the next entry to take.
+    #[must_use]
+    pub fn next(&self) -> u16 {
+        self.next
+    }
+
+    /// Copies the next frame that the guest sends, its virtio header included; `None` if there is none.
+    ///
+    /// # Errors
+    /// The defect of the next entry, which is passed over.
+    pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
+        let Some(head) = self.take()? else { return Ok(None) };
+        self.pieces.clear();
+        let result = self.walk(head, false).and_then(|bytes| {
+            let room = into.get_mut(..bytes).ok_or(ChainFault::TooLong)?;
+            let mut rest = room;
+            for piece in &self.pieces {
+                let (part, behind) = rest.split_at_mut(piece.bytes.min(rest.len()));
+                if !self.memory.read(piece.address, part) {
+                    return Err(ChainFault::Outside);
+                }
+                rest = behind;
+            }
+            Ok(Some(bytes))
+        });
+        self.give_back(head, 0);
+        result
+    }
+
+    /// Copies a frame into buffers of the guest: into one, or into as many as it takes if they are `mergeable`. The
+    /// frame begins with a virtio header of `header_bytes` bytes, in the first part, where the number of buffers is
+    /// filled in if the header has one.
+    pub fn send(&mut self, parts: &[IoSlice<'_>], header_bytes: usize, mergeable: bool) -> Sent {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        match self.gather(bytes, mergeable) {
+            Sent::Whole => {}
+            other => return other,
+        }
+        let (mut header, first) = ([0; HEADER_BYTES_MAX], parts.first().map_or(&[][..], |p| p));
+        let (begin, behind) = first.split_at(header_bytes.min(first.len()).min(HEADER_BYTES_MAX));
+        let copied = begin.len();
+        header[..copied].copy_from_slice(begin);
+        if copied >= BUFFERS + 2 {
+            header[BUFFERS..BUFFERS + 2].copy_from_slice(&(self.chains.len() as u16).to_le_bytes());
+        }
+        let rest = parts.iter().skip(1).map(|part| &part[..]);
+        let all = [&header[..copied], behind].into_iter().chain(rest);
+        if !fill(&self.memory, &self.pieces, all) {
+            // The addresses were looked at before: the front end took no memory away in between.
+            return self.refuse(ChainFault::Outside);
+        }
+        let mut left = bytes;
+        for i in 0..self.chains.len() {
+            let Chain { head, bytes } = self.chains[i];
+            self.give_back(head, bytes.min(left));
+            left = left.saturating_sub(bytes);
+        }
+        Sent::Whole
+    }
+
+    /// Tells the driver of the entries that were used; returns whether it wants to be interrupted for them.
+    pub fn publish(&mut self) -> bool {
+        let (before, now) = (self.told, self.next_used);
+        if before == now {
+            return false;
+        }
+        self.used.store(INDEX, now);
+        self.told = now;
+        // What it wants is read after it can see them: it looks once more when it has said so.
+        fence(Ordering::SeqCst);
+        if self.event_index {
+            let event = self.available.load(4 + 2 * usize::from(self.size));
+            return now.wrapping_sub(event).wrapping_sub(1) < now.wrapping_sub(before);
+        }
+        self.available.load(FLAGS) & 1 == 0
+    }
+
+    /// Asks the driver to tell of the next entry that it makes available. Returns whether there is one already that was
+    /// not known.
+    #[must_use]
+    pub fn ask(&mut self) -> bool {
+        if self.is_broken {
+            return false;
+        }
+        let seen = self.available.load(INDEX);
+        if self.event_index {
+            self.used.store(4 + 8 * usize::from(self.size), seen);
+        } else {
+            self.used.store(FLAGS, 0);
+        }
+        fence(Ordering::SeqCst);
+        self.available.load(INDEX) != self.known
+    }
+
+    /// Lets the driver know that nobody waits for its entries.
+    pub fn hush(&mut self) {
+        if !self.event_index {
+            self.used.store(FLAGS, 1);
+        }
+    }
+
+    /// The next entry's head, which is passed over.
+    fn take(&mut self) -> Result<Option<u16>, ChainFault> {
+        if self.left()? == 0 {
+            return Ok(None);
+        }
+        let entry = usize::from(self.next & (self.size - 1));
+        let head = self.available.load(4 + 2 * entry);
+        self.next = self.next.wrapping_add(1);
+        if head < self.size { Ok(Some(head)) } else { Err(ChainFault::Index) }
+    }
+
+    /// Entries that are there.
+    fn left(&mut self) -> Result<u16, ChainFault> {
+        if self.is_broken {
+            return Ok(0);
+        }
+        if self.known == self.next {
+            self.known = self.available.load(INDEX);
+            self.check()?;
+        }
+        Ok(self.known.wrapping_sub(self.next))
+    }
+
+    fn check(&mut self) -> Result<(), ChainFault> {
+        if self.known.wrapping_sub(self.next) > self.size {
+            self.is_broken = true;
+            return Err(ChainFault::Overrun);
+        }
+        Ok(())
+    }
+
+    /// Takes as many chains as a frame needs; takes none if there are too few.
+    fn gather(&mut self, bytes: usize, mergeable: bool) -> Sent {
+        self.pieces.clear();
+        self.chains.clear();
+        let (start, mut room) = (self.next, 0_usize);
+        while room < bytes || self.chains.is_empty() {
+            // All that are there, and not only those that are known, before it is said that there is no room.
+            if self.known == self.next && !self.is_broken {
+                self.known = self.available.load(INDEX);
+                let total = self.known.wrapping_sub(start);
+                if total > self.size {
+                    self.is_broken = true;
+                    return Sent::Fault(ChainFault::Overrun);
+                }
+            }
+            let head = match self.take() {
+                Ok(Some(head)) => head,
+                Ok(None) => {
+                    let has_all = self.next.wrapping_sub(start) == self.size;
+                    self.next = start;
+                    return if has_all { Sent::TooLong } else { Sent::NoRoom };
+                }
+                Err(fault) => return self.refuse(fault),
+            };
+            match self.walk(head, true) {
+                Ok(more) => {
+                    self.chains.push(Chain { head, bytes: more });
+                    room = room.saturating_add(more);
+                }
+                Err(fault) => {
+                    self.chains.push(Chain { head, bytes: 0 });
+                    return self.refuse(fault);
+                }
+            }
+            if room < bytes && !mergeable {
+                // It is for a shorter frame.
+                self.next = start;
+                return Sent::TooLong;
+            }
+        }
+        Sent::Whole
+    }
+
+    /// Hands the entries at hand back unused.
+    fn refuse(&mut self, fault: ChainFault) -> Sent {
+        for i in 0..self.chains.len() {
+            self.give_back(self.chains[i].head, 0);
+        }
+        Sent::Fault(fault)
+    }
+
+    /// Adds a used entry, of which the driver learns by [`Ring::publish`].
+    fn give_back(&mut self, head: u16, written: usize) {
+        let entry = 4 + 8 * usize::from(self.next_used & (self.size - 1));
+        self.used.store_long(entry, head.into());
+        self.used.store_long(entry + 4, written as u32);
+        self.next_used = self.next_used.wrapping_add(1);
+    }
+
+    /// Adds the pieces of a chain, and returns their length.
+    fn walk(&mut self, head: u16, is_written: bool) -> Result<usize, ChainFault> {
+        let (mut bytes, mut next) = (0, head);
+        for _ in 0..usize::from(self.size).min(CHAIN_MAX) {
+            if next >= self.size {
+                return Err(ChainFault::Index);
+            }
+            let [address, rest] = self.descriptors.pair(usize::from(next) * DESCRIPTOR_BYTES);
+            let descriptor = Descriptor::new(address, rest);
+            if descriptor.has(IS_TABLE) {
+                if descriptor.has(HAS_NEXT) {
+                    return Err(ChainFault::Table);
+                }
+                return Ok(bytes + self.walk_table(descriptor, is_written)?);
+            }
+            bytes += self.add(descriptor, is_written)?;
+            if !descriptor.has(HAS_NEXT) {
+                return Ok(bytes);
+            }
+            next = descriptor.next;
+        }
+        Err(ChainFault::Endless)
+    }
+
+    /// Adds the pieces of a table of descriptors.
+    fn walk_table(&mut self, table: Descriptor, is_written: bool) -> Result<usize, ChainFault> {
+        let length = table.bytes as usize;
+        let entries = length / DESCRIPTOR_BYTES;
+        if !length.is_multiple_of(DESCRIPTOR_BYTES) || entries == 0 {
+            return Err(ChainFault::Table);
+        }
+        let (mut bytes, mut next) = (0, 0_usize);
+        for _ in 0..entries.min(CHAIN_MAX) {
+            if next >= entries {
+                return Err(ChainFault::Index);
+            }
+            let mut words = [0; DESCRIPTOR_BYTES];
+            let at = table.address.checked_add((next * DESCRIPTOR_BYTES) as u64);
+            if !at.is_some_and(|at| self.memory.read(at, &mut words)) {
+                return Err(ChainFault::Outside);
+            }
+            let word = |at: usize| words[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+            let descriptor = Descriptor::new(word(0), word(8));
+            if descriptor.has(IS_TABLE) {
+                return Err(ChainFault::Table);
+            }
+            bytes += self.add(descriptor, is_written)?;
+            if !descriptor.has(HAS_NEXT) {
+                return Ok(bytes);
+            }
+            next = descriptor.next.into();
+        }
+        Err(ChainFault::Endless)
+    }
+
+    fn add(&mut self, descriptor: Descriptor, is_written: bool) -> Result<usize, ChainFault> {
+        let Descriptor { address, bytes, .. } = descriptor;
+        let bytes = bytes as usize;
+        if descriptor.has(IS_WRITTEN) != is_written {
+            return Err(ChainFault::Direction);
+        }
+        // What is read is looked at when it is copied; a frame is not written in part.
+        if is_written && !self.memory.has(address, bytes) {
+            return Err(ChainFault::Outside);
+        }
+        self.pieces.push(Piece { address, bytes });
+        Ok(bytes)
+    }
+}
+
+impl Descriptor {
+    fn new(address: u64, rest: u64) -> Self {
+        Self { address, bytes: rest as u32, flags: (rest >> 32) as u16, next: (rest >> 48) as u16 }
+    }
+
+    fn has(self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Copies parts one behind the other into pieces of memory, which have room.
+fn fill<'a>(memory: &Memory, pieces: &[Piece], parts: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut pieces = pieces.iter().copied();
+    let mut piece = Piece { address: 0, bytes: 0 };
+    for mut part in parts {
+        while !part.is_empty() {
+            while piece.bytes == 0 {
+                let Some(next) = pieces.next() else { return false };
+                piece = next;
+            }
+            let (now, rest) = part.split_at(piece.bytes.min(part.len()));
+            if !memory.write(piece.address, now) {
+                return false;
+            }
+            piece.address = piece.address.wrapping_add(now.len() as u64);
+            piece.bytes -= now.len();
+            part = rest;
+        }
+    }
+    true
+}
+
+/// Bytes of a descriptor.
+const DESCRIPTOR_BYTES: usize = 16;
+/// The descriptor has a next one.
+const HAS_NEXT: u16 = 1;
+/// Its bytes are for the device to write.
+const IS_WRITTEN: u16 = 2;
+/// Its bytes are a table of descriptors.
+const IS_TABLE: u16 = 4;
+/// Position of the flags in both rings.
+const FLAGS: usize = 0;
+/// Position of the number of entries in both rings.
+const INDEX: usize = 2;
+/// Position of the number of buffers in a virtio header.
+const BUFFERS: usize = 10;
+/// Bytes of the longest virtio header.
+const HEADER_BYTES_MAX: usize = 24;
+
+/// Entries of the longest ring, as virtio has it.
+pub const SIZE_MAX: u16 = 32_768;
+/// Descriptors of a frame, in the table and in one of its own each: a superframe of 64 KiB in pages has 17, and one in
+/// fragments of a socket's pages not many more.
+pub const CHAIN_MAX: usize = 1024;

@@ -1,0 +1,132 @@
+//! A front end and a guest that say and write anything: a back end with rings in memory of any contents.
+
+#![no_main]
+
+use std::{fs::File, io::IoSlice, os::unix::fs::FileExt};
+
+use grosso_fuzz::Decisions;
+use grosso_vhost::{
+    backend::{BackEnd, Way},
+    features,
+    message::{Message, request},
+};
+use libfuzzer_sys::fuzz_target;
+
+const OFFERED: u64 = features::OF_RINGS | features::GUEST_CSUM;
+/// Bytes of the memory, at the same addresses in the guest and in the front end.
+const MEMORY_BYTES: usize = 0x8000;
+/// Places of the rings' tables, available and used entries.
+const RINGS: [[u64; 3]; 2] = [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00]];
+const SIZE: u32 = 32;
+
+fuzz_target!(|data: &[u8]| {
+    let mut decisions = Decisions::new(data);
+    let memory = memory();
+    let mut back = BackEnd::new(OFFERED);
+    set_up(
+        &mut back,
+        &memory,
+        if below(&mut decisions, 2) == 0 { OFFERED } else { features::VERSION_1 },
+    );
+    for _ in 0..64 {
+        match below(&mut decisions, 8) {
+            0 => say(&mut back, &memory, &mut decisions),
+            1 => set_up(&mut back, &memory, OFFERED),
+            2..4 => write(&memory, &mut decisions),
+            4..6 => drain(&mut back),
+            _ => give(&mut back, below(&mut decisions, 4000)),
+        }
+    }
+    // Whatever there was, a ring that is set anew works.
+    let zeros = [0; MEMORY_BYTES];
+    memory.write_all_at(&zeros, 0).expect("memory");
+    let mut back = BackEnd::new(OFFERED);
+    set_up(&mut back, &memory, OFFERED);
+    memory.write_all_at(&[0, 16, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0], RINGS[1][0]).expect("memory");
+    memory.write_all_at(&[0, 0, 1, 0], RINGS[1][1]).expect("memory");
+    let ring = back.ring(Way::FromGuest).expect("a ring");
+    assert_eq!(ring.receive(&mut [0; 64]), Ok(Some(9)));
+});
+
+/// A number below a bound.
+fn below(decisions: &mut Decisions<'_>, bound: usize) -> usize {
+    usize::from(decisions.word()) % bound
+}
+
+fn memory() -> File {
+    let name = c"guest";
+    // SAFETY: the name is a string of C.
+    let number = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    assert!(number >= 0);
+    // SAFETY: the kernel has just made it.
+    let memory: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(number) };
+    memory.set_len(MEMORY_BYTES as u64).expect("memory");
+    memory
+}
+
+fn obey(back: &mut BackEnd, request: u32, payload: Vec<u8>, files: &[&File]) {
+    let files = files.iter().filter_map(|file| file.try_clone().ok()).map(Into::into).collect();
+    let _ = back.obey(Message { request, wants_reply: false, payload, files });
+}
+
+fn bytes(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+}
+
+fn set_up(back: &mut BackEnd, memory: &File, chosen: u64) {
+    obey(back, request::SET_FEATURES, bytes(&[chosen]), &[]);
+    obey(back, request::SET_MEM_TABLE, bytes(&[1, 0, MEMORY_BYTES as u64, 0, 0]), &[memory]);
+    for (ring, [table, available, used]) in RINGS.into_iter().enumerate() {
+        let of_ring = |value: u32| bytes(&[ring as u64 | u64::from(value) << 32]);
+        obey(back, request::SET_VRING_NUM, of_ring(SIZE), &[]);
+        obey(back, request::SET_VRING_BASE, of_ring(0), &[]);
+        let addresses = bytes(&[ring as u64, table, used, available, 0]);
+        obey(back, request::SET_VRING_ADDR, addresses, &[]);
+        obey(back, request::SET_VRING_KICK, bytes(&[ring as u64 | 1 << 8]), &[]);
+        obey(back, request::SET_VRING_ENABLE, of_ring(1), &[]);
+    }
+}
+
+/// Any message, with or without a file.
+fn say(back: &mut BackEnd, memory: &File, decisions: &mut Decisions<'_>) {
+    let number = below(decisions, 24) as u32;
+    let words = (0..below(decisions, 9)).map(|_| {
+        let near = [0, 1, 32, 0x400, MEMORY_BYTES as u64, u64::MAX];
+        decisions.choose(&near).wrapping_add(below(decisions, 3) as u64)
+    });
+    let payload = bytes(&words.collect::<Vec<_>>());
+    let files = [memory];
+    let count = if number == request::SET_MEM_TABLE { below(decisions, 2) } else { 0 };
+    obey(back, number, payload, &files[..count]);
+}
+
+fn write(memory: &File, decisions: &mut Decisions<'_>) {
+    let ring = decisions.choose(&RINGS);
+    let at = decisions.choose(&ring) + below(decisions, 0x200) as u64;
+    let count = below(decisions, 40);
+    let written: Vec<u8> = (0..count).map(|_| below(decisions, 256) as u8).collect();
+    memory.write_all_at(&written, at).expect("memory");
+}
+
+/// Takes what is there: never more than the ring has, or as many faults.
+fn drain(back: &mut BackEnd) {
+    let mut frame = [0; 4096];
+    let Some(ring) = back.ring(Way::FromGuest) else { return };
+    let mut taken = 0;
+    while !matches!(ring.receive(&mut frame), Ok(None)) {
+        taken += 1;
+        assert!(taken <= 2 * u32::from(u16::MAX), "it does not end");
+    }
+    let _ = ring.ask();
+    back.publish(Way::FromGuest);
+}
+
+fn give(back: &mut BackEnd, len: usize) {
+    let mergeable = back.chosen().is_some_and(|chosen| chosen & features::MRG_RXBUF != 0);
+    if let Some(ring) = back.ring(Way::ToGuest) {
+        let frame = vec![7; len];
+        let _ = ring.send(&[IoSlice::new(&[0; 12]), IoSlice::new(&frame)], 12, mergeable);
+        let _ = ring.ask();
+    }
+    back.publish(Way::ToGuest);
+}
