@@ -114,11 +114,8 @@ impl FrontEnd {
     /// # Errors
     /// Those of the socket.
     pub fn set_memory(&self) -> io::Result<()> {
-        let half = MEMORY_BYTES / 2;
-        // The first half of the guest's memory is the second one of the file.
-        let regions = [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]];
         let mut payload = 2_u64.to_ne_bytes().to_vec();
-        payload.extend(regions.iter().flatten().flat_map(|number| number.to_ne_bytes()));
+        payload.extend(regions().iter().flatten().flat_map(|number| number.to_ne_bytes()));
         self.tell(5, &payload, &[self.memory.as_fd(), self.memory.as_fd()])
     }
 
@@ -322,6 +319,12 @@ impl FrontEnd {
         Some(frame)
     }
 
+    /// The file that is the memory.
+    #[must_use]
+    pub fn memory(&self) -> &File {
+        &self.memory
+    }
+
     /// Cuts the memory's file, under the back end's feet.
     ///
     /// # Errors
@@ -366,6 +369,14 @@ pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8
     words.extend(bytes.to_le_bytes());
     words.extend([flags, next].iter().flat_map(|word| word.to_le_bytes()));
     words
+}
+
+/// Regions of the memory: address in the guest, length, address in the process, and place in the file.
+#[must_use]
+pub fn regions() -> [[u64; 4]; 2] {
+    let half = MEMORY_BYTES / 2;
+    // The first half of the guest's memory is the second one of the file.
+    [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]]
 }
 
 /// Positions of a ring's table, available and used entries, from the start of the memory.
