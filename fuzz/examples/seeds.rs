@@ -45,6 +45,7 @@ fn main() -> io::Result<()> {
     texts(directory, "tunnel_words", &tunnels.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     texts(directory, "request", &REQUESTS.map(str::to_owned))?;
     texts(directory, "files", &FILES.map(str::to_owned))?;
+    write(directory, "files", FILES.len() as u64, &records())?;
     texts(directory, "impair", &WIRES.map(|words| format!("{words}\0{}", "@@@@".repeat(40))))
 }
 
@@ -191,11 +192,24 @@ const REQUESTS: [&str; 6] = [
     "\u{1}OPTIONS * HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
 ];
 
+/// A poll of a program that is judged: a packet, and a superframe of two.
+fn records() -> Vec<u8> {
+    let packets: Vec<_> = Traffic::new(1).take(1).collect();
+    let mut bytes = vec![2];
+    for header in [[0; 10], [0, 1, 54, 0, 100, 0, 0, 0, 0, 0]] {
+        bytes.extend((header.len() as u32 + packets[0].len() as u32).to_le_bytes());
+        bytes.extend(header);
+        bytes.extend(&packets[0]);
+    }
+    bytes.extend([0; 4]);
+    bytes
+}
+
 /// Files with keys and with sequence numbers and an answer with counters, each behind the number of its kind.
 const FILES: [&str; 5] = [
     "\u{0}in 000102030405060708090a0b0c0d0e0fdeadbeef\nout 0xf00102030405060708090a0b0c0d0e0fdeadbeef\n",
     "\u{0}# 256 bits\nin 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0fdeadbeef\nout f0\n",
-    "\u{2}grosso-esp-sequences/2\nkeys 0000000000000000000000000000feed\nout 00000000000001048576\nin \
+    "\u{3}grosso-esp-sequences/2\nkeys 0000000000000000000000000000feed\nout 00000000000001048576\nin \
      00000000000000000007\n",
     "\u{1}{\"schema\":\"grosso.counters/1\",\"pid\":7,\"ts_ns\":1,\"devices\":[{\"path\":\"edge\",\"device\":\"a\",\
      \"peer\":\"b\",\"queue\":0,\"idle_ns\":5,\"counters\":{\"rx_frames\":1,\"drop_rx_ring_full\":2}}]}\n",

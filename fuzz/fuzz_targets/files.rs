@@ -1,5 +1,6 @@
-//! Files and answers of the program itself, which others may have changed: keys, sequence numbers, counters. A file of
-//! sequence numbers that was cut anywhere is none, so that no number counts as unused that was used.
+//! Files and answers of the program itself, which others may have changed: keys, sequence numbers, counters; and what a
+//! program that is judged writes. A file of sequence numbers that was cut anywhere is none, so that no number counts as
+//! unused that was used.
 
 #![no_main]
 
@@ -14,12 +15,13 @@ const KEYS: u128 = 0xfeed;
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, text)) = data.split_first() else { return };
-    match kind % 3 {
+    match kind % 4 {
         0 => {
             let keys = fuzzing::keys(text);
             assert_eq!(fuzzing::keys(&[b"# a comment\n", text].concat()), keys);
         }
         1 => fuzzing::answer(text),
+        2 => fuzzing::records(text),
         _ => sequence_numbers(text),
     }
 });

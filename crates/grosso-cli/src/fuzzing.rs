@@ -8,6 +8,7 @@ use grosso_io::capture::{CaptureReader, Entry};
 use grosso_wire::dissect;
 
 use crate::{
+    conform::{framing, superframe},
     daemon::{
         config::{self, Config},
         keys::Keys,
@@ -156,6 +157,23 @@ pub fn answer(reply: &[u8]) {
         text::device(device, Some(&change), true);
     }
     prometheus::page(&answer.devices);
+}
+
+/// Reads what a program that is judged wrote, poll by poll, each record as a packet or a superframe.
+///
+/// # Panics
+/// If polls that were read are more than the bytes hold.
+pub fn records(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let before = bytes.len();
+        let Ok(Some(records)) = framing::read_poll(&mut bytes) else { return };
+        let said: usize = records.iter().map(|record| record.frame.len() + 4).sum();
+        assert!(said + 4 <= before - bytes.len());
+        for record in &records {
+            // A contradiction has its words.
+            let _ = superframe::read(record);
+        }
+    }
 }
 
 /// Reads a text with keys, and says which keys they are.

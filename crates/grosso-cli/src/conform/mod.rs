@@ -10,10 +10,10 @@
 //! | `difference` | the field in which two packets differ, and the rule about it |
 
 mod difference;
-mod framing;
+pub(crate) mod framing;
 mod judge;
 mod program;
-mod superframe;
+pub(crate) mod superframe;
 mod vectors;
 
 pub(crate) use self::{
