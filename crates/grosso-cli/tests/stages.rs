@@ -276,6 +276,26 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
 }
 
+/// The same key from a file and from a descriptor is one key, also in one program.
+#[test]
+fn a_key_from_a_descriptor_is_refused_where_a_port_has_it_from_a_file() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    assert_eq!(esp.start(0).stop(Signal::TERM).code, Some(0));
+    let first = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
+    let second = first.replace("\"esp\"", "\"other\"").replace("\"a0\"", "\"lo\"");
+    let second = second.replace("tap:ta", "tap:tb").replace("0.seq", "other.seq");
+    let second = second.replace("key-file = \"0.key\"", "key-fd = 3");
+    std::fs::write(esp.hosts.path("both.toml"), first + &second).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" run -c both.toml 3< 0.key", env!("CARGO_BIN_EXE_grosso")]);
+    command.current_dir(esp.hosts.folder.path()).env_remove("NOTIFY_SOCKET");
+    command.env("RUNTIME_DIRECTORY", esp.hosts.path("0.run"));
+    let ended = Running::spawn(esp.hosts.a.host(&mut command).unwrap()).end();
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let used = "another port or program on this host uses the key";
+    assert!(ended.stderr.contains(used), "{ended:?}");
+}
+
 /// Initialization vectors and sequence numbers of the ESP packets in a capture, by tshark.
 fn vectors(esp: &Esp) -> Option<Vec<(String, u64, u64)>> {
     let [spis, numbers, vectors] =
