@@ -2,12 +2,17 @@
 
 #![cfg(all(target_os = "linux", feature = "live"))]
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use grosso::{Frame, Meta, checksum::Checksum, features::Features};
 use grosso_io::{
     Port, Transmitted,
     live::{LiveBuffer, LiveEvent, VhostEvent, VhostOptions, VhostPort},
+    runner::{DataPath, RunOptions},
 };
 use grosso_testkit::{
     Packet,
@@ -26,6 +31,8 @@ const SHAPES: [Shape; 5] =
 /// Features of virtio that say that a guest takes superframes over IPv4, and partial checksums.
 const GUEST_TSO4: u64 = 1 << 7;
 const GUEST_CSUM: u64 = 1 << 1;
+/// Bytes of the headers of TCP over IPv4 here.
+const HEADERS_LEN: usize = 54;
 
 struct Bench {
     port: VhostPort,
@@ -58,7 +65,7 @@ impl Bench {
     }
 
     fn transmit(&mut self, frame: &[u8], meta: &Meta) -> Transmitted {
-        let (start, end) = frame.split_at(54.min(frame.len()));
+        let (start, end) = frame.split_at(HEADERS_LEN.min(frame.len()));
         let sent = self.port.transmit(&[start, end], meta).unwrap();
         let _ = self.port.flush().unwrap();
         sent
@@ -253,6 +260,58 @@ fn a_machine_may_boot_again_go_and_come() {
         assert_eq!(bench.event(VhostEvent::PeerGone), round);
     }
     assert_eq!(bench.event(VhostEvent::PeerCutOff), 0);
+}
+
+/// Offers with a kick where one is asked for, as a driver does.
+fn kicked(front: &mut FrontEnd, ring: usize, offer: impl FnOnce(&mut FrontEnd) -> bool) -> bool {
+    let is_offered = offer(front);
+    if is_offered && front.is_asked(ring) {
+        front.kick(ring).unwrap();
+    }
+    is_offered
+}
+
+/// The next frame that arrives, for which there is room.
+fn awaited(front: &mut FrontEnd) -> Vec<u8> {
+    let start = Instant::now();
+    loop {
+        while kicked(front, TO_GUEST, |front| front.give(2000, Shape::Direct(1))) {}
+        if let Some(frame) = front.received() {
+            return frame;
+        }
+        assert!(start.elapsed() < front_end::STALLED, "no frame arrives");
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+#[test]
+fn two_machines_on_a_path_that_sleeps_get_what_each_takes() {
+    for wanted in [ALL, ALL & !EVENT_INDEX] {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        let [left, right] =
+            paths.each_ref().map(|path| VhostPort::open(&VhostOptions::new(path)).unwrap());
+        let path = DataPath::new(left, right, RunOptions::new(7)).unwrap();
+        let handle = path.handle();
+        let runs = thread::spawn(move || path.run());
+        let mut one = FrontEnd::connect(&paths[0], wanted, &mut || ()).unwrap();
+        let mut other = FrontEnd::connect(&paths[1], wanted & !GUEST_TSO4, &mut || ()).unwrap();
+        for round in 0..20 {
+            let sent = superframe(40_000);
+            assert!(kicked(&mut one, FROM_GUEST, |one| one.send(&sent, Shape::Table(17))));
+            let mut payload = Vec::new();
+            while payload.len() < 40_000 {
+                let packet = awaited(&mut other);
+                assert!(packet.len() <= 12 + HEADERS_LEN + 1448 && packet[1] == 0, "{round}");
+                payload.extend_from_slice(&packet[12 + HEADERS_LEN..]);
+            }
+            assert!(payload == sent[12 + HEADERS_LEN..], "{round}");
+            assert!(kicked(&mut other, FROM_GUEST, |other| other.send(&sent, Shape::Direct(3))));
+            assert!(awaited(&mut one)[12..] == sent[12..], "{round}");
+        }
+        handle.stop();
+        assert!(runs.join().unwrap().result.is_ok());
+    }
 }
 
 /// A wrong descriptor, or a wrong entry, and its name.

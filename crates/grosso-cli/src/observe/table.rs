@@ -13,7 +13,7 @@ use grosso::{
 };
 use grosso_io::{
     impair::ImpairStats,
-    live::{LiveStats, SocketStats, UnixStats, XdpStatistics, kernel_counters},
+    live::{LiveStats, SocketStats, UnixStats, VhostStats, XdpStatistics, kernel_counters},
     path::{DirectionStats, Protocol, Said, Superframes},
     port::PortCounter,
     stage::{FragmentationStats, SecuredStats, TunnelledStats},
@@ -474,8 +474,11 @@ fn of_ports() -> Vec<Counter> {
     let (socket, tunnel) = (SocketStats::default(), TunnelledStats::default());
     let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
     let stages = stages.chain(tunnel.counters());
-    let unix = UnixStats::default();
-    let counters = live.counters().chain(unix.counters()).chain(kernel).chain(wire).chain(stages);
+    let (unix, vhost) = (UnixStats::default(), VhostStats::default());
+    // The others have the names of those of a Unix socket.
+    let rings = vhost.counters().filter(|(counter, _)| counter.name.starts_with("ring-"));
+    let machines = unix.counters().chain(rings);
+    let counters = live.counters().chain(machines).chain(kernel).chain(wire).chain(stages);
     let counters = counters.map(|(counter, _)| counter);
     let (lost, others): (Vec<_>, Vec<_>) = counters.partition(|counter| counter.is_loss);
     let drops = lost.iter().map(|counter| {

@@ -11,7 +11,7 @@ reasons! {
         PeerMet = "peer-met",
         /// The other program hung up, or was gone.
         PeerGone = "peer-gone",
-        /// The other program announced a frame longer than the longest, and was hung up on.
+        /// The other program broke the protocol, such as by a frame longer than the longest, and was hung up on.
         PeerCutOff = "peer-cut-off",
         /// The other program hung up in the middle of a frame.
         ReceiveUnfinished = "rx-unfinished",

@@ -32,9 +32,9 @@ reasons! {
 }
 
 impl VhostEvent {
-    /// Whether a frame is lost by the event.
+    /// Whether frames are lost by the event.
     const fn is_loss(self) -> bool {
-        !matches!(self, Self::PeerMet | Self::PeerGone | Self::PeerCutOff)
+        !matches!(self, Self::PeerMet | Self::PeerGone)
     }
 
     /// The event of a defect; `None` if it is one of a frame.
