@@ -39,7 +39,7 @@ impl Watched {
         let slot = SLOTS.iter().find(free).ok_or(io::ErrorKind::OutOfMemory)?;
         slot.lost.store(false, Ordering::Relaxed);
         slot.bytes.store(bytes, Ordering::Relaxed);
-        slot.start.store(start.as_ptr().addr(), Ordering::Release);
+        slot.start.store(start.as_ptr().expose_provenance(), Ordering::Release);
         Ok(Self { slot })
     }
 
@@ -78,7 +78,9 @@ fn install() -> io::Result<()> {
 /// The handler: it makes system calls and touches atomic words, and nothing else.
 extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a structure that lives over the call.
-    let address = unsafe { (*information).si_addr() }.addr();
+    let information = unsafe { &*information };
+    // SAFETY: SIGBUS has an address.
+    let address = unsafe { information.si_addr() }.addr();
     for slot in &SLOTS {
         let start = slot.start.load(Ordering::Acquire);
         let bytes = slot.bytes.load(Ordering::Relaxed);
