@@ -8,6 +8,8 @@ use alloc::{boxed::Box, vec};
 #[derive(Debug)]
 pub(crate) struct FlowMemory<H, T> {
     ways: Box<[Option<Remembered<H, T>>]>,
+    /// The way that was used last: packets come in bursts.
+    latest: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -20,7 +22,7 @@ struct Remembered<H, T> {
 impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
     /// Room for [`FLOWS_MAX`] flows.
     pub(crate) fn new() -> Self {
-        Self { ways: vec![None; FLOWS_MAX].into_boxed_slice() }
+        Self { ways: vec![None; FLOWS_MAX].into_boxed_slice(), latest: 0 }
     }
 
     /// Value of a flow, if it is remembered.
@@ -52,8 +54,26 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
 
     /// Value of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
     /// for longest.
+    #[inline(always)]
     pub(crate) fn entry(&mut self, flow: H, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
-        let ways = &mut self.ways[set(flow.into())];
+        let latest = self.ways.get(self.latest).and_then(Option::as_ref);
+        if latest.is_none_or(|way| way.flow != flow) {
+            self.latest = self.place_of(flow);
+        }
+        let way = &mut self.ways[self.latest];
+        if way.as_ref().is_some_and(|way| way.flow != flow) {
+            *way = None;
+        }
+        let remembered = way.get_or_insert_with(|| Remembered { flow, used_ns: 0, value: fresh() });
+        remembered.used_ns = now_ns;
+        &mut remembered.value
+    }
+
+    /// The way of a flow, or the one of its set that is free or was not used for longest.
+    #[inline(never)]
+    fn place_of(&self, flow: H) -> usize {
+        let set = set(flow.into());
+        let ways = &self.ways[set.clone()];
         let is_own =
             |way: &Option<Remembered<H, T>>| way.as_ref().is_some_and(|way| way.flow == flow);
         let used_ns = |way: &Option<Remembered<H, T>>| way.as_ref().map(|way| way.used_ns);
@@ -61,13 +81,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
             Some(own) => own,
             None => (0..ways.len()).min_by_key(|&at| used_ns(&ways[at])).unwrap_or(0),
         };
-        let way = &mut ways[at];
-        if !is_own(way) {
-            *way = None;
-        }
-        let remembered = way.get_or_insert_with(|| Remembered { flow, used_ns: 0, value: fresh() });
-        remembered.used_ns = now_ns;
-        &mut remembered.value
+        set.start + at
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
         batch::Batcher,
         incoming::Incoming,
         line::Line,
-        merge::Merger,
+        merge::{Merger, Prospect},
         policy::{Laws, Profiled, Tiers},
         reason::Release,
     },
@@ -24,7 +24,7 @@ pub(super) enum Assembly<B> {
     /// By the rules of a profile, as it came.
     Rules,
     /// By the rules of a profile, through the stages that it asks for.
-    Staged(Line<B>),
+    Staged(Box<Line<B>>),
     /// Flow by flow first.
     Batched(Box<Batched<B>>),
 }
@@ -41,7 +41,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     pub(super) fn of(profile: &Profile, tiers: Tiers) -> Self {
         let line = Line::of(profile);
         let behind = if !line.is_empty() {
-            Self::Staged(line)
+            Self::Staged(Box::new(line))
         } else if profile.is_more_than_laws() || tiers != Tiers::ALL {
             Self::Rules
         } else {
@@ -74,24 +74,22 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     ) -> Verdict {
         match self {
             Self::Laws => merger.push::<Laws>(incoming, sink),
+            Self::Rules => push_by_rules(incoming, merger, sink),
             Self::Staged(line) => line.push(incoming, merger, sink),
-            _ => self.push_profiled(incoming, merger, sink),
+            Self::Batched(batched) => batched.push(incoming, merger, sink),
         }
     }
 
-    /// The same in a place of its own, so that the default has no instruction for it.
-    #[inline(never)]
-    fn push_profiled(
+    /// Takes one packet behind a batch. The exact laws are a profile's rules as well.
+    fn push_behind(
         &mut self,
         incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self {
-            Self::Laws => merger.push::<Laws>(incoming, sink),
-            Self::Rules => merger.push::<Profiled>(incoming, sink),
-            Self::Staged(line) => line.push(incoming, merger, sink),
-            Self::Batched(batched) => batched.push(incoming, merger, sink),
+        match self.line_mut() {
+            Some(line) => line.push(incoming, merger, sink),
+            None => push_by_rules(incoming, merger, sink),
         }
     }
 
@@ -163,39 +161,81 @@ impl<B: AsRef<[u8]>> Assembly<B> {
 }
 
 impl<B: AsRef<[u8]>> Batched<B> {
-    /// Takes one packet into the batch, unless it can be of no train or of any.
-    #[inline(always)]
+    /// Takes one packet: into the batch, unless it can be of no train or of any, or is of the flow that comes first.
+    #[inline(never)]
     fn push(
         &mut self,
         incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match merger.might_be_of(incoming.bytes()) {
-            Some(Whose::Flow(flow)) => {
-                let now_ns = incoming.now_ns;
-                self.batch.push(incoming.into_frame(), flow, now_ns);
-                if self.batch.is_full() {
-                    self.flush(merger, sink);
-                }
-                return Verdict::Waits;
+        if self.batch.is_leading()
+            && self.behind.line_mut().is_none()
+            && let Prospect::Next(next) = merger.expect::<Profiled>(incoming.bytes(), incoming.meta)
+            && let Some(now_ns) = self.batch.lead(merger.flow_predicted(next), incoming.now_ns)
+        {
+            let incoming = Incoming { now_ns, ..incoming };
+            merger.join_predicted::<Profiled>(next, incoming, sink);
+            if self.batch.is_full() {
+                self.flush(merger, sink);
             }
-            Some(Whose::AddressPair(_) | Whose::All) => self.flush(merger, sink),
-            None => {}
+            return Verdict::Waits;
         }
-        self.behind.push_profiled(incoming, merger, sink)
+        self.push_unpredicted(incoming, merger, sink)
+    }
+
+    /// Takes one packet of which nobody knows yet whose it is.
+    #[inline(always)]
+    fn push_unpredicted(
+        &mut self,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let flow = match merger.might_be_of(incoming.bytes()) {
+            Some(Whose::Flow(flow)) => flow,
+            Some(Whose::AddressPair(_) | Whose::All) => {
+                self.flush(merger, sink);
+                return self.behind.push_behind(incoming, merger, sink);
+            }
+            None => return self.behind.push_behind(incoming, merger, sink),
+        };
+        match self.batch.lead(flow, incoming.now_ns) {
+            Some(now_ns) => {
+                self.behind.push_behind(Incoming { now_ns, ..incoming }, merger, sink);
+            }
+            None => self.batch.push(incoming, flow),
+        }
+        if self.batch.is_full() {
+            self.flush(merger, sink);
+        }
+        Verdict::Waits
     }
 
     /// Takes the packets of the batch to what is behind it.
     #[inline(never)]
     fn flush(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
         let Self { batch, behind } = self;
-        if let Some(since_ns) = batch.since_ns() {
-            batch.drain(|Frame { buffer, meta }| {
-                behind.push(Incoming { buffer, meta: &meta, now_ns: since_ns }, merger, sink);
-            });
+        let Some(now_ns) = batch.since_ns() else { return };
+        match behind.line_mut() {
+            Some(line) => batch.drain(|Frame { buffer, meta }| {
+                line.push(Incoming { buffer, meta: &meta, now_ns }, merger, sink);
+            }),
+            None => batch.drain(|Frame { buffer, meta }| {
+                merger.push::<Profiled>(Incoming { buffer, meta: &meta, now_ns }, sink);
+            }),
         }
     }
+}
+
+/// Takes one packet by the rules of a profile, in a place of its own, so that the default has no instruction for it.
+#[inline(never)]
+fn push_by_rules<B: AsRef<[u8]>>(
+    incoming: Incoming<'_, B>,
+    merger: &mut Merger<B>,
+    sink: &mut (impl Sink<B> + ?Sized),
+) -> Verdict {
+    merger.push::<Profiled>(incoming, sink)
 }
 
 #[cfg(test)]

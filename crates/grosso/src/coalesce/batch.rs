@@ -4,22 +4,30 @@
 //! flow table throws out each train before its next packet comes. So the packets of a poll are
 //! collected first and then taken flow by flow, the flows in the order of their first packets.
 //! Sorting by hash, as FreeBSD does, would let those of great hash wait behind all others (P20).
+//! Those of the first flow come before all others in any case, and need not be collected.
 
 use alloc::{vec, vec::Vec};
 
-use crate::{coalesce::Batch, flow::FlowHash, frame::Frame};
+use crate::{
+    coalesce::{Batch, incoming::Incoming},
+    flow::FlowHash,
+    frame::Frame,
+};
 
 /// The stage that collects packets, each behind the one of its flow before it.
 #[derive(Debug)]
 pub(super) struct Batcher<B> {
     packets: Vec<Collect<B>>,
     packets_max: usize,
+    /// The first flow, and how many of its packets went on at once.
+    leader: FlowHash,
+    led: usize,
     /// The flows in the order of their first packets.
     chains: Vec<Chain>,
     /// Hash table from flow to chain; a slot of another round is empty.
     slots: Vec<ChainSlot>,
     round: u32,
-    /// Time at which the first packet was collected. All are taken to have come then, so that none is held
+    /// Time at which the first packet came. All are taken to have come then, so that none is held
     /// longer than it may be, and trains grow old in the order in which they start.
     since_ns: u64,
 }
@@ -50,6 +58,8 @@ impl<B> Batcher<B> {
         Self {
             packets: Vec::with_capacity(packets_max),
             packets_max,
+            leader: FlowHash::NONE,
+            led: 0,
             chains: Vec::with_capacity(packets_max),
             // At most half full, so that few are looked at.
             slots: vec![ChainSlot::default(); (2 * packets_max).next_power_of_two()],
@@ -60,21 +70,52 @@ impl<B> Batcher<B> {
 
     /// Time at which its packets are taken to have come; none where there are none.
     pub(super) fn since_ns(&self) -> Option<u64> {
-        (!self.packets.is_empty()).then_some(self.since_ns)
+        (self.led > 0).then_some(self.since_ns)
     }
 
+    /// Whether as many packets came as one batch has.
+    #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
-        self.packets.len() >= self.packets_max
+        self.led + self.packets.len() >= self.packets_max
+    }
+
+    /// Whether a packet is of the flow that comes first, and goes on at once: then it is counted, and this is the time
+    /// at which it is taken to have come.
+    #[inline(always)]
+    pub(super) fn lead(&mut self, flow: FlowHash, now_ns: u64) -> Option<u64> {
+        if self.led == 0 {
+            (self.leader, self.since_ns) = (flow, now_ns);
+        }
+        let leads = self.leader == flow;
+        self.led += usize::from(leads);
+        leads.then_some(self.since_ns)
+    }
+
+    /// Whether all packets so far were of the first flow.
+    #[inline(always)]
+    pub(super) fn is_leading(&self) -> bool {
+        self.packets.is_empty()
     }
 
     /// Puts a packet behind the others of its flow; two flows of one hash share a chain, in which
     /// each keeps its order.
-    pub(super) fn push(&mut self, frame: Frame<B>, flow: FlowHash, now_ns: u64) {
-        if self.packets.is_empty() {
-            self.since_ns = now_ns;
-        }
+    #[inline(always)]
+    pub(super) fn push(&mut self, packet: Incoming<'_, B>, flow: FlowHash) {
         let index = self.packets.len() as u16;
-        self.packets.push(Collect { frame: Some(frame), next: END });
+        let Incoming { buffer, meta, .. } = packet;
+        self.packets.push(Collect { frame: Some(Frame { buffer, meta: *meta }), next: END });
+        // Packets come in bursts.
+        if let Some(chain) = self.chains.last_mut().filter(|chain| chain.flow == flow) {
+            self.packets[usize::from(chain.last)].next = index;
+            chain.last = index;
+            return;
+        }
+        self.push_to_chain(flow, index);
+    }
+
+    /// Puts the packet of this number behind the others of its flow.
+    #[inline(never)]
+    fn push_to_chain(&mut self, flow: FlowHash, index: u16) {
         let mask = self.slots.len() - 1;
         let mut at = u64::from(flow) as usize & mask;
         loop {
@@ -104,6 +145,7 @@ impl<B> Batcher<B> {
             }
         }
         self.packets.clear();
+        self.led = 0;
         self.round = self.round.wrapping_add(1);
         if self.round == 0 {
             self.slots.fill(ChainSlot::default());
@@ -120,24 +162,30 @@ mod tests {
     use std::vec::Vec;
 
     use super::Batcher;
-    use crate::{flow::FlowHash, frame::Frame};
+    use crate::{coalesce::incoming::Incoming, flow::FlowHash, meta::Meta};
 
     #[test]
     fn packets_leave_flow_by_flow_and_each_flow_in_its_order() {
-        let mut batch = Batcher::new(6);
-        // A batch of six has sixteen places: the second flow and the third meet in one.
-        let flows = [3, 5, 3, 21, 5, 21];
+        let mut batch = Batcher::new(8);
+        // A batch of eight has sixteen places: the third flow and the fourth meet in one.
+        let flows = [1, 3, 5, 3, 21, 5, 1, 21].map(FlowHash::new);
         for round in 0..2 {
             assert_eq!(batch.since_ns(), None);
             for (index, flow) in flows.into_iter().enumerate() {
                 assert!(!batch.is_full());
-                batch.push(Frame::new((flow, index)), FlowHash::new(flow), round);
+                match batch.lead(flow, round) {
+                    Some(since_ns) => assert_eq!((flow, since_ns), (flows[0], round)),
+                    None => {
+                        let (buffer, now_ns) = ((flow, index), round);
+                        batch.push(Incoming { buffer, meta: &Meta::default(), now_ns }, flow);
+                    }
+                }
             }
             assert!(batch.is_full());
             assert_eq!(batch.since_ns(), Some(round));
             let mut left = Vec::new();
-            batch.drain(|frame| left.push(frame.buffer));
-            assert_eq!(left, [(3, 0), (3, 2), (5, 1), (5, 4), (21, 3), (21, 5)]);
+            batch.drain(|frame| left.push(frame.buffer.1));
+            assert_eq!(left, [1, 3, 2, 5, 4, 7]);
         }
     }
 }

@@ -2,13 +2,13 @@
 //! costs more than it saves (P48).
 
 use crate::{
-    checksum::Checksum,
     coalesce::{
         Bypass, Verdict,
-        incoming::Incoming,
-        prediction_id::PredictionId,
+        lease::{Lease, is_unverified},
+        merge::{Located, Merger},
         reason::Pass,
-        stage::{Next, Packet, Stage},
+        seen::{Predicted, Seen},
+        stage::{Packet, Stage, Step},
     },
     flow::FlowHash,
     flow_memory::FlowMemory,
@@ -52,7 +52,7 @@ impl Bypasser {
     }
 
     /// Learns what became of a packet that was tried.
-    fn learn(&mut self, flow: FlowHash, meta: &Meta, len: usize, verdict: Verdict, now_ns: u64) {
+    fn try_out(&mut self, flow: FlowHash, meta: &Meta, len: usize, verdict: Verdict, now_ns: u64) {
         let fresh = || Trial::Tried { bytes: 0, joined: 0 };
         if self.passing > 0
             && let Some(Trial::Passing { .. }) = self.flows.victim(flow)
@@ -61,8 +61,7 @@ impl Bypasser {
         }
         let trial = self.flows.entry(flow, now_ns, fresh);
         let Trial::Tried { bytes, joined } = *trial else { return };
-        let read = if meta.checksum == Checksum::None { len } else { 0 };
-        let bytes = bytes.saturating_add(u32::try_from(read).unwrap_or(u32::MAX));
+        let bytes = bytes.saturating_add(bytes_read(is_unverified(meta), len));
         let joined = joined.saturating_add(u32::from(verdict == Verdict::Joined));
         *trial = if bytes < self.bypass.probe_bytes {
             Trial::Tried { bytes, joined }
@@ -75,38 +74,50 @@ impl Bypasser {
     }
 }
 
+/// Bytes of a packet that are read to verify it.
+fn bytes_read(is_unverified: bool, len: usize) -> u32 {
+    if is_unverified { u32::try_from(len).unwrap_or(u32::MAX) } else { 0 }
+}
+
 impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
-    fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
-        let (merger, _) = next.trains();
-        if merger.shapes[packet.located.known].refusal.is_some() {
-            return next.push(packet);
-        }
-        let (flow, len) = (packet.located.flow, packet.incoming.bytes().len());
-        if self.passes(flow, len) {
-            return next.pass(packet, Pass::Bypass);
-        }
-        let Incoming { meta, now_ns, .. } = packet.incoming;
-        let verdict = next.push(packet);
-        if verdict != Verdict::Waits {
-            self.learn(flow, meta, len, verdict, now_ns);
-        }
-        verdict
+    #[inline(always)]
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step {
+        let Located { known, flow, .. } = packet.located;
+        // Most often none passes.
+        let passes = self.passing > 0
+            && trains.shapes[known].refusal.is_none()
+            && self.passes(flow, packet.incoming.bytes().len());
+        if passes { Step::Pass(Pass::Bypass) } else { Step::On }
     }
 
     #[inline(always)]
-    fn push_predicted(
-        &mut self,
-        predicted: PredictionId,
-        packet: Packet<'_, B>,
-        next: &mut impl Next<B>,
-    ) -> Verdict {
-        let (flow, len) = (packet.located.flow, packet.incoming.bytes().len());
-        let Incoming { meta, now_ns, .. } = packet.incoming;
-        let verdict = next.push_predicted(predicted, packet);
-        if verdict != Verdict::Waits {
-            self.learn(flow, meta, len, verdict, now_ns);
+    fn learn(&mut self, seen: &Seen<'_>, verdict: Verdict) {
+        if verdict != Verdict::Waits && !seen.is_refused {
+            let &Seen { flow, meta, len, now_ns, .. } = seen;
+            self.try_out(flow, meta, len, verdict, now_ns);
         }
-        verdict
+    }
+
+    /// As many as leave it tried as it is.
+    fn lets_more_by(&self, predicted: &Predicted<'_>) -> u32 {
+        let Some(&Trial::Tried { bytes, .. }) = self.flows.get(predicted.seen.flow) else {
+            return 0;
+        };
+        let left = self.bypass.probe_bytes.saturating_sub(bytes);
+        match bytes_read(is_unverified(predicted.seen.meta), predicted.seen.len) {
+            _ if left == 0 => 0,
+            0 => u32::MAX,
+            read => (left - 1) / read,
+        }
+    }
+
+    fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
+        let read = bytes_read(run.is_unverified, run.len);
+        if let Some(Trial::Tried { bytes, joined }) = self.flows.get_mut(run.flow) {
+            *bytes += read * run.packets;
+            *joined = joined.saturating_add(run.joined());
+            debug_assert!(*bytes < self.bypass.probe_bytes, "so many were let by");
+        }
     }
 
     /// Packets that pass are not verified.
@@ -117,8 +128,14 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bypass, Bypasser, Stage};
-    use crate::coalesce::{Profile, stage::probe::Probe};
+    use std::{format, vec::Vec};
+
+    use super::{Bypass, Bypasser, Lease, Predicted, Seen, Stage, Verdict};
+    use crate::{
+        coalesce::{Profile, prediction_id::PredictionId, stage::probe::Probe, train_id::TrainId},
+        flow::FlowHash,
+        meta::Meta,
+    };
 
     #[test]
     fn packets_that_are_never_joined_pass_for_a_while() {
@@ -130,8 +147,42 @@ mod tests {
             [(1, 0), (2, 0), (2, 1), (2, 2), (3, 2), (4, 2), (4, 3)].into_iter().enumerate()
         {
             let packet = probe.packet(index as u32, 0);
-            stage.push(packet, &mut probe);
+            probe.show(&mut stage, packet);
             assert_eq!((probe.pushed, probe.passed.len()), expected, "packet {index}");
         }
+    }
+
+    /// As many packets are let by unseen as cannot end the trial, and it stands as if each had been seen.
+    #[test]
+    fn a_run_counts_as_its_packets_do() {
+        let meta = Meta::default();
+        let seen =
+            Seen { flow: FlowHash::new(1), len: 100, meta: &meta, now_ns: 0, is_refused: false };
+        let predicted =
+            Predicted { seen, train: TrainId::NONE, sequence: Some(0), payload_len: 50 };
+        let bypass = Bypass { probe_bytes: 500, joined_min: 3, skip_bytes: 300 };
+        let mut all = Bypasser::new(bypass);
+        let learn = |stage: &mut Bypasser, verdict| {
+            Stage::<Vec<u8>>::learn(stage, &predicted.seen, verdict);
+        };
+        let mut some = Bypasser::new(bypass);
+        for stage in [&mut all, &mut some] {
+            learn(stage, Verdict::Held);
+        }
+        let more = Stage::<Vec<u8>>::lets_more_by(&some, &predicted);
+        assert_eq!(more, 3, "four of them and one more are 500 bytes");
+        let mut lease = Lease::behind(&predicted, PredictionId::of(predicted.seen.flow), more);
+        for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {
+            assert!(!lease.is_over());
+            lease.count(verdict);
+            learn(&mut all, verdict);
+        }
+        assert!(lease.is_over());
+        assert_eq!((lease.end(), lease.end(), lease.joined()), (3, 3, 2));
+        let mut probe = Probe::new(&Profile::linux());
+        some.learn_run(&lease, &mut probe.merger);
+        let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.seen.flow));
+        assert_eq!(state(&some), state(&all));
+        assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &predicted), 0);
     }
 }

@@ -8,13 +8,15 @@ use crate::{
         barrier::Whose,
         bypass::Bypasser,
         incoming::Incoming,
-        merge::{Merger, Sought, Unknown},
+        lease::Lease,
+        merge::{Merger, Prospect, Sought, Unknown},
         pacer::Pacer,
         policy::Profiled,
         prediction_id::PredictionId,
         reason::{Pass, Release},
         reorder::Resequencer,
-        stage::{Next, Packet, Stage},
+        seen::{Predicted, Seen},
+        stage::{Next, Packet, Stage, Step},
     },
     flow::FlowHash,
     frame::Frame,
@@ -24,6 +26,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Line<B> {
     stages: Box<[AnyStage<B>]>,
+    /// Packets that may go by them, and those that did.
+    lease: Lease,
 }
 
 /// One of the stages that there are.
@@ -51,7 +55,7 @@ impl<B: AsRef<[u8]>> Line<B> {
             let resequencer = Resequencer::new(profile.reorder, &profile.limits);
             stages.push(AnyStage::Resequence(Box::new(resequencer)));
         }
-        Self { stages: stages.into() }
+        Self { stages: stages.into(), lease: Lease::NONE }
     }
 
     /// Whether it has no stage.
@@ -67,13 +71,61 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
+        if self.lease.is_over() && !self.stages.iter().all(Stage::lets_predict) {
+            return self.push_unpredicted(incoming, merger, sink);
+        }
+        match merger.expect::<Profiled>(incoming.bytes(), incoming.meta) {
+            Prospect::Next(next) if self.lease.covers(next, incoming.meta, incoming.now_ns) => {
+                let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
+                self.lease.count(verdict);
+                verdict
+            }
+            prospect => self.push_prospect(prospect, incoming, merger, sink),
+        }
+    }
+
+    /// Takes a packet that the stages look at.
+    #[inline(never)]
+    fn push_prospect(
+        &mut self,
+        prospect: Prospect,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.settle(merger);
+        match merger.seek::<Profiled>(prospect, incoming.bytes(), incoming.meta) {
+            Sought::Next(next) => self.push_predicted(next, incoming, merger, sink),
+            sought => self.push_sought(sought, incoming, merger, sink),
+        }
+    }
+
+    /// Takes a packet that is not to be predicted.
+    #[cold]
+    #[inline(never)]
+    fn push_unpredicted(
+        &mut self,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.settle(merger);
+        let sought = merger.seek_unpredicted::<Profiled>(incoming.bytes(), incoming.meta);
+        self.push_sought(sought, incoming, merger, sink)
+    }
+
+    /// Takes a packet that was not predicted.
+    #[inline(always)]
+    fn push_sought(
+        &mut self,
+        sought: Sought,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
         let (packet, meta) = (incoming.bytes(), incoming.meta);
-        let sought = match self.stages.iter().all(Stage::lets_predict) {
-            true => merger.seek::<Profiled>(packet, meta),
-            false => merger.seek_unpredicted::<Profiled>(packet, meta),
-        };
         let located = match sought {
-            Sought::Next(next) => return self.push_predicted(next, incoming, merger, sink),
+            Sought::Next(next) => merger.located_by(next),
             Sought::Located(located) => located,
             Sought::Guessed(guess) => match merger.headers::<Profiled>(packet, meta) {
                 Ok(known) => merger.locate(packet, meta, known, &guess),
@@ -85,10 +137,11 @@ impl<B: AsRef<[u8]>> Line<B> {
                 }
             },
         };
-        self.rest(merger, sink).push(Packet { incoming, located })
+        self.push_located(0, Packet { incoming, located }, merger, sink)
     }
 
-    /// Takes a packet that was predicted.
+    /// Takes a packet that was predicted, past all stages that let it by.
+    #[inline(always)]
     fn push_predicted(
         &mut self,
         next: PredictionId,
@@ -96,8 +149,83 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
+        let predicted = merger.predicted(next, incoming.meta, incoming.now_ns);
+        match self.stages.iter_mut().position(|stage| !stage.lets_by(&predicted, merger)) {
+            None => {
+                let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
+                self.learn(self.stages.len(), &predicted.seen, verdict);
+                let more = self.stages.iter().map(|stage| stage.lets_more_by(&predicted)).min();
+                self.lease = Lease::behind(&predicted, next, more.unwrap_or(0));
+                verdict
+            }
+            Some(stopped) => self.push_stopped(stopped, next, incoming, merger, sink),
+        }
+    }
+
+    /// Takes a packet that was predicted and which the stage of this number did not let by.
+    #[cold]
+    #[inline(never)]
+    fn push_stopped(
+        &mut self,
+        stopped: usize,
+        next: PredictionId,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
         let located = merger.located_by(next);
-        self.rest(merger, sink).push_predicted(next, Packet { incoming, located })
+        self.push_located(stopped, Packet { incoming, located }, merger, sink)
+    }
+
+    /// Takes a packet that the stage of this number is to look at.
+    #[inline(always)]
+    fn push_located(
+        &mut self,
+        first: usize,
+        packet: Packet<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let seen = packet.seen(merger.shapes[packet.located.known].refusal.is_some());
+        let mut looked = first;
+        let mut step = Step::On;
+        for stage in &mut self.stages[first..] {
+            looked += 1;
+            step = stage.look(&packet, merger);
+            if step != Step::On {
+                break;
+            }
+        }
+        let (stages, behind) = self.stages.split_at_mut(looked);
+        let verdict = match (step, stages.last_mut()) {
+            (Step::Take, Some(stage)) => {
+                stage.take(packet, &mut Rest { stages: behind, merger, sink })
+            }
+            (Step::Pass(reason), _) => Rest { stages: behind, merger, sink }.pass(packet, reason),
+            _ => merger.take_located::<Profiled>(packet.incoming, packet.located, sink),
+        };
+        self.learn(looked - usize::from(step != Step::On), &seen, verdict);
+        verdict
+    }
+
+    /// Tells the stages before this one what became of a packet.
+    #[inline(always)]
+    fn learn(&mut self, end: usize, seen: &Seen<'_>, verdict: Verdict) {
+        self.stages[..end].iter_mut().for_each(|stage| Stage::<B>::learn(stage, seen, verdict));
+    }
+
+    /// Tells the stages what went by them. Nothing else is asked of them before.
+    #[inline(always)]
+    pub(super) fn settle(&mut self, merger: &mut Merger<B>) {
+        if self.lease.end() > 0 {
+            self.learn_run(merger);
+        }
+    }
+
+    #[inline(never)]
+    fn learn_run(&mut self, merger: &mut Merger<B>) {
+        self.stages.iter_mut().for_each(|stage| stage.learn_run(&self.lease, merger));
+        self.lease.packets = 0;
     }
 
     /// Lets a packet through that was just dissected and whose flow cannot be read in full, behind all that it might be
@@ -139,6 +267,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
+        self.settle(merger);
         self.each(merger, sink, |stage, next| stage.flush(whose, why, next));
     }
 
@@ -150,10 +279,11 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
+        self.settle(merger);
         self.each(merger, sink, |stage, next| stage.expire(now_ns, seen_ns, next));
     }
 
-    /// Learns how long a round trip of a flow takes.
+    /// Learns how long a round trip of a flow takes. What went by is settled.
     pub(super) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
         for stage in &mut *self.stages {
             stage.learn_round_trip(flow, round_trip_ns);
@@ -163,14 +293,6 @@ impl<B: AsRef<[u8]>> Line<B> {
     /// Time at which something that waits must be handed on next.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.stages.iter().filter_map(Stage::deadline).min()
-    }
-
-    fn rest<'a, S: Sink<B> + ?Sized>(
-        &'a mut self,
-        merger: &'a mut Merger<B>,
-        sink: &'a mut S,
-    ) -> Rest<'a, B, S> {
-        Rest { stages: &mut self.stages, merger, sink }
     }
 
     /// Asks each stage, the first first: what one hands on may wait in the next.
@@ -190,25 +312,55 @@ impl<B: AsRef<[u8]>> Line<B> {
 
 impl<B: AsRef<[u8]>> Stage<B> for AnyStage<B> {
     #[inline(always)]
-    fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step {
         match self {
-            Self::Bypass(stage) => stage.push(packet, next),
-            Self::Pace(stage) => stage.push(packet, next),
-            Self::Resequence(stage) => stage.push(packet, next),
+            Self::Bypass(stage) => stage.look(packet, trains),
+            Self::Pace(stage) => stage.look(packet, trains),
+            Self::Resequence(stage) => stage.look(packet, trains),
         }
     }
 
     #[inline(always)]
-    fn push_predicted(
-        &mut self,
-        predicted: PredictionId,
-        packet: Packet<'_, B>,
-        next: &mut impl Next<B>,
-    ) -> Verdict {
+    fn take(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
         match self {
-            Self::Bypass(stage) => stage.push_predicted(predicted, packet, next),
-            Self::Pace(stage) => stage.push_predicted(predicted, packet, next),
-            Self::Resequence(stage) => stage.push_predicted(predicted, packet, next),
+            Self::Bypass(stage) => stage.take(packet, next),
+            Self::Pace(stage) => stage.take(packet, next),
+            Self::Resequence(stage) => stage.take(packet, next),
+        }
+    }
+
+    #[inline(always)]
+    fn lets_by(&mut self, predicted: &Predicted<'_>, trains: &mut Merger<B>) -> bool {
+        match self {
+            Self::Bypass(stage) => stage.lets_by(predicted, trains),
+            Self::Pace(stage) => stage.lets_by(predicted, trains),
+            Self::Resequence(stage) => stage.lets_by(predicted, trains),
+        }
+    }
+
+    #[inline(always)]
+    fn learn(&mut self, seen: &Seen<'_>, verdict: Verdict) {
+        match self {
+            Self::Bypass(stage) => Stage::<B>::learn(stage, seen, verdict),
+            Self::Pace(stage) => Stage::<B>::learn(stage, seen, verdict),
+            Self::Resequence(stage) => Stage::<B>::learn(&mut **stage, seen, verdict),
+        }
+    }
+
+    #[inline(always)]
+    fn lets_more_by(&self, predicted: &Predicted<'_>) -> u32 {
+        match self {
+            Self::Bypass(stage) => Stage::<B>::lets_more_by(stage, predicted),
+            Self::Pace(stage) => Stage::<B>::lets_more_by(stage, predicted),
+            Self::Resequence(stage) => stage.lets_more_by(predicted),
+        }
+    }
+
+    fn learn_run(&mut self, run: &Lease, trains: &mut Merger<B>) {
+        match self {
+            Self::Bypass(stage) => stage.learn_run(run, trains),
+            Self::Pace(stage) => stage.learn_run(run, trains),
+            Self::Resequence(stage) => stage.learn_run(run, trains),
         }
     }
 
@@ -273,21 +425,6 @@ impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Rest<'_, B, S> {
 
 impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
     type Receiver = S;
-
-    fn push(&mut self, packet: Packet<'_, B>) -> Verdict {
-        if let Some((stage, mut rest)) = self.split() {
-            return stage.push(packet, &mut rest);
-        }
-        let Packet { incoming, located } = packet;
-        self.merger.take_located::<Profiled>(incoming, located, self.sink)
-    }
-
-    fn push_predicted(&mut self, predicted: PredictionId, packet: Packet<'_, B>) -> Verdict {
-        if let Some((stage, mut rest)) = self.split() {
-            return stage.push_predicted(predicted, packet, &mut rest);
-        }
-        self.merger.join_predicted::<Profiled>(predicted, packet.incoming, self.sink)
-    }
 
     fn pass(&mut self, packet: Packet<'_, B>, reason: Pass) -> Verdict {
         if let Some((stage, mut rest)) = self.split() {

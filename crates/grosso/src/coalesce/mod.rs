@@ -9,12 +9,12 @@
 //! |---|---|
 //! | `options`, [`profile`], [`reason`] | the interface: all that a coalescer is told, all that a profile says, and the names of all refusals |
 //! | `assembly`, `incoming` | the way of a packet through the stages that a profile asks for |
-//! | `line`, `stage` | one stage behind another, with the trains behind them all |
+//! | `line`, `stage`, `seen`, `lease` | one stage behind another, with the trains behind them all, and a burst that goes by them |
 //! | `batch`, `bypass`, `pacer`, `reorder` | the stages: a poll flow by flow; flows that are seldom joined; the sight of controlled holds; packets ahead of their flow |
 //! | `merge` | headers, trains, and the one path between: `path`, with `predicted` and `gathered` |
 //! | `policy` | the exact laws or a profile's rules, for each of which the path is compiled, and the tiers that may answer sooner |
 //! | `shapes`, `examine`, `prediction` | header stacks seen before; a packet alone; the headers of a flow's next packet, which `predictions` keeps |
-//! | `passing` | the form of packets that pass one behind the other |
+//! | `passing`, `sighting` | the form of packets that pass one behind the other; the flow of the packet before |
 //! | `train`, `pool`, `delivery` | a held train, the buffers behind its first, and its way out |
 //! | `barrier`, `address_pairs` | the trains that a packet must not overtake |
 //! | `ack_log` | records of the acknowledgments in trains |
@@ -34,6 +34,7 @@ mod delivery;
 mod examine;
 mod hold;
 mod incoming;
+mod lease;
 mod line;
 mod merge;
 mod options;
@@ -47,8 +48,10 @@ mod predictions;
 pub mod profile;
 pub mod reason;
 mod reorder;
+mod seen;
 mod shape_id;
 mod shapes;
+mod sighting;
 mod stage;
 pub(crate) mod stats;
 mod train;
@@ -96,8 +99,8 @@ pub enum Verdict {
     Refused(NoMerge),
     /// It can be in no train and left as it came.
     Passed(Pass),
-    /// It waits for the end of its batch ([`Batch`]), or for its turn in the sequence of its flow
-    /// ([`Reorder`]); what became of it is only counted.
+    /// It is in a batch ([`Batch`]), or waits for its turn in the sequence of its flow ([`Reorder`]); what became of
+    /// it is only counted.
     Waits,
 }
 
@@ -250,10 +253,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             return;
         }
         let flow = merger.flow(packet);
-        merger.retention.learn_round_trip(flow, round_trip_ns, now_ns);
         if let Some(line) = assembly.line_mut() {
+            line.settle(merger);
             line.learn_round_trip(flow, round_trip_ns);
         }
+        merger.retention.learn_round_trip(flow, round_trip_ns, now_ns);
     }
 
     /// Number of remembered flows that send in bursts and whose round trips nobody has told:

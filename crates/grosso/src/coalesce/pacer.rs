@@ -1,10 +1,14 @@
 //! The stage that tells controlled holds what comes.
 
-use crate::coalesce::{
-    Hold, Profile, Verdict,
-    merge::Merger,
-    prediction_id::PredictionId,
-    stage::{Next, Packet, Stage},
+use crate::{
+    coalesce::{
+        Hold, Profile,
+        lease::Lease,
+        merge::Merger,
+        seen::{Predicted, Seen},
+        stage::{Packet, Stage, Step},
+    },
+    flow::Found,
 };
 
 /// Counts the packets of each flow that may be in a train, before anything can delay them: the pace of a flow decides
@@ -22,35 +26,31 @@ impl Pacer {
 
 impl<B: AsRef<[u8]>> Stage<B> for Pacer {
     #[inline(always)]
-    fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
-        count(&packet, next.trains().0);
-        next.push(packet)
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step {
+        let Packet { incoming, located } = packet;
+        let known = &trains.shapes[located.known];
+        if known.refusal.is_none() {
+            let payload_len = incoming.bytes().len() - known.shape.header_len;
+            trains.retention.count(located.flow, payload_len, located.found, incoming.now_ns);
+        }
+        Step::On
     }
 
     #[inline(always)]
-    fn push_predicted(
-        &mut self,
-        predicted: PredictionId,
-        packet: Packet<'_, B>,
-        next: &mut impl Next<B>,
-    ) -> Verdict {
-        count(&packet, next.trains().0);
-        next.push_predicted(predicted, packet)
+    fn lets_by(&mut self, predicted: &Predicted<'_>, trains: &mut Merger<B>) -> bool {
+        let &Predicted { seen: Seen { flow, now_ns, .. }, train, payload_len, .. } = predicted;
+        trains.retention.count(flow, payload_len, Found::Slot(train), now_ns);
+        true
     }
-}
 
-fn count<B: AsRef<[u8]>>(packet: &Packet<'_, B>, merger: &mut Merger<B>) {
-    let known = &merger.shapes[packet.located.known];
-    if known.refusal.is_none() {
-        let payload_len = packet.incoming.bytes().len() - known.shape.header_len;
-        let located = &packet.located;
-        merger.retention.count(located.flow, payload_len, located.found, packet.incoming.now_ns);
+    fn learn_run(&mut self, run: &Lease, trains: &mut Merger<B>) {
+        trains.retention.count_more(run.flow, run.payload_bytes(), run.now_ns);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Hold, Pacer, Profile, Stage};
+    use super::{Hold, Pacer, Profile};
     use crate::coalesce::stage::probe::Probe;
 
     #[test]
@@ -63,7 +63,7 @@ mod tests {
         // Nobody said how long a round trip takes of a flow that was seen to send in a burst.
         for (index, blind) in [(0, 0), (1, 1), (2, 1)] {
             let packet = probe.packet(index, u64::from(index) * 1000);
-            stage.push(packet, &mut probe);
+            probe.show(&mut stage, packet);
             assert_eq!(probe.merger.retention.blind(), blind);
         }
         assert_eq!(probe.pushed, 3);

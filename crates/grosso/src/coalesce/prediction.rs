@@ -197,10 +197,22 @@ impl Prediction {
             && known.identity.agrees(&self.header, packet)
     }
 
+    /// The sequence number of the next packet; UDP has none.
+    #[inline(always)]
+    pub(super) fn sequence(&self) -> Option<u32> {
+        self.sequence.map(|next| next.value)
+    }
+
+    /// Payload bytes of a packet.
+    #[inline(always)]
+    pub(super) fn payload_len(&self) -> usize {
+        self.len - usize::from(self.header_len)
+    }
+
     /// A packet that resembles, as examining it would give it.
     #[inline(always)]
     pub(super) fn candidate(&self, packet: &[u8], shape: &Shape) -> Candidate {
-        let payload_len = self.len - usize::from(self.header_len);
+        let payload_len = self.payload_len();
         Candidate {
             payload_len,
             flags: shape.flags.map_or(0, |at| byte_at(packet, at.into())),
@@ -258,7 +270,7 @@ impl Prediction {
     /// Goes on behind a packet that resembles the others, and which started a train.
     #[inline(always)]
     pub(super) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &Known) {
-        let size = self.len - usize::from(self.header_len);
+        let size = self.payload_len();
         self.train = slot;
         self.room = room(known, 1, size, size);
         self.take_header(packet);

@@ -5,9 +5,11 @@ use crate::{
         Sink, Verdict,
         barrier::Whose,
         incoming::Incoming,
+        lease::Lease,
         merge::{Located, Merger},
-        prediction_id::PredictionId,
+        policy::Profiled,
         reason::{Pass, Release},
+        seen::{Predicted, Seen},
     },
     flow::FlowHash,
 };
@@ -19,23 +21,58 @@ pub(super) struct Packet<'a, B> {
     pub(super) located: Located,
 }
 
-/// A stage: it takes packets, and hands them to what is behind it at once, later, or in another order.
+impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
+    /// The packet as those see it that learn what becomes of it.
+    #[inline(always)]
+    pub(super) fn seen(&self, is_refused: bool) -> Seen<'a> {
+        let Incoming { meta, now_ns, .. } = self.incoming;
+        let (flow, len) = (self.located.flow, self.incoming.bytes().len());
+        Seen { flow, len, meta, now_ns, is_refused }
+    }
+}
+
+/// Way of a packet that a stage looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// To the next stage.
+    On,
+    /// By all trains, for this reason.
+    Pass(Pass),
+    /// Into the stage, which hands it on at once, later, or behind others.
+    Take,
+}
+
+/// A stage before the trains.
 ///
 /// A profile's line has the stages that it asks for and no others. What they share, headers and trains, is an argument
 /// of every call.
-pub(super) trait Stage<B> {
-    /// Takes a packet.
-    fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict;
+pub(super) trait Stage<B: AsRef<[u8]>> {
+    /// Looks at a packet.
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step;
 
-    /// Takes a packet that was predicted.
-    fn push_predicted(
-        &mut self,
-        predicted: PredictionId,
-        packet: Packet<'_, B>,
-        next: &mut impl Next<B>,
-    ) -> Verdict {
-        next.push_predicted(predicted, packet)
+    /// Takes a packet that it wanted.
+    fn take(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
+        let (merger, sink) = next.trains();
+        merger.take_located::<Profiled>(packet.incoming, packet.located, sink)
     }
+
+    /// Lets a packet that was predicted by, on its way into its train; one that is not let by is taken. What is let by
+    /// here may still be stopped by a later stage.
+    fn lets_by(&mut self, _predicted: &Predicted<'_>, _trains: &mut Merger<B>) -> bool {
+        true
+    }
+
+    /// Learns what became of a packet that went on from here.
+    fn learn(&mut self, _seen: &Seen<'_>, _verdict: Verdict) {}
+
+    /// Number of packets behind this one that are let by unseen, if they are predicted as well and come in the same
+    /// instant with the same metadata.
+    fn lets_more_by(&self, _predicted: &Predicted<'_>) -> u32 {
+        u32::MAX
+    }
+
+    /// Learns of the packets that went by unseen.
+    fn learn_run(&mut self, _run: &Lease, _trains: &mut Merger<B>) {}
 
     /// Whether packets may be predicted, for which their checksums are verified before any stage sees them.
     fn lets_predict(&self) -> bool {
@@ -63,15 +100,9 @@ pub(super) trait Stage<B> {
 }
 
 /// The stages behind one, with the trains behind them all.
-pub(super) trait Next<B> {
+pub(super) trait Next<B: AsRef<[u8]>> {
     /// The receiver of deliveries.
     type Receiver: Sink<B> + ?Sized;
-
-    /// As [`Stage::push`].
-    fn push(&mut self, packet: Packet<'_, B>) -> Verdict;
-
-    /// As [`Stage::push_predicted`].
-    fn push_predicted(&mut self, predicted: PredictionId, packet: Packet<'_, B>) -> Verdict;
 
     /// As [`Stage::pass`].
     fn pass(&mut self, packet: Packet<'_, B>, reason: Pass) -> Verdict;
@@ -88,7 +119,7 @@ pub(super) mod probe {
     use grosso_testkit::Packet as Builder;
     use grosso_wire::{LinkType, Ports};
 
-    use super::{Incoming, Merger, Next, Packet, Pass, PredictionId, Sink, Verdict};
+    use super::{Incoming, Merger, Next, Packet, Pass, Sink, Stage, Step, Verdict};
     use crate::{
         checksum::Checksum,
         coalesce::{
@@ -143,12 +174,31 @@ pub(super) mod probe {
         ) -> Packet<'static, Vec<u8>> {
             let packet = Builder::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
             let buffer = packet.tcp(|t| t.sequence(index * 100)).payload_len(100).build();
-            let Sought::Guessed(guess) = self.merger.seek::<Profiled>(&buffer, &META) else {
+            let Sought::Guessed(guess) = self.merger.seek_unpredicted::<Profiled>(&buffer, &META)
+            else {
                 panic!("no train is held");
             };
             let known = self.merger.headers::<Profiled>(&buffer, &META).expect("TCP in IPv4");
             let located = self.merger.locate(&buffer, &META, known, &guess);
             Packet { incoming: Incoming { buffer, meta: &META, now_ns }, located }
+        }
+
+        /// Shows a packet to a stage, and counts it if it is to go on.
+        pub(in crate::coalesce) fn show(
+            &mut self,
+            stage: &mut impl Stage<Vec<u8>>,
+            packet: Packet<'_, Vec<u8>>,
+        ) -> Verdict {
+            let seen = packet.seen(false);
+            match stage.look(&packet, &mut self.merger) {
+                Step::On => {
+                    self.pushed += 1;
+                    stage.learn(&seen, Verdict::Held);
+                    Verdict::Held
+                }
+                Step::Pass(reason) => self.pass(packet, reason),
+                Step::Take => stage.take(packet, self),
+            }
         }
 
         /// Closes all trains, and gives the packets of each delivery so far.
@@ -160,15 +210,6 @@ pub(super) mod probe {
 
     impl Next<Vec<u8>> for Probe {
         type Receiver = Delivered;
-
-        fn push(&mut self, _: Packet<'_, Vec<u8>>) -> Verdict {
-            self.pushed += 1;
-            Verdict::Held
-        }
-
-        fn push_predicted(&mut self, _: PredictionId, packet: Packet<'_, Vec<u8>>) -> Verdict {
-            self.push(packet)
-        }
 
         fn pass(&mut self, _: Packet<'_, Vec<u8>>, reason: Pass) -> Verdict {
             self.passed.push(reason);

@@ -73,8 +73,9 @@ pub(crate) struct Arrival<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    #[inline]
-    pub(crate) fn start(arrival: Arrival<B>, place: Place) -> Self {
+    /// A train of one packet, newer than this one.
+    #[inline(always)]
+    fn start(arrival: Arrival<B>, place: Place, number: u64, older: TrainId) -> Self {
         let Arrival { frame, candidate, known, flow, now_ns, .. } = arrival;
         let whole = 0..frame.buffer.as_ref().len();
         Self {
@@ -92,8 +93,8 @@ impl<B: AsRef<[u8]>> Train<B> {
             fixed_ids: candidate.fixed_ids,
             partial: candidate.partial,
             prediction: PredictionId::NONE,
-            number: 0,
-            older: TrainId::NONE,
+            number,
+            older,
             newer: TrainId::NONE,
         }
     }
@@ -359,16 +360,16 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.free.is_empty() && self.slots.len() >= self.limit
     }
 
-    /// Holds a train, as the newest; there must be room.
+    /// Holds a train that starts with this packet, as the newest; there must be room.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, train: Train<B>) -> TrainId {
+    pub(crate) fn insert(&mut self, arrival: Arrival<B>, place: Place) -> TrainId {
         let (older, number) = (self.newest, self.count);
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow(),
         };
         // Written where it stays: what is written in parts is slow to be copied at once.
-        self.slots[slot] = Some(Train { older, number, ..train });
+        self.slots[slot] = Some(Train::start(arrival, place, number, older));
         match self.train_mut(older) {
             Some(older) => older.newer = slot,
             None => self.oldest = slot,
@@ -527,7 +528,7 @@ mod tests {
     use core::cell::Cell;
     use std::vec::Vec;
 
-    use super::{Arrival, Train, TrainId, Trains};
+    use super::{Arrival, TrainId, Trains};
     use crate::{
         coalesce::{examine::Candidate, shape_id::ShapeId},
         flow::{FlowHash, Place},
@@ -535,8 +536,8 @@ mod tests {
         meta::IpLevels,
     };
 
-    /// A train whose only packet is the byte that tells its addresses.
-    fn train(addresses: u8) -> Train<Vec<u8>> {
+    /// A packet that is the byte which tells its addresses.
+    fn arrival(addresses: u8) -> Arrival<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,
             flags: 0,
@@ -548,7 +549,7 @@ mod tests {
         };
         let (frame, flow) = (Frame::new([addresses].into()), FlowHash::NONE);
         let (known, now_ns, resembles) = (ShapeId::default(), 0, false);
-        Train::start(Arrival { frame, candidate, known, flow, now_ns, resembles }, Place::default())
+        Arrival { frame, candidate, known, flow, now_ns, resembles }
     }
 
     #[test]
@@ -561,14 +562,15 @@ mod tests {
                 u32::from(train.first.buffer[0])
             })
         };
-        let slots: Vec<TrainId> = [1, 2, 1].map(|pair| trains.insert(train(pair))).into();
+        let slots: Vec<TrainId> =
+            [1, 2, 1].map(|pair| trains.insert(arrival(pair), Place::default())).into();
         trains.remove(slots[0]);
         assert_eq!(asked.get(), 0);
         assert_eq!(between(&mut trains, 1), Some(slots[2]));
         assert_eq!((between(&mut trains, 2), between(&mut trains, 3)), (Some(slots[1]), None));
         assert_eq!(asked.get(), 2);
         // The slot of the train that left first is used again, for other addresses.
-        let newest = trains.insert(train(3));
+        let newest = trains.insert(arrival(3), Place::default());
         assert_eq!(newest, slots[0]);
         assert_eq!((between(&mut trains, 3), asked.get()), (Some(newest), 3));
         for slot in [newest, slots[1], slots[2]] {

@@ -156,7 +156,7 @@ impl Queue {
     }
 
     /// Moves a slot of the queue to its end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn renew<T>(
         &mut self,
         slab: &mut Slab<T>,
@@ -164,9 +164,14 @@ impl Queue {
         slot: u32,
     ) {
         if self.last != slot {
-            self.unlink(slab, &link, slot);
-            self.push(slab, link, slot);
+            self.move_last(slab, link, slot);
         }
+    }
+
+    #[inline(never)]
+    fn move_last<T>(&mut self, slab: &mut Slab<T>, link: impl Fn(&mut T) -> &mut Link, slot: u32) {
+        self.unlink(slab, &link, slot);
+        self.push(slab, link, slot);
     }
 }
 

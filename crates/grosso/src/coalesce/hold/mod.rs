@@ -70,6 +70,13 @@ impl Retention {
         }
     }
 
+    /// Counts packets in that joined a train in the instant in which one was counted before them.
+    pub(super) fn count_more(&mut self, flow: FlowHash, payload_bytes: usize, now_ns: u64) {
+        if let Self::Controlled(controller) = self {
+            controller.count(flow, payload_bytes, now_ns);
+        }
+    }
+
     /// Decides how long a train that just started may be held.
     #[inline]
     pub(super) fn start<B>(&mut self, slot: TrainId, train: &Train<B>) {

@@ -9,7 +9,7 @@ use core::num::NonZeroU16;
 
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
-pub(super) use self::path::{Located, Sought};
+pub(super) use self::path::{Located, Prospect, Sought};
 use crate::{
     checksum::Checksum,
     coalesce::{
@@ -27,6 +27,7 @@ use crate::{
         reason::{Close, Pass},
         shape_id::ShapeId,
         shapes::Shapes,
+        sighting::Sighting,
         stats::CoalesceStats,
         train::{Train, Trains},
         train_id::TrainId,
@@ -58,6 +59,8 @@ pub(super) struct Merger<B> {
     pub(super) trains: Trains<B>,
     predictions: Predictions,
     passing: Passing,
+    /// The flow of the packet that was last asked about.
+    sighting: Sighting,
     pool: Pool<B>,
     pub(super) stats: CoalesceStats,
     /// Records and summaries of acknowledgments, by the slot of their train.
@@ -97,6 +100,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             trains: Trains::new(profile.limits.flows),
             predictions: Predictions::default(),
             passing: Passing::new(),
+            sighting: Sighting::new(),
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
             acknowledgments: AckLog::new(profile.rules.acknowledgments),
@@ -144,10 +148,21 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// The flow of a packet if its headers are known, otherwise all flows that it might be of: none if no train can be.
     #[inline(always)]
     pub(super) fn might_be_of(&mut self, packet: &[u8]) -> Option<Whose> {
-        match self.shapes.find(packet) {
-            Some(known) => Some(Whose::Flow(self.hasher.flow(packet, &self.shapes[known].keys))),
-            None => self.must_not_overtake(packet),
+        match self.sighting.flow_of(packet, &self.shapes) {
+            Some(flow) => Some(Whose::Flow(flow)),
+            None => self.sight(packet),
         }
+    }
+
+    /// The same of a packet that is of another flow than the one before it.
+    #[inline(never)]
+    fn sight(&mut self, packet: &[u8]) -> Option<Whose> {
+        let Some(known) = self.shapes.find(packet) else { return self.must_not_overtake(packet) };
+        let flow = self.hasher.flow(packet, &self.shapes[known].keys);
+        if self.tiers.masks {
+            self.sighting.note(packet, known, flow, &self.shapes);
+        }
+        Some(Whose::Flow(flow))
     }
 
     /// The same for any packet, looked at anew.
@@ -218,6 +233,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.shapes.clear();
         self.predictions.clear();
         self.passing.clear();
+        self.sighting.clear();
     }
 
     /// Closes the trains that were held long enough.

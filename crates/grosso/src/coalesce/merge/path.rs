@@ -17,7 +17,7 @@ use crate::{
         reason::{Close, NoMerge, Pass},
         shape_id::ShapeId,
         shapes::Known,
-        train::{Arrival, Train, beside_last, ending},
+        train::{Arrival, beside_last, ending},
         train_id::TrainId,
     },
     flow::{FlowHash, Found, Place},
@@ -243,10 +243,15 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Seeks the flow of a packet without parsing it.
+    /// Seeks the flow of a packet of which this is expected, without parsing it.
     #[inline(always)]
-    pub(in crate::coalesce) fn seek<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Sought {
-        match self.expect::<P>(packet, meta) {
+    pub(in crate::coalesce) fn seek<P: Policy>(
+        &self,
+        prospect: Prospect,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Sought {
+        match prospect {
             Prospect::Next(next) => return Sought::Next(next),
             Prospect::Flow(id) => return self.seek_expected(id, packet, meta),
             Prospect::Nothing => {}
@@ -605,7 +610,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 None => return self.pass_verified(arrival, Pass::TableFull, sink),
             },
         };
-        let slot = self.trains.insert(Train::start(arrival, place));
+        let slot = self.trains.insert(arrival, place);
         self.table.insert(place, flow, slot);
         if P::IS_WATCHED {
             self.note_started(slot, now_ns);

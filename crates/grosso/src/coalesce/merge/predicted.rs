@@ -3,11 +3,20 @@
 use super::Merger;
 use crate::{
     coalesce::{
-        Part, Sink, Verdict, examine::examine, incoming::Incoming, policy::Policy,
-        prediction_id::PredictionId, reason::Close, shape_id::ShapeId, train::Arrival,
+        Part, Sink, Verdict,
+        examine::examine,
+        incoming::Incoming,
+        policy::Policy,
+        prediction::Prediction,
+        prediction_id::PredictionId,
+        reason::Close,
+        seen::{Predicted, Seen},
+        shape_id::ShapeId,
+        train::Arrival,
         train_id::TrainId,
     },
     flow::FlowHash,
+    meta::Meta,
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
@@ -17,6 +26,32 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let Some(train) = self.trains.held_mut(slot) else { return };
         let known = &self.shapes[train.known];
         train.prediction = self.predictions.go_on(slot, train, known);
+    }
+
+    /// The flow of which something is predicted in this place.
+    #[inline(always)]
+    pub(in crate::coalesce) fn flow_predicted(&self, id: PredictionId) -> FlowHash {
+        self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)
+    }
+
+    /// A packet that was predicted, for the stages that it passes.
+    #[inline(always)]
+    pub(in crate::coalesce) fn predicted<'a>(
+        &self,
+        id: PredictionId,
+        meta: &'a Meta,
+        now_ns: u64,
+    ) -> Predicted<'a> {
+        let next = self.predictions.get(id);
+        debug_assert!(next.is_some_and(|next| next.room > 0), "it comes next in a train");
+        let (len, payload_len) = next.map_or((0, 0), |next| (next.len, next.payload_len()));
+        let flow = next.map_or(FlowHash::NONE, |next| next.flow);
+        Predicted {
+            seen: Seen { flow, len, meta, now_ns, is_refused: false },
+            train: next.map_or(TrainId::NONE, |next| next.train),
+            sequence: next.and_then(Prediction::sequence),
+            payload_len,
+        }
     }
 
     /// Joins the packet that comes next in a train.

@@ -7,7 +7,7 @@ pub enum Batch {
     #[default]
     AsItCame,
     /// Flow by flow, each in the order of its arrival. The packets of one flow stay in their order,
-    /// those of several may leave in another one than they came in.
+    /// those of several may leave in another one than they came in. Those of the first flow of a batch need not wait.
     ByFlow {
         /// Most packets collected, at most [`Batch::PACKETS_CEILING`]; the end of a poll comes
         /// first, or a packet whose flow cannot be read.

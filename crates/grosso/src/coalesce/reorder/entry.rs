@@ -297,7 +297,13 @@ impl Entry {
     /// Whether its phase is what it should be now.
     #[inline]
     pub(super) fn is_settled(&self, now_ns: u64, reorder: &Reorder) -> bool {
-        self.phase_now(now_ns, reorder) == self.phase
+        self.is_quiet() || self.phase_now(now_ns, reorder) == self.phase
+    }
+
+    /// Whether nothing of it waits, and nothing is missing.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.phase == Phase::Idle && self.runs.is_empty() && self.lost == self.resume
     }
 
     /// The phase of the flow now that packets came or left.

@@ -7,6 +7,8 @@ use crate::{
     coalesce::{
         Level, Verdict,
         barrier::Whose,
+        lease::Lease,
+        merge::{Located, Merger},
         policy::Profiled,
         prediction_id::PredictionId,
         reason::{Close, Pass, Release},
@@ -14,7 +16,8 @@ use crate::{
             Resequencer,
             entry::{Span, Standing},
         },
-        stage::{Next, Packet, Stage},
+        seen::{Predicted, Seen},
+        stage::{Next, Packet, Stage, Step},
         train::Arrival,
     },
     flow::{FlowHash, Found},
@@ -22,7 +25,12 @@ use crate::{
 
 impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
     #[inline(always)]
-    fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
+    fn look(&mut self, _: &Packet<'_, B>, _: &mut Merger<B>) -> Step {
+        Step::Take
+    }
+
+    #[inline(always)]
+    fn take(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
         let (merger, sink) = next.trains();
         let Packet { ref incoming, located } = packet;
         let now_ns = incoming.now_ns;
@@ -37,7 +45,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let is_tcp = shape.shape.is_tcp;
         let flow = located.flow;
         let frame = packet.incoming.into_frame();
-        let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
+        let resembles = located.resembled != PredictionId::NONE;
+        let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles };
         if !is_tcp {
             return merger.admit::<Profiled>(located.found, arrival, located.agrees, sink);
         }
@@ -45,29 +54,21 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
             self.flush_before(flow, arrival.candidate.flags, next);
             return admit(arrival, next);
         }
-        self.resequence(arrival, next)
+        self.resequence(arrival, &located, next)
     }
 
     #[inline(always)]
-    fn push_predicted(
-        &mut self,
-        predicted: PredictionId,
-        packet: Packet<'_, B>,
-        next: &mut impl Next<B>,
-    ) -> Verdict {
-        let (merger, _) = next.trains();
-        let shape = &merger.shapes[packet.located.known].shape;
-        let Some(at) = shape.sequence else { return next.push_predicted(predicted, packet) };
-        let bytes = packet.incoming.bytes();
-        let start = u32_at(bytes, at.into());
-        let len = (bytes.len() - shape.header_len) as u32;
+    fn lets_by(&mut self, predicted: &Predicted<'_>, _: &mut Merger<B>) -> bool {
+        let &Predicted { seen: Seen { flow, now_ns, .. }, sequence, payload_len, .. } = predicted;
+        let Some(start) = sequence else { return true };
         // It leaves at once, so that nobody asks whether it was pushed.
-        let span = Span { start, len, is_pushed: false, now_ns: packet.incoming.now_ns };
-        self.tick(packet.incoming.now_ns);
-        match self.goes_on(packet.located.flow, &span) {
-            true => next.push_predicted(predicted, packet),
-            false => self.push(packet, next),
-        }
+        let span = Span { start, len: payload_len as u32, is_pushed: false, now_ns };
+        self.tick(now_ns);
+        self.goes_on(flow, &span)
+    }
+
+    fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
+        self.went_on(run.flow, run.payload_bytes() as u32);
     }
 
     fn pass(
@@ -130,7 +131,12 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
 
 impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Takes an examined packet of TCP, and lets it leave in the sequence of its flow.
-    fn resequence(&mut self, arrival: Arrival<B>, next: &mut impl Next<B>) -> Verdict {
+    fn resequence(
+        &mut self,
+        arrival: Arrival<B>,
+        located: &Located,
+        next: &mut impl Next<B>,
+    ) -> Verdict {
         let Some(span) = span(&arrival, next) else { return admit(arrival, next) };
         self.tick(arrival.now_ns);
         if arrival.candidate.flags & tcp::FIN as u8 != 0 || span.len == 0 {
@@ -141,7 +147,10 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         match standing {
             None => self.remember(arrival, &span, next),
             Some((entry, Standing::Next)) => {
-                let verdict = admit(arrival, next);
+                // Nothing left since its train was looked up.
+                let (merger, sink) = next.trains();
+                let &Located { found, agrees, .. } = located;
+                let verdict = merger.admit::<Profiled>(found, arrival, agrees, sink);
                 self.advance(entry, &span);
                 self.hand_on(Release::Filled, next);
                 verdict
@@ -168,7 +177,9 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Flushes the flow of a packet in no train; a connection that begins or ends with it is forgotten.
     fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Next<B>) {
         let Some(entry) = self.find(flow) else { return };
-        self.flush_entry(entry, Release::Barrier, next);
+        if !self.stays_quiet(entry) {
+            self.flush_entry(entry, Release::Barrier, next);
+        }
         if flags & (tcp::SYN | tcp::RST | tcp::FIN) as u8 != 0 {
             self.remove(entry);
         }
@@ -304,7 +315,7 @@ mod tests {
         let mut stage = Resequencer::new(Reorder::WITHIN_BATCH, &profile.limits);
         for index in [1, 0, 3, 2] {
             let packet = probe.packet(index, 0);
-            assert_eq!(stage.push(packet, &mut probe), Verdict::Waits);
+            assert_eq!(probe.show(&mut stage, packet), Verdict::Waits);
         }
         assert_eq!(probe.merger.stats.reorder.waited, 4);
         stage.flush(Whose::All, Release::Finish, &mut probe);

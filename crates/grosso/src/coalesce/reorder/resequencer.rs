@@ -93,14 +93,14 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             self.remove(entry);
             return None;
         }
+        self.latest = entry;
         Some(entry)
     }
 
     /// Goes on with a packet of a flow of which nothing waits, as most do: what [`Self::visit`], [`Self::standing`] and
     /// [`Self::advance`] would do. Whether it was such a packet.
     pub(super) fn goes_on(&mut self, flow: FlowHash, span: &Span) -> bool {
-        let is_latest = self.entries.get(self.latest).is_some_and(|known| known.flow == flow);
-        let entry = if is_latest { Some(self.latest) } else { self.find(flow) };
+        let entry = self.find(flow);
         let Some((entry, known)) = entry.and_then(|at| Some((at, self.entries.get_mut(at)?)))
         else {
             return false;
@@ -115,6 +115,22 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[queue].renew(&mut self.entries, |known| &mut known.link, entry);
         self.latest = entry;
         true
+    }
+
+    /// Renews a flow of which nothing waits or is missing, and which a flush would leave as it is. Whether it is such.
+    pub(super) fn stays_quiet(&mut self, entry: u32) -> bool {
+        let is_quiet = self.entries.get(entry).is_some_and(Entry::is_quiet);
+        if is_quiet {
+            self.queues[IDLE].renew(&mut self.entries, |known| &mut known.link, entry);
+        }
+        is_quiet
+    }
+
+    /// Goes on with packets behind the one that went on last, in the same instant.
+    pub(super) fn went_on(&mut self, flow: FlowHash, payload_bytes: u32) {
+        if let Some(known) = self.entries.get_mut(self.latest).filter(|known| known.flow == flow) {
+            known.advance(known.next.wrapping_add(payload_bytes), self.now_ns);
+        }
     }
 
     /// Learns how long a round trip of a flow takes, if it is remembered.
@@ -171,6 +187,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Lets a packet wait in the gap before the run of this number.
     pub(super) fn wait(&mut self, entry: u32, arrival: Arrival<B>, span: &Span, index: usize) {
         let bytes = self.memory(&arrival);
+        // By its turn another flow may be in the place of its prediction.
+        let arrival = Arrival { resembles: false, ..arrival };
         let packet = self.waiting.insert(Waiting { arrival, next: NONE });
         let Some(known) = self.entries.get_mut(entry) else { return };
         self.bytes += bytes;
@@ -300,6 +318,9 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
 
     /// The flow of this hash.
     pub(super) fn find(&self, flow: FlowHash) -> Option<u32> {
+        if self.entries.get(self.latest).is_some_and(|known| known.flow == flow) {
+            return Some(self.latest);
+        }
         let Found::Slot(entry) = self.table.find(flow, None) else { return None };
         self.entries.get(entry).filter(|known| known.flow == flow).map(|_| entry)
     }
@@ -351,11 +372,14 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
 
 fn queue_of(phase: Phase) -> usize {
     match phase {
-        Phase::Idle => 0,
+        Phase::Idle => IDLE,
         Phase::Build | Phase::Active => BUSY,
         Phase::Recovery => 2,
     }
 }
+
+/// The queue of the flows of which nothing waits or is missing.
+const IDLE: usize = 0;
 
 /// The queue of the flows of which something waits.
 const BUSY: usize = 1;
