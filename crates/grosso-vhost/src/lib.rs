@@ -1,5 +1,5 @@
-//! The back end of a virtual machine's network device, which meets it over vhost-user: shared memory, rings in it, and a
-//! Unix socket over which the two programs agree on both (virtio 1.3, and the vhost-user protocol of QEMU's manual).
+//! The back end of a virtual machine's network device, which meets it over vhost-user: shared memory, rings in it, and
+//! a Unix socket over which the two programs agree on both (virtio 1.3, and the vhost-user protocol of QEMU's manual).
 //!
 //! | module | contents |
 //! |---|---|

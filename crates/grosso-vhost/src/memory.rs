@@ -61,8 +61,8 @@ impl Memory {
     /// Maps these regions of these files.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for no region or more than [`REGIONS_MAX`], for one without bytes, one that wraps
-    /// around the end of the addresses, and one that is not wholly in its file; those of `mmap(2)`.
+    /// [`io::ErrorKind::InvalidInput`] for no region or more than [`REGIONS_MAX`], for one without bytes, one that
+    /// wraps around the end of the addresses, and one that is not wholly in its file; those of `mmap(2)`.
     pub fn map(places: &[RegionPlace], files: &[OwnedFd]) -> io::Result<Arc<Self>> {
         if places.is_empty() || places.len() > REGIONS_MAX || places.len() != files.len() {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -79,7 +79,7 @@ impl Guest {
         }
     }
 
-    /// Boots again, and waits until the shell answers. The machine must be one that boots again: `-action reboot=reset`.
+    /// Boots again, and waits until the shell answers. The machine must be one that does: `-action reboot=reset`.
     ///
     /// # Errors
     ///

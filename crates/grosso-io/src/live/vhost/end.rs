@@ -26,8 +26,8 @@ use crate::live::{
 /// The front end, if it is there, and what it has said.
 #[derive(Debug)]
 pub(super) struct MachineEnd {
-    meeting: Meeting,
-    peer: Option<Peer>,
+    meeting: Rendezvous,
+    peer: Option<FrontPeer>,
     /// Never ready: stands for a front end that is not there.
     nobody: LocalSocket,
     try_ns: u64,
@@ -42,13 +42,13 @@ pub(super) struct MachineEnd {
 }
 
 #[derive(Debug)]
-enum Meeting {
+enum Rendezvous {
     Listening(LocalSocket),
     Connecting(LocalAddress),
 }
 
 #[derive(Debug)]
-struct Peer {
+struct FrontPeer {
     socket: LocalSocket,
     inbox: Inbox,
     back: BackEnd,
@@ -59,9 +59,9 @@ impl MachineEnd {
         let address = LocalAddress::new(&options.path)?;
         let meeting = match options.role {
             UnixRole::Listen { mode } => {
-                Meeting::Listening(LocalSocket::at(LocalKind::Stream, &address, mode)?)
+                Rendezvous::Listening(LocalSocket::at(LocalKind::Stream, &address, mode)?)
             }
-            UnixRole::Connect { .. } => Meeting::Connecting(address),
+            UnixRole::Connect { .. } => Rendezvous::Connecting(address),
         };
         let mut end = Self {
             meeting,
@@ -84,7 +84,7 @@ impl MachineEnd {
     /// The defect of an entry that was passed over.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         loop {
-            let Some(Peer { back, .. }) = &mut self.peer else { return Ok(None) };
+            let Some(FrontPeer { back, .. }) = &mut self.peer else { return Ok(None) };
             let Some(ring) = back.ring(Way::FromGuest) else { return Ok(None) };
             let result = ring.receive(into);
             if !matches!(result, Ok(None)) {
@@ -98,7 +98,7 @@ impl MachineEnd {
 
     /// Tells the guest of what was taken from it.
     pub(super) fn received(&mut self) {
-        if let Some(Peer { back, .. }) = &mut self.peer {
+        if let Some(FrontPeer { back, .. }) = &mut self.peer {
             back.publish(Way::FromGuest);
         }
     }
@@ -106,7 +106,7 @@ impl MachineEnd {
     /// Tells the guest of the frames in its memory.
     pub(super) fn flush(&mut self) {
         if core::mem::take(&mut self.untold) > 0
-            && let Some(Peer { back, .. }) = &mut self.peer
+            && let Some(FrontPeer { back, .. }) = &mut self.peer
         {
             back.publish(Way::ToGuest);
         }
@@ -152,8 +152,8 @@ impl MachineEnd {
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         match (&self.peer, &self.meeting) {
             (Some(peer), _) => peer.socket.as_fd(),
-            (None, Meeting::Listening(listener)) => listener.as_fd(),
-            (None, Meeting::Connecting(_)) => self.nobody.as_fd(),
+            (None, Rendezvous::Listening(listener)) => listener.as_fd(),
+            (None, Rendezvous::Connecting(_)) => self.nobody.as_fd(),
         }
     }
 
@@ -164,13 +164,13 @@ impl MachineEnd {
 
     /// Time of the next attempt to connect.
     pub(super) fn deadline(&self) -> Option<u64> {
-        let connects = matches!(self.meeting, Meeting::Connecting(_));
+        let connects = matches!(self.meeting, Rendezvous::Connecting(_));
         (self.peer.is_none() && connects).then_some(self.try_ns)
     }
 
     /// Asks the driver to tell of entries of a ring that has none; returns whether it has some now.
     fn ask(&mut self, way: Way) -> bool {
-        let Some(Peer { back, .. }) = &mut self.peer else { return false };
+        let Some(FrontPeer { back, .. }) = &mut self.peer else { return false };
         // The descriptor is taken once a sleep, and not each time that the ring is empty.
         if core::mem::take(&mut self.asked[way as usize]) {
             back.take_kick(way);
@@ -196,7 +196,7 @@ impl MachineEnd {
 
     /// Whether the front end is there, now or already.
     fn try_to_meet(&mut self, now_ns: u64) -> bool {
-        if matches!(self.meeting, Meeting::Connecting(_)) {
+        if matches!(self.meeting, Rendezvous::Connecting(_)) {
             if now_ns < self.try_ns {
                 return false;
             }
@@ -207,15 +207,15 @@ impl MachineEnd {
 
     fn meet(&mut self) -> io::Result<()> {
         let socket = match &self.meeting {
-            Meeting::Listening(listener) => listener.accept()?,
-            Meeting::Connecting(address) => {
+            Rendezvous::Listening(listener) => listener.accept()?,
+            Rendezvous::Connecting(address) => {
                 let socket = LocalSocket::new(LocalKind::Stream)?;
                 socket.connect(address)?;
                 socket
             }
         };
         let (inbox, back) = (Inbox::default(), BackEnd::new(self.offered));
-        self.peer = Some(Peer { socket, inbox, back });
+        self.peer = Some(FrontPeer { socket, inbox, back });
         self.stats.count(VhostEvent::PeerMet);
         Ok(())
     }
@@ -227,7 +227,7 @@ impl MachineEnd {
     }
 }
 
-impl Peer {
+impl FrontPeer {
     /// Obeys a message; returns whether there was one.
     fn serve(&mut self) -> io::Result<bool> {
         let Some(message) = self.inbox.next(&self.socket)? else { return Ok(false) };
@@ -247,7 +247,7 @@ impl Wire for MachineEnd {
         for _ in 0..FAULTS_MAX {
             let header_bytes = self.header_bytes;
             let running = self.peer.as_mut().filter(|peer| peer.back.is_running(Way::ToGuest));
-            let Some(Peer { back, .. }) = running else {
+            let Some(FrontPeer { back, .. }) = running else {
                 self.stats.count(VhostEvent::TransmitNoPeer);
                 return Ok(());
             };

@@ -274,7 +274,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// What a guest is offered.
+/// The bits that a guest is offered for these features.
 fn offered_bits(features: Features) -> u64 {
     let mut offered = bits::OF_RINGS;
     for (_, to, from) in WORDS.iter().filter(|(feature, ..)| features.contains(*feature)) {
