@@ -58,7 +58,7 @@ pub(crate) fn no_key(unknown: &str, known: &[&str]) -> String {
 }
 
 /// A message about an unknown key with the likely one added; it names the known keys in backquotes.
-fn with_suggestion(message: &str) -> String {
+pub(crate) fn with_suggestion(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     match names.next() {
         Some(unknown) if message.starts_with("unknown field") => {

@@ -258,6 +258,119 @@ fn lab_acks_tells_who_reaches_the_sender() {
 }
 
 #[test]
+fn lab_run_shows_that_lro_in_the_middle_breaks_the_far_side() {
+    let bench = Bench::new();
+    example(&bench, "lro-in-the-middle.toml");
+    let run =
+        bench.run("lab run --config lro-in-the-middle.toml --time 300ms --html page.html --json");
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!(
+        (&report["schema"], &report["experiment"]),
+        (&"grosso.lab-own/1".into(), &"run".into())
+    );
+    let rows = report["rows"].as_array().unwrap();
+    let number = |row: usize, name: &str| rows[row][name]["median"].as_f64().unwrap();
+    let [alone, gro, lro] = [0, 1, 2];
+    assert!(number(alone, "gbps") > 10.0 * number(lro, "gbps"), "{report}");
+    assert!(number(gro, "gbps") > 10.0 * number(lro, "gbps"), "{report}");
+    assert!(number(gro, "segments_per_train") > 2.0, "{report}");
+    assert_eq!(number(gro, "too_long_a_second") + number(alone, "too_long_a_second"), 0.0);
+    assert!(number(lro, "too_long_a_second") > 0.0 && number(lro, "segments_per_train") > 1.0);
+    let verdicts = report["verdicts"].as_array().unwrap();
+    assert_eq!(verdicts.len(), 4);
+    for verdict in &verdicts[..2] {
+        assert_eq!(verdict["verdict"], "reproduced", "{verdict}");
+    }
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab run --config lro-in-the-middle.toml"), "how to repeat it");
+}
+
+#[test]
+fn lab_run_has_tunnels_and_impaired_wires() {
+    let bench = Bench::new();
+    example(&bench, "far-tunnel.toml");
+    let run = bench.run("lab run --config far-tunnel.toml --runs 1 --time 300ms --no-html --json");
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    let rows = report["rows"].as_array().unwrap();
+    for row in rows {
+        assert!(row["gbps"]["median"].as_f64().unwrap() > 0.0, "{row}");
+        let paths = row["runs"][0]["paths"].as_array().unwrap();
+        let names: Vec<&str> = paths.iter().map(|path| path["path"].as_str().unwrap()).collect();
+        assert_eq!(names, ["far", "vx-a", "vx-b"]);
+        assert!(paths.iter().all(|path| path["left_to_right"][0].as_u64() > Some(0)), "{row}");
+        assert!(row["runs"][0]["cpu_seconds"]["path"].as_f64() > Some(0.0), "{row}");
+    }
+    assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn lab_run_encrypts_and_fragments() {
+    let bench = Bench::new();
+    let esp = |side: &str, peer: &str, keys: [&str; 2]| {
+        let [inward, outward] = keys.map(|digit| digit.repeat(40));
+        bench.put(&format!("{side}.key"), format!("in {inward}\nout {outward}\n").as_bytes());
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(bench.path(&format!("{side}.key")), private).unwrap();
+        let spis = if side < peer {
+            "spi-in = 0x1001, spi-out = 0x1002"
+        } else {
+            "spi-in = 0x1002, spi-out = 0x1001"
+        };
+        format!(
+            "[[path]]\nname = \"{side}\"\nleft = {{ port = \"tap:{side}0\", fragments = {{}} }}\n\
+             right = {{ port = \"e{side}\", fragments = {{ mtu = 1500 }}, esp = {{ {spis}, \
+             key-file = \"{side}.key\", sequence-file = \"{side}.sequence\" }} }}\n"
+        )
+    };
+    let config = format!(
+        "[[host]]\nname = \"a\"\ndevices = {{ a0 = [\"10.1.0.1/24\", \"fd93::1/64\"] }}\n\
+         [[host]]\nname = \"b\"\ndevices = {{ b0 = [\"10.1.0.2/24\", \"fd93::2/64\"] }}\n\
+         [[wire]]\nends = [\"ea\", \"eb\"]\n{}{}\
+         [measure]\nfrom = \"a\"\nto = \"b\"\nto-address = \"fd93::2\"\nruns = 2\ntime = \"200ms\"\n",
+        esp("a", "b", ["1", "2"]),
+        esp("b", "a", ["2", "1"]),
+    );
+    bench.put("esp.toml", config.as_bytes());
+    let run = bench.run("lab run --config esp.toml --no-html --json");
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!(report["rows"][0]["setting"], "as it is");
+    assert!(report["rows"][0]["gbps"]["median"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+/// Puts a file of `examples/lab` into the bench.
+fn example(bench: &Bench, name: &str) {
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab").join(name);
+    bench.put(name, &std::fs::read(path).unwrap());
+}
+
+#[test]
+fn lab_run_refuses_a_file_that_is_wrong() {
+    let bench = Bench::new();
+    bench.put("wrong.toml", b"[[host]]\nname = \"a\"\ndevices = {}\n[mesure]\n");
+    let run = bench.run("lab run --config wrong.toml");
+    assert_eq!(run.code, 3, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("wrong.toml:4:2: no key \"mesure\"; did you mean measure?"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(bench.run("lab run --config absent.toml").code, 4);
+}
+
+#[test]
 fn lab_refuses_what_cannot_be_measured() {
     let bench = Bench::new();
     let lines = [
@@ -269,6 +382,11 @@ fn lab_refuses_what_cannot_be_measured() {
         "lab --no-html --html page.html",
         "lab run",
         "lab run three-hosts",
+        "lab run two-hosts --config lab.toml",
+        "lab run --config lab.toml --mtu 1400",
+        "lab run --config lab.toml -- true",
+        "lab run two-hosts --runs 3",
+        "lab run two-hosts --html page.html",
         "lab run two-hosts --impair loss",
         "lab run two-hosts --on c true",
         "lab gso --tool iperf3",

@@ -530,7 +530,7 @@ fn open_device(
 }
 
 /// Lets the kernel cut superframes before a device sees them.
-fn segment_in_the_kernel(device: &str) -> io::Result<()> {
+pub(crate) fn segment_in_the_kernel(device: &str) -> io::Result<()> {
     let (control, device) = (Control::new()?, name(device)?);
     SEGMENTATION.iter().try_for_each(|feature| set_feature(&control, &device, feature, false))
 }
@@ -559,7 +559,7 @@ fn set_up(interface: &str, addresses: [IpAddr; 2], family: Family, mtu: u16) -> 
 }
 
 /// Keeps a namespace from sending packets of IPv6's own accord, if the kernel has IPv6.
-fn silence_ipv6(interfaces: &str) -> io::Result<()> {
+pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
     match fs::write(path, "1") {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

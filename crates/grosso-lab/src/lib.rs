@@ -21,6 +21,7 @@
 //! | [`features`] | the worth of a device's own offloads, and the sink at the other end |
 //! | [`nic`] | a NIC with receive buffers of its own, possibly few |
 //! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
+//! | [`own`] | experiments of one's own: any hosts, wires and paths, in several settings |
 //! | [`experiment`] | the trials that answer a question, in turn: what all experiments have in common |
 //! | [`report`] | their results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
@@ -60,6 +61,7 @@ pub mod hosts;
 pub mod network;
 pub mod nic;
 pub mod offload;
+pub mod own;
 mod page;
 pub mod profiles;
 pub mod report;

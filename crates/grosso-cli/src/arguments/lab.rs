@@ -273,8 +273,14 @@ pub(crate) struct LabSink {
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
     /// Hosts, and what connects them
-    #[arg(value_name = "TOPOLOGY")]
-    pub(crate) topology: LabTopology,
+    #[arg(value_name = "TOPOLOGY", required_unless_present = "config")]
+    pub(crate) topology: Option<LabTopology>,
+    /// Measure what this file describes: hosts, wires, paths, settings, claims; see docs/lab.md
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_TWO_HOSTS)]
+    pub(crate) config: Option<PathBuf>,
+    /// Measurements of each setting, instead of what the file says
+    #[arg(long, value_name = "N", conflicts_with = "topology", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: Option<u16>,
     /// Maximum size of a packet in bytes, from the IP header on
     #[arg(long, value_name = "N", default_value = "1500", value_parser = clap::value_parser!(u16).range(1280..=65521))]
     pub(crate) mtu: u16,
@@ -290,19 +296,29 @@ pub(crate) struct LabRun {
     /// Start a server first, on a or b, and wait until it listens
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"])]
     pub(crate) on: Vec<String>,
-    /// Length of the built-in stream, without a command
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_run_ns)]
-    pub(crate) time: u64,
+    /// Length of the built-in stream, without a command [default: 5s, or what the file says]
+    #[arg(long, value_name = "TIME", value_parser = parse_run_ns)]
+    pub(crate) time: Option<u64>,
     /// Congestion control of the built-in stream
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
     /// Device through which Grosso hands packets to b; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
+    /// File for the page with plots of an experiment [default: grosso-lab-run.html in this folder]
+    #[arg(long, value_name = "FILE", conflicts_with = "topology", hide_short_help = true)]
+    pub(crate) html: Option<PathBuf>,
+    /// Write no page
+    #[arg(long, conflicts_with_all = ["html", "topology"], hide_short_help = true)]
+    pub(crate) no_html: bool,
     /// Command to run on a; its exit code is the lab's [default: a stream from a to b]
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
+
+/// The arguments of `lab run` that say what a file says otherwise.
+const OF_TWO_HOSTS: [&str; 9] =
+    ["topology", "mtu", "impair", "no_coalesce", "hold", "on", "congestion", "device", "command"];
 
 /// The hosts of an experiment, and the wire between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -451,9 +467,11 @@ const RUN_HELP: &str = "\
 A command finds the addresses of the hosts in its environment: GROSSO_A and
 GROSSO_B, GROSSO_A6 and GROSSO_B6 for IPv6; GROSSO_HOST is a or b. Whatever it
 starts ends with it. Packets from a come over the wire to Grosso, which is b's
-NIC: trains go to b, and what b sends goes back over the wire.
+NIC: trains go to b, and what b sends goes back over the wire. A file describes
+other hosts, wires and paths, and settings of these to compare.
 
 Examples:
+  grosso lab run --config examples/lab/lro-in-the-middle.toml
   grosso lab run two-hosts --impair 'delay 5ms jitter 1ms loss 0.1% seed 7'
   grosso lab run two-hosts --on b 'iperf3 -s' -- sh -c 'iperf3 -c $GROSSO_B'
   grosso lab run two-hosts --no-coalesce -- sh";

@@ -266,7 +266,7 @@ pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
 }
 
 /// The length of a measurement, in nanoseconds.
-pub(super) fn parse_run_ns(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_run_ns(text: &str) -> Result<u64, String> {
     match parse_time_ns(text)? {
         nanoseconds @ RUN_NS_MIN..=RUN_NS_MAX => Ok(nanoseconds),
         _ => Err("expected a time from 10ms to 1000s".into()),

@@ -63,7 +63,7 @@ impl Config {
 
     /// Reads the keys of all ports that have some. No two ports may send with the same key: a nonce would be used
     /// twice.
-    fn read_keys(&mut self, folder: &Path) -> Result<(), Failure> {
+    pub(crate) fn read_keys(&mut self, folder: &Path) -> Result<(), Failure> {
         let ports = self.paths.iter_mut().flat_map(|path| [&mut path.left, &mut path.right]);
         let mut specs: Vec<&EspSpec> = Vec::new();
         for esp in ports.filter_map(|port| port.esp.as_mut()) {
@@ -87,26 +87,37 @@ impl Config {
         if let Some(path) = file.path.get(PATHS_MAX) {
             return wrong(path.span(), &format!("more than {PATHS_MAX} paths"));
         }
-        let mut paths: Vec<PathSpec> = Vec::new();
-        for table in file.path {
-            let span = table.span();
-            let path = table.into_inner().spec(folder);
-            let path = path.map_err(|what| Wrong::at(text, span.clone(), &what))?;
-            let devices = [path.left.device.name(), path.right.device.name()];
-            for other in &paths {
-                let taken = [other.left.device.name(), other.right.device.name()];
-                if other.name == path.name {
-                    return wrong(span, &format!("there is a path \"{}\" already", path.name));
-                }
-                if let Some(device) = devices.iter().find(|device| taken.contains(device)) {
-                    let what = format!("{device} is in path \"{}\" already", other.name);
-                    return wrong(span, &what);
-                }
-            }
-            paths.push(path);
-        }
+        let paths = paths(text, file.path, folder)?;
         Ok(Self { metrics: file.metrics, user: file.user, paths })
     }
+}
+
+/// The paths of tables of `text`. No two have a name or a device in common.
+pub(crate) fn paths(
+    text: &str,
+    tables: Vec<Spanned<PathTable>>,
+    folder: &Path,
+) -> Result<Vec<PathSpec>, Wrong> {
+    let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));
+    let mut paths: Vec<PathSpec> = Vec::new();
+    for table in tables {
+        let span = table.span();
+        let path = table.into_inner().spec(folder);
+        let path = path.map_err(|what| Wrong::at(text, span.clone(), &what))?;
+        let devices = [path.left.device.name(), path.right.device.name()];
+        for other in &paths {
+            let taken = [other.left.device.name(), other.right.device.name()];
+            if other.name == path.name {
+                return wrong(span, &format!("there is a path \"{}\" already", path.name));
+            }
+            if let Some(device) = devices.iter().find(|device| taken.contains(device)) {
+                let what = format!("{device} is in path \"{}\" already", other.name);
+                return wrong(span, &what);
+            }
+        }
+        paths.push(path);
+    }
+    Ok(paths)
 }
 
 #[derive(Deserialize)]
@@ -120,7 +131,7 @@ struct FileTable {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct PathTable {
+pub(crate) struct PathTable {
     name: Option<PathName>,
     left: PortSpec,
     right: PortSpec,
@@ -142,7 +153,7 @@ fn yes() -> bool {
 }
 
 impl PathTable {
-    fn spec(self, folder: &Path) -> Result<PathSpec, String> {
+    pub(crate) fn spec(self, folder: &Path) -> Result<PathSpec, String> {
         let mut profile = match &self.profile {
             None => Profile::linux(),
             Some(word) => profile::find(word, folder).map_err(|failure| failure.message)?,

@@ -4,6 +4,8 @@ mod conduct;
 mod measure;
 mod network;
 mod nic;
+mod own;
+mod own_file;
 mod profiles;
 mod tables;
 
@@ -24,7 +26,10 @@ pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
         Some(LabExperiment::Sink(options)) => nic::sink(options, session),
         Some(LabExperiment::Profiles(options)) => profiles::run(options, session),
         Some(LabExperiment::Tunnels(options)) => tables::tunnels(options, session),
-        Some(LabExperiment::Run(options)) => network::run(options, session),
+        Some(LabExperiment::Run(options)) => match &options.config {
+            Some(config) => own::run(config, options, session),
+            None => network::run(options, session),
+        },
         Some(LabExperiment::Measure(measurement)) => {
             let (name, options, wire_bits) = measurement.parts();
             measure::run(name, options, wire_bits, session)

@@ -158,7 +158,7 @@ fn wait_at_most(
 
 /// The built-in stream from a to b.
 fn stream(network: &Network, options: &LabRun, session: &mut Session) -> Result<Measured, Failure> {
-    let time = Duration::from_nanos(options.time);
+    let time = options.time.map_or(STREAM, Duration::from_nanos);
     session.talk.remark(&format!("lab run: a stream from a to b for {time:?}"));
     match network.stream(time, &options.congestion, &session.interrupted) {
         Ok(measured) => Ok(measured),
@@ -216,6 +216,8 @@ impl Report for RunReport {
     }
 }
 
+/// Length of the built-in stream.
+const STREAM: Duration = Duration::from_secs(5);
 /// The time between two looks at whether the command has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// The time that a command may take to end after Ctrl-C.

@@ -1,0 +1,248 @@
+//! Experiments of one's own: hosts, wires and data paths from a file, several settings of these, and claims about them.
+//!
+//! The lab knows no configuration of paths: whoever reads the file starts them ([`StartPaths`]), in the namespaces that
+//! the network has for them.
+
+mod claim;
+mod findings;
+mod network;
+mod table;
+mod trial;
+
+use core::fmt;
+use std::{io, sync::atomic::AtomicBool, time::Duration};
+
+use serde::Serialize;
+
+pub use self::{
+    claim::{Figure, OwnClaim, Than},
+    findings::{OwnFindings, OwnRow},
+    network::{Contradiction, HostDevice, LaidNetwork, OwnHost, OwnNetwork, OwnWire, PathPlace},
+    trial::{OwnFrames, OwnPath, OwnRun, OwnTraffic},
+};
+use crate::{
+    experiment::{Bench, Experiment, Plan, RunsOf, two_processors},
+    hosts::Device,
+    trial::TrialError,
+    verdict::Verdict,
+};
+
+/// An experiment of one's own.
+pub struct Own<S> {
+    plan: Plan<OwnParameters>,
+    network: OwnNetwork,
+    traffic: OwnTraffic,
+    settings: Vec<OwnSetting>,
+    claims: Vec<OwnClaim>,
+    processors: [usize; 2],
+    start: S,
+}
+
+/// One setting: its number, by which whoever starts the paths knows it, and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnSetting {
+    /// The index among all settings.
+    pub number: usize,
+    /// The name.
+    pub name: String,
+}
+
+/// The parameters of an experiment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OwnParameters {
+    /// The file that describes it.
+    pub config: String,
+    /// The host that sends and the one that receives.
+    pub hosts: [String; 2],
+    /// TCP connections at once.
+    pub connections: usize,
+    /// Their congestion control.
+    pub congestion: String,
+}
+
+/// The paths of a setting while they run.
+pub trait RunningPaths {
+    /// Their names and handles.
+    fn paths(&self) -> Vec<OwnPath>;
+
+    /// Stops them.
+    ///
+    /// # Errors
+    /// The first one's error that ended before.
+    fn stop(self: Box<Self>) -> io::Result<()>;
+}
+
+/// A way to start the paths of a setting, each in its place of the network.
+pub trait StartPaths {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>>;
+}
+
+impl<S> fmt::Debug for Own<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Own").field("network", &self.network).finish_non_exhaustive()
+    }
+}
+
+impl<S: StartPaths> Own<S> {
+    /// An experiment. Its settings have these names.
+    ///
+    /// # Errors
+    /// Fails without a processor, or if the network cannot be.
+    pub fn new(
+        (config, runs, measured): (String, usize, Duration),
+        (network, traffic): (OwnNetwork, OwnTraffic),
+        (settings, claims): (Vec<String>, Vec<OwnClaim>),
+        start: S,
+    ) -> io::Result<Self> {
+        network.check().map_err(|wrong| io::Error::new(io::ErrorKind::InvalidInput, wrong))?;
+        let settings = settings.into_iter().enumerate();
+        let parameters = OwnParameters {
+            config,
+            hosts: traffic.hosts.map(|host| network.hosts[host].name.clone()),
+            connections: traffic.connections,
+            congestion: traffic.congestion.clone(),
+        };
+        Ok(Self {
+            plan: Plan { runs, measured, device: Device::Tap, parameters },
+            network,
+            traffic,
+            settings: settings.map(|(number, name)| OwnSetting { number, name }).collect(),
+            claims,
+            processors: two_processors()?,
+            start,
+        })
+    }
+
+    fn measure_once(
+        &self,
+        setting: &OwnSetting,
+        interrupted: &AtomicBool,
+    ) -> Result<OwnRun, TrialError> {
+        let laid = self.network.lay()?;
+        let running = self.start.start(setting.number, &laid)?;
+        let measured = laid.connect().map_err(TrialError::from).and_then(|()| {
+            let times = (self.plan.measured / WARM_UP_SHARE, self.plan.measured);
+            trial::measure(
+                &laid,
+                &self.traffic,
+                &running.paths(),
+                times,
+                (self.processors, interrupted),
+            )
+        });
+        // A path that ended is the cause of whatever else failed.
+        running.stop()?;
+        measured.map_err(|error| match error {
+            TrialError::Io(error) => {
+                io::Error::new(error.kind(), format!("{}: {error}", setting.name)).into()
+            }
+            other => other,
+        })
+    }
+}
+
+impl<S: StartPaths> Experiment for Own<S> {
+    type Parameters = OwnParameters;
+    type Setting = OwnSetting;
+    type Run = OwnRun;
+    type Findings = OwnFindings;
+
+    fn name(&self) -> &'static str {
+        "run"
+    }
+
+    fn plan(&self) -> &Plan<OwnParameters> {
+        &self.plan
+    }
+
+    fn device(&self) -> Option<Device> {
+        None
+    }
+
+    fn settings(&self) -> Vec<&[OwnSetting]> {
+        vec![&self.settings]
+    }
+
+    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+        bench.each(|setting, interrupted| self.measure_once(setting, interrupted), group)
+    }
+
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> OwnFindings {
+        OwnFindings::new(groups.into_iter().flatten().collect())
+    }
+
+    fn judge(&self, findings: &OwnFindings) -> Vec<Verdict> {
+        self.claims.iter().filter_map(|claim| claim.judge(findings)).collect()
+    }
+
+    fn notes(&self, findings: &OwnFindings) -> Vec<String> {
+        findings.losses()
+    }
+}
+
+/// The start that is not measured, as a share of the measurement.
+const WARM_UP_SHARE: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::{findings::OwnFindings, *};
+    use crate::{
+        experiment::Series,
+        page::is_self_contained,
+        report::{Environment, Report},
+    };
+
+    /// Findings of a path that leaves packets whole, and of one that loses.
+    pub(super) fn findings() -> OwnFindings {
+        let run = |bytes, too_long| OwnRun {
+            seconds: 1.0,
+            bytes,
+            too_long,
+            retransmits: too_long / 10,
+            ..OwnRun::default()
+        };
+        let series = |number, name: &str, bytes: [u64; 3], too_long| {
+            let setting = OwnSetting { number, name: name.into() };
+            Series::new(setting, bytes.map(|bytes| run(bytes, too_long)).to_vec())
+        };
+        OwnFindings::new(vec![
+            series(0, "whole", [1_000_000_000, 990_000_000, 1_010_000_000], 0),
+            series(1, "loses", [10_000_000, 9_000_000, 11_000_000], 40),
+        ])
+    }
+
+    #[test]
+    fn the_table_fits_a_terminal_and_the_page_needs_nothing() {
+        let parameters = OwnParameters {
+            config: "lro.toml".into(),
+            hosts: ["a".into(), "b".into()],
+            connections: 1,
+            congestion: "cubic".into(),
+        };
+        let measured = Duration::from_secs(1);
+        let report = Report {
+            experiment: "run",
+            environment: Environment::of(3, measured, None, parameters).unwrap(),
+            findings: findings(),
+            verdicts: Vec::new(),
+            notes: Vec::new(),
+        };
+        let table = report.table();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let words = |name: &str| {
+            let line = table.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().skip(1).map(String::from).collect::<Vec<_>>()
+        };
+        assert_eq!(words("whole "), ["8.00", "(7.92-8.08)", "100.0", "-", "0", "0", "1.00"]);
+        assert_eq!(words("loses "), ["0.08", "(0.07-0.09)", "1.0", "-", "4", "40", "1.00"]);
+        let page = report.page("grosso lab run --config \"a&b.toml\"");
+        assert!(is_self_contained(&page));
+        assert!(page.contains("a&amp;b.toml"), "{page}");
+        assert!(page.contains("0.08 Gb/s with loses, 8.00 with whole"), "{page}");
+    }
+}
