@@ -522,6 +522,10 @@ fn a_capture_without_packets_has_a_report_too() {
     let bench = Bench::new();
     bench.put("a", &stream(&[]));
     let run = bench.ok("whatif a --html page.html");
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    if let Some(defects) = grosso_testkit::browser::defects(&page) {
+        assert!(defects.is_empty(), "{defects:#?}");
+    }
     assert!(run.stdout.starts_with("a: 0 packets, 0 B in 0 ns\n"), "{}", run.stdout);
     assert!(run.stdout.contains("Nothing merges"));
     let report = bench.ok("whatif a --json").json();

@@ -97,7 +97,7 @@ impl Chart {
         let at = [self.names as f64, self.names as f64 + longest + LABEL as f64];
         let title = escape(&self.title);
         let mut text = format!(
-            "<h2>{title}</h2>\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+            "<h2>{title}</h2>\n<div class=\"wide\"><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
              aria-label=\"{title}\">\n"
         );
         for (x, column) in at.into_iter().zip(self.columns) {
@@ -111,7 +111,7 @@ impl Chart {
                 bar.draw(&mut text, (x, y), longest, column.greatest);
             }
         }
-        text + "</svg>\n"
+        text + "</svg></div>\n"
     }
 }
 
@@ -119,11 +119,17 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Whether a page needs no other file, and every tag is closed.
+/// Checks that a page needs no other file, that every tag is closed, and that a browser, if there is one, shows all.
 #[cfg(test)]
-pub(crate) fn is_self_contained(page: &str) -> bool {
-    ["http", "url(", "src=", "<script"].iter().all(|word| !page.contains(word))
-        && page.matches('<').count() == page.matches('>').count()
+#[track_caller]
+pub(crate) fn assert_shown(page: &str) {
+    let is_self_contained =
+        ["http", "url(", "src=", "<script"].iter().all(|word| !page.contains(word))
+            && page.matches('<').count() == page.matches('>').count();
+    assert!(is_self_contained, "{page}");
+    if let Some(defects) = grosso_testkit::browser::defects(page) {
+        assert!(defects.is_empty(), "{defects:#?}");
+    }
 }
 
 /// Units of the drawing: its width, room for a bar's label, the right margin, and the sizes of rows.
@@ -141,9 +147,10 @@ pub(crate) const STYLE: &str = "
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c;
   --speed: #6aa5e0; --sender: #9aa0aa; --path: #6aa5e0; --receiver: #e0a458; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
+  max-width: 56rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 14px; }
+.wide { overflow-x: auto; } svg { width: 100%; min-width: 660px; height: auto; }
+svg text { fill: var(--ink); font-size: 14px; }
 svg .head { font-weight: 600; } circle { fill: var(--paper); stroke: var(--ink); }
 rect.speed { fill: var(--speed); } rect.sender { fill: var(--sender); }
 rect.path { fill: var(--path); } rect.far { fill: var(--path); opacity: .6; }
@@ -159,5 +166,6 @@ svg path { fill: none; stroke-width: 2; } svg .axis { stroke: var(--sender); str
 svg text.h0, svg text.h1, svg text.h2, svg text.h3 { stroke: none; }
 pre { overflow-x: auto; font-size: 13px; }
 @media print { body { margin: 0; max-width: none; } svg, pre { break-inside: avoid; }
+  svg { min-width: 0; } .wide { overflow: visible; }
   :root { color-scheme: light; --ink: #000; --paper: #fff; } pre { white-space: pre-wrap; } }
 ";

@@ -4,6 +4,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`Packet`] and [`headers`] | any frame, right or wrong on purpose, header by header |
+//! | [`browser`] | a page as a real browser shows it |
 //! | [`esp_vectors`] | published encrypted packets |
 //! | [`flows`] | invariants between input and output |
 //! | `front_end` | a machine without a processor, at a socket of vhost-user (Linux) |
@@ -41,6 +42,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod browser;
 pub mod esp_vectors;
 pub mod flows;
 #[cfg(target_os = "linux")]

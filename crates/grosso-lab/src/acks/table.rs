@@ -67,7 +67,7 @@ impl AckFindings {
         let columns = [
             Column::new("Gb/s", rows().map(|row| row.gigabits_a_second.max)),
             Column::new(
-                "acknowledgments a second at the sender",
+                "acknowledgments/s at the sender",
                 rows().map(|row| row.acknowledgments_reached.max),
             ),
         ];
@@ -219,7 +219,7 @@ const HEADING: [&str; 2] = [
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
-    use crate::page::is_self_contained;
+    use crate::page::assert_shown;
 
     #[test]
     fn table_fits_a_terminal_and_has_a_row_for_each_setting() {
@@ -241,6 +241,6 @@ mod tests {
         let page = report().page("grosso lab acks --html \"a&b.html\"");
         assert!(page.contains("4.00 Gb/s with merged acknowledgments, 8.00 with each"), "{page}");
         assert_eq!(page.matches("<circle ").count(), 76 * 2 * 3);
-        assert!(is_self_contained(&page), "{page}");
+        assert_shown(&page);
     }
 }

@@ -15,7 +15,7 @@ impl OffloadFindings {
         let highest = self.rows().filter_map(value).fold(f64::MIN_POSITIVE, f64::max);
         let most = self.rows().map(|row| row.connections).max().unwrap_or(1);
         let mut text = format!(
-            "<h2>{title}</h2>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+            "<h2>{title}</h2>\n<div class=\"wide\"><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
              aria-label=\"{title} against connections\">\n\
              <path class=\"axis\" d=\"M{LEFT} {TOP} V{BOTTOM} H{RIGHT}\"/>\n",
             title = escape(title),
@@ -49,7 +49,7 @@ impl OffloadFindings {
             let (x, y) = (RIGHT + 15.0, TOP + 15.0 + 20.0 * i as f64);
             let _ = writeln!(text, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{hold} us</text>");
         }
-        text + "</svg>\n"
+        text + "</svg></div>\n"
     }
 }
 
@@ -74,6 +74,7 @@ const COLOURS: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
+    use crate::page::{STYLE, assert_shown};
 
     #[test]
     fn more_connections_are_further_right_and_greater_values_higher() {
@@ -84,5 +85,8 @@ mod tests {
         assert_eq!(curves.matches("<svg ").count(), 3);
         // 44.9 segments with one connection, one with 200: from the top left to the bottom right.
         assert!(curves.contains("d=\"M50.0 15.0 L700.0 220.3\""), "{curves}");
+        assert_shown(&format!(
+            "<!doctype html>\n<html lang=\"en\">\n<title>curves</title>\n<style>{STYLE}</style>\n{curves}</html>\n"
+        ));
     }
 }

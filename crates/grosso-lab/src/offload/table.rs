@@ -269,7 +269,7 @@ mod tests {
 
     use super::super::tests::report;
     use crate::{
-        page::is_self_contained,
+        page::assert_shown,
         statistics::{Latency, Spread},
     };
 
@@ -317,7 +317,7 @@ mod tests {
             .map(|row| row.runs.len())
             .sum();
         assert_eq!(page.matches("<circle ").count(), runs);
-        assert!(is_self_contained(&page), "{page}");
+        assert_shown(&page);
         assert!(page.contains("a&amp;b.html") && page.contains("is &lt;script&gt;"));
         // The longest bar has the greatest length allowed.
         assert!(page.contains("width=\"260.0\""));

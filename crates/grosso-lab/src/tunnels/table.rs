@@ -219,7 +219,7 @@ GRE/GUE: TX 6.00 % without and 0.33 % with RCO, RX 0.51 % and 1.81 %";
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
-    use crate::page::is_self_contained;
+    use crate::page::assert_shown;
 
     #[test]
     fn table_fits_a_terminal_and_has_the_columns_of_r4() {
@@ -259,7 +259,7 @@ mod tests {
         assert!(page.contains("VXLAN in userspace: 0.50 times the kernel's"), "{page}");
         let runs: usize = report.findings.rows().map(|row| row.runs.len()).sum();
         assert_eq!(page.matches("<circle ").count(), runs);
-        assert!(is_self_contained(&page), "{page}");
+        assert_shown(&page);
         assert!(page.contains("a&amp;b.html"));
         // The longest bar has the greatest length allowed: the kernel carries twice what Grosso does.
         assert!(page.contains("width=\"245.1\""), "{page}");

@@ -132,7 +132,7 @@ fn reasons(settings: &[Setting]) -> String {
              <text x=\"{behind:.1}\" y=\"{middle}\">{count}</text>"
         );
     }
-    text + "</svg>\n"
+    text + "</svg></div>\n"
 }
 
 /// Lines over one axis.
@@ -190,14 +190,15 @@ impl Chart {
                 escape(name)
             );
         }
-        text + "</svg>\n"
+        text + "</svg></div>\n"
     }
 }
 
 fn open(title: &str, height: usize) -> String {
     let title = escape(title);
     format!(
-        "<h2>{title}</h2>\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n"
+        "<h2>{title}</h2>\n<div class=\"wide\">\
+         <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n"
     )
 }
 
@@ -246,9 +247,10 @@ const STYLE: &str = "
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c;
   --bar: #6aa5e0; --axis: #9aa0aa; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
+  max-width: 56rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 14px; }
+.wide { overflow-x: auto; } svg { width: 100%; min-width: 720px; height: auto; }
+svg text { fill: var(--ink); font-size: 14px; }
 svg rect { fill: var(--bar); } svg path { fill: none; stroke-width: 2; }
 svg .axis { stroke: var(--axis); stroke-width: 1; }
 circle { fill: var(--paper); stroke: var(--ink); } pre { overflow-x: auto; font-size: 13px; }
@@ -259,5 +261,6 @@ svg text.h0 { fill: #2f6fb0; } svg text.h1 { fill: #d08a2e; } svg text.h2 { fill
 svg text.h3 { fill: #a05ab0; } svg text.h4 { fill: #c0504a; } svg text.h5 { fill: #6a7a8a; }
 svg text.h6 { fill: #7a9a2a; } svg text.h7 { fill: #2a9aa0; }
 @media print { body { margin: 0; max-width: none; } svg, pre { break-inside: avoid; }
+  svg { min-width: 0; } .wide { overflow: visible; }
   :root { color-scheme: light; --ink: #000; --paper: #fff; } pre { white-space: pre-wrap; } }
 ";
