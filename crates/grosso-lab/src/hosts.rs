@@ -27,7 +27,7 @@ use crate::account::TcpCounters;
 
 mod underlay;
 
-pub use underlay::{Inside, UNDERLAY_ADDRESSES};
+pub use underlay::{Inside, underlay_addresses};
 
 /// MTUs of the two hosts, in bytes from the IP header on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

@@ -29,7 +29,7 @@ pub use self::paced::Pace;
 pub enum Traffic {
     /// TCP connections from the sender to the receiver, as fast as possible, from a buffer (`write`).
     TcpStream,
-    /// The same from a file in memory, over one connection (`sendfile`).
+    /// The same from a file in memory (`sendfile`).
     TcpSendfile,
     /// The other direction: the receiver sends, through the data path that is its NIC.
     TcpMaerts,

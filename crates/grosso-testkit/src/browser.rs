@@ -44,12 +44,7 @@ fn find() -> Option<PathBuf> {
 }
 
 /// The words of the probe in a page of this width, and those of the console before them.
-fn show(
-    browser: &Path,
-    folder: &Folder,
-    page: &str,
-    (width, scheme): (u32, u32),
-) -> Vec<String> {
+fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)) -> Vec<String> {
     // The page is a frame of another: a window cannot be as narrow.
     let probed = page.replace("</html>", &format!("{PROBE}</html>"));
     let quoted = probed.replace('&', "&amp;").replace('"', "&quot;");

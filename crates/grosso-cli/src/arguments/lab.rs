@@ -231,6 +231,12 @@ pub(crate) struct LabTrials {
 pub(crate) struct LabTunnels {
     #[command(flatten)]
     pub(crate) measuring: LabTrials,
+    /// Carry the tunnels over IPv6
+    #[arg(long)]
+    pub(crate) ipv6: bool,
+    /// Send from a file, without a copy in the sender
+    #[arg(long)]
+    pub(crate) sendfile: bool,
     /// Number of TCP connections at once; 200 when the table was published
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) streams: u16,
@@ -422,6 +428,7 @@ Examples:
   grosso lab tunnels                         all of it, in two or three minutes
   grosso lab tunnels --runs 1 --time 300ms   the quickest look
   grosso lab tunnels --streams 200           as when the table was published
+  grosso lab tunnels --ipv6 --sendfile       over IPv6, without a copy in the sender
   grosso lab tunnels --json | jq -c '.comparisons[]'";
 
 const NIC_HELP: &str = "\

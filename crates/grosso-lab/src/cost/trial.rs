@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::{CostSetting, Offloads, Wire};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
-    hosts::{Device, Ends, Hosts, Inside, Layout, open_packet},
+    hosts::{Device, Ends, Family, Hosts, Inside, Layout, open_packet},
     running::Running,
     traffic::Traffic,
     trial::{self, Tool, TrialError, gone, observe_gauged},
@@ -175,12 +175,19 @@ pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRu
                 Device::Tap => (Tunnel::IpipGue, Layer::Ip),
                 Device::Veth => (Tunnel::Vxlan, Layer::Ethernet),
             };
-            let layout = tunnels::layout(tunnel, false, 1);
+            let layout = tunnels::layout((tunnel, Family::V4), false, 1);
             let inside = Inside { device, layer, superframes };
-            let (hosts, [near, far]) = Hosts::tunnelled(&layout, inside, tunnels::WIRE_MTU)?;
+            let (hosts, [near, far]) =
+                Hosts::tunnelled(&layout, inside, (tunnels::WIRE_MTU, Family::V4))?;
             let open = |side| {
                 let around = |socket| Timed::new(socket, Side::Wire);
-                tunnels::open_end((&hosts, side), tunnel, false, superframes, around)
+                tunnels::open_end(
+                    (&hosts, side),
+                    (tunnel, Family::V4),
+                    (false, false),
+                    superframes,
+                    around,
+                )
             };
             trial.run_timed(&layout, &hosts, [(open(0)?, near), (open(1)?, far)])
         }

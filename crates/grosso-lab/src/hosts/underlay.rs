@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::fd::AsFd,
 };
 
@@ -14,8 +14,8 @@ use grosso_sys::{
 };
 
 use super::{
-    Device, ENGINE, Hosts, Layout, RECEIVER, SENDER, SENDER_ADDRESSES, add_wire, engine_network,
-    name, open_device, set_up,
+    Device, ENGINE, Family, Hosts, Layout, RECEIVER, SENDER, SENDER_ADDRESSES, add_wire,
+    engine_network, name, open_device, set_up,
 };
 
 /// The NIC of a host behind a tunnel.
@@ -32,17 +32,17 @@ pub struct Inside {
 impl Hosts {
     /// Two hosts, each with a data path of its own in place of its NIC, and the ports of these, the sender's first. For
     /// the other ports of the paths there is a wire with an MTU of its own and an address at each end,
-    /// [`UNDERLAY_ADDRESSES`]: sockets in [`Hosts::underlay`] reach each other.
+    /// [`underlay_addresses`] of this version of IP: sockets in [`Hosts::underlay`] reach each other.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
     pub fn tunnelled(
         layout: &Layout,
         inside: Inside,
-        wire_mtu: u16,
+        (wire_mtu, outer): (u16, Family),
     ) -> io::Result<(Self, [LivePort; 2])> {
         let (mut hosts, mtu) = (Self::new(layout)?, layout.mtu);
-        hosts.between = lay_underlay(wire_mtu)?;
+        hosts.between = lay_underlay(wire_mtu, outer)?;
         let open =
             |host, end| open_device(host, end, (inside.device, inside.layer), inside.superframes);
         let near = open(&hosts.sender, (SENDER, mtu.sender))?;
@@ -60,7 +60,7 @@ impl Hosts {
     /// As [`Hosts::receiving`]; also fails if the kernel has no VXLAN.
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
-        hosts.between = lay_underlay(wire_mtu)?;
+        hosts.between = lay_underlay(wire_mtu, Family::V4)?;
         let [near, far] = UNDERLAY_ADDRESSES;
         let sides = [(&hosts.sender, SENDER, near, far), (&hosts.receiver, RECEIVER, far, near)];
         for (network, (host, device, local, remote)) in hosts.between.iter().zip(sides) {
@@ -88,18 +88,28 @@ impl Hosts {
 }
 
 /// Two namespaces with nothing but a wire between them.
-fn lay_underlay(mtu: u16) -> io::Result<Vec<NetworkNamespace>> {
+fn lay_underlay(mtu: u16, outer: Family) -> io::Result<Vec<NetworkNamespace>> {
     let networks = vec![engine_network()?, engine_network()?];
     networks[0].run(|| add_wire(&networks[1], ENGINE, (ENGINE, mtu)))??;
-    for (network, address) in networks.iter().zip(UNDERLAY_ADDRESSES) {
-        let addresses = [IpAddr::V4(address); 2];
-        network.run(|| set_up(ENGINE, addresses, super::Family::V4, mtu))??;
+    let addresses = [Family::V4, Family::V6].map(underlay_addresses);
+    for (side, network) in networks.iter().enumerate() {
+        let addresses = addresses.map(|of_both| of_both[side]);
+        network.run(|| set_up(ENGINE, addresses, outer, mtu))??;
     }
     Ok(networks)
 }
 
-/// The addresses of the tunnel's ends, the sender's first.
-pub const UNDERLAY_ADDRESSES: [Ipv4Addr; 2] =
+/// The addresses of the tunnel's ends over this version of IP, the sender's first.
+#[must_use]
+pub fn underlay_addresses(outer: Family) -> [IpAddr; 2] {
+    match outer {
+        Family::V4 => UNDERLAY_ADDRESSES.map(IpAddr::V4),
+        Family::V6 => [1, 2].map(|host| Ipv6Addr::new(0xfd94, 0, 0, 0, 0, 0, 0, host).into()),
+    }
+}
+
+/// The addresses over IPv4.
+const UNDERLAY_ADDRESSES: [Ipv4Addr; 2] =
     [Ipv4Addr::new(10, 94, 0, 1), Ipv4Addr::new(10, 94, 0, 2)];
 /// Parameters that the kernel's two VXLAN devices share.
 const VXLAN_IDENTIFIER: u32 = 42;

@@ -21,9 +21,33 @@ pub(crate) fn send_streams(
     content: &Content,
     progress: &Progress,
 ) -> io::Result<u64> {
+    send_by(sockets, progress, |mut socket, place| socket.write(content.from(place)))
+}
+
+/// As [`send_streams`], without a copy by the sender.
+///
+/// # Errors
+/// As [`send_streams`].
+pub(crate) fn send_file(
+    sockets: &[TcpStream],
+    content: &Content,
+    progress: &Progress,
+) -> io::Result<u64> {
+    send_by(sockets, progress, |socket, place| {
+        let mut offset = place % CONTENT_BYTES as u64;
+        Ok(sendfile(socket, content.file.as_fd(), Some(&mut offset), SEND_BYTES)?)
+    })
+}
+
+/// Sends streams by calls that get a socket and the place of its stream, and return the number of bytes that it took.
+fn send_by(
+    sockets: &[TcpStream],
+    progress: &Progress,
+    call: impl Fn(&TcpStream, u64) -> io::Result<usize>,
+) -> io::Result<u64> {
     let mut sent = vec![0; sockets.len()];
     let mut send = |i: usize| {
-        sent[i] += (&sockets[i]).write(content.from(sent[i]))? as u64;
+        sent[i] += call(&sockets[i], sent[i])? as u64;
         io::Result::Ok(true)
     };
     match sockets {
@@ -36,24 +60,6 @@ pub(crate) fn send_streams(
     }
     sockets.iter().try_for_each(|socket| socket.shutdown(Shutdown::Write))?;
     Ok(sent.iter().sum())
-}
-
-/// As [`send_streams`], for one stream, without a copy by the sender.
-///
-/// # Errors
-/// As [`send_streams`].
-pub(crate) fn send_file(
-    socket: &TcpStream,
-    content: &Content,
-    progress: &Progress,
-) -> io::Result<u64> {
-    let mut sent = 0;
-    while progress.goes_on() {
-        let mut offset = sent % CONTENT_BYTES as u64;
-        sent += sendfile(socket, content.file.as_fd(), Some(&mut offset), SEND_BYTES)? as u64;
-    }
-    socket.shutdown(Shutdown::Write)?;
-    Ok(sent)
 }
 
 /// Receives streams to their ends. Returns the number of bytes; compares every byte with the expected content, if

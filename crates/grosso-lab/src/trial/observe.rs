@@ -257,7 +257,7 @@ impl Sides {
     fn send(&self, content: &Content, progress: &Progress) -> io::Result<Ended> {
         let (sent, latencies) = match self {
             Self::Streams([near, _]) => (Some(send_streams(near, content, progress)?), Vec::new()),
-            Self::File([near, _]) => (Some(send_file(&near[0], content, progress)?), Vec::new()),
+            Self::File([near, _]) => (Some(send_file(near, content, progress)?), Vec::new()),
             Self::Requests([near, _]) => {
                 let took = match &near[..] {
                     [one] => ask(one, progress)?,

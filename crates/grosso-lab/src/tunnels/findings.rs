@@ -55,6 +55,14 @@ pub struct TunnelRow {
     pub runs: Vec<TunnelRun>,
 }
 
+impl TunnelRow {
+    /// Seconds a gigabyte in checksums of path b, in the trials with the clock.
+    pub(super) fn received_checksums(&self) -> Spread {
+        let watched = self.runs.iter().flat_map(|run| &run.watched);
+        Spread::of(watched.map(|one| one.paths[1].checksums_seconds / one.gigabytes))
+    }
+}
+
 /// One measurement of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -158,7 +166,8 @@ pub(super) fn compare(groups: &[TunnelGroup]) -> Vec<TunnelComparison> {
     let rows = || groups.iter().flat_map(|group| &group.rows);
     let is_ours =
         |row: &&TunnelRow| (row.tunnel, row.carrier) == (Tunnel::Vxlan, TunnelCarrier::Grosso);
-    let others = rows().filter(|row| row.carrier != TunnelCarrier::Grosso);
+    let others =
+        rows().filter(|row| [TunnelCarrier::Plain, TunnelCarrier::Kernel].contains(&row.carrier));
     let pairs = others.flat_map(|other| rows().filter(is_ours).map(move |ours| (ours, other)));
     let ratio = |ours: Spread, other: Spread| ours.median / other.median;
     let compared = pairs.map(|(ours, other)| TunnelComparison {

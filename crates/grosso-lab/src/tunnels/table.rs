@@ -7,6 +7,7 @@ use super::{
     TunnelParameters, TunnelRow, TunnelTrial,
 };
 use crate::{
+    hosts::Family,
     page::{Bar, Chart, Column},
     report::{Environment, Findings},
     statistics::{Latency, Spread},
@@ -18,9 +19,12 @@ impl Findings for TunnelFindings {
     const LEGEND: &'static str = LEGEND;
 
     fn heading(&self, environment: &Environment<TunnelParameters>) -> String {
+        let TunnelParameters { outer, sendfile, .. } = environment.parameters;
+        let outer = if outer == Family::V4 { "IPv4" } else { "IPv6" };
+        let sendfile = if sendfile { ", sent from a file" } else { "" };
         format!(
             "two kernels, and a tunnel at each over UDP sockets and a veth wire\n\
-             through {}; {} connections, {}; CPUs: {}\n\
+             {outer} outside{sendfile}; through {}; {} connections, {}; CPUs: {}\n\
              {}",
             environment.through(),
             environment.parameters.streams,

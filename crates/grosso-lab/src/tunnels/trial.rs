@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use grosso::tunnel::Carrier;
 use grosso_io::{
     Port,
     live::{LivePort, UdpOptions, UdpPort},
@@ -19,7 +20,7 @@ use serde::Serialize;
 use super::{Tunnel, TunnelCarrier, TunnelSetting};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
-    hosts::{Hosts, Inside, Layout, Mtu, UNDERLAY_ADDRESSES},
+    hosts::{Family, Hosts, Inside, Layout, Mtu, underlay_addresses},
     running::Running,
     trial::{self, Tool, TrialError, observe_gauged},
 };
@@ -126,7 +127,8 @@ pub fn measure(
     setting: &TunnelSetting,
     interrupted: &AtomicBool,
 ) -> Result<TunnelTrial, TrialError> {
-    let layout = layout(setting.tunnel, setting.remote_checksum, setting.streams);
+    let TunnelSetting { tunnel, remote_checksum, outer, streams, .. } = *setting;
+    let layout = layout((tunnel, outer), remote_checksum, streams);
     if setting.carrier == TunnelCarrier::Kernel {
         let hosts = Hosts::kernel_vxlan(&layout, WIRE_MTU)?;
         return observe(setting, &layout, &hosts, [], interrupted);
@@ -134,9 +136,9 @@ pub fn measure(
     let inside = Inside {
         device: setting.device,
         layer: setting.tunnel.layer(),
-        superframes: setting.carrier == TunnelCarrier::Grosso,
+        superframes: setting.carrier != TunnelCarrier::Plain,
     };
-    let (hosts, [near, far]) = Hosts::tunnelled(&layout, inside, WIRE_MTU)?;
+    let (hosts, [near, far]) = Hosts::tunnelled(&layout, inside, (WIRE_MTU, outer))?;
     let _observing = setting.watched.then(Observing::start);
     thread::scope(|scope| {
         let a = TunnelEnd::start(scope, setting, &hosts, (0, near))?;
@@ -149,8 +151,12 @@ pub fn measure(
 }
 
 /// The layout for that many streams, whose packets fit the wire after encapsulation.
-pub(crate) fn layout(tunnel: Tunnel, remote_checksum: bool, streams: usize) -> Layout {
-    let endpoint = tunnel.endpoint(UNDERLAY_ADDRESSES, remote_checksum);
+pub(crate) fn layout(
+    (tunnel, outer): (Tunnel, Family),
+    remote_checksum: bool,
+    streams: usize,
+) -> Layout {
+    let endpoint = tunnel.endpoint(underlay_addresses(outer), remote_checksum);
     let mtu = endpoint.mtu(WIRE_MTU.into()).and_then(|mtu| u16::try_from(mtu).ok());
     let mtu = mtu.unwrap_or(WIRE_MTU);
     let layout = Layout {
@@ -164,17 +170,20 @@ pub(crate) fn layout(tunnel: Tunnel, remote_checksum: bool, streams: usize) -> L
 }
 
 /// One end of a tunnel in its namespace, host a's for 0, over sockets with offloads or without. `around` wraps these
-/// sockets below the tunnel.
+/// sockets below the tunnel. With `completes`, checksums that the other end left are completed.
 pub(crate) fn open_end<P: Port>(
     (hosts, side): (&Hosts, usize),
-    tunnel: Tunnel,
-    remote_checksum: bool,
+    (tunnel, outer): (Tunnel, Family),
+    (remote_checksum, completes): (bool, bool),
     offloads: bool,
     around: impl FnOnce(UdpPort) -> P,
 ) -> io::Result<Tunnelled<P>> {
     let network = hosts.underlay().get(side).ok_or_else(trial::gone)?;
-    let [a, b] = UNDERLAY_ADDRESSES;
-    let endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
+    let [a, b] = underlay_addresses(outer);
+    let mut endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
+    if let Carrier::Udp(udp) | Carrier::Gue(udp) = &mut endpoint.carrier {
+        udp.remote_checksum.complete = completes;
+    }
     let mut options = UdpOptions::of(&endpoint).ok_or(io::ErrorKind::InvalidInput)?;
     (options.segmentation, options.coalescing) = (offloads, offloads);
     // Nothing is sent but what is measured.
@@ -200,9 +209,11 @@ impl<'scope> TunnelEnd<'scope> {
         hosts: &Hosts,
         (side, device): (usize, LivePort),
     ) -> io::Result<Self> {
-        let is_grosso = setting.carrier == TunnelCarrier::Grosso;
+        let is_grosso = setting.carrier != TunnelCarrier::Plain;
         let end = (hosts, side);
-        let tunnel = open_end(end, setting.tunnel, setting.remote_checksum, is_grosso, |s| s)?;
+        let completes = setting.carrier == TunnelCarrier::Completes;
+        let checksums = (setting.remote_checksum, completes);
+        let tunnel = open_end(end, (setting.tunnel, setting.outer), checksums, is_grosso, |s| s)?;
         let clocks = setting.watched.then(|| Arc::new(Clocks::default()));
         let tunnel = Timed::new(tunnel, Side::Wire);
         let mut options = RunOptions::new(SEED);

@@ -1,7 +1,7 @@
 //! The tunnels of the table.
 
 use core::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
 use grosso_sys::tun::Layer;
@@ -44,7 +44,7 @@ impl Tunnel {
 
     /// One end of it, with an outer UDP checksum, which remote checksum offload needs.
     #[must_use]
-    pub fn endpoint(self, [local, remote]: [Ipv4Addr; 2], remote_checksum: bool) -> Endpoint {
+    pub fn endpoint(self, [local, remote]: [IpAddr; 2], remote_checksum: bool) -> Endpoint {
         let udp = Udp {
             source: SOURCE_PORTS,
             destination: match self {
@@ -78,7 +78,7 @@ impl Tunnel {
                 (geneve, Carrier::Udp(udp))
             }
         };
-        Endpoint::new(IpAddr::V4(local), IpAddr::V4(remote), header, carrier)
+        Endpoint::new(local, remote, header, carrier)
     }
 
     /// The first header of the hosts' frames.
@@ -110,16 +110,17 @@ const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hosts::UNDERLAY_ADDRESSES;
+    use crate::hosts::underlay_addresses;
 
     #[test]
     fn every_end_agrees_with_itself_and_its_frames_are_the_device_s() {
-        for tunnel in Tunnel::ALL {
-            let end = tunnel.endpoint(UNDERLAY_ADDRESSES, tunnel.has_remote_checksum());
+        let both = [Family::V4, Family::V6].map(underlay_addresses);
+        for (tunnel, addresses) in Tunnel::ALL.into_iter().flat_map(|t| both.map(|of| (t, of))) {
+            let end = tunnel.endpoint(addresses, tunnel.has_remote_checksum());
             assert_eq!(end.check(), Ok(()), "{tunnel}");
             assert_eq!(end.carries_ethernet(), tunnel.is_ethernet(), "{tunnel}");
         }
-        let refused = Tunnel::Geneve.endpoint(UNDERLAY_ADDRESSES, true).check();
+        let refused = Tunnel::Geneve.endpoint(both[0], true).check();
         assert!(refused.is_err(), "it has no such option");
     }
 }

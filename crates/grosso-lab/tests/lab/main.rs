@@ -88,6 +88,7 @@ mod linux {
             fragments::a_datagram_that_lost_a_fragment_dies_when_its_time_is_over,
             fragments::who_evicts_always_has_buffers_left,
             tunnels::every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end,
+            tunnels::files_are_sent_in_tunnels_over_ipv6_and_what_is_left_is_summed_where_that_is_asked,
             tunnels::requests_are_answered_through_a_tunnel,
             tunnels::without_offloads_every_packet_passes_by_itself,
             cost::offloads_bring_packets_together_and_parts_add_up,

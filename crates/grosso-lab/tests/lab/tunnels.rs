@@ -3,7 +3,7 @@
 use std::{io, sync::atomic::AtomicBool};
 
 use grosso_lab::{
-    hosts::Device,
+    hosts::{Device, Family},
     traffic::Traffic,
     trial::{Extent, TrialError},
     tunnels::{Tunnel, TunnelCarrier, TunnelSetting, TunnelTrial, WatchedPath, measure},
@@ -36,6 +36,22 @@ fn nobody_sums_what_is_left(device: Device, tunnel: Tunnel) {
         assert!(shares[0][0] < shares[1][0] / 4.0, "{tunnel}: {shares:?}");
         assert!(shares[0][1] < shares[1][1] / 4.0, "{tunnel}: {shares:?}");
     }
+}
+
+pub(super) fn files_are_sent_in_tunnels_over_ipv6_and_what_is_left_is_summed_where_that_is_asked(
+    device: Device,
+) {
+    for tunnel in tunnels_of(device) {
+        let (outer, traffic) = (Family::V6, Traffic::TcpSendfile);
+        trial(&TunnelSetting { outer, traffic, ..setting(device, tunnel) });
+    }
+    let received = |carrier| {
+        let setting = setting(device, Tunnel::Vxlan);
+        let setting = TunnelSetting { remote_checksum: true, carrier, watched: true, ..setting };
+        trial(&setting).watched.unwrap().paths[1].checksums_seconds
+    };
+    let (summed, left) = (received(TunnelCarrier::Completes), received(TunnelCarrier::Grosso));
+    assert!(left < summed / 4.0, "{summed} and {left} s");
 }
 
 pub(super) fn requests_are_answered_through_a_tunnel(device: Device) {
@@ -88,6 +104,7 @@ fn setting(device: Device, tunnel: Tunnel) -> TunnelSetting {
     let processor = *allowed_processors().unwrap().last().unwrap();
     TunnelSetting {
         tunnel,
+        outer: Family::V4,
         remote_checksum: false,
         carrier: TunnelCarrier::Grosso,
         traffic: Traffic::TcpStream,

@@ -7,6 +7,7 @@ use grosso_lab::{
     cost::Cost,
     experiment::TcpParameters,
     fragments::{FragmentParameters, Fragments},
+    hosts::Family,
     tunnels::{TunnelParameters, Tunnels},
 };
 
@@ -55,9 +56,13 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
 /// Table R4.
 pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
-    let LabTunnels { measuring, streams } = options;
-    let parameters =
-        TunnelParameters { streams: (*streams).into(), congestion: measuring.congestion.clone() };
+    let LabTunnels { measuring, ipv6, sendfile, streams } = options;
+    let parameters = TunnelParameters {
+        streams: (*streams).into(),
+        congestion: measuring.congestion.clone(),
+        outer: if *ipv6 { Family::V6 } else { Family::V4 },
+        sendfile: *sendfile,
+    };
     let plan = plan(measuring.runs, measuring.time, measuring.device, parameters)?;
     let page = ("tunnels", &measuring.page);
     conduct(Tunnels::new(plan), "grosso.lab-tunnels/3", page, session)
