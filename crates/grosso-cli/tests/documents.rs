@@ -1,11 +1,15 @@
 //! The sessions in README.md and the guide are true: each `$ grosso` command is run on the captures of the repository,
 //! and its standard output is the text below it.
 
+mod common;
+
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
+
+use common::copy_captures;
 
 /// The line that stands for the rest of an output.
 const AND_SO_ON: &str = "...";
@@ -34,63 +38,6 @@ fn every_fuzz_target_is_in_the_table_of_security_and_no_other() {
     documented.sort();
     targets.sort();
     assert_eq!(documented, targets);
-}
-
-/// Claims of each publication in `docs/sources.md`, by their letters.
-const CLAIMS: [(char, usize); 5] = [('A', 33), ('B', 20), ('C', 25), ('D', 22), ('E', 21)];
-/// Standings of a claim; all but the first have a reason.
-const STANDINGS: [&str; 4] = ["works", "in part: ", "contradicted: ", "not here: "];
-
-#[test]
-fn every_claim_of_the_sources_is_shown_by_a_test_or_a_command_that_there_is() {
-    let text = fs::read_to_string(root().join("docs/sources.md")).expect("the document is there");
-    let rows: Vec<[&str; 4]> = text.lines().filter_map(claim).collect();
-    let numbers = rows.iter().map(|row| row[0].to_owned());
-    let expected = CLAIMS
-        .iter()
-        .flat_map(|(letter, last)| (1..=*last).map(move |number| format!("{letter}{number}")));
-    assert!(numbers.eq(expected), "121 claims, in order");
-    let folder = tempfile::tempdir().expect("a folder");
-    copy_captures(&folder.path().join("tests/captures"));
-    for [number, _, shown, standing] in rows {
-        let reason = STANDINGS.iter().find_map(|word| standing.strip_prefix(word));
-        let is_whole = standing == "works" || reason.is_some_and(|reason| reason.len() > 10);
-        assert!(is_whole, "{number}: {standing}");
-        match shown.strip_prefix("`grosso ").and_then(|rest| rest.strip_suffix('`')) {
-            Some(words) => assert_runs(number, words, folder.path()),
-            None => assert_is_test(number, shown),
-        }
-    }
-}
-
-/// The cells of a row of a table of claims.
-fn claim(line: &str) -> Option<[&str; 4]> {
-    let cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect::<Vec<_>>();
-    let cells: [&str; 4] = cells.try_into().ok()?;
-    let number = cells[0].strip_prefix(['A', 'B', 'C', 'D', 'E'])?;
-    number.parse::<u8>().is_ok().then_some(cells)
-}
-
-/// Runs a command on the captures of the repository; of one that needs devices or minutes, its words are checked.
-fn assert_runs(number: &str, words: &str, folder: &Path) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
-    command.args(words.split_whitespace()).current_dir(folder);
-    if !words.contains("tests/captures/") {
-        command.arg("--help");
-    }
-    let output = command.output().expect("the command runs");
-    // 1 is an answer: something is not as it should be.
-    let is_answer = matches!(output.status.code(), Some(0 | 1));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(is_answer, "{number}: grosso {words}: {}: {errors}", output.status);
-}
-
-/// Looks for the test that a link names in the file that it leads to.
-fn assert_is_test(number: &str, link: &str) {
-    let parts = link.strip_prefix("[`").and_then(|rest| rest.strip_suffix(')'));
-    let (name, path) = parts.and_then(|rest| rest.split_once("`](../")).expect(link);
-    let text = fs::read_to_string(root().join(path)).unwrap_or_default();
-    assert!(text.contains(&format!("fn {name}(")), "{number}: no test {name} in {path}");
 }
 
 /// Runs the sessions of a document, at least that many, in a folder with nothing but the captures.
@@ -138,15 +85,6 @@ fn sessions(text: &str) -> Vec<Session<'_>> {
     sessions
         .filter(|session| !session.shown.is_empty() && !session.arguments.contains(&"|"))
         .collect()
-}
-
-fn copy_captures(to: &Path) {
-    fs::create_dir_all(to).expect("a folder");
-    for entry in fs::read_dir(root().join("tests/captures")).expect("captures") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name");
-        fs::copy(&path, to.join(name)).expect("a copy");
-    }
 }
 
 fn root() -> PathBuf {

@@ -170,3 +170,14 @@ pub(crate) fn tshark(path: &Path, filter: &str) -> Vec<String> {
 /// A time in 2023.
 pub(crate) const START_NS: u64 = 1_700_000_000_000_000_000;
 pub(crate) const ETHERNET: u32 = 1;
+
+/// Copies the captures of the repository into a new folder.
+pub(crate) fn copy_captures(to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    for entry in std::fs::read_dir(captures).expect("captures") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name");
+        std::fs::copy(&path, to.join(name)).expect("a copy");
+    }
+}

@@ -1,0 +1,176 @@
+//! The claims of `docs/sources.md`: each is shown by a test or a command that there is, and the lab answers those that
+//! name a line of its verdicts as the document says.
+
+mod common;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::{Bench, Run, copy_captures};
+
+/// Claims of each publication in `docs/sources.md`, by their letters.
+const CLAIMS: [(char, usize); 5] = [('A', 33), ('B', 20), ('C', 25), ('D', 22), ('E', 21)];
+/// Standings of a claim; all but the first have a reason.
+const STANDINGS: [&str; 4] = ["works", "in part: ", "contradicted: ", "not here: "];
+
+#[test]
+fn every_claim_of_the_sources_is_shown_by_a_test_or_a_command_that_there_is() {
+    let text = document();
+    let rows: Vec<[&str; 4]> = text.lines().filter_map(claim).collect();
+    let numbers = rows.iter().map(|row| row[0].to_owned());
+    let expected = CLAIMS
+        .iter()
+        .flat_map(|(letter, last)| (1..=*last).map(move |number| format!("{letter}{number}")));
+    assert!(numbers.eq(expected), "121 claims, in order");
+    let folder = tempfile::tempdir().expect("a folder");
+    copy_captures(&folder.path().join("tests/captures"));
+    for [number, _, shown, standing] in rows {
+        let reason = STANDINGS.iter().find_map(|word| standing.strip_prefix(word));
+        let is_whole = standing == "works" || reason.is_some_and(|reason| reason.len() > 10);
+        assert!(is_whole, "{number}: {standing}");
+        match shown.strip_prefix("`grosso ").and_then(|rest| rest.strip_suffix('`')) {
+            Some(words) => assert_runs(number, words, folder.path()),
+            None => assert_is_test(number, shown),
+        }
+    }
+}
+
+/// The cells of a row of a table of claims.
+fn claim(line: &str) -> Option<[&str; 4]> {
+    let cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect::<Vec<_>>();
+    let cells: [&str; 4] = cells.try_into().ok()?;
+    let number = cells[0].strip_prefix(['A', 'B', 'C', 'D', 'E'])?;
+    number.parse::<u8>().is_ok().then_some(cells)
+}
+
+/// Runs a command on the captures of the repository; of one that needs devices or minutes, its words are checked.
+fn assert_runs(number: &str, words: &str, folder: &Path) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    command.args(words.split_whitespace()).current_dir(folder);
+    if !words.contains("tests/captures/") {
+        command.arg("--help");
+    }
+    let output = command.output().expect("the command runs");
+    // 1 is an answer: something is not as it should be.
+    let is_answer = matches!(output.status.code(), Some(0 | 1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(is_answer, "{number}: grosso {words}: {}: {errors}", output.status);
+}
+
+/// Looks for the test that a link names in the file that it leads to.
+fn assert_is_test(number: &str, link: &str) {
+    let parts = link.strip_prefix("[`").and_then(|rest| rest.strip_suffix(')'));
+    let (name, path) = parts.and_then(|rest| rest.split_once("`](../")).expect(link);
+    let text = fs::read_to_string(root().join(path)).unwrap_or_default();
+    assert!(text.contains(&format!("fn {name}(")), "{number}: no test {name} in {path}");
+}
+
+/// Commands of the lab that answer claims, with the words of their quick form.
+const QUICK: [(&str, &str); 6] = [
+    ("lro", "--time 50ms"),
+    ("gso", "--time 50ms"),
+    ("fragments", "--time 300ms --timeout 150ms --rate 300M --loss 0.5%"),
+    ("acks", "--time 50ms --round-trip 10ms --transfer 2000000"),
+    ("tunnels", "--time 100ms --streams 4"),
+    ("run", "--config examples/lab/lro-in-the-middle.toml --time 200ms"),
+];
+/// Runs of the quick form, and how often it is tried until it answers as the document says.
+const QUICK_RUNS: [&str; 3] = ["1", "1", "1"];
+/// Runs after which an answer that noise does not explain is final.
+const FINAL_RUNS: &str = "5";
+
+/// An answer that the document gives: the number of the claim, the line of the lab and its verdict.
+type Answer<'a> = (&'a str, &'a str, &'static str);
+
+/// A claim whose standing has a line of the lab in emphasis is answered by that line as the standing says. One run is
+/// noise where an effect is small, so what differs is asked again, and at last in runs enough for a test of the
+/// difference: only an answer that this tells from noise is a failure.
+#[test]
+fn the_lab_answers_the_claims_of_the_sources_as_the_document_says() {
+    let text = document();
+    let rows: Vec<[&str; 4]> = text.lines().filter_map(claim).collect();
+    let mut answers: BTreeMap<&str, Vec<Answer<'_>>> = BTreeMap::new();
+    for &[number, _, shown, standing] in &rows {
+        let lines = standing.split('*').skip(1).step_by(2);
+        let expected = match standing {
+            _ if standing.starts_with("not here") => "cannot_be_shown_here",
+            _ if standing.contains("not reproduced") => "not_reproduced",
+            _ => "reproduced",
+        };
+        for line in lines {
+            let command = shown.strip_prefix("`grosso lab ").expect(number);
+            let name = command.split([' ', '`']).next().unwrap_or_default();
+            answers.entry(name).or_default().push((number, line, expected));
+        }
+    }
+    let named: BTreeSet<&str> = answers.keys().copied().collect();
+    assert_eq!(named, QUICK.iter().map(|(name, _)| *name).collect(), "every command is run");
+    for (name, words) in QUICK {
+        agree(name, words, &answers[name]);
+    }
+}
+
+/// Runs a command of the lab until each of these answers was given.
+fn agree(name: &str, words: &str, answers: &[Answer<'_>]) {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.path("examples/lab")).unwrap();
+    for entry in fs::read_dir(root().join("examples/lab")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, bench.path("examples/lab").join(path.file_name().unwrap())).unwrap();
+    }
+    let mut open: Vec<Answer<'_>> = answers.to_vec();
+    for (runs, is_final) in
+        QUICK_RUNS.map(|runs| (runs, false)).into_iter().chain([(FINAL_RUNS, true)])
+    {
+        let run = bench.run(&format!("lab {name} {words} --runs {runs} --no-html --json"));
+        if is_refused(&run) {
+            return;
+        }
+        let report = run.json();
+        let verdicts = report["verdicts"].as_array().unwrap();
+        open.retain(|(number, line, expected)| {
+            let found = verdicts.iter().find(|verdict| verdict["claim"] == *line);
+            let Some(verdict) = found else {
+                panic!("{number}: lab {name} has no line \"{line}\": {verdicts:#?}")
+            };
+            let answer = verdict["verdict"].as_str().unwrap();
+            if answer == "cannot_be_shown_here" && answer != *expected {
+                println!("skipped: {number}: {line}: {}", verdict["needed"]);
+                return false;
+            }
+            let is_noise = verdict["within_noise"] == true;
+            assert!(
+                answer == *expected || is_noise || !is_final,
+                "{number}: the document says {expected} of \"{line}\": {verdict}"
+            );
+            answer != *expected && !is_final
+        });
+        if open.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Whether there can be no lab here, or no device for the experiment of a file; says so.
+fn is_refused(run: &Run) -> bool {
+    if run.code != 4 {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        return false;
+    }
+    println!("skipped: {}", run.stderr);
+    assert!(run.stderr.contains("hint"), "{}", run.stderr);
+    assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{}", run.stderr);
+    true
+}
+
+fn document() -> String {
+    fs::read_to_string(root().join("docs/sources.md")).expect("the document is there")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
