@@ -1,15 +1,13 @@
 //! The sessions in README.md and the guide are true: each `$ grosso` command is run on the captures of the repository,
 //! and its standard output is the text below it.
 
-mod common;
-
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use common::copy_captures;
+use crate::common::copy_captures;
 
 /// The line that stands for the rest of an output.
 const AND_SO_ON: &str = "...";

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{
     another_kernel::traffic::{self, Rates},
-    network::{A, B, Running},
+    network::{self, A, B, Running},
 };
 
 /// Words of the device, of which each combination is a machine that takes, or leaves to others, something else.

@@ -178,7 +178,7 @@ fn place(path: &PathSpec) -> Result<PathPlace, String> {
             Device::Packet(name) | Device::Xdp { name, .. } => place.opens.push(name.clone()),
             Device::Tap(name) | Device::Tun(name) => place.makes.push(name.clone()),
             Device::Tunnel(tunnel) => place.address = Some(tunnel.endpoint.local),
-            Device::Unix(_) | Device::Passed(_) => {
+            Device::Unix(_) | Device::Vhost(_) | Device::Passed(_) => {
                 return Err(format!(
                     "path {}: {} is nothing that the lab can make; ends of wires, tap, tun and tunnels are",
                     path.name, port.device
