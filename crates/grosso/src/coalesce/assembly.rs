@@ -74,22 +74,9 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     ) -> Verdict {
         match self {
             Self::Laws => merger.push::<Laws>(incoming, sink),
+            Self::Rules => push_by_rules(incoming, merger, sink),
             Self::Staged(line) => line.push(incoming, merger, sink),
-            _ => self.push_otherwise(incoming, merger, sink),
-        }
-    }
-
-    /// The same in a place of its own, so that the default has no instruction for it.
-    #[inline(never)]
-    fn push_otherwise(
-        &mut self,
-        incoming: Incoming<'_, B>,
-        merger: &mut Merger<B>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        match self {
             Self::Batched(batched) => batched.push(incoming, merger, sink),
-            _ => merger.push::<Profiled>(incoming, sink),
         }
     }
 
