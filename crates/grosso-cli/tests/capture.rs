@@ -3,14 +3,11 @@
 #![cfg(target_os = "linux")]
 
 use std::{
-    fs::File,
     io::{self, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
-    path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
-    time::Duration,
 };
 
 use grosso::{checksum::Checksum, meta::GsoSize};
@@ -20,11 +17,10 @@ use grosso_io::capture::{
 use grosso_sys::{
     datagram,
     ethtool::set_feature,
-    interface::{Control, InterfaceName},
+    interface::Control,
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
     scheduling::{allowed_processors, pin},
-    tun::{Tun, TunBuilder},
 };
 use grosso_testkit::{
     Packet,
@@ -32,7 +28,10 @@ use grosso_testkit::{
     oracle::Link,
 };
 
-use crate::common::{Bench, each, frames, has, packets, tshark};
+use crate::{
+    common::{Bench, each, frames, has, packets, tshark},
+    tap::{BROADCAST, Tap, end, name, namespaces, read, signal, start, superframe, until},
+};
 
 /// A host, a bridge whose port to the other host has no offloads, and that host: the bridge's
 /// kernel cuts and completes what the first host hands out.
@@ -389,7 +388,6 @@ fn what_befalls_an_interface_is_said() {
     let unknown = r#"grosso: capture: no interface "t00"; did you mean t0?"#.to_owned();
     assert_eq!(said("capture -i t00 -w x.pcapng"), (4, unknown));
     assert_eq!(said("capture -i lo -w x.pcapng"), (4, "grosso: capture: lo is down".into()));
-    assert_eq!(said("capture -i any -w x.pcapng").0, 2);
     if has("tcpdump") {
         assert_eq!(said("capture -i t0 -w x.pcapng tcp-port").0, 2);
     }
@@ -434,58 +432,6 @@ fn without_the_privilege_it_says_which_and_leaves_no_file() {
     assert!(!bench.path("x.pcapng").exists());
 }
 
-/// A network namespace with a TAP.
-struct Tap {
-    network: NetworkNamespace,
-    device: Tun,
-}
-
-impl Tap {
-    fn new() -> Option<Self> {
-        let [network] = namespaces()?;
-        let open = || {
-            // A kernel without IPv6 has no neighbour discovery to silence.
-            let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-            let device = TunBuilder::tap(name("t0")).virtio_header(true).open()?;
-            Control::new()?.set_up(&name("t0"), true)?;
-            io::Result::Ok(device)
-        };
-        let device = network.run(open).unwrap().unwrap();
-        Some(Self { network, device })
-    }
-
-    fn command(&self, mut command: Command) -> Command {
-        self.network.host(&mut command).unwrap();
-        command
-    }
-
-    fn start(&self, mut command: Command, file: &Path) -> Child {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        start(&self.network, command, file)
-    }
-
-    fn write(&self, packet: &[u8]) {
-        assert_eq!(self.device.write(packet).unwrap(), packet.len());
-    }
-}
-
-/// Network namespaces of the test's own; `None` if the caller may not make them.
-fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
-    let networks: io::Result<Vec<_>> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
-    match networks {
-        Ok(networks) => networks.try_into().ok(),
-        Err(error) => {
-            println!("skipped: no network of one's own: {error}");
-            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{error}");
-            None
-        }
-    }
-}
-
-fn name(name: &str) -> InterfaceName {
-    InterfaceName::new(name).unwrap()
-}
-
 fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
     let (netlink, control) = (Netlink::new()?, Control::new()?);
     let index = control.index(&name(interface))?;
@@ -493,71 +439,6 @@ fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
     netlink.add_address(index, addresses[0], 24)?;
     netlink.add_address(index, addresses[1], 64)
 }
-
-/// Starts a command that captures into a file, and waits until it does.
-fn start(network: &NetworkNamespace, mut command: Command, file: &Path) -> Child {
-    let mut child = network.host(&mut command).unwrap().spawn().unwrap();
-    until(|| {
-        assert!(child.try_wait().unwrap().is_none(), "it does not run");
-        std::fs::metadata(file).is_ok_and(|metadata| metadata.len() >= 24)
-    });
-    child
-}
-
-fn signal(child: &Child, name: &str) {
-    Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
-}
-
-/// Ends a command as Ctrl-C does.
-fn end(child: &mut Child) -> Option<i32> {
-    signal(child, "INT");
-    child.wait().unwrap().code()
-}
-
-/// Asks until it is so: the time that this takes depends on the scheduler.
-fn until(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    panic!("it never was");
-}
-
-fn read(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
-    bytes
-}
-
-/// A TCP superframe of IPv4 with 200 bytes of payload in segments of 100, and its virtio header.
-fn superframe() -> ([u8; 10], Vec<u8>) {
-    let mut frame = vec![0; 254];
-    (frame[0], frame[6]) = (2, 2);
-    frame[12] = 8;
-    frame[14] = 0x45;
-    frame[16..18].copy_from_slice(&240_u16.to_be_bytes());
-    (frame[22], frame[23]) = (8, 6);
-    (frame[26], frame[30], frame[46]) = (10, 10, 0x50);
-    let mut header = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-    for (at, word) in [(2, 54_u16), (4, 100), (6, 34), (8, 16)] {
-        header[at..at + 2].copy_from_slice(&word.to_ne_bytes());
-    }
-    (header, frame)
-}
-
-/// A broadcast of a protocol for experiments (RFC 5342).
-const BROADCAST: [u8; 60] = {
-    let mut frame = [0; 60];
-    let mut i = 0;
-    while i < 6 {
-        frame[i] = 0xff;
-        i += 1;
-    }
-    (frame[6], frame[12], frame[13]) = (0x02, 0x88, 0xb5);
-    frame
-};
 
 /// Bytes of each stream.
 const BYTES: usize = 700_000;

@@ -164,7 +164,11 @@ pub(crate) const PACKET_RING_HEADER_BYTES: usize = 32;
 /// The field `tp_len`.
 pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
 
-/// The field `sll_pkttype` of the `struct sockaddr_ll` that follows it.
+/// The field `sll_ifindex` of the `struct sockaddr_ll` that follows it.
+pub(crate) const PACKET_RING_INTERFACE: Range<usize> = 36..40;
+/// The field `sll_hatype` of the same.
+pub(crate) const PACKET_RING_HARDWARE: Range<usize> = 40..42;
+/// The field `sll_pkttype` of the same.
 pub(crate) const PACKET_RING_KIND: Range<usize> = 42..43;
 
 /// Fields of `struct tpacket2_hdr`.

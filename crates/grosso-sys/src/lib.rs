@@ -13,6 +13,7 @@
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
 //! | [`local`] | Unix sockets that carry frames |
 //! | [`fault`] | classes of errors on the packet path |
+//! | [`calendar`] | local time as text, by the C library |
 //! | [`calls`] | observation of the system calls of the packet path |
 //! | [`wait`] | waiting for a descriptor, a time or another thread |
 //! | [`interface`] | names, up, MTU, addresses, bridges, device attributes in sysfs |
@@ -60,6 +61,7 @@
 //! ```
 #![cfg(target_os = "linux")]
 
+pub mod calendar;
 pub mod calls;
 #[cfg(feature = "confine")]
 pub mod confine;

@@ -1,6 +1,9 @@
 //! Commands on devices of this machine.
 
-use std::path::PathBuf;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
@@ -9,7 +12,7 @@ use serde::Serialize;
 use super::{
     grammar::OutputFormat,
     ports::TunnelPorts,
-    values::{parse_bytes, parse_time_ns},
+    values::{parse_bytes, parse_file_bytes, parse_time_ns},
 };
 
 #[derive(Args, Debug)]
@@ -38,13 +41,39 @@ pub(crate) struct Dev {
 }
 
 #[derive(Args, Debug)]
+#[command(override_usage = "grosso capture -i <IFACE> -w <FILE> [OPTIONS] [EXPRESSION]...")]
+#[command(group = clap::ArgGroup::new("turn").args(["file_size", "rotate_seconds"]).multiple(true))]
+#[command(group = clap::ArgGroup::new("outputs").args(["write", "listen", "to", "list"]).required(true).multiple(true))]
 pub(crate) struct Capture {
-    /// The interface
-    #[arg(short, long, value_name = "IFACE")]
-    pub(crate) interface: String,
-    /// Write this capture; - is standard output
+    /// The interface, by its name or its number in -D, or "any"
+    #[arg(short, long, value_name = "IFACE", required_unless_present = "list")]
+    interface: Option<String>,
+    /// List the interfaces
+    #[arg(short = 'D', long = "list-interfaces")]
+    #[arg(conflicts_with_all = ["interface", "write", "listen", "to", "filter", "words"])]
+    pub(crate) list: bool,
+    /// Write this capture; - is standard output; several share the flows
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) write: PathBuf,
+    write: Vec<PathBuf>,
+    /// Split superframes and complete checksums: the packets of the wire
+    #[arg(long)]
+    wire: bool,
+    /// Serve those packets as pcap over IP; several addresses share the flows
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Send those packets to a monitor's device; tap:NAME makes one
+    #[arg(long, value_name = "DEV")]
+    pub(crate) to: Vec<String>,
+    /// Next file after so many million bytes; 64K, 8M, 1G: units of 1024
+    #[arg(short = 'C', long, value_name = "SIZE", value_parser = parse_file_bytes)]
+    file_size: Option<u64>,
+    /// Next file after so many seconds; %H%M%S in its name is the time
+    #[arg(short = 'G', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    rotate_seconds: Option<u64>,
+    /// With -C a ring of this many files, with -G the end after them
+    #[arg(short = 'W', long, value_name = "FILES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(requires = "turn")]
+    file_count: Option<u64>,
     /// Stop after this many packets
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
@@ -53,13 +82,13 @@ pub(crate) struct Capture {
           value_parser = clap::value_parser!(u32).range(..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
     /// Stop after this time: 500ms, 10s
-    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) duration: Option<u64>,
     /// Leave out packets for other hosts, as the interface does
-    #[arg(short = 'p', long)]
+    #[arg(short = 'p', long, hide_short_help = true)]
     pub(crate) no_promiscuous: bool,
     /// Memory for packets that wait to be written: 8M, 1G
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
     /// Output format; pcap has no room for what tcpdump loses either
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
@@ -75,6 +104,32 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
+    /// The interface that the user names.
+    pub(crate) fn interface(&self) -> &str {
+        self.interface.as_deref().unwrap_or_default()
+    }
+
+    /// The names of the files.
+    pub(crate) fn write(&self) -> &[PathBuf] {
+        &self.write
+    }
+
+    /// Whether a file is standard output.
+    pub(crate) fn is_standard(&self) -> bool {
+        self.write.iter().any(|path| path == Path::new("-"))
+    }
+
+    /// Whether superframes are split and checksums completed.
+    pub(crate) fn is_wire(&self) -> bool {
+        self.wire || !self.listen.is_empty() || !self.to.is_empty()
+    }
+
+    /// The rule by which one file follows another.
+    pub(crate) fn turning(&self) -> FileTurning {
+        let (bytes, seconds) = (self.file_size, self.rotate_seconds);
+        FileTurning { bytes, seconds, files: self.file_count }
+    }
+
     /// The format of the output.
     pub(crate) fn format(&self) -> Format {
         self.format.into()
@@ -85,6 +140,18 @@ impl Capture {
         let words = (!self.words.is_empty()).then(|| self.words.join(" "));
         self.filter.clone().or(words).filter(|text| !text.trim().is_empty())
     }
+}
+
+/// The rule by which one file of a capture follows another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FileTurning {
+    /// A packet after this many bytes begins the next file.
+    pub(crate) bytes: Option<u64>,
+    /// A packet this many seconds after the file began begins the next.
+    pub(crate) seconds: Option<u64>,
+    /// The number of files: with `bytes` alone the first is written again after the last, with `seconds` alone the
+    /// capture ends, with both it decides the width of the numbers only.
+    pub(crate) files: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -127,14 +194,29 @@ the interface. Wireshark opens it as usual; Grosso splits it exactly.
 
 Tunnels on ports of their own (--port vxlan=8472) are recorded with the packets.
 
--c, --duration and SIGTERM end it with exit code 0, Ctrl-C with 130. The file is
-complete in each case.
+-i any takes each interface with its own link type: Ethernet headers stay, where
+tcpdump has none.
+
+--wire splits superframes and completes checksums as a network card does, by what
+the kernel says of each: nothing is guessed. So do --listen and --to, for
+monitors that cannot. Several -w, --listen or --to share the flows, both
+directions of one together. A monitor that is too slow loses packets, which are
+counted; it never holds up the others.
+
+-C, -G and -W make the files that they make for tcpdump, with its names; each is
+a whole capture. -c, -W with -G, --duration and SIGTERM end it with exit code 0,
+Ctrl-C with 130. The file is complete in each case.
 
 Examples:
   sudo grosso capture -i eth0 -w send.pcapng
   grosso wire -r send.pcapng -w wire.pcapng       as it was on the wire
   sudo grosso capture -i eth0 -w quic.pcapng udp port 443
-  sudo grosso capture -i eth0 -w - | tshark -r -  live";
+  sudo grosso capture -i any -w ring.pcapng -C 100 -W 10   the last 1 GB
+  sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  a file an hour
+  sudo grosso capture -i eth0 -w - | tshark -r -  live
+  sudo grosso capture -i eth0 --wire -F pcap -w - | tcpflow -r -
+  sudo grosso capture -i eth0 --to tap:mon0       for AF_PACKET on mon0
+  sudo grosso capture -i eth0 --listen 127.0.0.1:57012   tshark -i TCP@127.0.0.1:57012";
 
 pub(super) const DEV_HELP: &str = "\
 Names, layout and JSON are ethtool's. Short names: rx tx sg tso gso gro lro rxvlan

@@ -258,6 +258,15 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "expected a number before the unit".into())
 }
 
+/// The size of a file: millions of bytes, or with a unit as other sizes (tcpdump's `-C`).
+pub(super) fn parse_file_bytes(text: &str) -> Result<u64, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(millions) => millions.checked_mul(1_000_000),
+        Err(_) => Some(parse_bytes(text)?),
+    };
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected 1 or more".into())
+}
+
 /// A size of memory in bytes, with room for at least one datagram of full length.
 pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;

@@ -29,6 +29,14 @@ pub(crate) struct How {
     pub(crate) ports: Ports,
 }
 
+/// The bytes of a superframe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CutFrame<'a> {
+    pub(crate) data: &'a [u8],
+    /// Whether bytes of it are missing.
+    pub(crate) is_short: bool,
+}
+
 /// The reason why a superframe stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uncut {
@@ -88,14 +96,26 @@ impl Cutter {
         packet: &Packet<'_>,
         said: &PacketMeta,
         how: How,
+        show: impl FnMut(&PacketMeta, &[u8], Timing) -> Result<(), Failure>,
+    ) -> Result<Result<(), Uncut>, Failure> {
+        let frame = CutFrame { data: packet.data, is_short: packet.is_cut() };
+        self.each_of(frame, said, how, show)
+    }
+
+    /// The same for a frame that is in no file.
+    pub(crate) fn each_of(
+        &mut self,
+        frame: CutFrame<'_>,
+        said: &PacketMeta,
+        how: How,
         mut show: impl FnMut(&PacketMeta, &[u8], Timing) -> Result<(), Failure>,
     ) -> Result<Result<(), Uncut>, Failure> {
         let How { gso, link, ports } = how;
-        if packet.is_cut() {
+        if frame.is_short {
             return Ok(Err(Uncut::Snaplen));
         }
-        let stack = dissect(packet.data, link, &ports);
-        let Some(slices) = slices(packet.data, stack.header_len(), said) else {
+        let stack = dissect(frame.data, link, &ports);
+        let Some(slices) = slices(frame.data, stack.header_len(), said) else {
             return Ok(Err(Uncut::Parts));
         };
         let checksum = said.known(&stack).checksum;

@@ -5,7 +5,7 @@ use grosso::{
     meta::{Cwr, Gso, IpLevels},
 };
 use grosso_io::capture::{Entry, Offload, PacketMeta, SegmentTransport};
-use grosso_wire::{Extent, Kind, Ports, Stack, dissect};
+use grosso_wire::{Extent, Kind, Layer, Ports, Stack, dissect};
 
 use super::{
     Evidence, Given, MTU_DEFAULT, Size,
@@ -327,18 +327,21 @@ fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgme
 /// The payload after the header at which a recorded superframe is cut, and the tunnels outside of it: the outermost UDP
 /// header if a tunnel sends many datagrams at once, else the innermost transport header.
 fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize, Ports) {
-    let outermost = sight.stack.layers().iter().find(|layer| layer.kind == Kind::Udp);
-    let inside = (transport.payload, sight.ports);
-    match (outermost, recorded.meta.checksum) {
-        (Some(udp), Checksum::Partial { start, .. })
-            if start == udp.offset
-                && udp.offset != transport.layer.offset
-                && recorded.transport != SegmentTransport::Tcp =>
-        {
-            (sight.packet.data.len().saturating_sub(udp.end()), Ports::NONE)
-        }
-        _ => inside,
+    match around(sight.stack, recorded, transport) {
+        Some(udp) => (sight.packet.data.len().saturating_sub(udp.end()), Ports::NONE),
+        None => (transport.payload, sight.ports),
     }
+}
+
+/// The UDP header of the tunnel after which a recorded superframe is cut; `None` if it is cut after its innermost
+/// transport header.
+pub(crate) fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Option<Layer> {
+    let outermost = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
+    let Checksum::Partial { start, .. } = recorded.meta.checksum else { return None };
+    let is_around = start == outermost.offset
+        && outermost.offset != transport.layer.offset
+        && recorded.transport != SegmentTransport::Tcp;
+    is_around.then_some(*outermost)
 }
 
 /// The levels of a packet that are IPv4, where identifications can be constant.

@@ -34,7 +34,7 @@ mod vantage;
 use serde::Serialize;
 
 pub(crate) use self::{
-    judge::{Judge, UDP_SIZE_UNKNOWN},
+    judge::{Judge, UDP_SIZE_UNKNOWN, around},
     judgment::{Judgment, Nature},
     sight::{Seal, Sight},
     tally::Tally,

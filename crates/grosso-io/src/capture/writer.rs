@@ -78,6 +78,7 @@ pub struct CaptureWriter<W: Write> {
     /// The interfaces of the current section, or those declared by a pcapng input.
     interfaces: Vec<Interface>,
     packets: u64,
+    bytes: u64,
     damaged_options: u64,
     scratch: Vec<u8>,
 }
@@ -124,6 +125,7 @@ impl<W: Write> CaptureWriter<W> {
             state: WriterState::Unstarted,
             interfaces: Vec::new(),
             packets: 0,
+            bytes: 0,
             damaged_options: 0,
             scratch: Vec::new(),
         }
@@ -242,6 +244,12 @@ impl<W: Write> CaptureWriter<W> {
     #[must_use]
     pub const fn packets(&self) -> u64 {
         self.packets
+    }
+
+    /// Bytes written so far, those that wait in the buffer included: the length of the file.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Number of packets and other blocks of a pcapng output with damaged options. The options
@@ -497,12 +505,14 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     fn write_scratch(&mut self) -> Result<(), CaptureError> {
+        self.bytes += self.scratch.len() as u64;
         self.sink.write_all(&self.scratch).map_err(|source| self.write_error(source))
     }
 
     #[inline]
     fn write_all(&mut self, parts: &[&[u8]]) -> Result<(), CaptureError> {
         for part in parts {
+            self.bytes += part.len() as u64;
             self.sink.write_all(part).map_err(|source| self.write_error(source))?;
         }
         Ok(())

@@ -393,7 +393,9 @@ fn packets_beyond_64_kilobytes_and_beyond_the_buffer_round_trip() {
             let data: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
             writer.write_packet(&PacketMeta::default(), &data).unwrap();
         }
+        let counted = writer.bytes();
         let file = writer.finish().unwrap();
+        assert_eq!(counted, file.len() as u64, "what waits in the buffer is counted too");
         let found = packets(&file);
         assert_eq!(found.len(), sizes.len());
         for (packet, size) in found.iter().zip(sizes) {

@@ -155,6 +155,19 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
+    /// The same for the packets of all interfaces of the calling thread's network namespace, those
+    /// that appear later included: [`RingFrame::interface`] tells them apart. None of them becomes
+    /// promiscuous.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocketBuilder::bind_receive_ring`], without those of an interface.
+    pub fn bind_receive_ring_of_all(self, layout: RingLayout) -> io::Result<ReceiveRing> {
+        let ring = ReceiveRing::new(self.open()?, layout)?;
+        self.promiscuous(false).attach_to(ring.socket(), ANY_INTERFACE, abi::ETH_P_ALL)?;
+        Ok(ring)
+    }
+
     /// The same for packets that pass a program, which the kernel runs.
     ///
     /// # Errors

@@ -205,6 +205,20 @@ impl RingFrame {
         }
     }
 
+    /// Index of the interface at which the packet was seen.
+    pub fn interface(&self) -> u32 {
+        // SAFETY: this frame owns its slot until it is dropped, and nothing writes this part of it.
+        let bytes = unsafe { self.memory.bytes(self.slot, abi::PACKET_RING_INTERFACE) };
+        bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    }
+
+    /// Type of that interface's link-layer header as an ARP hardware type (`ARPHRD_*`).
+    pub fn hardware_type(&self) -> u16 {
+        // SAFETY: this frame owns its slot until it is dropped, and nothing writes this part of it.
+        let bytes = unsafe { self.memory.bytes(self.slot, abi::PACKET_RING_HARDWARE) };
+        bytes.first_chunk().map_or(0, |bytes| u16::from_ne_bytes(*bytes))
+    }
+
     /// Time of arrival, since 1970.
     pub fn timestamp(&self) -> Duration {
         let nanoseconds = self.header.nanoseconds.min(999_999_999);

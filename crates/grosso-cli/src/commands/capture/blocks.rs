@@ -5,27 +5,39 @@ use grosso_io::capture::{
     options::{code, push_end, push_option},
 };
 
-use super::source::CapturedInterface;
+/// The facts about an interface that its description in a file has.
+pub(super) struct DeviceFacts {
+    pub(super) kind: Option<String>,
+    pub(super) hardware_address: Option<[u8; 6]>,
+    /// Bits a second, if the driver says.
+    pub(super) speed: Option<u64>,
+    pub(super) offloads: String,
+}
 
-/// The description of the interface: its identity, its speed, and its offloads.
-pub(super) fn description(source: &CapturedInterface, interface: &Interface) -> Vec<u8> {
-    let link = &source.link;
+/// The description of an interface: its identity, its speed, and its offloads. Of one that is gone already only the
+/// name is known.
+pub(super) fn description(
+    name: &str,
+    facts: Option<&DeviceFacts>,
+    interface: &Interface,
+) -> Vec<u8> {
     let mut options = Vec::new();
     let mut push = |code, value: &[u8]| push_option(&mut options, ORDER, code, value);
-    push(NAME, link.name.as_str().as_bytes());
-    let kind = link.kind.clone().or_else(|| source.driver());
-    if let Some(kind) = kind {
+    push(NAME, name.as_bytes());
+    if let Some(kind) = facts.and_then(|facts| facts.kind.as_ref()) {
         push(DESCRIPTION, kind.as_bytes());
     }
-    if let Some(address) = link.hardware_address {
+    if let Some(address) = facts.and_then(|facts| facts.hardware_address) {
         push(HARDWARE_ADDRESS, &address);
     }
-    if let Some(speed) = source.speed() {
+    if let Some(speed) = facts.and_then(|facts| facts.speed) {
         push(SPEED, &ORDER.u64_bytes(speed));
     }
     push(code::INTERFACE_RESOLUTION, &[interface.resolution.to_byte()]);
     push(OPERATING_SYSTEM, format!("Linux {}", super::kernel_release()).as_bytes());
-    push(code::COMMENT, source.offloads().as_bytes());
+    if let Some(facts) = facts {
+        push(code::COMMENT, facts.offloads.as_bytes());
+    }
     push_end(&mut options, ORDER);
     // The link types of interfaces are all small numbers.
     let link_type = interface.link_type as u16;
@@ -33,12 +45,33 @@ pub(super) fn description(source: &CapturedInterface, interface: &Interface) -> 
     block(INTERFACE_DESCRIPTION, &fixed.concat(), &options)
 }
 
-/// The statistics of the time between two points, in nanoseconds since the epoch.
-pub(super) fn statistics(
-    source: &CapturedInterface,
-    written: u64,
-    [start, end]: [u64; 2],
-) -> Vec<u8> {
+/// The counts of an interface of a file between two points of time, in nanoseconds since the epoch.
+pub(super) struct Statistics {
+    /// The number of the interface in the file.
+    pub(super) number: u32,
+    pub(super) between: [u64; 2],
+    /// Packets that reached the socket, and those that found no room; `None` if they were counted for several
+    /// interfaces together.
+    pub(super) kernel: Option<KernelCounts>,
+    pub(super) written: u64,
+}
+
+/// The kernel's counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KernelCounts {
+    pub(super) seen: u64,
+    pub(super) drops: u64,
+}
+
+impl KernelCounts {
+    /// The counts since earlier ones.
+    pub(super) const fn since(self, earlier: Self) -> Self {
+        Self { seen: self.seen - earlier.seen, drops: self.drops - earlier.drops }
+    }
+}
+
+pub(super) fn statistics(counted: &Statistics, comment: Option<&str>) -> Vec<u8> {
+    let [start, end] = counted.between;
     let mut options = Vec::new();
     let halves = |value: u64| {
         [ORDER.u32_bytes((value >> 32) as u32), ORDER.u32_bytes(value as u32)].concat()
@@ -46,11 +79,16 @@ pub(super) fn statistics(
     let mut push = |code, value: &[u8]| push_option(&mut options, ORDER, code, value);
     push(START, &halves(start));
     push(END, &halves(end));
-    push(RECEIVED, &ORDER.u64_bytes(source.seen));
-    push(DROPPED_BY_SYSTEM, &ORDER.u64_bytes(source.drops));
-    push(DELIVERED, &ORDER.u64_bytes(written));
+    if let Some(kernel) = counted.kernel {
+        push(RECEIVED, &ORDER.u64_bytes(kernel.seen));
+        push(DROPPED_BY_SYSTEM, &ORDER.u64_bytes(kernel.drops));
+    }
+    push(DELIVERED, &ORDER.u64_bytes(counted.written));
+    if let Some(comment) = comment {
+        push(code::COMMENT, comment.as_bytes());
+    }
     push_end(&mut options, ORDER);
-    let fixed = [&ORDER.u32_bytes(0)[..], &halves(end)].concat();
+    let fixed = [&ORDER.u32_bytes(counted.number)[..], &halves(end)].concat();
     block(INTERFACE_STATISTICS, &fixed, &options)
 }
 

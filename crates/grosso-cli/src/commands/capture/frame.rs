@@ -6,6 +6,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::{Gso, GsoSize},
+    steering::symmetric_hash,
     vnet::{TAG_LEN, understand},
 };
 use grosso_io::capture::{Offload, PacketMeta, SegmentTransport, TunnelPort};
@@ -18,36 +19,42 @@ use grosso_wire::{
     },
 };
 
-use super::report::Counts;
+use super::report::FrameCounts;
 
-/// Turns frames of one interface into packets of a capture.
+/// Turns frames into packets of a capture.
 pub(super) struct Recorder {
-    link: LinkType,
     /// The UDP ports that mean a tunnel.
     ports: Ports,
     stack: Stack,
+    /// Whether the hash of flows is needed.
+    spreads: bool,
     /// A frame with its VLAN tag put back.
     tagged: Vec<u8>,
-    pub(super) counts: Counts,
+    pub(super) counts: FrameCounts,
 }
 
 impl Recorder {
-    pub(super) fn new(link: LinkType, ports: Ports) -> Self {
-        let (tagged, counts) = (Vec::new(), Counts::default());
-        Self { link, ports, stack: Stack::new(0), tagged, counts }
+    pub(super) fn new(ports: Ports, spreads: bool) -> Self {
+        let (tagged, counts) = (Vec::new(), FrameCounts::default());
+        Self { ports, stack: Stack::new(0), spreads, tagged, counts }
     }
 
-    /// The bytes of a frame as they were on the link, and their metadata.
-    pub(super) fn record<'a>(&'a mut self, frame: &'a RingFrame) -> (PacketMeta, &'a [u8]) {
+    /// The bytes of a frame as they were on a link of this type, their metadata, and the hash of the flow.
+    pub(super) fn record<'a>(
+        &'a mut self,
+        frame: &'a RingFrame,
+        link: LinkType,
+    ) -> (PacketMeta, &'a [u8], u32) {
         let bytes = frame.as_ref();
-        let mut offload = self.offload(frame, bytes);
+        let mut offload = self.offload(frame, bytes, link);
+        let flow = if self.spreads { symmetric_hash(bytes, &self.stack) } else { 0 };
         let mut flags = direction(frame.kind());
         if frame.status().checksum_valid() && offload.meta.checksum == Checksum::None {
             offload.meta.checksum = Checksum::Unnecessary { levels: 0 };
         }
         self.count(frame, &offload);
         let mut original = frame.original_bytes();
-        let tag = frame.vlan().filter(|_| self.link == LinkType::Ethernet);
+        let tag = frame.vlan().filter(|_| link == LinkType::Ethernet);
         let data = match tag {
             Some(tag) if bytes.len() >= ADDRESSES_LEN => {
                 original += usize::from(TAG_LEN);
@@ -72,23 +79,23 @@ impl Recorder {
             flags: Some(flags),
             offload: (!is_plain).then_some(offload),
         };
-        (meta, data)
+        (meta, data, flow)
     }
 
-    fn offload(&mut self, frame: &RingFrame, bytes: &[u8]) -> Offload {
-        dissect_into(bytes, self.link, &self.ports, &mut self.stack);
+    fn offload(&mut self, frame: &RingFrame, bytes: &[u8], link: LinkType) -> Offload {
+        dissect_into(bytes, link, &self.ports, &mut self.stack);
         let tunnel_ports = TunnelPort::of_packet(bytes, &self.stack, &self.ports);
-        Offload { tunnel_ports, ..self.told(frame, bytes) }
+        Offload { tunnel_ports, ..self.told(frame, bytes, link) }
     }
 
     /// The contents of the kernel's virtio header.
-    fn told(&self, frame: &RingFrame, bytes: &[u8]) -> Offload {
+    fn told(&self, frame: &RingFrame, bytes: &[u8], link: LinkType) -> Offload {
         let Ok((header, _)) =
             VirtioHeader::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
         else {
             return Offload::default();
         };
-        match understand(&header, bytes, self.link, &self.stack, Form::Short) {
+        match understand(&header, bytes, link, &self.stack, Form::Short) {
             Ok(mut meta) => {
                 // The header comes from this host's own kernel.
                 if let Some(gso) = &mut meta.gso {
@@ -103,6 +110,7 @@ impl Recorder {
 
     fn count(&mut self, frame: &RingFrame, offload: &Offload) {
         let counts = &mut self.counts;
+        counts.frames += 1;
         counts.outgoing += u64::from(frame.kind() == PacketKind::Outgoing);
         match (offload.meta.gso, offload.transport) {
             (None, _) => {}

@@ -1,9 +1,17 @@
-//! `grosso capture`: records an interface in a capture that keeps what tcpdump loses.
+//! `grosso capture`: records interfaces in a capture that keeps what tcpdump loses.
 
 mod blocks;
+mod device;
+mod files;
 mod frame;
+mod list;
+mod listener;
+mod monitor_port;
+mod names;
+mod outlets;
 mod report;
 mod source;
+mod unloader;
 
 use std::{
     io::IsTerminal,
@@ -14,22 +22,22 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use grosso_io::capture::{
-    CaptureError, CaptureWriter, Entry, Format, Interface, Output, SNAPLEN_DEFAULT, WriterOptions,
-};
+use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
 use signal_hook::consts::SIGTERM;
 
 use self::{
+    device::ANY,
     frame::Recorder,
+    outlets::Outlets,
     report::{CaptureEnd, CaptureReport},
     source::{CapturedInterface, LinkState},
+    unloader::Unloader,
 };
 use crate::{
-    arguments::Capture,
-    device,
+    arguments::{Capture, FileTurning},
     error::{Exit, Failure},
     input::Session,
-    name::{Name, shown},
+    name::Name,
     report as reports,
     report::{OutputFacts, Place, Tool},
     units,
@@ -37,36 +45,54 @@ use crate::{
 
 /// Runs the command.
 pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Failure> {
+    if options.list {
+        return list::run(session);
+    }
     check(options)?;
     let terminated = Arc::new(AtomicBool::new(false));
     // Without a handler the signal would end the program at once, and the file would lack its last packets.
     let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&terminated));
     // The interface is opened first: a capture that cannot be made leaves no empty file.
     let source = CapturedInterface::open(options)?;
+    let form = match &source.devices[..] {
+        [device] => device.link_type.to_string(),
+        _ => "each interface with its own link type".into(),
+    };
     let mut capture = Running::new(options, source, session)?;
     session.talk.remark(&format!(
-        "capture: {} ({}), at most {} bytes of a packet; Ctrl-C ends it",
-        capture.source.link.name,
-        capture.source.link_type,
+        "capture: {} ({form}), at most {} bytes of a packet; Ctrl-C ends it",
+        capture.source.name(),
         snaplen(options)
     ));
-    let limits = Limits {
-        packets: options.count.unwrap_or(u64::MAX),
-        duration: options.duration.map(Duration::from_nanos),
-    };
-    let ended = capture.run(limits, session, &terminated)?;
+    let duration = options.duration.map(Duration::from_nanos);
+    let ended = capture.run(duration, session, &terminated)?;
     capture.finish(ended, options, session)
 }
 
 /// Refuses contradictions before anything is opened.
 fn check(options: &Capture) -> Result<(), Failure> {
-    if options.interface == "any" {
-        let message = "capture: one interface at a time: superframes of two devices differ";
-        return Err(Failure::usage("usage.interface", message).hint("ip link lists them"));
-    }
-    if options.write.as_os_str() == "-" && std::io::stdout().is_terminal() {
+    let usage = |code, message: &str| Err(Failure::usage(code, format!("capture: {message}")));
+    let is_standard = options.is_standard();
+    if is_standard && std::io::stdout().is_terminal() {
         let message = "refusing to write a capture to the terminal; use -w FILE or a pipe";
         return Err(Failure::usage("usage.terminal", message));
+    }
+    let FileTurning { bytes, seconds, .. } = options.turning();
+    if is_standard && (bytes.is_some() || seconds.is_some()) {
+        return usage("usage.output", "-C and -G make files: -w needs the name of one");
+    }
+    if options.interface() == ANY && options.format() == Format::Pcap {
+        return usage("usage.format", "pcap holds one interface: -i any needs pcapng");
+    }
+    if options.interface() == ANY && !(options.listen.is_empty() && options.to.is_empty()) {
+        return usage("usage.interface", "--listen and --to take one interface, not any");
+    }
+    let mut outputs: Vec<String> =
+        options.write().iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    outputs.extend(options.to.iter().map(|word| format!("device {word}")));
+    outputs.sort();
+    if let Some(twice) = outputs.windows(2).find(|two| two[0] == two[1]) {
+        return usage("usage.output", &format!("{} is there twice", twice[0]));
     }
     Ok(())
 }
@@ -76,25 +102,14 @@ fn snaplen(options: &Capture) -> u32 {
     if options.snaplen == 0 { SNAPLEN_DEFAULT } else { options.snaplen }
 }
 
-/// The limits at which a capture ends by itself.
-#[derive(Clone, Copy)]
-struct Limits {
-    packets: u64,
-    duration: Option<Duration>,
-}
-
 /// A capture that is being made.
 struct Running {
     source: CapturedInterface,
     recorder: Recorder,
-    writer: CaptureWriter<Output>,
-    /// The name in messages.
-    name: String,
-    snaplen: usize,
+    /// The maker of packets of the wire, if they are wanted.
+    unloader: Option<Unloader>,
+    outlets: Outlets,
     started: Instant,
-    started_ns: u64,
-    /// Whether the file has room for the metadata of packets.
-    is_pcapng: bool,
 }
 
 impl Running {
@@ -103,73 +118,53 @@ impl Running {
         source: CapturedInterface,
         session: &Session,
     ) -> Result<Self, Failure> {
-        let is_standard = options.write.as_os_str() == "-";
-        let name = if is_standard { "standard output".into() } else { shown(&options.write) };
-        let mut interface = Interface::new(source.link_type.to_pcap());
-        interface.snaplen = snaplen(options);
-        let mut writing = WriterOptions::new(options.format());
-        writing.interface = interface;
-        writing.comments.push(session.command_line.clone());
-        let writer =
-            CaptureWriter::create(&options.write, writing).map_err(|error| match error {
-                CaptureError::Io { source, .. } => {
-                    Failure::environment("environment.write", format!("{name}: {source}"))
-                }
-                other => Failure::capture(&name, &other),
-            })?;
-        let mut running = Self {
-            recorder: Recorder::new(source.link_type, options.tunnels.ports()),
+        let ports = options.tunnels.ports();
+        let several = [options.write().len(), options.listen.len(), options.to.len()];
+        Ok(Self {
+            recorder: Recorder::new(ports, several.iter().any(|outputs| *outputs > 1)),
+            unloader: options.is_wire().then(|| Unloader::new(ports)),
+            outlets: Outlets::open(options, &source, session)?,
             source,
-            writer,
-            name,
-            snaplen: snaplen(options) as usize,
             started: Instant::now(),
-            started_ns: now_ns(),
-            is_pcapng: options.format() == Format::Pcapng,
-        };
-        running.writer.begin().map_err(|error| Failure::capture(&running.name, &error))?;
-        if running.is_pcapng {
-            let raw = blocks::description(&running.source, &interface);
-            running.copy(blocks::INTERFACE_DESCRIPTION, &raw, Some(interface))?;
-        }
-        // A reader that waits for the file to begin can start now.
-        running.flush()?;
-        Ok(running)
+        })
     }
 
     /// Captures until something ends it.
     fn run(
         &mut self,
-        limits: Limits,
+        duration: Option<Duration>,
         session: &mut Session,
         terminated: &AtomicBool,
     ) -> Result<CaptureEnd, Failure> {
         let mut is_down = false;
         loop {
             // Asked before the last packets are taken, so that none is left behind.
-            let ended = self.ended(&limits, session, terminated);
-            self.drain(limits.packets)?;
-            if self.writer.packets() >= limits.packets {
+            let ended = self.ended(duration, session, terminated);
+            self.drain()?;
+            if self.outlets.is_full() {
                 return Ok(CaptureEnd::Count);
+            }
+            if self.outlets.is_over {
+                return Ok(CaptureEnd::Files);
             }
             if let Some(ended) = ended {
                 return Ok(ended);
             }
             // Flushed before the wait, so that a reader of the output never waits for packets that are already here.
-            self.flush()?;
+            self.outlets.flush()?;
             let elapsed = self.started.elapsed();
-            let rest = limits.duration.map(|duration| duration.saturating_sub(elapsed));
-            let received = self.source.seen;
+            let rest = duration.map(|duration| duration.saturating_sub(elapsed));
+            let received = self.source.counted.seen;
             self.source.wait(rest.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))?;
             self.source.count();
-            if self.source.seen != received {
+            if self.source.counted.seen != received {
                 continue;
             }
             match self.source.state() {
                 LinkState::Gone => return Ok(CaptureEnd::InterfaceGone),
                 LinkState::Down if !is_down => {
                     is_down = true;
-                    let name = self.source.link.name;
+                    let name = self.source.name();
                     session.talk.note(format!("{name} went down; waiting for it to come up"));
                 }
                 LinkState::Down => {}
@@ -178,29 +173,36 @@ impl Running {
         }
     }
 
-    /// Writes waiting packets, up to the limit on packets, and at most one ring of them.
-    fn drain(&mut self, packets_max: u64) -> Result<(), Failure> {
-        for _ in 0..self.source.slots() {
-            if self.writer.packets() >= packets_max {
+    /// Hands out waiting packets, up to the limit on packets, and at most one ring of them.
+    fn drain(&mut self) -> Result<(), Failure> {
+        let Self { source, recorder, unloader, outlets, .. } = self;
+        for _ in 0..source.slots() {
+            if outlets.is_full() || outlets.is_over {
                 break;
             }
-            let Some(frame) = self.source.receive() else { break };
-            let before = self.recorder.counts;
-            let (meta, data) = self.recorder.record(&frame);
-            if !self.source.wants(data, meta.original_len) {
-                self.recorder.counts = before;
+            let Some(frame) = source.receive() else { break };
+            let Some(place) = source.place(&frame) else { continue };
+            let device = &source.devices[place];
+            let (link, before) = (device.link_type, recorder.counts);
+            let (meta, data, flow) = recorder.record(&frame, link);
+            if !device.wanted.wants(data, meta.original_len) {
+                recorder.counts = before;
                 continue;
             }
-            let kept = &data[..data.len().min(self.snaplen)];
-            let bytes = kept.len() as u64;
-            let written = self.writer.write_packet(&meta, kept);
-            written.map_err(|error| Failure::capture(&self.name, &error))?;
-            self.recorder.counts.bytes += bytes;
+            match unloader {
+                None => outlets.put(source, (place, flow), meta, data)?,
+                Some(unloader) => unloader.each(meta, data, link, |meta, data| {
+                    outlets.put(source, (place, flow), meta, data)
+                })?,
+            }
+            if outlets.is_over {
+                recorder.counts = before;
+            }
         }
         Ok(())
     }
 
-    /// Completes the file and reports its contents.
+    /// Completes the outputs and reports their contents.
     fn finish(
         mut self,
         ended: CaptureEnd,
@@ -208,19 +210,21 @@ impl Running {
         session: &mut Session,
     ) -> Result<Exit, Failure> {
         self.source.count();
-        let packets = self.writer.packets();
-        if self.is_pcapng {
-            let raw = blocks::statistics(&self.source, packets, [self.started_ns, now_ns()]);
-            self.copy(blocks::INTERFACE_STATISTICS, &raw, None)?;
-        }
-        let Self { source, recorder, writer, name, started, .. } = self;
-        writer.finish().map_err(|error| Failure::capture(&name, &error))?;
-        let counts = recorder.counts;
-        if source.drops > 0 {
-            let lost = source.drops;
+        self.outlets.finish(&self.source)?;
+        let Self { source, recorder, unloader, outlets, started } = self;
+        let (counts, packets, name) = (recorder.counts, outlets.packets, outlets.name());
+        let lost = source.counted.drops;
+        if lost > 0 {
             session.talk.note(format!("{lost} packets found no room; a larger --ring holds more"));
         }
-        if options.format() == Format::Pcap {
+        if source.unknown > 0 {
+            let packets = units::count(source.unknown, "packet");
+            session.talk.note(format!(
+                "{packets} left out: of interfaces whose packets begin with what I cannot parse"
+            ));
+        }
+        let is_host = !options.is_wire() && !options.write().is_empty();
+        if options.format() == Format::Pcap && is_host {
             let superframes = counts.superframes_tcp + counts.superframes_udp;
             session.talk.note(format!(
                 "pcap has no room for the segment size of {}, {} and direction",
@@ -231,28 +235,35 @@ impl Running {
         let mut report = CaptureReport {
             schema: "grosso.capture/1",
             tool: Tool::THIS,
-            interface: source.link.name.to_string(),
+            interface: source.name().into(),
+            interfaces: outlets.interfaces(&source),
             output: OutputFacts {
-                path: Some(Name::of(&options.write)),
+                path: options.write().first().map(|path| Name::of(path)),
                 format: options.format().to_string(),
                 packets,
-                bytes: counts.bytes,
+                bytes: outlets.bytes,
                 damaged_options: 0,
             },
+            files: outlets.files(),
+            outputs: outlets.reports(),
+            name,
+            wire: unloader.map(Unloader::counts),
             elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             ended,
-            drops: source.drops,
+            drops: lost,
+            unknown: source.unknown,
             counts,
             warnings: Vec::new(),
         };
-        let place = Place::beside(options.write.as_os_str() == "-");
+        let place = Place::beside(options.is_standard());
         reports::print(&mut report, &mut session.talk, place)?;
         match ended {
             CaptureEnd::Interrupted => Ok(Exit::Interrupted),
             CaptureEnd::InterfaceGone => {
                 let message = format!(
-                    "capture: {} is gone; the {packets} packets before are in {name}",
-                    source.link.name
+                    "capture: {} is gone; the {packets} packets before are in {}",
+                    source.name(),
+                    outlets.name()
                 );
                 Err(Failure::environment("environment.device_gone", message))
             }
@@ -263,7 +274,7 @@ impl Running {
     /// The reason why the capture ends now, by the user or by its time.
     fn ended(
         &self,
-        limits: &Limits,
+        duration: Option<Duration>,
         session: &Session,
         terminated: &AtomicBool,
     ) -> Option<CaptureEnd> {
@@ -273,17 +284,8 @@ impl Running {
             Some(CaptureEnd::Terminated)
         } else {
             let is_over = |duration| self.started.elapsed() >= duration;
-            limits.duration.is_some_and(is_over).then_some(CaptureEnd::Duration)
+            duration.is_some_and(is_over).then_some(CaptureEnd::Duration)
         }
-    }
-
-    fn copy(&mut self, kind: u32, raw: &[u8], interface: Option<Interface>) -> Result<(), Failure> {
-        let entry = Entry::Block(blocks::copied(kind, raw, interface));
-        self.writer.copy(&entry).map_err(|error| Failure::capture(&self.name, &error))
-    }
-
-    fn flush(&mut self) -> Result<(), Failure> {
-        self.writer.flush().map_err(|error| Failure::capture(&self.name, &error))
     }
 }
 

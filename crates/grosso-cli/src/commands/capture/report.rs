@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
+use super::unloader::Unloaded;
 use crate::{
-    report::{OutputFacts, Report, Tool},
+    name::Name,
+    report::{Counts, OutputFacts, Report, Tool, count_lines, list_lines},
     style::Style,
     units,
 };
@@ -13,24 +15,65 @@ use crate::{
 pub(super) struct CaptureReport {
     pub(super) schema: &'static str,
     pub(super) tool: Tool,
+    /// The interface, or `any`.
     pub(super) interface: String,
+    /// The packets of each interface.
+    pub(super) interfaces: Vec<InterfacePackets>,
     pub(super) output: OutputFacts,
+    pub(super) files: FilesReport,
+    pub(super) outputs: Vec<OutletReport>,
+    /// The name of the first output.
+    #[serde(skip)]
+    pub(super) name: String,
+    /// The work on superframes and partial checksums; `null` if they stay as they are.
+    pub(super) wire: Option<Unloaded>,
     pub(super) elapsed_ns: u64,
     /// The reason why it ended.
     pub(super) ended: CaptureEnd,
     /// Packets for which the kernel had no room.
     pub(super) drops: u64,
+    /// Packets of interfaces whose packets cannot be parsed, which are left out.
+    pub(super) unknown: u64,
     #[serde(flatten)]
-    pub(super) counts: Counts,
+    pub(super) counts: FrameCounts,
     pub(super) warnings: Vec<String>,
 }
 
-/// Counts of packets by kind.
+/// The packets of one interface.
+#[derive(Serialize)]
+pub(super) struct InterfacePackets {
+    pub(super) name: String,
+    pub(super) packets: u64,
+}
+
+/// The files that were written, one after another.
+#[derive(Serialize)]
+pub(super) struct FilesReport {
+    /// Files begun, those that were written again included.
+    pub(super) begun: u64,
+    /// The last of them.
+    pub(super) last: Option<Name>,
+}
+
+/// One of the places that packets went to.
+#[derive(Serialize)]
+pub(super) struct OutletReport {
+    /// `file`, `pcap-over-ip` or `device`.
+    pub(super) kind: &'static str,
+    pub(super) name: String,
+    pub(super) packets: u64,
+    /// Clients that came to a listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) clients: Option<usize>,
+    /// Packets that were lost there, by the reason.
+    pub(super) lost: Counts,
+}
+
+/// Counts of frames by kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Counts {
-    /// Captured bytes that were written.
-    #[serde(skip)]
-    pub(super) bytes: u64,
+pub(super) struct FrameCounts {
+    /// Frames as the interface had them.
+    pub(super) frames: u64,
     pub(super) outgoing: u64,
     pub(super) superframes_tcp: u64,
     pub(super) superframes_udp: u64,
@@ -48,6 +91,8 @@ pub(super) struct Counts {
 pub(super) enum CaptureEnd {
     Count,
     Duration,
+    /// There were as many files as there may be.
+    Files,
     Interrupted,
     Terminated,
     InterfaceGone,
@@ -57,23 +102,34 @@ impl Report for CaptureReport {
     fn text(&self, style: Style) -> String {
         let counts = &self.counts;
         let packets = units::count(self.output.packets, "packet");
-        let bytes = units::bytes(counts.bytes);
+        let bytes = units::bytes(self.output.bytes);
         let elapsed = units::duration(self.elapsed_ns);
         let drops = match self.drops {
             0 => "none".into(),
             drops => style.bad(&format!("{drops}, for want of room (--ring)")),
         };
-        let name = match self.output.name().to_string() {
-            name if name == "-" => "standard output".into(),
-            name => name,
+        let files = match self.files.begun {
+            0 | 1 => String::new(),
+            begun => {
+                let last = self.files.last.as_ref().map(Name::to_string).unwrap_or_default();
+                format!("\n  files         {begun}, the last {last}")
+            }
+        };
+        let by_interface = match &self.interfaces[..] {
+            [] | [_] => String::new(),
+            several => {
+                let of = several.iter().map(|one| format!("{} {}", one.name, one.packets));
+                let lines = list_lines("interfaces", of);
+                format!("\n{}", lines.trim_end())
+            }
         };
         format!(
-            "{}: {packets} of {}, {bytes}, {elapsed}\n  \
+            "{}: {packets} of {}, {bytes}, {elapsed}{files}{by_interface}\n  \
              superframes   {} tcp, {} udp, with their segment size\n  \
              checksums     {} partial, {} verified, {} not looked at\n  \
              direction     {} out, {} in\n  \
-             dropped       {drops}\n",
-            style.strong(&name),
+             dropped       {drops}\n{}{}",
+            style.strong(&self.name),
             self.interface,
             counts.superframes_tcp,
             counts.superframes_udp,
@@ -81,11 +137,49 @@ impl Report for CaptureReport {
             counts.checksums_verified,
             counts.checksums_unknown,
             counts.outgoing,
-            self.output.packets - counts.outgoing.min(self.output.packets),
+            counts.frames - counts.outgoing.min(counts.frames),
+            self.wire.as_ref().map(Unloaded::text).unwrap_or_default(),
+            self.outlets(),
         )
     }
 
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
+    }
+}
+
+impl CaptureReport {
+    /// A line for each output beside one file.
+    fn outlets(&self) -> String {
+        if matches!(&self.outputs[..], [only] if only.kind == "file") {
+            return String::new();
+        }
+        let line = |output: &OutletReport| {
+            let mut line = format!(
+                "  to            {}: {}",
+                output.name,
+                units::count(output.packets, "packet")
+            );
+            if let Some(clients) = output.clients {
+                line += &format!(", {}", units::count(clients as u64, "client"));
+            }
+            for (reason, count) in &output.lost {
+                line += &format!(", {reason} {count}");
+            }
+            line + "\n"
+        };
+        self.outputs.iter().map(line).collect()
+    }
+}
+
+impl Unloaded {
+    fn text(&self) -> String {
+        let lines = count_lines("left", &self.left);
+        format!(
+            "  wire          {} split into {}, {} completed\n{lines}",
+            units::count(self.superframes, "superframe"),
+            units::count(self.segments, "packet"),
+            units::count(self.checksums_completed, "checksum"),
+        )
     }
 }

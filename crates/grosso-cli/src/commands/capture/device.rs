@@ -1,0 +1,173 @@
+//! An interface whose packets are captured: its identity, and the form of its packets.
+
+use grosso_io::capture::Interface;
+use grosso_sys::{
+    ethtool,
+    interface::{Control, InterfaceName},
+    netlink::Link,
+    pcap::Program,
+};
+use grosso_wire::LinkType;
+
+use super::blocks::{self, DeviceFacts};
+use crate::{device, error::Failure, filter};
+
+/// An interface whose packets are captured.
+pub(super) struct CapturedDevice {
+    pub(super) name: String,
+    pub(super) link_type: LinkType,
+    /// Its form in a file.
+    pub(super) interface: Interface,
+    /// The block of pcapng that describes it.
+    pub(super) description: Vec<u8>,
+    /// The packets of it that are wanted.
+    pub(super) wanted: LivePass,
+    /// Whether it shows each packet twice, of which the incoming one counts.
+    pub(super) is_loopback: bool,
+}
+
+/// The packets of an interface that are captured.
+pub(super) enum LivePass {
+    /// All that reach the socket.
+    All,
+    /// Those that pass.
+    Passing(Program),
+    /// None: the expression has no meaning for its link type.
+    Nothing,
+}
+
+impl LivePass {
+    /// Whether a packet of so many bytes on the link, with its VLAN tag, is wanted.
+    pub(super) fn wants(&self, data: &[u8], original: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Passing(program) => program.passes(data, original),
+            Self::Nothing => false,
+        }
+    }
+}
+
+impl DeviceFacts {
+    fn of(link: &Link, control: &Control) -> Self {
+        let driver = || ethtool::driver(control, &link.name).ok().map(|driver| driver.name);
+        Self {
+            kind: link.kind.clone().or_else(driver),
+            hardware_address: link.hardware_address,
+            speed: speed(&link.name, link.index),
+            offloads: offloads(link, control),
+        }
+    }
+}
+
+impl CapturedDevice {
+    /// An interface that is there.
+    pub(super) fn new(link: &Link, form: PacketForm, control: &Control, wanted: LivePass) -> Self {
+        let name = link.name.to_string();
+        let facts = DeviceFacts::of(link, control);
+        Self::described(name, link.hardware_type, form, Some(&facts), wanted)
+    }
+
+    /// An interface of which only frames are left.
+    pub(super) fn gone(index: u32, hardware_type: u16, form: PacketForm, wanted: LivePass) -> Self {
+        Self::described(format!("if{index}"), hardware_type, form, None, wanted)
+    }
+
+    fn described(
+        name: String,
+        hardware_type: u16,
+        form: PacketForm,
+        facts: Option<&DeviceFacts>,
+        wanted: LivePass,
+    ) -> Self {
+        let mut interface = Interface::new(form.link_type.to_pcap());
+        interface.snaplen = form.snaplen;
+        let description = blocks::description(&name, facts, &interface);
+        let is_loopback = hardware_type == LOOPBACK;
+        let link_type = form.link_type;
+        Self { name, link_type, interface, description, wanted, is_loopback }
+    }
+}
+
+/// The form of the packets of an interface.
+#[derive(Clone, Copy)]
+pub(super) struct PacketForm {
+    pub(super) link_type: LinkType,
+    /// Most bytes that are kept of a packet.
+    pub(super) snaplen: u32,
+}
+
+/// The filter of a live capture, for one link type.
+pub(super) struct LiveFilter {
+    pub(super) program: Program,
+    /// Whether the kernel can run it: it keeps VLAN tags beside its packets, where a program that looks for them in the
+    /// packet finds none.
+    pub(super) is_kernels: bool,
+}
+
+impl LiveFilter {
+    pub(super) fn compile(text: &str, link_type: LinkType) -> Result<Self, Failure> {
+        let program = filter::compile(text, "capture", link_type.to_pcap())?;
+        let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
+        // Positions in the frame and its length count the tag, as does the word for it.
+        let is_kernels = !words.any(|word| ABOUT_TAGS.contains(&word));
+        Ok(Self { program, is_kernels })
+    }
+}
+
+/// The form in which packets of an interface of this hardware type begin; `None` if it cannot be parsed.
+pub(super) fn link_type(hardware_type: u16) -> Option<LinkType> {
+    match hardware_type {
+        ETHERNET | LOOPBACK => Some(LinkType::Ethernet),
+        NONE | RAW_IP | PPP | TUNNEL | TUNNEL6 | SIT | IPGRE | IP6GRE => Some(LinkType::Raw),
+        _ => None,
+    }
+}
+
+/// Bits a second, if the driver says.
+fn speed(name: &InterfaceName, index: u32) -> Option<u64> {
+    let megabits = device::attribute(name, index, "speed")?;
+    megabits.parse::<u64>().ok().filter(|speed| *speed > 0)?.checked_mul(1_000_000)
+}
+
+/// The settings that decide what packets look like here: the offloads, and the largest size of superframes.
+fn offloads(link: &Link, control: &Control) -> String {
+    let features = ethtool::features(control, &link.name).unwrap_or_default();
+    let is_telling = |name: &str| {
+        let is_checksum = name == "rx-checksum" || name.starts_with("tx-checksum-ip");
+        let is_segmentation = name.starts_with("tx-") && name.ends_with("-segmentation");
+        let is_joining = name.contains("gro") || name == "rx-lro";
+        is_checksum || is_segmentation || is_joining || name.contains("vlan-hw")
+    };
+    let (mut on, mut off) = (Vec::new(), Vec::new());
+    for feature in features.iter().filter(|feature| is_telling(&feature.name)) {
+        let list = if feature.active { &mut on } else { &mut off };
+        list.push(feature.name.as_str());
+    }
+    let mut text = format!("ethtool on: {}; off: {}", on.join(" "), off.join(" "));
+    for (name, size) in [
+        ("gso_max_size", link.gso_max_size),
+        ("gso_ipv4_max_size", link.gso_ipv4_max_size),
+        ("gso_max_segs", link.gso_max_segments),
+        ("gro_max_size", link.gro_max_size),
+        ("gro_ipv4_max_size", link.gro_ipv4_max_size),
+    ] {
+        text += &size.map(|size| format!("; {name} {size}")).unwrap_or_default();
+    }
+    text
+}
+
+/// The name that stands for all interfaces.
+pub(super) const ANY: &str = "any";
+/// `ARPHRD_*` of linux/if_arp.h.
+const ETHERNET: u16 = 1;
+const PPP: u16 = 512;
+const RAW_IP: u16 = 519;
+const TUNNEL: u16 = 768;
+const TUNNEL6: u16 = 769;
+pub(super) const LOOPBACK: u16 = 772;
+const SIT: u16 = 776;
+const IPGRE: u16 = 778;
+const IP6GRE: u16 = 823;
+const NONE: u16 = 0xfffe;
+/// Words of a filter that are about VLAN tags, or about bytes that a tag moves.
+const ABOUT_TAGS: [&str; 6] = ["vlan", "ether", "link", "len", "less", "greater"];

@@ -1,0 +1,200 @@
+//! The files of a capture: one, or several that follow one another.
+
+use std::path::{Path, PathBuf};
+
+use grosso_io::capture::{
+    CaptureError, CaptureWriter, Entry, Format, Interface, Output, PacketMeta, WriterOptions,
+};
+
+use super::{
+    blocks::{self, KernelCounts, Statistics},
+    names::{Names, Turn},
+    now_ns,
+    source::CapturedInterface,
+};
+use crate::{arguments::Capture, error::Failure, input::Session, name::shown};
+
+/// The file that is written, and the rule for the next.
+pub(super) struct CaptureFiles {
+    names: Names,
+    options: WriterOptions,
+    writer: Option<CaptureWriter<Output>>,
+    /// The path of the current file.
+    pub(super) path: PathBuf,
+    /// The name of the current file in messages.
+    pub(super) name: String,
+    /// The interfaces of the current file, by their positions among the devices.
+    declared: Vec<Option<Declared>>,
+    /// The number of those.
+    numbers: u32,
+    began_ns: u64,
+    /// The kernel's counts when the current file began.
+    counted: KernelCounts,
+    /// Files begun.
+    pub(super) begun: u64,
+    /// Packets of all files.
+    pub(super) packets: u64,
+}
+
+/// An interface that the current file describes.
+#[derive(Clone, Copy)]
+struct Declared {
+    number: u32,
+    /// Packets of it in this file.
+    packets: u64,
+}
+
+impl CaptureFiles {
+    /// Begins the first file.
+    pub(super) fn begin(
+        options: &Capture,
+        path: &Path,
+        source: &CapturedInterface,
+        session: &Session,
+    ) -> Result<Self, Failure> {
+        let mut writing = WriterOptions::new(options.format());
+        if let Some(device) = source.devices.first() {
+            writing.interface = device.interface;
+        }
+        writing.comments.push(session.command_line.clone());
+        let now_s = now_ns() / NANOSECONDS_PER_SECOND;
+        let mut files = Self {
+            names: Names::new(path.as_os_str(), options.turning(), now_s),
+            options: writing,
+            writer: None,
+            path: PathBuf::new(),
+            name: String::new(),
+            declared: Vec::new(),
+            numbers: 0,
+            began_ns: 0,
+            counted: KernelCounts::default(),
+            begun: 0,
+            packets: 0,
+        };
+        files.open(source)?;
+        Ok(files)
+    }
+
+    /// Turns to the file that a packet goes to now; `false` if there is none any more.
+    pub(super) fn turn(&mut self, source: &mut CapturedInterface) -> Result<bool, Failure> {
+        let bytes = self.writer.as_ref().map_or(0, CaptureWriter::bytes);
+        match self.names.turn(now_ns() / NANOSECONDS_PER_SECOND, bytes) {
+            Turn::Same => Ok(true),
+            Turn::Next => {
+                source.count();
+                self.close(source)?;
+                self.open(source)?;
+                Ok(true)
+            }
+            Turn::Over => Ok(false),
+        }
+    }
+
+    /// Writes a packet of the interface at a position among the devices.
+    pub(super) fn write(
+        &mut self,
+        source: &CapturedInterface,
+        place: usize,
+        meta: &PacketMeta,
+        data: &[u8],
+    ) -> Result<(), Failure> {
+        let meta = PacketMeta { interface: self.declare(source, place)?, ..meta.clone() };
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.write_packet(&meta, data).map_err(|error| Failure::capture(&self.name, &error))?;
+        if let Some(Some(declared)) = self.declared.get_mut(place) {
+            declared.packets += 1;
+        }
+        self.packets += 1;
+        Ok(())
+    }
+
+    /// The name that the user gave.
+    pub(super) fn stem(&self) -> String {
+        shown(Path::new(self.names.stem()))
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.flush().map_err(|error| Failure::capture(&self.name, &error))
+    }
+
+    /// Completes the current file.
+    pub(super) fn close(&mut self, source: &CapturedInterface) -> Result<(), Failure> {
+        if self.options.format == Format::Pcapng {
+            self.describe_counts(source)?;
+        }
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        writer.finish().map_err(|error| Failure::capture(&self.name, &error))?;
+        Ok(())
+    }
+
+    /// Begins the file that is due.
+    fn open(&mut self, source: &CapturedInterface) -> Result<(), Failure> {
+        self.path = self.names.name()?;
+        let is_standard = self.path == Path::new("-");
+        self.name = if is_standard { "standard output".into() } else { shown(&self.path) };
+        let name = &self.name;
+        let writer = CaptureWriter::create(&self.path, self.options.clone());
+        let mut writer = writer.map_err(|error| match error {
+            CaptureError::Io { source, .. } => {
+                Failure::environment("environment.write", format!("{name}: {source}"))
+            }
+            other => Failure::capture(name, &other),
+        })?;
+        writer.begin().map_err(|error| Failure::capture(name, &error))?;
+        self.writer = Some(writer);
+        self.declared.clear();
+        self.numbers = 0;
+        self.began_ns = now_ns();
+        self.counted = source.counted;
+        self.begun += 1;
+        if !source.is_any() {
+            self.declare(source, 0)?;
+        }
+        // A reader that waits for the file to begin can start now.
+        self.flush()
+    }
+
+    /// The number of an interface in this file, which describes it from its first packet on.
+    fn declare(&mut self, source: &CapturedInterface, place: usize) -> Result<u32, Failure> {
+        if let Some(Some(declared)) = self.declared.get(place) {
+            return Ok(declared.number);
+        }
+        let number = self.numbers;
+        if let (Format::Pcapng, Some(device)) = (self.options.format, source.devices.get(place)) {
+            let interface = device.interface;
+            self.copy(blocks::INTERFACE_DESCRIPTION, &device.description, Some(interface))?;
+        }
+        self.numbers += 1;
+        self.declared.resize(self.declared.len().max(place + 1), None);
+        self.declared[place] = Some(Declared { number, packets: 0 });
+        Ok(number)
+    }
+
+    /// Writes the counts of each interface of this file.
+    fn describe_counts(&mut self, source: &CapturedInterface) -> Result<(), Failure> {
+        let between = [self.began_ns, now_ns()];
+        let kernel = source.counted.since(self.counted);
+        let declared: Vec<Declared> = self.declared.iter().flatten().copied().collect();
+        for Declared { number, packets } in declared {
+            let own = (!source.is_any()).then_some(kernel);
+            let counted = Statistics { number, between, kernel: own, written: packets };
+            let KernelCounts { seen, drops } = kernel;
+            let together = source.is_any() && number == 0;
+            let comment = together.then(|| {
+                format!("all interfaces together: {seen} packets seen, {drops} without room")
+            });
+            let raw = blocks::statistics(&counted, comment.as_deref());
+            self.copy(blocks::INTERFACE_STATISTICS, &raw, None)?;
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, kind: u32, raw: &[u8], interface: Option<Interface>) -> Result<(), Failure> {
+        let entry = Entry::Block(blocks::copied(kind, raw, interface));
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.copy(&entry).map_err(|error| Failure::capture(&self.name, &error))
+    }
+}
+
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;

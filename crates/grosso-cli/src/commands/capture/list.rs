@@ -1,0 +1,124 @@
+//! `grosso capture -D`: the interfaces that can be captured, numbered as `-i` takes them.
+
+use grosso_sys::netlink::{Link, Netlink};
+use serde::Serialize;
+
+use super::device::{ANY, LOOPBACK, link_type};
+use crate::{
+    device,
+    error::{Exit, Failure},
+    input::Session,
+    report::{self, Place, Report, Tool},
+    style::Style,
+};
+
+/// The interfaces of this machine.
+#[derive(Serialize)]
+struct Listing {
+    schema: &'static str,
+    tool: Tool,
+    interfaces: Vec<Listed>,
+    warnings: Vec<String>,
+}
+
+/// One of them.
+#[derive(Serialize)]
+struct Listed {
+    /// The number that `-i` takes.
+    number: usize,
+    name: String,
+    up: bool,
+    running: bool,
+    loopback: bool,
+    mtu: Option<u32>,
+    /// The link type of its packets; `null` if they cannot be parsed, and for all together.
+    link_type: Option<String>,
+}
+
+/// Prints the list.
+pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
+    let (tool, warnings) = (Tool::THIS, Vec::new());
+    let interfaces = links()?.into_iter().enumerate().map(|(place, link)| Listed {
+        number: place + 1,
+        name: link.name.to_string(),
+        up: link.up,
+        running: is_running(&link),
+        loopback: is_loopback(&link),
+        mtu: Some(link.mtu),
+        link_type: link_type(link.hardware_type).map(|link_type| link_type.to_string()),
+    });
+    let mut interfaces: Vec<Listed> = interfaces.collect();
+    interfaces.push(Listed {
+        number: interfaces.len() + 1,
+        name: ANY.into(),
+        up: true,
+        running: true,
+        loopback: false,
+        mtu: None,
+        link_type: None,
+    });
+    let mut listing = Listing { schema: "grosso.interfaces/1", tool, interfaces, warnings };
+    report::print(&mut listing, &mut session.talk, Place::Standard)?;
+    Ok(Exit::Yes)
+}
+
+/// The name of what the user calls by its name or by its number in the list.
+pub(super) fn named(asked: &str) -> Result<String, Failure> {
+    let Ok(number) = asked.parse::<usize>() else { return Ok(asked.into()) };
+    let links = links()?;
+    if links.iter().any(|link| link.name.as_str() == asked) {
+        return Ok(asked.into());
+    }
+    let place = number.checked_sub(1).filter(|place| *place <= links.len());
+    let Some(place) = place else {
+        let message = format!("capture: no interface has the number {number}");
+        return Err(Failure::environment("environment.no_interface", message)
+            .hint("grosso capture -D lists them"));
+    };
+    Ok(links.get(place).map_or_else(|| ANY.into(), |link| link.name.to_string()))
+}
+
+/// The interfaces: those that run first, loopback behind them, then those that are down.
+fn links() -> Result<Vec<Link>, Failure> {
+    // Asking needs no privilege, so that the list is there for everybody.
+    let links = Netlink::new().and_then(|netlink| netlink.links());
+    let mut links = links.map_err(|error| {
+        device::refused("capture", "asking for the interfaces", "cap_net_raw", &error)
+    })?;
+    links.sort_by_key(|link| (!is_running(link), is_loopback(link), link.index));
+    Ok(links)
+}
+
+fn is_running(link: &Link) -> bool {
+    link.up && link.carrier
+}
+
+fn is_loopback(link: &Link) -> bool {
+    link.hardware_type == LOOPBACK
+}
+
+impl Report for Listing {
+    fn text(&self, _style: Style) -> String {
+        self.interfaces.iter().map(Listed::line).collect()
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+impl Listed {
+    /// The line of tcpdump, and the link type.
+    fn line(&self) -> String {
+        let words = [("Up", self.up), ("Running", self.running), ("Loopback", self.loopback)];
+        let words: Vec<&str> =
+            words.into_iter().filter_map(|(word, is_so)| is_so.then_some(word)).collect();
+        let state = if words.is_empty() { "none".into() } else { words.join(", ") };
+        let about = match (&self.link_type, self.mtu) {
+            (Some(link_type), Some(mtu)) => format!("{link_type}, mtu {mtu}"),
+            (None, Some(_)) => "packets that cannot be parsed".into(),
+            _ => "all interfaces, each with its own link type".into(),
+        };
+        format!("{}.{} [{state}] {about}\n", self.number, self.name)
+    }
+}

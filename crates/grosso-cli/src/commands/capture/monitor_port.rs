@@ -1,0 +1,128 @@
+//! A device in front of a monitor: an interface of this host, or a TAP device that is made for it.
+
+use std::io::{self, IoSlice};
+
+use grosso_sys::{
+    fault::Fault,
+    interface::{Control, InterfaceName},
+    packet::PacketSocket,
+    tun::{Tun, TunBuilder},
+};
+
+use crate::{device, error::Failure};
+
+/// A device that packets are sent to.
+pub(super) struct MonitorPort {
+    pub(super) name: String,
+    far: Far,
+    /// Packets that are sent together.
+    waiting: Vec<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+    pub(super) packets: u64,
+    /// Packets that the device had no room for.
+    pub(super) full: u64,
+    /// Packets longer than its MTU.
+    pub(super) too_long: u64,
+    /// Packets that it refused for another reason, such as being down.
+    pub(super) refused: u64,
+}
+
+enum Far {
+    Socket(PacketSocket),
+    /// Its packets are received by this host, as those of a wire.
+    Tap(Tun),
+}
+
+impl MonitorPort {
+    /// Opens the interface of this name, or makes the TAP device of `tap:NAME`.
+    pub(super) fn open(word: &str, captured: &str) -> Result<Self, Failure> {
+        let control = Control::new().map_err(|error| failed("opening a socket", &error))?;
+        let (name, far) = match word.strip_prefix("tap:") {
+            Some(name) => {
+                let interface = InterfaceName::new(name).map_err(|_| {
+                    let message = format!("capture: '{name}' is no name of a device");
+                    Failure::usage("usage.interface", message)
+                })?;
+                let open = || {
+                    let tap = TunBuilder::tap(interface).nonblocking(true).open()?;
+                    control.set_up(tap.name(), true)?;
+                    Ok(tap)
+                };
+                let tap = open().map_err(|error: io::Error| {
+                    device::refused("capture", &format!("making {name}"), "cap_net_admin", &error)
+                })?;
+                (tap.name().to_string(), Far::Tap(tap))
+            }
+            None => {
+                if word == captured {
+                    let message = format!("capture: {word} would see its own packets again");
+                    let hint = "--to needs another device, or tap:NAME";
+                    return Err(Failure::usage("usage.interface", message).hint(hint));
+                }
+                let name = device::find("capture", &control, word)?;
+                let builder = PacketSocket::builder().transmit_only(true);
+                let socket = builder.send_buffer_bytes(SEND_BYTES).bind(&name);
+                let socket = socket.map_err(|error| failed(&format!("opening {name}"), &error))?;
+                (name.to_string(), Far::Socket(socket))
+            }
+        };
+        let (waiting, spare) = (Vec::new(), Vec::new());
+        let (packets, full, too_long, refused) = (0, 0, 0, 0);
+        Ok(Self { name, far, waiting, spare, packets, full, too_long, refused })
+    }
+
+    pub(super) fn write(&mut self, data: &[u8]) {
+        let mut packet = self.spare.pop().unwrap_or_default();
+        packet.clear();
+        packet.extend_from_slice(data);
+        self.waiting.push(packet);
+        if self.waiting.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    /// Sends what waits. What cannot be sent is counted, and never holds up the capture.
+    pub(super) fn flush(&mut self) {
+        let waiting = core::mem::take(&mut self.waiting);
+        let mut from = 0;
+        while from < waiting.len() {
+            match self.send(&waiting[from..]) {
+                Ok(sent) => {
+                    self.packets += sent as u64;
+                    from += sent.max(1);
+                }
+                Err(error) => {
+                    let count = match Fault::of(&error) {
+                        Fault::Later => &mut self.full,
+                        Fault::TooLong => &mut self.too_long,
+                        _ => &mut self.refused,
+                    };
+                    *count += 1;
+                    from += 1;
+                }
+            }
+        }
+        self.spare.extend(waiting);
+    }
+
+    fn send(&self, packets: &[Vec<u8>]) -> io::Result<usize> {
+        match &self.far {
+            Far::Tap(tap) => tap.write(&packets[0]).map(|_| 1),
+            Far::Socket(socket) => {
+                let slices: Vec<[IoSlice<'_>; 1]> =
+                    packets.iter().map(|packet| [IoSlice::new(packet)]).collect();
+                let slices: Vec<&[IoSlice<'_>]> = slices.iter().map(|slice| &slice[..]).collect();
+                socket.send_batch(&slices)
+            }
+        }
+    }
+}
+
+fn failed(what: &str, error: &io::Error) -> Failure {
+    device::refused("capture", what, "cap_net_raw", error)
+}
+
+/// Packets that are sent with one system call.
+const BATCH: usize = 64;
+/// Bytes that may be on their way through the queue of an interface.
+const SEND_BYTES: usize = 4 << 20;

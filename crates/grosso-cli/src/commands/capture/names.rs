@@ -1,0 +1,157 @@
+//! The names of the files of a capture, as tcpdump makes them of `-w`, `-C`, `-G` and `-W`.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
+};
+
+use grosso_sys::calendar;
+
+use crate::{arguments::FileTurning, error::Failure};
+
+/// The names of files, one after another.
+#[derive(Debug)]
+pub(super) struct Names {
+    stem: OsString,
+    turning: FileTurning,
+    /// The time at which the current period began, in seconds since 1970.
+    began: u64,
+    /// Periods that have ended.
+    periods: u64,
+    /// The place of the current file in its round.
+    number: u64,
+}
+
+/// The file that the next packet goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The current one.
+    Same,
+    /// A new one, or an old one that is written again.
+    Next,
+    /// None: there are as many as there may be.
+    Over,
+}
+
+impl Names {
+    pub(super) fn new(stem: &OsStr, turning: FileTurning, now_s: u64) -> Self {
+        Self { stem: stem.into(), turning, began: now_s, periods: 0, number: 0 }
+    }
+
+    /// The file for a packet at a time in seconds since 1970, after so many bytes of the current one.
+    pub(super) fn turn(&mut self, now_s: u64, bytes: u64) -> Turn {
+        let FileTurning { bytes: bytes_max, seconds, files } = self.turning;
+        if seconds.is_some_and(|seconds| now_s.saturating_sub(self.began) >= seconds) {
+            (self.began, self.number) = (now_s, 0);
+            self.periods += 1;
+            let is_last = bytes_max.is_none() && files.is_some_and(|files| self.periods >= files);
+            return if is_last { Turn::Over } else { Turn::Next };
+        }
+        if bytes_max.is_some_and(|bytes_max| bytes > bytes_max) {
+            self.number += 1;
+            if files.is_some_and(|files| self.number >= files) {
+                self.number = 0;
+            }
+            return Turn::Next;
+        }
+        Turn::Same
+    }
+
+    /// The name that the names are made of.
+    pub(super) fn stem(&self) -> &OsStr {
+        &self.stem
+    }
+
+    /// The name of the current file.
+    ///
+    /// # Errors
+    /// If the time makes no name.
+    pub(super) fn name(&self) -> Result<PathBuf, Failure> {
+        let mut name = match self.turning.seconds {
+            None => self.stem.as_bytes().to_vec(),
+            Some(_) => {
+                let began = i64::try_from(self.began).unwrap_or(i64::MAX);
+                calendar::local_text(self.stem.as_bytes(), began).map_err(|error| {
+                    let message = format!("capture: the time makes no name of -w: {error}");
+                    Failure::usage("usage.output", message).hint("man strftime has the conversions")
+                })?
+            }
+        };
+        let digits = self.digits();
+        if self.turning.bytes.is_some() && (self.number > 0 || digits > 0) {
+            name.extend_from_slice(format!("{:0digits$}", self.number).as_bytes());
+        }
+        Ok(OsString::from_vec(name).into())
+    }
+
+    /// Digits of the number of the last file, so that names sort.
+    fn digits(&self) -> usize {
+        let last = self.turning.files.map_or(0, |files| files.saturating_sub(1));
+        last.checked_ilog10().map_or(0, |power| power as usize + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON_S: u64 = 1_700_000_000;
+
+    fn names(stem: &str, turning: FileTurning) -> Names {
+        Names::new(OsStr::new(stem), turning, NOON_S)
+    }
+
+    /// The names of files for packets that find their files full.
+    fn when_full(stem: &str, files: Option<u64>, count: usize) -> Vec<String> {
+        let turning = FileTurning { bytes: Some(1000), files, ..FileTurning::default() };
+        let mut names = names(stem, turning);
+        let mut made = vec![shown(&names)];
+        while made.len() < count {
+            assert_eq!(names.turn(NOON_S, 1000), Turn::Same, "not larger than the size");
+            assert_eq!(names.turn(NOON_S, 1001), Turn::Next);
+            made.push(shown(&names));
+        }
+        made
+    }
+
+    fn shown(names: &Names) -> String {
+        names.name().unwrap().into_os_string().into_string().unwrap()
+    }
+
+    #[test]
+    fn sizes_count_upwards_and_a_ring_begins_again() {
+        assert_eq!(when_full("x", None, 3), ["x", "x1", "x2"]);
+        assert_eq!(when_full("x", Some(3), 5), ["x0", "x1", "x2", "x0", "x1"]);
+        assert_eq!(when_full("x", Some(10), 2), ["x0", "x1"]);
+        assert_eq!(when_full("x", Some(11), 2), ["x00", "x01"]);
+        assert_eq!(when_full("x", Some(1), 2), ["x", "x"]);
+    }
+
+    #[test]
+    fn seconds_make_names_of_times_and_end_after_so_many() {
+        let turning = FileTurning { seconds: Some(10), files: Some(3), ..FileTurning::default() };
+        let mut names = names("x-%s", turning);
+        assert_eq!(shown(&names), "x-1700000000", "one name has no number");
+        assert_eq!(names.turn(NOON_S + 9, u64::MAX), Turn::Same);
+        // A file covers the time from its first packet on, however long there was none.
+        assert_eq!(names.turn(NOON_S + 25, 0), Turn::Next);
+        assert_eq!(shown(&names), "x-1700000025");
+        assert_eq!(names.turn(NOON_S + 34, 0), Turn::Same);
+        assert_eq!(names.turn(NOON_S + 35, 0), Turn::Next);
+        assert_eq!(names.turn(NOON_S + 45, 0), Turn::Over);
+    }
+
+    #[test]
+    fn both_number_the_files_of_a_period_and_never_end() {
+        let turning = FileTurning { bytes: Some(1000), seconds: Some(10), files: Some(2) };
+        let mut names = names("x-%s-", turning);
+        let mut made = vec![shown(&names)];
+        for (now_s, bytes) in [(5, 2000), (6, 2000), (12, 2000), (13, 2000), (30, 0)] {
+            assert_eq!(names.turn(NOON_S + now_s, bytes), Turn::Next);
+            made.push(shown(&names));
+        }
+        let at = |seconds: u64, number: u8| format!("x-{}-{number}", NOON_S + seconds);
+        assert_eq!(made, [at(0, 0), at(0, 1), at(0, 0), at(12, 0), at(12, 1), at(30, 0)]);
+    }
+}
