@@ -20,7 +20,7 @@ use crate::memory::{Memory, Place};
 pub enum ChainFault {
     /// The entry, or a descriptor, names no descriptor of the table.
     Index,
-    /// A chain has more descriptors than [`CHAIN_MAX`] or its table: it loops.
+    /// A frame would have more descriptors than [`PIECES_MAX`], or a chain more than its table: it loops.
     Endless,
     /// An address is not in the guest's memory.
     Outside,
@@ -341,7 +341,7 @@ impl Ring {
     /// Adds the pieces of a chain, and returns their length.
     fn walk(&mut self, head: u16, is_written: bool) -> Result<usize, ChainFault> {
         let (mut bytes, mut next) = (0, head);
-        for _ in 0..usize::from(self.size).min(CHAIN_MAX) {
+        for _ in 0..usize::from(self.size).min(PIECES_MAX) {
             if next >= self.size {
                 return Err(ChainFault::Index);
             }
@@ -370,7 +370,7 @@ impl Ring {
             return Err(ChainFault::Table);
         }
         let (mut bytes, mut next) = (0, 0_usize);
-        for _ in 0..entries.min(CHAIN_MAX) {
+        for _ in 0..entries.min(PIECES_MAX) {
             if next >= entries {
                 return Err(ChainFault::Index);
             }
@@ -402,6 +402,9 @@ impl Ring {
         // What is read is looked at when it is copied; a frame is not written in part.
         if is_written && !self.memory.has(address, bytes) {
             return Err(ChainFault::Outside);
+        }
+        if self.pieces.len() >= PIECES_MAX {
+            return Err(ChainFault::Endless);
         }
         self.pieces.push(Piece { address, bytes });
         Ok(bytes)
@@ -459,6 +462,6 @@ const HEADER_BYTES_MAX: usize = 24;
 
 /// Entries of the longest ring, as virtio has it.
 pub const SIZE_MAX: u16 = 32_768;
-/// Descriptors of a frame, in the table and in one of its own each: a superframe of 64 KiB in pages has 17, and one in
-/// fragments of a socket's pages not many more.
-pub const CHAIN_MAX: usize = 1024;
+/// Descriptors of a frame, however many chains it is in: a superframe of 64 KiB in pages has 17, and one in fragments of
+/// a socket's pages not many more. Descriptors without bytes count as well, of which a guest might name millions.
+pub const PIECES_MAX: usize = 1024;

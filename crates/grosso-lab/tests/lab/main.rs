@@ -59,10 +59,10 @@ mod linux {
     type OnDevice = (String, fn(Device));
     type Alone = (String, fn());
 
-    /// Names functions after themselves.
+    /// Names functions after themselves. Paths that are long have blanks and line ends in them.
     macro_rules! named {
         ($($($name:ident)::+),+ $(,)?) => {
-            [$((stringify!($($name)::+).replace(' ', ""), $($name)::+ as _)),+]
+            [$((stringify!($($name)::+).replace(char::is_whitespace, ""), $($name)::+ as _)),+]
         };
     }
 
@@ -88,7 +88,7 @@ mod linux {
             fragments::a_datagram_that_lost_a_fragment_dies_when_its_time_is_over,
             fragments::who_evicts_always_has_buffers_left,
             tunnels::every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end,
-            tunnels::files_are_sent_in_tunnels_over_ipv6_and_what_is_left_is_summed_where_that_is_asked,
+            tunnels::files_pass_over_ipv6_and_sums_left_are_made_where_that_is_asked,
             tunnels::requests_are_answered_through_a_tunnel,
             tunnels::without_offloads_every_packet_passes_by_itself,
             cost::offloads_bring_packets_together_and_parts_add_up,

@@ -38,9 +38,7 @@ fn nobody_sums_what_is_left(device: Device, tunnel: Tunnel) {
     }
 }
 
-pub(super) fn files_are_sent_in_tunnels_over_ipv6_and_what_is_left_is_summed_where_that_is_asked(
-    device: Device,
-) {
+pub(super) fn files_pass_over_ipv6_and_sums_left_are_made_where_that_is_asked(device: Device) {
     for tunnel in tunnels_of(device) {
         let (outer, traffic) = (Family::V6, Traffic::TcpSendfile);
         trial(&TunnelSetting { outer, traffic, ..setting(device, tunnel) });
