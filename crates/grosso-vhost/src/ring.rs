@@ -462,6 +462,6 @@ const HEADER_BYTES_MAX: usize = 24;
 
 /// Entries of the longest ring, as virtio has it.
 pub const SIZE_MAX: u16 = 32_768;
-/// Descriptors of a frame, however many chains it is in: a superframe of 64 KiB in pages has 17, and one in fragments of
-/// a socket's pages not many more. Descriptors without bytes count as well, of which a guest might name millions.
+/// Descriptors of a frame, however many chains it is in: a superframe of 64 KiB in pages has 17, and one in fragments
+/// of a socket's pages not many more. Descriptors without bytes count as well, of which a guest might name millions.
 pub const PIECES_MAX: usize = 1024;
