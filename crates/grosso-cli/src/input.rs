@@ -55,6 +55,7 @@ pub(crate) struct Input {
     /// The name in messages.
     pub(crate) name: String,
     pub(crate) links: Links,
+    pub(crate) devices: Devices,
     origins: Vec<Origin>,
     /// Present when packets are merged or selected.
     merged: Option<Merged>,
@@ -73,6 +74,18 @@ pub(crate) struct Merged {
     pub(crate) outcome: Rc<RefCell<Outcome>>,
     /// The failure of the filter.
     pub(crate) fault: Rc<RefCell<Option<Failure>>>,
+}
+
+/// The devices that the interfaces of the captures show.
+#[derive(Clone)]
+pub(crate) struct Devices(Option<Rc<RefCell<Outcome>>>);
+
+impl Devices {
+    /// The first interface of the device that an interface shows.
+    #[inline]
+    pub(crate) fn of(&self, interface: u32) -> u32 {
+        self.0.as_ref().map_or(interface, |outcome| outcome.borrow().device(interface))
+    }
 }
 
 /// One of the captures that are read.
@@ -136,6 +149,7 @@ impl Input {
             name: name_of_all(&origins, |origin| origin.name.clone()),
             progress: Progress::new(total, !session.talk.quiet),
             links: Links { forced: session.forced_link },
+            devices: Devices(merged.as_ref().map(|merged| Rc::clone(&merged.outcome))),
             origins,
             merged,
             filter,
@@ -155,14 +169,19 @@ impl Input {
                 break Ending::Interrupted;
             }
             match self.reader.next() {
-                Ok(Some(entry)) => match visit(&entry) {
-                    Ok(Next::Go) => {}
-                    Ok(Next::Stop) => break Ending::Complete,
-                    Err(failure) => {
-                        self.progress.finish();
-                        return Err(failure);
+                Ok(Some(mut entry)) => {
+                    if let Entry::Packet(packet) = &mut entry {
+                        packet.device = self.devices.of(packet.interface);
                     }
-                },
+                    match visit(&entry) {
+                        Ok(Next::Go) => {}
+                        Ok(Next::Stop) => break Ending::Complete,
+                        Err(failure) => {
+                            self.progress.finish();
+                            return Err(failure);
+                        }
+                    }
+                }
                 // Ctrl-C wakes a reader that waits for a pipe with an end that is not the real one.
                 Ok(None) | Err(_) if self.interrupted.load(Ordering::Relaxed) => {
                     break Ending::Interrupted;

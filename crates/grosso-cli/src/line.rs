@@ -1,6 +1,6 @@
 //! The times at which packets leave on a line of a given rate.
 //!
-//! A line carries one packet after another, in each direction of each interface. A packet that was cut from a
+//! A line carries one packet after another, in each direction of each device. A packet that was cut from a
 //! superframe starts when the packet before it has ended, and not before its superframe. Times that the capture
 //! recorded stay as they are, unless a packet before them was delayed: then they wait for it, so that packets stay in
 //! the order of time.
@@ -13,7 +13,7 @@ use grosso_io::capture::{PacketMeta, flag};
 #[derive(Debug)]
 pub(crate) struct Lines {
     bits_per_second: u64,
-    /// The lines by interface and direction.
+    /// The lines by device and direction.
     lines: HashMap<(u32, u32), Line>,
 }
 
@@ -51,12 +51,18 @@ impl Lines {
         Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
     }
 
-    /// The start of the next packet of its line, which has `len` bytes; `None` if it has no time.
-    pub(crate) fn start(&mut self, said: &PacketMeta, len: usize, timing: Timing) -> Option<u64> {
+    /// The start of the next packet of the line of `device`, which has `len` bytes; `None` if it has no time.
+    pub(crate) fn start(
+        &mut self,
+        said: &PacketMeta,
+        device: u32,
+        len: usize,
+        timing: Timing,
+    ) -> Option<u64> {
         let time_ns = said.timestamp_ns?;
         let takes_ns = self.takes_ns(len);
         let direction = said.flags.unwrap_or(0) & (flag::INBOUND | flag::OUTBOUND);
-        let line = self.lines.entry((said.interface, direction)).or_default();
+        let line = self.lines.entry((device, direction)).or_default();
         let idle_ns = match timing {
             Timing::Recorded => line.late_ns,
             Timing::Superframe => line.free_ns,

@@ -15,7 +15,7 @@ use grosso_io::capture::{
 
 use crate::{
     error::Failure,
-    input::{Input, Session},
+    input::{Devices, Input, Session},
     line::{Lines, Spacing, Timing},
     name::{Name, shown},
     report::{OutputFacts, Place},
@@ -36,6 +36,7 @@ pub(crate) struct Output {
     pub(crate) bytes: u64,
     /// The lines that delay packets; without them, packets keep their times.
     lines: Option<Lines>,
+    devices: Devices,
 }
 
 impl Output {
@@ -67,10 +68,21 @@ impl Output {
         snaplen_min: u32,
     ) -> Result<Self, Failure> {
         let (packets, bytes) = (0, 0);
+        let devices = input.devices.clone();
         let Some(path) = path else {
             let name = "the report".into();
             let (writer, path, is_standard, lines) = (None, None, false, None);
-            return Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines });
+            return Ok(Self {
+                writer,
+                path,
+                name,
+                format,
+                is_standard,
+                packets,
+                bytes,
+                lines,
+                devices,
+            });
         };
         let is_standard = path.as_os_str() == "-";
         if is_standard && std::io::stdout().is_terminal() {
@@ -90,7 +102,7 @@ impl Output {
             other => Failure::capture(&name, &other),
         })?;
         let (writer, path) = (Some(writer), Some(Name::of(path)));
-        Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None })
+        Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None, devices })
     }
 
     /// Spaces packets as lines do.
@@ -208,7 +220,8 @@ impl Output {
         timing: Timing,
     ) -> Cow<'a, PacketMeta> {
         let Some(lines) = &mut self.lines else { return Cow::Borrowed(meta) };
-        let timestamp_ns = lines.start(meta, len, timing);
+        let device = self.devices.of(meta.interface);
+        let timestamp_ns = lines.start(meta, device, len, timing);
         if timestamp_ns == meta.timestamp_ns {
             return Cow::Borrowed(meta);
         }
@@ -220,7 +233,7 @@ impl Output {
     fn later(&mut self, packet: &Packet<'_>) -> Option<PacketMeta> {
         let lines = self.lines.as_mut()?;
         let meta = packet.meta();
-        let timestamp_ns = lines.start(&meta, packet.data.len(), Timing::Recorded);
+        let timestamp_ns = lines.start(&meta, packet.device, packet.data.len(), Timing::Recorded);
         (timestamp_ns != meta.timestamp_ns).then_some(PacketMeta { timestamp_ns, ..meta })
     }
 

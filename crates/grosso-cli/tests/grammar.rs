@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use grosso_io::capture::{CaptureReader, Entry, options::code};
+use grosso_io::capture::{
+    Block, CaptureReader, CaptureWriter, Entry, Interface, WriterOptions, options::code,
+};
 use serde_json::Value;
 
 use crate::common::{Bench, has};
@@ -241,4 +243,133 @@ fn damage_of_one_of_several_captures_is_named_and_the_others_are_read() {
     assert_eq!(packets(&run.json()), cut + others);
     let error = run.json_error();
     assert!(error["message"].as_str().unwrap().starts_with("cut.pcap: "), "{error}");
+}
+
+/// A capture cut at these packets.
+fn parts(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
+    let mut reader = CaptureReader::new(bytes).unwrap();
+    let options = || WriterOptions::like(&CaptureReader::new(bytes).unwrap());
+    let mut parts = Vec::new();
+    let mut writer = CaptureWriter::new(Vec::new(), options());
+    let mut interfaces = Vec::new();
+    while let Some(entry) = reader.next().unwrap() {
+        match entry {
+            Entry::Block(block) if block.interface.is_some() => {
+                interfaces.push(block.raw.to_vec());
+                writer.copy(&entry).unwrap();
+            }
+            Entry::Packet(packet) => {
+                if cuts.contains(&(packet.number as usize - 1)) {
+                    let mut next = CaptureWriter::new(Vec::new(), options());
+                    for (raw, description) in interfaces.iter().zip(reader_interfaces(bytes)) {
+                        let (kind, order) = (1, packet.order());
+                        let block = Block { kind, raw, order, interface: Some(description) };
+                        next.copy(&Entry::Block(block)).unwrap();
+                    }
+                    parts.push(core::mem::replace(&mut writer, next).finish().unwrap());
+                }
+                writer.copy(&entry).unwrap();
+            }
+            Entry::Block(_) => {}
+        }
+    }
+    parts.push(writer.finish().unwrap());
+    parts
+}
+
+/// The interfaces of a capture.
+fn reader_interfaces(bytes: &[u8]) -> Vec<Interface> {
+    let mut reader = CaptureReader::new(bytes).unwrap();
+    while reader.next().unwrap().is_some() {}
+    reader.interfaces().to_vec()
+}
+
+/// A report without what names its input.
+fn findings(mut report: Value) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for key in ["input", "path", "elapsed_s", "command"] {
+                    map.remove(key);
+                }
+                map.values_mut().for_each(strip);
+            }
+            Value::Array(list) => {
+                // Several captures are read as pcapng, whatever they are.
+                list.retain(|one| {
+                    !one.as_str().is_some_and(|text| text.starts_with("writing pcapng"))
+                });
+                list.iter_mut().for_each(strip);
+            }
+            _ => {}
+        }
+    }
+    strip(&mut report);
+    report
+}
+
+#[test]
+fn borders_of_files_change_no_answer_and_no_packet() {
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    let mut random = fastrand::Rng::with_seed(19);
+    for name in ["host.pcap", "iperf3.pcapng", "ipv6.pcap", "vxlan.pcapng", "fragments.pcapng"] {
+        let bench = Bench::new();
+        let bytes = fs::read(captures.join(name)).unwrap();
+        let packets = crate::common::packets(&bytes).len();
+        bench.put("whole", &bytes);
+        let ask = |command: &str, input: &str| {
+            let line = command.replace("IN", input);
+            let run = bench.run(&format!("{line} --json -w {input}.out -F pcapng"));
+            let run = if run.code == 2 { bench.run(&format!("{line} --json")) } else { run };
+            assert!(run.code < 2, "{command} {name}: {}", run.stderr);
+            let written = fs::read(bench.path(&format!("{input}.out"))).map(|out| plain(&out));
+            (findings(run.json()), written.unwrap_or_default())
+        };
+        let whole: Vec<_> = COMMANDS.iter().map(|command| ask(command, "whole")).collect();
+        // More parts than a replay has lanes, and names whose order is not that of the parts.
+        for (round, count) in [3, 25].into_iter().enumerate() {
+            let mut cuts: Vec<usize> = (0..count).map(|_| random.usize(1..packets)).collect();
+            cuts.sort_unstable();
+            let folder = format!("parts{round}");
+            fs::create_dir(bench.path(&folder)).unwrap();
+            for (index, part) in parts(&bytes, &cuts).iter().enumerate() {
+                bench.put(&format!("{folder}/{index}"), part);
+            }
+            for (command, (report, written)) in COMMANDS.iter().zip(&whole) {
+                let (cut_report, cut_written) = ask(command, &folder);
+                assert_eq!(cut_report, *report, "{command} {name} cut at {cuts:?}");
+                assert!(cut_written == *written, "{command} {name} cut at {cuts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_capture_that_begins_when_another_ends_comes_after_it() {
+    let bench = Bench::new();
+    // One instant over five parts, in folders whose order of names is another.
+    let times: [&[u64]; 5] = [&[1, 4, 4], &[4], &[4, 4], &[4, 5], &[5, 6]];
+    let names = ["a9", "a1", "a10", "b", "a2"];
+    let mut want = Vec::new();
+    fs::create_dir(bench.path("parts")).unwrap();
+    for (part, name) in names.into_iter().enumerate() {
+        let packet = |(place, time): (usize, &u64)| {
+            (1_700_000_000_000_000_000 + time * 1000, vec![part as u8, place as u8, 0, 0])
+        };
+        let packets: Vec<_> = times[part].iter().enumerate().map(packet).collect();
+        want.extend(packets.iter().map(|(time, data)| (Some(*time), 4, data.clone())));
+        let bytes = crate::common::capture_of(grosso_io::capture::Format::Pcap, 101, &packets);
+        bench.put(&format!("parts/{name}"), &bytes);
+    }
+    bench.ok("segment parts -w is.pcapng");
+    assert_eq!(plain(&bench.get("is.pcapng")), want);
+}
+
+/// Times, lengths and bytes of the packets of a capture.
+fn plain(bytes: &[u8]) -> Vec<(Option<u64>, u32, Vec<u8>)> {
+    let mut found = Vec::new();
+    crate::common::each(bytes, |packet| {
+        found.push((packet.timestamp_ns, packet.original_len, packet.data.to_vec()));
+    });
+    found
 }

@@ -144,7 +144,7 @@ impl Aside {
     }
 }
 
-/// Coalescers over the packets of a capture: one for each interface and direction.
+/// Coalescers over the packets of a capture: one for each device and direction.
 pub(crate) struct Replay<B> {
     profile: Profile,
     batch: Batch,
@@ -164,9 +164,9 @@ pub(crate) struct Replay<B> {
     pub(crate) blind_flows: u64,
 }
 
-/// The packets of one interface in one direction.
+/// The packets of one device in one direction.
 struct Lane<B> {
-    interface: u32,
+    device: u32,
     direction: u32,
     /// The UDP ports that mean a tunnel in them.
     ports: Ports,
@@ -277,7 +277,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         let flags = seen.said.kept_flags();
         let direction = flags & DIRECTION;
         let to_keep = if self.purpose == Purpose::Writes { flags } else { direction };
-        let Some(index) = self.lane(seen.packet.interface, direction, link, seen.ports) else {
+        let Some(index) = self.lane(seen.packet.device, direction, link, seen.ports) else {
             return Fate::Aside(Aside::Interfaces);
         };
         self.look_for(index, seen.ports, link, sink);
@@ -304,15 +304,9 @@ impl<B: AsRef<[u8]>> Replay<B> {
         self.round_trips.as_mut()?.observe(&seen.data, link, &seen.ports, now_ns)
     }
 
-    /// The lane of an interface and direction; `None` if there are too many.
-    fn lane(
-        &mut self,
-        interface: u32,
-        direction: u32,
-        link: LinkType,
-        ports: Ports,
-    ) -> Option<usize> {
-        let is_it = |lane: &Lane<B>| lane.interface == interface && lane.direction == direction;
+    /// The lane of a device and direction; `None` if there are too many.
+    fn lane(&mut self, device: u32, direction: u32, link: LinkType, ports: Ports) -> Option<usize> {
+        let is_it = |lane: &Lane<B>| lane.device == device && lane.direction == direction;
         match self.lanes.iter().position(is_it) {
             Some(index) => Some(index),
             None if self.lanes.len() >= LANES_MAX => None,
@@ -322,7 +316,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
                     CoalesceOptions::new(link, self.seed).profile(profile).ports(ports),
                 );
                 self.lanes.push(Lane {
-                    interface,
+                    device,
                     direction,
                     ports,
                     coalescer,

@@ -16,7 +16,7 @@ use grosso_wire::{LinkType, Ports};
 pub(crate) struct Arrival<'a> {
     pub(crate) data: &'a [u8],
     pub(crate) link: LinkType,
-    pub(crate) interface: u32,
+    pub(crate) device: u32,
     /// The bits of `epb_flags` that hold the direction.
     pub(crate) direction: u32,
     pub(crate) timestamp_ns: Option<u64>,
@@ -34,7 +34,7 @@ impl<'a> Arrival<'a> {
         Self {
             data: packet.data,
             link,
-            interface: packet.interface,
+            device: packet.device,
             direction: said.flags.unwrap_or(0) & DIRECTION,
             timestamp_ns: packet.timestamp_ns,
             vlan: said.vlan(),
@@ -44,7 +44,7 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// Reassemblers, one for each interface and direction.
+/// Reassemblers, one for each device and direction.
 pub(crate) struct Lanes {
     rules: ReassemblyRules,
     seed: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Lanes {
 }
 
 struct FragmentLane {
-    interface: u32,
+    device: u32,
     direction: u32,
     reassembler: Reassembler<Vec<u8>>,
 }
@@ -125,11 +125,10 @@ impl Lanes {
         }
     }
 
-    /// The lane of an interface and direction; `None` when there are too many.
+    /// The lane of a device and direction; `None` when there are too many.
     fn lane(&mut self, arrival: &Arrival<'_>) -> Option<usize> {
-        let Arrival { interface, direction, link, ports, .. } = *arrival;
-        let is_it =
-            |lane: &FragmentLane| lane.interface == interface && lane.direction == direction;
+        let Arrival { device, direction, link, ports, .. } = *arrival;
+        let is_it = |lane: &FragmentLane| lane.device == device && lane.direction == direction;
         if let Some(number) = self.lanes.iter().position(is_it) {
             return Some(number);
         }
@@ -139,7 +138,7 @@ impl Lanes {
         let rules = self.rules.clone();
         // Buffers are copied together, so overlapping bytes can be mixed.
         let reassembler = Reassembler::new(rules, link, ports, self.seed).ok()?;
-        self.lanes.push(FragmentLane { interface, direction, reassembler });
+        self.lanes.push(FragmentLane { device, direction, reassembler });
         Some(self.lanes.len() - 1)
     }
 }

@@ -30,6 +30,9 @@ pub struct Packet<'a> {
     pub timestamp_ns: Option<u64>,
     /// The number of the packet's interface within its section.
     pub interface: u32,
+    /// The number of the first interface of the same device: `interface`, unless who reads several
+    /// captures as one knows better ([`Outcome::device`](super::Outcome::device)).
+    pub device: u32,
     /// The description of that interface.
     pub description: &'a Interface,
     /// Position of the packet in the file, counted from 1.

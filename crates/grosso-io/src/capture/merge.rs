@@ -1,13 +1,18 @@
 //! Several captures as one stream, in the order of time, with only the packets that are wanted.
 //!
 //! The order is that of Wireshark's `mergecap`: the next packet is the earliest of those that come next in each
-//! capture; of equal times that of the last capture; one without a time at once.
+//! capture; of equal times that of the last capture; one without a time at once. Unlike there, a capture that begins at
+//! the time at which another ends comes after it, as if a capture had been cut there.
+
+mod devices;
 
 use core::cmp::Reverse;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 
+use self::devices::Devices;
 use super::entry::{Block, Entry, Packet};
 use super::error::CaptureError;
 use super::format::Format;
@@ -44,6 +49,16 @@ pub struct Outcome {
     pub packets: Vec<u64>,
     /// The first damage: the index of the capture that ends there, and the damage.
     pub damage: Option<(usize, CaptureError)>,
+    devices: Devices,
+}
+
+impl Outcome {
+    /// The first interface of the device that an interface shows: a capture that begins when another has ended, with
+    /// an interface like one there, goes on with what it showed.
+    #[must_use]
+    pub fn device(&self, interface: u32) -> u32 {
+        self.devices.of(interface)
+    }
 }
 
 struct Member<R> {
@@ -51,7 +66,10 @@ struct Member<R> {
     name: String,
     /// The numbers that the interfaces of the current section have in the whole.
     interfaces: Vec<u32>,
-    next: Option<Pending>,
+    /// The packets that come next: one, or more where it matters whether the capture ends.
+    next: VecDeque<Pending>,
+    has_begun: bool,
+    is_at_end: bool,
 }
 
 /// A packet that waits for those before it.
@@ -79,8 +97,15 @@ impl<R: Read> Merge<R> {
             [(alone, _)] => WriterOptions::like(alone),
             _ => WriterOptions::new(Format::Pcapng),
         };
-        let outcome = Outcome { packets: vec![0; captures.len()], damage: None };
-        let member = |(reader, name)| Member { reader, name, interfaces: Vec::new(), next: None };
+        let outcome = Outcome { packets: vec![0; captures.len()], ..Outcome::default() };
+        let member = |(reader, name)| Member {
+            reader,
+            name,
+            interfaces: Vec::new(),
+            next: VecDeque::new(),
+            has_begun: false,
+            is_at_end: false,
+        };
         let mut merge = Self {
             members: captures.into_iter().map(member).collect(),
             select,
@@ -111,7 +136,11 @@ impl<R: Read> Merge<R> {
         if member.reader.format() == Format::Pcap {
             for interface in member.reader.interfaces() {
                 let options = origin(&member.name, None);
-                member.interfaces.push(self.writer.add_interface_with(interface, &options)?);
+                let number = self.writer.add_interface_with(interface, &options)?;
+                let position = member.interfaces.len();
+                let mut outcome = self.outcome.borrow_mut();
+                outcome.devices.declare(number, index, interface.link_type, position, None);
+                member.interfaces.push(number);
             }
         }
         Ok(())
@@ -162,12 +191,17 @@ impl<R: Read> Merge<R> {
         }
         let times = self.members.iter().enumerate();
         let times = times.filter_map(|(index, member)| {
-            let time_ns = member.next.as_ref()?.meta.timestamp_ns;
+            let time_ns = member.next.front()?.meta.timestamp_ns;
             Some((time_ns, time_ns.map(|_| Reverse(index)), index))
         });
         // No time orders before every time.
-        let Some((_, _, first)) = times.min() else { return Ok(false) };
-        let Some(packet) = self.members[first].next.take() else { return Ok(false) };
+        let Some((time_ns, _, last)) = times.min() else { return Ok(false) };
+        let first = self.ending_at(time_ns)?.unwrap_or(last);
+        if !self.members[first].has_begun {
+            self.members[first].has_begun = true;
+            self.begin(first);
+        }
+        let Some(packet) = self.members[first].next.pop_front() else { return Ok(false) };
         let options = Options::new(&packet.options, packet.order);
         let written = self.writer.write_packet_with(&packet.meta, &packet.data, &options);
         written.map_err(io::Error::other)?;
@@ -175,29 +209,84 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
+    /// The capture that ends at a time at which another begins: its packets come first, and of several such captures
+    /// those of one that began before.
+    fn ending_at(&mut self, time_ns: Option<u64>) -> io::Result<Option<usize>> {
+        let is_now = |member: &Member<R>| {
+            member.next.front().is_some_and(|packet| packet.meta.timestamp_ns == time_ns)
+        };
+        let is_beginning = self.members.iter().any(|member| !member.has_begun && is_now(member));
+        if time_ns.is_none() || !self.is_batched || !is_beginning {
+            return Ok(None);
+        }
+        let tied = (0..self.members.len()).filter(|&index| is_now(&self.members[index]));
+        let mut tied: Vec<usize> = tied.collect();
+        tied.sort_by_key(|&index| !self.members[index].has_begun);
+        if tied.len() < 2 {
+            return Ok(None);
+        }
+        for index in tied {
+            let is_same = |packet: &Pending| packet.meta.timestamp_ns == time_ns;
+            while self.members[index].next.iter().all(is_same)
+                && self.members[index].next.len() < PACKETS_AHEAD_MAX
+                && self.read(index)?
+            {}
+            let member = &self.members[index];
+            if member.is_at_end && member.next.iter().all(is_same) {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds the devices that a capture, which begins, goes on to show.
+    fn begin(&mut self, index: usize) {
+        let has_ended: Vec<bool> = self
+            .members
+            .iter()
+            .map(|member| member.has_begun && member.is_at_end && member.next.is_empty())
+            .collect();
+        self.outcome.borrow_mut().devices.begin(index, &has_ended);
+    }
+
     /// Finds the next wanted packet of a capture, and passes on the blocks before it.
     fn look(&mut self, index: usize) -> io::Result<()> {
-        let Member { reader, name, interfaces, next } = &mut self.members[index];
-        while next.is_none() {
+        if self.members[index].next.is_empty() {
+            self.read(index)?;
+        }
+        Ok(())
+    }
+
+    /// Reads one more wanted packet of a capture, and passes on the blocks before it; `false` at its end.
+    fn read(&mut self, index: usize) -> io::Result<bool> {
+        let Member { reader, name, interfaces, next, is_at_end, .. } = &mut self.members[index];
+        while !*is_at_end {
             match reader.next() {
-                Ok(None) => return Ok(()),
+                Ok(None) => *is_at_end = true,
                 Ok(Some(Entry::Packet(packet))) => {
                     if is_wanted(&mut self.select, &packet)? {
                         let number = interfaces.get(packet.interface as usize).copied();
-                        *next = Some(Pending::of(&packet, number.unwrap_or_default()));
+                        next.push_back(Pending::of(&packet, number.unwrap_or_default()));
+                        return Ok(true);
                     }
                 }
                 Ok(Some(Entry::Block(block))) => {
                     let passed = pass(&block, name, interfaces, &mut self.writer);
                     passed.map_err(io::Error::other)?;
+                    if let (Some(interface), Some(&number)) = (&block.interface, interfaces.last())
+                    {
+                        let (link, position) = (interface.link_type, interfaces.len() - 1);
+                        let mut outcome = self.outcome.borrow_mut();
+                        outcome.devices.declare(number, index, link, position, Some(&block));
+                    }
                 }
                 Err(damage) => {
+                    *is_at_end = true;
                     self.outcome.borrow_mut().damage.get_or_insert((index, damage));
-                    return Ok(());
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -309,3 +398,5 @@ impl Write for Ready {
 const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
 /// Packets that are merged between two looks at the stream.
 const PACKETS_PER_BATCH: usize = 64;
+/// Most packets of one time that a capture is read ahead by, to see whether it ends with them.
+const PACKETS_AHEAD_MAX: usize = 4096;

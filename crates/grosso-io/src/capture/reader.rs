@@ -298,6 +298,7 @@ impl<R: Read> CaptureReader<R> {
                     original_len: packet.original_len,
                     timestamp_ns: packet.timestamp_ns,
                     interface: packet.interface,
+                    device: packet.interface,
                     // The decoder has refused packets of unknown interfaces.
                     description: &interfaces[packet.interface as usize],
                     number: self.packets,
