@@ -597,3 +597,39 @@ fn assert_well_formed(page: &str) {
     }
     assert_eq!(open, [""; 0]);
 }
+
+#[test]
+fn any_number_of_jobs_gives_the_report_of_one() {
+    let captures = ["host.pcap", "iperf3.pcapng", "ipv6.pcap", "vxlan.pcapng", "fragments.pcapng"];
+    for name in captures {
+        let bench = Bench::new();
+        bench.put(name, &of_the_tree(name));
+        let ask = |jobs: &str| {
+            let run = bench.ok(&format!("whatif {name} --reorder off,holes --html page {jobs}"));
+            let json = bench.ok(&format!("whatif {name} --json {jobs}")).stdout;
+            let page = String::from_utf8(bench.get("page")).unwrap();
+            let page: Vec<_> =
+                page.lines().filter(|line| !line.contains("--html")).map(String::from).collect();
+            let json = json.split("\"elapsed_s\"").next().unwrap().to_owned();
+            (run.stdout, page, json)
+        };
+        let one = ask("");
+        for jobs in ["-j 1", "--jobs 2", "--jobs 3", "--jobs 7", "--jobs 256"] {
+            assert!(ask(jobs) == one, "{name} {jobs}");
+        }
+    }
+}
+
+#[test]
+fn jobs_are_for_whatif_and_one_to_256() {
+    let bench = Bench::new();
+    bench.put("a", &of_the_tree("ipv6.pcap"));
+    for line in ["whatif a --jobs 0", "whatif a --jobs 257", "coalesce a --jobs 2"] {
+        let run = bench.run(line);
+        assert_eq!(run.code, 2, "{line}: {}", run.stderr);
+        assert!(run.stderr.contains("--jobs"), "{}", run.stderr);
+    }
+    // A setting that cannot be is said once, by whoever finds it.
+    let run = bench.run("whatif a --profile linux,missing --jobs 2");
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
+}

@@ -42,6 +42,9 @@ pub(crate) struct Whatif {
     pub(crate) bounds: Bounds,
     #[command(flatten)]
     pub(crate) known: Known,
+    /// Threads that try the settings; the report is the same with any number
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: u16,
     /// Write a page with plots
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,

@@ -12,10 +12,10 @@ use grosso::{
     },
     stats::CoalesceStats,
 };
-use grosso_io::capture::{Offload, Packet, PacketMeta, TunnelPort};
+use grosso_io::capture::{Offload, PacketMeta, TunnelPort};
 use grosso_wire::{LinkType, Ports};
 
-pub(crate) use self::seen::{Seen, meta_of};
+pub(crate) use self::seen::{Arrived, Seen, meta_of};
 use crate::{
     arguments::{Batch, Rules},
     error::Failure,
@@ -207,12 +207,22 @@ impl<B: AsRef<[u8]>> Replay<B> {
     /// Takes the next packet. Deliveries that it causes are made before this returns, so a packet that stays outside
     /// may be written at once and overtakes nothing.
     pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver<B>) -> Fate {
-        self.begin(seen.packet, sink);
-        let fate = self.place(seen, sink);
+        self.push_as(&seen.arrived(), sink, |sink| sink.keep(seen))
+    }
+
+    /// The same for a packet that is no longer at hand, which `keep` keeps.
+    pub(crate) fn push_as(
+        &mut self,
+        packet: &Arrived<'_>,
+        sink: &mut dyn Receiver<B>,
+        keep: impl FnOnce(&mut dyn Receiver<B>) -> B,
+    ) -> Fate {
+        self.begin(packet.timestamp_ns, sink);
+        let fate = self.place(packet, sink, keep);
         if let Fate::Aside(aside) = fate {
             self.asides[aside as usize] += 1;
         }
-        self.end(seen.packet, sink);
+        self.end(packet.timestamp_ns, sink);
         fate
     }
 
@@ -234,8 +244,8 @@ impl<B: AsRef<[u8]>> Replay<B> {
     }
 
     /// Ends the poll before the packet, if polls end where the time changes.
-    fn begin(&mut self, packet: &Packet<'_>, sink: &mut dyn Receiver<B>) {
-        let (before, now) = (self.stamp, packet.timestamp_ns);
+    fn begin(&mut self, now: Option<u64>, sink: &mut dyn Receiver<B>) {
+        let before = self.stamp;
         let is_over = match self.batch {
             Batch::Packets(_) => false,
             Batch::Stamp => before != now,
@@ -250,7 +260,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         self.stamp = now;
     }
 
-    fn end(&mut self, packet: &Packet<'_>, sink: &mut dyn Receiver<B>) {
+    fn end(&mut self, now: Option<u64>, sink: &mut dyn Receiver<B>) {
         self.polled += 1;
         let most = match self.batch {
             Batch::Packets(most) => most,
@@ -258,7 +268,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
             Batch::Stamp => return,
         };
         if self.polled >= most {
-            self.poll_end(packet.timestamp_ns.unwrap_or(0), sink);
+            self.poll_end(now.unwrap_or(0), sink);
         }
     }
 
@@ -271,37 +281,45 @@ impl<B: AsRef<[u8]>> Replay<B> {
         }
     }
 
-    fn place(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver<B>) -> Fate {
-        let Some(link) = seen.link else { return Fate::Aside(Aside::LinkType) };
-        let round_trip = self.round_trip(seen, link);
-        let flags = seen.said.kept_flags();
+    fn place(
+        &mut self,
+        packet: &Arrived<'_>,
+        sink: &mut dyn Receiver<B>,
+        keep: impl FnOnce(&mut dyn Receiver<B>) -> B,
+    ) -> Fate {
+        let Some(link) = packet.link else { return Fate::Aside(Aside::LinkType) };
+        let round_trip = self.round_trip(packet, link);
+        let flags = packet.flags;
         let direction = flags & DIRECTION;
         let to_keep = if self.purpose == Purpose::Writes { flags } else { direction };
-        let Some(index) = self.lane(seen.packet.device, direction, link, seen.ports) else {
+        let Some(index) = self.lane(packet.device, direction, link, packet.ports) else {
             return Fate::Aside(Aside::Interfaces);
         };
-        self.look_for(index, seen.ports, link, sink);
+        self.look_for(index, packet.ports, link, sink);
         let Some(lane) = self.lanes.get_mut(index) else {
             return Fate::Aside(Aside::Interfaces);
         };
-        match seen.time {
+        match packet.time {
             Err(aside) => {
-                lane.coalescer.flush_before(&seen.data, None, sink as &mut dyn Sink<B>);
+                lane.coalescer.flush_before(packet.data, None, sink as &mut dyn Sink<B>);
                 Fate::Aside(aside)
             }
             Ok(now_ns) => {
                 if let Some(round_trip_ns) = round_trip {
-                    lane.coalescer.learn_round_trip(&seen.data, round_trip_ns, now_ns);
+                    lane.coalescer.learn_round_trip(packet.data, round_trip_ns, now_ns);
                 }
-                Fate::Engine(lane.push(seen, to_keep, now_ns, sink))
+                lane.make_way(to_keep, now_ns, sink);
+                let frame = Frame { buffer: keep(sink), meta: packet.meta };
+                lane.is_polling = true;
+                Fate::Engine(lane.coalescer.push(frame, now_ns, sink as &mut dyn Sink<B>))
             }
         }
     }
 
     /// The round trip time of the packet's connection in nanoseconds, if this packet tells it.
-    fn round_trip(&mut self, seen: &Seen<'_>, link: LinkType) -> Option<u64> {
-        let now_ns = seen.time.ok()?;
-        self.round_trips.as_mut()?.observe(&seen.data, link, &seen.ports, now_ns)
+    fn round_trip(&mut self, packet: &Arrived<'_>, link: LinkType) -> Option<u64> {
+        let now_ns = packet.time.ok()?;
+        self.round_trips.as_mut()?.observe(packet.data, link, &packet.ports, now_ns)
     }
 
     /// The lane of a device and direction; `None` if there are too many.
@@ -348,19 +366,6 @@ impl<B: AsRef<[u8]>> Replay<B> {
 }
 
 impl<B: AsRef<[u8]>> Lane<B> {
-    fn push(
-        &mut self,
-        seen: &Seen<'_>,
-        flags: u32,
-        now_ns: u64,
-        sink: &mut dyn Receiver<B>,
-    ) -> Verdict {
-        self.make_way(flags, now_ns, sink);
-        let frame = Frame { buffer: sink.keep(seen), meta: seen.meta };
-        self.is_polling = true;
-        self.coalescer.push(frame, now_ns, sink as &mut dyn Sink<B>)
-    }
-
     /// Delivers the trains whose hold is over, each at the time when it was. Within a poll only trains that are held
     /// across polls leave, and none if a poll is taken as a whole, flow by flow or in order: so a hold never makes
     /// trains shorter than no hold does.

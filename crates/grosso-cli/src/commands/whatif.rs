@@ -1,33 +1,30 @@
 //! `grosso whatif`: the effect of profiles, reordering and holds on the traffic of a capture.
 //!
-//! The capture is read once: every packet goes through one replay for each setting, and the replays share the packets
-//! that they hold.
+//! The capture is read once: every packet goes through one replay for each setting. Settings know nothing of each
+//! other, so any number of threads gives the same report; the replays of a thread share the packets that they hold.
 
+mod crew;
 mod meter;
+mod trial;
 
-use std::{fs, rc::Rc};
+use std::fs;
 
-use grosso::{
-    Profile,
-    coalesce::reason::{Close, NoMerge, Pass, Release},
-};
+use grosso::Profile;
 use grosso_io::capture::Entry;
 
-use self::meter::{Kept, Meter, Shared};
+use self::crew::Crew;
 use super::{
     quote,
-    replay::{Aside, Fate, Purpose, Replay, Seen, note_blind_flows},
+    replay::{Purpose, Seen, note_blind_flows},
 };
 use crate::{
-    arguments::{HoldTime, Repair, Rules, Whatif},
+    arguments::{Repair, Rules, Whatif},
     error::{Exit, Failure},
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
-    report::{self, InputFacts, Place, Tool, counts},
-    reports::whatif::{
-        Best, Disorder, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport,
-    },
+    report::{self, InputFacts, Place, Tool},
+    reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
 };
 
 /// Runs the command.
@@ -40,7 +37,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     let sources = options.captures.sources("whatif")?;
     let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(session.talk.json, session)?;
-    let mut trials = Trial::all(rules.into_iter().chain(ordered(options)))?;
+    let mut crew = Crew::new(rules.into_iter().chain(ordered(options)).collect(), options.jobs)?;
     let mut offered = Offered::default();
     let mut unparsed = Unparsed::default();
     let links = input.links;
@@ -49,24 +46,19 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
             Entry::Packet(packet) => {
                 let seen = Seen::of(packet, links, Purpose::Looks, &mut judge);
                 offered.count(packet, seen.meta.gso.as_ref());
-                let kept = Shared(Rc::new(Kept::of(&seen)));
-                let mut fate = None;
-                for trial in &mut trials {
-                    fate = Some(trial.push(&seen, &kept));
-                }
-                if fate == Some(Fate::Aside(Aside::LinkType)) {
+                crew.push(&seen);
+                if seen.link.is_none() {
                     unparsed.count(packet);
                 }
             }
             Entry::Block(block) if block.is_section_header() => {
-                trials.iter_mut().for_each(Trial::finish);
+                crew.end_section();
             }
             Entry::Block(_) => {}
         }
         Ok(Next::Go)
     })?;
-    trials.iter_mut().for_each(Trial::finish);
-    let mut report = report(options, &input, offered, trials);
+    let mut report = report(options, &input, offered, crew.finish()?);
     if let Some(page) = &options.html {
         report.html = Some(Name::of(page));
         fs::write(page, report.page(&session.command_line)).map_err(|error| {
@@ -119,65 +111,12 @@ fn ordered(options: &Whatif) -> Option<Rules> {
     options.reorder.is_empty().then_some(Rules { reorder: Some(Repair::BATCH), ..first })
 }
 
-/// One setting during the run.
-struct Trial {
-    rules: Rules,
-    replay: Replay<Shared>,
-    meter: Meter,
-}
-
-impl Trial {
-    fn all(rules: impl Iterator<Item = Rules>) -> Result<Vec<Self>, Failure> {
-        let trial = |rules: Rules| {
-            let replay = Replay::new(&rules, Purpose::Looks)?;
-            Ok(Self { rules, replay, meter: Meter::default() })
-        };
-        rules.map(trial).collect()
-    }
-
-    fn push(&mut self, seen: &Seen<'_>, kept: &Shared) -> Fate {
-        self.meter.current = Some(kept.clone());
-        let fate = self.replay.push(seen, &mut self.meter);
-        if let Fate::Aside(_) = fate {
-            self.meter.count_aside(&kept.0);
-        }
-        fate
-    }
-
-    fn finish(&mut self) {
-        self.replay.finish(&mut self.meter);
-    }
-
-    fn result(self) -> Setting {
-        let Self { rules, replay, meter } = self;
-        let stats = replay.stats();
-        let asides: u64 = replay.asides.iter().sum();
-        let mut passed = counts(Pass::ALL.iter().map(|reason| reason.name()), &stats.passed);
-        passed.extend(counts(Aside::ALL.iter().map(|aside| aside.name()), &replay.asides));
-        Setting {
-            profile: rules.profile,
-            invertible: replay.profile().rules.is_invertible(),
-            reorder: Repair::of(replay.profile()).to_string(),
-            hold: HoldTime::of(replay.profile()).to_string(),
-            hold_ns: replay.profile().limits.hold_ns,
-            packets_up: stats.frames_out + asides,
-            superframes: stats.superframes,
-            merged_packets: stats.superframe_packets,
-            trains: meter.segments.total(),
-            segments_per_train: SegmentsPerTrain::of(&meter.segments),
-            held_ns: meter.held.quantiles(),
-            passed,
-            not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
-            closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
-            waited: counts(Release::ALL.iter().map(|why| why.name()), &stats.reorder.released),
-            blind_flows: replay.blind_flows,
-            segments: meter.segments,
-        }
-    }
-}
-
-fn report(options: &Whatif, input: &Input, offered: Offered, trials: Vec<Trial>) -> WhatifReport {
-    let mut settings: Vec<Setting> = trials.into_iter().map(Trial::result).collect();
+fn report(
+    options: &Whatif,
+    input: &Input,
+    offered: Offered,
+    mut settings: Vec<Setting>,
+) -> WhatifReport {
     let command = |setting: &Setting| command(options, input, setting);
     let ordered = ordered(options).and_then(|_| settings.pop());
     let disorder = ordered.and_then(|ordered| Disorder::of(settings.first()?, &ordered, command));

@@ -80,6 +80,39 @@ impl<'a> Seen<'a> {
         }
         seen
     }
+
+    /// The properties that a replay asks for.
+    pub(crate) fn arrived(&self) -> Arrived<'_> {
+        Arrived {
+            data: &self.data,
+            device: self.packet.device,
+            timestamp_ns: self.packet.timestamp_ns,
+            time: self.time,
+            flags: self.said.kept_flags(),
+            link: self.link,
+            ports: self.ports,
+            meta: self.meta,
+        }
+    }
+}
+
+/// The properties of a packet that a replay asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived<'a> {
+    /// Its bytes.
+    pub(crate) data: &'a [u8],
+    pub(crate) device: u32,
+    /// Its time in the capture.
+    pub(crate) timestamp_ns: Option<u64>,
+    /// The time of its arrival, unless it has to stay outside.
+    pub(crate) time: Result<u64, Aside>,
+    /// The flags that a superframe keeps.
+    pub(crate) flags: u32,
+    pub(crate) link: Option<LinkType>,
+    /// The UDP ports that mean a tunnel in it.
+    pub(crate) ports: Ports,
+    /// The metadata for the engine.
+    pub(crate) meta: Meta,
 }
 
 /// The contents of the options of a packet.

@@ -6,20 +6,21 @@ use grosso::{Delivery, Sink};
 use grosso_wire::dissect;
 
 use crate::{
-    commands::replay::{Receiver, Seen},
+    commands::replay::{Arrived, Receiver, Seen},
     distribution::Distribution,
     headers::Transport,
 };
 
-/// A packet that is shared by all settings.
+/// A packet that is shared by all settings of a thread.
 #[derive(Clone, Debug)]
 pub(super) struct Shared(pub(super) Rc<Kept>);
 
-/// The bytes of a packet, and the time when it came.
-#[derive(Debug)]
+/// A packet that no longer needs its capture.
+#[derive(Clone, Debug)]
 pub(super) struct Kept {
     data: Box<[u8]>,
-    time_ns: u64,
+    /// Its other properties, with no bytes.
+    properties: Arrived<'static>,
     /// Whether it has a payload of TCP or UDP.
     pub(super) is_data: bool,
 }
@@ -32,7 +33,21 @@ impl Kept {
             Some(Transport::of(&stack, data.len())?.payload)
         });
         let is_data = payload.is_some_and(|bytes| bytes > 0);
-        Self { data: data.into(), time_ns: seen.time.unwrap_or(0), is_data }
+        let properties = Arrived { data: &[], ..seen.arrived() };
+        Self { data: data.into(), properties, is_data }
+    }
+
+    pub(super) fn arrived(&self) -> Arrived<'_> {
+        Arrived { data: &self.data, ..self.properties }
+    }
+
+    /// The bytes that it takes.
+    pub(super) fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    fn time_ns(&self) -> u64 {
+        self.properties.time.unwrap_or(0)
     }
 }
 
@@ -45,8 +60,6 @@ impl AsRef<[u8]> for Shared {
 /// Measures deliveries.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// The packet that is being pushed.
-    pub(super) current: Option<Shared>,
     /// Wire packets of each train, counting those with a payload of TCP or UDP. A packet that leaves alone is a train
     /// of one, whether it could have merged or not, so that profiles differ only in merging.
     pub(super) segments: Distribution,
@@ -72,14 +85,14 @@ impl Sink<Shared> for Meter {
         }
         self.segments.add(delivery.packets.into(), 1);
         for part in delivery.parts().filter(|part| part.buffer.0.is_data) {
-            self.held.add(self.now_ns.saturating_sub(part.buffer.0.time_ns), 1);
+            self.held.add(self.now_ns.saturating_sub(part.buffer.0.time_ns()), 1);
         }
     }
 }
 
 impl Receiver<Shared> for Meter {
     fn keep(&mut self, seen: &Seen<'_>) -> Shared {
-        self.current.take().unwrap_or_else(|| Shared(Rc::new(Kept::of(seen))))
+        Shared(Rc::new(Kept::of(seen)))
     }
 
     fn at(&mut self, now_ns: u64) {
