@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "grosso-cli",
         &["grosso", "grosso-checksum", "grosso-io", "grosso-lab", "grosso-sys", "grosso-wire"],
     ),
-    ("grosso-tun", &["grosso", "grosso-io", "grosso-sys", "grosso-wire"]),
+    ("grosso-tun", &["grosso", "grosso-checksum", "grosso-io", "grosso-sys", "grosso-wire"]),
     ("grosso-capi", &["grosso", "grosso-checksum", "grosso-io", "grosso-wire"]),
     ("grosso-testkit", &[]),
 ];

@@ -6,6 +6,7 @@
 //! | [`TunOptions`] | layer, name, queues' device, trust, and the superframes that the caller takes |
 //! | [`Fallback`] | an offload that this kernel lacks, by name; everything works without it, slower |
 //! | [`Udp`] | the socket: datagrams in batches (`UDP_SEGMENT`, `UDP_GRO`), with their ECN marks |
+//! | [`Joiner`] | for devices without offloads, such as WinTUN and utun: joined packets with complete checksums |
 //! | `AsyncTun`, `AsyncUdp` | both for tokio (feature `tokio`) |
 //! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
@@ -20,32 +21,43 @@
 //! byte can say so with [`TunOptions::trusted`]. A packet that its *sender* sent damaged is then repaired rather than
 //! dropped: the AEAD vouches for the way, and not for the stack of the peer. Say so of peers that you trust.
 //!
-//! The crate is for Linux: on every other system it compiles to nothing.
-#![cfg(target_os = "linux")]
+//! All of it is for Linux but [`Joiner`], which is for every system.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
 mod datagrams;
+#[cfg(target_os = "linux")]
 mod device;
+#[cfg(target_os = "linux")]
 mod fallback;
-#[cfg(feature = "tokio")]
+mod joiner;
+#[cfg(all(target_os = "linux", feature = "tokio"))]
 mod runtime;
+#[cfg(target_os = "linux")]
 mod socket;
-#[cfg(feature = "smoltcp")]
+#[cfg(all(target_os = "linux", feature = "smoltcp"))]
 mod stack;
 
+#[cfg(target_os = "linux")]
 pub use datagrams::{DATAGRAMS_MAX, Datagram};
+#[cfg(target_os = "linux")]
 pub use device::{Tun, TunOptions};
+#[cfg(target_os = "linux")]
 pub use fallback::Fallback;
 pub use grosso::{Meta, features::Features};
+#[cfg(target_os = "linux")]
 pub use grosso_io::live::LiveStats;
+#[cfg(target_os = "linux")]
 pub use grosso_sys::{
     tun::Layer,
     wait::{Interest, wait_for},
 };
-#[cfg(feature = "tokio")]
+pub use joiner::{Joined, Joiner};
+#[cfg(all(target_os = "linux", feature = "tokio"))]
 pub use runtime::{AsyncTun, AsyncUdp};
+#[cfg(target_os = "linux")]
 pub use socket::{Received, Udp, UdpStats};
-#[cfg(feature = "smoltcp")]
+#[cfg(all(target_os = "linux", feature = "smoltcp"))]
 pub use stack::StackDevice;
 
 /// The example of `README.md`, which is compiled as a test.

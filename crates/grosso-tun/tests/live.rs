@@ -18,10 +18,11 @@ use grosso_sys::{
     namespace::NetworkNamespace,
     netlink::Netlink,
     permit,
+    tun::{self, TunBuilder},
     wait::{Interest, wait_for},
 };
 use grosso_testkit::Packet;
-use grosso_tun::{Datagram, Fallback, Features, Tun, TunOptions, Udp};
+use grosso_tun::{Datagram, Fallback, Features, Joiner, Tun, TunOptions, Udp};
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -183,6 +184,58 @@ fn relay(from: &mut Tun, to: &mut Tun) -> u32 {
     })
     .unwrap();
     superframes
+}
+
+#[test]
+fn joined_packets_pass_a_device_that_has_no_offloads() {
+    let options = TunOptions::default().offloads(Features::NONE);
+    let (Some((a, mut tun_a)), Some((b, tun_b))) = (host(A, options), host(B, options)) else {
+        return;
+    };
+    drop(tun_b);
+    let plain = b.run(|| {
+        let name = InterfaceName::new("tun0")?;
+        let plain = TunBuilder::tun(name).virtio_header(false).nonblocking(true).open()?;
+        set_up("tun0", B)?;
+        Ok::<_, std::io::Error>(plain)
+    });
+    let plain = plain.unwrap().unwrap();
+    let stop = AtomicBool::new(false);
+    let carried = thread::scope(|scope| {
+        let carrier = scope.spawn(|| {
+            let (mut joiner, mut buffer, mut carried) = (Joiner::new(false), vec![0; 65_536], 0);
+            while !stop.load(Ordering::Relaxed) {
+                let sources = [(tun_a.as_fd(), Interest::READ), (plain.as_fd(), Interest::READ)];
+                wait_for(&sources, Some(Duration::from_millis(50))).unwrap();
+                carried += join_into(&mut joiner, &mut tun_a, &plain);
+                let mut back = Vec::new();
+                while let Ok(len) = plain.read(&mut buffer) {
+                    back.push(buffer[..len].to_vec());
+                }
+                tun_a.send(&mut back).unwrap();
+            }
+            carried
+        });
+        stream(&a, &b, B);
+        stop.store(true, Ordering::Relaxed);
+        carrier.join().unwrap()
+    });
+    let frames = received(&b);
+    assert!(carried > 5000, "{carried} packets of 1500 bytes carry the stream");
+    assert!(frames * 2 < carried, "{carried} packets were received as {frames} frames");
+}
+
+/// Carries packets to a device without offloads, joined.
+fn join_into(joiner: &mut Joiner, from: &mut Tun, to: &tun::Tun) -> u64 {
+    let mut packets = Vec::new();
+    from.try_recv(|packet, _| packets.push(packet.to_vec())).unwrap();
+    let carried = packets.len() as u64;
+    let write = |joined: &grosso_tun::Joined<'_, Vec<u8>>| {
+        let slices: Vec<_> = joined.slices().map(std::io::IoSlice::new).collect();
+        to.write_vectored(&slices).map(|len| assert_eq!(len, joined.len()))
+    };
+    joiner.join(&mut packets, write).unwrap();
+    carried
 }
 
 /// A datagram for a socket of a host, with a good checksum or a wrong one.

@@ -1,0 +1,269 @@
+//! Joined packets with complete checksums, for devices that have no word for offloads.
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
+};
+
+use grosso::{
+    CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Meta, Ports, Profile,
+    checksum::Checksum, coalesce::Part,
+};
+use grosso_checksum::Sum;
+
+/// Joins the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum: for WinTUN on Windows,
+/// utun on macOS, and every TUN device without a virtio header.
+///
+/// Only TCP is joined, and not inside tunnels: a host takes a long segment for what its connection sent, while joined
+/// datagrams would be another datagram. Packets of a flow keep their order; what cannot be joined passes as it came.
+///
+/// The device has to take packets that are longer than its MTU, as those named do. In the other direction it gives
+/// packets of the MTU, of which nothing need be known.
+#[derive(Debug)]
+pub struct Joiner<B = Vec<u8>> {
+    coalescer: Coalescer<B>,
+    meta: Meta,
+    /// Lists kept for their capacity.
+    header: Vec<u8>,
+    done: Vec<B>,
+}
+
+impl<B: AsRef<[u8]>> Joiner<B> {
+    /// A joiner. `trusted` says that an AEAD vouched for the packets, so that their checksums need not be verified: see
+    /// the trust of this crate's first page.
+    #[must_use]
+    pub fn new(trusted: bool) -> Self {
+        let mut profile = Profile::linux();
+        profile.udp = false;
+        profile.tunnels_max = 0;
+        let seed = RandomState::new().build_hasher().finish();
+        let options = CoalesceOptions::new(LinkType::Raw, seed).profile(profile).ports(Ports::NONE);
+        let checksum = match trusted {
+            true => Checksum::Unnecessary { levels: 0 },
+            false => Checksum::None,
+        };
+        Self {
+            coalescer: Coalescer::new(options),
+            meta: Meta { checksum, ..Meta::default() },
+            header: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Joins IP packets, and has each result written, in the order of their first packets within a flow. The list then
+    /// holds the buffers for the next batch, in any order and with whatever was in them. Nothing is kept for later.
+    ///
+    /// # Errors
+    /// The first one of `write`, which is called for what comes behind it all the same.
+    pub fn join(
+        &mut self,
+        packets: &mut Vec<B>,
+        mut write: impl FnMut(&Joined<'_, B>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Self { coalescer, meta, header, done } = self;
+        let mut result = Ok(());
+        let mut sink = |delivery: Delivery<'_, B>| {
+            let written = write(&Joined::complete(&delivery, header));
+            if result.is_ok() {
+                result = written;
+            }
+            done.extend(delivery.into_parts().map(|part| part.buffer));
+        };
+        for buffer in packets.drain(..) {
+            coalescer.push(Frame { buffer, meta: *meta }, 0, &mut sink);
+        }
+        coalescer.finish(&mut sink);
+        packets.append(done);
+        result
+    }
+}
+
+/// An IP packet for the device, in slices: the headers, and the payload of each packet where it lies.
+#[derive(Debug)]
+pub struct Joined<'a, B> {
+    /// Headers with a complete checksum; empty when the packet is as it came.
+    header: &'a [u8],
+    delivery: &'a Delivery<'a, B>,
+}
+
+impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
+    /// Completes the checksum of a superframe (rule C3) in a copy of its headers.
+    fn complete(delivery: &'a Delivery<'_, B>, header: &'a mut Vec<u8>) -> Self {
+        header.clear();
+        header.extend_from_slice(delivery.header());
+        if let Checksum::Partial { start, offset } = delivery.meta.checksum
+            && delivery.is_joined()
+        {
+            let start = usize::from(start);
+            let field = start + usize::from(offset);
+            debug_assert!(field + 2 <= header.len(), "a train is summed from a header of its own");
+            let transport = header.get(start..).unwrap_or_default();
+            let parts = delivery.parts().map(Part::bytes);
+            let sum = Sum::of_parts(core::iter::once(transport).chain(parts));
+            if let Some(field) = header.get_mut(field..field + 2) {
+                field.copy_from_slice(&sum.checksum().to_be_bytes());
+            }
+        }
+        Self { header, delivery }
+    }
+
+    /// The packet as slices, headers first.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let header = Some(self.header).filter(|header| !header.is_empty());
+        header.into_iter().chain(self.delivery.parts().map(Part::bytes))
+    }
+
+    /// Its length in bytes, at most 65,535.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.delivery.len
+    }
+
+    /// Whether it has no bytes, as an empty buffer of the batch has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Packets that were joined into it.
+    #[must_use]
+    pub fn packets(&self) -> u32 {
+        self.delivery.packets
+    }
+
+    /// Copies it to the memory of a device, such as a packet that WinTUN allocated, and returns the length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than the packet.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        self.slices().fold(0, |at, slice| {
+            out[at..at + slice.len()].copy_from_slice(slice);
+            at + slice.len()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use grosso_checksum::Sum;
+    use grosso_testkit::Packet;
+
+    use super::Joiner;
+
+    /// A packet of a flow, which the port of its sender names, over IPv4 or IPv6.
+    fn packet(family: u8, port: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let packet = Packet::new();
+        let packet = match family {
+            4 => packet.ipv4(|ip| ip.id((sequence / 1001) as u16)),
+            _ => packet.ipv6(|ip| ip),
+        };
+        packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
+    }
+
+    /// Joins packets; the results are copies.
+    fn joined(joiner: &mut Joiner, packets: &mut Vec<Vec<u8>>) -> Vec<(Vec<u8>, u32)> {
+        let mut written = Vec::new();
+        let result = joiner.join(packets, |joined| {
+            let mut copy = vec![0; joined.len()];
+            assert_eq!(joined.copy_to(&mut copy), copy.len());
+            assert_eq!(joined.slices().collect::<Vec<_>>().concat(), copy);
+            written.push((copy, joined.packets()));
+            Ok(())
+        });
+        result.unwrap();
+        written
+    }
+
+    /// Length of the IP header, after the lengths and the sums of a packet of TCP have been found right.
+    fn judged(packet: &[u8]) -> usize {
+        let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+        let (header, addresses) = match packet[0] >> 4 {
+            4 => {
+                assert!(Sum::of(&packet[..20]).is_valid(), "sum of the IPv4 header");
+                assert_eq!(word(2), packet.len());
+                (20, 12..20)
+            }
+            _ => {
+                assert_eq!(word(4) + 40, packet.len());
+                (40, 8..40)
+            }
+        };
+        let length = (packet.len() - header) as u32;
+        let pseudo = Sum::of(&packet[addresses]).add(Sum::from_u32(length)).add(Sum::from_word(6));
+        assert!(Sum::of(&packet[header..]).add(pseudo).is_valid(), "sum of TCP");
+        header
+    }
+
+    #[test]
+    fn a_flow_becomes_few_packets_whose_lengths_and_sums_are_right() {
+        for (family, trusted) in [(4, false), (4, true), (6, false), (6, true)] {
+            let mut joiner = Joiner::new(trusted);
+            // Odd lengths, so that the payloads are summed at odd offsets too.
+            let stream: Vec<u8> = (0..200 * 1001_usize).map(|i| (i * 7 / 3) as u8).collect();
+            let chunks = stream.chunks(1001).enumerate();
+            let mut packets: Vec<_> =
+                chunks.map(|(i, part)| packet(family, 1, 1001 * i as u32, part)).collect();
+            let written = joined(&mut joiner, &mut packets);
+            assert_eq!(packets.len(), 200, "the buffers are back");
+            assert_eq!(written.len(), 4, "65 or 64 packets are 64 KiB");
+            assert_eq!(written.iter().map(|(_, packets)| packets).sum::<u32>(), 200);
+            let parts = written.iter().map(|(packet, _)| &packet[judged(packet) + 20..]);
+            assert!(parts.collect::<Vec<_>>().concat() == stream);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_joined_passes_as_it_came_and_in_order() {
+        let mut damaged = packet(4, 1, 0, b"damaged");
+        *damaged.last_mut().unwrap() ^= 1;
+        let datagram = |payload| {
+            Packet::new().ipv4(|ip| ip).udp(|udp| udp.source_port(2)).payload(payload).build()
+        };
+        let tunnelled = |sequence: u32| {
+            let packet = Packet::new().ipv4(|ip| ip).ipv4(|ip| ip.id(sequence as u16));
+            packet.tcp(|tcp| tcp.sequence(sequence)).payload(&[1; 100]).build()
+        };
+        let came = vec![
+            damaged,
+            packet(4, 1, 7, b"and one behind it"),
+            datagram(b"one"),
+            datagram(b"two"),
+            tunnelled(0),
+            tunnelled(100),
+            Vec::new(),
+            b"no packet".to_vec(),
+        ];
+        let written = joined(&mut Joiner::new(false), &mut came.clone());
+        let mut passed: Vec<_> = written.into_iter().map(|(packet, _)| packet).collect();
+        let place = |packets: &[Vec<u8>], packet: &Vec<u8>| {
+            packets.iter().position(|other| other == packet).unwrap()
+        };
+        assert!(place(&passed, &came[0]) < place(&passed, &came[1]));
+        assert!(place(&passed, &came[2]) < place(&passed, &came[3]));
+        assert!(place(&passed, &came[4]) < place(&passed, &came[5]));
+        let mut came = came;
+        came.sort();
+        passed.sort();
+        assert_eq!(passed, came);
+    }
+
+    #[test]
+    fn an_error_of_the_device_is_told_and_takes_no_packet_with_it() {
+        let mut joiner = Joiner::new(false);
+        let mut packets: Vec<_> = (1..4).map(|port| packet(4, port, 0, b"data")).collect();
+        let mut calls = 0;
+        let result = joiner.join(&mut packets, |_| {
+            calls += 1;
+            match calls {
+                1 => Err(io::ErrorKind::StorageFull.into()),
+                2 => Err(io::ErrorKind::NotFound.into()),
+                _ => Ok(()),
+            }
+        });
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!((calls, packets.len()), (3, 3));
+        assert_eq!(joined(&mut joiner, &mut packets).len(), 3, "it goes on");
+    }
+}
