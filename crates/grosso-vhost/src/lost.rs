@@ -38,7 +38,7 @@ impl Watched {
         let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::Acquire);
         let slot = SLOTS.iter().find(free).ok_or(io::ErrorKind::OutOfMemory)?;
         slot.lost.store(false, Ordering::Relaxed);
-        slot.bytes.store(bytes, Ordering::Relaxed);
+        slot.bytes.store(bytes, Ordering::Release);
         slot.start.store(start.as_ptr().expose_provenance(), Ordering::Release);
         Ok(Self { slot })
     }
@@ -83,8 +83,10 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
     let address = unsafe { information.si_addr() }.addr();
     for slot in &SLOTS {
         let start = slot.start.load(Ordering::Acquire);
-        let bytes = slot.bytes.load(Ordering::Relaxed);
-        if start == 0 || address.wrapping_sub(start) >= bytes {
+        let bytes = slot.bytes.load(Ordering::Acquire);
+        // A slot may be taken anew in between: a length of the next mapping is of no use with the start of this one.
+        let is_whole = start != 0 && slot.start.load(Ordering::Acquire) == start;
+        if !is_whole || address.wrapping_sub(start) >= bytes {
             continue;
         }
         let (access, flags) = (

@@ -148,12 +148,16 @@ impl Region {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let end = place.offset.checked_add(place.bytes).ok_or_else(invalid)?;
         let wraps = [place.guest, place.user].map(|start| start.checked_add(place.bytes).is_none());
-        let file_bytes = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+        let facts = rustix::fs::fstat(file)?;
+        let file_bytes = u64::try_from(facts.st_size).unwrap_or(0);
         if place.bytes == 0 || wraps != [false; 2] || end > file_bytes {
             return Err(invalid());
         }
-        // From the file's start: an offset may be no multiple of its pages.
-        let mapping = Mapping::new(file, usize::try_from(end).map_err(|_| invalid())?)?;
+        // From the file's start to the end of a page of its own: neither the offset nor the end need be a multiple of
+        // its pages, and a part of a huge one can be neither unmapped nor replaced.
+        let page = u64::try_from(facts.st_blksize).ok().filter(|page| page.is_power_of_two());
+        let whole = end.checked_next_multiple_of(page.unwrap_or(1)).ok_or_else(invalid)?;
+        let mapping = Mapping::new(file, usize::try_from(whole).map_err(|_| invalid())?)?;
         let offset = usize::try_from(place.offset).map_err(|_| invalid())?;
         // SAFETY: the offset is inside the mapping, which is as long as the end of the region.
         let start = unsafe { mapping.start.add(offset) };
@@ -257,3 +261,55 @@ impl Place {
 
 /// Regions of a guest's memory: what the messages have room for.
 pub const REGIONS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io, os::fd::OwnedFd};
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::{Memory, RegionPlace};
+
+    /// A huge page of x86 and arm.
+    const HUGE_PAGE: u64 = 2 << 20;
+    /// What a PC has below its hole for devices: no multiple of a huge page.
+    const LOW_MEMORY: u64 = 0xa_0000;
+
+    /// Memory of two regions that share a file of huge pages; `None` where there are none, which is said.
+    fn huge(name: &str) -> Option<(std::sync::Arc<Memory>, OwnedFd)> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let mapped = memfd_create(name, flags).map_err(io::Error::from).and_then(|file| {
+            ftruncate(&file, HUGE_PAGE)?;
+            let place = RegionPlace { guest: 0, bytes: LOW_MEMORY, user: 0, offset: 0 };
+            let high = RegionPlace { guest: 1 << 32, offset: LOW_MEMORY, ..place };
+            Ok((Memory::map(&[place, high], &[file.try_clone()?, file.try_clone()?])?, file))
+        });
+        mapped
+            .inspect_err(|error| println!("skipped: this machine has no huge pages: {error}"))
+            .ok()
+    }
+
+    fn is_mapped(name: &str) -> bool {
+        fs::read_to_string("/proc/self/maps").unwrap().contains(name)
+    }
+
+    #[test]
+    fn a_part_of_a_huge_page_is_unmapped_whole() {
+        let Some((memory, _file)) = huge("unmapped-whole") else { return };
+        assert!(memory.write(LOW_MEMORY - 2, b"ok") && memory.write(1 << 32, b"ok"));
+        assert!(!memory.has(LOW_MEMORY - 1, 2));
+        assert!(is_mapped("unmapped-whole"));
+        drop(memory);
+        assert!(!is_mapped("unmapped-whole"));
+    }
+
+    #[test]
+    fn a_huge_page_that_is_taken_away_is_lost_and_nothing_else() {
+        let Some((memory, file)) = huge("taken-away") else { return };
+        assert!(memory.write(0, b"ok") && !memory.is_lost());
+        ftruncate(&file, 0).unwrap();
+        let mut bytes = [1; 2];
+        assert!(memory.read(0, &mut bytes));
+        assert_eq!((bytes, memory.is_lost()), ([0; 2], true));
+    }
+}

@@ -253,10 +253,15 @@ impl Ring {
         if self.left()? == 0 {
             return Ok(None);
         }
+        self.head().map(Some)
+    }
+
+    /// The head of an entry that is known to be there, which is passed over.
+    fn head(&mut self) -> Result<u16, ChainFault> {
         let entry = usize::from(self.next & (self.size - 1));
         let head = self.available.load(4 + 2 * entry);
         self.next = self.next.wrapping_add(1);
-        if head < self.size { Ok(Some(head)) } else { Err(ChainFault::Index) }
+        if head < self.size { Ok(head) } else { Err(ChainFault::Index) }
     }
 
     /// Entries that are there.
@@ -283,24 +288,26 @@ impl Ring {
     fn gather(&mut self, bytes: usize, mergeable: bool) -> Sent {
         self.pieces.clear();
         self.chains.clear();
+        if self.is_broken {
+            return Sent::NoRoom;
+        }
         let (start, mut room) = (self.next, 0_usize);
         while room < bytes || self.chains.is_empty() {
             // All that are there, and not only those that are known, before it is said that there is no room.
-            if self.known == self.next && !self.is_broken {
+            if self.known == self.next {
                 self.known = self.available.load(INDEX);
-                let total = self.known.wrapping_sub(start);
-                if total > self.size {
+                if self.known.wrapping_sub(start) > self.size {
                     self.is_broken = true;
                     return Sent::Fault(ChainFault::Overrun);
                 }
             }
-            let head = match self.take() {
-                Ok(Some(head)) => head,
-                Ok(None) => {
-                    let has_all = self.next.wrapping_sub(start) == self.size;
-                    self.next = start;
-                    return if has_all { Sent::TooLong } else { Sent::NoRoom };
-                }
+            if self.known == self.next {
+                let has_all = self.next.wrapping_sub(start) == self.size;
+                self.next = start;
+                return if has_all { Sent::TooLong } else { Sent::NoRoom };
+            }
+            let head = match self.head() {
+                Ok(head) => head,
                 Err(fault) => return self.refuse(fault),
             };
             match self.walk(head, true) {
@@ -336,6 +343,10 @@ impl Ring {
         self.used.store_long(entry, head.into());
         self.used.store_long(entry + 4, written as u32);
         self.next_used = self.next_used.wrapping_add(1);
+        debug_assert!(
+            self.next_used != self.told,
+            "the driver is told before the numbers go round"
+        );
     }
 
     /// Adds the pieces of a chain, and returns their length.

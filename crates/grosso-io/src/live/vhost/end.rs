@@ -10,7 +10,7 @@ use grosso_vhost::{
     backend::{BackEnd, Way},
     features::MRG_RXBUF,
     message::Inbox,
-    ring::{ChainFault, Sent},
+    ring::{ChainFault, PIECES_MAX, Sent},
 };
 use grosso_wire::virtio::Form;
 
@@ -83,17 +83,19 @@ impl MachineEnd {
     /// # Errors
     /// The defect of an entry that was passed over.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
-        loop {
-            let Some(FrontPeer { back, .. }) = &mut self.peer else { return Ok(None) };
-            let Some(ring) = back.ring(Way::FromGuest) else { return Ok(None) };
+        // A frame may come while its driver is asked; one that is taken back each time comes never.
+        for _ in 0..ROUNDS_MAX {
+            let Some(FrontPeer { back, .. }) = &mut self.peer else { break };
+            let Some(ring) = back.ring(Way::FromGuest) else { break };
             let result = ring.receive(into);
             if !matches!(result, Ok(None)) {
                 return self.counted(result);
             }
             if !self.ask(Way::FromGuest) {
-                return Ok(None);
+                break;
             }
         }
+        Ok(None)
     }
 
     /// Tells the guest of what was taken from it.
@@ -141,6 +143,14 @@ impl MachineEnd {
             self.asked = [false; 2];
         }
         is_changed
+    }
+
+    /// Notes that entries were used, and tells the guest at once if it was told of none for long.
+    fn will_tell(&mut self) {
+        self.untold += 1;
+        if self.untold >= UNTOLD_MAX {
+            self.flush();
+        }
     }
 
     /// The features that the guest has chosen, if it has.
@@ -244,7 +254,8 @@ impl FrontPeer {
 
 impl Wire for MachineEnd {
     fn send(&mut self, frame: &[IoSlice<'_>]) -> io::Result<()> {
-        for _ in 0..FAULTS_MAX {
+        let (mut faults, mut rounds) = (0, 0);
+        while faults < FAULTS_MAX {
             let header_bytes = self.header_bytes;
             let running = self.peer.as_mut().filter(|peer| peer.back.is_running(Way::ToGuest));
             let Some(FrontPeer { back, .. }) = running else {
@@ -255,10 +266,7 @@ impl Wire for MachineEnd {
             let Some(ring) = back.ring(Way::ToGuest) else { return Ok(()) };
             match ring.send(frame, header_bytes, mergeable) {
                 Sent::Whole => {
-                    self.untold += 1;
-                    if self.untold >= UNTOLD_MAX {
-                        self.flush();
-                    }
+                    self.will_tell();
                     return Ok(());
                 }
                 Sent::TooLong => return Err(io::Error::from_raw_os_error(EMSGSIZE)),
@@ -267,9 +275,15 @@ impl Wire for MachineEnd {
                     if !self.ask(Way::ToGuest) {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
+                    rounds += 1;
+                    if rounds == ROUNDS_MAX {
+                        self.stats.count(VhostEvent::RingUnsteady);
+                        return Ok(());
+                    }
                 }
                 Sent::Fault(fault) => {
-                    self.untold += 1;
+                    faults += 1;
+                    self.will_tell();
                     let _ = self.counted::<()>(Err(fault));
                     if fault == ChainFault::Overrun {
                         return Ok(());
@@ -288,5 +302,8 @@ const EMSGSIZE: i32 = 90;
 const MESSAGES_MAX: usize = 64;
 /// Attempts to send one frame to a guest whose buffers are wrong.
 const FAULTS_MAX: usize = 64;
+/// Times that one frame finds more entries while its driver is asked for some. An honest driver that adds them one by
+/// one has added all that a frame may take by then.
+const ROUNDS_MAX: usize = PIECES_MAX + 1;
 /// Frames in a guest's memory before it is told of them in any case.
 const UNTOLD_MAX: usize = 32;

@@ -28,6 +28,8 @@ reasons! {
         RingTable = "ring-table",
         /// A ring claimed more entries than it has, and is left alone until the machine's driver starts anew.
         RingOverrun = "ring-overrun",
+        /// A driver added entries and took them back again, without an end; the frame that waited for them was lost.
+        RingUnsteady = "ring-unsteady",
     }
 }
 
