@@ -272,7 +272,7 @@ mod tests {
 
     /// A huge page of x86 and arm.
     const HUGE_PAGE: u64 = 2 << 20;
-    /// What a PC has below its hole for devices: no multiple of a huge page.
+    /// Bytes below the hole that a PC has for devices: no multiple of a huge page.
     const LOW_MEMORY: u64 = 0xa_0000;
 
     /// Memory of two regions that share a file of huge pages; `None` where there are none, which is said.
