@@ -2,11 +2,7 @@
 
 #![cfg(all(target_os = "linux", feature = "live"))]
 
-use std::{
-    path::PathBuf,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, thread};
 
 use grosso::{Frame, Meta, checksum::Checksum, features::Features};
 use grosso_io::{
@@ -23,6 +19,8 @@ use grosso_testkit::{
     random::Random,
 };
 use proptest::prelude::*;
+
+use crate::live_path::world::until;
 
 /// Everything that a front end may choose.
 const ALL: u64 = u64::MAX;
@@ -273,15 +271,13 @@ fn kicked(front: &mut FrontEnd, ring: usize, offer: impl FnOnce(&mut FrontEnd) -
 
 /// The next frame that arrives, for which there is room.
 fn awaited(front: &mut FrontEnd) -> Vec<u8> {
-    let start = Instant::now();
-    loop {
+    let mut frame = None;
+    until(|| {
         while kicked(front, TO_GUEST, |front| front.give(2000, Shape::Direct(1))) {}
-        if let Some(frame) = front.received() {
-            return frame;
-        }
-        assert!(start.elapsed() < front_end::STALLED, "no frame arrives");
-        thread::sleep(Duration::from_micros(100));
-    }
+        frame = front.received();
+        frame.is_some()
+    });
+    frame.unwrap()
 }
 
 #[test]

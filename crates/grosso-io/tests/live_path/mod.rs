@@ -18,4 +18,4 @@ mod sockets;
 mod tunnelled;
 mod tunnels;
 mod vxlan;
-mod world;
+pub(crate) mod world;
