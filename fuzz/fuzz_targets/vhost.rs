@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use std::{fs::File, io::IoSlice, os::unix::fs::FileExt};
+use std::{cell::RefCell, fs::File, io::IoSlice, os::unix::fs::FileExt};
 
 use grosso_fuzz::Decisions;
 use grosso_vhost::{
@@ -20,33 +20,38 @@ const RINGS: [[u64; 3]; 2] = [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00]];
 const SIZE: u32 = 32;
 
 fuzz_target!(|data: &[u8]| {
-    let mut decisions = Decisions::new(data);
+    BACK.with_borrow_mut(|back| run(back, Decisions::new(data)));
+});
+
+thread_local! {
+    /// One for all runs, because its descriptors are dear to make and to close.
+    static BACK: RefCell<BackEnd> = RefCell::new(BackEnd::new(OFFERED).expect("a back end"));
+}
+
+fn run(back: &mut BackEnd, mut decisions: Decisions<'_>) {
     let memory = memory();
-    let mut back = BackEnd::new(OFFERED);
-    set_up(
-        &mut back,
-        &memory,
-        if below(&mut decisions, 2) == 0 { OFFERED } else { features::VERSION_1 },
-    );
+    back.forget();
+    let chosen = if below(&mut decisions, 2) == 0 { OFFERED } else { features::VERSION_1 };
+    set_up(back, &memory, chosen);
     for _ in 0..64 {
         match below(&mut decisions, 8) {
-            0 => say(&mut back, &memory, &mut decisions),
-            1 => set_up(&mut back, &memory, OFFERED),
+            0 => say(back, &memory, &mut decisions),
+            1 => set_up(back, &memory, OFFERED),
             2..4 => write(&memory, &mut decisions),
-            4..6 => drain(&mut back),
-            _ => give(&mut back, below(&mut decisions, 4000)),
+            4..6 => drain(back),
+            _ => give(back, below(&mut decisions, 4000)),
         }
     }
     // Whatever there was, a ring that is set anew works.
     let zeros = [0; MEMORY_BYTES];
     memory.write_all_at(&zeros, 0).expect("memory");
-    let mut back = BackEnd::new(OFFERED);
-    set_up(&mut back, &memory, OFFERED);
+    back.forget();
+    set_up(back, &memory, OFFERED);
     memory.write_all_at(&[0, 16, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0], RINGS[1][0]).expect("memory");
     memory.write_all_at(&[0, 0, 1, 0], RINGS[1][1]).expect("memory");
     let ring = back.ring(Way::FromGuest).expect("a ring");
     assert_eq!(ring.receive(&mut [0; 64]), Ok(Some(9)));
-});
+}
 
 /// A number below a bound.
 fn below(decisions: &mut Decisions<'_>, bound: usize) -> usize {

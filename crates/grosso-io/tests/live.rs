@@ -2,4 +2,5 @@
 
 mod live_path;
 mod unix_port;
+mod vhost_hostile;
 mod vhost_port;

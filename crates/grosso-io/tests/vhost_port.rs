@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use crate::live_path::world::until;
 
 /// Everything that a front end may choose.
-const ALL: u64 = u64::MAX;
+pub(crate) const ALL: u64 = u64::MAX;
 const SHAPES: [Shape; 5] =
     [Shape::Direct(1), Shape::Direct(2), Shape::Direct(4), Shape::Table(1), Shape::Table(17)];
 /// Features of virtio that say that a guest takes superframes over IPv4, and partial checksums.
@@ -32,14 +32,14 @@ const GUEST_CSUM: u64 = 1 << 1;
 /// Bytes of the headers of TCP over IPv4 here.
 const HEADERS_LEN: usize = 54;
 
-struct Bench {
-    port: VhostPort,
+pub(crate) struct Bench {
+    pub(crate) port: VhostPort,
     path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::offering(Features::ALL)
     }
 
@@ -51,18 +51,18 @@ impl Bench {
         Self { port: VhostPort::open(&options).unwrap(), path, _folder: folder }
     }
 
-    fn connect(&mut self, wanted: u64) -> FrontEnd {
+    pub(crate) fn connect(&mut self, wanted: u64) -> FrontEnd {
         let Self { port, path, .. } = self;
         // The one before is let go of, and this one is met.
         let mut serve = || (0..3).for_each(|_| assert!(arrived(port).is_empty()));
         FrontEnd::connect(path, wanted, &mut serve).unwrap()
     }
 
-    fn event(&self, event: VhostEvent) -> u64 {
+    pub(crate) fn event(&self, event: VhostEvent) -> u64 {
         self.port.machine_stats().events(event)
     }
 
-    fn transmit(&mut self, frame: &[u8], meta: &Meta) -> Transmitted {
+    pub(crate) fn transmit(&mut self, frame: &[u8], meta: &Meta) -> Transmitted {
         let (start, end) = frame.split_at(HEADERS_LEN.min(frame.len()));
         let sent = self.port.transmit(&[start, end], meta).unwrap();
         let _ = self.port.flush().unwrap();
@@ -70,7 +70,7 @@ impl Bench {
     }
 
     /// A frame goes each way.
-    fn carries(&mut self, front: &mut FrontEnd) {
+    pub(crate) fn carries(&mut self, front: &mut FrontEnd) {
         let frame = frame(700);
         assert!(front.send(&plain(&frame), Shape::Direct(2)));
         assert_eq!(arrived(&mut self.port), [(frame.clone(), Meta::default())]);
@@ -81,7 +81,7 @@ impl Bench {
 }
 
 /// Everything that has arrived.
-fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
+pub(crate) fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
     let (mut frames, mut buffers) = (Vec::new(), Vec::new());
     let each = &mut |frame: Frame<LiveBuffer>| {
         frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
@@ -92,17 +92,17 @@ fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-fn frame(len: usize) -> Vec<u8> {
+pub(crate) fn frame(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
 
 /// A frame behind a header that says nothing.
-fn plain(frame: &[u8]) -> Vec<u8> {
+pub(crate) fn plain(frame: &[u8]) -> Vec<u8> {
     [&[0; 12], frame].concat()
 }
 
 /// A superframe with its virtio header: NEEDS_CSUM, TCPV4, packets of 1448 bytes.
-fn superframe(len: usize) -> Vec<u8> {
+pub(crate) fn superframe(len: usize) -> Vec<u8> {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     let (bytes, start, offset) = whole.build_superframe();
     let mut header = vec![1, 1];
@@ -261,7 +261,11 @@ fn a_machine_may_boot_again_go_and_come() {
 }
 
 /// Offers with a kick where one is asked for, as a driver does.
-fn kicked(front: &mut FrontEnd, ring: usize, offer: impl FnOnce(&mut FrontEnd) -> bool) -> bool {
+pub(crate) fn kicked(
+    front: &mut FrontEnd,
+    ring: usize,
+    offer: impl FnOnce(&mut FrontEnd) -> bool,
+) -> bool {
     let is_offered = offer(front);
     if is_offered && front.is_asked(ring) {
         front.kick(ring).unwrap();
@@ -313,7 +317,7 @@ fn two_machines_on_a_path_that_sleeps_get_what_each_takes() {
 /// A wrong descriptor, or a wrong entry, and its name.
 type Wrong = (&'static str, fn(&mut FrontEnd, usize), VhostEvent);
 
-const WRONG: [Wrong; 9] = [
+const WRONG: [Wrong; 10] = [
     ("an entry behind the table", |front, ring| front.offer(ring, 256), VhostEvent::RingIndex),
     (
         "a next descriptor behind it",
@@ -335,6 +339,16 @@ const WRONG: [Wrong; 9] = [
         "an address at the end of all addresses",
         |front, ring| put(front, ring, (u64::MAX - 10, 60, 0, 0)),
         VhostEvent::RingOutside,
+    ),
+    (
+        "a chain of more bytes than 2^32",
+        |front, ring| {
+            let (at, turned) = (slot_at(ring, 0), 2 * u16::from(ring == TO_GUEST));
+            let long = descriptor((at, u32::MAX, turned, 0));
+            front.write(GUEST + rings(ring)[0] + 16 * 254, &long);
+            chain(front, ring, (0, 60, 1, 254));
+        },
+        VhostEvent::RingLength,
     ),
     (
         "a wrong direction",

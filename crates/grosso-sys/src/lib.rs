@@ -15,6 +15,7 @@
 //! | [`fault`] | classes of errors on the packet path |
 //! | [`calendar`] | local time as text, by the C library |
 //! | [`calls`] | observation of the system calls of the packet path |
+//! | [`bell`] | telling another program by its eventfd, without ever waiting |
 //! | [`wait`] | waiting for a descriptor, a time or another thread |
 //! | [`interface`] | names, up, MTU, addresses, bridges, device attributes in sysfs |
 //! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
@@ -61,6 +62,7 @@
 //! ```
 #![cfg(target_os = "linux")]
 
+pub mod bell;
 pub mod calendar;
 pub mod calls;
 #[cfg(feature = "confine")]

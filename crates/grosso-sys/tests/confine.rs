@@ -6,14 +6,17 @@ use std::{
     env,
     fs::File,
     io,
-    os::unix::process::CommandExt,
+    os::{fd::AsFd, unix::process::CommandExt},
     process::{Command, Output},
     thread,
+    time::Duration,
 };
 
 use grosso_sys::{
+    bell::Bell,
     confine::{Role, ThreadState, enter, is_supported, name_violations, own_threads},
     secret,
+    wait::{Event, Interest, Waiter},
 };
 use rustix::net::{AddressFamily, SocketType, socket};
 
@@ -96,6 +99,22 @@ fn who_maps_the_memory_of_a_machine_may_ask_how_long_it_is() {
         let length = || rustix::fs::fstat(io::stderr()).map(drop);
         confined(Role::Machine, length).unwrap();
         assert_eq!(confined(Role::Data, length), Err(rustix::io::Errno::ACCESS));
+    }
+}
+
+#[test]
+fn who_shares_memory_with_a_machine_may_tell_and_hear_it() {
+    if can_filter() {
+        let (mut bell, waiter) = (Bell::new().unwrap(), Waiter::new().unwrap());
+        let event = Event::new().unwrap();
+        let tells = move || -> io::Result<usize> {
+            let mut seen = Vec::new();
+            waiter.add(&event, 0, Interest::READ.edge_triggered())?;
+            (0..100).try_for_each(|_| bell.ring(event.as_fd()))?;
+            waiter.wait(&mut seen, Some(Duration::ZERO))?;
+            waiter.remove(&event).map(|()| seen.len())
+        };
+        assert_eq!(confined(Role::Machine, tells).unwrap(), 1);
     }
 }
 

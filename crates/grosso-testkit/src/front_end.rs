@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::{self, IoSlice, Read},
+    io::{self, IoSlice, Read, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::{fs::FileExt, net::UnixStream},
@@ -17,7 +17,7 @@ use std::{
 
 use rustix::{
     event::{EventfdFlags, eventfd},
-    fs::{MemfdFlags, memfd_create},
+    fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create},
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
 };
 
@@ -273,6 +273,26 @@ impl FrontEnd {
         Ok(())
     }
 
+    /// Lets reads and writes of the descriptors that the back end has too wait, which anybody may who has one.
+    ///
+    /// # Errors
+    /// Those of `fcntl(2)`.
+    pub fn let_wait(&self) -> io::Result<()> {
+        let kicks = self.kicks.iter().map(AsFd::as_fd);
+        for file in kicks.chain(self.calls.iter().map(AsFd::as_fd)) {
+            fcntl_setfl(file, OFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Fills the counter by which the driver is told, so that who writes to it waits unless that was ruled out.
+    ///
+    /// # Errors
+    /// Those of `write(2)`.
+    pub fn fill_call(&mut self, ring: usize) -> io::Result<()> {
+        self.calls[ring].write_all(&(u64::MAX - 1).to_ne_bytes())
+    }
+
     /// Number of times that the driver was interrupted for a ring since it was asked last.
     pub fn calls(&mut self, ring: usize) -> u64 {
         let mut count = [0; 8];
@@ -361,6 +381,24 @@ impl FrontEnd {
     fn number(&self, at: u64) -> u16 {
         u16::from_le_bytes(*self.read(at, 2).first_chunk().expect("2 bytes"))
     }
+}
+
+/// A counter that each read makes one less, and no read makes zero.
+///
+/// # Errors
+/// Those of `eventfd(2)`.
+pub fn semaphore() -> io::Result<File> {
+    Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
+}
+
+/// A file in memory of so many bytes, none of which is there.
+///
+/// # Errors
+/// Those of `memfd_create(2)` and `ftruncate(2)`.
+pub fn sparse(bytes: u64) -> io::Result<File> {
+    let file = File::from(memfd_create("sparse", MemfdFlags::CLOEXEC)?);
+    file.set_len(bytes)?;
+    Ok(file)
 }
 
 /// A descriptor of an address, a length, flags and the number of the next.

@@ -1,12 +1,16 @@
 //! The state that a front end sets: features, memory and two rings.
 
+use core::time::Duration;
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use grosso_sys::{
+    bell::Bell,
+    wait::{Interest, Ready, Waiter},
+};
 
 use crate::{
     features::{EVENT_INDEX, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK},
@@ -26,13 +30,28 @@ pub enum Way {
 }
 
 /// A back end, with one pair of rings.
+///
+/// It reads and writes no descriptor that it is passed, because the front end shares each of them and may make any read
+/// or write wait: kicks are seen by edges, and calls are made by a [`Bell`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
+    bell: Bell,
+    kicks: [Kicks; 2],
     chosen: Option<u64>,
     protocol: u64,
     memory: Option<Arc<Memory>>,
+    /// The reason why a table of memory was refused last.
+    refused_memory: Option<io::Error>,
     queues: [Queue; 2],
+}
+
+/// Kicks of a ring, each seen once: of a counter that stays above zero nothing is seen until it is told again.
+#[derive(Debug)]
+struct Kicks {
+    edges: Waiter,
+    seen: Vec<Ready>,
+    file: Option<OwnedFd>,
 }
 
 /// A ring, and how it is told of.
@@ -42,7 +61,6 @@ struct Queue {
     addresses: Option<Addresses>,
     /// The next entry to take when the ring begins.
     next: u16,
-    kick: Option<OwnedFd>,
     call: Option<OwnedFd>,
     is_started: bool,
     is_enabled: bool,
@@ -55,10 +73,27 @@ pub struct Refused;
 
 impl BackEnd {
     /// A back end that offers these features to a guest.
-    #[must_use]
-    pub fn new(offered: u64) -> Self {
-        let queues = Default::default();
-        Self { offered, chosen: None, protocol: 0, memory: None, queues }
+    ///
+    /// # Errors
+    /// Those of `epoll_create1(2)` and of [`Bell::new`].
+    pub fn new(offered: u64) -> io::Result<Self> {
+        Ok(Self {
+            offered,
+            bell: Bell::new()?,
+            kicks: [Kicks::new()?, Kicks::new()?],
+            chosen: None,
+            protocol: 0,
+            memory: None,
+            refused_memory: None,
+            queues: Default::default(),
+        })
+    }
+
+    /// Forgets everything that a front end has set, which is gone.
+    pub fn forget(&mut self) {
+        self.kicks.iter_mut().for_each(Kicks::end);
+        (self.chosen, self.protocol, self.memory) = (None, 0, None);
+        (self.refused_memory, self.queues) = (None, Default::default());
     }
 
     /// Obeys a message; returns the answer to send, if it has one.
@@ -111,16 +146,15 @@ impl BackEnd {
     /// Descriptor that becomes readable when the driver tells of entries.
     #[must_use]
     pub fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
-        let queue = &self.queues[way as usize];
-        queue.kick.as_ref().filter(|_| queue.ring.is_some()).map(AsFd::as_fd)
+        let Kicks { edges, file, .. } = &self.kicks[way as usize];
+        (file.is_some() && self.queues[way as usize].ring.is_some()).then(|| edges.as_fd())
     }
 
     /// Takes note that the driver told of entries.
-    pub fn take_kick(&self, way: Way) {
-        if let Some(kick) = self.kick(way) {
-            // None waits, or the descriptor is of no use: the ring says what is there.
-            let _ = rustix::io::read(kick, &mut [0; 8]);
-        }
+    pub fn take_kick(&mut self, way: Way) {
+        let Kicks { edges, seen, .. } = &mut self.kicks[way as usize];
+        // The ring says what is there.
+        let _ = edges.wait(seen, Some(Duration::ZERO));
     }
 
     /// Tells the driver of used entries, and interrupts it if it wants that.
@@ -129,8 +163,8 @@ impl BackEnd {
         if queue.ring.as_mut().is_some_and(Ring::publish)
             && let Some(call) = &queue.call
         {
-            // If it is full, the driver has been told.
-            let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+            // The file is an eventfd, and a full one has told the driver.
+            let _ = self.bell.ring(call.as_fd());
         }
     }
 
@@ -138,6 +172,11 @@ impl BackEnd {
     #[must_use]
     pub fn has_lost_memory(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.is_lost())
+    }
+
+    /// The reason why a table of memory was refused since this was asked last.
+    pub fn refused_memory(&mut self) -> Option<io::Error> {
+        self.refused_memory.take()
     }
 
     fn set(&mut self, message: &mut Message) -> Option<()> {
@@ -166,8 +205,11 @@ impl BackEnd {
                 self.pause();
                 self.memory = None;
                 let files = core::mem::take(&mut message.files);
-                self.memory = Some(Memory::map(&message.regions()?, &files).ok()?);
-                Some(())
+                match message.regions().and_then(|regions| Memory::map(&regions, &files)) {
+                    Ok(memory) => self.memory = Some(memory),
+                    Err(error) => self.refused_memory = Some(error),
+                }
+                self.memory.as_ref().map(|_| ())
             }
             request::SET_VRING_NUM => {
                 let (index, size) = message.of_ring()?;
@@ -186,14 +228,13 @@ impl BackEnd {
             }
             request::SET_VRING_KICK => {
                 let (index, kick) = message.ring_file()?;
-                let kick = kick.map(without_waiting).transpose().ok()?;
-                let queue = self.queue(index)?;
-                (queue.kick, queue.is_started) = (kick, true);
-                Some(())
+                let kick = self.eventfd(kick)?;
+                self.queue(index)?.is_started = true;
+                self.kicks.get_mut(usize::try_from(index).ok()?)?.begin(kick).ok()
             }
             request::SET_VRING_CALL => {
                 let (index, call) = message.ring_file()?;
-                let call = call.map(without_waiting).transpose().ok()?;
+                let call = self.eventfd(call)?;
                 self.queues.get_mut(usize::try_from(index).ok()?)?.call = call;
                 Some(())
             }
@@ -205,6 +246,11 @@ impl BackEnd {
             }
             _ => None,
         }
+    }
+
+    /// The file, if it is an eventfd or none: others may make even who asks whether they are readable wait.
+    fn eventfd(&self, file: Option<OwnedFd>) -> Option<Option<OwnedFd>> {
+        file.as_ref().is_none_or(|file| self.bell.fits(file.as_fd())).then_some(file)
     }
 
     /// A ring to change, which pauses for it.
@@ -221,8 +267,10 @@ impl BackEnd {
     /// Stops a ring, and returns its next entry.
     fn stop(&mut self, index: u32) -> Option<u16> {
         let queue = self.queue(index)?;
-        (queue.is_started, queue.kick) = (false, None);
-        Some(queue.next)
+        queue.is_started = false;
+        let next = queue.next;
+        self.kicks.get_mut(usize::try_from(index).ok()?)?.end();
+        Some(next)
     }
 
     /// Lets go of the rings, whose memory or features are about to change.
@@ -256,8 +304,25 @@ impl BackEnd {
     }
 }
 
-/// The file, whose reads and writes do not wait from now on.
-fn without_waiting(file: OwnedFd) -> io::Result<OwnedFd> {
-    fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::NONBLOCK)?;
-    Ok(file)
+impl Kicks {
+    fn new() -> io::Result<Self> {
+        Ok(Self { edges: Waiter::new()?, seen: Vec::new(), file: None })
+    }
+
+    /// Sees the kicks of this eventfd and no other one, also those before.
+    fn begin(&mut self, file: Option<OwnedFd>) -> io::Result<()> {
+        self.end();
+        if let Some(file) = &file {
+            self.edges.add(file, 0, Interest::READ.edge_triggered())?;
+        }
+        self.file = file;
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if let Some(file) = self.file.take() {
+            // The front end has it too, so closing it alone would not do.
+            let _ = self.edges.remove(&file);
+        }
+    }
 }

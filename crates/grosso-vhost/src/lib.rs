@@ -13,6 +13,9 @@
 //! readable, and rings whenever it likes. A front end that breaks the protocol is cut off; a guest that breaks a ring
 //! loses its own frames, each with a [`ChainFault`](ring::ChainFault).
 //!
+//! Of the descriptors that a front end passes, none is read or written, because it may make either wait for ever: see
+//! [`BackEnd`](backend::BackEnd). Its memory has to be in memory, for the same reason.
+//!
 //! For Linux on a little-endian machine, as virtio 1 has its numbers.
 #![cfg(target_os = "linux")]
 

@@ -13,7 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::{
+    fs::{fcntl_get_seals, fstat},
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
 
 use crate::lost::Watched;
 
@@ -28,6 +31,29 @@ pub struct RegionPlace {
     pub user: u64,
     /// Its start in the file.
     pub offset: u64,
+}
+
+impl RegionPlace {
+    /// Bytes of its file from the start on that have to be mapped for it: to the end of a page of the file's own.
+    /// Neither the offset nor the end need be a multiple of its pages, and a part of a huge one can be neither unmapped
+    /// nor replaced.
+    fn whole(&self, file: &OwnedFd) -> io::Result<u64> {
+        let Self { guest, bytes, user, offset } = *self;
+        let wrong = |why| invalid(format!("a region of {bytes} bytes at {guest:#x}: {why}"));
+        // Only files in memory have seals. Others may make who asks for their length, or touches a page, wait for ever.
+        fcntl_get_seals(file)
+            .map_err(|_| wrong("its file is not one of memory (memfd, tmpfs, hugetlbfs)"))?;
+        let facts = fstat(file)?;
+        let file_bytes = u64::try_from(facts.st_size).unwrap_or(0);
+        let end = offset.checked_add(bytes).filter(|end| *end <= file_bytes);
+        let end = end.ok_or_else(|| wrong("its file ends before it"))?;
+        let wraps = [guest, user].iter().any(|start| start.checked_add(bytes).is_none());
+        if bytes == 0 || wraps {
+            return Err(wrong("it is empty, or goes round the end of all addresses"));
+        }
+        let page = u64::try_from(facts.st_blksize).ok().filter(|page| page.is_power_of_two());
+        end.checked_next_multiple_of(page.unwrap_or(1)).ok_or_else(|| wrong("its file is too long"))
+    }
 }
 
 /// The memory of a guest. It stays mapped as long as a [`Place`] in it lives.
@@ -62,14 +88,27 @@ impl Memory {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for no region or more than [`REGIONS_MAX`], for one without bytes, one that
-    /// wraps around the end of the addresses, and one that is not wholly in its file; those of `mmap(2)`.
+    /// wraps around the end of the addresses, one that is not wholly in its file, a file that is not in memory, and
+    /// more than [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
     pub fn map(places: &[RegionPlace], files: &[OwnedFd]) -> io::Result<Arc<Self>> {
-        if places.is_empty() || places.len() > REGIONS_MAX || places.len() != files.len() {
-            return Err(io::ErrorKind::InvalidInput.into());
+        let (count, of_files) = (places.len(), files.len());
+        if count == 0 || count > REGIONS_MAX || count != of_files {
+            let why = format!(
+                "{count} regions of memory in {of_files} files; there can be 1 to {REGIONS_MAX}"
+            );
+            return Err(invalid(why));
         }
-        let pairs = places.iter().zip(files);
-        let regions = pairs.map(|(place, file)| Region::map(*place, file));
-        Ok(Arc::new(Self { regions: regions.collect::<io::Result<_>>()? }))
+        let (mut regions, mut left) = (Vec::new(), MAPPED_BYTES_MAX);
+        for (place, file) in places.iter().zip(files) {
+            let whole = place.whole(file)?;
+            left = left.checked_sub(whole).ok_or_else(|| {
+                invalid(format!(
+                    "more than {MAPPED_BYTES_MAX} bytes of memory to map, with files' starts"
+                ))
+            })?;
+            regions.push(Region::map(*place, file, whole)?);
+        }
+        Ok(Arc::new(Self { regions }))
     }
 
     /// Whether the file behind a part of it became shorter, so that this part is gone.
@@ -144,21 +183,13 @@ impl Memory {
 }
 
 impl Region {
-    fn map(place: RegionPlace, file: &OwnedFd) -> io::Result<Self> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let end = place.offset.checked_add(place.bytes).ok_or_else(invalid)?;
-        let wraps = [place.guest, place.user].map(|start| start.checked_add(place.bytes).is_none());
-        let facts = rustix::fs::fstat(file)?;
-        let file_bytes = u64::try_from(facts.st_size).unwrap_or(0);
-        if place.bytes == 0 || wraps != [false; 2] || end > file_bytes {
-            return Err(invalid());
-        }
-        // From the file's start to the end of a page of its own: neither the offset nor the end need be a multiple of
-        // its pages, and a part of a huge one can be neither unmapped nor replaced.
-        let page = u64::try_from(facts.st_blksize).ok().filter(|page| page.is_power_of_two());
-        let whole = end.checked_next_multiple_of(page.unwrap_or(1)).ok_or_else(invalid)?;
-        let mapping = Mapping::new(file, usize::try_from(whole).map_err(|_| invalid())?)?;
-        let offset = usize::try_from(place.offset).map_err(|_| invalid())?;
+    /// Maps a region, whose file is mapped as far as `whole` bytes.
+    fn map(place: RegionPlace, file: &OwnedFd, whole: u64) -> io::Result<Self> {
+        let invalid = |_| {
+            invalid(format!("{whole} bytes of memory are more than this machine has addresses"))
+        };
+        let mapping = Mapping::new(file, usize::try_from(whole).map_err(invalid)?)?;
+        let offset = usize::try_from(place.offset).map_err(invalid)?;
         // SAFETY: the offset is inside the mapping, which is as long as the end of the region.
         let start = unsafe { mapping.start.add(offset) };
         Ok(Self { place, start, mapping })
@@ -259,8 +290,16 @@ impl Place {
     }
 }
 
+/// A refusal with its reason.
+pub(crate) fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
 /// Regions of a guest's memory: what the messages have room for.
 pub const REGIONS_MAX: usize = 8;
+/// Bytes of the files of a guest's memory that are mapped: 1 TiB. Files may have holes, so that more costs a front end
+/// nothing, and this program addresses and, as far as they are touched, tables of pages.
+pub const MAPPED_BYTES_MAX: u64 = 1 << 40;
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::{io, os::fd::OwnedFd};
 
 use grosso_sys::local::LocalSocket;
 
-use crate::memory::{REGIONS_MAX, RegionPlace};
+use crate::memory::{REGIONS_MAX, RegionPlace, invalid};
 
 /// A message of the front end.
 #[derive(Debug)]
@@ -89,9 +89,16 @@ impl Message {
     }
 
     /// The payload as regions of memory.
-    #[must_use]
-    pub fn regions(&self) -> Option<Vec<RegionPlace>> {
-        let count = usize::try_from(self.long(0)?).ok().filter(|count| *count <= REGIONS_MAX)?;
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for more than [`REGIONS_MAX`], [`io::ErrorKind::UnexpectedEof`] for fewer than
+    /// it says.
+    pub fn regions(&self) -> io::Result<Vec<RegionPlace>> {
+        let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let count = self.long(0).ok_or_else(short)?;
+        if count as usize > REGIONS_MAX {
+            return Err(invalid(format!("{count} regions of memory; there can be {REGIONS_MAX}")));
+        }
         let region = |at| {
             let [guest, bytes] = [self.quad(at)?, self.quad(at + 8)?];
             Some(RegionPlace {
@@ -101,7 +108,7 @@ impl Message {
                 offset: self.quad(at + 24)?,
             })
         };
-        (0..count).map(|i| region(8 + 32 * i)).collect()
+        (0..count as usize).map(|i| region(8 + 32 * i).ok_or_else(short)).collect()
     }
 
     fn long(&self, at: usize) -> Option<u32> {

@@ -28,6 +28,8 @@ pub enum ChainFault {
     Direction,
     /// A table of descriptors has a wrong length, is in another one, or is followed by a descriptor.
     Table,
+    /// A chain has 2^32 bytes or more, which none may have (virtio 1.3 section 2.7.5).
+    Length,
     /// A frame is longer than the buffer for it.
     TooLong,
     /// The driver claims more entries than the ring has: nothing in it can be believed, and it is left alone until the
@@ -77,6 +79,8 @@ pub struct Ring {
     next_used: u16,
     told: u16,
     is_broken: bool,
+    /// Descriptors that were read since this was asked last.
+    walked: usize,
     /// The pieces of the chains at hand, and the chains: their heads and lengths.
     pieces: Vec<Piece>,
     chains: Vec<Chain>,
@@ -136,6 +140,7 @@ impl Ring {
             next_used,
             told: next_used,
             is_broken: false,
+            walked: 0,
             pieces: Vec::new(),
             chains: Vec::new(),
         })
@@ -151,6 +156,17 @@ impl Ring {
     #[must_use]
     pub fn next(&self) -> u16 {
         self.next
+    }
+
+    /// Number of entries that are there, as far as it is known.
+    #[must_use]
+    pub fn offered(&self) -> u16 {
+        self.known.wrapping_sub(self.next)
+    }
+
+    /// Descriptors that were read since this was asked last: the work that a guest has made.
+    pub fn take_walked(&mut self) -> usize {
+        core::mem::take(&mut self.walked)
     }
 
     /// Copies the next frame that the guest sends, its virtio header included; `None` if there is none.
@@ -351,7 +367,7 @@ impl Ring {
 
     /// Adds the pieces of a chain, and returns their length.
     fn walk(&mut self, head: u16, is_written: bool) -> Result<usize, ChainFault> {
-        let (mut bytes, mut next) = (0, head);
+        let (mut bytes, mut next) = (0_u32, head);
         for _ in 0..usize::from(self.size).min(PIECES_MAX) {
             if next >= self.size {
                 return Err(ChainFault::Index);
@@ -362,25 +378,30 @@ impl Ring {
                 if descriptor.has(HAS_NEXT) {
                     return Err(ChainFault::Table);
                 }
-                return Ok(bytes + self.walk_table(descriptor, is_written)?);
+                return self.walk_table(descriptor, is_written, bytes);
             }
-            bytes += self.add(descriptor, is_written)?;
+            bytes = self.add(descriptor, is_written, bytes)?;
             if !descriptor.has(HAS_NEXT) {
-                return Ok(bytes);
+                return Ok(bytes as usize);
             }
             next = descriptor.next;
         }
         Err(ChainFault::Endless)
     }
 
-    /// Adds the pieces of a table of descriptors.
-    fn walk_table(&mut self, table: Descriptor, is_written: bool) -> Result<usize, ChainFault> {
+    /// Adds the pieces of a table of descriptors to a chain, and returns the length of all.
+    fn walk_table(
+        &mut self,
+        table: Descriptor,
+        is_written: bool,
+        mut bytes: u32,
+    ) -> Result<usize, ChainFault> {
         let length = table.bytes as usize;
         let entries = length / DESCRIPTOR_BYTES;
         if !length.is_multiple_of(DESCRIPTOR_BYTES) || entries == 0 {
             return Err(ChainFault::Table);
         }
-        let (mut bytes, mut next) = (0, 0_usize);
+        let mut next = 0_usize;
         for _ in 0..entries.min(PIECES_MAX) {
             if next >= entries {
                 return Err(ChainFault::Index);
@@ -395,17 +416,25 @@ impl Ring {
             if descriptor.has(IS_TABLE) {
                 return Err(ChainFault::Table);
             }
-            bytes += self.add(descriptor, is_written)?;
+            bytes = self.add(descriptor, is_written, bytes)?;
             if !descriptor.has(HAS_NEXT) {
-                return Ok(bytes);
+                return Ok(bytes as usize);
             }
             next = descriptor.next.into();
         }
         Err(ChainFault::Endless)
     }
 
-    fn add(&mut self, descriptor: Descriptor, is_written: bool) -> Result<usize, ChainFault> {
+    /// Adds a piece to a chain that has `before` bytes, and returns the length of both.
+    fn add(
+        &mut self,
+        descriptor: Descriptor,
+        is_written: bool,
+        before: u32,
+    ) -> Result<u32, ChainFault> {
+        self.walked += 1;
         let Descriptor { address, bytes, .. } = descriptor;
+        let all = before.checked_add(bytes).ok_or(ChainFault::Length)?;
         let bytes = bytes as usize;
         if descriptor.has(IS_WRITTEN) != is_written {
             return Err(ChainFault::Direction);
@@ -418,7 +447,7 @@ impl Ring {
             return Err(ChainFault::Endless);
         }
         self.pieces.push(Piece { address, bytes });
-        Ok(bytes)
+        Ok(all)
     }
 }
 

@@ -476,8 +476,9 @@ fn of_ports() -> Vec<Counter> {
     let stages = stages.chain(tunnel.counters());
     let (unix, vhost) = (UnixStats::default(), VhostStats::default());
     // The others have the names of those of a Unix socket.
-    let rings = vhost.counters().filter(|(counter, _)| counter.name.starts_with("ring-"));
-    let machines = unix.counters().chain(rings);
+    let is_new = |name| !unix.counters().any(|(counter, _)| counter.name == name);
+    let shared = vhost.counters().filter(|(counter, _)| is_new(counter.name));
+    let machines = unix.counters().chain(shared);
     let counters = live.counters().chain(machines).chain(kernel).chain(wire).chain(stages);
     let counters = counters.map(|(counter, _)| counter);
     let (lost, others): (Vec<_>, Vec<_>) = counters.partition(|counter| counter.is_loss);

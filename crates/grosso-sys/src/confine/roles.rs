@@ -66,7 +66,7 @@ impl Role {
         match self {
             Self::Data => &[LIFE, PACKETS],
             Self::Connecting => &[LIFE, PACKETS, CONNECTING],
-            Self::Machine => &[LIFE, PACKETS, CONNECTING, LENGTHS],
+            Self::Machine => &[LIFE, PACKETS, CONNECTING, LENGTHS, TELLING],
             Self::Statistics => &[LIFE, REQUESTS],
             Self::Signals => &[LIFE, OLD_WAITING],
             Self::Opener => &[
@@ -76,6 +76,7 @@ impl Role {
                 OLD_WAITING,
                 NAMES,
                 LENGTHS,
+                TELLING,
                 OLD_FILES,
                 OPENING,
                 OLD_OPENING,
@@ -139,6 +140,10 @@ const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getso
 /// Lengths of files that are open.
 const LENGTHS: &[Call] = calls! { SYS_fstat };
 
+/// Eventfds of other programs, which are told without waiting, and looked at without reading.
+const TELLING: &[Call] =
+    calls! { SYS_io_submit SYS_io_getevents SYS_io_destroy SYS_epoll_ctl SYS_epoll_pwait };
+
 /// Files by name, which the C library and a backtrace look for too.
 const NAMES: &[Call] = calls! {
     SYS_openat SYS_newfstatat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
@@ -162,6 +167,7 @@ const OLD_OPENING: &[Call] = &[];
 /// Devices, sockets, threads, files that are made, and the confinement of those who are started.
 const OPENING: &[Call] = calls! {
     SYS_socket SYS_socketpair SYS_bind SYS_listen SYS_bpf SYS_eventfd2 SYS_pipe2 SYS_dup SYS_dup3
+    SYS_io_setup SYS_epoll_create1
     SYS_clone SYS_clone3 SYS_set_tid_address SYS_sched_setaffinity SYS_mlock SYS_prlimit64
     SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getppid SYS_uname SYS_sysinfo
     SYS_capget SYS_capset SYS_seccomp

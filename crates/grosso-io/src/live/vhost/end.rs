@@ -10,7 +10,7 @@ use grosso_vhost::{
     backend::{BackEnd, Way},
     features::MRG_RXBUF,
     message::Inbox,
-    ring::{ChainFault, PIECES_MAX, Sent},
+    ring::{ChainFault, PIECES_MAX, SIZE_MAX, Sent},
 };
 use grosso_wire::virtio::Form;
 
@@ -28,10 +28,14 @@ use crate::live::{
 pub(super) struct MachineEnd {
     meeting: Rendezvous,
     peer: Option<FrontPeer>,
+    back: BackEnd,
     /// Never ready: stands for a front end that is not there.
     nobody: LocalSocket,
     try_ns: u64,
-    offered: u64,
+    /// The time, as the owner of the port says it.
+    pub(super) now_ns: u64,
+    /// Time since which the guest's buffers have been too few for a frame.
+    short_since: Option<u64>,
     /// Bytes of the header in front of each frame.
     pub(super) header_bytes: usize,
     /// Frames in the guest's memory of which it was not told.
@@ -51,7 +55,6 @@ enum Rendezvous {
 struct FrontPeer {
     socket: LocalSocket,
     inbox: Inbox,
-    back: BackEnd,
 }
 
 impl MachineEnd {
@@ -66,9 +69,11 @@ impl MachineEnd {
         let mut end = Self {
             meeting,
             peer: None,
+            back: BackEnd::new(offered)?,
             nobody: LocalSocket::new(LocalKind::Datagram)?,
             try_ns: 0,
-            offered,
+            now_ns: 0,
+            short_since: None,
             header_bytes: Form::Buffers.len(),
             untold: 0,
             asked: [false; 2],
@@ -85,8 +90,7 @@ impl MachineEnd {
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         // A frame may come while its driver is asked; one that is taken back each time comes never.
         for _ in 0..ROUNDS_MAX {
-            let Some(FrontPeer { back, .. }) = &mut self.peer else { break };
-            let Some(ring) = back.ring(Way::FromGuest) else { break };
+            let Some(ring) = self.back.ring(Way::FromGuest) else { break };
             let result = ring.receive(into);
             if !matches!(result, Ok(None)) {
                 return self.counted(result);
@@ -100,30 +104,30 @@ impl MachineEnd {
 
     /// Tells the guest of what was taken from it.
     pub(super) fn received(&mut self) {
-        if let Some(FrontPeer { back, .. }) = &mut self.peer {
-            back.publish(Way::FromGuest);
-        }
+        self.back.publish(Way::FromGuest);
     }
 
     /// Tells the guest of the frames in its memory.
     pub(super) fn flush(&mut self) {
-        if core::mem::take(&mut self.untold) > 0
-            && let Some(FrontPeer { back, .. }) = &mut self.peer
-        {
-            back.publish(Way::ToGuest);
+        if core::mem::take(&mut self.untold) > 0 {
+            self.back.publish(Way::ToGuest);
         }
     }
 
     /// Obeys the messages that are there, and meets who is there. Returns whether the features of the guest may have
     /// changed.
-    pub(super) fn serve(&mut self, now_ns: u64) -> bool {
-        if self.peer.is_none() && !self.try_to_meet(now_ns) {
+    pub(super) fn serve(&mut self) -> bool {
+        if self.peer.is_none() && !self.try_to_meet() {
             return false;
         }
         let mut is_changed = false;
         for _ in 0..MESSAGES_MAX {
             let Some(peer) = &mut self.peer else { break };
-            match peer.serve() {
+            let served = peer.serve(&mut self.back);
+            if self.back.refused_memory().is_some() {
+                self.stats.count(VhostEvent::MemoryRefused);
+            }
+            match served {
                 Ok(true) => is_changed = true,
                 Ok(false) => break,
                 Err(error) => {
@@ -135,12 +139,12 @@ impl MachineEnd {
                 }
             }
         }
-        if self.peer.as_ref().is_some_and(|peer| peer.back.has_lost_memory()) {
+        if self.back.has_lost_memory() {
             self.stats.count(VhostEvent::PeerCutOff);
             self.hang_up();
         }
         if is_changed {
-            self.asked = [false; 2];
+            (self.asked, self.short_since) = ([false; 2], None);
         }
         is_changed
     }
@@ -155,7 +159,7 @@ impl MachineEnd {
 
     /// The features that the guest has chosen, if it has.
     pub(super) fn chosen(&self) -> Option<u64> {
-        self.peer.as_ref()?.back.chosen()
+        self.back.chosen()
     }
 
     /// Descriptor that tells of messages, or of who brings them.
@@ -169,20 +173,22 @@ impl MachineEnd {
 
     /// Descriptor that tells of entries in a ring.
     pub(super) fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
-        self.peer.as_ref()?.back.kick(way)
+        self.back.kick(way)
     }
 
-    /// Time of the next attempt to connect.
+    /// Time of the next attempt to connect, or at which a frame that waits is given up.
     pub(super) fn deadline(&self) -> Option<u64> {
         let connects = matches!(self.meeting, Rendezvous::Connecting(_));
-        (self.peer.is_none() && connects).then_some(self.try_ns)
+        let meets = (self.peer.is_none() && connects).then_some(self.try_ns);
+        let short = self.short_since.map(|since| since.saturating_add(SHORT_NS_MAX));
+        meets.into_iter().chain(short).min()
     }
 
     /// Asks the driver to tell of entries of a ring that has none; returns whether it has some now.
     fn ask(&mut self, way: Way) -> bool {
-        let Some(FrontPeer { back, .. }) = &mut self.peer else { return false };
+        let Self { back, asked, .. } = self;
         // The descriptor is taken once a sleep, and not each time that the ring is empty.
-        if core::mem::take(&mut self.asked[way as usize]) {
+        if core::mem::take(&mut asked[way as usize]) {
             back.take_kick(way);
         }
         let Some(ring) = back.ring(way) else { return false };
@@ -190,9 +196,27 @@ impl MachineEnd {
         if has_more {
             ring.hush();
         } else {
-            self.asked[way as usize] = true;
+            asked[way as usize] = true;
         }
         has_more
+    }
+
+    /// Whether a frame may be in several buffers.
+    fn merges(&self) -> bool {
+        self.back.chosen().is_some_and(|chosen| chosen & MRG_RXBUF != 0)
+    }
+
+    /// Lets a frame wait for more buffers, or gives it up when some have been there for long, and too few: a driver may
+    /// have no more than these.
+    fn wait_for_room(&mut self) -> io::Result<()> {
+        let has_some = self.back.ring(Way::ToGuest).is_some_and(|ring| ring.offered() > 0);
+        self.short_since = has_some.then(|| self.short_since.unwrap_or(self.now_ns));
+        let is_over = |since| self.now_ns.saturating_sub(since) >= SHORT_NS_MAX;
+        if !self.short_since.is_some_and(is_over) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.stats.count(VhostEvent::RingShort);
+        Ok(())
     }
 
     fn counted<T>(&mut self, result: Result<T, ChainFault>) -> Result<T, ChainFault> {
@@ -205,12 +229,12 @@ impl MachineEnd {
     }
 
     /// Whether the front end is there, now or already.
-    fn try_to_meet(&mut self, now_ns: u64) -> bool {
+    fn try_to_meet(&mut self) -> bool {
         if matches!(self.meeting, Rendezvous::Connecting(_)) {
-            if now_ns < self.try_ns {
+            if self.now_ns < self.try_ns {
                 return false;
             }
-            self.try_ns = now_ns.saturating_add(TRY_AGAIN_NS);
+            self.try_ns = self.now_ns.saturating_add(TRY_AGAIN_NS);
         }
         self.meet().is_ok()
     }
@@ -224,13 +248,13 @@ impl MachineEnd {
                 socket
             }
         };
-        let (inbox, back) = (Inbox::default(), BackEnd::new(self.offered));
-        self.peer = Some(FrontPeer { socket, inbox, back });
+        self.peer = Some(FrontPeer { socket, inbox: Inbox::default() });
         self.stats.count(VhostEvent::PeerMet);
         Ok(())
     }
 
     fn hang_up(&mut self) {
+        self.back.forget();
         if self.peer.take().is_some() {
             self.stats.count(VhostEvent::PeerGone);
         }
@@ -239,9 +263,9 @@ impl MachineEnd {
 
 impl FrontPeer {
     /// Obeys a message; returns whether there was one.
-    fn serve(&mut self) -> io::Result<bool> {
+    fn serve(&mut self, back: &mut BackEnd) -> io::Result<bool> {
         let Some(message) = self.inbox.next(&self.socket)? else { return Ok(false) };
-        let answer = self.back.obey(message).map_err(|_| io::ErrorKind::InvalidData)?;
+        let answer = back.obey(message).map_err(|_| io::ErrorKind::InvalidData)?;
         if let Some(answer) = answer {
             let sent = self.socket.send(&[IoSlice::new(&answer)])?;
             if sent < answer.len() {
@@ -254,18 +278,19 @@ impl FrontPeer {
 
 impl Wire for MachineEnd {
     fn send(&mut self, frame: &[IoSlice<'_>]) -> io::Result<()> {
-        let (mut faults, mut rounds) = (0, 0);
-        while faults < FAULTS_MAX {
-            let header_bytes = self.header_bytes;
-            let running = self.peer.as_mut().filter(|peer| peer.back.is_running(Way::ToGuest));
-            let Some(FrontPeer { back, .. }) = running else {
+        let (mut faults, mut rounds, mut walked) = (0, 0, 0);
+        while faults < FAULTS_MAX && rounds < ROUNDS_MAX && walked < WALKED_MAX {
+            let (header_bytes, mergeable) = (self.header_bytes, self.merges());
+            if !self.back.is_running(Way::ToGuest) {
                 self.stats.count(VhostEvent::TransmitNoPeer);
                 return Ok(());
-            };
-            let mergeable = back.chosen().is_some_and(|chosen| chosen & MRG_RXBUF != 0);
-            let Some(ring) = back.ring(Way::ToGuest) else { return Ok(()) };
-            match ring.send(frame, header_bytes, mergeable) {
+            }
+            let Some(ring) = self.back.ring(Way::ToGuest) else { return Ok(()) };
+            let sent = ring.send(frame, header_bytes, mergeable);
+            walked += ring.take_walked();
+            match sent {
                 Sent::Whole => {
+                    self.short_since = None;
                     self.will_tell();
                     return Ok(());
                 }
@@ -273,13 +298,9 @@ impl Wire for MachineEnd {
                 Sent::NoRoom => {
                     self.flush();
                     if !self.ask(Way::ToGuest) {
-                        return Err(io::ErrorKind::WouldBlock.into());
+                        return self.wait_for_room();
                     }
                     rounds += 1;
-                    if rounds == ROUNDS_MAX {
-                        self.stats.count(VhostEvent::RingUnsteady);
-                        return Ok(());
-                    }
                 }
                 Sent::Fault(fault) => {
                     faults += 1;
@@ -291,7 +312,8 @@ impl Wire for MachineEnd {
                 }
             }
         }
-        // A guest whose every buffer is wrong: its frame is lost.
+        // A guest whose every buffer is wrong loses its frame, and so does one that makes work without an end.
+        self.stats.count(VhostEvent::RingUnsteady);
         Ok(())
     }
 }
@@ -302,6 +324,10 @@ const EMSGSIZE: i32 = 90;
 const MESSAGES_MAX: usize = 64;
 /// Attempts to send one frame to a guest whose buffers are wrong.
 const FAULTS_MAX: usize = 64;
+/// Descriptors that are read for one frame: those of the longest ring, and those of a frame.
+const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
+/// Time that a frame waits for more buffers while some are there: far more than a driver takes that runs.
+const SHORT_NS_MAX: u64 = 1_000_000_000;
 /// Times that one frame finds more entries while its driver is asked for some. An honest driver that adds them one by
 /// one has added all that a frame may take by then.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;

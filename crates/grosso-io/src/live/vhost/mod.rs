@@ -65,7 +65,6 @@ pub struct VhostPort {
     /// Calls since the messages were looked at last.
     calls: u32,
     chosen: Option<u64>,
-    now_ns: u64,
     /// Whether the rings have not been looked at since messages have changed them: their drivers may tell of nothing
     /// that was there before.
     is_fresh: bool,
@@ -92,7 +91,6 @@ impl VhostPort {
             outgoing: Outgoing::new(link, options.ports, form, features),
             calls: 0,
             chosen: None,
-            now_ns: 0,
             is_fresh: false,
         })
     }
@@ -118,7 +116,7 @@ impl VhostPort {
     /// Obeys messages, and takes over what they have changed. Returns whether there were some.
     fn serve(&mut self) -> bool {
         self.calls = 0;
-        if !self.end.serve(self.now_ns) {
+        if !self.end.serve() {
             return false;
         }
         self.is_fresh = true;
@@ -169,7 +167,7 @@ impl Port for VhostPort {
         max: usize,
         each: &mut dyn FnMut(Frame<LiveBuffer>),
     ) -> Result<usize, PortError> {
-        self.now_ns = now_ns;
+        self.end.now_ns = now_ns;
         self.calls += 1;
         self.is_fresh = false;
         if self.calls >= CALLS_MAX {

@@ -28,15 +28,23 @@ reasons! {
         RingTable = "ring-table",
         /// A ring claimed more entries than it has, and is left alone until the machine's driver starts anew.
         RingOverrun = "ring-overrun",
-        /// A driver added entries and took them back again, without an end; the frame that waited for them was lost.
+        /// A chain had 2^32 bytes or more; what it was for was lost.
+        RingLength = "ring-length",
+        /// A frame found nothing but wrong entries, or a driver that added entries and took them back again, and made
+        /// more work than a frame may; the frame was lost.
         RingUnsteady = "ring-unsteady",
+        /// A ring had buffers for a second, too few for the frame that waited for more; the frame was lost.
+        RingShort = "ring-short",
+        /// A table of memory was refused: too many regions, more bytes than are mapped for a guest, a region outside
+        /// its file, or a file that is not in memory.
+        MemoryRefused = "memory-refused",
     }
 }
 
 impl VhostEvent {
     /// Whether frames are lost by the event.
     const fn is_loss(self) -> bool {
-        !matches!(self, Self::PeerMet | Self::PeerGone)
+        !matches!(self, Self::PeerMet | Self::PeerGone | Self::MemoryRefused)
     }
 
     /// The event of a defect; `None` if it is one of a frame.
@@ -47,6 +55,7 @@ impl VhostEvent {
             ChainFault::Outside => Self::RingOutside,
             ChainFault::Direction => Self::RingDirection,
             ChainFault::Table => Self::RingTable,
+            ChainFault::Length => Self::RingLength,
             ChainFault::Overrun => Self::RingOverrun,
             ChainFault::TooLong => return None,
         })

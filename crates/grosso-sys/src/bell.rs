@@ -1,0 +1,187 @@
+//! Eventfds of another program, and telling it by them without ever waiting.
+//!
+//! An eventfd's other owner may take `O_NONBLOCK` from it at any time, fill its counter, and have who writes to it wait
+//! for ever. The kernel's own completions never wait: a request of asynchronous I/O that reads nothing is complete when
+//! it is made, and its eventfd is told.
+
+use core::ffi::{c_long, c_ulong};
+use std::{
+    io::{self, PipeReader},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+/// A context of asynchronous I/O whose requests do nothing but tell eventfds of their end.
+#[derive(Debug)]
+pub struct Bell {
+    context: c_ulong,
+    /// The file of which the requests read nothing.
+    nothing: PipeReader,
+    /// Requests whose ends were not taken yet.
+    untaken: usize,
+}
+
+/// A request, as the kernel has it (`struct iocb` of `linux/aio_abi.h`).
+#[repr(C)]
+#[derive(Debug)]
+struct Submission {
+    data: u64,
+    /// The kernel's key and the flags of reading, in an order that the machine's bytes have.
+    key_and_flags: u64,
+    operation: u16,
+    priority: i16,
+    file: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    told: u32,
+}
+
+/// The end of a request (`struct io_event` there).
+type End = [u64; 4];
+
+impl Bell {
+    /// A bell that has rung nothing.
+    ///
+    /// # Errors
+    /// Those of `io_setup(2)`: `EAGAIN` when the machine has as many requests as `fs.aio-max-nr` allows, `ENOSYS` for a
+    /// kernel without asynchronous I/O. Those of `pipe(2)`.
+    pub fn new() -> io::Result<Self> {
+        let (nothing, _) = io::pipe()?;
+        let mut context: c_ulong = 0;
+        // SAFETY: the kernel writes one word, which lives over the call.
+        let made =
+            unsafe { libc::syscall(libc::SYS_io_setup, UNTAKEN_MAX as c_long, &raw mut context) };
+        if made == 0 {
+            return Ok(Self { context, nothing, untaken: 0 });
+        }
+        let error = io::Error::last_os_error();
+        let why = format!("no context of asynchronous I/O (io_setup, fs.aio-max-nr): {error}");
+        Err(io::Error::new(error.kind(), why))
+    }
+
+    /// Adds one to the counter of an eventfd, unless it is at its end. Never waits.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for a file that is no eventfd; those of `io_submit(2)`.
+    pub fn ring(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
+        if self.untaken >= UNTAKEN_MAX {
+            self.take();
+        }
+        self.submit(READ, eventfd)?;
+        self.untaken += 1;
+        Ok(())
+    }
+
+    /// Whether a file is an eventfd, which is not told of the question.
+    #[must_use]
+    pub fn fits(&self, file: BorrowedFd<'_>) -> bool {
+        // The file to tell is looked at before it is found that nobody can write to what is only read.
+        let asked = self.submit(WRITE, file);
+        asked.is_err_and(|error| error.raw_os_error() == Some(libc::EBADF))
+    }
+
+    fn submit(&self, operation: u16, told: BorrowedFd<'_>) -> io::Result<()> {
+        let number = |file: BorrowedFd<'_>| file.as_raw_fd().cast_unsigned();
+        let request = Submission {
+            data: 0,
+            key_and_flags: 0,
+            operation,
+            priority: 0,
+            file: number(self.nothing.as_fd()),
+            buffer: 0,
+            bytes: 0,
+            offset: 0,
+            reserved: 0,
+            flags: TELLS,
+            told: number(told),
+        };
+        let mut list = [&raw const request];
+        // SAFETY: the list has one request, and both live over the call; it reads nothing into no buffer.
+        let made =
+            unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1, list.as_mut_ptr()) };
+        if made == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Takes the ends of requests, which are of no use.
+    fn take(&mut self) {
+        let mut ends = [End::default(); UNTAKEN_MAX];
+        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel writes as many ends as it is told that there is room for, and reads the time.
+        let _ = unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context,
+                0,
+                UNTAKEN_MAX as c_long,
+                ends.as_mut_ptr(),
+                &raw const never,
+            )
+        };
+        self.untaken = 0;
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // SAFETY: the context is ours alone, and no request is under way: each ends when it is made.
+        let _ = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+    }
+}
+
+/// `IOCB_CMD_PREAD` and `IOCB_CMD_PWRITE`.
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+/// `IOCB_FLAG_RESFD`: a file is told of the end.
+const TELLS: u32 = 1;
+/// Requests whose ends wait to be taken, all of them by one call.
+const UNTAKEN_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use rustix::{
+        event::{EventfdFlags, eventfd},
+        fs::{MemfdFlags, memfd_create},
+    };
+
+    use super::*;
+
+    fn counted(file: &impl AsFd) -> u64 {
+        let mut count = [0; 8];
+        rustix::io::read(file, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
+    }
+
+    #[test]
+    fn a_counter_counts_every_ring() {
+        let (mut bell, file) = (Bell::new().unwrap(), eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+        for _ in 0..3 * UNTAKEN_MAX + 5 {
+            bell.ring(file.as_fd()).unwrap();
+        }
+        assert_eq!(counted(&file), 3 * UNTAKEN_MAX as u64 + 5);
+        assert_eq!(counted(&file), 0);
+    }
+
+    #[test]
+    fn a_full_counter_of_a_file_that_waits_is_told_without_waiting() {
+        let (mut bell, file) = (Bell::new().unwrap(), eventfd(0, EventfdFlags::empty()).unwrap());
+        rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        for _ in 0..3 {
+            bell.ring(file.as_fd()).unwrap();
+        }
+        assert_eq!(counted(&file), u64::MAX);
+    }
+
+    #[test]
+    fn other_files_are_refused_and_no_question_rings() {
+        let (mut bell, file) = (Bell::new().unwrap(), eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+        assert!(bell.fits(file.as_fd()));
+        assert_eq!(counted(&file), 0);
+        let (reader, writer) = io::pipe().unwrap();
+        let memory = memfd_create("none", MemfdFlags::empty()).unwrap();
+        for other in [reader.as_fd(), writer.as_fd(), memory.as_fd()] {
+            assert!(!bell.fits(other));
+            assert_eq!(bell.ring(other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}
