@@ -1,0 +1,657 @@
+//! Rings and back ends against a driver that is written from the formats, entry by entry.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs::File,
+    io::IoSlice,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    sync::Arc,
+};
+
+use grosso_vhost::{
+    backend::{BackEnd, Refused, Way},
+    features,
+    memory::{MAPPED_BYTES_MAX, Memory, REGIONS_MAX, RegionPlace},
+    message::{Message, request},
+    ring::{Addresses, ChainFault, Ring, SIZE_MAX, Sent},
+};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    fs::{MemfdFlags, memfd_create},
+};
+
+/// Places of the parts of a ring, and of the bytes that its descriptors name: the same in the file, in the guest and in
+/// the front end.
+const TABLE: u64 = 0;
+const AVAILABLE: u64 = 0x8_0000;
+const USED: u64 = 0xa_0000;
+const DATA: u64 = 0x10_0000;
+const MEMORY_BYTES: u64 = 0x20_0000;
+/// Flags of a descriptor.
+const NEXT: u16 = 1;
+const WRITTEN: u16 = 2;
+const TABLED: u16 = 4;
+
+/// A guest of one ring.
+struct Guest {
+    file: File,
+    size: u16,
+    /// Entries made available.
+    offered: u16,
+}
+
+impl Guest {
+    /// A guest whose entries are numbered from `first` on.
+    fn new(size: u16, first: u16) -> Self {
+        let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
+        file.set_len(MEMORY_BYTES).unwrap();
+        let guest = Self { file, size, offered: first };
+        guest.put(AVAILABLE + 2, &first.to_le_bytes());
+        guest.put(USED + 2, &first.to_le_bytes());
+        guest
+    }
+
+    fn memory(&self) -> Arc<Memory> {
+        let whole = RegionPlace { guest: 0, bytes: MEMORY_BYTES, user: 0, offset: 0 };
+        Memory::map(&[whole], &[self.file.try_clone().unwrap().into()]).unwrap()
+    }
+
+    fn ring(&self, event_index: bool) -> Ring {
+        Ring::new(&self.memory(), &PLACES, self.size, self.offered, event_index).unwrap()
+    }
+
+    fn put(&self, at: u64, bytes: &[u8]) {
+        self.file.write_all_at(bytes, at).unwrap();
+    }
+
+    fn bytes<const COUNT: usize>(&self, at: u64) -> [u8; COUNT] {
+        let mut bytes = [0; COUNT];
+        self.file.read_exact_at(&mut bytes, at).unwrap();
+        bytes
+    }
+
+    fn number(&self, at: u64) -> u16 {
+        u16::from_le_bytes(self.bytes(at))
+    }
+
+    /// Writes a descriptor of the ring's table, or of another.
+    fn describe(&self, table: u64, number: u16, (address, bytes, flags, next): Words) {
+        let at = table + 16 * u64::from(number);
+        self.put(at, &address.to_le_bytes());
+        self.put(at + 8, &bytes.to_le_bytes());
+        self.put(at + 12, &[flags.to_le_bytes(), next.to_le_bytes()].concat());
+    }
+
+    fn offer(&mut self, head: u16) {
+        let entry = u64::from(self.offered & (self.size - 1));
+        self.put(AVAILABLE + 4 + 2 * entry, &head.to_le_bytes());
+        self.offered = self.offered.wrapping_add(1);
+        self.put(AVAILABLE + 2, &self.offered.to_le_bytes());
+    }
+
+    /// Offers a descriptor of `bytes` bytes at the data of its number.
+    fn offer_plain(&mut self, number: u16, bytes: u32, flags: u16) {
+        self.describe(TABLE, number, (data(number), bytes, flags, 0));
+        self.offer(number);
+    }
+
+    /// The used entry of a number: a head and a length.
+    fn used(&self, number: u16) -> (u32, u32) {
+        let at = USED + 4 + 8 * u64::from(number & (self.size - 1));
+        (u32::from_le_bytes(self.bytes(at)), u32::from_le_bytes(self.bytes(at + 4)))
+    }
+
+    /// Says behind which used entry it wants to be told.
+    fn want(&self, event: u16) {
+        self.put(AVAILABLE + 4 + 2 * u64::from(self.size), &event.to_le_bytes());
+    }
+}
+
+/// Address, length, flags, and the next one.
+type Words = (u64, u32, u16, u16);
+
+const PLACES: Addresses = Addresses { descriptors: TABLE, used: USED, available: AVAILABLE };
+
+fn data(number: u16) -> u64 {
+    DATA + 0x1000 * u64::from(number)
+}
+
+fn received(ring: &mut Ring) -> Result<Option<Vec<u8>>, ChainFault> {
+    let mut into = vec![0; 4096];
+    Ok(ring.receive(&mut into)?.map(|bytes| into[..bytes].to_vec()))
+}
+
+/// Gives a frame of so many bytes, behind a header of twelve in them.
+fn give(ring: &mut Ring, bytes: usize, mergeable: bool) -> Sent {
+    let frame: Vec<u8> =
+        (0..bytes).map(|number| if number < 12 { 0 } else { number as u8 }).collect();
+    ring.send(&[IoSlice::new(&frame[..12]), IoSlice::new(&frame[12..])], 12, mergeable)
+}
+
+#[test]
+fn frames_go_on_when_the_numbers_go_round() {
+    for event_index in [false, true] {
+        let mut guest = Guest::new(8, 65_530);
+        let mut ring = guest.ring(event_index);
+        for round in 0..20_u16 {
+            let number = 65_530_u16.wrapping_add(round);
+            guest.want(number);
+            guest.put(data(round % 8), &[round as u8; 9]);
+            guest.offer_plain(round % 8, 9, 0);
+            assert_eq!(received(&mut ring), Ok(Some(vec![round as u8; 9])));
+            assert_eq!(received(&mut ring), Ok(None));
+            assert!(ring.publish(), "it wants to be told of each");
+            assert_eq!(guest.number(USED + 2), number.wrapping_add(1));
+            assert_eq!(guest.used(number), (u32::from(round % 8), 0));
+            assert_eq!(ring.next(), number.wrapping_add(1));
+            assert!(!ring.ask(), "there are no more");
+            if event_index {
+                assert_eq!(guest.number(USED + 4 + 8 * 8), guest.offered);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_driver_is_told_where_its_event_lies_between_the_entries_also_across_the_end_of_numbers() {
+    for first in [100_u16, 65_534] {
+        for (event, is_told) in
+            [(-2, false), (-1, false), (0, true), (3, true), (4, false), (9, false)]
+        {
+            let mut guest = Guest::new(8, first);
+            let mut ring = guest.ring(true);
+            guest.want(first.wrapping_add_signed(event));
+            (0..4).for_each(|number| guest.offer_plain(number, 9, 0));
+            (0..4).for_each(|_| assert!(received(&mut ring).unwrap().is_some()));
+            assert_eq!(ring.publish(), is_told, "{first} {event}");
+            assert!(!ring.publish(), "{first} {event}: nothing is new");
+        }
+    }
+}
+
+#[test]
+fn a_driver_that_wants_no_interrupts_says_so_by_a_flag() {
+    let mut guest = Guest::new(8, 0);
+    let mut ring = guest.ring(false);
+    guest.put(AVAILABLE, &1_u16.to_le_bytes());
+    guest.offer_plain(0, 9, 0);
+    assert!(received(&mut ring).unwrap().is_some() && !ring.publish());
+    ring.hush();
+    assert_eq!(guest.number(USED), 1);
+    guest.offer_plain(1, 9, 0);
+    assert!(ring.ask(), "it came before it was asked for");
+    assert_eq!(guest.number(USED), 0);
+}
+
+#[test]
+fn a_full_ring_is_used_whole_and_one_entry_more_breaks_it() {
+    for size in [1, 2, 256] {
+        let mut guest = Guest::new(size, 65_535);
+        let mut ring = guest.ring(false);
+        (0..size).for_each(|number| guest.offer_plain(number, 9, 0));
+        (0..size).for_each(|_| assert!(received(&mut ring).unwrap().is_some()));
+        let mut guest = Guest::new(size, 65_535);
+        let mut ring = guest.ring(false);
+        (0..size).for_each(|number| guest.offer_plain(number, 90, WRITTEN));
+        (0..size).for_each(|_| assert_eq!(give(&mut ring, 20, true), Sent::Whole));
+        (0..=size).for_each(|_| guest.offer(0));
+        assert_eq!(give(&mut ring, 20, true), Sent::Fault(ChainFault::Overrun));
+        assert!(ring.is_broken() && give(&mut ring, 20, true) == Sent::NoRoom);
+        let mut guest = Guest::new(size, 65_535);
+        let mut ring = guest.ring(false);
+        (0..=size).for_each(|_| guest.offer(0));
+        assert_eq!(received(&mut ring), Err(ChainFault::Overrun));
+        assert_eq!(received(&mut ring), Ok(None));
+    }
+}
+
+#[test]
+fn a_ring_is_a_power_of_two_and_its_parts_are_aligned_and_in_memory() {
+    let guest = Guest::new(8, 0);
+    let memory = guest.memory();
+    let with = |size, places: Addresses| Ring::new(&memory, &places, size, 0, true).is_some();
+    for (size, is_right) in [
+        (0, false),
+        (1, true),
+        (2, true),
+        (3, false),
+        (255, false),
+        (256, true),
+        (SIZE_MAX - 1, false),
+        (SIZE_MAX, true),
+        (SIZE_MAX + 1, false),
+        (65_535, false),
+    ] {
+        assert_eq!(with(size, PLACES), is_right, "{size}");
+    }
+    for by in [0_u64, 1, 2, 4, 8, 16] {
+        let aligned = |to| by.is_multiple_of(to);
+        assert_eq!(with(8, Addresses { descriptors: by, ..PLACES }), aligned(16), "{by}");
+        assert_eq!(with(8, Addresses { available: AVAILABLE + by, ..PLACES }), aligned(2), "{by}");
+        assert_eq!(with(8, Addresses { used: USED + by, ..PLACES }), aligned(4), "{by}");
+    }
+    // The last byte of each part, and one more.
+    for (bytes, place) in [
+        (16 * 8, (|at| Addresses { descriptors: at, ..PLACES }) as fn(u64) -> Addresses),
+        (4 + 2 * 8 + 2, |at| Addresses { available: at, ..PLACES }),
+        (4 + 8 * 8 + 2, |at| Addresses { used: at, ..PLACES }),
+    ] {
+        let last = (MEMORY_BYTES - bytes) / 16 * 16;
+        assert!(with(8, place(last)) && !with(8, place(last + 16)), "{bytes}");
+        assert!(!with(8, place(u64::MAX - 15)));
+    }
+}
+
+/// Wrong entries: the head, the descriptors to write in front, and the fault. Those that name no entry are not handed
+/// back.
+type Wrong = (&'static str, u16, &'static [(u64, u16, Words)], ChainFault);
+
+const WRONG: &[Wrong] = &[
+    ("a head behind the table", 8, &[], ChainFault::Index),
+    ("the greatest head", 65_535, &[], ChainFault::Index),
+    ("a next one behind the table", 0, &[(TABLE, 0, (DATA, 9, NEXT, 8))], ChainFault::Index),
+    ("a loop", 0, &[(TABLE, 0, (DATA, 9, NEXT, 0))], ChainFault::Endless),
+    (
+        "a longer loop",
+        0,
+        &[(TABLE, 0, (DATA, 0, NEXT, 1)), (TABLE, 1, (DATA, 0, NEXT, 0))],
+        ChainFault::Endless,
+    ),
+    (
+        "an address behind the memory",
+        0,
+        &[(TABLE, 0, (MEMORY_BYTES, 9, 0, 0))],
+        ChainFault::Outside,
+    ),
+    (
+        "an end behind the memory",
+        0,
+        &[(TABLE, 0, (MEMORY_BYTES - 8, 9, 0, 0))],
+        ChainFault::Outside,
+    ),
+    (
+        "an address at the end of all",
+        0,
+        &[(TABLE, 0, (u64::MAX - 3, 9, 0, 0))],
+        ChainFault::Outside,
+    ),
+    (
+        "a second piece that is nowhere",
+        0,
+        &[(TABLE, 0, (DATA, 9, NEXT, 1)), (TABLE, 1, (MEMORY_BYTES, 9, 0, 0))],
+        ChainFault::Outside,
+    ),
+    ("the other direction", 0, &[(TABLE, 0, (DATA, 9, WRITTEN, 0))], ChainFault::Direction),
+    (
+        "the other direction behind a right one",
+        0,
+        &[(TABLE, 0, (DATA, 9, NEXT, 1)), (TABLE, 1, (DATA, 9, WRITTEN, 0))],
+        ChainFault::Direction,
+    ),
+    ("an empty table", 0, &[(TABLE, 0, (DATA, 0, TABLED, 0))], ChainFault::Table),
+    ("a table of one and a half", 0, &[(TABLE, 0, (DATA, 24, TABLED, 0))], ChainFault::Table),
+    (
+        "a table that is followed by a descriptor",
+        0,
+        &[
+            (TABLE, 0, (DATA, 16, TABLED | NEXT, 1)),
+            (TABLE, 1, (DATA, 9, 0, 0)),
+            (DATA, 0, (DATA, 9, 0, 0)),
+        ],
+        ChainFault::Table,
+    ),
+    (
+        "a table in a table",
+        0,
+        &[(TABLE, 0, (DATA, 16, TABLED, 0)), (DATA, 0, (DATA, 16, TABLED, 0))],
+        ChainFault::Table,
+    ),
+    (
+        "a table that is nowhere",
+        0,
+        &[(TABLE, 0, (MEMORY_BYTES - 8, 16, TABLED, 0))],
+        ChainFault::Outside,
+    ),
+    (
+        "a next one behind its table",
+        0,
+        &[(TABLE, 0, (DATA, 32, TABLED, 0)), (DATA, 0, (DATA, 9, NEXT, 2))],
+        ChainFault::Index,
+    ),
+    (
+        "a loop in a table",
+        0,
+        &[(TABLE, 0, (DATA, 16, TABLED, 0)), (DATA, 0, (DATA, 0, NEXT, 0))],
+        ChainFault::Endless,
+    ),
+    (
+        "2^32 bytes",
+        0,
+        &[(TABLE, 0, (DATA, 1, NEXT, 1)), (TABLE, 1, (DATA, u32::MAX, 0, 0))],
+        ChainFault::Length,
+    ),
+];
+
+#[test]
+fn each_wrong_entry_is_handed_back_unused_if_it_can_be_named_and_the_next_one_is_right() {
+    for (what, head, descriptors, fault) in WRONG {
+        for written in [0, WRITTEN] {
+            let mut guest = Guest::new(8, 0);
+            let mut ring = guest.ring(false);
+            for (table, number, (address, bytes, flags, next)) in *descriptors {
+                let turned = if flags & TABLED == 0 { flags ^ written } else { *flags };
+                guest.describe(*table, *number, (*address, *bytes, turned, *next));
+            }
+            guest.offer(*head);
+            guest.put(data(3), &[7; 9]);
+            guest.offer_plain(3, 99, written);
+            match written {
+                0 => assert_eq!(received(&mut ring), Err(*fault), "{what}"),
+                _ => assert_eq!(give(&mut ring, 20, true), Sent::Fault(*fault), "{what}"),
+            }
+            let is_named = *head < 8;
+            ring.publish();
+            assert_eq!(guest.number(USED + 2), is_named.into(), "{what}");
+            assert_eq!(
+                guest.used(0),
+                if is_named { ((*head).into(), 0) } else { (0, 0) },
+                "{what}"
+            );
+            match written {
+                0 => assert_eq!(
+                    received(&mut ring).map(|got| got.map(|got| got.len())),
+                    Ok(Some(99))
+                ),
+                _ => assert_eq!(give(&mut ring, 20, true), Sent::Whole, "{what}"),
+            }
+            ring.publish();
+            assert_eq!(
+                guest.used(is_named.into()),
+                (3, if written == 0 { 0 } else { 20 }),
+                "{what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_frame_is_written_where_a_part_of_its_room_is_wrong() {
+    let mut guest = Guest::new(8, 0);
+    let mut ring = guest.ring(false);
+    guest.describe(TABLE, 0, (data(0), 20, WRITTEN | NEXT, 1));
+    guest.describe(TABLE, 1, (MEMORY_BYTES - 4, 20, WRITTEN, 0));
+    guest.offer(0);
+    assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
+    assert_eq!(guest.bytes::<20>(data(0)), [0; 20]);
+    // An entry in front of a wrong one is handed back with it.
+    guest.offer_plain(2, 20, WRITTEN);
+    guest.offer(0);
+    assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
+    ring.publish();
+    assert_eq!((guest.used(1), guest.used(2), guest.number(USED + 2)), ((2, 0), (0, 0), 3));
+}
+
+#[test]
+fn a_frame_in_several_buffers_says_how_many_and_how_much_is_in_each() {
+    let mut guest = Guest::new(8, 65_534);
+    let mut ring = guest.ring(false);
+    (0..4).for_each(|number| guest.offer_plain(number, 100, WRITTEN));
+    assert_eq!(give(&mut ring, 250, true), Sent::Whole);
+    ring.publish();
+    assert_eq!(guest.number(USED + 2), 1);
+    let lengths = [65_534, 65_535, 0].map(|number| guest.used(number));
+    assert_eq!(lengths, [(0, 100), (1, 100), (2, 50)]);
+    assert_eq!(guest.bytes::<12>(data(0)), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0]);
+    assert_eq!(guest.bytes::<50>(data(2)), core::array::from_fn(|number| (200 + number) as u8));
+    assert_eq!(guest.bytes::<50>(data(2) + 50), [0; 50]);
+    assert_eq!(give(&mut ring, 30, true), Sent::Whole);
+    ring.publish();
+    assert_eq!((guest.used(1), guest.bytes::<2>(data(3) + 10)), ((3, 30), [1, 0]));
+}
+
+#[test]
+fn a_frame_for_which_all_buffers_are_too_few_is_told_from_one_that_waits() {
+    let mut guest = Guest::new(4, 65_535);
+    let mut ring = guest.ring(false);
+    (0..3).for_each(|number| guest.offer_plain(number, 100, WRITTEN));
+    assert_eq!(
+        (give(&mut ring, 401, true), ring.next(), ring.offered()),
+        (Sent::NoRoom, 65_535, 3)
+    );
+    guest.offer_plain(3, 100, WRITTEN);
+    assert_eq!(
+        (give(&mut ring, 401, true), ring.next(), ring.offered()),
+        (Sent::TooLong, 65_535, 4)
+    );
+    assert_eq!(give(&mut ring, 101, false), Sent::TooLong);
+    assert_eq!((give(&mut ring, 100, false), ring.next()), (Sent::Whole, 0));
+    assert_eq!((give(&mut ring, 300, true), ring.next()), (Sent::Whole, 3));
+    assert_eq!(give(&mut ring, 20, true), Sent::NoRoom);
+    ring.publish();
+    assert_eq!((guest.number(USED + 2), guest.used(65_535)), (3, (0, 100)));
+}
+
+#[test]
+fn a_frame_that_is_longer_than_the_buffer_for_it_is_handed_back() {
+    let mut guest = Guest::new(8, 0);
+    let mut ring = guest.ring(false);
+    guest.offer_plain(0, 10, 0);
+    guest.offer_plain(1, 9, 0);
+    assert_eq!(ring.receive(&mut [0; 9]), Err(ChainFault::TooLong));
+    assert_eq!(ring.receive(&mut [0; 9]), Ok(Some(9)));
+    ring.publish();
+    assert_eq!((guest.used(0), guest.used(1)), ((0, 0), (1, 0)));
+}
+
+#[test]
+fn descriptors_are_counted_as_they_are_read() {
+    let mut guest = Guest::new(8, 0);
+    let mut ring = guest.ring(false);
+    guest.describe(TABLE, 0, (data(0), 0, NEXT, 0));
+    guest.offer(0);
+    assert_eq!(received(&mut ring), Err(ChainFault::Endless));
+    assert_eq!((ring.take_walked(), ring.take_walked()), (8, 0));
+    guest.describe(TABLE, 1, (data(0), 16 * 100, TABLED, 0));
+    (0..100).for_each(|number| guest.describe(data(0), number, (data(1), 1, NEXT, number + 1)));
+    guest.describe(data(0), 99, (data(1), 1, 0, 0));
+    guest.offer(1);
+    assert_eq!(received(&mut ring).map(|got| got.map(|got| got.len())), Ok(Some(100)));
+    assert_eq!(ring.take_walked(), 100);
+}
+
+/// Regions of a guest's memory and of its file, each of one page.
+fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
+    let place =
+        |&[guest, offset]: &[u64; 2]| RegionPlace { guest, bytes: 0x1000, user: guest, offset };
+    let places: Vec<_> = regions.iter().map(place).collect();
+    let files: Vec<OwnedFd> =
+        regions.iter().map(|_| guest.file.try_clone().unwrap().into()).collect();
+    Memory::map(&places, &files).unwrap()
+}
+
+#[test]
+fn bytes_go_on_in_the_next_region_and_nowhere_else() {
+    let guest = Guest::new(8, 0);
+    // One behind the other in the guest, in another order in the file, and one by itself.
+    let memory = mapped(&guest, &[[0x1_1000, 0x4000], [0x1_0000, 0x8000], [0x1_3000, 0]]);
+    assert!(memory.write(0x1_0ffc, b"12345678"));
+    assert_eq!((guest.bytes(0x8ffc), guest.bytes(0x4000)), (*b"1234", *b"5678"));
+    let mut got = [0; 8];
+    assert!(memory.read(0x1_0ffc, &mut got) && got == *b"12345678");
+    assert!(memory.has(0x1_0000, 0x2000) && !memory.has(0x1_0000, 0x2001));
+    assert!(!memory.has(0xffff, 2) && !memory.has(0x1_2fff, 2) && memory.has(0x1_3000, 0x1000));
+    assert!(memory.has(0x5_0000, 0), "nothing is everywhere");
+    // A part of a ring is in one region.
+    assert!(
+        memory.place(0x1_0ff0, 0x10, 16).is_some() && memory.place(0x1_0ff0, 0x20, 16).is_none()
+    );
+}
+
+#[test]
+fn regions_that_overlap_have_each_byte_once() {
+    let guest = Guest::new(8, 0);
+    let memory = mapped(&guest, &[[0x1_0000, 0x4000], [0x1_0800, 0x8000]]);
+    assert!(memory.write(0x1_0ffe, b"abcd"), "from the first one on in the second");
+    assert_eq!((guest.bytes(0x4ffe), guest.bytes(0x8800)), (*b"ab", *b"cd"));
+    assert!(memory.has(0x1_0000, 0x1800) && !memory.has(0x1_0000, 0x1801));
+}
+
+#[test]
+fn memory_that_cannot_be_is_refused_with_its_reason() {
+    let guest = Guest::new(8, 0);
+    let right = RegionPlace { guest: 0, bytes: 0x1000, user: 0, offset: 0 };
+    let refusal = |places: &[RegionPlace], file: &File| {
+        let files: Vec<OwnedFd> = places.iter().map(|_| file.try_clone().unwrap().into()).collect();
+        Memory::map(places, &files).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(refusal(&[right; REGIONS_MAX], &guest.file), Ok(()));
+    let sparse = Guest::new(8, 0).file;
+    sparse.set_len(2 * MAPPED_BYTES_MAX).unwrap();
+    let most = RegionPlace { bytes: MAPPED_BYTES_MAX, ..right };
+    assert_eq!(refusal(&[most], &sparse), Ok(()));
+    for (places, file, why) in [
+        (&[][..], &guest.file, "1 to 8"),
+        (&[right; REGIONS_MAX + 1], &guest.file, "1 to 8"),
+        (&[most, right], &sparse, "more than 1099511627776 bytes"),
+        (&[RegionPlace { offset: MAPPED_BYTES_MAX, ..right }], &sparse, "more than 1099511627776"),
+        (&[RegionPlace { bytes: 0, ..right }], &guest.file, "empty"),
+        (&[RegionPlace { offset: MEMORY_BYTES - 0xfff, ..right }], &guest.file, "file ends before"),
+        (&[RegionPlace { offset: u64::MAX, ..right }], &guest.file, "file ends before"),
+        (&[RegionPlace { guest: u64::MAX - 0xffe, ..right }], &guest.file, "goes round"),
+        (&[RegionPlace { user: u64::MAX - 0xffe, ..right }], &guest.file, "goes round"),
+        (&[right], &File::open("/proc/self/exe").unwrap(), "not one of memory"),
+    ] {
+        let refused = refusal(places, file).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let one_file = [guest.file.try_clone().unwrap().into()];
+    assert!(Memory::map(&[right; 2], &one_file).is_err());
+}
+
+/// A message to a back end, with files or an eventfd of its own.
+fn say(
+    back: &mut BackEnd,
+    request: u32,
+    words: &[u64],
+    files: Vec<OwnedFd>,
+) -> Result<(), Refused> {
+    let payload = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    back.obey(Message { request, wants_reply: false, payload, files }).map(drop)
+}
+
+fn of_ring(ring: u64, value: u64) -> [u64; 1] {
+    [ring | value << 32]
+}
+
+/// Sets the memory of a guest, and its ring from the guest, up to its being enabled.
+fn set_up(back: &mut BackEnd, guest: &Guest, chosen: u64) {
+    let file = || vec![guest.file.try_clone().unwrap().into()];
+    say(back, request::SET_FEATURES, &[chosen], vec![]).unwrap();
+    say(back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file()).unwrap();
+    say(back, request::SET_VRING_NUM, &of_ring(1, guest.size.into()), vec![]).unwrap();
+    say(back, request::SET_VRING_BASE, &of_ring(1, guest.offered.into()), vec![]).unwrap();
+    say(back, request::SET_VRING_ADDR, &[1, TABLE, USED, AVAILABLE, 0], vec![]).unwrap();
+    let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+    say(back, request::SET_VRING_KICK, &[1], vec![kick]).unwrap();
+}
+
+const OFFERED: u64 = features::OF_RINGS;
+
+#[test]
+fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {
+    let mut back = BackEnd::new(OFFERED).unwrap();
+    let mut guest = Guest::new(8, 65_533);
+    set_up(&mut back, &guest, features::VERSION_1);
+    (0..5).for_each(|number| guest.offer_plain(number, 9, 0));
+    let ring = back.ring(Way::FromGuest).unwrap();
+    (0..5)
+        .for_each(|_| assert_eq!(received(ring).map(|got| got.map(|got| got.len())), Ok(Some(9))));
+    let message = Message {
+        request: 11,
+        wants_reply: false,
+        payload: vec![1, 0, 0, 0, 0, 0, 0, 0],
+        files: vec![],
+    };
+    let answer = back.obey(message).unwrap().unwrap();
+    assert_eq!(answer[12..], [1, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!((guest.number(USED + 2), back.ring(Way::FromGuest).is_none()), (2, true));
+    assert!(back.kick(Way::FromGuest).is_none());
+}
+
+#[test]
+fn a_ring_is_used_while_it_is_enabled() {
+    let mut back = BackEnd::new(OFFERED).unwrap();
+    let mut guest = Guest::new(8, 0);
+    set_up(&mut back, &guest, features::VERSION_1 | features::PROTOCOL_FEATURES);
+    assert!(!back.is_running(Way::FromGuest));
+    guest.offer_plain(0, 9, 0);
+    for (is_enabled, frames) in [(1, 1), (0, 0), (1, 0)] {
+        say(&mut back, request::SET_VRING_ENABLE, &of_ring(1, is_enabled), vec![]).unwrap();
+        assert_eq!(back.is_running(Way::FromGuest), is_enabled == 1);
+        let count = back
+            .ring(Way::FromGuest)
+            .map_or(0, |ring| core::iter::from_fn(|| received(ring).unwrap()).count());
+        assert_eq!(count, frames);
+    }
+    // Without that feature no message enables it.
+    set_up(&mut back, &Guest::new(8, 0), features::VERSION_1);
+    assert!(back.is_running(Way::FromGuest));
+    back.forget();
+    assert!(!back.is_running(Way::FromGuest) && back.chosen().is_none());
+}
+
+#[test]
+fn a_ring_moves_to_other_memory_and_goes_on_where_it_was() {
+    let mut back = BackEnd::new(OFFERED).unwrap();
+    let [mut before, mut after] = [0; 2].map(|_| Guest::new(8, 0));
+    set_up(&mut back, &before, features::VERSION_1);
+    before.offer_plain(0, 9, 0);
+    after.offer_plain(0, 9, 0);
+    assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![0; 9])));
+    let file = vec![after.file.try_clone().unwrap().into()];
+    say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
+    assert_eq!(before.number(USED + 2), 1, "its driver was told in the memory that it had");
+    after.put(data(1), &[5; 9]);
+    after.offer_plain(1, 9, 0);
+    assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![5; 9])));
+    // A table that is refused leaves none behind, and says why.
+    let files = vec![after.file.try_clone().unwrap().into()];
+    assert!(say(&mut back, request::SET_MEM_TABLE, &[1, 0, 0, 0, 0], files).is_err());
+    assert!(back.ring(Way::FromGuest).is_none());
+    assert!(back.refused_memory().is_some() && back.refused_memory().is_none());
+}
+
+#[test]
+fn features_that_were_not_offered_are_refused() {
+    let mut back = BackEnd::new(OFFERED & !features::EVENT_INDEX).unwrap();
+    assert!(say(&mut back, request::SET_FEATURES, &[OFFERED], vec![]).is_err());
+    assert_eq!(back.chosen(), None);
+    say(&mut back, request::SET_FEATURES, &[OFFERED & !features::EVENT_INDEX], vec![]).unwrap();
+    assert_eq!(back.chosen(), Some(OFFERED & !features::EVENT_INDEX));
+}
+
+#[test]
+fn rings_of_wrong_sizes_and_numbers_are_not_begun() {
+    for (what, request, words) in [
+        ("no power of two", request::SET_VRING_NUM, &of_ring(1, 7)[..]),
+        ("no entries", request::SET_VRING_NUM, &of_ring(1, 0)),
+        ("an address that is not aligned", request::SET_VRING_ADDR, &[1, 8, USED, AVAILABLE, 0]),
+        ("an address nowhere", request::SET_VRING_ADDR, &[1, 0, MEMORY_BYTES, AVAILABLE, 0]),
+    ] {
+        let mut back = BackEnd::new(OFFERED).unwrap();
+        set_up(&mut back, &Guest::new(8, 0), features::VERSION_1);
+        say(&mut back, request, words, vec![]).unwrap();
+        assert!(!back.is_running(Way::FromGuest), "{what}");
+    }
+    for (request, words) in [
+        (request::SET_VRING_NUM, of_ring(1, 1 << 16)),
+        (request::SET_VRING_NUM, of_ring(2, 8)),
+        (request::SET_VRING_BASE, of_ring(1, 1 << 16)),
+        (request::SET_VRING_ENABLE, of_ring(2, 1)),
+    ] {
+        let mut back = BackEnd::new(OFFERED).unwrap();
+        set_up(&mut back, &Guest::new(8, 0), features::VERSION_1);
+        assert!(say(&mut back, request, &words, vec![]).is_err(), "{request}");
+    }
+}
