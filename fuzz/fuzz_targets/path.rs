@@ -4,12 +4,12 @@
 #![no_main]
 
 use grosso::{
-    LinkType, Meta,
+    Frame, LinkType, Meta,
     features::{Device, Features},
 };
 use grosso_fuzz::{Decisions, stack};
 use grosso_io::{
-    Port, Transmitted,
+    Port, PortBuffer, Transmitted,
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions},
     stage::{Fragmentation, FragmentationOptions},
@@ -99,8 +99,9 @@ fn through_described(
     received
 }
 
-fn receive(port: &mut impl Port<Buffer = Vec<u8>>, received: &mut Vec<(Vec<u8>, Meta)>) {
-    port.receive(0, usize::MAX, &mut |frame| received.push((frame.buffer, frame.meta))).unwrap();
+fn receive(port: &mut impl Port, received: &mut Vec<(Vec<u8>, Meta)>) {
+    let mut take = |frame: Frame<PortBuffer>| received.push((frame.buffer.as_ref().to_vec(), frame.meta));
+    port.receive(0, usize::MAX, &mut take).unwrap();
 }
 
 /// Fragments to an MTU and joins again: nothing is held for ever, and what needed no fragments is as it was.

@@ -12,7 +12,7 @@ use grosso::{
 };
 use grosso_fuzz::{Decisions, endpoint, stack};
 use grosso_io::{
-    Port, Transmitted,
+    Port, PortBuffer, Transmitted,
     memory::{MemoryPort, wire},
     stage::{
         EthernetLink, Fragmentation, FragmentationOptions, Secured, SecuredOptions, Tunnelled,
@@ -182,7 +182,7 @@ fn receive<P: Port>(port: &mut P) -> Vec<Vec<u8>> {
     loop {
         let before = frames.len();
         let mut each =
-            |frame: grosso::Frame<P::Buffer>| frames.push(frame.buffer.as_ref().to_vec());
+            |frame: grosso::Frame<PortBuffer>| frames.push(frame.buffer.as_ref().to_vec());
         port.receive(0, 64, &mut each).unwrap();
         if frames.len() == before && port.deadline() != Some(0) {
             return frames;

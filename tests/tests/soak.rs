@@ -15,7 +15,7 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, PortError, Transmitted, delegate_port,
+    Port, PortBuffer, PortError, Transmitted, delegate_port,
     impair::{Impair, Impairment},
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions},
@@ -103,9 +103,9 @@ struct Soak {
     turns: u64,
     source: MemoryPort,
     wire: Observed<Impair<MemoryPort>>,
-    there: Direction<<Impair<MemoryPort> as Port>::Buffer>,
+    there: Direction,
     superframes: (MemoryPort, MemoryPort),
-    back: Direction<Vec<u8>>,
+    back: Direction,
     plain: (MemoryPort, MemoryPort),
     came_out: Sum,
 }
@@ -186,7 +186,7 @@ impl Soak {
         let (sink, sum) = (&mut self.plain.1, &mut self.came_out);
         let mut taken = Vec::new();
         sink.receive(self.now_ns, usize::MAX, &mut |frame| {
-            sum.add(&frame.buffer);
+            sum.add(frame.buffer.as_ref());
             taken.push(frame.buffer);
         })
         .unwrap();
@@ -245,15 +245,13 @@ struct Observed<P> {
 }
 
 impl<P: Port> Port for Observed<P> {
-    type Buffer = P::Buffer;
-
     delegate_port!(port: link, device, recycle, transmit, flush, deadline);
 
     fn receive(
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<P::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { port, sum } = self;
         port.receive(now_ns, max, &mut |frame| {

@@ -9,6 +9,7 @@ use grosso::{
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::{
+    buffer::PortBuffer,
     capture::{CaptureError, CaptureReader, CaptureWriter, Entry, PacketMeta},
     port::{Port, PortError, Transmitted},
 };
@@ -53,8 +54,6 @@ impl<R: Read, W: Write> CapturePort<R, W> {
 }
 
 impl<R: Read, W: Write> Port for CapturePort<R, W> {
-    type Buffer = Vec<u8>;
-
     fn link(&self) -> LinkType {
         self.link
     }
@@ -69,7 +68,7 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
         &mut self,
         _now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Vec<u8>>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { reader: Some(reader), link, ports, stack, spare, .. } = self else {
             return Ok(0);
@@ -95,16 +94,18 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
             meta.timestamp_ns = packet.timestamp_ns;
             let mut buffer = spare.pop().unwrap_or_default();
             buffer.extend_from_slice(packet.data);
-            each(Frame { buffer, meta });
+            each(Frame { buffer: buffer.into(), meta });
             count += 1;
         }
         Ok(count)
     }
 
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX {
-            buffer.clear();
-            self.spare.push(buffer);
+    fn recycle(&mut self, buffer: PortBuffer) {
+        if let Some(mut bytes) = buffer.into_own()
+            && self.spare.len() < SPARE_MAX
+        {
+            bytes.clear();
+            self.spare.push(bytes);
         }
     }
 
@@ -135,12 +136,13 @@ const SPARE_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use grosso::Meta;
+    use grosso::{Frame, Meta};
     use grosso_testkit::Packet;
     use grosso_wire::{LinkType, Ports};
 
     use super::CapturePort;
     use crate::{
+        buffer::PortBuffer,
         capture::{CaptureReader, CaptureWriter, Format, WriterOptions},
         path::{Direction, PathOptions},
         port::{Port, PortError, Transmitted},
@@ -166,7 +168,10 @@ mod tests {
         let mut frames = Vec::new();
         let mut port = port(capture);
         while !port.is_finished() {
-            port.receive(0, 10, &mut |frame| frames.push((frame.buffer, frame.meta))).unwrap();
+            let mut each = |frame: Frame<PortBuffer>| {
+                frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
+            };
+            port.receive(0, 10, &mut each).unwrap();
         }
         frames
     }

@@ -18,9 +18,9 @@ use grosso::{
 use grosso_wire::{LinkType, Ports};
 
 use crate::{
+    buffer::PortBuffer,
     delegate_port,
     port::{Port, PortCounter, PortError},
-    stage::StageBuffer,
 };
 
 /// Impairments of the frames received through a wire.
@@ -173,14 +173,14 @@ pub struct Impair<P: Port> {
     port: P,
     impairment: Impairment,
     dice: fastrand::Rng,
-    wire: BinaryHeap<OnWire<P::Buffer>>,
+    wire: BinaryHeap<OnWire>,
     /// Frames put on the wire so far: frames with equal arrival times leave in this order.
     count: u64,
     /// Whether the next frame takes the longer path.
     is_on_longer: bool,
     /// Time at which the wire is free for the next frame, in nanoseconds.
     free_ns: u64,
-    arrived: VecDeque<Frame<P::Buffer>>,
+    arrived: VecDeque<Frame<PortBuffer>>,
     /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
     stats: ImpairStats,
@@ -188,27 +188,27 @@ pub struct Impair<P: Port> {
 
 /// A frame with its arrival time.
 #[derive(Debug)]
-struct OnWire<B> {
+struct OnWire {
     arrival_ns: u64,
     order: u64,
-    frame: Frame<StageBuffer<B>>,
+    frame: Frame<PortBuffer>,
 }
 
-impl<B> PartialEq for OnWire<B> {
+impl PartialEq for OnWire {
     fn eq(&self, other: &Self) -> bool {
         (self.arrival_ns, self.order) == (other.arrival_ns, other.order)
     }
 }
 
-impl<B> Eq for OnWire<B> {}
+impl Eq for OnWire {}
 
-impl<B> PartialOrd for OnWire<B> {
+impl PartialOrd for OnWire {
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<B> Ord for OnWire<B> {
+impl Ord for OnWire {
     /// Orders the earliest arrival as the greatest, because a heap returns its greatest element
     /// first.
     fn cmp(&self, other: &Self) -> core::cmp::Ordering {
@@ -253,7 +253,7 @@ impl<P: Port> Impair<P> {
 
     /// Decides the fate of a frame that enters the wire. Every frame draws the same number of
     /// random numbers, so that changing one share does not change the outcome of the others.
-    fn enter(&mut self, frame: Frame<P::Buffer>, now_ns: u64) {
+    fn enter(&mut self, frame: Frame<PortBuffer>, now_ns: u64) {
         let mut happens = |share: f64| self.dice.f64() < share;
         let lost = happens(self.impairment.loss);
         let duplicated = happens(self.impairment.duplicate);
@@ -272,18 +272,14 @@ impl<P: Port> Impair<P> {
         if duplicated {
             self.stats.duplicated += 1;
             let copy = frame.buffer.as_ref().to_vec();
-            self.put(
-                arrival_ns,
-                Frame { buffer: StageBuffer::Made(copy.into()), meta: frame.meta },
-            );
+            self.put(arrival_ns, Frame { buffer: PortBuffer::made_whole(copy), meta: frame.meta });
         }
         if corrupted && !frame.buffer.as_ref().is_empty() {
             let packets = on_the_wire(frame.buffer.as_ref(), &frame.meta, self.port.link());
             self.port.recycle(frame.buffer);
             return self.put_corrupted(arrival_ns, packets, bit);
         }
-        let meta = frame.meta;
-        self.put(arrival_ns, Frame { buffer: StageBuffer::Original(frame.buffer), meta });
+        self.put(arrival_ns, frame);
     }
 
     /// Puts packets on the wire, one of them with a flipped bit.
@@ -301,7 +297,7 @@ impl<P: Port> Impair<P> {
                 // The port's verdict no longer applies to the changed bytes.
                 meta.checksum = Checksum::None;
             }
-            self.put(arrival_ns, Frame { buffer: StageBuffer::Made(buffer.into()), meta });
+            self.put(arrival_ns, Frame { buffer: PortBuffer::made_whole(buffer), meta });
         }
     }
 
@@ -325,7 +321,7 @@ impl<P: Port> Impair<P> {
         self.free_ns.saturating_add(delay as u64)
     }
 
-    fn put(&mut self, arrival_ns: u64, frame: Frame<StageBuffer<P::Buffer>>) {
+    fn put(&mut self, arrival_ns: u64, frame: Frame<PortBuffer>) {
         self.wire.push(OnWire { arrival_ns, order: self.count, frame });
         self.count += 1;
     }
@@ -361,15 +357,13 @@ fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Frame<Vec<u8>>>
 }
 
 impl<P: Port> Port for Impair<P> {
-    type Buffer = StageBuffer<P::Buffer>;
-
-    delegate_port!(port: link, device, transmit, flush, descriptors, path_mtu);
+    delegate_port!(port: link, device, recycle, transmit, flush, descriptors, path_mtu);
 
     fn receive(
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Self::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { port, arrived, .. } = self;
         let received = port.receive(now_ns, max, &mut |frame| arrived.push_back(frame))?;
@@ -384,15 +378,6 @@ impl<P: Port> Port for Impair<P> {
             count += 1;
         }
         Ok(count)
-    }
-
-    fn recycle(&mut self, buffer: Self::Buffer) {
-        match buffer {
-            StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _) => {
-                self.port.recycle(buffer);
-            }
-            StageBuffer::Made(_) => {}
-        }
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

@@ -58,6 +58,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod buffer;
 #[cfg(feature = "capture")]
 pub mod capture;
 #[cfg(feature = "capture")]
@@ -78,6 +79,7 @@ pub mod record;
 pub mod runner;
 pub mod stage;
 
+pub use buffer::PortBuffer;
 pub use port::{Port, PortError, Transmitted};
 
 /// The example of `README.md`, which is compiled and run as a test.

@@ -10,7 +10,10 @@ use std::{
 use grosso::{Frame, Meta, features::Device};
 use grosso_wire::LinkType;
 
-use crate::port::{Port, PortError, Transmitted};
+use crate::{
+    buffer::PortBuffer,
+    port::{Port, PortError, Transmitted},
+};
 
 /// One end of a wire in memory.
 ///
@@ -55,8 +58,6 @@ pub fn wire(link: LinkType, device: Device, frames_max: usize) -> (MemoryPort, M
 }
 
 impl Port for MemoryPort {
-    type Buffer = Vec<u8>;
-
     fn link(&self) -> LinkType {
         self.link
     }
@@ -69,7 +70,7 @@ impl Port for MemoryPort {
         &mut self,
         _now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Vec<u8>>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let mut incoming = self.incoming.borrow_mut();
         let count = incoming.frames.len().min(max);
@@ -77,16 +78,17 @@ impl Port for MemoryPort {
         // The receiver may send from within `each`, so the borrow ends first.
         drop(incoming);
         while let Some(frame) = self.taken.pop_front() {
-            each(frame);
+            each(Frame { buffer: frame.buffer.into(), meta: frame.meta });
         }
         Ok(count)
     }
 
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
+    fn recycle(&mut self, buffer: PortBuffer) {
+        let Some(mut bytes) = buffer.into_own() else { return };
         let mut incoming = self.incoming.borrow_mut();
         if incoming.spare.len() < incoming.limit {
-            buffer.clear();
-            incoming.spare.push(buffer);
+            bytes.clear();
+            incoming.spare.push(bytes);
         }
     }
 
@@ -124,7 +126,7 @@ mod tests {
 
     fn receive(port: &mut MemoryPort, max: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        port.receive(0, max, &mut |frame| frames.push(frame.buffer)).unwrap();
+        port.receive(0, max, &mut |frame| frames.extend(frame.buffer.into_own())).unwrap();
         frames
     }
 
@@ -161,7 +163,7 @@ mod tests {
         assert_eq!(left.transmit(&[b"first"], &Meta::default()).unwrap(), Transmitted::Taken);
         let [buffer] = receive(&mut right, 1).try_into().unwrap();
         let place = buffer.as_ptr();
-        right.recycle(buffer);
+        right.recycle(buffer.into());
         assert_eq!(left.transmit(&[b"next"], &Meta::default()).unwrap(), Transmitted::Taken);
         let [buffer] = receive(&mut right, 1).try_into().unwrap();
         assert_eq!((buffer.as_slice(), buffer.as_ptr()), (&b"next"[..], place));

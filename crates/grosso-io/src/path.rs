@@ -15,6 +15,7 @@ use grosso_wire::{LinkType, Ports};
 
 pub use crate::counts::{DirectionStats, Protocol, Said, Superframes, WireSize};
 use crate::{
+    buffer::PortBuffer,
     egress::Egress,
     port::{Port, PortError, Transmit, Transmitted},
 };
@@ -54,16 +55,16 @@ impl PathOptions {
     }
 }
 
-/// One direction: from a port with buffers of type `B` to another port.
+/// One direction: from a port to another.
 #[derive(Debug)]
-pub struct Direction<B> {
+pub struct Direction {
     options: PathOptions,
     link: LinkType,
     device: Device,
-    coalescer: Option<Coalescer<B>>,
-    batch: Vec<Frame<B>>,
+    coalescer: Option<Coalescer<PortBuffer>>,
+    batch: Vec<Frame<PortBuffer>>,
     /// Buffers to return to the port that they came from.
-    done: Vec<B>,
+    done: Vec<PortBuffer>,
     egress: Egress,
     /// Measurement of round trips, shared by both directions; present while this one moves frames.
     round_trips: Option<Box<RoundTrips>>,
@@ -74,7 +75,7 @@ pub struct Direction<B> {
     is_blocked: bool,
 }
 
-impl<B: AsRef<[u8]>> Direction<B> {
+impl Direction {
     /// A direction for frames of `link` to a port with the features of `device`.
     #[must_use]
     pub fn new(options: PathOptions, link: LinkType, device: Device) -> Self {
@@ -108,7 +109,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     /// The error of a port that is broken.
     pub fn poll(
         &mut self,
-        from: &mut dyn Port<Buffer = B>,
+        from: &mut dyn Port,
         to: &mut dyn Transmit,
         now_ns: u64,
     ) -> Result<usize, PortError> {
@@ -186,11 +187,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     ///
     /// # Errors
     /// The error of a port that is broken.
-    pub fn drain(
-        &mut self,
-        from: &mut dyn Port<Buffer = B>,
-        to: &mut dyn Transmit,
-    ) -> Result<(), PortError> {
+    pub fn drain(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.egress.drain(to)?;
         self.hand_back(from, to)
     }
@@ -201,7 +198,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     /// The error of a port that is broken.
     pub fn expire(
         &mut self,
-        from: &mut dyn Port<Buffer = B>,
+        from: &mut dyn Port,
         to: &mut dyn Transmit,
         now_ns: u64,
     ) -> Result<(), PortError> {
@@ -213,11 +210,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     ///
     /// # Errors
     /// The error of a port that is broken.
-    pub fn finish(
-        &mut self,
-        from: &mut dyn Port<Buffer = B>,
-        to: &mut dyn Transmit,
-    ) -> Result<(), PortError> {
+    pub fn finish(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.with_coalescer(to, |coalescer, sink| coalescer.finish(sink))?;
         self.hand_back(from, to)
     }
@@ -260,7 +253,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     }
 
     /// Passes a measured round-trip time to the coalescer.
-    fn learn_round_trip(&mut self, frame: &Frame<B>, now_ns: u64) {
+    fn learn_round_trip(&mut self, frame: &Frame<PortBuffer>, now_ns: u64) {
         let Self { round_trips: Some(seen), coalescer, link, options, .. } = self else { return };
         let packet = frame.buffer.as_ref();
         let round_trip_ns = seen.observe(packet, *link, &options.ports, now_ns);
@@ -270,7 +263,11 @@ impl<B: AsRef<[u8]>> Direction<B> {
     }
 
     /// Sends the acknowledgments that precede `frame`, if it is to be expanded.
-    fn expand(&mut self, frame: &Frame<B>, to: &mut dyn Transmit) -> Result<(), PortError> {
+    fn expand(
+        &mut self,
+        frame: &Frame<PortBuffer>,
+        to: &mut dyn Transmit,
+    ) -> Result<(), PortError> {
         let Self { expander: Some(expander), egress, options, .. } = self else { return Ok(()) };
         if !options.expand_acknowledgments {
             return Ok(());
@@ -288,7 +285,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     fn with_coalescer(
         &mut self,
         to: &mut dyn Transmit,
-        act: impl FnOnce(&mut Coalescer<B>, &mut PortSink<'_, B>),
+        act: impl FnOnce(&mut Coalescer<PortBuffer>, &mut PortSink<'_>),
     ) -> Result<(), PortError> {
         let Self { coalescer: Some(coalescer), egress, done, expander, .. } = self else {
             return Ok(());
@@ -298,11 +295,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
         sending.failed.map_or(Ok(()), Err)
     }
 
-    fn hand_back(
-        &mut self,
-        from: &mut dyn Port<Buffer = B>,
-        to: &mut dyn Transmit,
-    ) -> Result<(), PortError> {
+    fn hand_back(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         from.recycle_all(&mut self.done);
         // Frames that the port could not send yet remain in the port until the next flush.
         self.is_blocked = to.flush()? == Transmitted::NoRoom;
@@ -311,16 +304,16 @@ impl<B: AsRef<[u8]>> Direction<B> {
 }
 
 /// Sends the coalescer's deliveries, and keeps an error until it can be returned.
-struct PortSink<'a, B> {
+struct PortSink<'a> {
     egress: &'a mut Egress,
     to: &'a mut dyn Transmit,
-    done: &'a mut Vec<B>,
+    done: &'a mut Vec<PortBuffer>,
     expander: &'a mut Option<Box<Expander>>,
     failed: Option<PortError>,
 }
 
-impl<B: AsRef<[u8]>> Sink<B> for PortSink<'_, B> {
-    fn deliver(&mut self, delivery: Delivery<'_, B>) {
+impl Sink<PortBuffer> for PortSink<'_> {
+    fn deliver(&mut self, delivery: Delivery<'_, PortBuffer>) {
         let Self { egress, to, done, expander, failed } = self;
         if let Some(expander) = expander {
             expander.note(&delivery);
@@ -328,7 +321,7 @@ impl<B: AsRef<[u8]>> Sink<B> for PortSink<'_, B> {
         egress.deliver(delivery, *to, done).unwrap_or_else(|error| *failed = Some(error));
     }
 
-    fn discard(&mut self, buffer: B) {
+    fn discard(&mut self, buffer: PortBuffer) {
         self.done.push(buffer);
     }
 }

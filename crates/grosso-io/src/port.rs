@@ -3,15 +3,14 @@
 use grosso::{Frame, Meta, features::Device};
 use grosso_wire::LinkType;
 
+use crate::buffer::PortBuffer;
+
 /// A source and sink of packets: a device, a capture, or memory.
 ///
-/// A port hands out frames in buffers of its own type, and every buffer is to be returned with
-/// [`Port::recycle`]. It takes frames as slices, headers first, so that a superframe is copied at
-/// most once, by the port itself.
+/// A port hands out frames in buffers, and every buffer is to be returned with [`Port::recycle`]. It
+/// takes frames as slices, headers first, so that a superframe is copied at most once, by the port
+/// itself.
 pub trait Port {
-    /// Buffer that holds the bytes of a received frame.
-    type Buffer: AsRef<[u8]>;
-
     /// Link type: the first header of every frame.
     fn link(&self) -> LinkType;
 
@@ -28,14 +27,14 @@ pub trait Port {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Self::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError>;
 
     /// Takes back a buffer that the port handed out.
-    fn recycle(&mut self, buffer: Self::Buffer);
+    fn recycle(&mut self, buffer: PortBuffer);
 
     /// Takes back several buffers, and leaves the list empty: one call for a batch.
-    fn recycle_all(&mut self, buffers: &mut Vec<Self::Buffer>) {
+    fn recycle_all(&mut self, buffers: &mut Vec<PortBuffer>) {
         buffers.drain(..).for_each(|buffer| self.recycle(buffer));
     }
 
@@ -229,8 +228,6 @@ pub enum PortError {
 /// }
 ///
 /// impl<P: Port> Port for Counting<P> {
-///     type Buffer = P::Buffer;
-///
 ///     grosso_io::delegate_port!(port: link, device, receive, recycle, flush);
 ///     grosso_io::delegate_port!(port: deadline, descriptors, path_mtu, counters, is_finished);
 ///
@@ -270,13 +267,13 @@ macro_rules! delegate_port {
             &mut self,
             now_ns: u64,
             max: usize,
-            each: &mut dyn FnMut(::grosso::Frame<Self::Buffer>),
+            each: &mut dyn FnMut(::grosso::Frame<$crate::PortBuffer>),
         ) -> Result<usize, $crate::port::PortError> {
             $crate::delegate_port!(@call self $to receive(now_ns, max, each))
         }
     };
     (@method recycle $to:tt) => {
-        fn recycle(&mut self, buffer: Self::Buffer) {
+        fn recycle(&mut self, buffer: $crate::PortBuffer) {
             $crate::delegate_port!(@call self $to recycle(buffer));
         }
     };

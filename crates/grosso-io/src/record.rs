@@ -36,6 +36,7 @@ use grosso::{Frame, Meta};
 use grosso_wire::{LinkType, Ports, Stack};
 
 use crate::{
+    buffer::PortBuffer,
     capture::{CaptureError, CaptureWriter, Interface, PacketMeta, flag},
     delegate_port,
     port::{Port, PortError, Transmitted},
@@ -178,8 +179,6 @@ impl<P: Port> Record<P> {
 }
 
 impl<P: Port> Port for Record<P> {
-    type Buffer = P::Buffer;
-
     delegate_port!(port: link, device, recycle, flush, deadline, descriptors, path_mtu);
     delegate_port!(port: counters, is_finished);
 
@@ -187,7 +186,7 @@ impl<P: Port> Port for Record<P> {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<P::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { port, recorder } = self;
         recorder.now_ns = now_ns;

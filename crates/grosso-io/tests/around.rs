@@ -12,7 +12,7 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, PortError, Transmitted,
+    Port, PortBuffer, PortError, Transmitted,
     capture::{CaptureWriter, Format, WriterOptions},
     delegate_port,
     impair::{Impair, Impairment},
@@ -39,8 +39,6 @@ const COUNTER: PortCounter =
     PortCounter { name: "said", is_loss: true, sentence: "It was asked what it counts." };
 
 impl Port for Talkative {
-    type Buffer = Vec<u8>;
-
     fn link(&self) -> LinkType {
         LinkType::Raw
     }
@@ -53,12 +51,12 @@ impl Port for Talkative {
         &mut self,
         _now_ns: u64,
         _max: usize,
-        _each: &mut dyn FnMut(Frame<Vec<u8>>),
+        _each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         Ok(0)
     }
 
-    fn recycle(&mut self, _buffer: Vec<u8>) {}
+    fn recycle(&mut self, _buffer: PortBuffer) {}
 
     fn transmit(&mut self, _slices: &[&[u8]], _meta: &Meta) -> Result<Transmitted, PortError> {
         Ok(Transmitted::NoRoom)
@@ -127,8 +125,6 @@ macro_rules! of_shared {
 }
 
 impl Port for Bare {
-    type Buffer = Vec<u8>;
-
     delegate_port!(of_bare!: receive, recycle, transmit, flush, counters);
     delegate_port!(of_shared!: link, device, deadline, descriptors, path_mtu, is_finished);
 }

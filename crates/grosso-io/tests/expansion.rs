@@ -8,7 +8,7 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, PortError, Transmitted,
+    Port, PortBuffer, PortError, Transmitted,
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions},
     runner::{DataPath, RunOptions},
@@ -46,7 +46,10 @@ fn send(port: &mut MemoryPort, frame: &[u8], meta: Meta) {
 
 fn take(port: &mut MemoryPort) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
-    port.receive(0, usize::MAX, &mut |frame| frames.push((frame.buffer, frame.meta))).unwrap();
+    let mut each = |frame: Frame<PortBuffer>| {
+        frames.push((frame.buffer.into_own().unwrap(), frame.meta));
+    };
+    port.receive(0, usize::MAX, &mut each).unwrap();
     frames
 }
 
@@ -63,8 +66,6 @@ fn number(frame: &[u8]) -> u32 {
 struct Ending(MemoryPort);
 
 impl Port for Ending {
-    type Buffer = Vec<u8>;
-
     fn link(&self) -> LinkType {
         self.0.link()
     }
@@ -77,12 +78,12 @@ impl Port for Ending {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Vec<u8>>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         self.0.receive(now_ns, max, each)
     }
 
-    fn recycle(&mut self, buffer: Vec<u8>) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.0.recycle(buffer);
     }
 
@@ -105,8 +106,8 @@ struct Bench {
     outside: MemoryPort,
     inside: MemoryPort,
     host: MemoryPort,
-    to_host: Direction<Vec<u8>>,
-    to_wire: Direction<Vec<u8>>,
+    to_host: Direction,
+    to_wire: Direction,
 }
 
 impl Bench {

@@ -11,7 +11,7 @@ use grosso::{
     segment::{Outgoing, Segments},
 };
 use grosso_io::{
-    Port, Transmitted,
+    Port, PortBuffer, Transmitted,
     impair::Impair,
     memory::wire,
     path::{Direction, PathOptions},
@@ -73,19 +73,23 @@ fn through(impairment: &str, packets: &[Vec<u8>]) -> Outcome {
             assert_eq!(source.transmit(&[packet], &Meta::default()).unwrap(), Transmitted::Taken);
         }
         now_ns += 10_000;
-        let mut each = |frame: Frame<grosso_io::stage::StageBuffer<Vec<u8>>>| {
+        let mut each = |frame: Frame<PortBuffer>| {
             let bytes = frame.buffer.as_ref();
             damaged += usize::from(!oracle::is_right(bytes, Link::Ethernet));
             assert_eq!(shown.transmit(&[bytes], &frame.meta).unwrap(), Transmitted::Taken);
         };
         near.receive(now_ns, 1000, &mut each).unwrap();
         direction.poll(&mut outside, &mut inside, now_ns).unwrap();
-        let mut take = |frame: Frame<Vec<u8>>| frames.push((frame.buffer, frame.meta));
+        let mut take = |frame: Frame<PortBuffer>| {
+            frames.push((frame.buffer.into_own().unwrap(), frame.meta));
+        };
         target.receive(now_ns, 1000, &mut take).unwrap();
     }
     while direction.poll(&mut outside, &mut inside, now_ns).unwrap() > 0 {}
     direction.finish(&mut outside, &mut inside).unwrap();
-    let mut take = |frame: Frame<Vec<u8>>| frames.push((frame.buffer, frame.meta));
+    let mut take = |frame: Frame<PortBuffer>| {
+        frames.push((frame.buffer.into_own().unwrap(), frame.meta));
+    };
     target.receive(now_ns, usize::MAX, &mut take).unwrap();
     Outcome { frames, damaged, stats: *direction.coalesce_stats().unwrap() }
 }

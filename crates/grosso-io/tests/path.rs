@@ -2,13 +2,13 @@
 //! lost.
 
 use grosso::{
-    Meta,
+    Frame, Meta,
     checksum::{self, Checksum},
     coalesce::{Acknowledgments, Reorder, reason::Release},
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, Transmitted, delegate_port,
+    Port, PortBuffer, Transmitted, delegate_port,
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions, Protocol, Said},
 };
@@ -21,7 +21,7 @@ struct Bench {
     outside: MemoryPort,
     inside: MemoryPort,
     target: MemoryPort,
-    direction: Direction<Vec<u8>>,
+    direction: Direction,
     received: Vec<(Vec<u8>, Meta)>,
 }
 
@@ -44,9 +44,10 @@ impl Bench {
 
     fn take(&mut self) {
         let received = &mut self.received;
-        self.target
-            .receive(0, usize::MAX, &mut |frame| received.push((frame.buffer, frame.meta)))
-            .unwrap();
+        let mut each = |frame: Frame<PortBuffer>| {
+            received.push((frame.buffer.into_own().unwrap(), frame.meta));
+        };
+        self.target.receive(0, usize::MAX, &mut each).unwrap();
     }
 
     /// Polls until no more frames move.
@@ -203,7 +204,7 @@ fn buffers_of_dropped_acknowledgments_go_back_to_their_port() {
     }
     direction.poll(&mut outside, &mut inside, 0).unwrap();
     let mut delivered = Vec::new();
-    target.receive(0, usize::MAX, &mut |frame| delivered.push(frame.buffer)).unwrap();
+    target.receive(0, usize::MAX, &mut |frame| delivered.extend(frame.buffer.into_own())).unwrap();
     assert_eq!(delivered, [acknowledgment(20)]);
     assert_eq!(outside.recycled, 20);
 }
@@ -215,11 +216,9 @@ struct Recycling {
 }
 
 impl Port for Recycling {
-    type Buffer = Vec<u8>;
-
     delegate_port!(port: link, device, receive, transmit, flush, is_finished);
 
-    fn recycle(&mut self, buffer: Vec<u8>) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.recycled += 1;
         self.port.recycle(buffer);
     }

@@ -10,7 +10,7 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, PortError, Transmitted,
+    Port, PortBuffer, PortError, Transmitted,
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions},
     runner::{Broken, DataPath, Group, RunOptions, ThreadOptions},
@@ -54,8 +54,6 @@ impl Lingering {
 }
 
 impl Port for Lingering {
-    type Buffer = Vec<u8>;
-
     fn link(&self) -> LinkType {
         self.port.link()
     }
@@ -68,12 +66,12 @@ impl Port for Lingering {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Vec<u8>>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         self.port.receive(now_ns, max, each)
     }
 
-    fn recycle(&mut self, buffer: Vec<u8>) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.port.recycle(buffer);
     }
 
@@ -196,8 +194,6 @@ fn both_directions_tell_how_long_a_round_trip_takes() {
 struct Defective;
 
 impl Port for Defective {
-    type Buffer = Vec<u8>;
-
     fn link(&self) -> LinkType {
         LinkType::Ethernet
     }
@@ -210,12 +206,12 @@ impl Port for Defective {
         &mut self,
         _: u64,
         _: usize,
-        _: &mut dyn FnMut(Frame<Vec<u8>>),
+        _: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         panic!("nothing works");
     }
 
-    fn recycle(&mut self, _: Vec<u8>) {}
+    fn recycle(&mut self, _: PortBuffer) {}
 
     fn transmit(&mut self, _: &[&[u8]], _: &Meta) -> Result<Transmitted, PortError> {
         Ok(Transmitted::Taken)

@@ -111,7 +111,7 @@ impl Peer {
 /// Everything that has arrived.
 fn arrived(port: &mut UnixPort, now_ns: u64) -> Vec<Arrived> {
     let (mut frames, mut buffers) = (Vec::new(), Vec::new());
-    let each = &mut |frame: grosso::Frame<grosso_io::live::LiveBuffer>| {
+    let each = &mut |frame: grosso::Frame<grosso_io::PortBuffer>| {
         frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
         buffers.push(frame.buffer);
     };

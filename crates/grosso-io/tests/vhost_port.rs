@@ -6,8 +6,8 @@ use std::{path::PathBuf, thread};
 
 use grosso::{Frame, Meta, checksum::Checksum, features::Features};
 use grosso_io::{
-    Port, Transmitted,
-    live::{LiveBuffer, LiveEvent, VhostEvent, VhostOptions, VhostPort},
+    Port, PortBuffer, Transmitted,
+    live::{LiveEvent, VhostEvent, VhostOptions, VhostPort},
     runner::{DataPath, RunOptions},
 };
 use grosso_testkit::{
@@ -83,7 +83,7 @@ impl Bench {
 /// Everything that has arrived.
 pub(crate) fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
     let (mut frames, mut buffers) = (Vec::new(), Vec::new());
-    let each = &mut |frame: Frame<LiveBuffer>| {
+    let each = &mut |frame: Frame<PortBuffer>| {
         frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
         buffers.push(frame.buffer);
     };

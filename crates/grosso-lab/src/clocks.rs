@@ -16,7 +16,7 @@ use std::{
 };
 
 use grosso::{Frame, Meta};
-use grosso_io::{Port, PortError, delegate_port, port::Transmitted};
+use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::Transmitted};
 use grosso_sys::{calls, scheduling::own_cpu_time};
 
 /// Parts of a data path thread's work.
@@ -324,7 +324,7 @@ pub(crate) struct Timed<P: Port> {
     port: P,
     side: Side,
     /// Frames received for the engine, until it is called with them.
-    received: Vec<Frame<P::Buffer>>,
+    received: Vec<Frame<PortBuffer>>,
 }
 
 impl<P: Port> Timed<P> {
@@ -334,8 +334,6 @@ impl<P: Port> Timed<P> {
 }
 
 impl<P: Port> Port for Timed<P> {
-    type Buffer = P::Buffer;
-
     delegate_port!(port: link, device, recycle, deadline, descriptors, path_mtu, counters);
     delegate_port!(port: is_finished);
 
@@ -343,7 +341,7 @@ impl<P: Port> Port for Timed<P> {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<P::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { port, side, received } = self;
         let is_watched = with_own(|watch| {

@@ -2,11 +2,7 @@
 //! straight into the packet buffers of its stack.
 
 use grosso::Frame;
-use grosso_io::{
-    Port, PortError, delegate_port,
-    live::{LiveBuffer, PortBuffer},
-    port::PortCounter,
-};
+use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};
 
 /// A port that receives into buffers of its own, possibly few.
 ///
@@ -24,7 +20,7 @@ pub struct Nic<P: Port> {
     /// Returned buffers; no more are kept than were ever in use at once.
     spare: Vec<Vec<u8>>,
     /// Buffers of the inner port whose packets were copied, until it can take them back.
-    copied: Vec<P::Buffer>,
+    copied: Vec<PortBuffer>,
 }
 
 impl<P: Port> Nic<P> {
@@ -61,8 +57,6 @@ impl<P: Port> Nic<P> {
 }
 
 impl<P: Port> Port for Nic<P> {
-    type Buffer = PortBuffer;
-
     delegate_port!(port: link, device, transmit, flush, deadline, descriptors, path_mtu, is_finished);
 
     /// Receives at most `max` packets from the wire, and hands out those for which it has buffers.
@@ -84,8 +78,7 @@ impl<P: Port> Port for Nic<P> {
                 let mut buffer = spare.pop().unwrap_or_default();
                 buffer.clear();
                 buffer.extend_from_slice(frame.buffer.as_ref());
-                let buffer = PortBuffer::Own(LiveBuffer::from(buffer));
-                each(Frame { buffer, meta: frame.meta });
+                each(Frame { buffer: buffer.into(), meta: frame.meta });
             }
             copied.push(frame.buffer);
         });
@@ -94,9 +87,9 @@ impl<P: Port> Port for Nic<P> {
     }
 
     fn recycle(&mut self, buffer: PortBuffer) {
-        if let PortBuffer::Own(buffer) = buffer {
+        if let Some(bytes) = buffer.into_own() {
             self.in_use -= 1;
-            self.spare.push(buffer.into_bytes());
+            self.spare.push(bytes);
         }
     }
 

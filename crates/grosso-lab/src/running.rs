@@ -36,8 +36,8 @@ impl<'scope, T: Send + 'scope> Running<'scope, T> {
         last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
     ) -> io::Result<Self>
     where
-        L: Port<Buffer: Send> + Send + 'scope,
-        R: Port<Buffer: Send> + Send + 'scope,
+        L: Port + Send + 'scope,
+        R: Port + Send + 'scope,
     {
         let path = DataPath::new(left, right, options)?;
         let handle = path.handle();

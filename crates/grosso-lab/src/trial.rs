@@ -380,7 +380,7 @@ impl Trial<'_> {
 
     /// Measures the traffic of a data path from its left port to its right one; `drops` returns the losses of the left
     /// one.
-    fn through<L: Port<Buffer: Send> + Send, R: Port<Buffer: Send> + Send>(
+    fn through<L: Port + Send, R: Port + Send>(
         &self,
         left: L,
         right: R,

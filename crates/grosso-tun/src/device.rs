@@ -13,9 +13,9 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, PortError, Transmitted,
+    Port, PortBuffer, PortError, Transmitted,
     egress::Egress,
-    live::{LiveBuffer, LiveStats, TapOptions, TapPort},
+    live::{LiveStats, TapOptions, TapPort},
     port::Transmit,
 };
 use grosso_sys::{
@@ -109,7 +109,7 @@ pub struct Tun<B = Vec<u8>> {
     trusted: bool,
     epoch: Instant,
     /// Lists and a buffer kept for their capacity.
-    received: Vec<LiveBuffer>,
+    received: Vec<PortBuffer>,
     done: Vec<B>,
     whole: Vec<u8>,
 }

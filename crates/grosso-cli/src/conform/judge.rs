@@ -4,6 +4,7 @@
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Profile, Verdict, coalesce::reason::Pass,
 };
+use grosso_io::PortBuffer;
 use serde::Serialize;
 
 use super::{
@@ -267,8 +268,8 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
     let mut frames = 0;
     let mut why = None;
     for packet in packets {
-        let verdict =
-            coalescer.push(Frame::new(packet.as_slice()), 0, &mut |_: Delivery<'_, _>| frames += 1);
+        let frame = Frame::new(PortBuffer::from(packet.clone()));
+        let verdict = coalescer.push(frame, 0, &mut |_: Delivery<'_, _>| frames += 1);
         let reason = match verdict {
             Verdict::Refused(reason) => Some(reason.sentence()),
             Verdict::Passed(reason) => Some(reason.sentence()),
@@ -283,11 +284,12 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
 
 /// Whether a checksum of the packet is wrong.
 fn is_wrong(packet: &[u8]) -> bool {
-    let verdict = coalescer().push(Frame::new(packet), 0, &mut |_: Delivery<'_, _>| ());
+    let frame = Frame::new(PortBuffer::from(packet.to_vec()));
+    let verdict = coalescer().push(frame, 0, &mut |_: Delivery<'_, _>| ());
     matches!(verdict, Verdict::Passed(Pass::Checksum | Pass::Ipv4Checksum))
 }
 
-fn coalescer<'a>() -> Coalescer<&'a [u8]> {
+fn coalescer() -> Coalescer<PortBuffer> {
     Coalescer::new(CoalesceOptions::new(LINK, SEED).profile(Profile::linux()).ports(PORTS))
 }
 

@@ -195,7 +195,7 @@ fn staged<P>(
     ended: impl FnOnce() + Send + Sync + 'static,
 ) -> Result<Group, Failure>
 where
-    P: Port<Buffer: Send> + Send + 'static,
+    P: Port + Send + 'static,
 {
     let failed = |error: io::Error| failed(command, spec, &error);
     if ![&spec.left, &spec.right].iter().any(|port| port.has_stages()) {
@@ -231,8 +231,8 @@ fn start<L, R>(
     ended: impl FnOnce() + Send + Sync + 'static,
 ) -> io::Result<Group>
 where
-    L: Port<Buffer: Send> + Send + 'static,
-    R: Port<Buffer: Send> + Send + 'static,
+    L: Port + Send + 'static,
+    R: Port + Send + 'static,
 {
     let seed = RandomState::new().hash_one(&spec.name);
     let mut options = RunOptions::new(seed);

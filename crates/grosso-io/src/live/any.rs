@@ -3,7 +3,6 @@
 
 use std::{io, os::fd::RawFd};
 
-use grosso::Frame;
 use grosso_sys::{
     fault::Fault,
     packet::{Fanout, FanoutRule},
@@ -12,15 +11,12 @@ use grosso_sys::{
 };
 
 use super::{
-    LiveStats, PacketOptions, PacketPort, PortBuffer, TapOptions, TapPort, UnixOptions, UnixPort,
-    VhostOptions, VhostPort,
+    LiveStats, PacketOptions, PacketPort, TapOptions, TapPort, UnixOptions, UnixPort, VhostOptions,
+    VhostPort,
 };
 #[cfg(feature = "xdp")]
 use super::{XdpPort, XdpPortOptions};
-use crate::{
-    delegate_port,
-    port::{Port, PortError},
-};
+use crate::{delegate_port, port::Port};
 
 /// Kind, name and options of a port to open.
 #[derive(Clone, Debug)]
@@ -157,47 +153,8 @@ impl LivePort {
 }
 
 impl Port for LivePort {
-    type Buffer = PortBuffer;
-
-    delegate_port!(with!: link, device, transmit, flush, deadline, descriptors, path_mtu, counters);
-    delegate_port!(with!: is_finished);
-
-    fn receive(
-        &mut self,
-        now_ns: u64,
-        max: usize,
-        each: &mut dyn FnMut(Frame<PortBuffer>),
-    ) -> Result<usize, PortError> {
-        let mut wrap = |buffer, meta| each(Frame { buffer, meta });
-        match self {
-            Self::Tun(port) => port.receive(now_ns, max, &mut |frame| {
-                wrap(PortBuffer::Own(frame.buffer), frame.meta);
-            }),
-            Self::Unix(port) => port.receive(now_ns, max, &mut |frame| {
-                wrap(PortBuffer::Own(frame.buffer), frame.meta);
-            }),
-            Self::Vhost(port) => port.receive(now_ns, max, &mut |frame| {
-                wrap(PortBuffer::Own(frame.buffer), frame.meta);
-            }),
-            Self::Packet(port) => port.receive(now_ns, max, &mut |frame| {
-                wrap(PortBuffer::Ring(frame.buffer), frame.meta);
-            }),
-            #[cfg(feature = "xdp")]
-            Self::Xdp(port) => port.receive(now_ns, max, &mut |frame| {
-                wrap(PortBuffer::Chunk(frame.buffer), frame.meta);
-            }),
-        }
-    }
-
-    fn recycle(&mut self, buffer: PortBuffer) {
-        match (self, buffer) {
-            (Self::Tun(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
-            (Self::Unix(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
-            (Self::Vhost(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
-            // Slots and chunks return to their rings when dropped.
-            (_, buffer) => drop(buffer),
-        }
-    }
+    delegate_port!(with!: link, device, receive, recycle, transmit, flush, deadline, descriptors);
+    delegate_port!(with!: path_mtu, counters, is_finished);
 }
 
 fn open_tun(

@@ -17,7 +17,6 @@
 //! counted by reason: [`LiveStats`].
 
 mod any;
-mod buffer;
 mod fair_ring;
 mod incoming;
 mod ip;
@@ -34,7 +33,6 @@ mod vhost;
 mod xdp;
 
 pub use any::{LivePort, Opening};
-pub use buffer::{LiveBuffer, PortBuffer};
 #[cfg(feature = "xdp")]
 pub use grosso_sys::xdp::XdpStatistics;
 pub use ip::{IpOptions, IpPort};

@@ -31,7 +31,10 @@ use super::{
     stats::{LiveEvent, LiveStats},
     transmitter::{BATCH, Transmitter},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    buffer::PortBuffer,
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// Options of a packet port.
 #[derive(Clone, Copy, Debug)]
@@ -220,8 +223,6 @@ impl PacketPort {
 }
 
 impl Port for PacketPort {
-    type Buffer = RingFrame;
-
     fn link(&self) -> LinkType {
         LinkType::Ethernet
     }
@@ -236,7 +237,7 @@ impl Port for PacketPort {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<RingFrame>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let mut received = 0;
         self.ring.relieve(now_ns);
@@ -248,7 +249,7 @@ impl Port for PacketPort {
                 continue;
             }
             match self.understand(&frame) {
-                Ok(meta) => each(Frame { buffer: frame, meta }),
+                Ok(meta) => each(Frame { buffer: frame.into(), meta }),
                 Err(error) => self.outgoing.stats.refuse(error),
             }
         }
@@ -261,7 +262,7 @@ impl Port for PacketPort {
     }
 
     /// Dropping a frame returns its slot to the kernel.
-    fn recycle(&mut self, buffer: RingFrame) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         drop(buffer);
     }
 

@@ -19,12 +19,14 @@ use grosso_wire::{LinkType, Ports, virtio::Form};
 
 use super::{
     broken,
-    buffer::{Buffers, LiveBuffer, filled},
     incoming::Incoming,
     outgoing::{Outgoing, Queued, Wire},
     stats::{LiveEvent, LiveStats},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    buffer::{Buffers, PortBuffer},
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// Options of a TUN or TAP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +157,7 @@ impl TapPort {
     }
 
     /// The frame in a buffer that was just filled.
-    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<LiveBuffer>> {
+    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
         let meta = match bytes.get(..len) {
             Some(packet) => self.incoming.understand(packet),
             None => {
@@ -165,9 +167,10 @@ impl TapPort {
             }
         };
         match meta {
-            Ok(meta) => {
-                Some(Frame { buffer: filled(bytes, self.incoming.header_len(), len), meta })
-            }
+            Ok(meta) => Some(Frame {
+                buffer: PortBuffer::filled(bytes, self.incoming.header_len()..len),
+                meta,
+            }),
             Err(error) => {
                 self.outgoing.stats.refuse(error);
                 self.buffers.put_back(bytes);
@@ -178,8 +181,6 @@ impl TapPort {
 }
 
 impl Port for TapPort {
-    type Buffer = LiveBuffer;
-
     fn link(&self) -> LinkType {
         self.incoming.link
     }
@@ -194,7 +195,7 @@ impl Port for TapPort {
         &mut self,
         _now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<LiveBuffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let mut received = 0;
         while received < max {
@@ -224,7 +225,7 @@ impl Port for TapPort {
         Ok(received)
     }
 
-    fn recycle(&mut self, buffer: LiveBuffer) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.buffers.recycle(buffer);
     }
 

@@ -22,7 +22,10 @@ use super::{
     broken,
     stats::{LiveEvent, LiveStats},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    buffer::PortBuffer,
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// Options of an AF_XDP port.
 #[derive(Clone, Copy, Debug)]
@@ -160,8 +163,6 @@ impl XdpPort {
 }
 
 impl Port for XdpPort {
-    type Buffer = xdp::Frame;
-
     fn link(&self) -> LinkType {
         LinkType::Ethernet
     }
@@ -175,14 +176,14 @@ impl Port for XdpPort {
         &mut self,
         _now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<xdp::Frame>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let mut received = core::mem::take(&mut self.received);
         let result = self.socket.receive(&mut received, max);
         let count = received.len();
         for buffer in received.drain(..) {
             let meta = self.meta(buffer.as_ref());
-            each(Frame { buffer, meta });
+            each(Frame { buffer: buffer.into(), meta });
         }
         self.received = received;
         if let Err(error) = result {
@@ -194,7 +195,7 @@ impl Port for XdpPort {
     }
 
     /// Dropping a frame returns its chunk.
-    fn recycle(&mut self, buffer: xdp::Frame) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         drop(buffer);
     }
 

@@ -82,8 +82,8 @@ impl Group {
         ended: impl FnOnce() + Send + Sync + 'static,
     ) -> io::Result<Self>
     where
-        L: Port<Buffer: Send> + Send + 'static,
-        R: Port<Buffer: Send> + Send + 'static,
+        L: Port + Send + 'static,
+        R: Port + Send + 'static,
     {
         let ThreadOptions { processors, prepare } = options;
         check(paths.len(), processors)?;

@@ -217,8 +217,8 @@ impl Shared {
 pub struct DataPath<L: Port, R: Port> {
     left: L,
     right: R,
-    to_right: Direction<L::Buffer>,
-    to_left: Direction<R::Buffer>,
+    to_right: Direction,
+    to_left: Direction,
     /// Time of the last frame from the left port and from the right port, in nanoseconds.
     received_ns: [Option<u64>; 2],
     sleeper: Sleeper,

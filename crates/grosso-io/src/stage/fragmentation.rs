@@ -10,11 +10,11 @@ use grosso::{
 use grosso_wire::Ports;
 
 use super::{
-    StageBuffer,
     cutting::{Cutting, CuttingStats},
     joining::{Joining, counters_of_joining},
 };
 use crate::{
+    buffer::PortBuffer,
     delegate_port,
     port::{Port, PortCounter, PortError, Transmitted},
 };
@@ -78,7 +78,7 @@ impl FragmentationOptions {
 #[derive(Debug)]
 pub struct Fragmentation<P: Port> {
     port: P,
-    joining: Option<Joining<P::Buffer>>,
+    joining: Option<Joining>,
     cutting: Cutting,
     /// The configured MTU, if the path can lower it.
     path_from: Option<u16>,
@@ -183,31 +183,27 @@ impl<P: Port> Fragmentation<P> {
 }
 
 impl<P: Port> Port for Fragmentation<P> {
-    type Buffer = StageBuffer<P::Buffer>;
-
     delegate_port!(port: link, device, descriptors, path_mtu);
 
     fn receive(
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Self::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         match &mut self.joining {
             Some(joining) => joining.receive(&mut self.port, now_ns, max, each),
-            None => self.port.receive(now_ns, max, &mut |frame| {
-                each(Frame { buffer: StageBuffer::Original(frame.buffer), meta: frame.meta });
-            }),
+            None => self.port.receive(now_ns, max, each),
         }
     }
 
-    fn recycle(&mut self, buffer: Self::Buffer) {
-        match (buffer, &mut self.joining) {
-            (StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _), _) => {
-                self.port.recycle(buffer);
-            }
-            (StageBuffer::Made(made), Some(joining)) => joining.spare.give(made),
-            (StageBuffer::Made(_), None) => {}
+    fn recycle(&mut self, buffer: PortBuffer) {
+        let left = match &mut self.joining {
+            Some(joining) => joining.spare.give(buffer),
+            None => Some(buffer),
+        };
+        if let Some(buffer) = left {
+            self.port.recycle(buffer);
         }
     }
 

@@ -8,27 +8,29 @@ use grosso::{
     stats::ReassembleStats,
 };
 
-use super::{Spare, StageBuffer};
-use crate::port::{Port, PortCounter, PortError};
+use crate::{
+    buffer::{PortBuffer, Spare},
+    port::{Port, PortCounter, PortError},
+};
 
 /// Reassembly of the fragments that a port receives.
 #[derive(Debug)]
-pub(super) struct Joining<B> {
-    pub(super) reassembler: Reassembler<B>,
+pub(super) struct Joining {
+    pub(super) reassembler: Reassembler<PortBuffer>,
     /// Whether datagrams say which fragments they came in.
     forwards: bool,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
-    returned: Vec<B>,
+    returned: Vec<PortBuffer>,
     /// Frames beyond the number requested: only [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual) lets
     /// one fragment release others.
-    ready: VecDeque<Frame<StageBuffer<B>>>,
+    ready: VecDeque<Frame<PortBuffer>>,
     /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
 }
 
-impl<B: AsRef<[u8]>> Joining<B> {
-    pub(super) fn new(reassembler: Reassembler<B>, forwards: bool) -> Self {
+impl Joining {
+    pub(super) fn new(reassembler: Reassembler<PortBuffer>, forwards: bool) -> Self {
         let (returned, ready) = (Vec::new(), VecDeque::new());
         Self { reassembler, forwards, spare: Spare::default(), returned, ready, more: false }
     }
@@ -36,10 +38,10 @@ impl<B: AsRef<[u8]>> Joining<B> {
     /// Receives at most `max` complete frames, and expires old incomplete datagrams.
     pub(super) fn receive(
         &mut self,
-        port: &mut impl Port<Buffer = B>,
+        port: &mut impl Port,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<StageBuffer<B>>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { reassembler, forwards, spare, returned, ready, more } = self;
         let mut given = 0;
@@ -50,7 +52,7 @@ impl<B: AsRef<[u8]>> Joining<B> {
             given += 1;
         }
         let asked = max - given;
-        let mut give = |frame: Frame<StageBuffer<B>>| {
+        let mut give = |frame: Frame<PortBuffer>| {
             if given < max {
                 each(frame);
                 given += 1;
@@ -58,9 +60,9 @@ impl<B: AsRef<[u8]>> Joining<B> {
                 ready.push_back(frame);
             }
         };
-        let mut sink = |outcome: Outcome<'_, B>| match outcome {
+        let mut sink = |outcome: Outcome<'_, PortBuffer>| match outcome {
             Outcome::Passed { frame, .. } | Outcome::Fragment { frame, .. } => {
-                give(Frame { buffer: StageBuffer::Original(frame.buffer), meta: frame.meta });
+                give(frame);
             }
             Outcome::Datagram(mut datagram) => {
                 let (mut bytes, mut meta) = (spare.take(), datagram.meta);
@@ -69,7 +71,7 @@ impl<B: AsRef<[u8]>> Joining<B> {
                 while let Some(fragment) = datagram.next_fragment() {
                     returned.push(fragment.frame.buffer);
                 }
-                give(Frame { buffer: StageBuffer::Made(bytes.into()), meta });
+                give(Frame { buffer: PortBuffer::made_whole(bytes), meta });
             }
             Outcome::Returned { frame, .. } => returned.push(frame.buffer),
             // Without an address of its own the stage cannot send an ICMP error.

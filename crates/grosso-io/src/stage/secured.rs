@@ -15,10 +15,9 @@ use grosso::{
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
-use super::{
-    Made, Numbers, SequenceFile, Spare, StageBuffer, outbox::Outbox, sequence::RESERVED_AT_ONCE,
-};
+use super::{Numbers, SequenceFile, outbox::Outbox, sequence::RESERVED_AT_ONCE};
 use crate::{
+    buffer::{PortBuffer, Spare},
     delegate_port,
     port::{Port, PortCounter, PortError, Transmitted},
 };
@@ -103,7 +102,7 @@ pub struct Secured<P: Port> {
     outbox: Outbox,
     spare: Spare,
     /// Buffers to return to the port after its current call.
-    returned: Vec<P::Buffer>,
+    returned: Vec<PortBuffer>,
     /// A frame copied into one slice, and an encrypted packet.
     packet: Vec<u8>,
     scratch: Vec<u8>,
@@ -361,8 +360,6 @@ impl<P: Port> Secured<P> {
 }
 
 impl<P: Port> Port for Secured<P> {
-    type Buffer = StageBuffer<P::Buffer>;
-
     delegate_port!(port: descriptors, is_finished);
 
     fn link(&self) -> LinkType {
@@ -379,7 +376,7 @@ impl<P: Port> Port for Secured<P> {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Self::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { port, link, level, pair, spare, returned, stack, stats, .. } = self;
         let (spi, udp_port) = (self.inbound_spi, self.inbound_port);
@@ -402,7 +399,7 @@ impl<P: Port> Port for Secured<P> {
                     if is_taken || is_found_in_the_clear(bytes, *link, stack) {
                         stats.received_clear += 1;
                         given += 1;
-                        return each(Frame { buffer: StageBuffer::Original(buffer), meta });
+                        return each(Frame { buffer, meta });
                     }
                     Err(reason)
                 }
@@ -425,12 +422,9 @@ impl<P: Port> Port for Secured<P> {
         Ok(given)
     }
 
-    fn recycle(&mut self, buffer: Self::Buffer) {
-        match buffer {
-            StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _) => {
-                self.port.recycle(buffer);
-            }
-            StageBuffer::Made(made) => self.spare.give(made),
+    fn recycle(&mut self, buffer: PortBuffer) {
+        if let Some(buffer) = self.spare.give(buffer) {
+            self.port.recycle(buffer);
         }
     }
 
@@ -564,24 +558,24 @@ impl Drop for Pair {
 }
 
 /// Decrypts a packet in a buffer of the stage, and returns its sequence number too.
-fn open<B>(
+fn open(
     bytes: &[u8],
     meta: &Meta,
     link: LinkType,
     decryptor: &mut Decryptor,
     spare: &mut Spare,
-) -> Result<(Frame<StageBuffer<B>>, u64), Refusal> {
+) -> Result<(Frame<PortBuffer>, u64), Refusal> {
     let mut copy = spare.take();
     copy.extend_from_slice(bytes);
     match decryptor.decrypt(&mut copy, link) {
         Ok(opened) => {
             // The hash that the device computed is that of the outer packet, and so are fragments.
             let meta = Meta { checksum: opened.checksum, hash: None, fragmented: None, ..*meta };
-            let made = Made { bytes: copy, frame: opened.frame };
-            Ok((Frame { buffer: StageBuffer::Made(made), meta }, opened.sequence))
+            let buffer = PortBuffer::made(copy, opened.frame);
+            Ok((Frame { buffer, meta }, opened.sequence))
         }
         Err(reason) => {
-            spare.give(Made { bytes: copy, frame: 0..0 });
+            spare.put_back(copy);
             Err(reason)
         }
     }

@@ -2,13 +2,8 @@
 
 use std::{fmt, io};
 
-use grosso::Frame;
-
-use super::{Fragmentation, FragmentationOptions, Secured, SecuredOptions, StageBuffer};
-use crate::{
-    delegate_port,
-    port::{Port, PortError},
-};
+use super::{Fragmentation, FragmentationOptions, Secured, SecuredOptions};
+use crate::{delegate_port, port::Port};
 
 /// A port with fragmentation, and optionally with ESP around it.
 pub enum Stages<P: Port> {
@@ -69,33 +64,6 @@ impl<P: Port + fmt::Debug> fmt::Debug for Stages<P> {
 }
 
 impl<P: Port> Port for Stages<P> {
-    type Buffer = StageBuffer<StageBuffer<P::Buffer>>;
-
-    delegate_port!(of_either!: link, device, transmit, flush, deadline, descriptors, path_mtu);
-    delegate_port!(of_either!: counters, is_finished);
-
-    fn receive(
-        &mut self,
-        now_ns: u64,
-        max: usize,
-        each: &mut dyn FnMut(Frame<Self::Buffer>),
-    ) -> Result<usize, PortError> {
-        match self {
-            Self::Clear(port) => port.receive(now_ns, max, &mut |frame| {
-                each(Frame { buffer: StageBuffer::Original(frame.buffer), meta: frame.meta });
-            }),
-            Self::Secured(port) => port.receive(now_ns, max, each),
-        }
-    }
-
-    fn recycle(&mut self, buffer: Self::Buffer) {
-        match (self, buffer) {
-            (Self::Secured(port), buffer) => port.recycle(buffer),
-            (Self::Clear(port), StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _)) => {
-                port.recycle(buffer);
-            }
-            // The buffer belongs to another port.
-            (Self::Clear(_), StageBuffer::Made(_)) => {}
-        }
-    }
+    delegate_port!(of_either!: link, device, receive, recycle, transmit, flush, deadline);
+    delegate_port!(of_either!: descriptors, path_mtu, counters, is_finished);
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use grosso_io::{
-    Port, PortError,
+    Port, PortBuffer, PortError,
     impair::Impair,
     live::{LiveEvent, PacketOptions, PacketPort, TapOptions},
     runner::{DataPath, RunOptions},
@@ -11,7 +11,7 @@ use grosso_io::{
 use grosso_sys::{
     interface::Control,
     netlink::Netlink,
-    packet::{PacketSocket, RingFrame, RingLayout},
+    packet::{PacketSocket, RingLayout},
 };
 use grosso_testkit::Packet;
 
@@ -151,9 +151,8 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
     let mut dropped = || port.stats().unwrap().events(LiveEvent::ReceiveRingFull);
     until(|| dropped() >= 200 - 64);
     let mut ours = 0;
-    let mut each = |frame: grosso::Frame<_>| {
-        let buffer: RingFrame = frame.buffer;
-        ours += u64::from(buffer.as_ref().len() == 1054);
+    let mut each = |frame: grosso::Frame<PortBuffer>| {
+        ours += u64::from(frame.buffer.as_ref().len() == 1054);
     };
     assert_eq!(port.receive(0, 1000, &mut each).unwrap(), 64);
     // The host's own packets may have taken a slot, or been dropped too.
@@ -178,7 +177,7 @@ fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
     let full = |port: &mut PacketPort| port.stats().unwrap().events(LiveEvent::ReceiveRingFull);
     let (mut received, mut is_past) = ([0; 2], false);
     let mut take = |port: &mut PacketPort, max| {
-        let mut each = |frame: grosso::Frame<RingFrame>| {
+        let mut each = |frame: grosso::Frame<PortBuffer>| {
             let bytes = frame.buffer.as_ref();
             received[0] += u32::from(bytes == quiet);
             received[1] += u32::from(greedy.iter().any(|greedy| bytes == greedy));
@@ -229,10 +228,9 @@ fn the_default_ring_holds_a_burst_of_two_milliseconds_at_ten_gigabits() {
     until(|| {
         // The shorter one tells that the burst is over; the kernel may lose some on their way.
         sender.send(&segment(0)[..54]).unwrap();
-        let mut each = |frame: grosso::Frame<_>| {
-            let buffer: RingFrame = frame.buffer;
-            ours += u64::from(buffer.as_ref().len() == 1054);
-            is_past |= buffer.as_ref().len() == 54;
+        let mut each = |frame: grosso::Frame<PortBuffer>| {
+            ours += u64::from(frame.buffer.as_ref().len() == 1054);
+            is_past |= frame.buffer.as_ref().len() == 54;
         };
         port.receive(0, 4000, &mut each).unwrap();
         dropped = port.stats().unwrap().events(LiveEvent::ReceiveRingFull);

@@ -126,7 +126,7 @@ fn a_host_whose_tap_nobody_reads_loses_by_its_own_count_and_the_rest_is_read_lat
         }
     }
     let mut read = 0;
-    let mut each = |frame: grosso::Frame<grosso_io::live::LiveBuffer>| {
+    let mut each = |frame: grosso::Frame<grosso_io::PortBuffer>| {
         read += u64::from(frame.buffer.as_ref().len() == 1042);
     };
     while tap.receive(0, 64, &mut each).unwrap() > 0 {}

@@ -14,7 +14,7 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, PortError, Transmitted,
+    Port, PortBuffer, PortError, Transmitted,
     live::{LiveEvent, LivePort, Opening, PacketOptions, TapOptions, XdpPortOptions},
     path::DirectionStats,
     runner::{Broken, DataPath, Group, RunOptions, Snapshot, ThreadOptions},
@@ -266,8 +266,6 @@ struct Stalled {
 }
 
 impl Port for Stalled {
-    type Buffer = Vec<u8>;
-
     fn link(&self) -> LinkType {
         LinkType::Ethernet
     }
@@ -280,12 +278,12 @@ impl Port for Stalled {
         &mut self,
         _now_ns: u64,
         _max: usize,
-        _each: &mut dyn FnMut(Frame<Vec<u8>>),
+        _each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         Ok(0)
     }
 
-    fn recycle(&mut self, _buffer: Vec<u8>) {}
+    fn recycle(&mut self, _buffer: PortBuffer) {}
 
     fn transmit(&mut self, _slices: &[&[u8]], _meta: &Meta) -> Result<Transmitted, PortError> {
         let has_room = self.has_room.load(Ordering::Relaxed);

@@ -207,8 +207,8 @@ pub(crate) struct Running<L, R> {
 
 pub(crate) fn start<L, R>(left: L, right: R, options: RunOptions) -> Running<L, R>
 where
-    L: Port<Buffer: Send> + Send + 'static,
-    R: Port<Buffer: Send> + Send + 'static,
+    L: Port + Send + 'static,
+    R: Port + Send + 'static,
 {
     let path = DataPath::new(left, right, options).unwrap();
     Running { handle: path.handle(), thread: thread::spawn(|| path.run()) }

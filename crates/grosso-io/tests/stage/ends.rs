@@ -6,7 +6,7 @@ use grosso::{
     tunnel::esp::{EspMode, KeyMaterial, SecurityAssociation},
 };
 use grosso_io::{
-    Port, PortError, Transmitted, delegate_port,
+    Port, PortBuffer, PortError, Transmitted, delegate_port,
     memory::{MemoryPort, wire},
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
 };
@@ -97,22 +97,20 @@ impl<P: Port> Reluctant<P> {
 }
 
 impl<P: Port> Port for Reluctant<P> {
-    type Buffer = P::Buffer;
-
     delegate_port!(port: link, device, flush);
 
     fn receive(
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<P::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let count = self.port.receive(now_ns, max, each)?;
         self.outside += count;
         Ok(count)
     }
 
-    fn recycle(&mut self, buffer: P::Buffer) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.outside -= 1;
         self.port.recycle(buffer);
     }

@@ -26,8 +26,6 @@ struct Pathed {
 }
 
 impl Port for Pathed {
-    type Buffer = <MemoryPort as Port>::Buffer;
-
     delegate_port!(port: link, device, receive, recycle, transmit, flush, deadline);
     delegate_port!(port: descriptors, counters, is_finished);
 

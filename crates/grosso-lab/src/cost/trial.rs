@@ -209,7 +209,7 @@ impl CostTrial<'_> {
     }
 
     /// The same for ports of the wire whose work is timed already.
-    fn run_timed<W: Port<Buffer: Send> + Send>(
+    fn run_timed<W: Port + Send>(
         self,
         layout: &Layout,
         hosts: &Hosts,
@@ -285,7 +285,7 @@ struct PathReading {
 }
 
 impl<'scope> TimedPath<'scope> {
-    fn start<W: Port<Buffer: Send> + Send + 'scope>(
+    fn start<W: Port + Send + 'scope>(
         scope: &'scope Scope<'scope, '_>,
         setting: &CostSetting,
         processor: usize,

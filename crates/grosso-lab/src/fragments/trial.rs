@@ -217,7 +217,7 @@ fn start<'scope, L, T>(
     last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
 ) -> io::Result<Running<'scope, T>>
 where
-    L: Port<Buffer: Send> + Send + 'scope,
+    L: Port + Send + 'scope,
     T: Send + 'scope,
 {
     let mut options = RunOptions::new(SEED);

@@ -22,10 +22,12 @@ use grosso_wire::{LinkType, Ports, ipv4};
 use self::receiving::IpReceiver;
 use super::{
     broken,
-    buffer::PortBuffer,
     socket::{BuiltHeaders, Outer, Paths, SocketEvent, SocketSender, SocketStats},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    buffer::PortBuffer,
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// Options of a port on raw IP sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,8 +213,6 @@ impl Lane {
 }
 
 impl Port for IpPort {
-    type Buffer = PortBuffer;
-
     fn link(&self) -> LinkType {
         LinkType::Raw
     }

@@ -16,9 +16,9 @@ use grosso_wire::{
 };
 
 use super::IpOptions;
-use crate::live::{
-    buffer::{Buffers, PortBuffer, filled},
-    socket::{SocketEvent, SocketStats},
+use crate::{
+    buffer::{Buffers, PortBuffer},
+    live::socket::{SocketEvent, SocketStats},
 };
 
 /// The receive ring, the buffers for packets longer than a slot, and the counters of both.
@@ -77,7 +77,7 @@ impl IpReceiver {
 
     /// Returns a slot to the kernel, or a buffer to the spare ones.
     pub(super) fn recycle(&mut self, buffer: PortBuffer) {
-        self.long.recycle_own(buffer);
+        self.long.recycle(buffer);
     }
 
     /// Counts packets that the kernel dropped for want of room, and slots with invalid values.
@@ -97,7 +97,7 @@ impl IpReceiver {
             let packet = frame.as_ref().get(start..).unwrap_or_default();
             let meta = understand_at(start, frame.virtio_header(), packet, &mut self.stack);
             frame.skip(start);
-            let buffer = PortBuffer::Ring(frame);
+            let buffer = frame.into();
             return count(meta, stats).map(|meta| Frame { buffer, meta });
         }
         if frame.status().kept() {
@@ -128,7 +128,7 @@ impl IpReceiver {
             self.long.put_back(bytes);
             return None;
         };
-        let buffer = PortBuffer::Own(filled(bytes, VIRTIO_LEN + start, end));
+        let buffer = PortBuffer::filled(bytes, VIRTIO_LEN + start..end);
         Some(Frame { buffer, meta })
     }
 }

@@ -23,10 +23,12 @@ use grosso_wire::{LinkType, Ports};
 use self::receiving::UdpReceiver;
 use super::{
     broken,
-    buffer::PortBuffer,
     socket::{BuiltHeaders, Outer, Paths, SocketEvent, SocketSender, SocketStats},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    buffer::PortBuffer,
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// Options of a port on UDP sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,8 +276,6 @@ impl UdpPort {
 }
 
 impl Port for UdpPort {
-    type Buffer = PortBuffer;
-
     fn link(&self) -> LinkType {
         LinkType::Raw
     }

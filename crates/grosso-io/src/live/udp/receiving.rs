@@ -6,9 +6,9 @@ use std::io::{self, IoSliceMut};
 use grosso::Frame;
 use grosso_sys::datagram::{DatagramSocket, ReceivedMessage};
 
-use crate::live::{
-    buffer::{Buffers, PortBuffer, filled},
-    socket::{Arrived, Outer, SocketEvent, SocketStats},
+use crate::{
+    buffer::{Buffers, PortBuffer},
+    live::socket::{Arrived, Outer, SocketEvent, SocketStats},
 };
 
 /// Datagrams read but not handed out yet.
@@ -63,7 +63,7 @@ impl UdpReceiver {
     }
 
     pub(super) fn recycle(&mut self, buffer: PortBuffer) {
-        self.buffers.recycle_own(buffer);
+        self.buffers.recycle(buffer);
     }
 
     /// Reads messages into the slots; returns whether there were any.
@@ -110,7 +110,7 @@ impl UdpReceiver {
             let (header, rest) = bytes.split_at_mut(headers);
             arrived.write(header, len);
             rest[..len].copy_from_slice(datagram);
-            return Some(PortBuffer::Own(filled(bytes, 0, headers + len)));
+            return Some(PortBuffer::filled(bytes, 0..headers + len));
         }
     }
 }

@@ -26,12 +26,14 @@ pub use self::stats::{UnixEvent, UnixStats};
 use self::{datagram::DatagramEnd, stream::StreamEnd};
 use super::{
     broken,
-    buffer::{Buffers, LiveBuffer, filled},
     incoming::Incoming,
     outgoing::{Outgoing, Queued, Wire},
     stats::{LiveEvent, LiveStats},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    buffer::{Buffers, PortBuffer},
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// Options of a port on a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,7 +170,7 @@ impl UnixPort {
     }
 
     /// The frame in a buffer that was just filled.
-    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<LiveBuffer>> {
+    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
         let header_len = self.incoming.header_len();
         let understood = match bytes.get(..len).filter(|_| len <= header_len + FRAME_BYTES_MAX) {
             Some(packet) => self.incoming.understand(packet),
@@ -179,7 +181,7 @@ impl UnixPort {
             }
         };
         match understood {
-            Ok(meta) => Some(Frame { buffer: filled(bytes, header_len, len), meta }),
+            Ok(meta) => Some(Frame { buffer: PortBuffer::filled(bytes, header_len..len), meta }),
             Err(error) => {
                 self.outgoing.stats.refuse(error);
                 self.buffers.put_back(bytes);
@@ -197,8 +199,6 @@ impl UnixPort {
 }
 
 impl Port for UnixPort {
-    type Buffer = LiveBuffer;
-
     fn link(&self) -> LinkType {
         LinkType::Ethernet
     }
@@ -213,7 +213,7 @@ impl Port for UnixPort {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<LiveBuffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let (mut received, mut packets) = (0, 0);
         while received < max && packets < PACKETS_MAX {
@@ -232,7 +232,7 @@ impl Port for UnixPort {
         Ok(received)
     }
 
-    fn recycle(&mut self, buffer: LiveBuffer) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.buffers.recycle(buffer);
     }
 
@@ -317,7 +317,7 @@ fn possible(form: Option<Form>) -> Features {
 }
 
 /// Packets that a frame stands for, roughly: headers are taken for payload.
-pub(super) fn packets_of(frame: &Frame<LiveBuffer>) -> usize {
+pub(super) fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     match frame.meta.gso.map(|gso| gso.size) {
         Some(GsoSize::Every(size) | GsoSize::Fragments(size)) => {
             frame.buffer.as_ref().len().div_ceil(size.get().into())

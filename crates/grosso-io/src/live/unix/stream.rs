@@ -16,11 +16,9 @@ use super::{
     stats::{UnixEvent, UnixStats},
 };
 use crate::{
+    buffer::Buffers,
     framing::{Deframer, PREFIX_LEN, prefix},
-    live::{
-        buffer::Buffers,
-        outgoing::{Queued, Wire, reused},
-    },
+    live::outgoing::{Queued, Wire, reused},
 };
 
 /// One end of a stream. There is one other program at a time.

@@ -16,13 +16,15 @@ use self::end::MachineEnd;
 pub use self::stats::{VhostEvent, VhostStats};
 use super::{
     broken,
-    buffer::{Buffers, LiveBuffer, filled},
     incoming::Incoming,
     outgoing::Outgoing,
     stats::{LiveEvent, LiveStats},
     unix::{FRAME_BYTES_MAX, MODE, PACKETS_MAX, UnixRole, packets_of},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    buffer::{Buffers, PortBuffer},
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// Options of a port that is the device of a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,11 +136,12 @@ impl VhostPort {
         true
     }
 
-    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<LiveBuffer>> {
+    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
         match self.incoming.understand(bytes.get(..len).unwrap_or_default()) {
-            Ok(meta) => {
-                Some(Frame { buffer: filled(bytes, self.incoming.header_len(), len), meta })
-            }
+            Ok(meta) => Some(Frame {
+                buffer: PortBuffer::filled(bytes, self.incoming.header_len()..len),
+                meta,
+            }),
             Err(error) => {
                 self.outgoing.stats.refuse(error);
                 self.buffers.put_back(bytes);
@@ -149,8 +152,6 @@ impl VhostPort {
 }
 
 impl Port for VhostPort {
-    type Buffer = LiveBuffer;
-
     fn link(&self) -> LinkType {
         LinkType::Ethernet
     }
@@ -165,7 +166,7 @@ impl Port for VhostPort {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<LiveBuffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         self.end.now_ns = now_ns;
         self.calls += 1;
@@ -206,7 +207,7 @@ impl Port for VhostPort {
         Ok(received)
     }
 
-    fn recycle(&mut self, buffer: LiveBuffer) {
+    fn recycle(&mut self, buffer: PortBuffer) {
         self.buffers.recycle(buffer);
     }
 

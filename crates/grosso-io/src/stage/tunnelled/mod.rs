@@ -29,8 +29,8 @@ pub use self::{
     stats::TunnelledStats,
 };
 use self::{peers::Peers, replies::Replies, taking::Taking};
-use super::StageBuffer;
 use crate::{
+    buffer::PortBuffer,
     delegate_port,
     egress::{Egress, reused},
     port::{Port, PortCounter, PortError, Transmitted},
@@ -121,7 +121,7 @@ pub struct Tunnelled<P: Port> {
     link: LinkType,
     ports: Ports,
     peers: Peers,
-    taking: Taking<P::Buffer>,
+    taking: Taking,
     egress: Egress,
     /// The configured MTU, the floor of the path's, and the effective one.
     mtu_wanted: Option<usize>,
@@ -350,8 +350,6 @@ impl EthernetLink {
 }
 
 impl<P: Port> Port for Tunnelled<P> {
-    type Buffer = StageBuffer<P::Buffer>;
-
     delegate_port!(port: descriptors);
 
     fn link(&self) -> LinkType {
@@ -368,7 +366,7 @@ impl<P: Port> Port for Tunnelled<P> {
         &mut self,
         now_ns: u64,
         max: usize,
-        each: &mut dyn FnMut(Frame<Self::Buffer>),
+        each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         self.learn_mtu();
         self.replies.refill(now_ns);
@@ -378,7 +376,7 @@ impl<P: Port> Port for Tunnelled<P> {
             && let Some(message) = self.replies.take()
         {
             given += 1;
-            each(Frame::new(StageBuffer::Made(message)));
+            each(Frame::new(message));
         }
         let Self { port, taking, peers, .. } = self;
         let asked = max - given;
@@ -393,12 +391,9 @@ impl<P: Port> Port for Tunnelled<P> {
         Ok(given)
     }
 
-    fn recycle(&mut self, buffer: Self::Buffer) {
-        match buffer {
-            StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _) => {
-                self.port.recycle(buffer);
-            }
-            StageBuffer::Made(made) => self.taking.spare.give(made),
+    fn recycle(&mut self, buffer: PortBuffer) {
+        if let Some(buffer) = self.taking.spare.give(buffer) {
+            self.port.recycle(buffer);
         }
     }
 

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use grosso::tunnel::path_mtu::Fit;
 
-use crate::stage::{Made, Spare};
+use crate::buffer::{PortBuffer, Spare};
 
 /// Queue of messages to senders.
 #[derive(Debug)]
 pub(super) struct Replies {
-    waiting: VecDeque<Made>,
+    waiting: VecDeque<Vec<u8>>,
     spare: Spare,
     /// Messages that may be sent now, and the time of the last refill: a token bucket.
     allowed: u32,
@@ -36,15 +36,14 @@ impl Replies {
     pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Fit) -> Fit {
         let mut bytes = self.spare.take();
         let outcome = write(&mut bytes);
-        let message = Made::from(bytes);
         if outcome == Fit::Told && self.allowed > 0 {
             self.allowed -= 1;
             self.told += 1;
-            self.waiting.push_back(message);
+            self.waiting.push_back(bytes);
             return outcome;
         }
         self.untold += u64::from(matches!(outcome, Fit::Told | Fit::Untold));
-        self.spare.give(message);
+        self.spare.put_back(bytes);
         outcome
     }
 
@@ -60,8 +59,8 @@ impl Replies {
     }
 
     /// The next message.
-    pub(super) fn take(&mut self) -> Option<Made> {
-        self.waiting.pop_front()
+    pub(super) fn take(&mut self) -> Option<PortBuffer> {
+        self.waiting.pop_front().map(PortBuffer::made_whole)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -10,11 +10,11 @@ use grosso::{
 use grosso_wire::{LinkType, Stack, dissect_into, ethernet};
 
 use super::{TunnelledOptions, TunnelledStats, forwarding::Unlearnable, peers::Peers};
-use crate::stage::{Made, Spare, StageBuffer};
+use crate::buffer::{PortBuffer, Spare};
 
 /// Decapsulation of the frames of a port.
 #[derive(Debug)]
-pub(super) struct Taking<B> {
+pub(super) struct Taking {
     /// Link type of the outer frames.
     link: LinkType,
     rules: DecapsulationRules,
@@ -22,7 +22,7 @@ pub(super) struct Taking<B> {
     stack: Stack,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
-    pub(super) returned: Vec<B>,
+    pub(super) returned: Vec<PortBuffer>,
     pub(super) stats: TunnelledStats,
 }
 
@@ -34,7 +34,7 @@ enum Dropped {
     Unlearnable(Unlearnable),
 }
 
-impl<B: AsRef<[u8]>> Taking<B> {
+impl Taking {
     pub(super) fn new(options: &TunnelledOptions, link: LinkType) -> Self {
         let mut rules = options.endpoint.rules();
         rules.outer_checksum = options.outer_checksum;
@@ -55,9 +55,9 @@ impl<B: AsRef<[u8]>> Taking<B> {
     /// was dropped.
     pub(super) fn take(
         &mut self,
-        frame: Frame<B>,
+        frame: Frame<PortBuffer>,
         peers: &mut Peers,
-    ) -> Option<Frame<StageBuffer<B>>> {
+    ) -> Option<Frame<PortBuffer>> {
         let Frame { buffer, meta } = frame;
         let planned = self.plan(buffer.as_ref(), &meta, peers);
         let taken_out = &mut self.stats.taken_out;
@@ -71,9 +71,9 @@ impl<B: AsRef<[u8]>> Taking<B> {
                     bytes.extend_from_slice(buffer.as_ref());
                     let frame = plan.apply(&mut bytes);
                     self.returned.push(buffer);
-                    StageBuffer::Made(Made { bytes, frame })
+                    PortBuffer::made(bytes, frame)
                 } else {
-                    StageBuffer::Part(buffer, plan.inner())
+                    buffer.part(plan.inner())
                 };
                 return Some(Frame { buffer, meta });
             }

@@ -1,0 +1,218 @@
+//! Buffers of received frames, and the store of spare ones.
+
+use core::ops::Range;
+
+#[cfg(all(target_os = "linux", feature = "live"))]
+use grosso_sys::packet::RingFrame;
+#[cfg(all(target_os = "linux", feature = "xdp"))]
+use grosso_sys::xdp;
+
+/// A received frame in its buffer, whatever port received it.
+///
+/// It is one type, so that the data paths between all kinds of ports, and through all stages, are the same code.
+#[derive(Debug)]
+pub struct PortBuffer {
+    memory: Memory,
+    /// Range of the frame in the memory.
+    frame: Range<usize>,
+}
+
+/// Memory of a frame, by who wants it back.
+#[derive(Debug)]
+enum Memory {
+    /// Memory of a port.
+    Own(Vec<u8>),
+    /// Memory of a stage around the port, which the port has no use for.
+    Made(Vec<u8>),
+    /// A slot of a packet socket's ring.
+    #[cfg(all(target_os = "linux", feature = "live"))]
+    Ring(RingFrame),
+    /// A chunk of an AF_XDP socket.
+    #[cfg(all(target_os = "linux", feature = "xdp"))]
+    Chunk(xdp::Frame),
+}
+
+impl PortBuffer {
+    /// A port's own memory, of which a range is the frame. A range beyond its end stands for an empty frame.
+    #[must_use]
+    pub fn filled(bytes: Vec<u8>, frame: Range<usize>) -> Self {
+        Self { memory: Memory::Own(bytes), frame }
+    }
+
+    /// Memory of a stage, of which a range is the frame.
+    pub(crate) fn made(bytes: Vec<u8>, frame: Range<usize>) -> Self {
+        Self { memory: Memory::Made(bytes), frame }
+    }
+
+    /// Memory of a stage that the frame fills.
+    pub(crate) fn made_whole(bytes: Vec<u8>) -> Self {
+        let frame = 0..bytes.len();
+        Self::made(bytes, frame)
+    }
+
+    /// The same memory, with a part of the frame as its frame.
+    pub(crate) fn part(mut self, part: Range<usize>) -> Self {
+        debug_assert!(part.start <= part.end && part.end <= self.frame.len());
+        self.frame = self.frame.start + part.start..self.frame.start + part.end;
+        self
+    }
+
+    /// The memory, for another frame, if it is a port's own; slots and chunks return to their rings when dropped.
+    #[must_use]
+    pub fn into_own(self) -> Option<Vec<u8>> {
+        match self.memory {
+            Memory::Own(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// A frame that fills a port's own memory.
+impl From<Vec<u8>> for PortBuffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        let frame = 0..bytes.len();
+        Self::filled(bytes, frame)
+    }
+}
+
+#[cfg(all(target_os = "linux", feature = "live"))]
+impl From<RingFrame> for PortBuffer {
+    fn from(slot: RingFrame) -> Self {
+        let frame = 0..slot.as_ref().len();
+        Self { memory: Memory::Ring(slot), frame }
+    }
+}
+
+#[cfg(all(target_os = "linux", feature = "xdp"))]
+impl From<xdp::Frame> for PortBuffer {
+    fn from(chunk: xdp::Frame) -> Self {
+        let frame = 0..chunk.as_ref().len();
+        Self { memory: Memory::Chunk(chunk), frame }
+    }
+}
+
+impl AsRef<[u8]> for PortBuffer {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        let bytes = match &self.memory {
+            Memory::Own(bytes) | Memory::Made(bytes) => bytes,
+            #[cfg(all(target_os = "linux", feature = "live"))]
+            Memory::Ring(slot) => slot.as_ref(),
+            #[cfg(all(target_os = "linux", feature = "xdp"))]
+            Memory::Chunk(chunk) => chunk.as_ref(),
+        };
+        bytes.get(self.frame.clone()).unwrap_or_default()
+    }
+}
+
+/// Spare memory of a port, of one size.
+#[cfg(all(target_os = "linux", feature = "live"))]
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    spare: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// Greatest number of spare buffers of a port. More than this is left over only from a burst.
+#[cfg(all(target_os = "linux", feature = "live"))]
+const SPARE_MAX: usize = 1024;
+
+#[cfg(all(target_os = "linux", feature = "live"))]
+impl Buffers {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { spare: Vec::new(), bytes }
+    }
+
+    /// A buffer to fill, of at least the configured size.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_else(|| vec![0; self.bytes])
+    }
+
+    pub(crate) fn put_back(&mut self, bytes: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Takes back a buffer of these.
+    pub(crate) fn recycle(&mut self, buffer: PortBuffer) {
+        if let Some(bytes) = buffer.into_own() {
+            self.put_back(bytes);
+        }
+    }
+}
+
+/// Spare memory of a stage, for the frames that it makes.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    buffers: Vec<Vec<u8>>,
+}
+
+/// Greatest number of spare buffers of a stage: as many as a path receives in one poll, so that 64
+/// KiB datagrams need at most 4 MiB.
+const SPARE_BUFFERS_MAX: usize = 64;
+
+impl Spare {
+    /// An empty buffer, reused if there is a spare one.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn put_back(&mut self, mut bytes: Vec<u8>) {
+        if self.buffers.len() < SPARE_BUFFERS_MAX {
+            bytes.clear();
+            self.buffers.push(bytes);
+        }
+    }
+
+    /// Takes back a buffer that a stage made, and returns any other: it is of the port behind the stage.
+    ///
+    /// Of two stages the outer one takes the memory of both. Once it has enough, the inner one gets the rest.
+    pub(crate) fn give(&mut self, buffer: PortBuffer) -> Option<PortBuffer> {
+        if self.buffers.len() >= SPARE_BUFFERS_MAX {
+            return Some(buffer);
+        }
+        match buffer.memory {
+            Memory::Made(bytes) => {
+                self.put_back(bytes);
+                None
+            }
+            memory => Some(PortBuffer { memory, frame: buffer.frame }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_part_is_counted_from_the_part() {
+        let buffer = PortBuffer::filled((0..100).collect(), 10..90).part(5..40).part(1..3);
+        assert_eq!(buffer.as_ref(), [16, 17]);
+        assert_eq!(buffer.into_own().map(|bytes| bytes.len()), Some(100), "all of its memory");
+        assert_eq!(PortBuffer::filled(vec![1; 4], 2..9).as_ref(), [0; 0], "beyond its end");
+    }
+
+    #[test]
+    fn memory_of_a_stage_is_no_port_s_and_memory_of_a_port_no_stage_s() {
+        let mut spare = Spare::default();
+        let own = spare.give(PortBuffer::from(vec![1; 9])).unwrap();
+        assert_eq!((own.as_ref(), spare.take().capacity()), (&[1; 9][..], 0));
+        assert!(own.into_own().is_some());
+        assert!(PortBuffer::made_whole(vec![2; 9]).into_own().is_none());
+    }
+
+    #[test]
+    fn a_stage_that_has_enough_leaves_memory_to_the_one_behind_it() {
+        let (mut outer, mut inner) = (Spare::default(), Spare::default());
+        for place in 0..2 * SPARE_BUFFERS_MAX {
+            let left = outer.give(PortBuffer::made_whole(vec![0; 100]));
+            assert_eq!(left.is_some(), place >= SPARE_BUFFERS_MAX);
+            assert!(left.and_then(|buffer| inner.give(buffer)).is_none());
+        }
+        assert!(outer.give(PortBuffer::made_whole(Vec::new())).is_some());
+        assert!(inner.give(PortBuffer::made_whole(Vec::new())).is_some());
+        assert!(outer.take().capacity() >= 100 && inner.take().capacity() >= 100);
+    }
+}
