@@ -9,7 +9,6 @@ use std::{
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Ports, Profile,
-    checksum::Checksum,
     features::{Device, Features},
 };
 use grosso_io::{
@@ -23,7 +22,7 @@ use grosso_sys::{
     wait::{Interest, wait_for},
 };
 
-use crate::fallback::Fallback;
+use crate::{fallback::Fallback, joiner::unjoined};
 
 /// Options of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +105,8 @@ pub struct Tun<B = Vec<u8>> {
     /// Towards the caller.
     inlet: Egress,
     takes: Device,
-    trusted: bool,
+    /// What is known of each packet of a batch.
+    meta: Meta,
     epoch: Instant,
     /// Lists and a buffer kept for their capacity.
     received: Vec<PortBuffer>,
@@ -160,7 +160,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
             egress: Egress::new(link, device, Ports::ASSIGNED),
             inlet: Egress::new(link, takes, Ports::ASSIGNED),
             takes,
-            trusted: options.trusted,
+            meta: unjoined(options.trusted),
             epoch: Instant::now(),
             received: Vec::new(),
             done: Vec::new(),
@@ -228,12 +228,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let now_ns = self.epoch.elapsed().as_nanos() as u64;
-        let Self { port, coalescer, egress, done, trusted, .. } = self;
-        let checksum = match *trusted {
-            true => Checksum::Unnecessary { levels: 0 },
-            false => Checksum::None,
-        };
-        let meta = Meta { checksum, ..Meta::default() };
+        let Self { port, coalescer, egress, done, meta, .. } = self;
         let mut result = Ok(());
         let mut sink = |delivery: Delivery<'_, B>| {
             let sent = egress.deliver(delivery, port, done);
@@ -242,7 +237,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
             }
         };
         for buffer in packets.drain(..) {
-            coalescer.push(Frame { buffer, meta }, now_ns, &mut sink);
+            coalescer.push(Frame { buffer, meta: *meta }, now_ns, &mut sink);
         }
         coalescer.poll_end(now_ns, &mut sink);
         coalescer.finish(&mut sink);

@@ -38,13 +38,9 @@ impl<B: AsRef<[u8]>> Joiner<B> {
         profile.tunnels_max = 0;
         let seed = RandomState::new().build_hasher().finish();
         let options = CoalesceOptions::new(LinkType::Raw, seed).profile(profile).ports(Ports::NONE);
-        let checksum = match trusted {
-            true => Checksum::Unnecessary { levels: 0 },
-            false => Checksum::None,
-        };
         Self {
             coalescer: Coalescer::new(options),
-            meta: Meta { checksum, ..Meta::default() },
+            meta: unjoined(trusted),
             header: Vec::new(),
             done: Vec::new(),
         }
@@ -141,6 +137,12 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
             at + slice.len()
         })
     }
+}
+
+/// Metadata of a packet that is to be joined: an AEAD vouched for it if it is `trusted`.
+pub(crate) fn unjoined(trusted: bool) -> Meta {
+    let checksum = if trusted { Checksum::Unnecessary { levels: 0 } } else { Checksum::None };
+    Meta { checksum, ..Meta::default() }
 }
 
 #[cfg(test)]
