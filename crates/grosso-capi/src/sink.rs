@@ -11,7 +11,7 @@ use grosso::{
 };
 use grosso_io::{PortError, Transmitted, port::Transmit};
 use grosso_wire::{
-    LinkType, Ports, Stack, dissect_into,
+    LinkType, Ports, Stack,
     virtio::{FLAG_DATA_VALID, Form, VirtioHeader},
 };
 
@@ -74,7 +74,7 @@ impl Sink {
         }
         let head = slices.first().copied().unwrap_or_default();
         let len = slices.iter().map(|slice| slice.len()).sum();
-        dissect_into(head, self.link, &Ports::ASSIGNED, &mut self.stack);
+        meta.dissect_into(head, self.link, &Ports::ASSIGNED, &mut self.stack);
         let described = describe(head, len, &self.stack, meta, Form::Buffers);
         let described = described.map_err(|error| PortError::Device {
             name: "the caller".into(),

@@ -10,7 +10,7 @@ use grosso::{
     features::{Device, Work},
     segment::{Outgoing, Segments},
 };
-use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+use grosso_wire::{LinkType, Ports, Stack};
 
 use crate::{
     counts::{DirectionStats, Protocol, Said, WireSize},
@@ -102,7 +102,7 @@ impl Egress {
     /// Counts a frame received for a coalescer.
     pub(crate) fn count_received(&mut self, frame: &[u8], meta: &Meta) {
         if meta.gso.is_some() {
-            dissect_into(frame, self.link, &self.ports, &mut self.stack);
+            meta.dissect_into(frame, self.link, &self.ports, &mut self.stack);
         }
         self.count_dissected(frame, meta);
     }
@@ -201,7 +201,7 @@ impl Egress {
     /// Dissects the headers of a frame that may have to be changed.
     fn look(&mut self, head: &[u8], meta: &Meta) {
         if may_need_work(meta) {
-            dissect_into(head, self.link, &self.ports, &mut self.stack);
+            meta.dissect_into(head, self.link, &self.ports, &mut self.stack);
         }
     }
 

@@ -5,6 +5,8 @@
 
 use core::num::NonZeroU16;
 
+use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, dissect_into};
+
 use crate::checksum::Checksum;
 
 /// Metadata of one frame.
@@ -22,6 +24,27 @@ pub struct Meta {
     pub timestamp_ns: Option<u64>,
     /// The fragments that the packet was joined from, if it is to leave in such fragments again.
     pub fragmented: Option<Fragmented>,
+}
+
+impl Meta {
+    /// Finds the headers of a frame of which this is known, as [`grosso_wire::dissect_into`] does. A superframe is cut
+    /// behind the header whose checksum is partial. If that is a UDP header around others, as of a program that sends
+    /// a tunnel's datagrams by `UDP_SEGMENT`, each datagram has headers of its own behind it, so it is the last here.
+    pub fn dissect_into(&self, frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
+        dissect_into(frame, link, ports, stack);
+        if self.cuts_around(stack) {
+            dissect_into(frame, link, &Ports::NONE, stack);
+        }
+    }
+
+    /// Whether a frame with these headers is a superframe of UDP datagrams with headers of their own inside.
+    pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
+        let Checksum::Partial { start, .. } = self.checksum else { return false };
+        let is_udp = |layer: &&Layer| layer.kind == Kind::Udp;
+        self.gso.is_some()
+            && stack.last().is_some_and(|last| last.offset != start)
+            && stack.layers().iter().find(is_udp).is_some_and(|outer| outer.offset == start)
+    }
 }
 
 /// Fragments of a packet that was joined from them on its way (rules S61, S62, P38). Don't-fragment bit and IPv4

@@ -8,7 +8,7 @@ use core::num::NonZeroU16;
 
 use grosso_checksum::Sum;
 use grosso_wire::{
-    Kind, Layer, LinkType, Stack, tcp, udp,
+    Kind, Layer, LinkType, Ports, Stack, dissect, tcp, udp,
     virtio::{
         FLAG_DATA_VALID, FLAG_NEEDS_CHECKSUM, FLAG_UDP_TUNNEL_CHECKSUM, Form, GSO_ECN, GSO_NONE,
         GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
@@ -83,9 +83,9 @@ const DATAGRAMS_MAX: usize = 128;
 /// Encodes the metadata of a frame for a kernel.
 ///
 /// `head` holds at least the headers of the frame, `len` is the length of the whole frame, and
-/// `stack` is the dissection of `head`. A verified checksum becomes a partial one, because the
-/// kernel ignores `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and would otherwise sum the
-/// payload again.
+/// `stack` is the dissection of `head` by [`Meta::dissect_into`]. A verified checksum becomes a
+/// partial one, because the kernel ignores `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and
+/// would otherwise sum the payload again.
 ///
 /// # Errors
 /// The reason for which the kernel would refuse the frame.
@@ -265,7 +265,11 @@ pub fn understand(
         meta.checksum = Checksum::Unnecessary { levels: 0 };
     }
     if header.gso_type != GSO_NONE {
-        meta.gso = understand_gso(header, frame, stack, form)?;
+        // Provisional: which header it is cut behind depends on its being a superframe.
+        meta.gso = Some(Gso::UNKNOWN);
+        let is_around = header.tunnel() == 0 && meta.cuts_around(stack);
+        let outer = is_around.then(|| dissect(frame, link, &Ports::NONE));
+        meta.gso = understand_gso(header, frame, outer.as_ref().unwrap_or(stack), form)?;
     }
     Ok(meta)
 }

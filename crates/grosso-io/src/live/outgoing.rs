@@ -16,7 +16,7 @@ use grosso::{
 };
 use grosso_sys::fault::Fault;
 use grosso_wire::{
-    LinkType, Ports, Stack, dissect_into,
+    LinkType, Ports, Stack,
     virtio::{FLAG_NEEDS_CHECKSUM, Form, Order},
 };
 
@@ -214,7 +214,7 @@ impl Outgoing {
     /// The rarest feature that a refused superframe needs, which the device most likely lacks.
     fn suspect_of(&mut self, frame: &[u8], meta: &Meta) -> Features {
         let Some(gso) = meta.gso else { return Features::NONE };
-        dissect_into(frame, self.link, &self.ports, &mut self.stack);
+        meta.dissect_into(frame, self.link, &self.ports, &mut self.stack);
         let needed = features::needed(frame, &self.stack, &gso);
         let rarest = BY_RARITY.into_iter().find(|group| needed & *group != Features::NONE);
         rarest.unwrap_or(Features::NONE)
@@ -280,7 +280,7 @@ impl Outgoing {
             self.head.resize(form.len(), 0);
             let says_nothing = matches!(meta.checksum, Checksum::None | Checksum::Complete { .. });
             if meta.gso.is_some() || !says_nothing {
-                dissect_into(first, self.link, &self.ports, &mut self.stack);
+                meta.dissect_into(first, self.link, &self.ports, &mut self.stack);
                 let len = slices.iter().map(|slice| slice.len()).sum();
                 let described = describe(first, len, &self.stack, &meta, form)?;
                 let header = described.header;

@@ -8,7 +8,7 @@ use grosso::{
     segment::{FragmentOptions, Fragments, NoFragments, Outgoing, Segments},
 };
 use grosso_checksum::update;
-use grosso_wire::{LinkType, Ports, Stack, dissect_into, ethernet, ipv4, ipv6, ipv6_fragment};
+use grosso_wire::{LinkType, Ports, Stack, ethernet, ipv4, ipv6, ipv6_fragment};
 
 use super::{identification::Identifications, outbox::Outbox};
 use crate::port::{Port, PortCounter, PortError, Transmitted};
@@ -148,15 +148,15 @@ impl Cutting {
             return true;
         }
         let Some(gso) = meta.gso else { return false };
-        let Some(start) = self.dissect(slices) else { return true };
+        let Some(start) = self.dissect(slices, meta) else { return true };
         let header_len = self.stack.header_len().saturating_sub(start);
         gso.size().is_some_and(|size| header_len + usize::from(size) <= mtu.into())
     }
 
     /// Dissects the headers of a frame, and returns the offset of the outermost IP header.
-    fn dissect(&mut self, slices: &[&[u8]]) -> Option<usize> {
+    fn dissect(&mut self, slices: &[&[u8]], meta: &Meta) -> Option<usize> {
         let head = slices.first().copied().unwrap_or_default();
-        dissect_into(head, self.link, &self.ports, &mut self.stack);
+        meta.dissect_into(head, self.link, &self.ports, &mut self.stack);
         let ip = self.stack.layers().iter().find(|layer| layer.kind.is_ip())?;
         Some(ip.offset.into())
     }
@@ -169,7 +169,7 @@ impl Cutting {
         to: &mut impl Port,
     ) -> Result<bool, PortError> {
         // A frame without an IP packet has no MTU here; the port enforces its own limit.
-        let Some(start) = self.dissect(slices) else { return Ok(false) };
+        let Some(start) = self.dissect(slices, meta) else { return Ok(false) };
         let head = slices.first().copied().unwrap_or_default();
         let identification = self.identification(head.get(start..).unwrap_or_default());
         let options = FragmentOptions::new(self.most(), identification);
@@ -236,7 +236,7 @@ impl Cutting {
         size: NonZeroU16,
         to: &mut impl Port,
     ) -> Result<(), PortError> {
-        let Some(start) = self.dissect(slices) else {
+        let Some(start) = self.dissect(slices, meta) else {
             self.refuse(SUPERFRAME);
             return Ok(());
         };

@@ -192,7 +192,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let flow = match merger.might_be_of(incoming.bytes()) {
+        let flow = match merger.might_be_of(incoming.bytes(), incoming.meta) {
             Some(Whose::Flow(flow)) => flow,
             Some(Whose::AddressPair(_) | Whose::All) => {
                 self.flush(merger, sink);

@@ -238,7 +238,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if let Some(whose) = merger.dissected_might_be_of(frame.buffer.as_ref()) {
+        if let Some(whose) = merger.dissected_might_be_of(frame.buffer.as_ref(), &frame.meta) {
             self.flush(whose, Release::Barrier, merger, sink);
             merger.close_of(whose, frame.meta.hash, sink);
         }

@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) {
         let Self { assembly, merger, .. } = self;
         assembly.flush_batch(merger, sink);
-        if let Some(whose) = merger.must_not_overtake(packet) {
+        if let Some(whose) = merger.must_not_overtake(packet, &Meta::default()) {
             assembly.flush(whose, Release::Barrier, merger, sink);
             merger.close_of(whose, device_hash, sink);
         }
@@ -332,7 +332,11 @@ mod tests {
         Acknowledgments, CoalesceOptions, Coalescer, Delivery, Profile, Sink, Vector, Verdict,
         reason::NoMerge,
     };
-    use crate::frame::Frame;
+    use crate::{
+        checksum::Checksum,
+        frame::Frame,
+        meta::{Gso, Meta},
+    };
 
     fn frame(port: u16, index: u32) -> Vec<u8> {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
@@ -357,6 +361,30 @@ mod tests {
         let other = Verdict::Refused(NoMerge::OtherFlow);
         let (held, joined) = (Verdict::Held, Verdict::Joined);
         assert_eq!(verdicts, [held, joined, other, other, other, joined]);
+    }
+
+    #[test]
+    fn g75_datagrams_that_were_put_together_overtake_none_of_the_flows_inside() {
+        let message = |port: u16, index: u32| {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
+            let packet = packet.ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
+            packet.tcp(|t| t.source_port(port).sequence(index * 100)).payload_len(100).build()
+        };
+        let alone = message(2, 0);
+        let together = [message(1, 0), message(2, 1)].map(|frame| frame[42..].to_vec());
+        let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        let outer = outer.udp(|u| u.destination_port(4789)).payload(&together.concat());
+        let (superframe, start, offset) = outer.build_superframe();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let gso = Gso::every(together[0].len() as u16);
+        let meta = Meta { checksum, gso, ..Meta::default() };
+        let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
+        let mut left = Vec::new();
+        let mut sink = |delivery: Delivery<'_, &[u8]>| left.push(delivery.len);
+        coalescer.push(Frame::new(&alone[..]), 0, &mut sink);
+        coalescer.push(Frame { buffer: &superframe[..], meta }, 0, &mut sink);
+        coalescer.finish(&mut sink);
+        assert_eq!(left, [alone.len(), superframe.len()]);
     }
 
     #[test]

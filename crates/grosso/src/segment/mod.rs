@@ -186,7 +186,8 @@ impl<'a> Segments<'a> {
     ) -> Result<Self, NoSegments> {
         let gso = meta.gso.ok_or(NoSegments::NotSuperframe)?;
         let head = slices.first().copied().unwrap_or_default();
-        let frame_stack = dissect(head, link, ports);
+        let mut frame_stack = Stack::new(0);
+        meta.dissect_into(head, link, ports, &mut frame_stack);
         let frame_header_len = frame_stack.header_len();
         let transport = transport(&frame_stack)?;
         if frame_header_len > HEADER_BYTES_MAX {

@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, vec::Vec};
 
 use grosso_testkit::Packet;
-use grosso_wire::{LinkType, Ports, dissect, virtio::*};
+use grosso_wire::{LinkType, Ports, Stack, dissect, virtio::*};
 
 use crate::{
     checksum::Checksum,
     meta::{Cwr, Gso, GsoSize, Meta, VlanTag},
+    segment::{Outgoing, Segments},
 };
 
 use super::{Described, VnetError, describe, understand, unflagged_partial};
@@ -43,7 +44,17 @@ impl Case {
     /// Checks that the frame is refused if its header is changed.
     #[track_caller]
     fn refuses(&self, change: impl FnOnce(&mut VirtioHeader), why: VnetError) {
-        let mut header = self.header();
+        self.refuses_as(self.header(), change, why);
+    }
+
+    /// The same of a header that is good for it.
+    #[track_caller]
+    fn refuses_as(
+        &self,
+        mut header: VirtioHeader,
+        change: impl FnOnce(&mut VirtioHeader),
+        why: VnetError,
+    ) {
         assert!(self.read(header, Form::Tunnel).is_ok(), "the header is good unless it is changed");
         change(&mut header);
         assert_eq!(self.read(header, Form::Tunnel), Err(why));
@@ -302,6 +313,56 @@ fn t12_the_inner_checksum_tells_a_packet_socket_that_a_tunnel_is_meant() {
     assert_eq!(case.read(header, Form::Short).unwrap().gso.unwrap().segments, 3);
     let unsaid = VirtioHeader { flags: 0, ..header };
     assert_eq!(case.read(unsaid, Form::Short), Err(VnetError::ChecksumMissing));
+}
+
+#[test]
+fn t12_the_outer_checksum_tells_that_datagrams_were_put_together_whatever_is_inside() {
+    // Messages of a tunnel, as a program hands them to one call: `UDP_SEGMENT`.
+    let message = |byte: u8| vxlan().payload(&[byte; 1000]).build()[42..].to_vec();
+    let messages = [1, 2, 3].map(message);
+    let outer = |payload: &[u8]| {
+        let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        outer.udp(|u| u.destination_port(4789)).payload(payload)
+    };
+    let size = messages[0].len() as u16;
+    let mut case = Case::superframe(outer(&messages.concat()), size);
+    let Checksum::Partial { start, offset } = case.meta.checksum else { unreachable!() };
+    assert_eq!((start, offset), (34, 6));
+    let header = VirtioHeader {
+        flags: FLAG_NEEDS_CHECKSUM,
+        gso_type: GSO_UDP_SEGMENTS,
+        gso_size: size,
+        header_length: 42,
+        checksum_start: start,
+        checksum_offset: offset,
+        ..VirtioHeader::default()
+    };
+    case.meta = case.read(header, Form::Short).unwrap();
+    assert_eq!((case.meta.gso.unwrap().size(), case.meta.gso.unwrap().segments), (Some(size), 3));
+    let mut stack = Stack::new(0);
+    let (link, ports) = (LinkType::Ethernet, &Ports::ASSIGNED);
+    case.meta.dissect_into(&case.frame, link, ports, &mut stack);
+    let described = describe(&case.frame, case.frame.len(), &stack, &case.meta, Form::Short);
+    assert_eq!(
+        described.map(|described| described.header),
+        Ok(VirtioHeader { buffers: 1, ..header })
+    );
+    let slices = [&case.frame[..]];
+    let outgoing = Outgoing::PARTIAL_CHECKSUMS;
+    let mut segments = Segments::new(&slices, &case.meta, link, ports, outgoing).unwrap();
+    let mut packet = [0; 2000];
+    for message in &messages {
+        let segment = segments.write_next(&mut packet).unwrap().unwrap();
+        assert_eq!(segment.meta.checksum, Checksum::Partial { start, offset });
+        // Identifications count on.
+        let mut expected = outer(message).build_partial().0;
+        expected[18..20].copy_from_slice(&packet[18..20]);
+        expected[24..26].copy_from_slice(&packet[24..26]);
+        assert_eq!(packet[..segment.len()], expected);
+    }
+    assert_eq!(segments.write_next(&mut packet), Ok(None));
+    case.refuses_as(header, |h| h.gso_type = GSO_TCP_IPV4, VnetError::TypeMismatch);
+    case.refuses_as(header, |h| h.checksum_start = 0, VnetError::ChecksumInHeaders);
 }
 
 #[test]

@@ -147,17 +147,22 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// The flow of a packet if its headers are known, otherwise all flows that it might be of: none if no train can be.
     #[inline(always)]
-    pub(super) fn might_be_of(&mut self, packet: &[u8]) -> Option<Whose> {
+    pub(super) fn might_be_of(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
+        if meta.gso.is_some() {
+            return self.must_not_overtake(packet, meta);
+        }
         match self.sighting.flow_of(packet, &self.shapes) {
             Some(flow) => Some(Whose::Flow(flow)),
-            None => self.sight(packet),
+            None => self.sight(packet, meta),
         }
     }
 
     /// The same of a packet that is of another flow than the one before it.
     #[inline(never)]
-    fn sight(&mut self, packet: &[u8]) -> Option<Whose> {
-        let Some(known) = self.shapes.find(packet) else { return self.must_not_overtake(packet) };
+    fn sight(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
+        let Some(known) = self.shapes.find(packet) else {
+            return self.must_not_overtake(packet, meta);
+        };
         let flow = self.hasher.flow(packet, &self.shapes[known].keys);
         if self.tiers.masks {
             self.sighting.note(packet, known, flow, &self.shapes);
@@ -167,13 +172,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// The same for any packet, looked at anew.
     #[inline(never)]
-    pub(super) fn must_not_overtake(&mut self, packet: &[u8]) -> Option<Whose> {
+    pub(super) fn must_not_overtake(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
-        self.dissected_might_be_of(packet)
+        self.dissected_might_be_of(packet, meta)
     }
 
     /// The same for the packet that was just dissected.
-    pub(super) fn dissected_might_be_of(&self, packet: &[u8]) -> Option<Whose> {
+    pub(super) fn dissected_might_be_of(&self, packet: &[u8], meta: &Meta) -> Option<Whose> {
+        if meta.cuts_around(&self.stack) {
+            // The datagrams of one superframe may be of any flows inside.
+            return Some(Whose::All);
+        }
         let keys = Keys::of(self.stack.layers(), packet);
         match barrier(&self.stack, packet) {
             Barrier::None => None,

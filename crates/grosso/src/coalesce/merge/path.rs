@@ -666,7 +666,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if let Some(whose) = self.dissected_might_be_of(frame.buffer.as_ref()) {
+        if let Some(whose) = self.dissected_might_be_of(frame.buffer.as_ref(), &frame.meta) {
             self.close_of(whose, frame.meta.hash, sink);
         }
         self.pass(frame, reason, sink)

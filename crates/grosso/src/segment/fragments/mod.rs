@@ -4,7 +4,7 @@
 //! The checksums in it are therefore completed before the packet is fragmented.
 
 use grosso_checksum::{Sum, nonzero};
-use grosso_wire::{LinkType, Ports, dissect, udp};
+use grosso_wire::{LinkType, Ports, Stack, dissect, udp};
 
 use self::header::FragmentHeader;
 use crate::{
@@ -75,7 +75,8 @@ impl<'a> Fragments<'a> {
             return Err(NoSegments::NotSuperframe);
         };
         let head = slices.first().copied().unwrap_or_default();
-        let stack = dissect(head, link, ports);
+        let mut stack = Stack::new(0);
+        meta.dissect_into(head, link, ports, &mut stack);
         let transport = transport(&stack)?;
         check_stack(&stack, head)?;
         let shape = Shape::new(&stack, head);

@@ -36,7 +36,7 @@ mod write;
 
 use alloc::vec::Vec;
 
-use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+use grosso_wire::{LinkType, Ports, Stack};
 
 pub use reason::{EncapsulateStats, Refusal};
 
@@ -158,7 +158,7 @@ impl Encapsulator {
         link: LinkType,
     ) -> Result<(Inside, Meta), Refusal> {
         let head = slices.first().copied().unwrap_or_default();
-        dissect_into(head, link, &Ports::ASSIGNED, &mut self.stack);
+        meta.dissect_into(head, link, &Ports::ASSIGNED, &mut self.stack);
         let carries_ethernet = self.endpoint.carries_ethernet();
         let inside = Inside::find(slices, &self.stack, meta, link, carries_ethernet)?;
         let is_numbered = matches!(self.endpoint.header, Header::Gre { sequence: true, .. });
