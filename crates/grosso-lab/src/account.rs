@@ -124,14 +124,8 @@ impl TcpCounters {
 
     fn parse(snmp: &str, netstat: &str) -> Option<Self> {
         let tables = [(snmp, "Tcp: "), (netstat, "TcpExt: ")];
-        let value = |wanted: &str| {
-            tables.into_iter().find_map(|(text, table)| {
-                let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
-                let (names, values) = (lines.next()?, lines.next()?);
-                let mut both = names.split(' ').zip(values.split(' '));
-                both.find(|(name, _)| *name == wanted)?.1.parse().ok()
-            })
-        };
+        let value =
+            |wanted| tables.into_iter().find_map(|(text, table)| counter(text, table, wanted));
         Some(Self {
             received: value("InSegs")?,
             sent: value("OutSegs")?,
@@ -142,16 +136,30 @@ impl TcpCounters {
     }
 }
 
-/// Datagrams over IPv6 dropped by the sockets of the calling thread's network namespace for lack of buffer space
-/// (`/proc/net/snmp6`).
+/// The value of a counter in a table of `/proc/net/snmp`, which has its names in one line and their values in the next.
+fn counter(text: &str, table: &str, wanted: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let mut both = names.split(' ').zip(values.split(' '));
+    both.find(|(name, _)| *name == wanted)?.1.parse().ok()
+}
+
+/// Datagrams dropped by the sockets of the calling thread's network namespace for lack of buffer space
+/// (`/proc/net/snmp`, `/proc/net/snmp6`).
 ///
 /// # Errors
-/// Fails if `/proc` is not there, or has no counters of UDP over IPv6.
-pub(crate) fn udp6_receive_buffer_errors() -> io::Result<u64> {
-    let text = fs::read_to_string("/proc/thread-self/net/snmp6")?;
-    let value = text.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors"));
-    value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "no counters of UDP in /proc/net/snmp6")
+/// Fails if `/proc` is not there, or has no counters of UDP.
+pub(crate) fn udp_receive_buffer_errors(over_ipv6: bool) -> io::Result<u64> {
+    let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+    let value = if over_ipv6 {
+        let text = read("snmp6")?;
+        let value = text.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors"));
+        value.and_then(|value| value.trim().parse().ok())
+    } else {
+        counter(&read("snmp")?, "Udp: ", "RcvbufErrors")
+    };
+    value.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "no counters of UDP in /proc/net/snmp")
     })
 }
 
@@ -171,5 +179,7 @@ mod tests {
         assert_eq!(TcpCounters::parse(text, more), Some(counters));
         assert_eq!(TcpCounters::parse("Tcp: InSegs\nTcp: 1\n", more), None);
         assert_eq!(TcpCounters::parse(text, ""), None);
+        assert_eq!(counter(text, "Udp: ", "InSegs"), Some(9));
+        assert_eq!(counter(text, "Udp: ", "RcvbufErrors"), None);
     }
 }

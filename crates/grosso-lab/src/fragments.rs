@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, two_processors},
-    hosts::Device,
+    hosts::{Device, Family},
     trial::TrialError,
     verdict::Verdict,
 };
@@ -38,19 +38,45 @@ pub struct FragmentParameters {
     pub loss: f64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
+    /// Bytes of each datagram, without headers.
+    pub datagram_bytes: usize,
+    /// The version of IP.
+    pub family: Family,
 }
 
 impl Default for FragmentParameters {
-    /// 1.5 Gb/s, one fragment in 1000 lost, half a second.
+    /// 1.5 Gb/s of datagrams of 64000 bytes over IPv6, one fragment in 1000 lost, half a second.
     fn default() -> Self {
-        Self { rate_bits: 1_500_000_000, loss: 0.001, timeout: Duration::from_millis(500) }
+        Self {
+            rate_bits: 1_500_000_000,
+            loss: 0.001,
+            timeout: Duration::from_millis(500),
+            datagram_bytes: DATAGRAM_BYTES,
+            family: Family::V6,
+        }
+    }
+}
+
+impl FragmentParameters {
+    /// The fragments of a datagram on the wire, whose MTU is 1500: ESP and UDP add to its bytes.
+    fn fragments(&self) -> usize {
+        (self.datagram_bytes + ADDED_BYTES).div_ceil(match self.family {
+            Family::V4 => 1480,
+            Family::V6 => 1448,
+        })
+    }
+
+    /// As many receive buffers beside the fragments of a datagram as these beside those of the longest.
+    fn buffers(&self, of_the_longest: usize) -> usize {
+        (of_the_longest * self.fragments() / FRAGMENTS).max(1)
     }
 }
 
 impl Serialize for FragmentParameters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("FragmentParameters", 3)?;
-        fields.serialize_field("datagram_bytes", &DATAGRAM_BYTES)?;
+        let mut fields = serializer.serialize_struct("FragmentParameters", 4)?;
+        fields.serialize_field("datagram_bytes", &self.datagram_bytes)?;
+        fields.serialize_field("family", &self.family)?;
         fields.serialize_field("rate_gbps", &(self.rate_bits as f64 * 1e-9))?;
         fields.serialize_field("timeout_ms", &(self.timeout.as_secs_f64() * 1e3))?;
         fields.end()
@@ -93,6 +119,10 @@ pub struct FragmentSetting {
     pub rate_bits: u64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
+    /// Bytes of each datagram, without headers.
+    pub datagram_bytes: usize,
+    /// The version of IP.
+    pub family: Family,
     /// Duration of the measurement.
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
@@ -124,14 +154,20 @@ impl Fragments {
             loss: 0.0,
             rate_bits: plan.parameters.rate_bits,
             timeout: plan.parameters.timeout,
+            datagram_bytes: plan.parameters.datagram_bytes,
+            family: plan.parameters.family,
             measured: plan.measured,
             device: plan.device,
             processors,
             recording: None,
         };
+        let parameters = &plan.parameters;
         let group = |loss, buffers: &[Option<usize>]| {
-            let pairs = buffers.iter().flat_map(|&buffers| RECEIVERS.map(|r| (buffers, r)));
-            let told = pairs.filter(|&(buffers, receiver)| says_something(receiver, buffers, loss));
+            let buffers = buffers.iter().map(|buffers| buffers.map(|n| parameters.buffers(n)));
+            let pairs = buffers.flat_map(|buffers| RECEIVERS.map(|receiver| (buffers, receiver)));
+            let fragments = parameters.fragments();
+            let told = pairs
+                .filter(|&(buffers, receiver)| says_something(receiver, buffers, loss, fragments));
             let setting = |(buffers, receiver)| FragmentSetting {
                 receiver,
                 buffers,
@@ -183,12 +219,15 @@ impl Experiment for Fragments {
     }
 
     fn notes(&self, _: &FragmentFindings) -> Vec<String> {
-        let timeout = self.plan.parameters.timeout;
-        let times = IPV6_TIMEOUT_S / timeout.as_secs_f64();
+        let parameters = &self.plan.parameters;
+        let FragmentParameters { timeout, datagram_bytes, family, .. } = *parameters;
+        let times = TIMEOUT_S / timeout.as_secs_f64();
+        let by = if family == Family::V6 { "RFC 8200" } else { "RFC 1122" };
         vec![
             format!(
-                "A datagram of {DATAGRAM_BYTES} bytes is {FRAGMENTS} fragments. It may be incomplete for {} ms here;\n\
-                 by RFC 8200 for 60 s, and who waits for that is silent {times:.0} times as long.",
+                "A datagram of {datagram_bytes} bytes is {} fragments. It may be incomplete for {} ms here;\n\
+                 by {by} for 60 s, and who waits for that is silent {times:.0} times as long.",
+                parameters.fragments(),
                 timeout.as_millis(),
             ),
             NOTE.into(),
@@ -198,8 +237,8 @@ impl Experiment for Fragments {
 
 /// Whether the setting differs from others in its result: eviction happens only if fragments are lost, and half of the
 /// buffers must hold one complete datagram and one in progress.
-fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64) -> bool {
-    let has_room = buffers.is_some_and(|buffers| buffers / 2 > FRAGMENTS * 2);
+fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
+    let has_room = buffers.is_some_and(|buffers| buffers / 2 > fragments * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)
 }
 
@@ -209,12 +248,14 @@ const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receive
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
 /// Numbers of receive buffers with loss: for a datagram, for several, for many, and no limit.
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
-/// Bytes of each datagram, without headers.
-const DATAGRAM_BYTES: usize = 64_000;
-/// The fragments of a datagram on the wire, whose MTU is 1500: each takes 1448 bytes of it, and ESP and UDP add some.
+/// Bytes of each datagram unless another number is wanted, without headers.
+pub const DATAGRAM_BYTES: usize = 64_000;
+/// The fragments of such a datagram over IPv6, for which the numbers of buffers are made.
 const FRAGMENTS: usize = 45;
-/// The reassembly timeout of IPv6 in seconds (RFC 8200 section 4.5).
-const IPV6_TIMEOUT_S: f64 = 60.0;
+/// Bytes of the headers of UDP and ESP, and of ESP's trailer, padding left out.
+const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
+/// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
+const TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
 Coalesces: each fragment is copied to its place, and its buffer given back.\n\
 Queues: it waits in its buffer, as in Linux until 2019. Evicts: so too, but in\n\

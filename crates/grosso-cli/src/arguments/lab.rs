@@ -207,6 +207,13 @@ pub(crate) struct LabAcks {
     pub(crate) page: LabPage,
 }
 
+    /// Bytes of each datagram, without headers
+    #[arg(long, value_name = "BYTES", default_value = "64000")]
+    #[arg(value_parser = clap::value_parser!(u16).range(8000..=65_000))]
+    pub(crate) size: u16,
+    /// Send over IPv4, and not over IPv6
+    #[arg(long)]
+    pub(crate) ipv4: bool,
 /// The options of a measurement of kernel TCP through two data paths.
 #[derive(Args, Debug)]
 pub(crate) struct LabTrials {

@@ -3,10 +3,10 @@
 use core::fmt::Write;
 
 use super::{
-    DATAGRAM_BYTES, FragmentFindings, FragmentGroup, FragmentParameters, FragmentRow, FragmentRun,
-    Receiver,
+    FragmentFindings, FragmentGroup, FragmentParameters, FragmentRow, FragmentRun, Receiver,
 };
 use crate::{
+    hosts::Family,
     page::{Bar, Chart, Column},
     report::{Environment, Findings},
     statistics::{Spread, digits, thousands},
@@ -18,9 +18,11 @@ impl Findings for FragmentFindings {
     const LEGEND: &'static str = LEGEND;
 
     fn heading(&self, environment: &Environment<FragmentParameters>) -> String {
+        let FragmentParameters { datagram_bytes, family, .. } = environment.parameters;
+        let version = if family == Family::V6 { "IPv6" } else { "IPv4" };
         let offered = Spread::of(self.rows().map(|row| row.offered_gbps.median));
         format!(
-            "datagrams of {DATAGRAM_BYTES} bytes over IPv6, in ESP, in fragments of 1500\n\
+            "datagrams of {datagram_bytes} bytes over {version}, in ESP, in fragments of 1500\n\
              through {}; CPUs: {}; offered {} Gb/s ({}-{})\n\
              {}",
             environment.through(),

@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use super::{DATAGRAM_BYTES, FragmentSetting, Receiver};
 use crate::{
-    account::udp6_receive_buffer_errors,
+    account::udp_receive_buffer_errors,
     hosts::{Family, Hosts, Layout, Mtu},
     nic::Nic,
     running::Running,
@@ -40,6 +40,9 @@ use crate::{
 pub struct FragmentRun {
     /// Duration of the measurement.
     pub seconds: f64,
+    /// Bytes of each datagram.
+    #[serde(skip)]
+    pub datagram_bytes: usize,
     /// Datagrams that the sender's socket took.
     pub sent: u64,
     /// Datagrams that arrived with every byte correct.
@@ -65,19 +68,20 @@ pub struct FragmentRun {
 impl FragmentRun {
     #[cfg(test)]
     pub(super) fn of(time: Duration, sent: u64, arrived: u64) -> Self {
-        Self { seconds: time.as_secs_f64(), sent, arrived, ..Self::default() }
+        let (seconds, datagram_bytes) = (time.as_secs_f64(), DATAGRAM_BYTES);
+        Self { seconds, datagram_bytes, sent, arrived, ..Self::default() }
     }
 
     /// Gigabits a second that the sender offered.
     #[must_use]
     pub fn offered_gbps(&self) -> f64 {
-        self.sent as f64 * DATAGRAM_BYTES as f64 * 8e-9 / self.seconds
+        self.sent as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
     }
 
     /// Gigabits a second that arrived, in complete datagrams.
     #[must_use]
     pub fn goodput_gbps(&self) -> f64 {
-        self.arrived as f64 * DATAGRAM_BYTES as f64 * 8e-9 / self.seconds
+        self.arrived as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
     }
 }
 
@@ -92,8 +96,8 @@ pub fn measure(
 ) -> Result<FragmentRun, TrialError> {
     let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
     let under_way_bytes = UNDER_WAY_BYTES;
-    let layout =
-        Layout { mtu, family: Family::V6, under_way_bytes, patient: false, ..Layout::default() };
+    let family = setting.family;
+    let layout = Layout { mtu, family, under_way_bytes, patient: false, ..Layout::default() };
     let (hosts, [near, far]) = Hosts::apart(&layout, setting.device, WIRE_MTU)?;
     let [sender, receiver] = setting.processors;
     let sender = (sender, BUDGET_FRAMES);
@@ -167,6 +171,8 @@ fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAs
 fn cutting() -> FragmentationOptions {
     let mut options = FragmentationOptions::new(SEED);
     options.mtu = Some(WIRE_MTU);
+    // A kernel forbids fragments of its datagrams over IPv4, whose device has room for all of them.
+    options.ignore_df = true;
     options
 }
 
@@ -179,6 +185,7 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     let mut rules = ReassemblyRules::new(mode);
     let limits = &mut rules.limits;
     limits.ipv6_ns = u64::try_from(setting.timeout.as_nanos()).unwrap_or(u64::MAX);
+    limits.ipv4_ns = limits.ipv6_ns;
     limits.buffer_bytes = BUFFER_BYTES;
     match (setting.receiver, setting.buffers) {
         (Receiver::Coalesces, _) => {}
@@ -235,7 +242,7 @@ fn observe(
 ) -> Result<FragmentRun, TrialError> {
     let progress = Progress::default();
     let content = Content::new(SEED)?;
-    let pace = Pace { datagram_bytes: DATAGRAM_BYTES, rate_bits: setting.rate_bits };
+    let pace = Pace { datagram_bytes: setting.datagram_bytes, rate_bits: setting.rate_bits };
     let [near, far] = hosts.datagram_sockets()?;
     let [sends, receives] = setting.processors;
     thread::scope(|scope| {
@@ -255,14 +262,15 @@ fn observe(
                 }
                 thread::sleep(LOOK_AGAIN.min(time));
             }
-            FragmentReading::take(hosts, receiver)
+            FragmentReading::take(hosts, setting.family, receiver)
         };
         let watched = wait(WARM_UP).and_then(|before| Ok([before, wait(setting.measured)?]));
         progress.stop.store(true, Ordering::Relaxed);
         let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let arrived = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let [before, after] = watched?;
-        Ok(after.since(&before, &sent, &arrived))
+        let datagram_bytes = setting.datagram_bytes;
+        Ok(FragmentRun { datagram_bytes, ..after.since(&before, &sent, &arrived) })
     })
 }
 
@@ -275,12 +283,12 @@ struct FragmentReading {
 }
 
 impl FragmentReading {
-    fn take(hosts: &Hosts, receiver: &Handle) -> Result<Self, TrialError> {
+    fn take(hosts: &Hosts, family: Family, receiver: &Handle) -> Result<Self, TrialError> {
         let [_, b] = hosts.networks();
         Ok(Self {
             time: Instant::now(),
             path: receiver.snapshot().ok_or_else(gone)?,
-            socket_full: b.run(udp6_receive_buffer_errors)??,
+            socket_full: b.run(|| udp_receive_buffer_errors(family == Family::V6))??,
         })
     }
 

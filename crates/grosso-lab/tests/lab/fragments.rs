@@ -10,8 +10,11 @@ use std::{
 };
 
 use grosso_lab::{
-    fragments::{FragmentRun, FragmentSetting, KEY_AND_SALT, Receiver, SPI, datagram, measure},
-    hosts::Device,
+    fragments::{
+        DATAGRAM_BYTES, FragmentRun, FragmentSetting, KEY_AND_SALT, Receiver, SPI, datagram,
+        measure,
+    },
+    hosts::{Device, Family},
 };
 use grosso_sys::scheduling::allowed_processors;
 
@@ -24,6 +27,19 @@ pub(super) fn few_buffers_do_for_who_gives_them_back(device: Device) {
     assert!(measured.buffers_max <= 32, "{measured:?}");
     let held = measured.held_bytes_max;
     assert!((64_000..256_000).contains(&held), "a datagram or two: {measured:?}");
+}
+
+pub(super) fn it_is_the_same_over_ipv4_with_datagrams_of_any_size(device: Device) {
+    let small = |receiver, buffers| {
+        let (family, datagram_bytes) = (Family::V4, 20_000);
+        trial(&FragmentSetting { family, datagram_bytes, ..setting(device, receiver, buffers) })
+    };
+    let joined = small(Receiver::Coalesces, Some(10));
+    assert!(joined.arrived > 100, "100 Mb/s of 20000 bytes: {joined:?}");
+    assert_eq!((joined.no_buffer, joined.lost, joined.died), (0, 0, 0), "{joined:?}");
+    assert!((20_000..80_000).contains(&joined.held_bytes_max), "{joined:?}");
+    let queued = small(Receiver::Queues, Some(10));
+    assert_eq!((queued.arrived, queued.buffers_max), (0, 10), "14 fragments: {queued:?}");
 }
 
 pub(super) fn who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device: Device) {
@@ -132,6 +148,8 @@ fn setting(device: Device, receiver: Receiver, buffers: Option<usize>) -> Fragme
         loss: 0.0,
         rate_bits: 100_000_000,
         timeout: Duration::from_millis(100),
+        datagram_bytes: DATAGRAM_BYTES,
+        family: Family::V6,
         measured: Duration::from_millis(300),
         device,
         processors: [processor; 2],

@@ -84,6 +84,7 @@ mod linux {
         ];
         let others: [OnDevice; _] = named![
             fragments::few_buffers_do_for_who_gives_them_back,
+            fragments::it_is_the_same_over_ipv4_with_datagrams_of_any_size,
             fragments::who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none,
             fragments::a_datagram_that_lost_a_fragment_dies_when_its_time_is_over,
             fragments::who_evicts_always_has_buffers_left,

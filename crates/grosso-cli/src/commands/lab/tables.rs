@@ -47,6 +47,8 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
         rate_bits: options.rate,
         loss: options.loss,
         timeout: Duration::from_nanos(options.timeout),
+        datagram_bytes: options.size.into(),
+        family: if options.ipv4 { Family::V4 } else { Family::V6 },
     };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
     let page = ("fragments", &options.page);
