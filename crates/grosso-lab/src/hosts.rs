@@ -17,7 +17,7 @@ use grosso_sys::{
     netlink::{LinkChange, Netlink},
     packet::RingLayout,
     scheduling::{kernel_threads, pin},
-    stream::set_receive_low_water,
+    stream::{set_pacing_max, set_receive_low_water},
     tun::Layer,
 };
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
@@ -75,6 +75,12 @@ pub struct Layout {
     /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once. 0
     /// to read whatever there is, and to acknowledge that.
     pub read_bytes_min: u16,
+    /// Bits a second that each stream of the sender offers at most, evenly spread; `None` for as many as it can.
+    pub offered_bits: Option<u64>,
+    /// Whether TCP's segments have timestamps.
+    pub timestamps: bool,
+    /// Whether the device of a sender whose NIC is a data path has generic segmentation (`ethtool -K gso`).
+    pub generic_segmentation: bool,
 }
 
 impl Default for Layout {
@@ -89,6 +95,9 @@ impl Default for Layout {
             full_checksums: false,
             patient: true,
             read_bytes_min: 0,
+            offered_bits: None,
+            timestamps: true,
+            generic_segmentation: true,
         }
     }
 }
@@ -117,6 +126,8 @@ pub struct Hosts {
     family: Family,
     /// See [`Layout::read_bytes_min`].
     read_bytes_min: u16,
+    /// See [`Layout::offered_bits`].
+    offered_bits: Option<u64>,
     /// The namespaces of a wire between two data paths: neither path must lose the wire when the other ends.
     between: Vec<NetworkNamespace>,
     /// The kernel thread that takes the receiver's packets from its device, if it has one of its own.
@@ -208,7 +219,12 @@ impl Hosts {
             (device, Layer::Ethernet),
             superframes,
         )?;
-        hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender))??;
+        hosts.sender.run(|| {
+            if !layout.generic_segmentation {
+                set_feature(&Control::new()?, &name(SENDER)?, "tx-generic-segmentation", false)?;
+            }
+            set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender)
+        })??;
         Ok((hosts, Ends { wire, device }))
     }
 
@@ -275,8 +291,10 @@ impl Hosts {
     fn new(layout: &Layout) -> io::Result<Self> {
         let (sender, receiver) = (NetworkNamespace::new()?, NetworkNamespace::new()?);
         let (family, between) = (layout.family, Vec::new());
-        let read_bytes_min = layout.read_bytes_min;
-        let hosts = Self { sender, receiver, family, read_bytes_min, between, poller: None };
+        let (read_bytes_min, offered_bits) = (layout.read_bytes_min, layout.offered_bits);
+        let poller = None;
+        let hosts =
+            Self { sender, receiver, family, read_bytes_min, offered_bits, between, poller };
         for host in [&hosts.sender, &hosts.receiver] {
             host.run(|| {
                 silence_ipv6("all")?;
@@ -286,6 +304,9 @@ impl Hosts {
                 let sizes = format!("{least} {initial} {most}");
                 fs::write("/proc/sys/net/ipv4/tcp_rmem", &sizes)?;
                 fs::write("/proc/sys/net/ipv4/tcp_wmem", &sizes)?;
+                if !layout.timestamps {
+                    fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0")?;
+                }
                 // Packets from a host to itself use its loopback device.
                 Control::new()?.set_up(&name("lo")?, true)
             })??;
@@ -362,6 +383,9 @@ impl Hosts {
                     io::Error::new(error.kind(), text)
                 })?;
                 side.set_nodelay(true)?;
+                if let Some(bits) = self.offered_bits {
+                    set_pacing_max(&side, bits / 8)?;
+                }
                 if self.read_bytes_min > 0 {
                     set_receive_low_water(&side, self.read_bytes_min)?;
                 }

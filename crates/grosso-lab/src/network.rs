@@ -101,11 +101,10 @@ impl Network {
             family: Family::V6,
             tcp_buffer_bytes: TCP_BUFFER_BYTES,
             under_way_bytes: UNDER_WAY_BYTES,
-            buffer_bytes: 0,
             // Without a complete checksum, a flipped bit would pass as right.
             full_checksums: options.impairment.is_some(),
             patient: false,
-            read_bytes_min: 0,
+            ..Layout::default()
         };
         // The impairment must draw random numbers for packets, not for superframes.
         let superframes = options.impairment.is_none();

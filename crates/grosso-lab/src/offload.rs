@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, VERIFIED_BYTES},
+    hosts::Layout,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
     verdict::Verdict,
@@ -14,6 +15,7 @@ use crate::{
 mod catalogue;
 mod consumer;
 mod findings;
+mod load;
 mod plot;
 mod reorder;
 mod rtt;
@@ -35,6 +37,12 @@ pub struct OffloadParameters {
     pub sendfile: bool,
     /// Whether packets cross the wire with complete checksums, for the receiver to verify.
     pub full_checksums: bool,
+    /// Whether TCP's segments have timestamps.
+    #[serde(skip_serializing_if = "is_set")]
+    pub timestamps: bool,
+    /// Greatest size of a TCP socket's buffer in bytes, if it is not the usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer_bytes: Option<usize>,
     /// Generator of the traffic.
     pub tool: Tool,
     /// Bits a second of the wire, in experiments whose wire is slower than the machine.
@@ -50,10 +58,17 @@ impl Default for OffloadParameters {
             hold: Duration::from_micros(100),
             sendfile: false,
             full_checksums: false,
+            timestamps: true,
+            buffer_bytes: None,
             tool: Tool::BuiltIn,
             wire_bits: 1_000_000_000,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_set(value: &bool) -> bool {
+    *value
 }
 
 fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -141,7 +156,8 @@ impl Experiment for Offload {
             return Ok(None);
         }
         let extent = Extent::Bytes(VERIFIED_BYTES);
-        let setting = Setting { extent, compare: true, ..setting.clone() };
+        let layout = Layout { offered_bits: None, ..setting.layout };
+        let setting = Setting { extent, layout, compare: true, ..setting.clone() };
         measure(&setting, interrupted).map(|measured| Some(measured.bytes))
     }
 
@@ -222,21 +238,33 @@ mod tests {
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,
     ) -> Vec<(String, String)> {
-        let series = |group: &RowGroup, row: &Row| {
-            let bytes = (gigabytes(group, row) * 1e9) as u64;
+        judged_runs(experiment, |group, row, run| {
+            let bytes = (gigabytes(group, row) * 1e9) as u64 + run;
             let cpu_seconds = CpuSeconds { path: 1.0, ..CpuSeconds::default() };
-            // No two runs are the same.
-            let runs = (0..3).map(|run| {
-                let (seconds, bytes) = (1.0, bytes + run);
-                Measured { seconds, bytes, cpu_seconds, ..Measured::default() }
-            });
-            Series::new(row.clone(), runs.collect())
+            Measured { seconds: 1.0, bytes, cpu_seconds, ..Measured::default() }
+        })
+    }
+
+    /// Answers of an experiment with these runs. No two of a row should be the same.
+    pub(super) fn judged_runs(
+        experiment: &Offload,
+        run: impl Fn(&RowGroup, &Row, u64) -> Measured,
+    ) -> Vec<(String, String)> {
+        let verdicts = report_of(experiment, run).verdicts.into_iter();
+        verdicts.map(|verdict| (verdict.claim.into(), verdict.answer.to_string())).collect()
+    }
+
+    /// The report of an experiment with these runs.
+    pub(super) fn report_of(
+        experiment: &Offload,
+        run: impl Fn(&RowGroup, &Row, u64) -> Measured,
+    ) -> Report<OffloadFindings> {
+        let series = |group: &RowGroup, row: &Row| {
+            Series::new(row.clone(), (0..3).map(|number| run(group, row, number)).collect())
         };
         let groups = experiment.groups.iter();
         let groups = groups.map(|group| group.rows.iter().map(|row| series(group, row)).collect());
-        let report = experiment.report(groups.collect()).unwrap();
-        let verdicts = report.verdicts.into_iter();
-        verdicts.map(|verdict| (verdict.claim.into(), verdict.answer.to_string())).collect()
+        experiment.report(groups.collect()).unwrap()
     }
 
     #[test]

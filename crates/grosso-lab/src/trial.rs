@@ -227,6 +227,14 @@ impl Measured {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
+    /// Percent of a processor that the receiver's host used: its thread, the data path that is its NIC, and the
+    /// kernel's threads for packets.
+    #[must_use]
+    pub fn receiver_cpu_percent(&self) -> f64 {
+        let CpuSeconds { path, receiver, kernel, .. } = self.cpu_seconds;
+        (path + receiver + kernel) / self.seconds * 100.0
+    }
+
     /// Gigabits for each second of processor time, of all threads.
     #[must_use]
     pub fn gigabits_a_cpu_second(&self) -> f64 {

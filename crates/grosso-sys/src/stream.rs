@@ -12,19 +12,25 @@ use std::{
 /// # Errors
 /// Those of `setsockopt(2)`.
 pub fn set_receive_low_water(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
+    set(socket, libc::SO_RCVLOWAT, &c_int::from(bytes).to_ne_bytes())
+}
+
+/// Makes a sender send no faster than this, in bytes a second, in packets that are spread evenly
+/// (`SO_MAX_PACING_RATE`). TCP makes its superframes small enough for a millisecond of that rate.
+///
+/// # Errors
+/// Those of `setsockopt(2)`.
+pub fn set_pacing_max(socket: &impl AsFd, bytes_a_second: u64) -> io::Result<()> {
+    set(socket, libc::SO_MAX_PACING_RATE, &bytes_a_second.to_ne_bytes())
+}
+
+/// Sets an option of a socket that is one number.
+fn set(socket: &impl AsFd, option: c_int, number: &[u8]) -> io::Result<()> {
     let file = socket.as_fd().as_raw_fd();
-    let value = c_int::from(bytes);
-    let length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the kernel reads one number, which lives until the call returns.
-    let result = unsafe {
-        libc::setsockopt(
-            file,
-            libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const value).cast(),
-            length,
-        )
-    };
+    let length = number.len() as libc::socklen_t;
+    // SAFETY: the kernel reads the bytes of one number, which live until the call returns.
+    let result =
+        unsafe { libc::setsockopt(file, libc::SOL_SOCKET, option, number.as_ptr().cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -36,6 +42,27 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn a_sender_is_as_slow_as_it_is_told_to_be() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let rate = 12_500_000_000_u64;
+        set_pacing_max(&near, rate).unwrap();
+        let mut told = 0_u64;
+        let mut length = size_of::<u64>() as libc::socklen_t;
+        // SAFETY: both numbers live until the call returns, and the second is the length of the first.
+        let result = unsafe {
+            libc::getsockopt(
+                near.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MAX_PACING_RATE,
+                (&raw mut told).cast(),
+                &raw mut length,
+            )
+        };
+        assert_eq!((result, told), (0, rate));
+    }
 
     #[test]
     fn readers_wait_for_so_many_bytes_or_the_end() {

@@ -60,11 +60,13 @@ pub(crate) struct LabProfiles {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabMeasurement {
     /// Table R1: three pairs of MTUs, parts and copies, and the kernel's own GRO for comparison
-    Lro(LabOptions),
+    Lro(LabLro),
     /// Table R5: superframes of the sender on and off; TCP and UDP, IPv4 and IPv6
     Gso(LabOptions),
     /// Trains against 1 to 200 connections, held 0 to 200 us
     Flows(LabOptions),
+    /// Loads of 50 Mb/s and more, coalescing on and off
+    Load(LabOptions),
     /// Two paths, one of them 0 to 200 us longer: not repaired, repaired within a poll, behind holes
     Reorder(LabReorder),
     /// Paths of 0.1 to 100 ms: held a fixed time, or while it pays
@@ -83,14 +85,19 @@ pub(crate) enum LabMeasurement {
 }
 
 impl LabMeasurement {
-    /// Its name on the command line, its options, and the bits a second of its wire if that has a rate.
+    /// Its name on the command line, the options of all, and those that only some have.
     #[cfg(feature = "lab")]
-    pub(crate) fn parts(&self) -> (&'static str, &LabOptions, Option<u64>) {
+    pub(crate) fn parts(&self) -> (&'static str, &LabOptions, LabMore) {
+        let more = LabMore::default();
         let (name, options) = match self {
             Self::Reorder(LabReorder { measuring, rate }) => {
-                return ("reorder", measuring, Some(*rate));
+                return ("reorder", measuring, LabMore { wire_bits: Some(*rate), ..more });
             }
-            Self::Lro(options) => ("lro", options),
+            Self::Lro(LabLro { measuring, no_timestamps, buffers }) => {
+                let (no_timestamps, buffers) = (*no_timestamps, *buffers);
+                return ("lro", measuring, LabMore { no_timestamps, buffers, ..more });
+            }
+            Self::Load(options) => ("load", options),
             Self::Gso(options) => ("gso", options),
             Self::Flows(options) => ("flows", options),
             Self::Rtt(options) => ("rtt", options),
@@ -100,8 +107,20 @@ impl LabMeasurement {
             Self::UdpStream(options) => ("udp-stream", options),
             Self::UdpRr(options) => ("udp-rr", options),
         };
-        (name, options, None)
+        (name, options, more)
     }
+}
+
+/// The options that only some measurements have.
+#[cfg(feature = "lab")]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LabMore {
+    /// Bits a second of the wire, if that has a rate.
+    pub(crate) wire_bits: Option<u64>,
+    /// Whether TCP's segments are without timestamps.
+    pub(crate) no_timestamps: bool,
+    /// Greatest size of a socket's buffer in bytes.
+    pub(crate) buffers: Option<u32>,
 }
 
 /// The options of a measurement.
@@ -133,6 +152,20 @@ pub(crate) struct LabOptions {
     pub(crate) tool: LabTool,
     #[command(flatten)]
     pub(crate) page: LabPage,
+}
+
+/// `grosso lab lro`.
+#[derive(Args, Debug)]
+pub(crate) struct LabLro {
+    #[command(flatten)]
+    pub(crate) measuring: LabOptions,
+    /// Send TCP segments without timestamps, as in 2007
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_timestamps: bool,
+    /// Let TCP's socket buffers grow to this size, in bytes; 16777216 in 2007
+    #[arg(long, value_name = "BYTES", hide_short_help = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(65_536..=67_108_864))]
+    pub(crate) buffers: Option<u32>,
 }
 
 /// `grosso lab reorder`.
@@ -174,6 +207,13 @@ pub(crate) struct LabFragments {
     /// Time that a datagram may be incomplete; 60s by RFC 8200
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_run_ns)]
     pub(crate) timeout: u64,
+    /// Bytes of each datagram, without headers
+    #[arg(long, value_name = "BYTES", default_value = "64000")]
+    #[arg(value_parser = clap::value_parser!(u16).range(8000..=65_000))]
+    pub(crate) size: u16,
+    /// Send over IPv4, and not over IPv6
+    #[arg(long)]
+    pub(crate) ipv4: bool,
     /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
@@ -207,13 +247,6 @@ pub(crate) struct LabAcks {
     pub(crate) page: LabPage,
 }
 
-    /// Bytes of each datagram, without headers
-    #[arg(long, value_name = "BYTES", default_value = "64000")]
-    #[arg(value_parser = clap::value_parser!(u16).range(8000..=65_000))]
-    pub(crate) size: u16,
-    /// Send over IPv4, and not over IPv6
-    #[arg(long)]
-    pub(crate) ipv4: bool,
 /// The options of a measurement of kernel TCP through two data paths.
 #[derive(Args, Debug)]
 pub(crate) struct LabTrials {

@@ -76,6 +76,9 @@ pub struct OffloadRow {
     pub name: String,
     /// Connections at once.
     pub connections: usize,
+    /// Gigabits a second that each connection offered at most; `None` if as many as it could.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_gbps: Option<f64>,
     /// Greatest time for which trains were held, in microseconds; `None` if Grosso merged nothing.
     pub hold_us: Option<f64>,
     /// Gigabits for each second of processor time, of all threads.
@@ -90,6 +93,9 @@ pub struct OffloadRow {
     pub path_cpu_s_per_gb: Spread,
     /// Processor seconds a gigabyte of the receiver.
     pub receiver_cpu_s_per_gb: Spread,
+    /// Percent of a processor that the receiver's host used: its thread, the data path that is its NIC, and the
+    /// kernel's threads for packets.
+    pub receiver_cpu_percent: Spread,
     /// Packets for each frame that the receiver got; `None` if the kernel carried them.
     pub segments_per_train: Option<Spread>,
     /// Acknowledgements a second.
@@ -156,6 +162,15 @@ impl OffloadGroup {
 }
 
 impl OffloadRow {
+    /// Data for each second of a processor beside that of another row, run by run.
+    pub(super) fn gain_over(&self, other: &Self) -> Spread {
+        let runs = self.runs.iter().zip(&other.runs);
+        let gain = |(run, other): (&Measured, &Measured)| {
+            run.gigabits_a_cpu_second() / other.gigabits_a_cpu_second()
+        };
+        Spread::of(runs.map(gain))
+    }
+
     fn new(series: Series<Row, Measured>) -> Self {
         let Series { setting: row, verified_bytes, runs } = series;
         let over = |value: &dyn Fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
@@ -165,6 +180,7 @@ impl OffloadRow {
         Self {
             name: row.name,
             connections: row.setting.connections,
+            offered_gbps: row.setting.layout.offered_bits.map(|bits| bits as f64 * 1e-9),
             hold_us: row.setting.hold().map(|hold| hold.as_secs_f64() * 1e6),
             gigabits_a_cpu_second: over(&Measured::gigabits_a_cpu_second),
             gigabits_a_second: over(&Measured::gigabits_a_second),
@@ -174,6 +190,7 @@ impl OffloadRow {
                 a_gigabyte(run.cpu_seconds.path + run.cpu_seconds.kernel, run)
             }),
             receiver_cpu_s_per_gb: over(&|run| a_gigabyte(run.cpu_seconds.receiver, run)),
+            receiver_cpu_percent: over(&Measured::receiver_cpu_percent),
             segments_per_train: (segments.clone().count() > 0).then(|| Spread::of(segments)),
             acknowledgements_a_second: over(&|run| run.acknowledgements as f64 / run.seconds),
             reads_a_second: over(&|run| run.units as f64 / run.seconds),

@@ -18,8 +18,15 @@ impl Findings for OffloadFindings {
     const LEGEND: &'static str = LEGEND;
 
     fn heading(&self, environment: &Environment<OffloadParameters>) -> String {
-        let OffloadParameters { congestion, hold, full_checksums, tool, .. } =
-            &environment.parameters;
+        let OffloadParameters {
+            congestion,
+            hold,
+            full_checksums,
+            timestamps,
+            buffer_bytes,
+            tool,
+            ..
+        } = &environment.parameters;
         let checksums = if *full_checksums { "verified by the receiver" } else { "as from a NIC" };
         // If the holding time is what differs, the titles already show it.
         let hold_us = hold.as_secs_f64() * 1e6;
@@ -28,8 +35,12 @@ impl Findings for OffloadFindings {
             false => String::new(),
         };
         let tool = if *tool == Tool::Iperf3 { " by iperf3" } else { "" };
+        let timestamps = if *timestamps { "" } else { "TCP without timestamps\n" };
+        let buffers = buffer_bytes.map_or_else(String::new, |bytes| {
+            format!("TCP's socket buffers grow to {:.1} MB\n", bytes as f64 * 1e-6)
+        });
         format!(
-            "two kernels, Grosso is the {}'s NIC; TCP is {congestion}{tool}\n\
+            "two kernels, Grosso is the {}'s NIC; TCP is {congestion}{tool}\n{timestamps}{buffers}\
              through {}; checksums {checksums}; CPUs: {}\n\
              {}{held}",
             self.nic_of,
@@ -52,6 +63,9 @@ impl Findings for OffloadFindings {
     fn headline(&self) -> String {
         let Some(group) = self.groups.first() else { return "Nothing was measured".into() };
         let ratio = group.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"));
+        if let Some(headline) = group.headline_of_loads() {
+            return headline;
+        }
         match &group.rows[..] {
             [few, .., many] if self.is_sweep() => format!(
                 "{} make trains of {}, {} of {} packets",
@@ -117,6 +131,21 @@ impl OffloadFindings {
 }
 
 impl OffloadGroup {
+    /// The headline if the rows differ in the load that is offered.
+    fn headline_of_loads(&self) -> Option<String> {
+        let mut rows = self.rows.iter().filter(|row| row.segments_per_train.is_some());
+        let least = rows.find(|row| row.offered_gbps.is_some() && row.hold_us.is_some())?;
+        let most = rows.rfind(|row| row.offered_gbps.is_some() && row.hold_us.is_some())?;
+        let trains = |row: &OffloadRow| digits(row.segments_per_train.unwrap_or_default().median);
+        Some(format!(
+            "{} make trains of {}, {} of {} packets",
+            least.name,
+            trains(least),
+            most.name,
+            trains(most)
+        ))
+    }
+
     /// Whether other programs had a part of the processor: with one processor for the test alone, a second has a
     /// second of processor time.
     fn is_disturbed(&self) -> bool {
@@ -153,6 +182,21 @@ impl OffloadGroup {
                 let _ = write!(text, " ({source}: {ratio:.2} times)");
             }
             text.push('\n');
+        }
+        if !waits {
+            self.write_receiver(text);
+        }
+    }
+
+    /// Throughput and the receiver's share of a processor, as table R1 has them, two rows a line.
+    fn write_receiver(&self, text: &mut String) {
+        let _ = writeln!(text, "Gb/s and % of a CPU of the receiver's host, as in R1:");
+        for pair in self.rows.chunks(2) {
+            let columns = pair.iter().map(|row| {
+                let speed = digits(row.gigabits_a_second.median);
+                format!("{:<16}{speed:>5} {:>4.0} %", row.name, row.receiver_cpu_percent.median)
+            });
+            let _ = writeln!(text, "{}", columns.collect::<Vec<_>>().join("       "));
         }
     }
 }

@@ -13,7 +13,7 @@ use grosso_lab::{
 
 use super::conduct::{conduct, enter, plan};
 use crate::{
-    arguments::{LabChecksums, LabOptions, LabTool},
+    arguments::{LabChecksums, LabMore, LabOptions, LabTool},
     error::{Exit, Failure},
     input::Session,
 };
@@ -22,7 +22,7 @@ use crate::{
 pub(super) fn run(
     name: &'static str,
     options: &LabOptions,
-    wire_bits: Option<u64>,
+    more: LabMore,
     session: &mut Session,
 ) -> Result<Exit, Failure> {
     refuse_tool(name, options)?;
@@ -32,13 +32,15 @@ pub(super) fn run(
         hold: Duration::from_nanos(options.hold),
         sendfile: options.sendfile,
         full_checksums: options.checksums == LabChecksums::Receiver,
+        timestamps: !more.no_timestamps,
+        buffer_bytes: more.buffers.map(|bytes| bytes as usize),
         tool: match options.tool {
             LabTool::BuiltIn => Tool::BuiltIn,
             LabTool::Iperf3 => Tool::Iperf3,
         },
         ..OffloadParameters::default()
     };
-    parameters.wire_bits = wire_bits.unwrap_or(parameters.wire_bits);
+    parameters.wire_bits = more.wire_bits.unwrap_or(parameters.wire_bits);
     let runs = options.runs.unwrap_or(if name == "lro" { 5 } else { 3 });
     let plan = plan(runs, options.time, options.device, parameters)?;
     let experiment = match name {
@@ -46,6 +48,7 @@ pub(super) fn run(
         "lro" => Offload::lro(plan),
         "gso" => Offload::gso(plan),
         "flows" => Offload::flows(plan),
+        "load" => Offload::load(plan),
         "reorder" => Offload::reorder(plan),
         "rtt" => Offload::rtt(plan),
         "tcp-stream" if options.sendfile => Offload::traffic(name, Traffic::TcpSendfile, plan),

@@ -10,7 +10,7 @@ mod profiles;
 mod tables;
 
 use crate::{
-    arguments::{Lab, LabExperiment},
+    arguments::{Lab, LabExperiment, LabMore},
     error::{Exit, Failure},
     input::Session,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
 pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
     match &lab.experiment {
-        None => measure::run("", &lab.measuring, None, session),
+        None => measure::run("", &lab.measuring, LabMore::default(), session),
         Some(LabExperiment::Acks(options)) => tables::acks(options, session),
         Some(LabExperiment::Cost(options)) => tables::cost(options, session),
         Some(LabExperiment::Fragments(options)) => tables::fragments(options, session),
@@ -31,8 +31,8 @@ pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
             None => network::run(options, session),
         },
         Some(LabExperiment::Measure(measurement)) => {
-            let (name, options, wire_bits) = measurement.parts();
-            measure::run(name, options, wire_bits, session)
+            let (name, options, more) = measurement.parts();
+            measure::run(name, options, more, session)
         }
     }
 }

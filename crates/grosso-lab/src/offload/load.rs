@@ -1,0 +1,146 @@
+//! The load that a sender offers: trains and their worth at several rates.
+
+use std::io;
+
+use super::{
+    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, Row, RowGroup,
+    catalogue::{processor_pairs, times},
+};
+use crate::{
+    experiment::Plan,
+    statistics::Spread,
+    traffic::Traffic,
+    trial::Carrier,
+    verdict::{Bound, Evidence, Verdict},
+};
+
+impl Offload {
+    /// A stream that offers four loads, and as much as it can, with coalescing and without.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn load(plan: Plan<OffloadParameters>) -> io::Result<Self> {
+        let groups = processor_pairs()?.into_iter().take(1).map(|processors| {
+            let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
+            for Load { bits, on, off, compared } in LOADS {
+                let mut setting = plan.setting(Traffic::TcpStream, processors);
+                setting.layout.offered_bits = bits;
+                let hold = Some(plan.parameters.hold);
+                rows.push(Row::new(on, &setting, Carrier::grosso(hold, false)));
+                rows.push(Row::new(off, &setting, Carrier::grosso(None, false)));
+                comparisons.push(Comparison::new(compared, on, off));
+            }
+            let title = "TCP_STREAM at MTU 1500 by offered load, one CPU for everything".into();
+            RowGroup { title, rows, comparisons }
+        });
+        let groups = groups.collect();
+        Ok(Self { name: "load", plan, groups, judge, notes: NOTES, ..Self::receiving() })
+    }
+}
+
+fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
+    let Some(group) = groups.first() else { return Vec::new() };
+    let (least, most) = (&LOADS[0], &LOADS[LOADS.len() - 2]);
+    let trains = |load: &Load| group.row(load.on)?.segments_per_train;
+    let grows = trains(most).zip(trains(least)).map(|(most, least)| {
+        Evidence::ratio(&most, &least, Bound::AtLeast(GROWS)).verdict(
+            "trains grow with the load",
+            format!("{:.1} packets, from {:.1}", most.median, least.median),
+            ALREADY,
+        )
+    });
+    let worth = |load: &Load| group.pair(load.on, load.off).map(|[on, off]| on.gain_over(off));
+    let pays = worth(most).zip(worth(least)).map(|(most, least)| {
+        let times = |spread: &Spread| times(Some(spread.median));
+        Evidence::ratio(&most, &least, Bound::AtLeast(1.0)).verdict(
+            "coalescing is worth more as the load grows",
+            format!("{}, from {}", times(&most), times(&least)),
+            ALREADY,
+        )
+    });
+    grows.into_iter().chain(pays).collect()
+}
+
+/// An offered load, and the names of its rows and of their comparison.
+struct Load {
+    /// Bits a second; `None` for as many as there can be.
+    bits: Option<u64>,
+    on: &'static str,
+    off: &'static str,
+    compared: &'static str,
+}
+
+/// The loads that are offered, the least first: what one processor carries without coalescing, and all there is.
+const LOADS: [Load; 5] = [
+    Load { bits: Some(50_000_000), on: "50 Mb/s", off: "50 Mb/s, off", compared: "50 Mb/s" },
+    Load { bits: Some(200_000_000), on: "200 Mb/s", off: "200 Mb/s, off", compared: "200 Mb/s" },
+    Load { bits: Some(600_000_000), on: "600 Mb/s", off: "600 Mb/s, off", compared: "600 Mb/s" },
+    Load { bits: Some(1_200_000_000), on: "1.2 Gb/s", off: "1.2 Gb/s, off", compared: "1.2 Gb/s" },
+    Load { bits: None, on: "all there is", off: "all, off", compared: "all there is" },
+];
+/// Least growth of trains from the least load to the greatest that both rows carry.
+const GROWS: f64 = 1.5;
+const ALREADY: &str = "trains are as long as they get at the least load already";
+const NOTES: &[&str] =
+    &["The sender spreads its packets evenly (SO_MAX_PACING_RATE), in superframes of a\n\
+     millisecond at most. A thread that wakes for few packets is dear, with\n\
+     coalescing and without. The lines compare the least load and 1.2 Gb/s, which\n\
+     both rows carry."];
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{judged_runs, report_of},
+        *,
+    };
+    use crate::{account::CpuSeconds, page::assert_shown, trial::Measured};
+
+    /// Runs whose trains have these packets at the least load and at the greatest that both rows carry; coalescing is
+    /// worth as much.
+    fn runs(least: f64, most: f64) -> impl Fn(&RowGroup, &Row, u64) -> Measured {
+        move |_, row, run| {
+            let is_most = row.setting.layout.offered_bits == LOADS[3].bits;
+            let packets = if is_most { most } else { least };
+            let gigabytes = if row.setting.hold().is_some() { packets } else { 1.0 };
+            let bytes = (gigabytes * 1e9) as u64 + run;
+            let cpu_seconds = CpuSeconds { path: 1.0, ..CpuSeconds::default() };
+            let segments_per_train = row.setting.hold().map(|_| packets + run as f64 / 1000.0);
+            Measured { seconds: 1.0, bytes, cpu_seconds, segments_per_train, ..Measured::default() }
+        }
+    }
+
+    fn judged(least: f64, most: f64) -> Vec<String> {
+        let experiment = Offload::load(Plan::default()).unwrap();
+        let answers = judged_runs(&experiment, runs(least, most));
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    #[test]
+    fn the_headline_is_how_trains_grow() {
+        let experiment = Offload::load(Plan::default()).unwrap();
+        let report = report_of(&experiment, runs(2.0, 8.0));
+        let table = report.table();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let page = report.page("grosso lab load");
+        let headline = "50 Mb/s make trains of 2.00, 1.2 Gb/s of 8.00 packets";
+        assert!(page.contains(headline), "{page}");
+        assert_shown(&page);
+    }
+
+    #[test]
+    fn trains_and_their_worth_are_judged_by_the_load() {
+        assert_eq!(judged(2.0, 8.0), ["reproduced", "reproduced"]);
+        assert_eq!(judged(6.0, 8.0), ["not reproduced", "reproduced"]);
+        assert_eq!(judged(8.0, 2.0), ["not reproduced", "not reproduced"]);
+    }
+
+    #[test]
+    fn the_sender_offers_what_the_name_of_a_row_says() {
+        let experiment = Offload::load(Plan::default()).unwrap();
+        let rows = &experiment.groups[0].rows;
+        assert_eq!(rows.len(), 10);
+        assert!(rows[6].name == "1.2 Gb/s" && rows[6].setting.hold().is_some());
+        assert!(rows[7].name == "1.2 Gb/s, off" && rows[7].setting.hold().is_none());
+        assert_eq!(rows[7].setting.layout.offered_bits, Some(1_200_000_000));
+    }
+}
