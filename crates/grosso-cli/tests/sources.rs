@@ -73,7 +73,7 @@ fn assert_is_test(number: &str, link: &str) {
 const QUICK: [(&str, &str); 9] = [
     ("", "--time 50ms"),
     ("lro", "--time 50ms"),
-    ("load", "--time 50ms"),
+    ("load", "--time 200ms"),
     ("gso", "--time 50ms"),
     ("fragments", "--time 300ms --timeout 150ms --rate 300M --loss 0.5%"),
     ("acks", "--time 50ms --round-trip 10ms --transfer 2000000"),

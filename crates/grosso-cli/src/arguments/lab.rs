@@ -65,7 +65,7 @@ pub(crate) enum LabMeasurement {
     Gso(LabOptions),
     /// Trains against 1 to 200 connections, held 0 to 200 us
     Flows(LabOptions),
-    /// Loads of 50 Mb/s and more, coalescing on and off
+    /// Loads from 10 Mb/s on, coalescing on and off
     Load(LabOptions),
     /// Two paths, one of them 0 to 200 us longer: not repaired, repaired within a poll, behind holes
     Reorder(LabReorder),

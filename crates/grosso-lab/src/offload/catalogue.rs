@@ -274,8 +274,8 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
     };
     let [same, mixed, long] = MTU_PAIRS.map(|(mtu, _)| group(1, mtu));
     let mut verdicts = Vec::new();
-    if let Some((word, text)) = same.and_then(|same| over_none(same, Bound::AtLeast(3.5))) {
-        let claim = "coalescing at MTU 1500 is worth 3.5 times";
+    if let Some((word, text)) = same.and_then(|same| over_none(same, Bound::AtLeast(2.74))) {
+        let claim = "coalescing at MTU 1500 is worth 2.74 times";
         verdicts.push(word.verdict(claim, text, DEARER));
     }
     if let Some((same, mixed)) = same.zip(mixed) {

@@ -72,9 +72,9 @@ struct Load {
 
 /// The loads that are offered, the least first: what one processor carries without coalescing, and all there is.
 const LOADS: [Load; 5] = [
-    Load { bits: Some(50_000_000), on: "50 Mb/s", off: "50 Mb/s, off", compared: "50 Mb/s" },
-    Load { bits: Some(200_000_000), on: "200 Mb/s", off: "200 Mb/s, off", compared: "200 Mb/s" },
-    Load { bits: Some(600_000_000), on: "600 Mb/s", off: "600 Mb/s, off", compared: "600 Mb/s" },
+    Load { bits: Some(10_000_000), on: "10 Mb/s", off: "10 Mb/s, off", compared: "10 Mb/s" },
+    Load { bits: Some(100_000_000), on: "100 Mb/s", off: "100 Mb/s, off", compared: "100 Mb/s" },
+    Load { bits: Some(400_000_000), on: "400 Mb/s", off: "400 Mb/s, off", compared: "400 Mb/s" },
     Load { bits: Some(1_200_000_000), on: "1.2 Gb/s", off: "1.2 Gb/s, off", compared: "1.2 Gb/s" },
     Load { bits: None, on: "all there is", off: "all, off", compared: "all there is" },
 ];
@@ -122,7 +122,7 @@ mod tests {
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let page = report.page("grosso lab load");
-        let headline = "50 Mb/s make trains of 2.00, 1.2 Gb/s of 8.00 packets";
+        let headline = "10 Mb/s make trains of 2.00, 1.2 Gb/s of 8.00 packets";
         assert!(page.contains(headline), "{page}");
         assert_shown(&page);
     }
