@@ -12,6 +12,7 @@ mod doctor;
 mod evidence;
 mod forwarding;
 mod fragments_kernel;
+mod guest_dpdk;
 mod guest_sockets;
 mod guest_vhost;
 mod lab;
