@@ -156,7 +156,7 @@ pub(crate) struct Waiting {
     pub(crate) memory: usize,
     /// Give up an IPv4 datagram after more than N other fragments of its source since its last one
     /// (Linux: 64); 0 never does
-    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0", hide_short_help = true)]
     pub(crate) distance: u32,
 }
 

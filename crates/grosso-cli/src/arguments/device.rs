@@ -45,7 +45,7 @@ pub(crate) struct Dev {
 #[command(group = clap::ArgGroup::new("turn").args(["file_size", "rotate_seconds"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("outputs").args(["write", "listen", "to", "list"]).required(true).multiple(true))]
 pub(crate) struct Capture {
-    /// The interface, by its name or its number in -D, or "any"
+    /// The interface: name, number in -D, or any
     #[arg(short, long, value_name = "IFACE", required_unless_present = "list")]
     interface: Option<String>,
     /// List the interfaces
@@ -55,7 +55,7 @@ pub(crate) struct Capture {
     /// Write this capture; - is standard output; several share the flows
     #[arg(short, long, value_name = "FILE")]
     write: Vec<PathBuf>,
-    /// Split superframes and complete checksums: the packets of the wire
+    /// The wire's packets: split, checksums complete
     #[arg(long)]
     wire: bool,
     /// Serve those packets as pcap over IP; several addresses share the flows
@@ -77,7 +77,7 @@ pub(crate) struct Capture {
     /// Stop after this many packets
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Keep at most this many bytes of each packet; 0 means the default
+    /// Keep so many bytes of a packet, at most
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
@@ -90,12 +90,12 @@ pub(crate) struct Capture {
     /// Memory for packets that wait to be written: 8M, 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
-    /// Output format; pcap has no room for what tcpdump loses either
+    /// Output format; pcap has no room for metadata
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
     format: OutputFormat,
     #[command(flatten)]
     pub(crate) tunnels: TunnelPorts,
-    /// Take only packets that pass this expression of tcpdump
+    /// Take only packets of this tcpdump expression
     #[arg(short, long, value_name = "EXPRESSION", conflicts_with = "words")]
     filter: Option<String>,
     /// The same as words

@@ -14,10 +14,10 @@ pub(crate) struct Captures {
     /// Captures and folders of them, read in the order of time; - is a pipe
     #[arg(value_name = "FILE")]
     words: Vec<String>,
-    /// Read this capture; the words then are the expression, as for tcpdump
+    /// Read this capture; words are the expression
     #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
-    /// Take only packets that pass this expression of tcpdump
+    /// Take only packets of this tcpdump expression
     #[arg(short, long, value_name = "EXPRESSION")]
     filter: Option<String>,
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub(crate) struct Files {
     /// Write this capture; - is standard output [default: the report alone]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
-    /// Output format [default: by the output's file name, else that of the input]
+    /// Output format [default: by the name, or the input's]
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "write")]
     format: Option<OutputFormat>,
 }

@@ -24,16 +24,16 @@ pub(crate) struct Lab {
 pub(crate) enum LabExperiment {
     #[command(flatten)]
     Measure(LabMeasurement),
-    /// Table R3: acknowledgments merged, passed on and kept whole, at the sender and at the receiver
+    /// Table R3: acknowledgments merged and whole
     #[command(after_long_help = ACKS_HELP)]
     Acks(LabAcks),
-    /// Cost of a packet on a data path, by part: calls, ports, the engine, checksums; offloads on and off
+    /// Cost of a packet on a data path, by part
     #[command(after_long_help = COST_HELP)]
     Cost(LabTrials),
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
     #[command(after_long_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
-    /// Table R4: tunnels with and without remote checksum offload, and the kernel's VXLAN for comparison
+    /// Table R4: tunnels, remote checksum offload
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
     /// Each feature of a device of yours, on and off
@@ -59,17 +59,17 @@ pub(crate) struct LabProfiles {
 /// The measurements of the lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabMeasurement {
-    /// Table R1: three pairs of MTUs, parts and copies, and the kernel's own GRO for comparison
+    /// Table R1: MTUs, copies, and the kernel's GRO
     Lro(LabLro),
     /// Table R5: superframes of the sender on and off; TCP and UDP, IPv4 and IPv6
     Gso(LabOptions),
-    /// Trains against 1 to 200 connections, held 0 to 200 us
+    /// Trains against the number of connections
     Flows(LabOptions),
     /// Loads from 10 Mb/s on, coalescing on and off
     Load(LabOptions),
     /// Two paths, one of them 0 to 200 us longer: not repaired, repaired within a poll, behind holes
     Reorder(LabReorder),
-    /// Paths of 0.1 to 100 ms: held a fixed time, or while it pays
+    /// Paths of 0.1 to 100 ms, and how long to hold
     Rtt(LabOptions),
     /// One connection, as many bytes as it takes
     TcpStream(LabOptions),

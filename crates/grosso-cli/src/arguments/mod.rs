@@ -61,22 +61,28 @@ pub(crate) struct Common {
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Colour the output; auto heeds NO_COLOR and CLICOLOR_FORCE
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_short_help = true
+    )]
     pub(crate) color: When,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check whether a capture shows the packets of the wire
+    /// Check whether a capture is what the wire had
     #[command(after_long_help = INSPECT_HELP)]
     Inspect(Inspect),
     /// Merge packets as a receiving host would
     #[command(after_long_help = COALESCE_HELP)]
     Coalesce(Coalesce),
-    /// Split superframes at the segment size that the capture recorded
+    /// Split superframes as the capture recorded it
     #[command(after_long_help = SEGMENT_HELP)]
     Segment(Segment),
-    /// Turn a host capture into wire packets: split superframes, complete checksums
+    /// Turn a host capture into packets of the wire
     #[command(after_long_help = WIRE_HELP)]
     Wire(Wire),
     /// Join IP fragments into datagrams
@@ -85,10 +91,10 @@ pub(crate) enum Command {
     /// Take packets out of tunnels
     #[command(after_long_help = DECAP_HELP)]
     Decap(Decap),
-    /// Put packets into a tunnel, described as for ip link
+    /// Put packets into a tunnel, as for ip link
     #[command(after_long_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
     Encap(Encap),
-    /// Cut packets longer than an MTU into IP fragments
+    /// Cut long packets into IP fragments
     #[command(after_long_help = FRAGMENT_HELP)]
     Fragment(Fragment),
     /// Verify or fix checksums
@@ -100,49 +106,49 @@ pub(crate) enum Command {
     /// List the profiles: sets of rules to merge by
     #[command(after_long_help = PROFILES_HELP)]
     Profiles(Profiles),
-    /// Compare what offload would do to this traffic, by profile and hold
+    /// Compare what offloads would do to this traffic
     #[command(after_long_help = WHATIF_HELP)]
     Whatif(Whatif),
-    /// Judge a program that coalesces: by every rule, and how much it joins
+    /// Judge a program that coalesces, rule by rule
     #[command(after_long_help = CONFORM_HELP)]
     Conform(Conform),
-    /// Connect two devices by a data path, until told to end
+    /// Connect two devices by a data path
     #[command(after_long_help = BRIDGE_HELP)]
     Bridge(Bridge),
-    /// Run the data paths of a file, until told to end
+    /// Run the data paths of a file
     #[command(after_long_help = RUN_HELP)]
     Run(Run),
-    /// Run tunnels in userspace, described as for `ip link`
+    /// Run tunnels in userspace, as for `ip link`
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
     Tunnel(Tunnel),
     /// Check a file for `run`
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Measure what offload is worth here: kernel TCP through Grosso
+    /// Measure what offload is worth on this machine
     #[command(after_long_help = LAB_HELP)]
     Lab(Lab),
-    /// Check what works on this machine, and say why the rest does not
+    /// Check what works on this machine, and why not
     #[command(after_long_help = DOCTOR_HELP)]
     Doctor(Doctor),
-    /// Record an interface with the offload metadata that tcpdump loses
+    /// Record an interface with its offload metadata
     #[command(after_long_help = CAPTURE_HELP)]
     Capture(Capture),
-    /// Show or change a device's features and interrupt coalescing, show its counters: -k -K -S -c -C
+    /// Show or set a device's features, show counters
     #[command(after_long_help = DEV_HELP)]
     Dev(Dev),
-    /// Print the counters of running data paths, once or at intervals
+    /// Print the counters of running data paths
     #[command(after_long_help = STATS_HELP)]
     Stats(Stats),
-    /// Show running data paths on a full screen, or as text for logs
+    /// Show running data paths on a screen
     #[command(after_long_help = MONITOR_HELP)]
     Monitor(Monitor),
 }
 
 const FIRST_HELP: &str = "\
 Examples:
-  grosso send.pcap                             is it the wire? (same as inspect)
-  grosso wire -r send.pcap -w wire.pcapng      as it was on the wire
-  grosso lab                                   what is it worth on kernel TCP?";
+  grosso send.pcap                         is it the wire?
+  grosso wire -r send.pcap -w wire.pcapng  as the wire had it
+  grosso lab                               what is it worth?";
 
 const HELP: &str = "\
 Examples:
@@ -183,13 +189,58 @@ mod tests {
 
     #[test]
     fn short_help_fits_on_a_screen() {
-        let mut command = Arguments::command().term_width(80);
+        for columns in [60, 80, 200] {
+            let mut command = Arguments::command().term_width(columns);
+            command.build();
+            walk(&mut command, &mut |command| {
+                let help = command.render_help().to_string();
+                let lines = help.lines().count();
+                let about = format!("{} at {columns} columns", command.get_name());
+                assert!(lines <= SCREEN_LINES, "{about}: {lines} lines:\n{help}");
+                // A word that is longer than the line cannot be broken, and a line of usage is not.
+                let is_usage = |line: &str| line.starts_with("Usage:") || line.contains(" grosso ");
+                let sticks_out = |line: &&str| {
+                    let is_one_word = !line.trim_start().contains(' ');
+                    line.chars().count() > columns && !is_one_word && !is_usage(line)
+                };
+                let long = help.lines().find(sticks_out);
+                assert_eq!(long, None, "{about}:\n{help}");
+            });
+        }
+    }
+
+    #[test]
+    fn every_command_on_captures_has_the_same_words_and_options_and_no_other_uses_these() {
+        let mut command = Arguments::command();
         command.build();
+        let mut on_captures = Vec::new();
         walk(&mut command, &mut |command| {
-            let help = command.render_help().to_string();
-            let lines = help.lines().count();
-            assert!(lines <= SCREEN_LINES, "{}: {lines} lines:\n{help}", command.get_name());
+            let (name, usage) = (command.get_name().to_owned(), command.render_usage());
+            let long = |letter: char| {
+                let has = command.get_arguments().find(|one| one.get_short() == Some(letter))?;
+                has.get_long().map(str::to_owned)
+            };
+            for (letter, word) in [('r', "read"), ('w', "write"), ('f', "filter")] {
+                assert!(long(letter).is_none_or(|long| long == word), "{name} -{letter}");
+            }
+            if long('r').is_none() {
+                return;
+            }
+            assert!(long('f').is_some(), "{name}");
+            let usage = usage.to_string();
+            let has_files = ["[FILE]...", "<FILE>..."].iter().any(|files| usage.contains(files));
+            assert!(has_files, "{name}: {usage}");
+            let words: Vec<_> = command.get_positionals().collect();
+            assert!(matches!(words[..], [_]), "{name}: the captures are the only words");
+            on_captures.push((name, long('w').is_some()));
         });
+        let writing = |is_writing: bool| {
+            let those = on_captures.iter().filter(|(_, writes)| *writes == is_writing);
+            those.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
+        };
+        let transforming = ["coalesce", "segment", "wire", "reassemble", "decap", "encap"];
+        assert_eq!(writing(true), [&transforming[..], &["fragment", "fix"]].concat());
+        assert_eq!(writing(false), ["inspect", "verify", "explain", "whatif"]);
     }
 
     #[test]

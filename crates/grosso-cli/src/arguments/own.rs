@@ -9,7 +9,7 @@ use super::{Command, Csum, Tunnel, values::parse_link};
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
     /// Parse packets as this link type: ethernet, raw, null, sll, sll2, or a number
-    #[arg(long, value_name = "TYPE", value_parser = parse_link)]
+    #[arg(long, value_name = "TYPE", value_parser = parse_link, hide_short_help = true)]
     pub(crate) linktype: Option<LinkType>,
     /// Exit 0 although the input ends inside a packet
     #[arg(long, hide_short_help = true)]
