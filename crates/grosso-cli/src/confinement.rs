@@ -16,12 +16,13 @@ use std::{
 };
 
 use grosso_sys::confine::{self, Role, ThreadState, User, become_user};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{error::Failure, talk::Talk};
 
 /// The confinement of a process, as it was when its threads had started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub(crate) struct Confinement {
     /// Whether Landlock takes files from its threads.
     pub(crate) landlock: bool,
@@ -29,7 +30,7 @@ pub(crate) struct Confinement {
 }
 
 /// The confinement of a thread, as the kernel shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub(crate) struct ConfinedThread {
     pub(crate) name: String,
     pub(crate) tid: u32,

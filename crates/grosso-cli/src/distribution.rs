@@ -1,5 +1,6 @@
 //! The distribution of values, in bounded memory.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Counts of values: exact below [`EXACT`], and above it in ranges that are narrower than a
@@ -14,7 +15,7 @@ pub(crate) struct Distribution {
 }
 
 /// Percentiles: the value that so many of a hundred values do not exceed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Quantiles {
     pub(crate) p50: u64,
     pub(crate) p99: u64,

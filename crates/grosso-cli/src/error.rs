@@ -4,9 +4,10 @@ use core::num::NonZeroU32;
 use std::process::ExitCode;
 
 use grosso_io::capture::{CaptureError, FilePart};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::name::harmless;
+use crate::{form::ReportForm, name::harmless};
 
 /// The end of a command. The numbers are frozen: `grosso help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// A failure of a command: the error, its place, and the remedy.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Failure {
     schema: &'static str,
     /// A name that programs can match.
@@ -72,7 +73,7 @@ pub(crate) fn without_numbers(mut message: String) -> String {
 const OS_ERROR: &str = " (os error ";
 
 /// A place in a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct TextPlace {
     /// The line, from 1 on.
     pub(crate) line: NonZeroU32,
@@ -81,9 +82,12 @@ pub(crate) struct TextPlace {
 }
 
 impl Failure {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.error/1");
+
     fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
         Self {
-            schema: "grosso.error/1",
+            schema: Self::FORM.name,
             code,
             message: without_numbers(message.into()),
             packet: None,

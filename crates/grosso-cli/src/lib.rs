@@ -6,6 +6,7 @@
 //! | `commands` | one module per command |
 //! | `daemon` | data paths on live devices, as used by `bridge` and `run` |
 //! | `report` | what all reports share: a report as text and as JSON from one value, and where it is printed |
+//! | `form` | the forms of reports as JSON: their names, versions and schemas |
 //! | `reports` | the report of each command on captures, and those about tunnels |
 //! | `checksums` | a verdict for every checksum of a packet, and the repair of those that are not right |
 //! | `evidence` | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
@@ -51,6 +52,7 @@ mod distribution;
 mod error;
 mod evidence;
 mod filter;
+mod form;
 mod fragments;
 #[cfg(all(feature = "fuzzing", target_os = "linux"))]
 pub mod fuzzing;

@@ -2,10 +2,11 @@
 
 use std::{borrow::Cow, fmt::Write, path::Path};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The name of a file: unchanged in JSON, and harmless wherever it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct Name(String);
 

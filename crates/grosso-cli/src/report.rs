@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use grosso_io::capture::CaptureError;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -121,7 +122,7 @@ pub(crate) fn put(text: &str, place: Place) -> Result<(), Failure> {
 }
 
 /// The program that made the report.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
@@ -132,7 +133,7 @@ impl Tool {
 }
 
 /// The input of a command.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct InputFacts {
     pub(crate) path: Name,
     /// The input in the form that a user types.
@@ -160,7 +161,7 @@ impl InputFacts {
 }
 
 /// One of several captures that were read as one.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FileFacts {
     pub(crate) path: Name,
     pub(crate) sha256: Option<String>,
@@ -169,7 +170,7 @@ pub(crate) struct FileFacts {
 }
 
 /// The extent of a reading that Ctrl-C ended.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Interrupted {
     packets: u64,
     /// The share of the stored file in bytes; `null` for a pipe, whose length is unknown.
@@ -191,7 +192,7 @@ impl core::fmt::Display for Interrupted {
 }
 
 /// The output of a command.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct OutputFacts {
     /// `None` if nothing is written but the report.
     pub(crate) path: Option<Name>,

@@ -21,6 +21,7 @@ mod overflow;
 mod profiles;
 mod round_trip;
 mod routing;
+mod schemas;
 mod tunnel_ports;
 mod whatif;
 mod wire;

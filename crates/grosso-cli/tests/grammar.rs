@@ -26,9 +26,9 @@ const COMMANDS: [&str; 12] = [
 ];
 
 /// Commands that read no capture.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     "bridge", "capture", "config", "conform", "dev", "doctor", "help", "lab", "monitor",
-    "profiles", "run", "stats",
+    "profiles", "run", "schema", "stats",
 ];
 
 fn bench() -> Bench {

@@ -360,7 +360,7 @@ fn reports_are_json_with_a_schema_and_text_of_eighty_columns() {
         ("segment -r b.pcapng -w c.pcapng", "grosso.segment/1"),
         ("wire -r a.pcap -w d.pcap", "grosso.wire/2"),
         ("csum verify -r a.pcap", "grosso.csum/1"),
-        ("csum fix -r a.pcap -w e.pcap", "grosso.csum/1"),
+        ("csum fix -r a.pcap -w e.pcap", "grosso.csum_fix/1"),
         ("explain a.pcap -n 17", "grosso.explain/1"),
         ("whatif a.pcap", "grosso.whatif/1"),
     ] {

@@ -20,7 +20,7 @@ pub struct Threads {
 ///
 /// The kernel's work for packets runs mostly in the thread that sent them: the path's time is also that of the
 /// receiver's stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct CpuSeconds {
     /// The sender's thread.
     pub sender: f64,

@@ -3,6 +3,7 @@
 use std::{io, sync::atomic::AtomicBool, time::Duration};
 
 use grosso_sys::scheduling::allowed_processors;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -38,7 +39,7 @@ impl<P: Default> Default for Plan<P> {
 }
 
 /// Parameters of an experiment on TCP.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TcpParameters {
     /// The congestion control of TCP.
     pub congestion: String,

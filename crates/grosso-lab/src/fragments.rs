@@ -12,7 +12,8 @@
 use core::fmt;
 use std::{path::PathBuf, time::Duration};
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, two_processors},
@@ -30,7 +31,8 @@ pub use findings::{FragmentFindings, FragmentGroup, FragmentRow};
 pub use trial::{FragmentRun, KEY_AND_SALT, SPI, datagram, measure};
 
 /// Parameters of the measurement.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(into = "WrittenParameters")]
 pub struct FragmentParameters {
     /// Bits a second that the sender offers: fewer than a receiver with unlimited buffers can take.
     pub rate_bits: u64,
@@ -72,19 +74,32 @@ impl FragmentParameters {
     }
 }
 
-impl Serialize for FragmentParameters {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("FragmentParameters", 4)?;
-        fields.serialize_field("datagram_bytes", &self.datagram_bytes)?;
-        fields.serialize_field("family", &self.family)?;
-        fields.serialize_field("rate_gbps", &(self.rate_bits as f64 * 1e-9))?;
-        fields.serialize_field("timeout_ms", &(self.timeout.as_secs_f64() * 1e3))?;
-        fields.end()
+/// The parameters in the form that reports have.
+#[derive(Serialize, JsonSchema)]
+struct WrittenParameters {
+    /// Bytes of each datagram.
+    datagram_bytes: usize,
+    /// The version of IP.
+    family: Family,
+    /// Gigabits a second that the sender offers.
+    rate_gbps: f64,
+    /// Milliseconds after which an incomplete datagram is dropped.
+    timeout_ms: f64,
+}
+
+impl From<FragmentParameters> for WrittenParameters {
+    fn from(parameters: FragmentParameters) -> Self {
+        Self {
+            datagram_bytes: parameters.datagram_bytes,
+            family: parameters.family,
+            rate_gbps: parameters.rate_bits as f64 * 1e-9,
+            timeout_ms: parameters.timeout.as_secs_f64() * 1e3,
+        }
     }
 }
 
 /// The receiver's treatment of fragments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Receiver {
     /// Copies each to its place in the datagram and returns its buffer.

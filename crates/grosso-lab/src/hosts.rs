@@ -30,7 +30,7 @@ mod underlay;
 pub use underlay::{Inside, underlay_addresses};
 
 /// MTUs of the two hosts, in bytes from the IP header on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Mtu {
     /// The MTU of the sender, and of the wire.
     pub sender: u16,
@@ -39,7 +39,7 @@ pub struct Mtu {
 }
 
 /// The version of IP between the hosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
     /// IPv4.
@@ -135,7 +135,7 @@ pub struct Hosts {
 }
 
 /// Device through which the data path exchanges packets with a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Device {
     /// A TAP device, such as the NIC of a virtual machine. Needs `/dev/net/tun`.

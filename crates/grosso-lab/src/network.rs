@@ -16,6 +16,7 @@ use grosso_io::{
 };
 use grosso_sys::{process::die_with_parent, scheduling::own_thread};
 use rustix::process::Pid;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -59,7 +60,7 @@ pub struct Network {
 }
 
 /// Counters of a network, by direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Summary {
     /// From a to b.
@@ -69,7 +70,7 @@ pub struct Summary {
 }
 
 /// Counters of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Passed {
     /// Frames that came off the wire, or from b's stack.

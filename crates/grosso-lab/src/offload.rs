@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::{
@@ -25,12 +26,13 @@ pub use consumer::Consumer;
 pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow, Published};
 
 /// Parameters of the measurement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OffloadParameters {
     /// The congestion control of TCP. One that paces, as bbr does, hides the effect of offloads.
     pub congestion: String,
     /// Greatest time for which a train may be held.
     #[serde(rename = "hold_us", serialize_with = "microseconds")]
+    #[schemars(with = "f64")]
     pub hold: Duration,
     /// Whether the sender sends from a file, without a copy of its own.
     #[serde(skip)]

@@ -9,12 +9,13 @@ use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum,
 };
 use grosso_wire::{LinkType, Ports};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::statistics::thousands;
 
 /// Results of all profiles on the trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Results {
     /// Packets of the trace.
@@ -26,7 +27,7 @@ pub struct Results {
 }
 
 /// Results of one profile.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ProfileRow {
     /// The profile.

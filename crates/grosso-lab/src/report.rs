@@ -3,6 +3,7 @@
 use std::{fs, io, time::Duration};
 
 use grosso_sys::scheduling::allowed_processors;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -12,9 +13,9 @@ use crate::{
 };
 
 /// The figures of an experiment, and their presentation.
-pub trait Findings: Serialize {
+pub trait Findings: Serialize + JsonSchema {
     /// Parameters of the experiment beside those that all have.
-    type Parameters: Serialize;
+    type Parameters: Serialize + JsonSchema;
 
     /// Explanation of the charts, as HTML.
     const LEGEND: &'static str;
@@ -38,8 +39,9 @@ pub trait Findings: Serialize {
 }
 
 /// Results of an experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(bound = "")]
+#[schemars(bound = "")]
 #[non_exhaustive]
 pub struct Report<F: Findings> {
     /// The experiment's name.
@@ -56,7 +58,7 @@ pub struct Report<F: Findings> {
 }
 
 /// Conditions of a measurement, needed to compare its figures with others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Environment<P> {
     /// The kernel's release.

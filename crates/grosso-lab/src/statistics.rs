@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Median, minimum and maximum of several measurements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median.
     pub median: f64,
@@ -64,7 +64,7 @@ pub(crate) fn ratio(over: f64, under: f64) -> Option<f64> {
 }
 
 /// Percentiles of the time that requests took, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub struct Latency {
     /// The 50th percentile.

@@ -24,7 +24,7 @@ pub(crate) use self::{
 pub use self::paced::Pace;
 
 /// A kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Traffic {
     /// TCP connections from the sender to the receiver, as fast as possible, from a buffer (`write`).

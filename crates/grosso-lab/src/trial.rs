@@ -61,7 +61,7 @@ pub struct Setting {
 }
 
 /// Generators of traffic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tool {
     /// The lab's own threads.
@@ -152,7 +152,7 @@ pub enum Extent {
 }
 
 /// Results of one measurement.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub struct Measured {
     /// Duration of the measurement.

@@ -3,12 +3,13 @@
 use core::fmt;
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::statistics::Spread;
 
 /// A claim that an experiment was to show, and its answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Verdict {
     /// The claim.
@@ -24,7 +25,7 @@ pub struct Verdict {
 }
 
 /// An answer to a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Answer {
     /// The figures support it.

@@ -7,6 +7,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -162,7 +163,7 @@ pub(crate) struct Doctor {
 }
 
 /// A use of Grosso that takes more than files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Use {
     /// `grosso capture`: interfaces of this machine

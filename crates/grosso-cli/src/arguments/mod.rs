@@ -11,6 +11,7 @@ mod observe;
 mod own;
 mod ports;
 mod profiles;
+mod schema;
 mod tunnel;
 mod values;
 mod whatif;
@@ -27,6 +28,7 @@ pub(crate) use self::{
     observe::*,
     own::{Detail, Own},
     profiles::*,
+    schema::*,
     tunnel::*,
     values::*,
     whatif::*,
@@ -124,6 +126,9 @@ pub(crate) enum Command {
     /// Check a file for `run`
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Describe the JSON of a command, as JSON Schema
+    #[command(after_long_help = SCHEMA_HELP)]
+    Schema(Schema),
     /// Measure what offload is worth on this machine
     #[command(after_long_help = LAB_HELP)]
     Lab(Lab),

@@ -78,6 +78,7 @@ impl Command {
             Self::Tunnel(Tunnel::Up(options)) => Own { detail: options.detail, ..none },
             Self::Tunnel(_)
             | Self::Profiles(_)
+            | Self::Schema(_)
             | Self::Config(_)
             | Self::Lab(_)
             | Self::Doctor(_)

@@ -6,13 +6,14 @@
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, pppoe, tcp, udp};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pseudo::{declared_end, pseudo};
 use crate::headers::{is_ip, u16_at};
 
 /// The verdict on a checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
     /// It matches what it covers.
@@ -41,7 +42,7 @@ impl Verdict {
 }
 
 /// The reason for a verdict that can have more than one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Why {
     /// The sums match, or do not.

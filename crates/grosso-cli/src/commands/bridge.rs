@@ -19,7 +19,7 @@ mod linux {
 
     use crate::{
         arguments::Bridge,
-        commands::summary::{broken, listen, observe, summarize},
+        commands::summary::{BRIDGE, broken, listen, observe, summarize},
         confinement,
         daemon::{
             config::{LOSSY, PathName, check, default_name},
@@ -58,7 +58,7 @@ mod linux {
         manager::stopping();
         drop(service);
         let (readings, results): (Vec<_>, Vec<_>) = paths.stop_all().into_iter().unzip();
-        summarize("grosso.bridge/1", &readings, session)?;
+        summarize(BRIDGE, &readings, session)?;
         match results.into_iter().find_map(Result::err) {
             Some(error) => Err(broken("bridge", &error)),
             None => Ok(exit),

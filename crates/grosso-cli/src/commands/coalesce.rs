@@ -152,7 +152,7 @@ fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> Co
     let mut passed = counts(Pass::ALL.iter().map(|reason| reason.name()), &stats.passed);
     passed.extend(counts(Aside::ALL.iter().map(|aside| aside.name()), &replay.asides));
     CoalesceReport {
-        schema: "grosso.coalesce/1",
+        schema: CoalesceReport::FORM.name,
         tool: Tool::THIS,
         input,
         output,

@@ -4,7 +4,10 @@
 mod esp;
 
 #[cfg(target_os = "linux")]
-pub(crate) use {esp::esp, linux::check};
+pub(crate) use {
+    esp::{CONVERTED, esp},
+    linux::{CHECKED, check},
+};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn check(
@@ -24,12 +27,14 @@ pub(crate) fn esp(
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use schemars::JsonSchema;
     use serde::Serialize;
 
     use crate::{
         arguments::ConfigCheck,
         daemon::config,
         error::{Exit, Failure},
+        form::ReportForm,
         input::Session,
         name::Name,
         report::{self, Place, Report, Tool},
@@ -55,7 +60,7 @@ mod linux {
             queues: path.queues,
         });
         let mut checked = Checked {
-            schema: "grosso.config/1",
+            schema: CHECKED.name,
             tool: Tool::THIS,
             path: Name::of(&options.file),
             paths: paths.collect(),
@@ -66,7 +71,7 @@ mod linux {
     }
 
     /// The contents of a file.
-    #[derive(Debug, Serialize)]
+    #[derive(Debug, Serialize, JsonSchema)]
     struct Checked {
         schema: &'static str,
         tool: Tool,
@@ -76,7 +81,7 @@ mod linux {
     }
 
     /// One path.
-    #[derive(Debug, Serialize)]
+    #[derive(Debug, Serialize, JsonSchema)]
     struct PathFacts {
         name: String,
         left: String,
@@ -84,6 +89,9 @@ mod linux {
         profile: String,
         queues: usize,
     }
+
+    /// The form of its JSON.
+    pub(crate) const CHECKED: ReportForm = ReportForm::of::<Checked>("grosso.config/1");
 
     impl Report for Checked {
         fn text(&self, _style: Style) -> String {

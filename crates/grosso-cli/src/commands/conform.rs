@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Conform, session: &mut Session) -> Result<Exit, Fail
     let score = examination.score;
     let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());
     let mut report = ConformReport {
-        schema: "grosso.conform/1",
+        schema: ConformReport::FORM.name,
         tool: Tool::THIS,
         command: words.collect(),
         score,

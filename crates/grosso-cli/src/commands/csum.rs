@@ -46,7 +46,7 @@ pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit
         Ok(Next::Go)
     })?;
     let mut report = VerifyReport {
-        schema: "grosso.csum/1",
+        schema: VerifyReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(found.bytes),
         checksums: found.packets,
@@ -75,7 +75,7 @@ pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Fail
     let (facts, place) = output.finish(&input)?;
     note_cut(&found, session);
     let mut report = FixReport {
-        schema: "grosso.csum/1",
+        schema: FixReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(done.bytes),
         output: facts,

@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     }
     note(stats.refused(Refusal::SuperframeNumbered), stats.refused(Refusal::NotEthernet), session);
     let mut report = EncapReport {
-        schema: "grosso.encap/1",
+        schema: EncapReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(done.bytes),
         output: facts,

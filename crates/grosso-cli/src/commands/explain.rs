@@ -279,7 +279,7 @@ impl FoundPacket {
             (*close != Close::Never).then(|| Ended { sentence: close.sentence(), limit, by })
         });
         ExplainReport {
-            schema: "grosso.explain/1",
+            schema: ExplainReport::FORM.name,
             tool: Tool::THIS,
             path: input.path(),
             profile: profile.name.to_string(),

@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
     tally.note(&mut session.talk);
     note(&left, session);
     let mut report = FragmentReport {
-        schema: "grosso.fragment/1",
+        schema: FragmentReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(done.bytes),
         output: facts,

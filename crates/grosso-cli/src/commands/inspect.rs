@@ -218,7 +218,7 @@ impl CaptureFacts {
         };
         let tunnels = self.tunnels.iter();
         InspectReport {
-            schema: "grosso.inspect/2",
+            schema: InspectReport::FORM.name,
             tool: Tool::THIS,
             input: InspectInput {
                 facts: input.facts(self.bytes),

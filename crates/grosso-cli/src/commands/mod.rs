@@ -25,6 +25,7 @@ mod profiles;
 mod reassemble;
 pub(crate) mod replay;
 mod run;
+mod schema;
 mod segment;
 #[cfg(target_os = "linux")]
 mod stats;
@@ -113,6 +114,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
         Command::Explain(options) => explain::run(options, session),
         Command::Profiles(options) => profiles::run(options, session),
+        Command::Schema(options) => schema::run(options, session),
         Command::Whatif(options) => whatif::run(options, session),
         Command::Conform(options) => conform::run(options, session),
         Command::Bridge(options) => bridge::run(options, session),

@@ -17,6 +17,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
@@ -24,6 +25,7 @@ use super::stats::{Pace, running};
 use crate::{
     arguments::Monitor as Options,
     error::{Exit, Failure},
+    form::{FormPage, ReportForm},
     input::Session,
     observe::{
         control::Answer,
@@ -52,6 +54,10 @@ pub(crate) fn run(options: &Options, session: &mut Session) -> Result<Exit, Fail
     watch(options, first, session)
 }
 
+/// The page of its JSON.
+pub(super) const PAGES: &[FormPage] =
+    &[FormPage { commands: &["monitor"], forms: &[MonitorReport::FORM] }];
+
 /// Prints the numbers of each interval.
 fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
     let mut pace = Pace::new(options.interval);
@@ -66,7 +72,7 @@ fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
             return Ok(Exit::Yes);
         };
         let mut report = MonitorReport {
-            schema: "grosso.monitor/1",
+            schema: MonitorReport::FORM.name,
             tool: Tool::THIS,
             ts_ns: answers.iter().map(|answer| answer.ts_ns).max().unwrap_or(0),
             interval_s: options.interval.as_secs_f64(),
@@ -81,7 +87,7 @@ fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
 }
 
 /// The numbers of one interval.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MonitorReport {
     schema: &'static str,
     tool: Tool,
@@ -89,6 +95,11 @@ struct MonitorReport {
     interval_s: f64,
     devices: Vec<Rates>,
     warnings: Vec<String>,
+}
+
+impl MonitorReport {
+    /// The form of its JSON.
+    const FORM: ReportForm = ReportForm::of::<Self>("grosso.monitor/1");
 }
 
 impl Report for MonitorReport {

@@ -3,12 +3,14 @@
 use std::{fmt::Write, path::Path};
 
 use grosso::Profile;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
     arguments::{Profiles, ProfilesCommand},
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     profile::{self, KEYS},
     report::{self, Place, Report, Tool},
@@ -20,14 +22,14 @@ pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Fai
     match &options.command {
         None => {
             let profiles = Profile::all().iter().map(ProfileFacts::of).collect();
-            let schema = "grosso.profiles/1";
+            let schema = LIST.name;
             let mut list = List { schema, tool: Tool::THIS, profiles, warnings: Vec::new() };
             report::print(&mut list, &mut session.talk, Place::Standard)?;
         }
         Some(ProfilesCommand::Show(options)) => {
             let profile = profile::find(&options.profile, Path::new(""))?;
             let mut one = One {
-                schema: "grosso.profile/1",
+                schema: ONE.name,
                 tool: Tool::THIS,
                 facts: ProfileFacts::of(&profile),
                 profile: nested(&profile),
@@ -41,7 +43,7 @@ pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Fai
 }
 
 /// The facts about a profile that precede its keys.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ProfileFacts {
     name: String,
     /// Whether `segment` gives back the packets that went in.
@@ -61,7 +63,7 @@ impl ProfileFacts {
 }
 
 /// All built-in profiles, as `profiles` lists them.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct List {
     schema: &'static str,
     tool: Tool,
@@ -86,7 +88,7 @@ impl Report for List {
 }
 
 /// One profile.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct One {
     schema: &'static str,
     tool: Tool,
@@ -135,6 +137,11 @@ fn nested(profile: &Profile) -> Map<String, Value> {
     }
     object
 }
+
+/// The form of all profiles.
+pub(super) const LIST: ReportForm = ReportForm::of::<List>("grosso.profiles/1");
+/// The form of one profile.
+pub(super) const ONE: ReportForm = ReportForm::of::<One>("grosso.profile/1");
 
 /// A description of each built-in profile, in at most 53 columns.
 const ABOUT: &[(&str, &str)] = &[

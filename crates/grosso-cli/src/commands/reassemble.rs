@@ -93,7 +93,7 @@ fn report(
 ) -> ReassembleReport {
     note_unlisted(survey.unlisted, session);
     ReassembleReport {
-        schema: "grosso.reassemble/1",
+        schema: ReassembleReport::FORM.name,
         tool: Tool::THIS,
         input,
         output,

@@ -19,7 +19,7 @@ mod linux {
 
     use crate::{
         arguments::Run,
-        commands::summary::{broken, listen, observe, summarize},
+        commands::summary::{RUN, broken, listen, observe, summarize},
         confinement,
         daemon::{
             config::Config,
@@ -77,7 +77,7 @@ mod linux {
         manager::stopping();
         daemon.service = None;
         daemon.ended.extend(daemon.paths.stop_all().into_iter().map(|(reading, _)| reading));
-        summarize("grosso.run/1", &daemon.ended, session)?;
+        summarize(RUN, &daemon.ended, session)?;
         exit
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
         session.talk.hint("`grosso wire` works it out from the flow where it can");
     }
     let mut report = SegmentReport {
-        schema: "grosso.segment/1",
+        schema: SegmentReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(done.bytes),
         output: facts,

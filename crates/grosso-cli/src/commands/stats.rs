@@ -7,12 +7,14 @@ use std::{
 };
 
 use rustix::event::{Timespec, poll};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     arguments::Stats,
     confinement::Confinement,
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     observe::{
         control::{Answer, Answers, Ask, ask_all, earlier, folders},
@@ -24,6 +26,9 @@ use crate::{
     report::{self, Place, Report, Tool},
     style::Style,
 };
+
+/// The forms of its JSON: one object, and the lines of `--jsonl`.
+pub(super) const FORMS: [ReportForm; 2] = [StatsReport::FORM, DeviceLine::FORM];
 
 /// Runs the command.
 pub(crate) fn run(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
@@ -148,7 +153,7 @@ fn print(
         return report::put(&(text.join("\n") + "\n"), Place::Standard);
     }
     let mut report = StatsReport {
-        schema: "grosso.stats_list/1",
+        schema: StatsReport::FORM.name,
         tool: Tool::THIS,
         devices: lines.iter().map(StatsLine::json).collect(),
         processes: answers.iter().map(ProcessLine::of).collect(),
@@ -180,7 +185,7 @@ impl StatsLine<'_> {
 }
 
 /// The report of `stats`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct StatsReport<'a> {
     schema: &'static str,
     tool: Tool,
@@ -192,7 +197,7 @@ struct StatsReport<'a> {
 }
 
 /// A process, and the confinement of its threads.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ProcessLine<'a> {
     pid: u32,
     #[serde(flatten)]
@@ -208,6 +213,11 @@ impl<'a> ProcessLine<'a> {
         let lines = self.confinement.lines().map(|line| format!("    {line}\n"));
         format!("process {}\n{}", self.pid, lines.collect::<String>())
     }
+}
+
+impl StatsReport<'_> {
+    /// The form of its JSON.
+    const FORM: ReportForm = ReportForm::of::<StatsReport<'static>>("grosso.stats_list/1");
 }
 
 impl Report for StatsReport<'_> {

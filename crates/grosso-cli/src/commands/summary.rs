@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 
 use grosso_io::{PortError, runner::Broken};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     daemon::{events::Events, paths::Asked},
     error::Failure,
+    form::ReportForm,
     input::Session,
     observe::{self, Missing, PathReading, Service, reading::DeviceReading},
     report::{self, Place, Report, Tool},
@@ -75,12 +77,12 @@ pub(super) fn broken(command: &str, error: &Broken) -> Failure {
 
 /// Prints the counts of paths.
 pub(super) fn summarize(
-    schema: &'static str,
+    form: ReportForm,
     readings: &[PathReading],
     session: &mut Session,
 ) -> Result<(), Failure> {
     let mut summary = Summary {
-        schema,
+        schema: form.name,
         tool: Tool::THIS,
         devices: observe::reading::devices(readings, false),
         text: observe::print(readings),
@@ -108,7 +110,7 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
 }
 
 /// The counts of the paths from their start to their end.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Summary {
     schema: &'static str,
     tool: Tool,
@@ -127,6 +129,11 @@ impl Report for Summary {
         self.warnings = warnings;
     }
 }
+
+/// The form of what `bridge` counted.
+pub(super) const BRIDGE: ReportForm = ReportForm::of::<Summary>("grosso.bridge/1");
+/// The form of what `run` counted.
+pub(super) const RUN: ReportForm = ReportForm::of::<Summary>("grosso.run/1");
 
 #[cfg(test)]
 mod tests {

@@ -122,7 +122,7 @@ fn report(
     let disorder = ordered.and_then(|ordered| Disorder::of(settings.first()?, &ordered, command));
     let best = Best::of(&settings, input.reader.packets(), command);
     WhatifReport {
-        schema: "grosso.whatif/1",
+        schema: WhatifReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(offered.bytes),
         offered,

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
     let WireWork { output, sizes, cutter, completed, left, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
     let mut report = WireReport {
-        schema: "grosso.wire/2",
+        schema: WireReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(done.bytes),
         output: facts,

@@ -5,6 +5,7 @@ use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Profile, Verdict, coalesce::reason::Pass,
 };
 use grosso_io::PortBuffer;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 };
 
 /// A law that a program can break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Law {
     /// Every packet leaves.
@@ -52,7 +53,7 @@ impl Law {
 }
 
 /// A law that was broken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Fault {
     pub(crate) law: Law,
     /// The rules that say so.

@@ -31,6 +31,7 @@ mod tally;
 mod tcp;
 mod vantage;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub(crate) use self::{
@@ -42,7 +43,7 @@ pub(crate) use self::{
 };
 
 /// A reason to take a frame for a packet of the wire or for a superframe, strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Evidence {
     /// The user says it.

@@ -1,14 +1,19 @@
 //! Counters for programs: `grosso.stats/1`.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde_json::{Map, json};
 
 use super::{
     reading::{DeviceReading, Values},
     table::COUNTERS,
 };
+use crate::form::ReportForm;
 
 /// A device as an object: one key per counter; counters by reason are grouped in an object.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct DeviceLine<'a> {
     pub(crate) schema: &'static str,
     /// The time of the reading, in nanoseconds since 1970.
@@ -27,6 +32,11 @@ pub(crate) struct DeviceLine<'a> {
     pub(crate) delta: Option<Grouped<'a>>,
 }
 
+impl DeviceLine<'_> {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<DeviceLine<'static>>("grosso.stats/1");
+}
+
 impl<'a> DeviceLine<'a> {
     /// The line of one device.
     pub(crate) fn new(
@@ -36,7 +46,7 @@ impl<'a> DeviceLine<'a> {
         delta: Option<&'a Values>,
     ) -> Self {
         Self {
-            schema: SCHEMA,
+            schema: DeviceLine::FORM.name,
             ts_ns,
             pid,
             path: &reading.path,
@@ -80,6 +90,27 @@ impl Serialize for Grouped<'_> {
     }
 }
 
+impl JsonSchema for Grouped<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Counters".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let mut properties = Map::new();
+        for counter in COUNTERS.iter() {
+            let number = json!({ "description": counter.help, "type": "integer", "minimum": 0 });
+            let Some((group, key)) = &counter.group else {
+                properties.insert(counter.name.clone(), number);
+                continue;
+            };
+            let none = || json!({ "type": "object", "properties": {} });
+            let group = properties.entry(*group).or_insert_with(none);
+            group["properties"][key] = number;
+        }
+        json_schema!({ "type": "object", "properties": properties })
+    }
+}
+
 /// Counters of one kind by reason.
 struct ReasonCounts<'a>(Vec<(&'a str, u64)>);
 
@@ -88,6 +119,3 @@ impl Serialize for ReasonCounts<'_> {
         serializer.collect_map(self.0.iter().copied())
     }
 }
-
-/// The schema of counters.
-pub(crate) const SCHEMA: &str = "grosso.stats/1";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use grosso_io::runner::Snapshot;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
 };
 
 /// The counters of one device of a data path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub(crate) struct DeviceReading {
     /// The path's own name.
     pub(crate) path: String,
@@ -30,7 +31,7 @@ pub(crate) struct DeviceReading {
 }
 
 /// The values of the counters that exist.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(from = "BTreeMap<String, u64>", into = "BTreeMap<String, u64>")]
 pub(crate) struct Values(Vec<Option<u64>>);
 

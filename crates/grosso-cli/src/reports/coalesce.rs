@@ -5,16 +5,18 @@ use grosso::{
     coalesce::Vary,
     stats::{CoalesceStats, SEGMENT_BUCKETS},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    form::ReportForm,
     report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
     style::Style,
     units,
 };
 
 /// The report of `coalesce`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CoalesceReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -45,7 +47,7 @@ pub(crate) struct CoalesceReport {
 }
 
 /// Frames that stand for up to so many wire packets, and more than the bucket before.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Bucket {
     /// `None` for the last bucket, which has no bound.
     pub(crate) le: Option<u32>,
@@ -125,6 +127,9 @@ impl Report for CoalesceReport {
 }
 
 impl CoalesceReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.coalesce/1");
+
     fn histogram(&self, style: Style) -> String {
         let most = self.trains.iter().map(|bucket| bucket.frames).max().unwrap_or(0).max(1);
         let mut text = String::from("  packets a frame\n");

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
 use crate::{
     conform::{Fault, RULES_OF_ALL, Vector},
+    form::ReportForm,
     report::{COLUMNS, Report, Tool, wrap_at},
     style::Style,
     units,
 };
 
 /// The report of `conform`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ConformReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -27,18 +29,19 @@ pub(crate) struct ConformReport {
 }
 
 /// The judgment on a program.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Score {
     vectors: VectorCounts,
     /// Packets that joined one before them, of those that may.
     joins: JoinCounts,
     #[serde(serialize_with = "rows")]
+    #[schemars(with = "Vec<NamedRow>")]
     rules: BTreeMap<RuleNumber, RuleRow>,
     faults: Vec<FaultRow>,
 }
 
 /// Vectors by their fate.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct VectorCounts {
     right: u64,
     wrong: u64,
@@ -46,14 +49,14 @@ struct VectorCounts {
     left_out: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct JoinCounts {
     made: u64,
     possible: u64,
 }
 
 /// The score of one rule.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct RuleRow {
     /// Vectors that show it and were tried.
     vectors: u64,
@@ -62,8 +65,16 @@ struct RuleRow {
     joins: JoinCounts,
 }
 
+/// The score of one rule, with the rule.
+#[derive(Serialize, JsonSchema)]
+struct NamedRow {
+    rule: String,
+    #[serde(flatten)]
+    row: RuleRow,
+}
+
 /// A law that was broken in a vector.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct FaultRow {
     vector: String,
     /// The rules of the vector in a sentence.
@@ -104,15 +115,9 @@ fn rows<S: Serializer>(
     rules: &BTreeMap<RuleNumber, RuleRow>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Named {
-        rule: String,
-        #[serde(flatten)]
-        row: RuleRow,
-    }
     let mut list = serializer.serialize_seq(Some(rules.len()))?;
     for (rule, row) in rules {
-        list.serialize_element(&Named { rule: rule.to_string(), row: *row })?;
+        list.serialize_element(&NamedRow { rule: rule.to_string(), row: *row })?;
     }
     list.end()
 }
@@ -214,6 +219,9 @@ impl Report for ConformReport {
 }
 
 impl ConformReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.conform/1");
+
     /// The faults in one vector.
     fn vector(&self, faults: &[FaultRow], style: Style) -> String {
         let FaultRow { vector, shows, .. } = &faults[0];

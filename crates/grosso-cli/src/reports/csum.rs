@@ -1,17 +1,19 @@
 //! The reports of `csum`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::inspect::Verdicts;
 use crate::{
     checksums::{Verdict, Why},
+    form::ReportForm,
     report::{InputFacts, OutputFacts, Report, Tool},
     style::Style,
     units,
 };
 
 /// The report of `csum verify`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct VerifyReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -29,7 +31,7 @@ pub(crate) struct VerifyReport {
 }
 
 /// One checksum that is not valid.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     pub(crate) packet: u64,
     pub(crate) proto: String,
@@ -39,6 +41,11 @@ pub(crate) struct Row {
     pub(crate) expected: Option<u16>,
     pub(crate) verdict: Verdict,
     pub(crate) why: Why,
+}
+
+impl VerifyReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum/1");
 }
 
 impl Report for VerifyReport {
@@ -97,7 +104,7 @@ impl Row {
 }
 
 /// The report of `csum fix`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FixReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -110,6 +117,11 @@ pub(crate) struct FixReport {
     /// Checksums that were changed.
     pub(crate) checksums_fixed: u64,
     pub(crate) warnings: Vec<String>,
+}
+
+impl FixReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum_fix/1");
 }
 
 impl Report for FixReport {

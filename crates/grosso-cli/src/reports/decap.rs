@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use grosso::tunnel::{Congestion, Tunnel};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::reassemble::{Alone, Joining};
 use crate::{
+    form::ReportForm,
     report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
     style::Style,
     units,
 };
 
 /// The report of `decap`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DecapReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -35,11 +37,12 @@ pub(crate) struct DecapReport {
 }
 
 /// The fates of packets.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct DecapTally {
     /// Packets of the output that were taken out of one tunnel at least.
     pub(crate) decapsulated: u64,
     #[serde(serialize_with = "serialize_tunnels")]
+    #[schemars(with = "Vec<TunnelCount>")]
     tunnels: BTreeMap<(u32, Tunnel), u64>,
     /// Packets whose tunnel header signalled congestion, or contradicted the packet (RFC 6040).
     congestion: Counts,
@@ -50,7 +53,7 @@ pub(crate) struct DecapTally {
 }
 
 /// Fragments at one depth.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Depth {
     /// The tunnels that they were taken out of.
     pub(crate) depth: usize,
@@ -59,7 +62,7 @@ pub(crate) struct Depth {
 }
 
 /// Packets taken out of one kind of tunnel.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct TunnelCount {
     tunnel: &'static str,
     /// 1 is the outermost.
@@ -107,6 +110,9 @@ impl DecapTally {
 }
 
 impl DecapReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.decap/1");
+
     /// Whether all packets were taken out and joined, without a guess or a contradiction.
     pub(crate) fn is_certain(&self) -> bool {
         self.tally.refused.is_empty()

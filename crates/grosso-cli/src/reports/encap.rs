@@ -1,15 +1,17 @@
 //! The report of `encap`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::reassemble::Alone;
 use crate::{
+    form::ReportForm,
     report::{InputFacts, OutputFacts, Report, Tool, list_lines},
     style::Style,
 };
 
 /// The report of `encap`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct EncapReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -35,6 +37,11 @@ pub(crate) struct EncapReport {
     pub(crate) refused: Alone,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
+}
+
+impl EncapReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.encap/1");
 }
 
 impl Report for EncapReport {

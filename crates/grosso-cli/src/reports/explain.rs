@@ -1,9 +1,11 @@
 //! The report of `explain`: the fate of one packet.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     evidence::{Evidence, Judgment, Nature},
+    form::ReportForm,
     name::Name,
     report::{COLUMNS, Interrupted, Report, Tool, wrap, wrap_at},
     style::Style,
@@ -11,7 +13,7 @@ use crate::{
 };
 
 /// The report of `explain`: the fate of one packet.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExplainReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -34,7 +36,7 @@ pub(crate) struct ExplainReport {
 }
 
 /// The packet.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct PacketFacts {
     pub(crate) number: u64,
     /// The time since the first packet of the capture.
@@ -53,7 +55,7 @@ pub(crate) struct PacketFacts {
 }
 
 /// The nature of a frame, and the evidence for it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct JudgmentFacts {
     /// `packet`, `superframe`, or the name of the reason why it is neither.
     pub(crate) nature: &'static str,
@@ -93,7 +95,7 @@ impl JudgmentFacts {
 }
 
 /// A train that was held.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Held {
     /// The number of its first packet.
     pub(crate) since: u64,
@@ -103,7 +105,7 @@ pub(crate) struct Held {
 }
 
 /// The decision, and the rule behind it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Decision {
     /// `held`, `joined`, `waited`, `refused`, `passed` or `aside`.
     pub(crate) verdict: &'static str,
@@ -121,7 +123,7 @@ pub(crate) struct Decision {
 }
 
 /// A law of the engine's table, and two values that do not obey it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct BrokenLaw {
     /// The header, in the words of `parse`.
     pub(crate) header: String,
@@ -135,7 +137,7 @@ pub(crate) struct BrokenLaw {
 }
 
 /// A limit that was reached.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Limit {
     /// Its name in a profile's file, if it is there.
     pub(crate) name: &'static str,
@@ -144,7 +146,7 @@ pub(crate) struct Limit {
 }
 
 /// The reason why a train left.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Ended {
     pub(crate) sentence: &'static str,
     pub(crate) limit: Option<Limit>,
@@ -153,7 +155,7 @@ pub(crate) struct Ended {
 }
 
 /// A train that left.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Train {
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -242,6 +244,9 @@ impl PacketFacts {
 }
 
 impl ExplainReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.explain/1");
+
     fn lookup_text(&self) -> String {
         let Some(held) = &self.lookup else { return "no train of its flow is held".into() };
         let packets = units::count(held.packets, "packet");

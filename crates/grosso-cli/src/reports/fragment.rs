@@ -1,15 +1,17 @@
 //! The report of `fragment`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    form::ReportForm,
     report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines},
     style::Style,
     units,
 };
 
 /// The report of `fragment`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FragmentReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -28,6 +30,11 @@ pub(crate) struct FragmentReport {
     pub(crate) left: Counts,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
+}
+
+impl FragmentReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.fragment/1");
 }
 
 impl Report for FragmentReport {

@@ -1,18 +1,20 @@
 //! The report of `inspect`.
 
 use grosso_wire::Kind;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     checksums::Verdict,
     evidence::Evidence,
+    form::ReportForm,
     report::{COLUMNS, Counts, InputFacts, Report, Tool, wrap},
     style::Style,
     units,
 };
 
 /// The report of `inspect`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct InspectReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -26,7 +28,7 @@ pub(crate) struct InspectReport {
 }
 
 /// The file.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct InspectInput {
     #[serde(flatten)]
     pub(crate) facts: InputFacts,
@@ -44,7 +46,7 @@ pub(crate) struct InspectInput {
 }
 
 /// Packets that no wire carried.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Superframes {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -62,7 +64,7 @@ pub(crate) struct Superframes {
 }
 
 /// A segment size.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Mss {
     pub(crate) bytes: u16,
     pub(crate) flows: u64,
@@ -76,7 +78,7 @@ pub(crate) struct Mss {
 }
 
 /// Packets by the verdict on their worst checksum.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Verdicts {
     pub(crate) valid: u64,
     pub(crate) partial: u64,
@@ -120,7 +122,7 @@ impl Verdicts {
 }
 
 /// Fragmented datagrams.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Fragments {
     pub(crate) packets: u64,
     pub(crate) sets: u64,
@@ -129,14 +131,14 @@ pub(crate) struct Fragments {
 }
 
 /// Packets inside one kind of tunnel.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct TunnelPackets {
     pub(crate) kind: &'static str,
     pub(crate) packets: u64,
 }
 
 /// The place where the capture was taken, as far as it shows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Vantage {
     /// Whether the wire carried these packets.
     pub(crate) wire_faithful: bool,
@@ -167,6 +169,9 @@ impl Report for InspectReport {
 }
 
 impl InspectReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.inspect/2");
+
     fn head(&self, style: Style) -> String {
         let InspectInput { facts, linktype, snaplen, first_ts_ns, last_ts_ns, .. } = &self.input;
         let span = match (first_ts_ns, last_ts_ns) {

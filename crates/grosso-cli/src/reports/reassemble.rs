@@ -7,9 +7,11 @@ use grosso::reassemble::{
     Discarded,
     reason::{Discard, Pass},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    form::ReportForm,
     report::{
         COLUMNS, Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines, wrap_at,
     },
@@ -18,7 +20,7 @@ use crate::{
 };
 
 /// The report of `reassemble`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ReassembleReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -33,7 +35,7 @@ pub(crate) struct ReassembleReport {
 }
 
 /// The fates of fragments.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Joining {
     pub(crate) datagrams: u64,
     /// Fragments that became datagrams.
@@ -52,7 +54,7 @@ pub(crate) struct Joining {
 }
 
 /// Fragments that did not become a datagram.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SetFacts {
     source: IpAddr,
     destination: IpAddr,
@@ -73,12 +75,12 @@ pub(crate) struct SetFacts {
 }
 
 /// Packets by the reason why they were refused.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct Alone(BTreeMap<&'static str, Refused>);
 
 /// Packets that were refused.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct Refused {
     count: u64,
     /// The first of them by number.
@@ -209,6 +211,11 @@ impl Alone {
         });
         list_lines("refused", words)
     }
+}
+
+impl ReassembleReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.reassemble/1");
 }
 
 impl Report for ReassembleReport {

@@ -1,15 +1,17 @@
 //! The report of `segment`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    form::ReportForm,
     report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines},
     style::Style,
     units,
 };
 
 /// The report of `segment`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SegmentReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -25,6 +27,11 @@ pub(crate) struct SegmentReport {
     pub(crate) left: Counts,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
+}
+
+impl SegmentReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.segment/1");
 }
 
 impl Report for SegmentReport {

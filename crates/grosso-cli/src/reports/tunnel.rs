@@ -6,16 +6,18 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    form::ReportForm,
     report::{Report, Tool, wrap_at},
     style::Style,
     tunnel::Definition,
 };
 
 /// The state of a tunnel's process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TunnelState {
     /// It runs.
@@ -27,7 +29,7 @@ pub(crate) enum TunnelState {
 }
 
 /// The report on several tunnels.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Tunnels {
     schema: &'static str,
     tool: Tool,
@@ -39,7 +41,7 @@ pub(crate) struct Tunnels {
 }
 
 /// One tunnel.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct TunnelFacts {
     pub(crate) name: String,
     pub(crate) state: TunnelState,
@@ -83,7 +85,7 @@ pub(crate) struct TunnelFacts {
 }
 
 /// The UDP ports of a tunnel.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Ports {
     destination: u16,
     source_min: u16,
@@ -91,14 +93,14 @@ struct Ports {
 }
 
 /// A part of the bytes that the tunnel adds to a packet.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Part {
     name: &'static str,
     bytes: usize,
 }
 
 /// The traffic out of a tunnel and into it, counted as packets inside.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Traffic {
     pub(crate) rx_bytes: u64,
     pub(crate) rx_packets: u64,
@@ -107,7 +109,7 @@ pub(crate) struct Traffic {
 }
 
 /// Frames, and the packets that they stand for.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Offload {
     pub(crate) rx_frames: u64,
     pub(crate) rx_packets: u64,
@@ -116,8 +118,11 @@ pub(crate) struct Offload {
 }
 
 impl Tunnels {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.tunnel/1");
+
     pub(crate) fn new(tunnels: Vec<TunnelFacts>) -> Self {
-        let (schema, tool) = ("grosso.tunnel/1", Tool::THIS);
+        let (schema, tool) = (Self::FORM.name, Tool::THIS);
         Self { schema, tool, tunnels, warnings: Vec::new(), is_brief: false }
     }
 }

@@ -4,10 +4,12 @@ mod page;
 
 use grosso::{coalesce::reason::NoMerge, meta::Gso};
 use grosso_io::capture::Packet;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     distribution::{Distribution, Quantiles},
+    form::ReportForm,
     name::{Name, harmless},
     report::{COLUMNS, Counts, InputFacts, Report, Tool, count_lines, wrap},
     style::Style,
@@ -15,7 +17,7 @@ use crate::{
 };
 
 /// The report of `whatif`: the effects of profiles, levels of order and holds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WhatifReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -37,7 +39,7 @@ pub(crate) struct WhatifReport {
 }
 
 /// The traffic that came in.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Offered {
     /// Packets on the wire: a superframe whose segment size is recorded counts as its segments.
     pub(crate) wire_packets: u64,
@@ -52,7 +54,7 @@ pub(crate) struct Offered {
 }
 
 /// The effect of one profile with one level of order and one hold.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Setting {
     pub(crate) profile: String,
     /// Whether its trains can be cut into the packets that came.
@@ -88,7 +90,7 @@ pub(crate) struct Setting {
 }
 
 /// Wire packets a train.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct SegmentsPerTrain {
     pub(crate) mean: f64,
     #[serde(flatten)]
@@ -96,7 +98,7 @@ pub(crate) struct SegmentsPerTrain {
 }
 
 /// The settings to look at first.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Best {
     /// The one with the fewest packets up, among those that can be cut again if there are any.
     pub(crate) fewest: Choice,
@@ -109,7 +111,7 @@ pub(crate) struct Best {
 }
 
 /// The cost of packets out of order.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Disorder {
     /// Packets that did not join their train because it had another place in the stream, by the first setting.
     pub(crate) not_merged: u64,
@@ -124,7 +126,7 @@ pub(crate) struct Disorder {
 }
 
 /// A setting by its name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Choice {
     pub(crate) profile: String,
     pub(crate) reorder: String,
@@ -294,6 +296,9 @@ impl Report for WhatifReport {
 }
 
 impl WhatifReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.whatif/1");
+
     fn head(&self, style: Style) -> String {
         let Self { input, offered, .. } = self;
         let mut words = format!(

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     evidence::{Evidence, Size},
+    form::ReportForm,
     report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, wrap},
     style::Style,
     units,
 };
 
 /// The report of `wire`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WireReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -32,7 +34,7 @@ pub(crate) struct WireReport {
 }
 
 /// The superframes that were split.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct SplitSuperframes {
     pub(crate) split: u64,
     /// The packets that they were split into.
@@ -41,7 +43,7 @@ pub(crate) struct SplitSuperframes {
 }
 
 /// The number of superframes that were split at one size.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SizeCount {
     pub(crate) bytes: u16,
     pub(crate) source: Evidence,
@@ -73,6 +75,11 @@ impl SizeCounts {
         list.sort_by_key(|size| core::cmp::Reverse(size.superframes));
         list
     }
+}
+
+impl WireReport {
+    /// The form of its JSON.
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.wire/2");
 }
 
 impl Report for WireReport {

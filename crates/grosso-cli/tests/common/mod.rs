@@ -146,6 +146,47 @@ pub(crate) fn each(bytes: &[u8], mut visit: impl FnMut(&grosso_io::capture::Pack
     }
 }
 
+/// The schema of a command's JSON.
+pub(crate) fn schema(command: &str) -> Value {
+    Bench::new().ok(&format!("schema {command}")).json()
+}
+
+/// Whether a command's JSON obeys its schema, and has no field that this does not name.
+pub(crate) fn obeys(command: &str, report: &Value) -> bool {
+    problems(command, report).is_empty()
+}
+
+/// Checks the same.
+#[track_caller]
+pub(crate) fn assert_obeys(command: &str, report: &Value, shown: &str) {
+    let problems = problems(command, report);
+    assert!(problems.is_empty(), "{shown}: {problems:#?}\n{report:#}");
+}
+
+fn problems(command: &str, report: &Value) -> Vec<String> {
+    let mut schema = schema(command);
+    close(&mut schema);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let at = |error: jsonschema::ValidationError<'_>| {
+        format!("{}: {}", error.instance_path(), error.masked())
+    };
+    validator.iter_errors(report).map(at).collect()
+}
+
+/// Forbids fields that a schema does not name: readers must allow them, but here they are not documented.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            object.values_mut().for_each(close);
+            if object.contains_key("properties") && !object.contains_key("additionalProperties") {
+                object.insert("unevaluatedProperties".into(), false.into());
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(close),
+        _ => {}
+    }
+}
+
 /// Whether a tool is installed; prints a message if not.
 pub(crate) fn has(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();

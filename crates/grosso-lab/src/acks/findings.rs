@@ -1,12 +1,13 @@
 //! Figures of the experiment, as the JSON has them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Case, Growth, Handling, NicOf, Overtaken, TransferRow};
 use crate::{experiment::Series, statistics::Spread, trial::Measured};
 
 /// Figures of the experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AckFindings {
     /// The results: Grosso at the sender, then at the receiver.
@@ -20,7 +21,7 @@ pub struct AckFindings {
 }
 
 /// The result of one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AckRow {
     /// The host whose NIC Grosso was.

@@ -1,12 +1,13 @@
 //! Growth of the model's window if acknowledgments come alone, merged, or merged and counted.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::model::{Acknowledgment, Counting, Sender};
 
 /// Round trips that a sender needs if its receiver acknowledges every second segment and a stage in between replaces
 /// several acknowledgments by the last of them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Growth {
     /// The sender's way of counting acknowledgments.

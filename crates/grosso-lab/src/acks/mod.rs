@@ -10,6 +10,7 @@ use grosso::{
     Profile,
     coalesce::{Acknowledgments, Hold},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::transfer::Transfer;
@@ -37,7 +38,7 @@ pub use senders::{Senders, SendersMissing, Worth};
 pub use transfer::TransferRow;
 
 /// The host whose NIC Grosso is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NicOf {
     /// The sender of the bytes: acknowledgments arrive.
@@ -47,7 +48,7 @@ pub enum NicOf {
 }
 
 /// Grosso's treatment of arriving packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Handling {
     /// Nothing.
@@ -127,7 +128,7 @@ pub struct Case {
 }
 
 /// Parameters of the experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AckParameters {
     /// The congestion control of TCP in streams; transfers have senders of their own.
     pub congestion: String,

@@ -4,7 +4,7 @@ use grosso::acknowledge::{Record, Summary};
 use grosso_wire::tcp;
 
 /// Ways in which a sender counts acknowledgments to grow its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
     /// Each that acknowledges new data is worth one segment, or a share of one (RFC 5681 section 3.1).

@@ -6,10 +6,11 @@ use std::borrow::Cow;
 
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink, checksum::Checksum};
 use grosso_wire::{LinkType, Ports};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Packets of a connection with data in both directions that came out behind a later one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overtaken {
     /// Packets that came in.

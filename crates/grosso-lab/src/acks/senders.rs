@@ -9,10 +9,11 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Worth of an acknowledgment to a sender, in slow start and in congestion avoidance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Worth {
     /// All segments that it acknowledges, as to Linux.

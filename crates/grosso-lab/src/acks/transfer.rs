@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use grosso_io::impair::Impairment;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -69,7 +70,7 @@ pub(super) fn cases(round_trips: &[Duration], hold: Duration) -> Vec<Case> {
 }
 
 /// The result of one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TransferRow {
     /// The host whose NIC Grosso was.

@@ -1,5 +1,6 @@
 //! Figures of the experiment, as the JSON has them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -9,7 +10,7 @@ use super::{
 use crate::{experiment::Series, statistics::Spread};
 
 /// Figures of the experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CostFindings {
     /// One for each setting.
@@ -17,7 +18,7 @@ pub struct CostFindings {
 }
 
 /// The result of one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CostRow {
     /// Transport at the ends of the wire.
@@ -37,7 +38,7 @@ pub struct CostRow {
 }
 
 /// Time of a data path, in nanoseconds of its thread for each packet on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathCost {
     /// The sum of all parts.

@@ -11,6 +11,7 @@
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -29,7 +30,7 @@ pub use findings::{CostFindings, CostRow, PathCost};
 pub use trial::{Calls, CostRun, PartName, Parts, PathRun, measure};
 
 /// Transport at the ends of the wire, under the data paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wire {
     /// Packet sockets with mapped rings.
@@ -51,7 +52,7 @@ impl fmt::Display for Wire {
 }
 
 /// Offloads in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Offloads {
     /// All: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, 64 frames a poll.

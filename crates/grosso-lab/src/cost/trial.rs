@@ -1,6 +1,8 @@
 //! One measurement, with hosts and data paths of its own.
 
 use std::{
+    borrow::Cow,
+    collections::BTreeMap,
     io,
     sync::{Arc, atomic::AtomicBool},
     thread::{self, Scope},
@@ -13,6 +15,7 @@ use grosso_io::{
     runner::{RunOptions, Snapshot},
 };
 use grosso_sys::{scheduling::pin, tun::Layer};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::{CostSetting, Offloads, Wire};
@@ -26,7 +29,7 @@ use crate::{
 };
 
 /// Results of one measurement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CostRun {
     /// Duration of the measurement.
@@ -50,7 +53,7 @@ impl CostRun {
 }
 
 /// Packets of a data path, and the time its thread spent on them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathRun {
     /// Packets on the wire, in the direction of the bytes.
@@ -68,7 +71,7 @@ pub struct PathRun {
 }
 
 /// System calls, and the packets and bytes that they moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Calls {
     /// Number of calls, including those that moved nothing. Packets of a mapped ring need none.
@@ -80,7 +83,7 @@ pub struct Calls {
 }
 
 /// A part of what a data path does, in the order of the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum PartName {
@@ -148,6 +151,16 @@ impl Parts {
 impl Serialize for Parts {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(PartName::ALL.iter().map(|part| (part, self.get(*part))))
+    }
+}
+
+impl JsonSchema for Parts {
+    fn schema_name() -> Cow<'static, str> {
+        "Parts".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<PartName, f64>::json_schema(generator)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::fmt::Write;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Direction, FeatureParameters, FeatureRun, FeatureSetting};
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// Figures of the experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FeatureFindings {
     /// One for each feature and state.
@@ -22,7 +23,7 @@ pub struct FeatureFindings {
 }
 
 /// The result of one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FeatureRow {
     /// The feature.

@@ -17,6 +17,7 @@ use grosso_sys::{
     ethtool::{self, Feature, set_features},
     interface::{Control, InterfaceName},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -39,10 +40,11 @@ pub use self::{
 };
 
 /// Parameters of the experiment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FeatureParameters {
     /// The device.
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub nic: InterfaceName,
     /// The address of the sink.
     pub peer: SocketAddr,

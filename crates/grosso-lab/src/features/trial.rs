@@ -13,13 +13,14 @@ use grosso_sys::{
     ethtool::{set_feature, set_features},
     interface::{Control, InterfaceName},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::sink::{Request, content, give, take};
 use crate::{experiment::VERIFIED_BYTES, hosts::STALLED, trial::TrialError};
 
 /// Direction of the stream that shows what a feature does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// From the sink to the device.
@@ -48,7 +49,7 @@ pub struct FeatureSetting {
 }
 
 /// Results of one measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FeatureRun {
     /// Duration of the stream.
     pub seconds: f64,

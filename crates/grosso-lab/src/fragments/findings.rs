@@ -1,5 +1,6 @@
 //! Figures of the experiment, as the JSON has them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{FragmentRun, FragmentSetting, Receiver};
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// Figures of the experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentFindings {
     /// The results: without loss, then with it.
@@ -17,7 +18,7 @@ pub struct FragmentFindings {
 }
 
 /// Results with the same loss.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentGroup {
     /// The share of fragments lost on the wire.
@@ -27,7 +28,7 @@ pub struct FragmentGroup {
 }
 
 /// The result of one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentRow {
     /// The receiver's treatment of fragments.

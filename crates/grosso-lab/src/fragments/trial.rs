@@ -22,6 +22,7 @@ use grosso_io::{
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
 };
 use grosso_sys::scheduling::pin;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{DATAGRAM_BYTES, FragmentSetting, Receiver};
@@ -35,7 +36,7 @@ use crate::{
 };
 
 /// Results of one measurement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentRun {
     /// Duration of the measurement.

@@ -11,12 +11,13 @@ use grosso::{
 };
 use grosso_sys::scheduling::own_cpu_time;
 use grosso_wire::{LinkType, Ports};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::statistics::Spread;
 
 /// Gigabits delivered to a consumer in memory for each second of a processor.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Consumer {
     /// Bytes of a packet's payload.

@@ -1,5 +1,6 @@
 //! Figures of the experiments, as the JSON has them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Consumer, Row, RowGroup};
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// Figures of the experiments.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadFindings {
     /// The host whose NIC Grosso is.
@@ -24,7 +25,7 @@ pub struct OffloadFindings {
 }
 
 /// Results that are compared with each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadGroup {
     /// Properties that the settings share.
@@ -46,7 +47,7 @@ pub struct OffloadGroup {
 }
 
 /// A comparison of two rows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Compared {
     /// Name of the comparison.
@@ -59,7 +60,7 @@ pub struct Compared {
 }
 
 /// A result that others published.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Published {
     /// The ratio.
@@ -69,7 +70,7 @@ pub struct Published {
 }
 
 /// The result of one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadRow {
     /// The property in which it differs from other rows.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{OwnRun, OwnSetting};
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// Figures of the experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OwnFindings {
     /// One for each setting, in the order of the file.
@@ -19,7 +20,7 @@ pub struct OwnFindings {
 }
 
 /// The result of one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OwnRow {
     /// The name of the setting.

@@ -12,6 +12,7 @@ mod trial;
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::{
@@ -48,7 +49,7 @@ pub struct OwnSetting {
 }
 
 /// The parameters of an experiment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OwnParameters {
     /// The file that describes it.

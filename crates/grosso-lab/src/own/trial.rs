@@ -22,6 +22,7 @@ use rustix::{
     net::sockopt::set_tcp_congestion,
     process::{Pid, getpid},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::LaidNetwork;
@@ -55,7 +56,7 @@ pub struct OwnPath {
 }
 
 /// The result of one run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OwnRun {
     /// Duration of the measurement.
@@ -75,7 +76,7 @@ pub struct OwnRun {
 }
 
 /// Frames of a data path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OwnFrames {
     /// The name of the path.

@@ -1,5 +1,6 @@
 //! Figures of the experiment, as the JSON has them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Roles, Tunnel, TunnelCarrier, TunnelSetting, TunnelTrial, Watched, WatchedPath};
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// Results to compare with each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelGroup {
     /// Title of the group.
@@ -19,7 +20,7 @@ pub struct TunnelGroup {
 }
 
 /// The result of one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelRow {
     /// The tunnel.
@@ -64,7 +65,7 @@ impl TunnelRow {
 }
 
 /// One measurement of each kind.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelRun {
     /// Trials of streams.
@@ -76,7 +77,7 @@ pub struct TunnelRun {
 }
 
 /// Time of one data path during streams. In `[Costs; 2]`, the first is path a, which sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Costs {
     /// Seconds a gigabyte in checksums of more than 64 bytes.
@@ -89,7 +90,7 @@ pub struct Costs {
 }
 
 /// Grosso's VXLAN compared with another.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelComparison {
     /// Whether Grosso left the inner checksum to the other end.

@@ -13,6 +13,7 @@ use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
 
 use grosso_sys::scheduling::allowed_processors;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -40,7 +41,7 @@ pub(crate) use trial::{WIRE_MTU, layout, open_end};
 pub use tunnel::Tunnel;
 
 /// Parameters of the measurement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TunnelParameters {
     /// TCP connections at once.
     pub streams: usize,
@@ -60,7 +61,7 @@ impl Default for TunnelParameters {
 }
 
 /// Figures of the experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelFindings {
     /// The results: Grosso's tunnels, then those they are compared with.
@@ -81,7 +82,7 @@ impl TunnelFindings {
 }
 
 /// Carriers of packets between the hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelCarrier {
     /// Grosso, with a tunnel end at each host.

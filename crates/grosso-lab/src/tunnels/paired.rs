@@ -5,6 +5,7 @@
 
 use core::fmt::Write;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -15,7 +16,7 @@ use crate::statistics::Spread;
 
 /// Effect of remote checksum offload on a tunnel: over pairs of trials, the ratio of the figure with it to the figure
 /// without.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Paired {
     /// The tunnel.

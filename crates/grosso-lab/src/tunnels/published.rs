@@ -1,11 +1,12 @@
 //! Table R4 as it was published.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Tunnel;
 
 /// A row of table R4 as published in 2014.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PublishedTunnel {
     /// The tunnel.

@@ -15,6 +15,7 @@ use grosso_io::{
     stage::{Tunnelled, TunnelledOptions},
 };
 use grosso_sys::scheduling::{cpu_time, pin};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Tunnel, TunnelCarrier, TunnelSetting};
@@ -26,7 +27,7 @@ use crate::{
 };
 
 /// Results of one measurement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelTrial {
     /// Duration of the measurement.
@@ -64,7 +65,7 @@ impl TunnelTrial {
 }
 
 /// A figure for each role.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Roles {
     /// The thread of host a, which sends or requests.
     pub sender: f64,
@@ -98,7 +99,7 @@ impl Roles {
 }
 
 /// Readings of the clock in a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Watched {
     /// Gigabytes that arrived meanwhile.
@@ -108,7 +109,7 @@ pub struct Watched {
 }
 
 /// Readings of the clock for a data path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct WatchedPath {
     /// Its whole processor time.

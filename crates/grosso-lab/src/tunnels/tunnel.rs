@@ -5,12 +5,13 @@ use std::net::IpAddr;
 
 use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
 use grosso_sys::tun::Layer;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::hosts::Family;
 
 /// A kind of tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tunnel {
     /// IP packets in GRE in GUE.

@@ -1,20 +1,22 @@
 //! `grosso capture -D`: the interfaces that can be captured, numbered as `-i` takes them.
 
 use grosso_sys::netlink::{Link, Netlink};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::device::{ANY, LOOPBACK, link_type};
 use crate::{
     device,
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     report::{self, Place, Report, Tool},
     style::Style,
 };
 
 /// The interfaces of this machine.
-#[derive(Serialize)]
-struct Listing {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Listing {
     schema: &'static str,
     tool: Tool,
     interfaces: Vec<Listed>,
@@ -22,7 +24,7 @@ struct Listing {
 }
 
 /// One of them.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Listed {
     /// The number that `-i` takes.
     number: usize,
@@ -57,7 +59,7 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
         mtu: None,
         link_type: None,
     });
-    let mut listing = Listing { schema: "grosso.interfaces/1", tool, interfaces, warnings };
+    let mut listing = Listing { schema: Listing::FORM.name, tool, interfaces, warnings };
     report::print(&mut listing, &mut session.talk, Place::Standard)?;
     Ok(Exit::Yes)
 }
@@ -95,6 +97,11 @@ fn is_running(link: &Link) -> bool {
 
 fn is_loopback(link: &Link) -> bool {
     link.hardware_type == LOOPBACK
+}
+
+impl Listing {
+    /// The form of its JSON.
+    pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.interfaces/1");
 }
 
 impl Report for Listing {

@@ -36,12 +36,16 @@ use self::{
 use crate::{
     arguments::{Capture, FileTurning},
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     name::Name,
     report as reports,
     report::{OutputFacts, Place, Tool},
     units,
 };
+
+/// The forms of its JSON: of a capture, and of the list of interfaces.
+pub(super) const FORMS: [ReportForm; 2] = [CaptureReport::FORM, list::Listing::FORM];
 
 /// Runs the command.
 pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Failure> {
@@ -233,7 +237,7 @@ impl Running {
             ));
         }
         let mut report = CaptureReport {
-            schema: "grosso.capture/1",
+            schema: CaptureReport::FORM.name,
             tool: Tool::THIS,
             interface: source.name().into(),
             interfaces: outlets.interfaces(&source),

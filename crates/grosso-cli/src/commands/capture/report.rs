@@ -1,9 +1,11 @@
 //! The report on a capture.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::unloader::Unloaded;
 use crate::{
+    form::ReportForm,
     name::Name,
     report::{Counts, OutputFacts, Report, Tool, count_lines, list_lines},
     style::Style,
@@ -11,7 +13,7 @@ use crate::{
 };
 
 /// The report on a capture.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct CaptureReport {
     pub(super) schema: &'static str,
     pub(super) tool: Tool,
@@ -40,14 +42,14 @@ pub(super) struct CaptureReport {
 }
 
 /// The packets of one interface.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct InterfacePackets {
     pub(super) name: String,
     pub(super) packets: u64,
 }
 
 /// The files that were written, one after another.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct FilesReport {
     /// Files begun, those that were written again included.
     pub(super) begun: u64,
@@ -56,7 +58,7 @@ pub(super) struct FilesReport {
 }
 
 /// One of the places that packets went to.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct OutletReport {
     /// `file`, `pcap-over-ip` or `device`.
     pub(super) kind: &'static str,
@@ -70,7 +72,7 @@ pub(super) struct OutletReport {
 }
 
 /// Counts of frames by kind.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct FrameCounts {
     /// Frames as the interface had them.
     pub(super) frames: u64,
@@ -86,7 +88,7 @@ pub(super) struct FrameCounts {
 }
 
 /// The reason why a capture ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CaptureEnd {
     Count,
@@ -149,6 +151,9 @@ impl Report for CaptureReport {
 }
 
 impl CaptureReport {
+    /// The form of its JSON.
+    pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.capture/1");
+
     /// A line for each output beside one file.
     fn outlets(&self) -> String {
         if matches!(&self.outputs[..], [only] if only.kind == "file") {

@@ -31,7 +31,7 @@ pub(super) struct Unloader {
 }
 
 /// The counts of the work.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, schemars::JsonSchema)]
 pub(super) struct Unloaded {
     pub(super) superframes: u64,
     /// Packets that were split from them.

@@ -7,6 +7,7 @@ use std::{
     path::Path,
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
         xfrm::{self, EspEnd},
     },
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     name::{Name, shown},
     report::{self, Place, Report, Tool},
@@ -33,7 +35,7 @@ pub(crate) fn esp(options: &ConfigEsp, session: &mut Session) -> Result<Exit, Fa
         session.talk.note(note.to_owned());
     }
     let mut converted = Converted {
-        schema: "grosso.config_esp/1",
+        schema: CONVERTED.name,
         tool: Tool::THIS,
         toml: toml(&pair, &options.key_file),
         key_file: Name::of(&options.key_file),
@@ -91,7 +93,7 @@ fn toml(pair: &EspEnd, key_file: &Path) -> String {
 }
 
 /// The table that was made.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Converted {
     schema: &'static str,
     tool: Tool,
@@ -99,6 +101,9 @@ struct Converted {
     key_file: Name,
     warnings: Vec<String>,
 }
+
+/// The form of its JSON.
+pub(crate) const CONVERTED: ReportForm = ReportForm::of::<Converted>("grosso.config_esp/1");
 
 impl Report for Converted {
     fn text(&self, _style: Style) -> String {

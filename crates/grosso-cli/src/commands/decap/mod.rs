@@ -129,7 +129,7 @@ fn finish(
         session.talk.hint("--recursive joins them");
     }
     let mut report = DecapReport {
-        schema: "grosso.decap/1",
+        schema: DecapReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(done.bytes),
         output: facts,

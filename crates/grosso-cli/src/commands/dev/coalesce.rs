@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{NamedDevice, Object, device};
 use crate::{
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     report::{self, Place, Report},
     style::Style,
@@ -142,10 +143,14 @@ impl Serialize for ParameterListing {
             false => Value::from(value),
         };
         let entries = self.parameters.iter().map(|(name, has)| (*name, value(name, *has)));
-        let (schema, entries) = ("grosso.dev.coalesce/1", entries.collect());
+        let (schema, entries) = (FORM.name, entries.collect());
         Object { schema, device: &self.name, entries }.serialize_alone(serializer)
     }
 }
+
+/// The form of its JSON: switches and numbers.
+pub(super) const FORM: ReportForm =
+    ReportForm::of::<Vec<Object<'static, Value>>>("grosso.dev.coalesce/1");
 
 /// The parameters that ethtool prints between the switches, block by block.
 const BLOCKS: [&[&str]; 5] = [

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use grosso_sys::ethtool::{self, Feature, FeatureChanges};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
 };
 use crate::{
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     report::{self, Place, Report},
     style::Style,
@@ -158,12 +160,19 @@ impl FeatureRow {
 }
 
 /// The state of a feature in ethtool's JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FeatureState {
     active: bool,
     fixed: Option<bool>,
     requested: Option<bool>,
 }
+
+/// The form of `-k`.
+pub(super) const LISTING: ReportForm =
+    ReportForm::of::<Vec<Object<'static, FeatureState>>>("grosso.dev.features/1");
+/// The form of `-K`.
+pub(super) const CHANGES: ReportForm =
+    ReportForm::of::<Vec<ChangesOf<'static>>>("grosso.dev.changes/1");
 
 /// The listing of `-k`.
 struct FeatureListing {
@@ -196,7 +205,7 @@ impl Serialize for FeatureListing {
         };
         let rows = self.rows.iter().chain(&self.own);
         let entries = rows.map(|row| (row.name.as_str(), state(row))).collect();
-        let schema = "grosso.dev.features/1";
+        let schema = LISTING.name;
         Object { schema, device: &self.name, entries }.serialize_alone(serializer)
     }
 }
@@ -247,7 +256,7 @@ fn changed_rows(
 }
 
 /// A feature that changed, or that should have and did not.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Change {
     name: String,
     active: bool,
@@ -255,7 +264,7 @@ struct Change {
 }
 
 /// The relation of a change to the request.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Note {
     /// It was requested.
@@ -269,7 +278,7 @@ enum Note {
 }
 
 /// The changes by `-K`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ChangesOf<'a> {
     ifname: &'a str,
     schema: &'static str,
@@ -283,7 +292,7 @@ struct Changes {
 
 impl Serialize for Changes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let schema = "grosso.dev.changes/1";
+        let schema = CHANGES.name;
         serializer.collect_seq([ChangesOf { ifname: &self.name, schema, changes: &self.rows }])
     }
 }

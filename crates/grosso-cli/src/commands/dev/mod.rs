@@ -5,13 +5,17 @@ mod features;
 mod groups;
 mod statistics;
 
+use std::borrow::Cow;
+
 use grosso_sys::interface::{Control, InterfaceName};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     arguments::Dev,
     device,
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
 };
 
@@ -72,6 +76,30 @@ impl<T: Serialize> Serialize for Object<'_, T> {
         map.end()
     }
 }
+
+impl<T: JsonSchema> JsonSchema for Object<'_, T> {
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let property = generator.subschema_for::<T>();
+        json_schema!({
+            "type": "object",
+            "properties": { "ifname": { "type": "string" }, "schema": {} },
+            "required": ["ifname", "schema"],
+            "additionalProperties": property,
+        })
+    }
+}
+
+/// The forms of its JSON: of `-k`, `-K`, `-c` and `-S`.
+pub(super) const FORMS: [ReportForm; 4] =
+    [features::LISTING, features::CHANGES, coalesce::FORM, statistics::FORM];
 
 /// Names and values in pairs, as they follow -K and -C.
 fn pairs<'a>(option: &str, words: &'a [String]) -> Result<Vec<(&'a str, &'a str)>, Failure> {

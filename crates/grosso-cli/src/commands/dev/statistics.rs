@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use super::{NamedDevice, Object, device};
 use crate::{
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     report::{self, Place, Report},
     style::Style,
@@ -46,9 +47,13 @@ impl Report for Counters {
     fn warn(&mut self, _: Vec<String>) {}
 }
 
+/// The form of its JSON.
+pub(super) const FORM: ReportForm =
+    ReportForm::of::<Vec<Object<'static, u64>>>("grosso.dev.statistics/1");
+
 impl Serialize for Counters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let schema = "grosso.dev.statistics/1";
+        let schema = FORM.name;
         // Some drivers indent their names.
         let entries = self.counters.iter().map(|(name, value)| (name.trim(), value)).collect();
         Object { schema, device: &self.name, entries }.serialize_alone(serializer)

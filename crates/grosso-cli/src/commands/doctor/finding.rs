@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// The state of something that was checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FindingState {
     /// It works.
@@ -23,7 +24,7 @@ pub(super) enum FindingState {
 }
 
 /// The result of one check.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Finding {
     pub(super) state: FindingState,
     name: String,

@@ -2,13 +2,14 @@
 
 use grosso_sys::packet::PacketSocket;
 use grosso_sys::permit::{self, Refusal, Surroundings};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::finding::Finding;
 use crate::device::program;
 
 /// The machine, and the privileges of this process on it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Host {
     kernel: String,
     pub(super) release: String,
@@ -17,6 +18,7 @@ pub(super) struct Host {
     /// Those that matter here, by the names of capabilities(7).
     capabilities: Vec<&'static str>,
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     surroundings: Surroundings,
 }
 

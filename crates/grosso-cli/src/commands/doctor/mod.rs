@@ -19,9 +19,13 @@ use self::{finding::Finding, host::Host, report::Diagnosis};
 use crate::{
     arguments::{Doctor, Use},
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     report::{self as reports, Place, Tool},
 };
+
+/// The form of its JSON.
+pub(super) const FORM: ReportForm = Diagnosis::FORM;
 
 /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
 pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failure> {

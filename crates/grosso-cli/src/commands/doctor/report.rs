@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -10,12 +11,13 @@ use super::{
 };
 use crate::{
     arguments::Use,
+    form::ReportForm,
     report::{Report, Tool},
     style::Style,
 };
 
 /// The findings of the doctor.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Diagnosis {
     schema: &'static str,
     tool: Tool,
@@ -30,11 +32,14 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// The form of its JSON.
+    pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.doctor/2");
+
     pub(super) fn new(tool: Tool, host: Host, uses: Vec<Use>, checks: Vec<Finding>) -> Self {
         let count = |state| checks.iter().filter(|check| check.state == state).count();
         let [ok, warn, fail] =
             [FindingState::Ok, FindingState::Warn, FindingState::Fail].map(count);
-        let (schema, warnings) = ("grosso.doctor/2", Vec::new());
+        let (schema, warnings) = (Self::FORM.name, Vec::new());
         Self { schema, tool, host, uses, checks, ok, warn, fail, warnings }
     }
 }

@@ -12,11 +12,13 @@ use grosso_lab::{
     trial::TrialError,
 };
 use grosso_sys::permit::{self, Refusal};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     arguments::{LabDevice, LabPage},
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     progress::Progress,
     report::{self, Place, Report, Tool},
@@ -26,7 +28,7 @@ use crate::{
 /// Runs an experiment, and prints its report. `name` is the end of the usual name of its page.
 pub(super) fn conduct<E: Experiment>(
     experiment: io::Result<E>,
-    schema: &'static str,
+    form: ReportForm,
     (name, page): (&str, &LabPage),
     session: &mut Session,
 ) -> Result<Exit, Failure> {
@@ -46,7 +48,7 @@ pub(super) fn conduct<E: Experiment>(
         session.talk.note(remark);
     }
     let html = write_page(name, page, |command| results.page(command), session)?;
-    LabReport::new(schema, results.table(), results).with_page(html).print(started, session)
+    LabReport::new(form, results.table(), results).with_page(html).print(started, session)
 }
 
 /// The plan of an experiment whose trials last that many nanoseconds.
@@ -119,7 +121,7 @@ pub(super) fn failed(error: &TrialError) -> Failure {
 }
 
 /// The results of an experiment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LabReport<R> {
     schema: &'static str,
     tool: Tool,
@@ -136,8 +138,8 @@ pub(super) struct LabReport<R> {
 
 impl<R: Serialize> LabReport<R> {
     /// A report of these results, whose text is `table`.
-    pub(super) fn new(schema: &'static str, table: String, results: R) -> Self {
-        let tool = Tool::THIS;
+    pub(super) fn new(form: ReportForm, table: String, results: R) -> Self {
+        let (schema, tool) = (form.name, Tool::THIS);
         Self { schema, tool, results, table, elapsed_s: 0.0, html: None, warnings: Vec::new() }
     }
 

@@ -6,17 +6,23 @@ use std::{
 };
 
 use grosso_lab::{
-    offload::{Offload, OffloadParameters},
+    offload::{Offload, OffloadFindings, OffloadParameters},
+    report::Report,
     traffic::Traffic,
     trial::Tool,
 };
 
-use super::conduct::{conduct, enter, plan};
+use super::conduct::{LabReport, conduct, enter, plan};
 use crate::{
     arguments::{LabChecksums, LabMore, LabOptions, LabTool},
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
 };
+
+/// The form of its JSON.
+pub(super) const FORM: ReportForm =
+    ReportForm::of::<LabReport<Report<OffloadFindings>>>("grosso.lab/2");
 
 /// Runs a measurement; without a name it is the headline.
 pub(super) fn run(
@@ -58,7 +64,7 @@ pub(super) fn run(
         "udp-stream" => Offload::traffic(name, Traffic::UdpStream, plan),
         _ => Offload::traffic(name, Traffic::UdpRequests, plan),
     };
-    conduct(experiment, "grosso.lab/2", (name, &options.page), session)
+    conduct(experiment, FORM, (name, &options.page), session)
 }
 
 /// Refuses a measurement that iperf3 does not support, or for which it is not installed.

@@ -12,8 +12,36 @@ mod tables;
 use crate::{
     arguments::{Lab, LabExperiment, LabMore},
     error::{Exit, Failure},
+    form::FormPage,
     input::Session,
 };
+
+/// The pages of its JSON.
+pub(super) const PAGES: &[FormPage] = &[
+    FormPage {
+        commands: &[
+            "lab",
+            "lab lro",
+            "lab gso",
+            "lab flows",
+            "lab reorder",
+            "lab rtt",
+            "lab tcp-stream",
+            "lab tcp-maerts",
+            "lab tcp-rr",
+            "lab udp-stream",
+            "lab udp-rr",
+        ],
+        forms: &[measure::FORM],
+    },
+    FormPage { commands: &["lab acks"], forms: &[tables::ACKS] },
+    FormPage { commands: &["lab cost"], forms: &[tables::COST] },
+    FormPage { commands: &["lab fragments"], forms: &[tables::FRAGMENTS] },
+    FormPage { commands: &["lab tunnels"], forms: &[tables::TUNNELS] },
+    FormPage { commands: &["lab nic"], forms: &[nic::FORM] },
+    FormPage { commands: &["lab profiles"], forms: &[profiles::FORM] },
+    FormPage { commands: &["lab run"], forms: &[network::RunReport::FORM, own::FORM] },
+];
 
 /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
 pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {

@@ -14,12 +14,14 @@ use grosso_lab::{
     trial::{Measured, TrialError},
 };
 use grosso_sys::process::{die_with_parent, is_first, isolate_children, show_in_proc};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::conduct::{device, enter, failed};
 use crate::{
     arguments::{LabHost, LabRun},
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     report::{self, Place, Report, Tool},
     style::Style,
@@ -72,7 +74,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     let summary = network.stop().map_err(|error| failed(&error.into()))?;
     let exit_code = status.map(code);
     let mut report = RunReport {
-        schema: "grosso.lab-run/1",
+        schema: RunReport::FORM.name,
         tool: Tool::THIS,
         elapsed_s,
         exit_code,
@@ -173,8 +175,8 @@ fn code(status: ExitStatus) -> i32 {
 }
 
 /// The traffic between the hosts.
-#[derive(Debug, Serialize)]
-struct RunReport {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RunReport {
     schema: &'static str,
     tool: Tool,
     elapsed_s: f64,
@@ -184,6 +186,11 @@ struct RunReport {
     stream: Option<Measured>,
     wire: Summary,
     warnings: Vec<String>,
+}
+
+impl RunReport {
+    /// The form of its JSON.
+    pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.lab-run/1");
 }
 
 impl Report for RunReport {

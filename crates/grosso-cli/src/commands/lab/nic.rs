@@ -4,18 +4,24 @@ use std::{env, io, net::TcpListener, process::Command, sync::atomic::Ordering, t
 
 use grosso_lab::{
     experiment::Plan,
-    features::{FeatureParameters, Keeper, NicFeatures, serve, watch},
+    features::{FeatureFindings, FeatureParameters, Keeper, NicFeatures, serve, watch},
     hosts::Device,
+    report::Report,
 };
 use grosso_sys::interface::{Control, InterfaceName};
 
-use super::conduct::conduct;
+use super::conduct::{LabReport, conduct};
 use crate::{
     arguments::{LabNic, LabSink},
     device,
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
 };
+
+/// The form of its JSON.
+pub(super) const FORM: ReportForm =
+    ReportForm::of::<LabReport<Report<FeatureFindings>>>("grosso.lab-nic/1");
 
 /// Runs the experiment, with a watchdog beside it.
 pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {
@@ -30,7 +36,7 @@ pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failu
     };
     let experiment = NicFeatures::new(plan).map_err(|error| refused(&nic, &error))?;
     let keeper = keeper(nic)?;
-    let ended = conduct(Ok(experiment), "grosso.lab-nic/1", ("nic", &options.page), session);
+    let ended = conduct(Ok(experiment), FORM, ("nic", &options.page), session);
     keeper.restore().map_err(|error| {
         let hint = format!("see `grosso dev -k {nic}`, and set it with `grosso dev -K {nic}`");
         failed(&error).hint(hint)

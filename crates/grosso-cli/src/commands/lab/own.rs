@@ -2,10 +2,13 @@
 
 use std::{io, path::Path};
 
-use grosso_lab::own::{LaidNetwork, Own, OwnPath, RunningPaths, StartPaths};
+use grosso_lab::{
+    own::{LaidNetwork, Own, OwnFindings, OwnPath, RunningPaths, StartPaths},
+    report::Report,
+};
 
 use super::{
-    conduct::{conduct, enter},
+    conduct::{LabReport, conduct, enter},
     own_file::OwnFile,
 };
 use crate::{
@@ -15,9 +18,14 @@ use crate::{
         port::Device,
     },
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     name::shown,
 };
+
+/// The form of its JSON.
+pub(super) const FORM: ReportForm =
+    ReportForm::of::<LabReport<Report<OwnFindings>>>("grosso.lab-own/1");
 
 /// Runs the experiment that a file describes.
 pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {
@@ -42,7 +50,7 @@ pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Res
         Starts(starts),
     );
     let page = LabPage { html: options.html.clone(), no_html: options.no_html };
-    conduct(experiment, "grosso.lab-own/1", ("run", &page), session)
+    conduct(experiment, FORM, ("run", &page), session)
 }
 
 fn is_tun(device: &Device) -> bool {

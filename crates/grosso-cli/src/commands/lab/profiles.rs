@@ -8,9 +8,13 @@ use super::conduct::LabReport;
 use crate::{
     arguments::LabProfiles,
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
     profile,
 };
+
+/// The form of its JSON.
+pub(super) const FORM: ReportForm = ReportForm::of::<LabReport<Results>>("grosso.lab-profiles/1");
 
 /// Runs the experiment. It needs neither devices nor privileges.
 pub(super) fn run(options: &LabProfiles, session: &mut Session) -> Result<Exit, Failure> {
@@ -18,5 +22,5 @@ pub(super) fn run(options: &LabProfiles, session: &mut Session) -> Result<Exit, 
     let more = options.profile.iter().map(find).collect::<Result<_, _>>()?;
     let started = Instant::now();
     let results = Results::measure(more);
-    LabReport::new("grosso.lab-profiles/1", results.table(), results).print(started, session)
+    LabReport::new(FORM, results.table(), results).print(started, session)
 }

@@ -3,20 +3,35 @@
 use std::time::Duration;
 
 use grosso_lab::{
-    acks::{AckParameters, Acks, Senders},
-    cost::Cost,
+    acks::{AckFindings, AckParameters, Acks, Senders},
+    cost::{Cost, CostFindings},
     experiment::TcpParameters,
-    fragments::{FragmentParameters, Fragments},
+    fragments::{FragmentFindings, FragmentParameters, Fragments},
     hosts::Family,
-    tunnels::{TunnelParameters, Tunnels},
+    report::Report,
+    tunnels::{TunnelFindings, TunnelParameters, Tunnels},
 };
 
-use super::conduct::{conduct, enter, plan};
+use super::conduct::{LabReport, conduct, enter, plan};
 use crate::{
     arguments::{LabAcks, LabFragments, LabTrials, LabTunnels},
     error::{Exit, Failure},
+    form::ReportForm,
     input::Session,
 };
+
+/// The form of table R3.
+pub(super) const ACKS: ReportForm =
+    ReportForm::of::<LabReport<Report<AckFindings>>>("grosso.lab-acks/2");
+/// The form of the costs.
+pub(super) const COST: ReportForm =
+    ReportForm::of::<LabReport<Report<CostFindings>>>("grosso.lab-cost/2");
+/// The form of table R2.
+pub(super) const FRAGMENTS: ReportForm =
+    ReportForm::of::<LabReport<Report<FragmentFindings>>>("grosso.lab-fragments/2");
+/// The form of table R4.
+pub(super) const TUNNELS: ReportForm =
+    ReportForm::of::<LabReport<Report<TunnelFindings>>>("grosso.lab-tunnels/3");
 
 /// Table R3.
 pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Failure> {
@@ -29,7 +44,7 @@ pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Fai
     let plan = plan(options.runs, options.time, options.device, parameters)?;
     let senders = Senders::register().map_err(|missing| session.talk.note(missing.to_string()));
     let page = ("acks", &options.page);
-    conduct(Acks::new(plan, senders.ok()), "grosso.lab-acks/2", page, session)
+    conduct(Acks::new(plan, senders.ok()), ACKS, page, session)
 }
 
 /// The cost of a packet, by part.
@@ -37,7 +52,7 @@ pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, F
     enter()?;
     let parameters = TcpParameters { congestion: options.congestion.clone() };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
-    conduct(Cost::new(plan), "grosso.lab-cost/2", ("cost", &options.page), session)
+    conduct(Cost::new(plan), COST, ("cost", &options.page), session)
 }
 
 /// Table R2.
@@ -52,7 +67,7 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
     };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
     let page = ("fragments", &options.page);
-    conduct(Fragments::new(plan), "grosso.lab-fragments/2", page, session)
+    conduct(Fragments::new(plan), FRAGMENTS, page, session)
 }
 
 /// Table R4.
@@ -67,5 +82,5 @@ pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exi
     };
     let plan = plan(measuring.runs, measuring.time, measuring.device, parameters)?;
     let page = ("tunnels", &measuring.page);
-    conduct(Tunnels::new(plan), "grosso.lab-tunnels/3", page, session)
+    conduct(Tunnels::new(plan), TUNNELS, page, session)
 }

@@ -1,5 +1,6 @@
 //! The activity of one device between two readings.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::observe::{
@@ -8,7 +9,7 @@ use crate::observe::{
 };
 
 /// A device and its activity.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Rates {
     pub(crate) pid: u32,
     pub(crate) path: String,
@@ -36,14 +37,14 @@ pub(crate) struct Rates {
 }
 
 /// Counts of faults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Faults {
     pub(crate) csum_bad: u64,
     pub(crate) drops: u64,
 }
 
 /// Shares of trains, from 0 to 1. Other reasons are missing from the sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Flush {
     /// They had reached their largest size.
     pub(crate) size: f64,

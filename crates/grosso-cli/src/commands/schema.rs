@@ -1,0 +1,211 @@
+//! `grosso schema`: the JSON Schema of each command's reports.
+
+use std::fmt::Write;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    arguments::Schema,
+    error::{Exit, Failure},
+    form::{self, FormPage, ReportForm},
+    input::Session,
+    report::{self, Place, Report, Tool},
+    reports::{
+        coalesce::CoalesceReport,
+        conform::ConformReport,
+        csum::{FixReport, VerifyReport},
+        decap::DecapReport,
+        encap::EncapReport,
+        explain::ExplainReport,
+        fragment::FragmentReport,
+        inspect::InspectReport,
+        reassemble::ReassembleReport,
+        segment::SegmentReport,
+        whatif::WhatifReport,
+        wire::WireReport,
+    },
+    style::Style,
+    wrong::similar,
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Schema, session: &mut Session) -> Result<Exit, Failure> {
+    if options.command.is_empty() {
+        let mut list = SchemaList {
+            schema: SchemaList::FORM.name,
+            tool: Tool::THIS,
+            commands: pages().flat_map(CommandForms::of).collect(),
+            warnings: Vec::new(),
+        };
+        report::print(&mut list, &mut session.talk, Place::Standard)?;
+        return Ok(Exit::Yes);
+    }
+    let asked = options.command.join(" ");
+    let page = pages().find(|page| page.commands.contains(&asked.as_str()));
+    let page = page.ok_or_else(|| unknown(&asked))?;
+    let title = match page.commands {
+        ["error", ..] => "What every command prints with --json if it fails".to_owned(),
+        [command, ..] => format!("What grosso {command} --json prints"),
+        [] => String::new(),
+    };
+    let document = form::document(&title, page.forms);
+    let text = serde_json::to_string_pretty(&document);
+    let text = text.map_err(|error| Failure::internal(error.to_string()))?;
+    report::put(&(text + "\n"), Place::Standard)?;
+    Ok(Exit::Yes)
+}
+
+fn unknown(asked: &str) -> Failure {
+    let commands = pages().flat_map(|page| page.commands.iter().copied());
+    let hint = match similar(asked, commands) {
+        Some(meant) => format!("did you mean {meant}? grosso schema lists all"),
+        None => "grosso schema lists the commands".into(),
+    };
+    Failure::usage("usage.command", format!("schema: no report of \"{asked}\"")).hint(hint)
+}
+
+/// The pages of all commands that this program has,.
+fn pages() -> impl Iterator<Item = &'static FormPage> {
+    PAGES.iter().copied().flatten()
+}
+
+/// The pages, group by group.
+const PAGES: &[&[FormPage]] = &[
+    CAPTURES,
+    #[cfg(target_os = "linux")]
+    DEVICES,
+    #[cfg(all(target_os = "linux", feature = "monitor"))]
+    super::monitor::PAGES,
+    #[cfg(all(target_os = "linux", feature = "lab"))]
+    super::lab::PAGES,
+];
+
+/// The pages of commands that need no device.
+const CAPTURES: &[FormPage] = &[
+    FormPage { commands: &["inspect"], forms: &[InspectReport::FORM] },
+    FormPage { commands: &["coalesce"], forms: &[CoalesceReport::FORM] },
+    FormPage { commands: &["segment"], forms: &[SegmentReport::FORM] },
+    FormPage { commands: &["wire"], forms: &[WireReport::FORM] },
+    FormPage { commands: &["reassemble"], forms: &[ReassembleReport::FORM] },
+    FormPage { commands: &["decap"], forms: &[DecapReport::FORM] },
+    FormPage { commands: &["encap"], forms: &[EncapReport::FORM] },
+    FormPage { commands: &["fragment"], forms: &[FragmentReport::FORM] },
+    FormPage { commands: &["csum verify"], forms: &[VerifyReport::FORM] },
+    FormPage { commands: &["csum fix"], forms: &[FixReport::FORM] },
+    FormPage { commands: &["explain"], forms: &[ExplainReport::FORM] },
+    FormPage { commands: &["profiles"], forms: &[super::profiles::LIST] },
+    FormPage { commands: &["profiles show"], forms: &[super::profiles::ONE] },
+    FormPage { commands: &["whatif"], forms: &[WhatifReport::FORM] },
+    FormPage { commands: &["conform"], forms: &[ConformReport::FORM] },
+    FormPage { commands: &["schema"], forms: &[SchemaList::FORM] },
+    FormPage { commands: &["error"], forms: &[Failure::FORM] },
+];
+
+/// The pages of commands on devices.
+#[cfg(target_os = "linux")]
+const DEVICES: &[FormPage] = &[
+    FormPage { commands: &["bridge"], forms: &[super::summary::BRIDGE] },
+    FormPage { commands: &["run"], forms: &[super::summary::RUN] },
+    FormPage {
+        commands: &["tunnel add", "tunnel up", "tunnel show"],
+        forms: &[crate::reports::tunnel::Tunnels::FORM],
+    },
+    FormPage { commands: &["config check"], forms: &[super::config::CHECKED] },
+    FormPage { commands: &["config esp"], forms: &[super::config::CONVERTED] },
+    FormPage { commands: &["doctor"], forms: &[super::doctor::FORM] },
+    FormPage { commands: &["capture"], forms: &super::capture::FORMS },
+    FormPage { commands: &["dev"], forms: &super::dev::FORMS },
+    FormPage { commands: &["stats"], forms: &super::stats::FORMS },
+];
+
+/// The commands whose reports have schemas.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SchemaList {
+    schema: &'static str,
+    tool: Tool,
+    commands: Vec<CommandForms>,
+    warnings: Vec<String>,
+}
+
+/// The forms of one command's JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CommandForms {
+    command: &'static str,
+    forms: Vec<&'static str>,
+}
+
+impl SchemaList {
+    const FORM: ReportForm = ReportForm::of::<Self>("grosso.schemas/1");
+}
+
+impl CommandForms {
+    fn of(page: &'static FormPage) -> impl Iterator<Item = Self> {
+        let forms = || page.forms.iter().map(|form| form.name).collect();
+        page.commands.iter().map(move |command| Self { command, forms: forms() })
+    }
+}
+
+impl Report for SchemaList {
+    fn text(&self, _style: Style) -> String {
+        let mut text = String::new();
+        for CommandForms { command, forms } in &self.commands {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{command:<16} {}", forms.join(", "));
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    /// Commands that print no report.
+    const SILENT: [&str; 4] = ["lab sink", "tunnel del", "tunnel down", "tunnel export"];
+
+    #[test]
+    fn every_command_that_reports_has_a_schema() {
+        let mut runnable = BTreeSet::new();
+        for command in Arguments::command().get_subcommands() {
+            walk("", command, &mut runnable);
+        }
+        let silent = SILENT.map(str::to_owned);
+        assert!(silent.iter().all(|name| runnable.remove(name)), "{runnable:?}");
+        let mut described: Vec<String> =
+            pages().flat_map(|page| page.commands).map(|name| (*name).to_owned()).collect();
+        described.retain(|name| name != "error");
+        let count = described.len();
+        assert_eq!(BTreeSet::from_iter(described), runnable);
+        assert_eq!(count, runnable.len(), "each once");
+    }
+
+    #[test]
+    fn a_name_with_its_version_is_that_of_one_form() {
+        let mut documents = std::collections::BTreeMap::new();
+        for form in pages().flat_map(|page| page.forms) {
+            let (name, version) = form.name.split_once('/').unwrap();
+            assert!(name.starts_with("grosso.") && version.parse::<u32>().is_ok(), "{}", form.name);
+            let document = form::document("", &[*form]);
+            let first = documents.entry(form.name).or_insert_with(|| document.clone());
+            assert_eq!(*first, document, "{}", form.name);
+        }
+    }
+
+    fn walk(above: &str, command: &clap::Command, runnable: &mut BTreeSet<String>) {
+        let name = format!("{above} {}", command.get_name()).trim().to_owned();
+        if !command.is_subcommand_required_set() {
+            runnable.insert(name.clone());
+        }
+        command.get_subcommands().for_each(|inner| walk(&name, inner, runnable));
+    }
+}
