@@ -11,6 +11,11 @@ use clap::Command;
 /// of the program.
 pub(crate) fn arrange(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let mut words = arguments;
+    // Wireshark asks its capture sources by options alone.
+    let is_asking = |word: &OsString| word.to_string_lossy().starts_with("--extcap-");
+    if words.iter().any(is_asking) && !words.iter().any(|word| word == "extcap") {
+        words.insert(1.min(words.len()), "extcap".into());
+    }
     let mut front = 1.min(words.len());
     let mut level = command;
     while let Some(found) = first_word(level, &words[front..]) {
@@ -93,6 +98,13 @@ mod tests {
         let command = Arguments::command();
         let words = arrange(&command, words);
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn wireshark_needs_no_word_for_the_command() {
+        let asked = "--capture --extcap-interface grosso-lo --fifo /tmp/wire";
+        assert_eq!(arranged(&format!("grosso {asked}")), format!("grosso extcap {asked}"));
+        assert_eq!(arranged(&format!("x extcap {asked}")), format!("x extcap {asked}"));
     }
 
     #[test]

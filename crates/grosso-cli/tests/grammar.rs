@@ -26,8 +26,8 @@ const COMMANDS: [&str; 12] = [
 ];
 
 /// Commands that read no capture.
-const OTHERS: [&str; 13] = [
-    "bridge", "capture", "config", "conform", "dev", "doctor", "help", "lab", "monitor",
+const OTHERS: [&str; 14] = [
+    "bridge", "capture", "config", "conform", "dev", "doctor", "extcap", "help", "lab", "monitor",
     "profiles", "run", "schema", "stats",
 ];
 

@@ -10,6 +10,7 @@ mod decap_kernel;
 mod dev;
 mod doctor;
 mod evidence;
+mod extcap;
 mod forwarding;
 mod fragments_kernel;
 mod guest_dpdk;

@@ -4,6 +4,7 @@ mod captures;
 mod conform;
 mod daemon;
 mod device;
+mod extcap;
 mod grammar;
 mod known;
 mod lab;
@@ -23,6 +24,7 @@ pub(crate) use self::{
     conform::*,
     daemon::*,
     device::*,
+    extcap::*,
     grammar::*,
     lab::*,
     observe::*,
@@ -138,6 +140,9 @@ pub(crate) enum Command {
     /// Record an interface with its offload metadata
     #[command(after_long_help = CAPTURE_HELP)]
     Capture(Capture),
+    /// Be a capture source in Wireshark's list
+    #[command(after_long_help = EXTCAP_HELP)]
+    Extcap(Extcap),
     /// Show or set a device's features, show counters
     #[command(after_long_help = DEV_HELP)]
     Dev(Dev),

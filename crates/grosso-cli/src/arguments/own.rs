@@ -83,6 +83,7 @@ impl Command {
             | Self::Lab(_)
             | Self::Doctor(_)
             | Self::Capture(_)
+            | Self::Extcap(_)
             | Self::Dev(_)
             | Self::Monitor(_) => none,
         }

@@ -137,12 +137,16 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Doctor(options) => doctor::run(options, session),
         #[cfg(target_os = "linux")]
         Command::Capture(options) => capture::run(options, session),
+        #[cfg(target_os = "linux")]
+        Command::Extcap(options) => capture::extcap::run(options, session),
         #[cfg(not(target_os = "linux"))]
         Command::Dev(_) => Err(needs_linux("dev")),
         #[cfg(not(target_os = "linux"))]
         Command::Doctor(_) => Err(needs_linux("doctor")),
         #[cfg(not(target_os = "linux"))]
         Command::Capture(_) => Err(needs_linux("capture")),
+        #[cfg(not(target_os = "linux"))]
+        Command::Extcap(_) => Err(needs_linux("extcap")),
         #[cfg(target_os = "linux")]
         Command::Stats(options) => stats::run(options, session),
         #[cfg(not(target_os = "linux"))]

@@ -171,7 +171,7 @@ mod tests {
     use crate::arguments::Arguments;
 
     /// Commands that print no report.
-    const SILENT: [&str; 4] = ["lab sink", "tunnel del", "tunnel down", "tunnel export"];
+    const SILENT: [&str; 5] = ["extcap", "lab sink", "tunnel del", "tunnel down", "tunnel export"];
 
     #[test]
     fn every_command_that_reports_has_a_schema() {

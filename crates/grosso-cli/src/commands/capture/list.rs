@@ -81,7 +81,7 @@ pub(super) fn named(asked: &str) -> Result<String, Failure> {
 }
 
 /// The interfaces: those that run first, loopback behind them, then those that are down.
-fn links() -> Result<Vec<Link>, Failure> {
+pub(super) fn links() -> Result<Vec<Link>, Failure> {
     // Asking needs no privilege, so that the list is there for everybody.
     let links = Netlink::new().and_then(|netlink| netlink.links());
     let mut links = links.map_err(|error| {

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod device;
+pub(super) mod extcap;
 mod files;
 mod frame;
 mod list;

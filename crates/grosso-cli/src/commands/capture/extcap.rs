@@ -1,0 +1,122 @@
+//! `grosso extcap`: interfaces of this machine as capture sources of Wireshark, in the words of its extcap interface.
+
+use std::{ffi::OsString, path::Path};
+
+use grosso_io::capture::SNAPLEN_DEFAULT;
+use grosso_wire::LinkType;
+
+use super::{
+    device::{LiveFilter, link_type},
+    list,
+};
+use crate::{
+    arguments::{Command, Extcap, PacketsOf},
+    commands,
+    error::{Exit, Failure},
+    input::Session,
+    name::shown,
+    report::{self, Place},
+};
+
+/// Answers Wireshark, or captures for it.
+pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Result<Exit, Failure> {
+    if options.extcap_interfaces {
+        return say(&sources()?);
+    }
+    let source = ExtcapSource::find(options.extcap_interface.as_deref().unwrap_or_default())?;
+    if let (true, Some(pipe)) = (options.capture, &options.fifo) {
+        // Wireshark shows all that is said meanwhile as an error.
+        session.talk.quiet = true;
+        let Command::Capture(capture) = source.command(pipe, options)? else {
+            return Err(Failure::internal("extcap: no capture"));
+        };
+        return super::run(&capture, session);
+    }
+    if let Some(text) = &options.extcap_capture_filter {
+        LiveFilter::compile(text, source.link_type)?;
+    }
+    match (options.extcap_dlts, options.extcap_config) {
+        (true, _) => say(&source.dlt()),
+        (_, true) => say(&config()),
+        _ => Ok(Exit::Yes),
+    }
+}
+
+fn say(sentences: &str) -> Result<Exit, Failure> {
+    report::put(sentences, Place::Standard)?;
+    Ok(Exit::Yes)
+}
+
+/// The sentences on all sources.
+fn sources() -> Result<String, Failure> {
+    let mut text = format!("extcap {{version={}}}\n", env!("CARGO_PKG_VERSION"));
+    let links = list::links()?.into_iter();
+    for link in links.filter(|link| link_type(link.hardware_type).is_some()) {
+        let name = link.name;
+        text += &format!("interface {{value={PREFIX}{name}}}{{display=Grosso: {name}}}\n");
+    }
+    Ok(text)
+}
+
+/// The sentences on the options of a source.
+fn config() -> String {
+    format!(
+        "arg {{number=0}}{{call=--packets}}{{display=Packets}}{{type=selector}}\
+         {{tooltip=The packets of the wire, or those that this host's stack and tcpdump see}}\n\
+         value {{arg=0}}{{value=wire}}{{display=Of the wire: superframes split, checksums complete}}\
+         {{default=true}}\n\
+         value {{arg=0}}{{value=host}}{{display=Of this host, with their offload metadata}}\n\
+         arg {{number=1}}{{call=--snaplen}}{{display=Bytes of each packet, at most}}{{type=integer}}\
+         {{range=1,{SNAPLEN_DEFAULT}}}{{default={SNAPLEN_DEFAULT}}}\n"
+    )
+}
+
+/// An interface as a source.
+struct ExtcapSource {
+    interface: String,
+    link_type: LinkType,
+}
+
+impl ExtcapSource {
+    fn find(value: &str) -> Result<Self, Failure> {
+        let interface = value.strip_prefix(PREFIX).unwrap_or(value);
+        let found = list::links()?.into_iter().find(|link| link.name.as_str() == interface);
+        let link_type = found.and_then(|link| link_type(link.hardware_type));
+        let Some(link_type) = link_type else {
+            let message = format!("extcap: no source {value}");
+            return Err(Failure::environment("environment.no_interface", message)
+                .hint("grosso --extcap-interfaces lists them"));
+        };
+        Ok(Self { interface: interface.into(), link_type })
+    }
+
+    /// The sentence on its link type.
+    fn dlt(&self) -> String {
+        let name = if self.link_type == LinkType::Ethernet { "EN10MB" } else { "RAW" };
+        let (number, display) = (self.link_type.to_pcap(), self.link_type);
+        format!("dlt {{number={number}}}{{name={name}}}{{display={display}}}\n")
+    }
+
+    /// The command that captures it into a pipe.
+    fn command(&self, pipe: &Path, options: &Extcap) -> Result<Command, Failure> {
+        let snaplen = options.snaplen.to_string();
+        let words = ["grosso", "capture", "-i", &self.interface, "-s", &snaplen, "-w"];
+        let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        words.push(pipe.into());
+        if options.packets == PacketsOf::Wire {
+            words.push("--wire".into());
+        }
+        if let Some(text) = &options.extcap_capture_filter {
+            words.extend(["-f".into(), text.into()]);
+        }
+        let parsed = commands::parse(&words);
+        let parsed = parsed.map_err(|error| {
+            let why = error.to_string();
+            Failure::usage("usage", format!("extcap: {}: {}", shown(pipe), why.trim_end()))
+        })?;
+        Ok(parsed.command)
+    }
+}
+
+/// The beginning of a source's name, which tells it from Wireshark's own source for the interface.
+const PREFIX: &str = "grosso-";
