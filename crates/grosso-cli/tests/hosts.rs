@@ -21,6 +21,7 @@ mod lab_nic;
 mod live;
 mod machines;
 mod monitor;
+mod monitoring_tools;
 mod monitors;
 mod network;
 mod rings;

@@ -1,0 +1,205 @@
+//! tcpflow, softflowd and Argus behind `grosso capture --to`, on a device with its offloads on: their streams, packets
+//! and bytes are those of the wire.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::UdpSocket,
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    common::{Bench, Timed},
+    network::{Running, STALLED, skip},
+    tap::{signal, start, until},
+    vantage::{BYTES, Chain, IPV4, Way, ip, is_over, set},
+};
+
+/// Source and destination port of one direction of a connection.
+type Ports = (u16, u16);
+
+/// Packets and bytes of one direction of a connection.
+type Counted = BTreeMap<Ports, (u64, u64)>;
+
+/// A sender with its offloads on, and a monitor's device beside it with the packets of the wire.
+struct Watched {
+    chain: Chain,
+    bench: Bench,
+    capture: Child,
+}
+
+impl Watched {
+    fn new(tools: &[&str]) -> Option<Self> {
+        if let Some(tool) = tools.iter().find(|tool| Command::new(tool).arg("-h").output().is_err())
+        {
+            skip(&format!("{tool} is not installed"));
+            return None;
+        }
+        let chain = Chain::new(Way { mtu: 1500, behind: None })?;
+        ip(&chain.sender, "link set lo up");
+        set(&chain.sender, "s0", "rx-gro", true);
+        let bench = Bench::new();
+        let mut command = bench.command("capture -i s0 -q -F pcap -w x.pcap --to tap:mon0");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let capture = start(&chain.sender, command, &bench.path("x.pcap"));
+        Some(Self { chain, bench, capture })
+    }
+
+    /// Starts a monitor, and waits until it says that it listens.
+    fn monitor(&self, line: &str, said: &str) -> Running {
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).current_dir(self.bench.path("."));
+        let running = Running::spawn(self.chain.sender.host(&mut command).unwrap());
+        running.said(said);
+        running
+    }
+
+    /// The packets of a stream on the wire, in both directions, when all of them have reached the monitors' device.
+    fn stream(&self) -> Vec<Timed> {
+        let ends = self.chain.ends(IPV4);
+        let mut seen = self.chain.record(&[(&self.chain.receiver, "d0")], IPV4, || {
+            self.chain.stream(ends, BYTES);
+            // A monitor may see a block of packets when the kernel has filled it, and not before.
+            self.chain.datagrams(ends, 1200, &[30; 3000]);
+        });
+        until(|| is_over(&self.bench.path("x.pcap")));
+        let mut packets = seen.remove(0);
+        packets.retain(|(_, frame)| frame[12..14] == [8, 0] && frame[23] == 6);
+        assert!(packets.len() > BYTES / 1448, "{}", packets.len());
+        packets
+    }
+
+    fn end(mut self) {
+        signal(&self.capture, "TERM");
+        assert!(self.capture.wait().unwrap().success());
+    }
+}
+
+fn ports(frame: &[u8]) -> Ports {
+    let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    (port(34), port(36))
+}
+
+fn ip_bytes(frame: &[u8]) -> usize {
+    usize::from(u16::from_be_bytes([frame[16], frame[17]]))
+}
+
+/// Packets and bytes by direction; those of IP, or whole frames.
+fn counted(packets: &[Timed], bytes: impl Fn(&[u8]) -> usize) -> Counted {
+    let mut counted = Counted::new();
+    for (_, frame) in packets {
+        let count = counted.entry(ports(frame)).or_default();
+        *count = (count.0 + 1, count.1 + bytes(frame) as u64);
+    }
+    counted
+}
+
+#[test]
+fn tcpflow_writes_the_very_streams() {
+    let Some(watched) = Watched::new(&["tcpflow"]) else { return };
+    let tcpflow = watched.monitor("tcpflow -i mon0 -o streams", "listening on mon0");
+    let mut streams: BTreeMap<Ports, Vec<u8>> = BTreeMap::new();
+    for (_, frame) in watched.stream() {
+        let payload = 34 + usize::from(frame[46] >> 4) * 4;
+        streams.entry(ports(&frame)).or_default().extend(&frame[payload..14 + ip_bytes(&frame)]);
+    }
+    let ((source, destination), sent) =
+        streams.into_iter().max_by_key(|(_, bytes)| bytes.len()).unwrap();
+    assert_eq!(sent.len(), BYTES, "nothing was sent again");
+    let file = format!("streams/010.009.000.001.{source:05}-010.009.000.002.{destination:05}");
+    let file = watched.bench.path(&file);
+    until(|| fs::metadata(&file).is_ok_and(|metadata| metadata.len() >= BYTES as u64));
+    assert_eq!(tcpflow.stop(Signal::INT).code, Some(0));
+    assert!(fs::read(&file).unwrap() == sent, "{file:?}");
+    watched.end();
+}
+
+#[test]
+fn softflowd_counts_the_packets_and_bytes_of_the_wire() {
+    let Some(watched) = Watched::new(&["softflowd", "softflowctl"]) else { return };
+    let listen = |port: u16| {
+        let socket = watched.chain.sender.run(|| UdpSocket::bind(("127.0.0.1", port)));
+        let socket = socket.unwrap().unwrap();
+        socket.set_read_timeout(Some(STALLED)).unwrap();
+        socket
+    };
+    let start = |device: &str, collector: &UdpSocket| {
+        let address = collector.local_addr().unwrap();
+        let line =
+            format!("softflowd -i {device} -n {address} -v 5 -d -c {device}.ctl -p {device}.pid");
+        watched.monitor(&line, "Exporting flows")
+    };
+    let collectors = [listen(0), listen(0)];
+    let meters = [start("mon0", &collectors[0]), start("s0", &collectors[1])];
+    let wire = counted(&watched.stream(), ip_bytes);
+    let [behind, beside] = ["mon0", "s0"].map(|device| {
+        let mut command = Command::new("softflowctl");
+        command.args(["-c", &format!("{device}.ctl"), "shutdown"]);
+        command.current_dir(watched.bench.path(".")).stdout(Stdio::null());
+        assert!(watched.chain.sender.host(&mut command).unwrap().status().unwrap().success());
+        let collector = &collectors[usize::from(device == "s0")];
+        flows(collector, &wire)
+    });
+    assert_eq!(behind, wire);
+    let packets = |counted: &Counted| counted.values().map(|(packets, _)| packets).sum::<u64>();
+    assert!(packets(&beside) < packets(&wire) / 2, "without Grosso: {beside:?}");
+    meters.into_iter().for_each(|meter| drop(meter.end()));
+    watched.end();
+}
+
+/// The flows that a collector hears of (NetFlow version 5), of those that are asked for.
+fn flows(collector: &UdpSocket, asked: &Counted) -> Counted {
+    let (mut found, mut datagram) = (Counted::new(), [0; 2048]);
+    while found.len() < asked.len() {
+        let len = collector.recv(&mut datagram).expect("all flows are told");
+        let short = |at: usize| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
+        let long = |at: usize| u64::from(short(at)) << 16 | u64::from(short(at + 2));
+        for record in (24..len).step_by(48) {
+            let ports = (short(record + 32), short(record + 34));
+            if asked.contains_key(&ports) {
+                found.insert(ports, (long(record + 16), long(record + 20)));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn argus_counts_the_packets_and_bytes_of_the_wire() {
+    let Some(watched) = Watched::new(&["argus", "ra"]) else { return };
+    let argus = watched.monitor("argus -i mon0 -S 1 -w flows.argus", "interface mon0 is up");
+    let wire = counted(&watched.stream(), <[u8]>::len);
+    until(|| records(&watched.bench) == wire);
+    argus.stop(Signal::INT);
+    watched.end();
+}
+
+/// The TCP connections that Argus has written so far.
+fn records(bench: &Bench) -> Counted {
+    let mut command = Command::new("ra");
+    command
+        .args("-n -r flows.argus -c , -s sport dport spkts dpkts sbytes dbytes - tcp".split(' '));
+    let output = command.current_dir(bench.path(".")).output().unwrap();
+    let mut found = Counted::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let numbers: Result<Vec<u64>, _> = line.split(',').map(str::parse).collect();
+        let Ok([source, destination, there, back, bytes_there, bytes_back]) =
+            numbers.as_deref().map(|numbers| <[u64; 6]>::try_from(numbers).unwrap())
+        else {
+            continue;
+        };
+        let (source, destination) = (source as u16, destination as u16);
+        for (ports, packets, bytes) in
+            [((source, destination), there, bytes_there), ((destination, source), back, bytes_back)]
+        {
+            let count = found.entry(ports).or_default();
+            *count = (count.0 + packets, count.1 + bytes);
+        }
+    }
+    found
+}
