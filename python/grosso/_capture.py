@@ -138,6 +138,23 @@ class Capture:
         """Why the packet of this number was merged, or why not."""
         return _report(self._command("explain", options, [str(number)]))
 
+    # Files.
+
+    def export(
+        self,
+        *,
+        parquet: PathLike | None = None,
+        trains: PathLike | None = None,
+        shard: str | None = None,
+        **options: Option,
+    ) -> Report:
+        """Writes a row for each packet of the wire to ``parquet``, and one for each train to ``trains``.
+
+        ``shard`` is one share of the flows, such as ``2/4``.
+        """
+        files = {"parquet": parquet, "trains": trains, "shard": shard}
+        return _report(self._command("export", {**files, **options}))
+
     def _command(
         self, command: str, options: dict[str, Any], more: list[str] | None = None
     ) -> list[str]:

@@ -2,13 +2,9 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `batches` | rows of tables in, record batches out |
-//! | `columns` | the columns of each table |
 //! | `stream` | a reading in a thread of its own, as a stream of record batches |
 #![deny(unsafe_code)]
 
-mod batches;
-mod columns;
 mod stream;
 
 use std::{

@@ -11,14 +11,12 @@ use std::{
 
 use arrow_array::{RecordBatch, RecordBatchReader, ffi_stream::FFI_ArrowArrayStream};
 use arrow_schema::{ArrowError, SchemaRef, ffi::FFI_ArrowSchema};
-use grosso_cli::library::{self, Error};
+use grosso_cli::library::{
+    self, Batches, Columns, Error, PacketColumns, PacketTable, Take, TrainColumns, Visit,
+};
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyCapsule};
 
-use crate::{
-    batches::{BATCHES_WAITING_MAX, Batches, News},
-    columns::{PacketColumns, TrainColumns},
-    exception, wait,
-};
+use crate::{exception, wait};
 
 /// A table that is read anew each time that somebody asks for its rows.
 #[pyclass(frozen, module = "grosso")]
@@ -33,7 +31,7 @@ pub(crate) struct Rows {
 /// The tables that there are.
 #[derive(Clone, Copy)]
 enum Table {
-    Packets { has_data: bool },
+    Packets(PacketTable),
     Trains,
 }
 
@@ -42,7 +40,8 @@ impl Rows {
     /// The packets that the words of `grosso inspect` name, with their bytes or without.
     #[staticmethod]
     fn packets(words: Vec<String>, data: bool, capture: Py<PyAny>) -> Self {
-        Self { table: Table::Packets { has_data: data }, words, capture }
+        let table = if data { PacketTable::FramesWithData } else { PacketTable::Frames };
+        Self { table: Table::Packets(table), words, capture }
     }
 
     /// The trains that the words of `grosso coalesce` make.
@@ -75,7 +74,7 @@ impl Rows {
 impl Table {
     fn schema(self) -> SchemaRef {
         match self {
-            Self::Packets { has_data } => PacketColumns::schema(has_data),
+            Self::Packets(table) => PacketColumns::schema(table),
             Self::Trains => TrainColumns::schema(),
         }
     }
@@ -83,19 +82,68 @@ impl Table {
     /// Reads all rows.
     fn read(self, words: &[String], interrupted: &Arc<AtomicBool>, to: SyncSender<News>) {
         match self {
-            Self::Packets { has_data } => {
-                let mut batches = Batches::new(PacketColumns::new(has_data), to);
-                let ended = library::packets(words, interrupted, &mut batches);
-                batches.finish(ended);
+            Self::Packets(table) => {
+                let mut teller = Teller::new(PacketColumns::new(table), to);
+                let ended = library::packets(words, interrupted, &mut teller);
+                teller.finish(ended);
             }
             Self::Trains => {
-                let mut batches = Batches::new(TrainColumns::new(), to);
-                let ended = library::trains(words, interrupted, &mut batches);
-                batches.finish(ended);
+                let mut teller = Teller::new(TrainColumns::new(), to);
+                let ended = library::trains(words, interrupted, &mut teller);
+                teller.finish(ended);
             }
         }
     }
 }
+
+/// The news of a reading.
+enum News {
+    /// The captures are open, and the words are right.
+    Open,
+    /// Rows.
+    Batch(RecordBatch),
+    /// The reading ended with a failure.
+    Failed(Error),
+    /// The rows could not be made into a batch.
+    Broken(ArrowError),
+}
+
+/// Tells the news of a reading, which ends when nobody hears them any more.
+struct Teller<C> {
+    batches: Batches<C, Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>>,
+    to: SyncSender<News>,
+}
+
+impl<C: Columns> Teller<C> {
+    fn new(columns: C, to: SyncSender<News>) -> Self {
+        let rows = to.clone();
+        let tell = move |batch: Result<RecordBatch, ArrowError>| {
+            rows.send(batch.map_or_else(News::Broken, News::Batch)).is_ok()
+        };
+        Self { batches: Batches::new(columns, Box::new(tell)), to }
+    }
+
+    /// Sends the rows that are left, and the failure that the reading ended with.
+    fn finish(mut self, ended: Result<(), Error>) {
+        if let (true, Err(error)) = (self.batches.finish(), ended) {
+            // Whoever does not listen does not want to know.
+            let _ = self.to.send(News::Failed(error));
+        }
+    }
+}
+
+impl<Row, C: Columns + Take<Row>> Visit<Row> for Teller<C> {
+    fn open(&mut self) -> bool {
+        self.to.send(News::Open).is_ok()
+    }
+
+    fn row(&mut self, row: Row) -> bool {
+        self.batches.take(row)
+    }
+}
+
+/// Batches that wait to be taken.
+const BATCHES_WAITING_MAX: usize = 2;
 
 /// A reading under way. Its thread ends when this is dropped.
 struct Reading {

@@ -25,3 +25,13 @@ def classic(
             file.write(struct.pack("<IIII", seconds, nanoseconds, len(packet), len(packet)))
             file.write(packet)
     return path
+
+
+def at(path: Path, packets: list[tuple[int, bytes]], link: int = 1) -> Path:
+    """Writes a pcap file of packets with their times in nanoseconds."""
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link))
+        for time_ns, packet in packets:
+            file.write(struct.pack("<IIII", *divmod(time_ns, 1_000_000_000), len(packet), len(packet)))
+            file.write(packet)
+    return path

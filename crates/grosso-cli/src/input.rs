@@ -15,7 +15,8 @@ use std::{
 };
 
 use grosso_io::capture::{
-    CaptureError, CaptureReader, Compression, Entry, Format, Merge, Outcome, Packet,
+    CaptureError, CaptureReader, Compression, Entry, Format, Merge, Origin as PacketOrigin,
+    Outcome, Packet,
 };
 use grosso_wire::LinkType;
 
@@ -85,6 +86,13 @@ impl Devices {
     #[inline]
     pub(crate) fn of(&self, interface: u32) -> u32 {
         self.0.as_ref().map_or(interface, |outcome| outcome.borrow().device(interface))
+    }
+
+    /// The origin of the packet that was read last.
+    #[inline]
+    fn origin_of(&self, packet: &Packet<'_>) -> PacketOrigin {
+        let merged = self.0.as_ref().and_then(|outcome| outcome.borrow_mut().next_origin());
+        merged.unwrap_or(packet.origin)
     }
 }
 
@@ -172,6 +180,7 @@ impl Input {
                 Ok(Some(mut entry)) => {
                     if let Entry::Packet(packet) = &mut entry {
                         packet.device = self.devices.of(packet.interface);
+                        packet.origin = self.devices.origin_of(packet);
                     }
                     match visit(&entry) {
                         Ok(Next::Go) => {}

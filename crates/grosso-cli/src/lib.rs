@@ -19,6 +19,7 @@
 //! | `suspicion` | hints at UDP datagrams that look like a tunnel on an unknown port |
 //! | `transform` | a capture in, a capture out, packet by packet |
 //! | `sources` | the captures that a command reads, as one, once or twice |
+//! | `shard` | the share of the flows whose rows one of several runs of `export` takes |
 //! | `filter` | filters in the language of tcpdump |
 //! | `tunnel` | tunnels, described as for `ip link` |
 //! | `name` | text from strangers, made harmless for a terminal |
@@ -73,6 +74,8 @@ mod profile;
 mod progress;
 mod report;
 mod reports;
+#[cfg(any(test, feature = "parquet"))]
+mod shard;
 mod sources;
 mod style;
 mod suspicion;

@@ -261,7 +261,8 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     raw
 }
 
-fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
+/// Refuses an output that is one of the captures that are read.
+pub(crate) fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
     let (read, written) = (device(input, "/dev/stdin"), device(output, "/dev/stdout"));
     // Both ends may be the same terminal or /dev/null, which nothing can overwrite.
     let is_file = std::fs::metadata(&written).is_ok_and(|metadata| metadata.is_file());

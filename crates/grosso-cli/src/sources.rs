@@ -147,6 +147,7 @@ impl Sources {
         let failed = |error| Failure::capture(&self.command, &error);
         let merge = Merge::new(readers, select, is_batched).map_err(failed)?;
         let merged = Merged { outcome: merge.outcome(), fault };
+        merged.outcome.borrow_mut().remember_origins();
         let reader = CaptureReader::new(Feed::Merge(Box::new(merge)));
         let reader = reader.map_err(|error| match merged.outcome.borrow_mut().damage.take() {
             _ if merged.fault.borrow().is_some() => {

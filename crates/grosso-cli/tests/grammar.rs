@@ -56,6 +56,8 @@ fn no_command_on_captures_is_left_out_here() {
     let listed: BTreeSet<&str> = names.filter_map(|line| line.split(' ').next()).collect();
     let here = COMMANDS.iter().map(|command| command.split(' ').next().unwrap());
     let here: BTreeSet<&str> = here.chain(OTHERS).chain(["explain", "tunnel"]).collect();
+    // Commands of a feature, which the tests of the Python package run.
+    let listed: BTreeSet<&str> = &listed - &BTreeSet::from(["export", "merge"]);
     assert_eq!(listed, here);
 }
 

@@ -5,6 +5,8 @@ mod conform;
 mod daemon;
 mod device;
 mod extcap;
+#[cfg(feature = "parquet")]
+mod export;
 mod grammar;
 mod known;
 mod lab;
@@ -19,6 +21,8 @@ mod whatif;
 
 use clap::{Args, Parser, Subcommand};
 
+#[cfg(feature = "parquet")]
+pub(crate) use self::export::*;
 pub(crate) use self::{
     captures::*,
     conform::*,
@@ -107,6 +111,14 @@ pub(crate) enum Command {
     /// Explain why a packet was merged, or why not
     #[command(after_long_help = EXPLAIN_HELP)]
     Explain(Explain),
+    /// Write tables of packets and of trains, as Parquet
+    #[cfg(feature = "parquet")]
+    #[command(after_long_help = EXPORT_HELP)]
+    Export(Box<Export>),
+    /// Make one report of those of the shares of `export`
+    #[cfg(feature = "parquet")]
+    #[command(after_long_help = MERGE_HELP)]
+    Merge(Merge),
     /// List the profiles: sets of rules to merge by
     #[command(after_long_help = PROFILES_HELP)]
     Profiles(Profiles),

@@ -47,6 +47,8 @@ impl Command {
         match self {
             Self::Inspect(options) => Own { reading: options.captures.reading, ..none },
             Self::Coalesce(options) => Own { reading: options.files.captures.reading, ..none },
+            #[cfg(feature = "parquet")]
+            Self::Export(options) => Own { reading: options.captures.reading, ..none },
             Self::Explain(options) => Own { reading: options.captures.reading, ..none },
             Self::Whatif(options) => Own { reading: options.captures.reading, ..none },
             Self::Segment(options) => strict(options.files.captures.reading, options.strictness),
@@ -86,6 +88,8 @@ impl Command {
             | Self::Extcap(_)
             | Self::Dev(_)
             | Self::Monitor(_) => none,
+            #[cfg(feature = "parquet")]
+            Self::Merge(_) => none,
         }
     }
 }

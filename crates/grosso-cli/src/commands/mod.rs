@@ -15,10 +15,14 @@ mod dev;
 mod doctor;
 mod encap;
 mod explain;
+#[cfg(feature = "parquet")]
+mod export;
 mod fragment;
 mod inspect;
 #[cfg(all(target_os = "linux", feature = "lab"))]
 mod lab;
+#[cfg(feature = "parquet")]
+mod merge;
 #[cfg(all(target_os = "linux", feature = "monitor"))]
 mod monitor;
 mod profiles;
@@ -31,6 +35,8 @@ mod segment;
 mod stats;
 #[cfg(target_os = "linux")]
 mod summary;
+#[cfg(any(test, feature = "library"))]
+pub(crate) mod tables;
 #[cfg(target_os = "linux")]
 mod tunnel;
 mod whatif;
@@ -113,6 +119,10 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
         Command::Explain(options) => explain::run(options, session),
+        #[cfg(feature = "parquet")]
+        Command::Export(options) => export::run(options, session),
+        #[cfg(feature = "parquet")]
+        Command::Merge(options) => merge::run(options, session),
         Command::Profiles(options) => profiles::run(options, session),
         Command::Schema(options) => schema::run(options, session),
         Command::Whatif(options) => whatif::run(options, session),

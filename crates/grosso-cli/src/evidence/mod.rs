@@ -32,7 +32,7 @@ mod tcp;
 mod vantage;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 pub(crate) use self::{
     judge::{Judge, UDP_SIZE_UNKNOWN, around},
@@ -43,8 +43,8 @@ pub(crate) use self::{
 };
 
 /// A reason to take a frame for a packet of the wire or for a superframe, strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
 pub(crate) enum Evidence {
     /// The user says it.
     Given,
@@ -67,6 +67,21 @@ pub(crate) enum Evidence {
 }
 
 impl Evidence {
+    /// The name in JSON and in tables.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Recorded => "recorded",
+            Self::Checksum => "checksum",
+            Self::IpId => "ip_id",
+            Self::Stride => "stride",
+            Self::Icmp => "icmp",
+            Self::PlainSegments => "plain_segments",
+            Self::Syn => "syn",
+            Self::Mtu => "mtu",
+        }
+    }
+
     /// The words that people read.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -95,6 +110,12 @@ impl Evidence {
             Self::Syn => "the MSS of the SYNs",
             Self::Mtu => "the MTU",
         }
+    }
+}
+
+impl Serialize for Evidence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code())
     }
 }
 

@@ -18,19 +18,23 @@ use std::{
 
 use serde::Serialize;
 
-pub use self::{
-    packets::{Packet, packets},
-    trains::{Train, trains},
+pub use self::{packets::packets, trains::trains};
+pub use crate::commands::tables::{
+    Headers, Origin,
+    packets::{Finding, Packet},
+    trains::Train,
+};
+#[cfg(feature = "parquet")]
+pub use crate::commands::tables::{
+    batches::Batches,
+    columns::{Columns, PacketColumns, PacketTable, Take, TrainColumns},
 };
 use crate::{
     arguments::{Arguments, Command},
     commands,
     error::{Exit, Failure},
-    headers::{Transport, addresses, ports, protocol},
     input::{Ending, Input, Session},
 };
-use core::net::IpAddr;
-use grosso_wire::Stack;
 
 /// Runs a command, and returns its report as JSON; empty if the command has none.
 ///
@@ -93,61 +97,6 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
-
-/// The headers of a packet, as far as tables show them: innermost addresses, ports and payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Headers<'a> {
-    /// The stack in the words of reports, such as `tcp4` or `udp4/vxlan/tcp4`; `None` if the link type has no view.
-    pub protocol: Option<&'a str>,
-    /// Source and destination.
-    pub addresses: Option<(IpAddr, IpAddr)>,
-    /// Source and destination port of TCP or UDP.
-    pub ports: Option<(u16, u16)>,
-    /// Bytes behind the TCP or UDP header, as the headers declare them.
-    pub payload: Option<u32>,
-}
-
-/// The words for header stacks, each made once.
-#[derive(Default)]
-struct Words {
-    known: Vec<(Vec<grosso_wire::Kind>, String)>,
-    last: usize,
-}
-
-impl Words {
-    fn headers(&mut self, data: &[u8], len: usize, stack: &Stack) -> Headers<'_> {
-        let transport = Transport::of(stack, len);
-        Headers {
-            addresses: addresses(data, stack),
-            ports: transport.map(|transport| ports(data, &transport)),
-            payload: transport.map(|transport| transport.payload as u32),
-            protocol: Some(self.of(stack)),
-        }
-    }
-
-    fn of(&mut self, stack: &Stack) -> &str {
-        let is_it = |kinds: &[grosso_wire::Kind]| {
-            kinds.iter().copied().eq(stack.layers().iter().map(|layer| layer.kind))
-        };
-        if !self.known.get(self.last).is_some_and(|(kinds, _)| is_it(kinds)) {
-            let found = self.known.iter().position(|(kinds, _)| is_it(kinds));
-            self.last = found.unwrap_or_else(|| self.learn(stack));
-        }
-        &self.known[self.last].1
-    }
-
-    fn learn(&mut self, stack: &Stack) -> usize {
-        if self.known.len() >= STACKS_MAX {
-            self.known.clear();
-        }
-        let kinds = stack.layers().iter().map(|layer| layer.kind).collect();
-        self.known.push((kinds, protocol(stack)));
-        self.known.len() - 1
-    }
-}
-
-/// Header stacks whose words are remembered; one more forgets all of them.
-const STACKS_MAX: usize = 64;
 
 /// The session of a table: nothing is printed.
 fn begin(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<(Arguments, Session), Failure> {

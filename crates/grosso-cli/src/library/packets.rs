@@ -5,29 +5,17 @@ use std::sync::{Arc, atomic::AtomicBool};
 use grosso_io::capture::{self, Entry};
 use grosso_wire::{Stack, dissect_into};
 
-use super::{Error, Headers, Visit, Words, begin, conclude, no_table, unless_interrupted};
-use crate::{arguments::Command, error::Failure, input::Next, meta};
-
-/// A packet of a capture.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    /// Its place in the capture, counted from 1.
-    pub number: u64,
-    /// Nanoseconds since the epoch, if the format holds a time.
-    pub time_ns: Option<u64>,
-    /// The number of its interface within its section.
-    pub interface: u32,
-    /// Its length on the link.
-    pub length: u32,
-    /// The bytes captured.
-    pub data: &'a [u8],
-    /// Its headers.
-    pub headers: Headers<'a>,
-    /// The segment size that the capture recorded for a superframe.
-    pub segment_size: Option<u16>,
-    /// Packets of the wire in it, if the capture recorded that.
-    pub packets: Option<u32>,
-}
+use super::{Error, Visit, begin, conclude, no_table, unless_interrupted};
+use crate::{
+    arguments::Command,
+    commands::tables::{
+        FileNames, Headers, Words,
+        packets::{Finding, Packet},
+    },
+    error::Failure,
+    input::Next,
+    meta,
+};
 
 /// Visits the packets of captures; the words are those of `grosso inspect`.
 ///
@@ -57,6 +45,7 @@ fn table(
         return Ok(());
     }
     let (links, mut names, mut stack) = (input.links, Words::default(), Stack::new(0));
+    let files = FileNames::of(&input);
     let ending = input.each(|entry| {
         let Entry::Packet(packet) = entry else { return Ok(Next::Go) };
         let said = packet.meta();
@@ -78,6 +67,8 @@ fn table(
             headers,
             segment_size: gso.and_then(|gso| gso.size()),
             packets: said.offload.as_ref().and_then(|offload| count(offload, headers.payload)),
+            origin: files.origin(packet.origin),
+            finding: Finding::default(),
         };
         Ok(if visit.row(row) { Next::Go } else { Next::Stop })
     })?;

@@ -32,6 +32,7 @@ impl Visit<Packet<'_>> for Count {
 
     fn row(&mut self, row: Packet<'_>) -> bool {
         assert_eq!(row.number, self.rows + 1);
+        assert_eq!((row.origin.file, row.origin.frame), (CAPTURE, row.number));
         self.take(1)
     }
 }
@@ -43,6 +44,9 @@ impl Visit<Train<'_>> for Count {
     }
 
     fn row(&mut self, row: Train<'_>) -> bool {
+        assert_eq!((row.train, row.origin.frame), (self.rows + 1, row.numbers[0]));
+        // A packet says why it is alone, and a packet why it did not join.
+        assert_eq!(row.why.is_some(), matches!(row.closed, "never" | "no-merge"), "{row:?}");
         self.take(row.numbers.len() as u64)
     }
 }
@@ -105,21 +109,4 @@ fn a_flag_ends_a_reading_with_a_failure() {
     let set = Arc::new(AtomicBool::new(true));
     let error = packets(&words("inspect CAPTURE"), &set, &mut Count::up_to(1)).unwrap_err();
     assert!(error.json().contains("\"exit\":130"), "{}", error.json());
-}
-
-#[test]
-fn more_stacks_than_are_remembered_still_have_words() {
-    use grosso_wire::{Kind, Layer};
-
-    let mut known = Words::default();
-    let kinds = [Kind::Ipv4, Kind::Ipv6, Kind::Udp];
-    for number in 0..3usize.pow(5) {
-        let mut stack = Stack::new(0);
-        (0..5).for_each(|at| {
-            let kind = kinds[number / 3usize.pow(at) % 3];
-            stack.push(Layer { kind, offset: 0, len: 0 });
-        });
-        assert_eq!(known.of(&stack), protocol(&stack));
-        assert!(known.known.len() <= STACKS_MAX);
-    }
 }

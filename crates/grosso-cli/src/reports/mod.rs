@@ -6,6 +6,8 @@ pub(crate) mod csum;
 pub(crate) mod decap;
 pub(crate) mod encap;
 pub(crate) mod explain;
+#[cfg(feature = "parquet")]
+pub(crate) mod export;
 pub(crate) mod fragment;
 pub(crate) mod inspect;
 pub(crate) mod reassemble;

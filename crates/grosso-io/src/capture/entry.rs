@@ -37,9 +37,23 @@ pub struct Packet<'a> {
     pub description: &'a Interface,
     /// Position of the packet in the file, counted from 1.
     pub number: u64,
+    /// The file that it comes from, and its place there.
+    pub origin: Origin,
     pub(crate) options: Options<'a>,
     pub(crate) raw: &'a [u8],
     pub(crate) format: Format,
+}
+
+/// The place of a packet in the file that it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The index of the file among those that are read as one; 0 unless who reads them knows better
+    /// ([`Outcome::next_origin`](super::Outcome::next_origin)).
+    pub file: u32,
+    /// Position in that file, counted from 1. Packets that were not wanted count.
+    pub number: u64,
+    /// Offset of its record or block, in bytes of the uncompressed file.
+    pub offset: u64,
 }
 
 impl<'a> Packet<'a> {

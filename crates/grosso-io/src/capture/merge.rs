@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::rc::Rc;
 
 use self::devices::Devices;
-use super::entry::{Block, Entry, Packet};
+use super::entry::{Block, Entry, Origin, Packet};
 use super::error::CaptureError;
 use super::format::Format;
 use super::metadata::PacketMeta;
@@ -50,9 +50,29 @@ pub struct Outcome {
     /// The first damage: the index of the capture that ends there, and the damage.
     pub damage: Option<(usize, CaptureError)>,
     devices: Devices,
+    /// The origins of packets that nobody has asked for yet, if somebody will.
+    origins: Option<VecDeque<Origin>>,
 }
 
 impl Outcome {
+    /// Remembers the origins of packets from here on: before anything is read. Who asks for that takes one for each
+    /// packet that it reads, so that none are left but those of packets in its buffer.
+    pub fn remember_origins(&mut self) {
+        self.origins = Some(VecDeque::new());
+    }
+
+    /// Takes the origin of the next packet of the merged capture.
+    pub fn next_origin(&mut self) -> Option<Origin> {
+        self.origins.as_mut()?.pop_front()
+    }
+
+    fn count(&mut self, origin: Origin) {
+        self.packets[origin.file as usize] += 1;
+        if let Some(origins) = &mut self.origins {
+            origins.push_back(origin);
+        }
+    }
+
     /// The first interface of the device that an interface shows: a capture that begins when another has ended, with
     /// an interface like one there, goes on with what it showed.
     #[must_use]
@@ -75,6 +95,7 @@ struct Member<R> {
 /// A packet that waits for those before it.
 struct Pending {
     meta: PacketMeta,
+    origin: Origin,
     data: Vec<u8>,
     options: Vec<u8>,
     order: ByteOrder,
@@ -178,7 +199,7 @@ impl<R: Read> Merge<R> {
             if !is_wanted(&mut self.select, packet)? {
                 return Ok(true);
             }
-            self.outcome.borrow_mut().packets[0] += 1;
+            self.outcome.borrow_mut().count(packet.origin);
         }
         self.writer.copy(&entry).map_err(io::Error::other)?;
         Ok(true)
@@ -205,7 +226,7 @@ impl<R: Read> Merge<R> {
         let options = Options::new(&packet.options, packet.order);
         let written = self.writer.write_packet_with(&packet.meta, &packet.data, &options);
         written.map_err(io::Error::other)?;
-        self.outcome.borrow_mut().packets[first] += 1;
+        self.outcome.borrow_mut().count(Origin { file: first as u32, ..packet.origin });
         Ok(true)
     }
 
@@ -317,6 +338,7 @@ impl Pending {
     fn of(packet: &Packet<'_>, interface: u32) -> Self {
         Self {
             meta: PacketMeta { interface, ..packet.meta() },
+            origin: packet.origin,
             data: packet.data.to_vec(),
             options: packet.options().as_bytes().to_vec(),
             order: packet.order(),

@@ -56,7 +56,7 @@ mod writer;
 mod zstd;
 
 pub use compression::Compression;
-pub use entry::{Block, Entry, Packet};
+pub use entry::{Block, Entry, Origin, Packet};
 pub use error::{CaptureError, Damage, FilePart, Misfit};
 pub use format::{
     Format, INTERFACES_MAX, Interface, LINK_TYPE_ETHERNET, RECORD_BYTES_MAX, Resolution,

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::compression::{Compression, Decompressor};
-use super::entry::{Block, Entry, Packet};
+use super::entry::{Block, Entry, Origin, Packet};
 use super::error::{CaptureError, FilePart};
 use super::format::{Format, Interface, RECORD_BYTES_MAX};
 use super::layout::{Layout, Need, Part, Step};
@@ -283,6 +283,7 @@ impl<R: Read> CaptureReader<R> {
 
     #[inline]
     fn entry(&mut self, bytes: usize, layout: Layout) -> Entry<'_> {
+        let offset = self.buffer.offset;
         let start = self.buffer.consume(bytes);
         let raw = &self.buffer.bytes[start..start + bytes];
         let (format, order) = (self.format(), self.order());
@@ -302,6 +303,7 @@ impl<R: Read> CaptureReader<R> {
                     // The decoder has refused packets of unknown interfaces.
                     description: &interfaces[packet.interface as usize],
                     number: self.packets,
+                    origin: Origin { file: 0, number: self.packets, offset },
                     options: Options::new(&raw[packet.options.range()], order),
                     raw,
                     format,

@@ -4,5 +4,6 @@ mod build;
 mod compression;
 mod damage;
 mod oracle;
+mod origins;
 mod packets;
 mod round_trip;

@@ -1,36 +1,47 @@
-//! The columns of each table.
+//! The columns of each table, for the files of `export` and for Python.
+//!
+//! `docs/export.md` says what is in them.
 
-use core::{fmt::Write, net::IpAddr};
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use arrow_array::{
     ArrayRef, RecordBatch,
     builder::{
-        ArrayBuilder, BinaryBuilder, ListBuilder, StringBuilder, TimestampNanosecondBuilder,
-        UInt16Builder, UInt32Builder, UInt64Builder,
+        ArrayBuilder, BinaryBuilder, BooleanBuilder, ListBuilder, StringBuilder,
+        TimestampNanosecondBuilder, UInt16Builder, UInt32Builder, UInt64Builder,
     },
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
-use grosso_cli::library::{Headers, Packet, Train};
+
+use super::{
+    Headers, Origin,
+    packets::{Finding, Packet},
+    trains::Train,
+};
 
 /// Columns of a table under construction.
-pub(crate) trait Columns {
+pub trait Columns {
     /// The rows since the last batch, as a batch.
+    ///
+    /// # Errors
+    ///
+    /// If the columns do not fit each other, which would be a defect.
     fn finish(&mut self) -> Result<RecordBatch, ArrowError>;
 }
 
 /// Columns that take rows of a kind.
-pub(crate) trait Take<Row> {
+pub trait Take<Row> {
     /// Appends a row, and returns its bytes of variable length.
     fn take(&mut self, row: Row) -> usize;
 }
 
 /// The columns about the headers of a packet.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct HeaderColumns {
     protocol: StringBuilder,
-    source: StringBuilder,
-    destination: StringBuilder,
+    source: AddressColumn,
+    destination: AddressColumn,
     source_port: UInt16Builder,
     destination_port: UInt16Builder,
     payload: UInt32Builder,
@@ -51,8 +62,8 @@ impl HeaderColumns {
     fn take(&mut self, headers: &Headers<'_>) {
         self.protocol.append_option(headers.protocol);
         let addresses = headers.addresses;
-        append_address(&mut self.source, addresses.map(|(source, _)| source));
-        append_address(&mut self.destination, addresses.map(|(_, destination)| destination));
+        self.source.append(addresses.map(|(source, _)| source));
+        self.destination.append(addresses.map(|(_, destination)| destination));
         self.source_port.append_option(headers.ports.map(|(source, _)| source));
         self.destination_port.append_option(headers.ports.map(|(_, destination)| destination));
         self.payload.append_option(headers.payload);
@@ -61,8 +72,8 @@ impl HeaderColumns {
     fn finish(&mut self) -> [ArrayRef; 6] {
         [
             ArrayBuilder::finish(&mut self.protocol),
-            ArrayBuilder::finish(&mut self.source),
-            ArrayBuilder::finish(&mut self.destination),
+            ArrayBuilder::finish(&mut self.source.text),
+            ArrayBuilder::finish(&mut self.destination.text),
             ArrayBuilder::finish(&mut self.source_port),
             ArrayBuilder::finish(&mut self.destination_port),
             ArrayBuilder::finish(&mut self.payload),
@@ -70,8 +81,102 @@ impl HeaderColumns {
     }
 }
 
+/// A column of addresses as text. Packets of one flow follow each other, so the last one is remembered.
+#[derive(Debug, Default)]
+struct AddressColumn {
+    text: StringBuilder,
+    last: Option<(IpAddr, String)>,
+}
+
+impl AddressColumn {
+    fn append(&mut self, address: Option<IpAddr>) {
+        let Some(address) = address else { return self.text.append_null() };
+        match &self.last {
+            Some((last, text)) if *last == address => self.text.append_value(text),
+            _ => {
+                let text = address.to_string();
+                self.text.append_value(&text);
+                self.last = Some((address, text));
+            }
+        }
+    }
+}
+
+/// The columns about the file that a frame comes from.
+#[derive(Debug, Default)]
+struct OriginColumns {
+    file: StringBuilder,
+    frame: UInt64Builder,
+    offset: UInt64Builder,
+}
+
+impl OriginColumns {
+    fn fields() -> [Field; 3] {
+        [
+            Field::new("file", DataType::Utf8, false),
+            Field::new("frame", DataType::UInt64, false),
+            Field::new("offset", DataType::UInt64, false),
+        ]
+    }
+
+    fn take(&mut self, origin: &Origin<'_>) {
+        self.file.append_value(origin.file);
+        self.frame.append_value(origin.frame);
+        self.offset.append_value(origin.offset);
+    }
+
+    fn finish(&mut self) -> [ArrayRef; 3] {
+        [
+            ArrayBuilder::finish(&mut self.file),
+            ArrayBuilder::finish(&mut self.frame),
+            ArrayBuilder::finish(&mut self.offset),
+        ]
+    }
+}
+
+/// The columns about the frame that a packet of the wire was in.
+#[derive(Debug, Default)]
+struct FindingColumns {
+    segment: UInt32Builder,
+    checksum: StringBuilder,
+    evidence: StringBuilder,
+    guess: BooleanBuilder,
+    left: StringBuilder,
+}
+
+impl FindingColumns {
+    fn fields() -> [Field; 5] {
+        [
+            Field::new("segment", DataType::UInt32, true),
+            Field::new("checksum", DataType::Utf8, true),
+            Field::new("evidence", DataType::Utf8, true),
+            Field::new("guess", DataType::Boolean, false),
+            Field::new("left", DataType::Utf8, true),
+        ]
+    }
+
+    fn take(&mut self, finding: &Finding) {
+        self.segment.append_option(finding.segment);
+        self.checksum.append_option(finding.checksum);
+        self.evidence.append_option(finding.evidence);
+        self.guess.append_value(finding.is_guess);
+        self.left.append_option(finding.left);
+    }
+
+    fn finish(&mut self) -> [ArrayRef; 5] {
+        [
+            ArrayBuilder::finish(&mut self.segment),
+            ArrayBuilder::finish(&mut self.checksum),
+            ArrayBuilder::finish(&mut self.evidence),
+            ArrayBuilder::finish(&mut self.guess),
+            ArrayBuilder::finish(&mut self.left),
+        ]
+    }
+}
+
 /// The columns of packets.
-pub(crate) struct PacketColumns {
+#[derive(Debug)]
+pub struct PacketColumns {
     schema: SchemaRef,
     number: UInt64Builder,
     time: TimestampNanosecondBuilder,
@@ -80,14 +185,30 @@ pub(crate) struct PacketColumns {
     headers: HeaderColumns,
     packets: UInt32Builder,
     segment_size: UInt16Builder,
+    origin: OriginColumns,
+    /// The findings, of packets of the wire.
+    finding: Option<FindingColumns>,
     /// The bytes captured, if they are wanted.
     data: Option<BinaryBuilder>,
 }
 
+/// The columns of packets that not every table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketTable {
+    /// Frames as they were captured, without their bytes.
+    Frames,
+    /// Frames as they were captured, with their bytes.
+    FramesWithData,
+    /// Packets of the wire.
+    Wire,
+}
+
 impl PacketColumns {
-    pub(crate) fn new(has_data: bool) -> Self {
+    /// No rows yet.
+    #[must_use]
+    pub fn new(table: PacketTable) -> Self {
         Self {
-            schema: Self::schema(has_data),
+            schema: Self::schema(table),
             number: UInt64Builder::new(),
             time: times(),
             interface: UInt32Builder::new(),
@@ -95,11 +216,15 @@ impl PacketColumns {
             headers: HeaderColumns::default(),
             packets: UInt32Builder::new(),
             segment_size: UInt16Builder::new(),
-            data: has_data.then(BinaryBuilder::new),
+            origin: OriginColumns::default(),
+            finding: (table == PacketTable::Wire).then(FindingColumns::default),
+            data: (table == PacketTable::FramesWithData).then(BinaryBuilder::new),
         }
     }
 
-    pub(crate) fn schema(has_data: bool) -> SchemaRef {
+    /// The names and types of the columns.
+    #[must_use]
+    pub fn schema(table: PacketTable) -> SchemaRef {
         let mut fields = vec![
             Field::new("number", DataType::UInt64, false),
             Field::new("time", time_type(), true),
@@ -109,7 +234,12 @@ impl PacketColumns {
         fields.extend(HeaderColumns::fields());
         fields.push(Field::new("packets", DataType::UInt32, true));
         fields.push(Field::new("segment_size", DataType::UInt16, true));
-        fields.extend(has_data.then(|| Field::new("data", DataType::Binary, false)));
+        fields.extend(OriginColumns::fields());
+        match table {
+            PacketTable::Frames => {}
+            PacketTable::FramesWithData => fields.push(Field::new("data", DataType::Binary, false)),
+            PacketTable::Wire => fields.extend(FindingColumns::fields()),
+        }
         Arc::new(Schema::new(fields))
     }
 }
@@ -123,6 +253,8 @@ impl Take<Packet<'_>> for PacketColumns {
         self.headers.take(&row.headers);
         self.packets.append_option(row.packets);
         self.segment_size.append_option(row.segment_size);
+        self.origin.take(&row.origin);
+        self.finding.iter_mut().for_each(|columns| columns.take(&row.finding));
         self.data.as_mut().map_or(0, |data| {
             data.append_value(row.data);
             row.data.len()
@@ -141,14 +273,18 @@ impl Columns for PacketColumns {
         columns.extend(self.headers.finish());
         columns.push(ArrayBuilder::finish(&mut self.packets));
         columns.push(ArrayBuilder::finish(&mut self.segment_size));
+        columns.extend(self.origin.finish());
+        columns.extend(self.finding.as_mut().into_iter().flat_map(FindingColumns::finish));
         columns.extend(self.data.as_mut().map(ArrayBuilder::finish));
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
 }
 
 /// The columns of trains.
-pub(crate) struct TrainColumns {
+#[derive(Debug)]
+pub struct TrainColumns {
     schema: SchemaRef,
+    train: UInt64Builder,
     numbers: ListBuilder<UInt64Builder>,
     time: TimestampNanosecondBuilder,
     end: TimestampNanosecondBuilder,
@@ -158,12 +294,17 @@ pub(crate) struct TrainColumns {
     segment_size: UInt16Builder,
     headers: HeaderColumns,
     closed: StringBuilder,
+    why: StringBuilder,
+    origin: OriginColumns,
 }
 
 impl TrainColumns {
-    pub(crate) fn new() -> Self {
+    /// No rows yet.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             schema: Self::schema(),
+            train: UInt64Builder::new(),
             numbers: ListBuilder::new(UInt64Builder::new()).with_field(number_item()),
             time: times(),
             end: times(),
@@ -173,11 +314,16 @@ impl TrainColumns {
             segment_size: UInt16Builder::new(),
             headers: HeaderColumns::default(),
             closed: StringBuilder::new(),
+            why: StringBuilder::new(),
+            origin: OriginColumns::default(),
         }
     }
 
-    pub(crate) fn schema() -> SchemaRef {
+    /// The names and types of the columns.
+    #[must_use]
+    pub fn schema() -> SchemaRef {
         let mut fields = vec![
+            Field::new("train", DataType::UInt64, false),
             Field::new("numbers", DataType::List(Arc::new(number_item())), false),
             Field::new("time", time_type(), true),
             Field::new("end", time_type(), true),
@@ -188,12 +334,21 @@ impl TrainColumns {
         ];
         fields.extend(HeaderColumns::fields());
         fields.push(Field::new("closed", DataType::Utf8, false));
+        fields.push(Field::new("why", DataType::Utf8, true));
+        fields.extend(OriginColumns::fields());
         Arc::new(Schema::new(fields))
+    }
+}
+
+impl Default for TrainColumns {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl Take<Train<'_>> for TrainColumns {
     fn take(&mut self, row: Train<'_>) -> usize {
+        self.train.append_value(row.train);
         self.numbers.values().append_slice(row.numbers);
         self.numbers.append(true);
         let (first, last) = row.times_ns.unzip();
@@ -205,6 +360,8 @@ impl Take<Train<'_>> for TrainColumns {
         self.segment_size.append_option(row.segment_size);
         self.headers.take(&row.headers);
         self.closed.append_value(row.closed);
+        self.why.append_option(row.why);
+        self.origin.take(&row.origin);
         size_of_val(row.numbers)
     }
 }
@@ -212,6 +369,7 @@ impl Take<Train<'_>> for TrainColumns {
 impl Columns for TrainColumns {
     fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         let mut columns = vec![
+            ArrayBuilder::finish(&mut self.train),
             ArrayBuilder::finish(&mut self.numbers),
             ArrayBuilder::finish(&mut self.time),
             ArrayBuilder::finish(&mut self.end),
@@ -222,6 +380,8 @@ impl Columns for TrainColumns {
         ];
         columns.extend(self.headers.finish());
         columns.push(ArrayBuilder::finish(&mut self.closed));
+        columns.push(ArrayBuilder::finish(&mut self.why));
+        columns.extend(self.origin.finish());
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
 }
@@ -241,17 +401,6 @@ fn times() -> TimestampNanosecondBuilder {
 /// A time as Arrow has it; none beyond the year 2262.
 fn signed(time_ns: Option<u64>) -> Option<i64> {
     i64::try_from(time_ns?).ok()
-}
-
-fn append_address(column: &mut StringBuilder, address: Option<IpAddr>) {
-    match address {
-        // Text into a builder cannot fail.
-        Some(address) => match write!(column, "{address}") {
-            Ok(()) => column.append_value(""),
-            Err(_) => column.append_null(),
-        },
-        None => column.append_null(),
-    }
 }
 
 /// The zone of capture times.

@@ -1,0 +1,168 @@
+//! The packets of the wire that the frames of a capture were, row by row.
+
+use grosso::meta::Gso;
+use grosso_io::capture::PacketMeta;
+use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+
+use super::{
+    super::{
+        cutter::{Cutter, How, Uncut},
+        replay::Seen,
+    },
+    FileNames, Headers, Words,
+    packets::{Finding, Packet},
+    packets_of,
+};
+use crate::{
+    checksums::{Levels, Verdict, judge as judge_checksums},
+    error::Failure,
+    evidence::{Evidence, Judge, Judgment, Nature, Sight, Size},
+    shard::Shard,
+};
+
+/// Makes rows of the packets of the wire.
+pub(crate) struct WireRows {
+    files: FileNames,
+    shard: Shard,
+    words: Words,
+    stack: Stack,
+    levels: Levels,
+    cutter: Cutter,
+    /// The headers of one packet of a superframe.
+    inner: Stack,
+}
+
+/// The nature of a superframe that is cut.
+struct Cut {
+    gso: Gso,
+    size: Size,
+    ports: Ports,
+}
+
+impl WireRows {
+    /// The rows of a share of the flows of these files.
+    pub(crate) fn new(files: FileNames, shard: Shard) -> Self {
+        Self {
+            files,
+            shard,
+            words: Words::default(),
+            stack: Stack::new(0),
+            levels: Levels::default(),
+            cutter: Cutter::default(),
+            inner: Stack::new(0),
+        }
+    }
+
+    /// Passes on the packets that a frame was, or the frame if it stays whole.
+    ///
+    /// # Errors
+    /// A defect of the cut.
+    pub(crate) fn each(
+        &mut self,
+        seen: &Seen<'_>,
+        judge: &Judge,
+        take: &mut dyn FnMut(Packet<'_>),
+    ) -> Result<(), Failure> {
+        let (Some(link), Some(judgment)) = (seen.link, seen.judgment) else {
+            if Headers::default().are_in(self.shard) {
+                take(row(seen, Headers::default(), Finding::default(), &self.files));
+            }
+            return Ok(());
+        };
+        let packet = seen.packet;
+        dissect_into(packet.data, link, &seen.ports, &mut self.stack);
+        let len = packet.original_len as usize;
+        if !self.words.headers(packet.data, len, &self.stack).are_in(self.shard) {
+            return Ok(());
+        }
+        let said = packet.meta();
+        let mut finding = self.finding(seen, &said, link, judge, &judgment);
+        match judgment.nature {
+            Nature::Packet => {}
+            Nature::Left(reason) => finding.left = Some(reason),
+            Nature::Superframe { gso, size, ports } => {
+                match self.cut(seen, &said, &Cut { gso, size, ports }, finding, take)? {
+                    Ok(()) => return Ok(()),
+                    Err(Uncut::Whole) => {}
+                    Err(uncut) => finding.left = Some(uncut.name()),
+                }
+            }
+        }
+        let headers = self.words.headers(packet.data, len, &self.stack);
+        take(row(seen, headers, finding, &self.files));
+        Ok(())
+    }
+
+    fn finding(
+        &mut self,
+        seen: &Seen<'_>,
+        said: &PacketMeta,
+        link: LinkType,
+        judge: &Judge,
+        judgment: &Judgment,
+    ) -> Finding {
+        let packet = seen.packet;
+        let claim = judge.claim(&Sight::new(packet, said, &self.stack, link, seen.ports));
+        judge_checksums(packet.data, packet.is_cut(), &self.stack, claim, &mut self.levels);
+        Finding {
+            checksum: self.levels.worst().map(Verdict::name),
+            evidence: judgment.by.map(Evidence::code),
+            is_guess: judgment.is_guess,
+            ..Finding::default()
+        }
+    }
+
+    /// Passes on the packets of a superframe, or says why it stays whole.
+    fn cut(
+        &mut self,
+        seen: &Seen<'_>,
+        said: &PacketMeta,
+        cut: &Cut,
+        finding: Finding,
+        take: &mut dyn FnMut(Packet<'_>),
+    ) -> Result<Result<(), Uncut>, Failure> {
+        let Self { files, words, inner, cutter, .. } = self;
+        let Some(link) = seen.link else { return Ok(Err(Uncut::Whole)) };
+        let gso = Gso { partial_members: false, ..cut.gso };
+        let (packets, _) = packets_of(seen);
+        let mut segment = 0;
+        let how = How { gso, link, ports: cut.ports };
+        cutter.each(seen.packet, said, how, |meta, bytes, _| {
+            segment += 1;
+            dissect_into(bytes, link, &seen.ports, inner);
+            let headers = words.headers(bytes, bytes.len(), inner);
+            let finding = Finding { segment: Some(segment), ..finding };
+            take(Packet {
+                time_ns: meta.timestamp_ns,
+                length: bytes.len() as u32,
+                data: bytes,
+                segment_size: Some(cut.size.bytes),
+                packets: Some(packets),
+                ..row(seen, headers, finding, files)
+            });
+            Ok(())
+        })
+    }
+}
+
+/// The row of a frame that is one packet.
+fn row<'a>(
+    seen: &Seen<'a>,
+    headers: Headers<'a>,
+    finding: Finding,
+    files: &'a FileNames,
+) -> Packet<'a> {
+    let packet = seen.packet;
+    Packet {
+        number: packet.number,
+        time_ns: packet.timestamp_ns,
+        interface: packet.interface,
+        length: packet.original_len,
+        data: packet.data,
+        headers,
+        segment_size: None,
+        packets: None,
+        origin: files.origin(packet.origin),
+        finding,
+    }
+}

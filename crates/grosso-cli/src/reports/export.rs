@@ -1,0 +1,136 @@
+//! The report of `export`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    name::Name,
+    report::{Counts, InputFacts, Report, Tool, count_lines},
+    shard::Shard,
+    style::Style,
+    units,
+};
+
+/// The report of `export`.
+#[derive(Debug, Serialize)]
+pub(crate) struct ExportReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) shard: Shard,
+    pub(crate) profile: String,
+    pub(crate) packets: Option<ExportedTable<PacketCounts>>,
+    pub(crate) trains: Option<ExportedTable<TrainCounts>>,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A table that was written.
+#[derive(Debug, Serialize)]
+pub(crate) struct ExportedTable<C> {
+    /// The file; of merged reports those of all shares.
+    pub(crate) files: [FileWritten; 1],
+    pub(crate) counts: C,
+}
+
+/// The file of a table.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileWritten {
+    pub(crate) path: Name,
+    pub(crate) bytes: u64,
+}
+
+/// Counts of the rows of packets.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct PacketCounts {
+    pub(crate) rows: u64,
+    /// Bytes of the packets on their links.
+    pub(crate) bytes: u64,
+    pub(crate) span: Span,
+    /// Rows that were cut from superframes.
+    pub(crate) segments: u64,
+    /// Rows whose nature is a guess.
+    pub(crate) guessed: u64,
+    /// Rows by the verdict on the checksums of their frames.
+    pub(crate) checksums: Counts,
+    /// Rows by the evidence that decided.
+    pub(crate) evidence: Counts,
+    /// Rows of frames that stay whole although they are no packets of the wire, by reason.
+    pub(crate) left: Counts,
+}
+
+/// Counts of the rows of trains.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct TrainCounts {
+    pub(crate) rows: u64,
+    /// Bytes of the frames that leave.
+    pub(crate) bytes: u64,
+    pub(crate) span: Span,
+    /// Packets of the wire.
+    pub(crate) packets: u64,
+    /// Rows of several packets.
+    pub(crate) joined: u64,
+    /// Rows by their packets.
+    pub(crate) sizes: BTreeMap<u32, u64>,
+    /// Rows by the reason why they left.
+    pub(crate) closed: Counts,
+    /// Rows by the reason why a packet did not join, or passes through alone.
+    pub(crate) why: Counts,
+}
+
+/// The earliest and the latest time of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Span {
+    first_ns: Option<u64>,
+    last_ns: Option<u64>,
+}
+
+impl Span {
+    /// Takes in a time.
+    pub(crate) fn take(&mut self, time_ns: u64) {
+        self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
+        self.last_ns = Some(self.last_ns.map_or(time_ns, |last| last.max(time_ns)));
+    }
+}
+
+impl Report for ExportReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = String::new();
+        if let Some(ExportedTable { files: [file], counts }) = &self.packets {
+            let segments = match counts.segments {
+                0 => String::new(),
+                segments => format!(", {segments} of superframes"),
+            };
+            text.push_str(&format!(
+                "{}: {}{segments}; {}\n",
+                style.strong(&file.path),
+                units::count(counts.rows, "packet"),
+                units::bytes(file.bytes),
+            ));
+            text.push_str(&count_lines("checksums", &counts.checksums));
+            text.push_str(&count_lines("evidence", &counts.evidence));
+            text.push_str(&count_lines("left whole", &counts.left));
+        }
+        if let Some(ExportedTable { files: [file], counts }) = &self.trains {
+            text.push_str(&format!(
+                "{}: {} of {}; {}\n",
+                style.strong(&file.path),
+                units::count(counts.rows, "train"),
+                units::count(counts.packets, "packet"),
+                units::bytes(file.bytes),
+            ));
+            text.push_str(&count_lines("ended by", &counts.closed));
+            text.push_str(&count_lines("because of", &counts.why));
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input)
+    }
+}
