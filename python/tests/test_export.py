@@ -1,12 +1,14 @@
 """Tables in Parquet, read back by others, beside what scapy and tshark see in the same captures."""
 
 import datetime
+import json
 import re
 import shutil
 import struct
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,6 +26,17 @@ def export(capture, folder, **options):
     packets, trains = folder / "packets.parquet", folder / "trains.parquet"
     report = capture.export(parquet=packets, trains=trains, **options)
     return pq.read_table(packets), pq.read_table(trains), report
+
+
+def test_reports_obey_their_published_schema(captures, tmp_path):
+    schema = json.loads((DOCUMENT.parent / "schemas" / "export.json").read_text())
+    for name in ["host.pcap", "fragments.pcapng"]:
+        *_, report = export(grosso.open(captures / name), tmp_path)
+        jsonschema.validate(report, schema)
+        assert set(report) == set(schema["properties"])
+    report["packets"]["counts"]["rows"] = "many"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(report, schema)
 
 
 def plain(name, captures, tmp_path):

@@ -2,6 +2,7 @@
 
 use core::{fmt, net::IpAddr};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Of a source and a destination.
@@ -11,7 +12,7 @@ type Pair<T> = (T, T);
 ///
 /// Every run reads, judges and joins all packets, so what it says of its share does not depend on how many shares there
 /// are. The hash is that of both directions of a flow, and the same on every machine and in every release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Shard {
     /// Its number, counted from 1.
     index: u32,

@@ -105,7 +105,7 @@ pub struct Tun<B = Vec<u8>> {
     /// Towards the caller.
     inlet: Egress,
     takes: Device,
-    /// What is known of each packet of a batch.
+    /// Metadata of each packet of a batch.
     meta: Meta,
     epoch: Instant,
     /// Lists and a buffer kept for their capacity.

@@ -4,9 +4,9 @@ mod captures;
 mod conform;
 mod daemon;
 mod device;
-mod extcap;
 #[cfg(feature = "parquet")]
 mod export;
+mod extcap;
 mod grammar;
 mod known;
 mod lab;

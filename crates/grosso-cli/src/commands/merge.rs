@@ -13,6 +13,7 @@ use crate::{
     input::Session,
     name::shown,
     report::{self, Place, Report},
+    reports::export::ExportReport,
     style::Style,
 };
 
@@ -194,7 +195,7 @@ impl Report for MergedReport {
 }
 
 /// The schema of reports that can be merged.
-const SCHEMA: &str = "grosso.export/1";
+const SCHEMA: &str = ExportReport::FORM.name;
 /// The rule for each field of such a report.
 const RULES: [(&str, Rule); 9] = [
     ("schema", Rule::Same),

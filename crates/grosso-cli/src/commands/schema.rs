@@ -65,7 +65,7 @@ fn unknown(asked: &str) -> Failure {
     Failure::usage("usage.command", format!("schema: no report of \"{asked}\"")).hint(hint)
 }
 
-/// The pages of all commands that this program has,.
+/// The pages of all commands that this program has.
 fn pages() -> impl Iterator<Item = &'static FormPage> {
     PAGES.iter().copied().flatten()
 }
@@ -73,6 +73,8 @@ fn pages() -> impl Iterator<Item = &'static FormPage> {
 /// The pages, group by group.
 const PAGES: &[&[FormPage]] = &[
     CAPTURES,
+    #[cfg(feature = "parquet")]
+    TABLES,
     #[cfg(target_os = "linux")]
     DEVICES,
     #[cfg(all(target_os = "linux", feature = "monitor"))]
@@ -101,6 +103,13 @@ const CAPTURES: &[FormPage] = &[
     FormPage { commands: &["schema"], forms: &[SchemaList::FORM] },
     FormPage { commands: &["error"], forms: &[Failure::FORM] },
 ];
+
+/// The page of commands that make tables, and of those that merge their reports.
+#[cfg(feature = "parquet")]
+const TABLES: &[FormPage] = &[FormPage {
+    commands: &["export", "merge"],
+    forms: &[crate::reports::export::ExportReport::FORM],
+}];
 
 /// The pages of commands on devices.
 #[cfg(target_os = "linux")]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    form::ReportForm,
     name::Name,
     report::{Counts, InputFacts, Report, Tool, count_lines},
     shard::Shard,
@@ -13,7 +15,7 @@ use crate::{
 };
 
 /// The report of `export`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExportReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
@@ -27,22 +29,23 @@ pub(crate) struct ExportReport {
 }
 
 /// A table that was written.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExportedTable<C> {
     /// The file; of merged reports those of all shares.
+    #[schemars(with = "Vec<FileWritten>")]
     pub(crate) files: [FileWritten; 1],
     pub(crate) counts: C,
 }
 
 /// The file of a table.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FileWritten {
     pub(crate) path: Name,
     pub(crate) bytes: u64,
 }
 
 /// Counts of the rows of packets.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct PacketCounts {
     pub(crate) rows: u64,
     /// Bytes of the packets on their links.
@@ -61,7 +64,7 @@ pub(crate) struct PacketCounts {
 }
 
 /// Counts of the rows of trains.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct TrainCounts {
     pub(crate) rows: u64,
     /// Bytes of the frames that leave.
@@ -80,7 +83,7 @@ pub(crate) struct TrainCounts {
 }
 
 /// The earliest and the latest time of rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Span {
     first_ns: Option<u64>,
     last_ns: Option<u64>,
@@ -92,6 +95,10 @@ impl Span {
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
         self.last_ns = Some(self.last_ns.map_or(time_ns, |last| last.max(time_ns)));
     }
+}
+
+impl ExportReport {
+    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.export/1");
 }
 
 impl Report for ExportReport {

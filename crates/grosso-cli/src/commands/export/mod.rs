@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failu
     })?;
     watcher.finish(&mut replay);
     let mut report = ExportReport {
-        schema: "grosso.export/1",
+        schema: ExportReport::FORM.name,
         tool: Tool::THIS,
         input: input.facts(bytes),
         shard: options.shard,

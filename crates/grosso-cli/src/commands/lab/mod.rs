@@ -24,6 +24,7 @@ pub(super) const PAGES: &[FormPage] = &[
             "lab lro",
             "lab gso",
             "lab flows",
+            "lab load",
             "lab reorder",
             "lab rtt",
             "lab tcp-stream",
