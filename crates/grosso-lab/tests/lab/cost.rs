@@ -48,7 +48,6 @@ fn packets_come_together_where_offloads_are_on(on: &CostRun, off: &CostRun) {
     for (on, off) in on.paths.iter().zip(&off.paths) {
         assert!(on.frames * 2 < on.packets, "{on:?}");
         assert_eq!(off.frames, off.packets, "{off:?}");
-        assert!(on.total_ns / (on.packets as f64) < off.total_ns / off.packets as f64);
     }
 }
 
