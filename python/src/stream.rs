@@ -108,9 +108,12 @@ enum News {
     Broken(ArrowError),
 }
 
+/// Taker of a batch, or of the error in its place; says whether it wants more.
+type Hand = Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>;
+
 /// Tells the news of a reading, which ends when nobody hears them any more.
 struct Teller<C> {
-    batches: Batches<C, Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>>,
+    batches: Batches<C, Hand>,
     to: SyncSender<News>,
 }
 
