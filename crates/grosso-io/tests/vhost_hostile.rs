@@ -7,18 +7,16 @@ use std::{fs::File, io::Write, os::fd::AsFd, thread, time::Duration};
 use grosso::Meta;
 use grosso_io::{
     Port, Transmitted,
-    live::{VhostEvent, VhostOptions, VhostPort},
-    runner::{DataPath, RunOptions},
+    live::{VhostEvent, VhostPort},
 };
 use grosso_sys::wait::{Interest, wait_for};
 use grosso_testkit::front_end::{
-    self, EVENT_INDEX, FROM_GUEST, FrontEnd, GUEST, SLOTS, Shape, TO_GUEST, descriptor, rings,
-    slot_at,
+    self, EVENT_INDEX, FROM_GUEST, GUEST, SLOTS, Shape, TO_GUEST, descriptor, rings, slot_at,
 };
 
 use crate::{
     live_path::world::until,
-    vhost_port::{ALL, Bench, arrived, frame, kicked, plain, superframe},
+    vhost_port::{ALL, Bench, TwoMachines, arrived, frame, kicked, plain, superframe},
 };
 
 /// Runs what may hang on a thread of its own, so that it fails instead.
@@ -119,18 +117,11 @@ fn a_frame_that_never_fits_is_given_up_by_name_and_the_next_one_goes_on() {
 
 #[test]
 fn a_path_goes_on_behind_a_frame_that_never_fits() {
-    let folder = tempfile::tempdir().unwrap();
-    let paths = ["a", "b"].map(|name| folder.path().join(name));
-    let [left, right] =
-        paths.each_ref().map(|path| VhostPort::open(&VhostOptions::new(path)).unwrap());
-    let path = DataPath::new(left, right, RunOptions::new(7)).unwrap();
-    let handle = path.handle();
-    let runs = thread::spawn(move || path.run());
-    let mut one = FrontEnd::connect(&paths[0], ALL, &mut || ()).unwrap();
-    let mut other = FrontEnd::connect(&paths[1], ALL, &mut || ()).unwrap();
-    (0..10).for_each(|_| assert!(kicked(&mut other, TO_GUEST, |b| b.give(2000, Shape::Direct(1)))));
+    let mut machines = TwoMachines::start(ALL, ALL);
+    let TwoMachines { one, other, .. } = &mut machines;
+    (0..10).for_each(|_| assert!(kicked(other, TO_GUEST, |b| b.give(2000, Shape::Direct(1)))));
     for sent in [superframe(40_000), plain(&frame(9))] {
-        assert!(kicked(&mut one, FROM_GUEST, |one| one.send(&sent, Shape::Direct(1))));
+        assert!(kicked(one, FROM_GUEST, |one| one.send(&sent, Shape::Direct(1))));
     }
     let mut got = None;
     until(|| {
@@ -139,8 +130,7 @@ fn a_path_goes_on_behind_a_frame_that_never_fits() {
     });
     // Its checksum may be left to the guest.
     assert_eq!(got.map(|got| got.len()), Some(12 + frame(9).len()));
-    handle.stop();
-    assert!(runs.join().unwrap().result.is_ok());
+    machines.stop();
 }
 
 #[test]

@@ -2,13 +2,16 @@
 
 #![cfg(all(target_os = "linux", feature = "live"))]
 
-use std::{path::PathBuf, thread};
+use std::{
+    path::PathBuf,
+    thread::{self, JoinHandle},
+};
 
 use grosso::{Frame, Meta, checksum::Checksum, features::Features};
 use grosso_io::{
     Port, PortBuffer, Transmitted,
     live::{LiveEvent, VhostEvent, VhostOptions, VhostPort},
-    runner::{DataPath, RunOptions},
+    runner::{DataPath, End, Handle, RunOptions},
 };
 use grosso_testkit::{
     Packet,
@@ -19,6 +22,7 @@ use grosso_testkit::{
     random::Random,
 };
 use proptest::prelude::*;
+use tempfile::TempDir;
 
 use crate::live_path::world::until;
 
@@ -35,7 +39,7 @@ const HEADERS_LEN: usize = 54;
 pub(crate) struct Bench {
     pub(crate) port: VhostPort,
     path: PathBuf,
-    _folder: tempfile::TempDir,
+    _folder: TempDir,
 }
 
 impl Bench {
@@ -273,6 +277,37 @@ pub(crate) fn kicked(
     is_offered
 }
 
+/// Two machines, and a path between them on a thread of its own.
+pub(crate) struct TwoMachines {
+    pub(crate) one: FrontEnd,
+    pub(crate) other: FrontEnd,
+    handle: Handle,
+    runs: JoinHandle<End<VhostPort, VhostPort>>,
+    _folder: TempDir,
+}
+
+impl TwoMachines {
+    /// Machines that want these features, where they are offered.
+    pub(crate) fn start(one: u64, other: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        let [left, right] =
+            paths.each_ref().map(|path| VhostPort::open(&VhostOptions::new(path)).unwrap());
+        let path = DataPath::new(left, right, RunOptions::new(7)).unwrap();
+        let handle = path.handle();
+        let runs = thread::spawn(move || path.run());
+        let one = FrontEnd::connect(&paths[0], one, &mut || ()).unwrap();
+        let other = FrontEnd::connect(&paths[1], other, &mut || ()).unwrap();
+        Self { one, other, handle, runs, _folder: folder }
+    }
+
+    /// Ends the path, which nothing has ended before.
+    pub(crate) fn stop(self) {
+        self.handle.stop();
+        assert!(self.runs.join().unwrap().result.is_ok());
+    }
+}
+
 /// The next frame that arrives, for which there is room.
 fn awaited(front: &mut FrontEnd) -> Vec<u8> {
     let mut frame = None;
@@ -287,30 +322,22 @@ fn awaited(front: &mut FrontEnd) -> Vec<u8> {
 #[test]
 fn two_machines_on_a_path_that_sleeps_get_what_each_takes() {
     for wanted in [ALL, ALL & !EVENT_INDEX] {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = ["a", "b"].map(|name| folder.path().join(name));
-        let [left, right] =
-            paths.each_ref().map(|path| VhostPort::open(&VhostOptions::new(path)).unwrap());
-        let path = DataPath::new(left, right, RunOptions::new(7)).unwrap();
-        let handle = path.handle();
-        let runs = thread::spawn(move || path.run());
-        let mut one = FrontEnd::connect(&paths[0], wanted, &mut || ()).unwrap();
-        let mut other = FrontEnd::connect(&paths[1], wanted & !GUEST_TSO4, &mut || ()).unwrap();
+        let mut machines = TwoMachines::start(wanted, wanted & !GUEST_TSO4);
+        let TwoMachines { one, other, .. } = &mut machines;
         for round in 0..20 {
             let sent = superframe(40_000);
-            assert!(kicked(&mut one, FROM_GUEST, |one| one.send(&sent, Shape::Table(17))));
+            assert!(kicked(one, FROM_GUEST, |one| one.send(&sent, Shape::Table(17))));
             let mut payload = Vec::new();
             while payload.len() < 40_000 {
-                let packet = awaited(&mut other);
+                let packet = awaited(other);
                 assert!(packet.len() <= 12 + HEADERS_LEN + 1448 && packet[1] == 0, "{round}");
                 payload.extend_from_slice(&packet[12 + HEADERS_LEN..]);
             }
             assert!(payload == sent[12 + HEADERS_LEN..], "{round}");
-            assert!(kicked(&mut other, FROM_GUEST, |other| other.send(&sent, Shape::Direct(3))));
-            assert!(awaited(&mut one)[12..] == sent[12..], "{round}");
+            assert!(kicked(other, FROM_GUEST, |other| other.send(&sent, Shape::Direct(3))));
+            assert!(awaited(one)[12..] == sent[12..], "{round}");
         }
-        handle.stop();
-        assert!(runs.join().unwrap().result.is_ok());
+        machines.stop();
     }
 }
 

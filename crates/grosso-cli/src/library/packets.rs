@@ -10,7 +10,7 @@ use crate::{
     arguments::Command,
     commands::tables::{
         FileNames, Headers, Words,
-        packets::{Finding, Packet},
+        packets::{Finding, Packet, row},
     },
     error::Failure,
     input::Next,
@@ -59,16 +59,9 @@ fn table(
         };
         let gso = said.offload.as_ref().and_then(|offload| offload.meta.gso);
         let row = Packet {
-            number: packet.number,
-            time_ns: packet.timestamp_ns,
-            interface: packet.interface,
-            length: packet.original_len,
-            data: packet.data,
-            headers,
             segment_size: gso.and_then(|gso| gso.size()),
             packets: said.offload.as_ref().and_then(|offload| count(offload, headers.payload)),
-            origin: files.origin(packet.origin),
-            finding: Finding::default(),
+            ..row(packet, headers, Finding::default(), &files)
         };
         Ok(if visit.row(row) { Next::Go } else { Next::Stop })
     })?;

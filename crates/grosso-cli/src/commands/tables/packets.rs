@@ -1,6 +1,8 @@
 //! The rows about packets: frames as a capture has them, or the packets of the wire that these were.
 
-use super::{Headers, Origin};
+use grosso_io::capture;
+
+use super::{FileNames, Headers, Origin};
 
 /// A packet of a capture.
 #[derive(Clone, Copy, Debug)]
@@ -40,4 +42,25 @@ pub struct Finding {
     pub is_guess: bool,
     /// The reason why the frame is no packet of the wire and stays whole all the same.
     pub left: Option<&'static str>,
+}
+
+/// The row of a frame that is one packet.
+pub(crate) fn row<'a>(
+    packet: &capture::Packet<'a>,
+    headers: Headers<'a>,
+    finding: Finding,
+    files: &'a FileNames,
+) -> Packet<'a> {
+    Packet {
+        number: packet.number,
+        time_ns: packet.timestamp_ns,
+        interface: packet.interface,
+        length: packet.original_len,
+        data: packet.data,
+        headers,
+        segment_size: None,
+        packets: None,
+        origin: files.origin(packet.origin),
+        finding,
+    }
 }

@@ -10,7 +10,7 @@ use super::{
         replay::Seen,
     },
     FileNames, Headers, Words,
-    packets::{Finding, Packet},
+    packets::{Finding, Packet, row},
     packets_of,
 };
 use crate::{
@@ -65,7 +65,7 @@ impl WireRows {
     ) -> Result<(), Failure> {
         let (Some(link), Some(judgment)) = (seen.link, seen.judgment) else {
             if Headers::default().are_in(self.shard) {
-                take(row(seen, Headers::default(), Finding::default(), &self.files));
+                take(row(seen.packet, Headers::default(), Finding::default(), &self.files));
             }
             return Ok(());
         };
@@ -89,7 +89,7 @@ impl WireRows {
             }
         }
         let headers = self.words.headers(packet.data, len, &self.stack);
-        take(row(seen, headers, finding, &self.files));
+        take(row(seen.packet, headers, finding, &self.files));
         Ok(())
     }
 
@@ -138,31 +138,9 @@ impl WireRows {
                 data: bytes,
                 segment_size: Some(cut.size.bytes),
                 packets: Some(packets),
-                ..row(seen, headers, finding, files)
+                ..row(seen.packet, headers, finding, files)
             });
             Ok(())
         })
-    }
-}
-
-/// The row of a frame that is one packet.
-fn row<'a>(
-    seen: &Seen<'a>,
-    headers: Headers<'a>,
-    finding: Finding,
-    files: &'a FileNames,
-) -> Packet<'a> {
-    let packet = seen.packet;
-    Packet {
-        number: packet.number,
-        time_ns: packet.timestamp_ns,
-        interface: packet.interface,
-        length: packet.original_len,
-        data: packet.data,
-        headers,
-        segment_size: None,
-        packets: None,
-        origin: files.origin(packet.origin),
-        finding,
     }
 }
