@@ -5,6 +5,7 @@
 >>> trains = pyarrow.table(capture.wire().trains())
 """
 
+from grosso import lab
 from grosso._capture import Capture, open, profiles
 from grosso._error import EnvironmentFailure, Error, InputFailure, UsageFailure
 from grosso._native import Rows
@@ -16,6 +17,7 @@ __all__ = [
     "InputFailure",
     "Rows",
     "UsageFailure",
+    "lab",
     "open",
     "profiles",
 ]

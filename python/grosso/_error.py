@@ -37,9 +37,9 @@ class Error(Exception):
         super().__init__(message if self.hint is None else f"{message}; hint: {self.hint}")
 
     @staticmethod
-    def of(text: str) -> Error:
-        """The exception for a failure as the command prints it with ``--json``."""
-        facts = json.loads(text)
+    def of(text: str, **more: object) -> Error:
+        """The exception for a failure as the command prints it with ``--json``, and ``more`` facts of it."""
+        facts = json.loads(text) | more
         return _BY_EXIT.get(facts["exit"], Error)(**facts)
 
 
