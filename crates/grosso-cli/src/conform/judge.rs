@@ -2,7 +2,7 @@
 //! keep apart must not have been joined, even where it can be cut again.
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Profile, Verdict, coalesce::reason::Pass,
+    CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink, Verdict, coalesce::reason::Pass,
 };
 use grosso_io::PortBuffer;
 use schemars::JsonSchema;
@@ -268,9 +268,9 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
     let mut coalescer = coalescer();
     let mut frames = 0;
     let mut why = None;
+    let sink: &mut dyn Sink<PortBuffer> = &mut |_: Delivery<'_, _>| frames += 1;
     for packet in packets {
-        let frame = Frame::new(PortBuffer::from(packet.clone()));
-        let verdict = coalescer.push(frame, 0, &mut |_: Delivery<'_, _>| frames += 1);
+        let verdict = coalescer.push(Frame::new(PortBuffer::from(packet.clone())), 0, sink);
         let reason = match verdict {
             Verdict::Refused(reason) => Some(reason.sentence()),
             Verdict::Passed(reason) => Some(reason.sentence()),
@@ -278,15 +278,15 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
         };
         why = why.or(reason);
     }
-    coalescer.finish(&mut |_: Delivery<'_, _>| frames += 1);
+    coalescer.finish(sink);
     let closed = "the packets before the last close the frame";
     (frames > 1).then(|| why.unwrap_or(closed).trim_end_matches('.').to_owned())
 }
 
 /// Whether a checksum of the packet is wrong.
 fn is_wrong(packet: &[u8]) -> bool {
-    let frame = Frame::new(PortBuffer::from(packet.to_vec()));
-    let verdict = coalescer().push(frame, 0, &mut |_: Delivery<'_, _>| ());
+    let sink: &mut dyn Sink<PortBuffer> = &mut |_: Delivery<'_, _>| ();
+    let verdict = coalescer().push(Frame::new(PortBuffer::from(packet.to_vec())), 0, sink);
     matches!(verdict, Verdict::Passed(Pass::Checksum | Pass::Ipv4Checksum))
 }
 
