@@ -6,7 +6,10 @@ use std::{net::UdpSocket, process::Command, thread};
 
 use rustix::process::Signal;
 
-use crate::network::{A, B, CHUNK, Hosts, Running, connect, exchange, receive, send, skip, until};
+use crate::{
+    common::report,
+    network::{A, B, CHUNK, Hosts, Running, connect, exchange, receive, send, skip, until},
+};
 
 #[test]
 fn streams_are_whole_and_sigterm_ends_with_a_summary_and_zero() {
@@ -46,7 +49,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     }
     let ended = bridge.stop(Signal::TERM);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let summary = report(&ended.stdout);
     let joined = &summary["devices"][0]["counters"]["rx_gro_bytes"];
     assert!(joined.as_u64().unwrap() > 1 << 20, "the streams came joined: {joined}");
 }
@@ -73,7 +76,7 @@ fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobod
     }
     let ended = bridge.stop(Signal::TERM);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let summary = report(&ended.stdout);
     let counted =
         |device: usize, name: &str| summary["devices"][device]["counters"][name].as_u64().unwrap();
     let [one, several] = ["rx_acks_expanded", "rx_acks_expanded_into"].map(|name| counted(1, name));
@@ -177,7 +180,7 @@ fn devices_are_set_as_the_options_say() {
     assert!(link("t0").contains("mtu 9000"), "{}", link("t0"));
     assert!(link("e0").contains("mtu 1500") && link("e0").contains("promiscuity 1"));
     let ended = bridge.stop(Signal::TERM);
-    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let summary = report(&ended.stdout);
     assert_eq!(summary["schema"], "grosso.bridge/1", "{summary}");
     assert_eq!(summary["devices"][1]["device"], "t0", "{summary}");
     assert_eq!(link("t0"), "", "it went with the command");

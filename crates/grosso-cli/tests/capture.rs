@@ -192,7 +192,7 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
     let mut report = String::new();
     capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
     assert_eq!(capture.wait().unwrap().code(), Some(0));
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let report = crate::common::report(&report);
     assert_eq!(
         (&report["schema"], &report["ended"]),
         (&"grosso.capture/1".into(), &"count".into())
@@ -254,7 +254,7 @@ fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
     tap.write(&[&header[..], &frame].concat());
     let mut report = String::new();
     capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let report = crate::common::report(&report);
     assert_eq!(report["output"]["bytes"], 60);
     assert_eq!(capture.wait().unwrap().code(), Some(0));
     let mut seen = 0;
@@ -313,7 +313,7 @@ fn what_finds_no_room_is_counted() {
     let mut report = String::new();
     capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
     assert_eq!(capture.wait().unwrap().code(), Some(0));
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let report = crate::common::report(&report);
     assert_eq!((&report["output"]["packets"], &report["drops"]), (&16.into(), &84.into()));
     assert!(report["warnings"][0].as_str().unwrap().contains("84 packets found no room"));
 }

@@ -12,7 +12,7 @@ use grosso_sys::{
 };
 use serde_json::Value;
 
-use crate::common::{Bench, has};
+use crate::common::{Bench, has, report};
 
 /// A network with a veth pair `v0`, `v1` and a TAP `t0`.
 struct Net {
@@ -90,7 +90,7 @@ fn the_json_is_that_of_ethtool_and_names_its_schema() {
     {
         let (code, stdout, _) = net.grosso(line);
         assert_eq!(code, 0, "{line}");
-        let mut ours: Value = serde_json::from_str(&stdout).unwrap();
+        let mut ours = report(&stdout);
         let schema = ours[0].as_object_mut().unwrap().remove("schema");
         assert_eq!(schema, Some("grosso.dev.features/1".into()), "{line}");
         let theirs: Value =
@@ -98,7 +98,7 @@ fn the_json_is_that_of_ethtool_and_names_its_schema() {
         assert_eq!(ours, theirs, "{line}");
     }
     let (_, stdout, _) = net.grosso("dev -S v0 --json");
-    let counters: Value = serde_json::from_str(&stdout).unwrap();
+    let counters = report(&stdout);
     assert!(counters[0]["peer_ifindex"].as_u64().unwrap() > 0);
     let (_, stdout, _) = net.grosso("dev -c t0 --json");
     assert_eq!(
@@ -134,7 +134,7 @@ fn changes_are_told_as_ethtool_tells_them() {
     }
     net.ethtool("-K v1 tx on");
     let (_, stdout, _) = net.grosso("dev v1 tx off -K --json");
-    let changes: Value = serde_json::from_str(&stdout).unwrap();
+    let changes = report(&stdout);
     assert_eq!(changes[0]["schema"], "grosso.dev.changes/1");
     let of = |name: &str| {
         let all = changes[0]["changes"].as_array().unwrap();

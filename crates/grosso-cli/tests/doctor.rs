@@ -6,13 +6,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::common::{Bench, has};
+use crate::common::{Bench, has, report};
 
 /// The findings by name, from a run with `--json`.
 fn checks(output: &Output) -> impl Fn(&str) -> Value + use<> {
     let stdout = String::from_utf8(output.stdout.clone()).unwrap();
-    let report: Value = serde_json::from_str(&stdout)
-        .unwrap_or_else(|error| panic!("{error}: {stdout}{:?}", output.stderr));
+    let report = report(&stdout);
     assert_eq!(report["schema"], "grosso.doctor/2");
     let all = report["checks"].as_array().unwrap().clone();
     let count = |state: &str| all.iter().filter(|check| check["state"] == state).count();
@@ -193,7 +192,7 @@ fn a_container_is_one_by_its_namespaces_too() {
     }
     let seen = |namespaces: &[&str]| {
         let output = inside(namespaces, &format!("{mark}; exec $G doctor --json"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = report(&String::from_utf8(output.stdout).unwrap());
         report["host"]["surroundings"].as_str().unwrap().to_owned()
     };
     assert_eq!(seen(&["-m", "-u"]), "container");

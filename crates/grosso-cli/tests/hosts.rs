@@ -19,6 +19,7 @@ mod guest_vhost;
 mod lab;
 mod lab_nic;
 mod live;
+mod live_schemas;
 mod machines;
 mod monitor;
 mod monitoring_tools;

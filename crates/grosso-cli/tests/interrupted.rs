@@ -8,9 +8,8 @@ use std::{
 
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, Traffic};
-use serde_json::Value;
 
-use crate::common::{Bench, ETHERNET, Run, capture, finished};
+use crate::common::{Bench, ETHERNET, Run, capture, finished, report};
 
 fn interrupt(child: &Child) {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
@@ -62,7 +61,7 @@ fn d16_the_part_of_the_file_that_was_read_is_said() {
         let (command, options) = line.split_once(' ').unwrap();
         let run = interrupted_while_writing(&bench, &format!("{command} --json {options}"));
         assert_eq!(run.code, 130, "{line}: {}", run.stderr);
-        let report: Value = serde_json::from_str(run.stderr.trim_end()).unwrap();
+        let report = report(run.stderr.trim_end());
         let packets = report["input"]["packets"].as_u64().unwrap();
         assert!(packets > 0 && packets < 4000, "{line}: {packets}");
         let interrupted = &report["input"]["interrupted"];

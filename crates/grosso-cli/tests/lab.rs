@@ -15,7 +15,7 @@ fn lab_measures_and_reports() {
         return;
     }
     assert_eq!(run.code, 0, "{}", run.stderr);
-    let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let report = run.json();
     assert_eq!(report["schema"], "grosso.lab/2");
     assert_eq!(report["experiment"], "lro");
     assert_eq!(report["environment"]["congestion"], "reno");
@@ -168,7 +168,7 @@ fn lab_run_ends_as_its_command_does_and_tells_it_where_it_is() {
     assert_eq!((run.code, run.stdout.as_str()), (7, ""), "{}", run.stderr);
     let (addresses, report) = run.stderr.trim().rsplit_once('\n').unwrap();
     assert_eq!(addresses, "a 10.93.0.1 10.93.0.2 fd93::1 fd93::2");
-    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    let report = crate::common::report(report);
     assert_eq!((&report["schema"], &report["exit_code"]), (&"grosso.lab-run/1".into(), &7.into()));
     let missing = bench.run("lab run two-hosts -- no-such-program");
     assert_eq!(missing.code, 4, "{}", missing.stderr);

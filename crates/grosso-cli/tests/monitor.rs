@@ -8,9 +8,11 @@ use std::{
 };
 
 use rustix::process::Signal;
-use serde_json::Value;
 
-use crate::network::{A, B, Hosts, connect, exchange, skip};
+use crate::{
+    common::report,
+    network::{A, B, Hosts, connect, exchange, skip},
+};
 
 #[test]
 fn once_prints_the_rates_of_an_interval() {
@@ -42,8 +44,7 @@ fn once_prints_the_rates_of_an_interval() {
     assert_eq!(lines.len(), 3 * 5, "the time, two lines of heads and two devices: {ended:?}");
     assert!(lines.iter().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
 
-    let report = hosts.run("monitor --once -i 0.05 --json b0");
-    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let report = report(&hosts.run("monitor --once -i 0.05 --json b0").stdout);
     assert_eq!(report["schema"], "grosso.monitor/1");
     assert_eq!(report["devices"].as_array().unwrap().len(), 1);
     assert_eq!(report["devices"][0]["device"], "b0");

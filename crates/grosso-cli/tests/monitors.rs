@@ -28,7 +28,7 @@ fn report(mut capture: Child) -> Value {
     let mut report = String::new();
     capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
     assert_eq!(capture.wait().unwrap().code(), Some(0));
-    serde_json::from_str(&report).unwrap()
+    crate::common::report(&report)
 }
 
 /// The frames by the host that sent them.
@@ -121,7 +121,7 @@ fn outputs_share_the_flows_and_each_has_both_directions() {
         }
     }
     let output = capture.wait_with_output().unwrap();
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = crate::common::report(&String::from_utf8(output.stdout).unwrap());
     let mut all = Vec::new();
     for (place, file) in ["a.pcap", "b.pcap"].into_iter().enumerate() {
         let mut flows: BTreeMap<u16, u32> = BTreeMap::new();

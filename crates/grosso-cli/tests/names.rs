@@ -3,7 +3,7 @@
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, Traffic};
 
-use crate::common::{Bench, ETHERNET, capture};
+use crate::common::{Bench, ETHERNET, capture, report};
 
 /// Clears the screen, sets the title, colours, and forges a line.
 const EVIL: &str = "a\u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}5m\ngrosso:\u{202e}x.pcapng";
@@ -96,6 +96,6 @@ fn json_names_files_as_they_are() {
         &capture(Format::Pcapng, ETHERNET, &Traffic::new(3).take(20).collect::<Vec<_>>()),
     );
     let (said, _) = run(&bench, "inspect --json FILE");
-    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let report = report(&said);
     assert_eq!(report["input"]["path"], EVIL);
 }

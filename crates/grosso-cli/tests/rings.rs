@@ -60,7 +60,7 @@ fn report(capture: &mut Child) -> Value {
     let mut report = String::new();
     capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
     assert_eq!(capture.wait().unwrap().code(), Some(0));
-    serde_json::from_str(&report).unwrap()
+    crate::common::report(&report)
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn the_list_says_of_each_interface_what_tcpdump_s_does() {
         String::from_utf8(output.stdout).unwrap()
     };
     let ours = run("capture -D");
-    let json: Value = serde_json::from_str(&run("capture -D --json")).unwrap();
+    let json = crate::common::report(&run("capture -D --json"));
     assert_eq!(json["interfaces"].as_array().unwrap().len(), ours.lines().count());
     assert_eq!(json["interfaces"][0]["name"], "t0");
     let state = |text: &str, wanted: &str| {

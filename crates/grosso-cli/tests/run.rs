@@ -11,7 +11,10 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::network::{A, B, Hosts, Running, connect, exchange, skip, until};
+use crate::{
+    common::report,
+    network::{A, B, Hosts, Running, connect, exchange, skip, until},
+};
 
 const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
 const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n";
@@ -196,7 +199,7 @@ fn a_file_that_cannot_be_run_is_refused_with_its_place() {
         assert!(ended.stderr.starts_with(message), "{}", ended.stderr);
     }
     let ended = hosts.run("config check paths.toml --json");
-    let failure: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
+    let failure = report(&ended.stderr);
     assert_eq!((&failure["code"], &failure["line"]), (&"input.config".into(), &3.into()));
     assert_eq!(failure["column"], 1);
     for (line, code) in
@@ -209,8 +212,7 @@ fn a_file_that_cannot_be_run_is_refused_with_its_place() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let lines = "  edge: e0 <-> tap:b0, 1 queue\n  core: e1 <-> tap:b1, 2 queues\n";
     assert_eq!(ended.stdout, format!("paths.toml: 2 paths\n{lines}"));
-    let json = hosts.run("config check paths.toml --json").stdout;
-    let checked: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let checked = report(&hosts.run("config check paths.toml --json").stdout);
     assert_eq!(
         (&checked["schema"], &checked["paths"][1]["queues"]),
         (&"grosso.config/1".into(), &2.into())
@@ -299,7 +301,7 @@ fn confinement(running: &Running) -> Vec<(String, u64, u32, u32)> {
 
 /// The same, as `grosso stats` says it.
 fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
-    let stats: serde_json::Value = serde_json::from_str(&hosts.run("stats --json").stdout).unwrap();
+    let stats = report(&hosts.run("stats --json").stdout);
     let [process] = &stats["processes"].as_array().unwrap()[..] else { panic!("{stats}") };
     assert_eq!(process["pid"], running.id());
     let state = |thread: &serde_json::Value| {

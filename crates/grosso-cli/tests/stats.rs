@@ -15,11 +15,14 @@ use grosso_sys::interface::Control;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::network::{A, B, Ended, Hosts, Running, connect, exchange, name, until};
+use crate::{
+    common::report,
+    network::{A, B, Ended, Hosts, Running, connect, exchange, name, until},
+};
 
 fn json(ended: &Ended) -> Value {
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    report(&ended.stdout)
 }
 
 /// A device of a report in JSON.
@@ -124,8 +127,7 @@ fn every_form_says_the_same() {
     assert!(!text.stdout.contains("e0 (path"), "{text:?}");
 
     let lines = hosts.run("stats -i 0.05 -c 3 --jsonl --delta e0");
-    let lines: Vec<Value> =
-        lines.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = lines.stdout.lines().map(report).collect();
     assert_eq!(lines.len(), 3);
     assert!(
         lines[0].get("delta").is_none() && lines.iter().all(|l| l["schema"] == "grosso.stats/1")
@@ -172,7 +174,7 @@ fn what_cannot_be_had_is_said_with_what_to_do() {
         none.stderr.contains("no data path") && none.stderr.contains("grosso bridge"),
         "{none:?}"
     );
-    let none: Value = serde_json::from_str(&hosts.run("stats --jsonl").stderr).unwrap();
+    let none = report(&hosts.run("stats --jsonl").stderr);
     assert_eq!(none["code"], "environment.nothing_running");
     for line in
         ["stats -c 2", "stats --delta", "stats -i 0", "stats -i 1 --json", "stats --prom --json"]

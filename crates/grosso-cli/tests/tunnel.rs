@@ -16,8 +16,11 @@ use grosso_sys::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::network::{
-    A, B, Ended, Hosts, Running, connect, exchange, program_with_open_tun, set_up, skip, until,
+use crate::{
+    common::report,
+    network::{
+        A, B, Ended, Hosts, Running, connect, exchange, program_with_open_tun, set_up, skip, until,
+    },
 };
 
 /// The addresses inside of tunnels: of the first host, and of the second.
@@ -82,7 +85,7 @@ impl Ends {
 
     /// The only tunnel in the output of `show`.
     fn shown(&self) -> Value {
-        let shown: Value = serde_json::from_str(&self.ok("tunnel show --json")).unwrap();
+        let shown = report(&self.ok("tunnel show --json"));
         assert_eq!(shown["schema"], "grosso.tunnel/1", "{shown}");
         shown["tunnels"][0].clone()
     }

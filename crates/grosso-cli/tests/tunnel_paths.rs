@@ -22,7 +22,6 @@ use grosso_sys::{
     netlink::{LinkChange, Netlink},
     packet::PacketSocket,
 };
-use serde_json::Value;
 
 use crate::network::{
     CHUNK, Running, STALLED, connect, exchange, name, receive, send, skip, until,
@@ -456,7 +455,7 @@ fn nft(host: &NetworkNamespace, rules: &str) -> bool {
 
 /// Number of times that something happened to the sockets of the first host's tunnel.
 fn happened(routed: &Routed, event: &str) -> u64 {
-    let stats: Value = serde_json::from_str(&routed.grosso(0, "stats --json")).unwrap();
+    let stats = crate::common::report(&routed.grosso(0, "stats --json"));
     let devices = stats["devices"].as_array().unwrap().iter();
     // What never happened is not there.
     devices.filter_map(|device| device["events"][event].as_u64()).sum()

@@ -205,6 +205,7 @@ mod tests {
             let (name, version) = form.name.split_once('/').unwrap();
             assert!(name.starts_with("grosso.") && version.parse::<u32>().is_ok(), "{}", form.name);
             let document = form::document("", &[*form]);
+            assert!(document.to_string().contains(&format!("\"const\":\"{}\"", form.name)));
             let first = documents.entry(form.name).or_insert_with(|| document.clone());
             assert_eq!(*first, document, "{}", form.name);
         }

@@ -17,8 +17,6 @@ mod wire;
 
 use std::{io, net::IpAddr};
 
-use serde_json::Value;
-
 use crate::network::{A, B};
 use cases::{Case, TUNNELS};
 use traffic::Rates;
@@ -109,7 +107,7 @@ impl Case {
 
 /// Fails if Grosso refused a packet of the other kernel, or could not send one.
 fn nothing_dropped(shown: &str) -> io::Result<()> {
-    let shown: Value = serde_json::from_str(shown)?;
+    let shown = crate::common::report(shown);
     let drops = shown["tunnels"][0]["drops"].as_object().ok_or(io::ErrorKind::InvalidData)?;
     // The number of packets that find no room in a socket depends on the load of the processor.
     if drops.keys().all(|name| name == "socket_rx_dropped") {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+mod reports;
+
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -12,6 +14,9 @@ use grosso_io::capture::{
     CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,
 };
 use serde_json::Value;
+
+#[allow(unused_imports, reason = "every test program uses its own part")]
+pub(crate) use self::reports::{assert_obeys, obeys, report, schema};
 
 /// A folder that is removed after the test, and the program to run in it.
 pub(crate) struct Bench {
@@ -80,15 +85,17 @@ impl Bench {
 }
 
 impl Run {
+    /// Its report, which obeys the schema that it names.
+    #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
-            panic!("{error}\n{}\n{}", self.stdout, self.stderr);
-        })
+        assert!(!self.stdout.is_empty(), "no report: {}", self.stderr);
+        report(&self.stdout)
     }
 
+    /// The same of its failure.
+    #[track_caller]
     pub(crate) fn json_error(&self) -> Value {
-        serde_json::from_str(&self.stderr)
-            .unwrap_or_else(|error| panic!("{error}\n{}", self.stderr))
+        report(&self.stderr)
     }
 }
 
@@ -143,47 +150,6 @@ pub(crate) fn each(bytes: &[u8], mut visit: impl FnMut(&grosso_io::capture::Pack
         if let Entry::Packet(packet) = entry {
             visit(&packet);
         }
-    }
-}
-
-/// The schema of a command's JSON.
-pub(crate) fn schema(command: &str) -> Value {
-    Bench::new().ok(&format!("schema {command}")).json()
-}
-
-/// Whether a command's JSON obeys its schema, and has no field that this does not name.
-pub(crate) fn obeys(command: &str, report: &Value) -> bool {
-    problems(command, report).is_empty()
-}
-
-/// Checks the same.
-#[track_caller]
-pub(crate) fn assert_obeys(command: &str, report: &Value, shown: &str) {
-    let problems = problems(command, report);
-    assert!(problems.is_empty(), "{shown}: {problems:#?}\n{report:#}");
-}
-
-fn problems(command: &str, report: &Value) -> Vec<String> {
-    let mut schema = schema(command);
-    close(&mut schema);
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let at = |error: jsonschema::ValidationError<'_>| {
-        format!("{}: {}", error.instance_path(), error.masked())
-    };
-    validator.iter_errors(report).map(at).collect()
-}
-
-/// Forbids fields that a schema does not name: readers must allow them, but here they are not documented.
-fn close(schema: &mut Value) {
-    match schema {
-        Value::Object(object) => {
-            object.values_mut().for_each(close);
-            if object.contains_key("properties") && !object.contains_key("additionalProperties") {
-                object.insert("unevaluatedProperties".into(), false.into());
-            }
-        }
-        Value::Array(list) => list.iter_mut().for_each(close),
-        _ => {}
     }
 }
 

@@ -279,6 +279,8 @@ enum Note {
 
 /// The changes by `-K`.
 #[derive(Serialize, JsonSchema)]
+// The form names itself where it stands, not behind a reference.
+#[schemars(inline)]
 struct ChangesOf<'a> {
     ifname: &'a str,
     schema: &'static str,

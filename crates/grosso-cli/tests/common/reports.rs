@@ -1,0 +1,100 @@
+//! Reports in JSON, held against their schemas.
+
+use std::{collections::BTreeMap, fs, path::Path, sync::OnceLock};
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+use super::Bench;
+
+/// The report in this JSON, which obeys the schema that it names and has no field that this does not name.
+#[track_caller]
+pub(crate) fn report(text: &str) -> Value {
+    let report: Value =
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    // The lists of `dev` are ethtool's: each device names the form.
+    let first = report.get(0).unwrap_or(&report);
+    let name = first["schema"].as_str().unwrap_or_else(|| panic!("no form is named: {text}"));
+    let form = forms().get(name).unwrap_or_else(|| panic!("{name} is not in docs/schemas"));
+    let problems = problems_of(form, &report);
+    assert!(problems.is_empty(), "{name}: {problems:#?}\n{report:#}");
+    report
+}
+
+/// The forms in the documents of the repository, by name. A test of its own holds these against the command.
+fn forms() -> &'static BTreeMap<String, Validator> {
+    static FORMS: OnceLock<BTreeMap<String, Validator>> = OnceLock::new();
+    FORMS.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+        let files = fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()));
+        files
+            .flat_map(|file| of_document(&serde_json::from_slice(&file.unwrap()).unwrap()))
+            .collect()
+    })
+}
+
+/// The forms of a document: itself, or each of several.
+fn of_document(document: &Value) -> Vec<(String, Validator)> {
+    let several = document["anyOf"].as_array();
+    let forms = several.map_or_else(|| vec![document.clone()], Clone::clone);
+    let form = |mut form: Value| {
+        if let Some(shared) = document.get("$defs") {
+            form["$defs"] = shared.clone();
+        }
+        let name = name_of(&form);
+        close(&mut form);
+        (name, jsonschema::validator_for(&form).unwrap())
+    };
+    forms.into_iter().map(form).collect()
+}
+
+/// The name of a form, or of each item of its list.
+fn name_of(form: &Value) -> String {
+    let one = if form["items"].is_null() { form } else { &form["items"] };
+    let name = &one["properties"]["schema"]["const"];
+    name.as_str().unwrap_or_else(|| panic!("a form without a name: {form:#}")).to_owned()
+}
+
+/// The schema of a command's JSON.
+pub(crate) fn schema(command: &str) -> Value {
+    serde_json::from_slice(&Bench::new().ok(&format!("schema {command}")).bytes).unwrap()
+}
+
+/// Whether a command's JSON obeys its schema, and has no field that this does not name.
+pub(crate) fn obeys(command: &str, report: &Value) -> bool {
+    problems(command, report).is_empty()
+}
+
+/// Checks the same.
+#[track_caller]
+pub(crate) fn assert_obeys(command: &str, report: &Value, shown: &str) {
+    let problems = problems(command, report);
+    assert!(problems.is_empty(), "{shown}: {problems:#?}\n{report:#}");
+}
+
+fn problems(command: &str, report: &Value) -> Vec<String> {
+    let mut schema = schema(command);
+    close(&mut schema);
+    problems_of(&jsonschema::validator_for(&schema).unwrap(), report)
+}
+
+fn problems_of(form: &Validator, report: &Value) -> Vec<String> {
+    let at = |error: jsonschema::ValidationError<'_>| {
+        format!("{}: {}", error.instance_path(), error.masked())
+    };
+    form.iter_errors(report).map(at).collect()
+}
+
+/// Forbids fields that a schema does not name: readers must allow them, but here they are not documented.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            object.values_mut().for_each(close);
+            if object.contains_key("properties") && !object.contains_key("additionalProperties") {
+                object.insert("unevaluatedProperties".into(), false.into());
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(close),
+        _ => {}
+    }
+}
