@@ -14,6 +14,7 @@ mod grammar;
 mod interrupted;
 mod laws;
 mod line;
+mod lua;
 mod messages;
 mod names;
 mod options;
