@@ -1,5 +1,6 @@
 //! Reports of commands, as text and as JSON from one value: their parts, and the place where they are printed.
 
+use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
 
 use grosso_io::capture::CaptureError;
@@ -213,8 +214,11 @@ impl OutputFacts {
     }
 }
 
-/// Prints the elapsed time and the rate.
-pub(crate) fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: core::time::Duration) {
+/// Prints the elapsed time and the rate of long work to somebody who sits there.
+pub(crate) fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
+    if elapsed < LONG || !io::stderr().is_terminal() {
+        return;
+    }
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
     talk.remark(&format!(
@@ -224,6 +228,9 @@ pub(crate) fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: core::
         units::bytes((bytes as f64 / seconds) as u64),
     ));
 }
+
+/// The time from which on work is long.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Counts by name, without those that are zero.
 pub(crate) type Counts = std::collections::BTreeMap<&'static str, u64>;

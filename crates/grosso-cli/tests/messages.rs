@@ -186,6 +186,52 @@ fn captures_do_not_go_to_a_terminal() {
 }
 
 #[test]
+fn the_speed_of_long_work_is_said_on_a_terminal_alone() {
+    if !has("script") {
+        return;
+    }
+    let bench = Bench::new();
+    let bytes = capture(Format::Pcap, ETHERNET, &plain(9));
+    bench.put("a.pcap", &bytes);
+    let speed = "grosso: 9 packets in ";
+    let program = env!("CARGO_BIN_EXE_grosso");
+    let on_terminal = |line: &str| {
+        let mut command = Command::new("script");
+        command.args(["-qec", line, "/dev/null"]).env("NO_COLOR", "1");
+        let run = command.current_dir(bench.path("")).stdin(Stdio::null()).output().unwrap();
+        assert!(run.status.success());
+        String::from_utf8_lossy(&run.stdout).into_owned()
+    };
+    // The pipe is open for as long as the work is to last.
+    let long = format!("(cat a.pcap; sleep 1.1) | {program} segment - -w out.pcap");
+    let said = on_terminal(&long);
+    assert!(said.contains(speed), "{said}");
+    let said = on_terminal(&format!("{long} --quiet"));
+    assert!(!said.contains(speed), "{said}");
+    let said = on_terminal(&format!("{program} segment a.pcap -w out.pcap"));
+    assert!(!said.contains(speed), "{said}");
+    let run = Command::new("sh").args(["-c", &long]).current_dir(bench.path("")).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && !said.contains(speed), "{said}");
+}
+
+#[test]
+fn wrong_words_are_said_in_the_voice_of_every_other_failure() {
+    let bench = Bench::new();
+    for (line, message, hint) in [
+        ("inspect a --quite", "grosso: unexpected argument '--quite' found\n", "\nhint: "),
+        ("inspect a --color purple", "grosso: invalid value 'purple' for '--color", "--help"),
+        ("inspcet a --json", "{\"schema\":\"grosso.error/1\",\"code\":\"usage\"", "hint: "),
+    ] {
+        let run = bench.run(line);
+        assert_eq!(run.code, 2, "{line}: {}", run.stderr);
+        assert!(run.stderr.starts_with(message) && run.stderr.contains(hint), "{}", run.stderr);
+        let lines = || run.stderr.lines().map(str::trim_start);
+        assert!(!lines().any(|line| line.starts_with("error: ") || line.starts_with("tip: ")));
+    }
+}
+
+#[test]
 fn environment_is_at_fault_for_what_it_refuses() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(400)));

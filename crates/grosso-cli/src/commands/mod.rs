@@ -209,22 +209,29 @@ pub(crate) fn session(
 
 /// Prints a message of clap: help and version are answers, the rest is a wrong command line.
 fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
-    if wants_json && error.use_stderr() {
+    if let Some(message) = in_own_voice(error) {
         let talk = Talk {
-            json: true,
+            json: wants_json,
             quiet: false,
             verbose: false,
             when: When::Never,
             warnings: Vec::new(),
             kept: None,
         };
-        talk.fail(&Failure::usage("usage", error.to_string().trim_end()));
+        talk.fail(&Failure::usage("usage", message));
         return Exit::Usage;
     }
     if error.print().is_err() {
         return Exit::BrokenPipe;
     }
     if error.use_stderr() { Exit::Usage } else { Exit::Yes }
+}
+
+/// The words of clap about a wrong command line, in the form of this program's own.
+fn in_own_voice(error: &clap::Error) -> Option<String> {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").filter(|_| error.use_stderr())?;
+    Some(text.trim_end().replace("\n  tip: ", "\nhint: "))
 }
 
 /// Says that a command is for devices of Linux.
