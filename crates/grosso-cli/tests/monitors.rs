@@ -172,6 +172,43 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     assert_eq!(server["clients"], 1);
 }
 
+/// Arkime's reader of pcap over IP knows the magic number of microseconds alone.
+#[test]
+fn times_are_in_microseconds_for_those_who_read_no_finer_ones() {
+    let Some(tap) = Tap::new() else { return };
+    tap.network.run(|| Control::new().unwrap().set_up(&name("lo"), true)).unwrap().unwrap();
+    let bench = Bench::new();
+    let line = "capture -i t0 --json -c 40 -w x.pcap -F pcap";
+    let micro = format!("{line} --time-stamp-precision micro --listen {LISTENER}");
+    let micro = tap.start(bench.command(&micro), &bench.path("x.pcap"));
+    let line = line.replace("x.pcap", "y.pcapng").replace("-F pcap", "--wire");
+    let nano = tap.start(bench.command(&line), &bench.path("y.pcapng"));
+    let line = line.replace("y.pcapng", "z.pcapng") + " --time-stamp-precision micro";
+    let beside = tap.start(bench.command(&line), &bench.path("z.pcapng"));
+    let client = tap.network.run(|| TcpStream::connect(LISTENER)).unwrap().unwrap();
+    let client = reader(client);
+    (0..40).for_each(|_| tap.write(&[&[0; 10][..], &BROADCAST].concat()));
+    for capture in [micro, nano, beside] {
+        assert!(capture.wait_with_output().unwrap().status.success());
+    }
+    let magic = 0xa1b2_c3d4_u32.to_ne_bytes();
+    let (heard, file) = (client.join().unwrap(), bench.get("x.pcap"));
+    assert_eq!([&heard[..4], &file[..4]], [&magic; 2]);
+    let times = |capture: &[u8]| -> Vec<u64> {
+        packets(capture).into_iter().map(|(time, _)| time).collect()
+    };
+    let exact = times(&bench.get("y.pcapng"));
+    assert!(exact.len() == 40 && exact.iter().any(|time| time % 1000 != 0), "{exact:?}");
+    // Each socket has its own times of a packet, some microseconds apart.
+    for capture in [&heard, &file, &bench.get("z.pcapng")] {
+        let cut = times(capture);
+        assert!(cut.iter().all(|time| time % 1000 == 0), "{cut:?}");
+        let mut pairs = cut.iter().zip(&exact);
+        assert!(pairs.all(|(cut, exact)| cut.abs_diff(*exact) < 1_000_000_000), "{cut:?}");
+    }
+    assert_eq!(times(&heard), times(&file));
+}
+
 #[test]
 fn packets_too_long_for_the_monitor_s_device_are_counted() {
     let Some(chain) = Chain::bare() else { return };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
+use grosso_io::capture::{Format, Resolution, SNAPLEN_DEFAULT};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -94,6 +94,9 @@ pub(crate) struct Capture {
     /// Output format; pcap has no room for metadata
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
     format: OutputFormat,
+    /// Unit of times, in files and over IP; Arkime reads no finer ones than microseconds
+    #[arg(long, value_name = "UNIT", default_value = "nano", hide_short_help = true)]
+    time_stamp_precision: Precision,
     #[command(flatten)]
     pub(crate) tunnels: TunnelPorts,
     /// Take only packets of this tcpdump expression
@@ -102,6 +105,13 @@ pub(crate) struct Capture {
     /// The same as words
     #[arg(value_name = "EXPRESSION")]
     words: Vec<String>,
+}
+
+/// The unit of times, in tcpdump's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Precision {
+    Micro,
+    Nano,
 }
 
 impl Capture {
@@ -113,6 +123,14 @@ impl Capture {
     /// The names of the files.
     pub(crate) fn write(&self) -> &[PathBuf] {
         &self.write
+    }
+
+    /// The unit of times.
+    pub(crate) fn resolution(&self) -> Resolution {
+        match self.time_stamp_precision {
+            Precision::Micro => Resolution::MICROSECONDS,
+            Precision::Nano => Resolution::NANOSECONDS,
+        }
     }
 
     /// Whether a file is standard output.

@@ -1,6 +1,6 @@
 //! An interface whose packets are captured: its identity, and the form of its packets.
 
-use grosso_io::capture::Interface;
+use grosso_io::capture::{Interface, Resolution};
 use grosso_sys::{
     ethtool,
     interface::{Control, InterfaceName},
@@ -81,6 +81,7 @@ impl CapturedDevice {
     ) -> Self {
         let mut interface = Interface::new(form.link_type.to_pcap());
         interface.snaplen = form.snaplen;
+        interface.resolution = form.resolution;
         let description = blocks::description(&name, facts, &interface);
         let is_loopback = hardware_type == LOOPBACK;
         let link_type = form.link_type;
@@ -94,6 +95,8 @@ pub(super) struct PacketForm {
     pub(super) link_type: LinkType,
     /// Most bytes that are kept of a packet.
     pub(super) snaplen: u32,
+    /// The unit of its times.
+    pub(super) resolution: Resolution,
 }
 
 /// The filter of a live capture, for one link type.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, io, time::Duration};
 
-use grosso_io::capture::INTERFACES_MAX;
+use grosso_io::capture::{INTERFACES_MAX, Resolution};
 use grosso_sys::{
     fault::Fault,
     interface::Control,
@@ -33,6 +33,7 @@ pub(super) struct CapturedInterface {
     /// The expression that packets of all interfaces pass.
     filter: Option<String>,
     snaplen: u32,
+    resolution: Resolution,
     /// The kernel's counts.
     pub(super) counted: KernelCounts,
     /// Packets of interfaces whose packets cannot be parsed.
@@ -89,7 +90,8 @@ impl CapturedInterface {
             Some(filter) if !filter.is_kernels => LivePass::Passing(filter.program),
             _ => LivePass::All,
         };
-        let form = PacketForm { link_type, snaplen: super::snaplen(options) };
+        let (snaplen, resolution) = (super::snaplen(options), options.resolution());
+        let form = PacketForm { link_type, snaplen, resolution };
         let device = CapturedDevice::new(&link, form, &control, wanted);
         Self::over(control, ring, options, vec![device], Some(link), None)
     }
@@ -131,6 +133,7 @@ impl CapturedInterface {
             places: HashMap::new(),
             filter,
             snaplen: super::snaplen(options),
+            resolution: options.resolution(),
             counted: KernelCounts::default(),
             unknown: 0,
         })
@@ -217,7 +220,7 @@ impl CapturedInterface {
             return None;
         }
         let link_type = link_type(hardware_type)?;
-        let form = PacketForm { link_type, snaplen: self.snaplen };
+        let form = PacketForm { link_type, snaplen: self.snaplen, resolution: self.resolution };
         let wanted = match &self.filter {
             None => LivePass::All,
             Some(text) => LiveFilter::compile(text, link_type)
