@@ -1,6 +1,7 @@
 //! The payload of packets and the state of their checksums, only by the oracle of the testkit.
 
 use core::ops::{AddAssign, Range};
+use std::borrow::Cow;
 
 use grosso_testkit::oracle::{
     self, FOU_PORT, Layer, Lengths, Link, Parsed, State, Stop, Verdict, parse, verify,
@@ -54,7 +55,12 @@ pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     let Some(link) = link_of(packet.link_type) else {
         return Carried { bytes: packet.data.len() as u64, sum: 0 };
     };
-    let mut parsed = parse(&packet.data, link, Lengths::Declared);
+    // In a longer packet the length may be zero, which only all of its bytes show: those that were cut off are zeros.
+    let mut data = Cow::Borrowed(&packet.data);
+    if packet.original_len > usize::from(u16::MAX) {
+        data.to_mut().resize(packet.original_len.max(packet.data.len()), 0);
+    }
+    let mut parsed = parse(&data, link, Lengths::Declared);
     let is_fou = |layer: &Layer| {
         layer.name == "udp" && layer.number("destination_port") == u64::from(FOU_PORT)
     };
@@ -62,7 +68,9 @@ pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
         parsed.layers.truncate(udp + 1);
         parsed.stop = Stop::Transport;
     }
-    let bytes = parsed.payload(&packet.data);
+    let missing = data.len() - packet.data.len();
+    let bytes = parsed.payload(&data);
+    let bytes = &bytes[..bytes.len().saturating_sub(missing)];
     let sum = match parsed.stop {
         Stop::Transport => bytes.iter().map(|&byte| u64::from(byte)).sum(),
         _ => 0,

@@ -4,7 +4,11 @@
 //! are duplicate fragments; `reassemble` counts them.
 
 use grosso_io::capture::Format;
-use grosso_testkit::{Packet, Traffic, oracle::GUE_PORT, random::Random};
+use grosso_testkit::{
+    Packet, Traffic,
+    oracle::{GUE_PORT, Link},
+    random::Random,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -46,6 +50,15 @@ proptest! {
             assert!(before == after, "{line}");
         }
     }
+}
+
+/// Eight packets of 9000 bytes, cut to 206 of payload: what is captured of the first is the payload of a superframe
+/// whose length is beyond 65535, and so zero in its header.
+#[test]
+fn cut_packets_become_a_superframe_longer_than_its_length_can_say() {
+    let seeds = vec![16_479_430_908_611_551_258];
+    let medium = Medium { link: Link::Ip, mtu: 9000 };
+    of_packets(&Recipe { seeds, medium, is_pcapng: false });
 }
 
 pub(crate) fn of_packets(recipe: &Recipe) {
