@@ -54,7 +54,7 @@ fn short(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Every command that reads captures: `IN` and, if it writes one, `OUT`.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: &[&str] = &[
     "inspect IN",
     "coalesce -r IN -w OUT",
     "segment -r IN -w OUT",
@@ -68,6 +68,8 @@ const COMMANDS: [&str; 13] = [
     "csum fix -r IN -w OUT",
     "explain IN -n 1",
     "whatif IN",
+    #[cfg(feature = "parquet")]
+    "export IN --parquet OUT",
 ];
 
 fn line(command: &str, input: &str, output: &str) -> String {
@@ -80,7 +82,7 @@ fn every_command_ends_with_0_when_it_did_what_was_asked() {
     for command in COMMANDS {
         bench.ok(&line(command, "wire", "out"));
         // These leave nothing as it was that they could refuse.
-        let never_leaves = ["inspect", "coalesce", "explain", "whatif"];
+        let never_leaves = ["inspect", "coalesce", "explain", "whatif", "export"];
         let name = command.split(' ').next().unwrap();
         let code = if never_leaves.contains(&name) { 2 } else { 0 };
         assert_eq!(
@@ -89,7 +91,7 @@ fn every_command_ends_with_0_when_it_did_what_was_asked() {
             "{command}"
         );
     }
-    for line in ["--help", "--version", "help wire", "profiles", "profiles show linux"] {
+    for line in ["--help", "--version", "help wire", "profiles", "profiles show linux", "schema"] {
         bench.ok(line);
     }
 }
@@ -144,7 +146,15 @@ fn every_command_ends_with_2_when_the_command_line_is_wrong() {
         let run = bench.run(&line(command, "wire", "wire"));
         assert_eq!(run.code, 2, "{command} onto itself: {}", run.stderr);
     }
-    for line in ["", "no-such-command", "explain wire -n 2001", "explain wire -n 0", "whatif"] {
+    for line in [
+        "",
+        "no-such-command",
+        "explain wire -n 2001",
+        "explain wire -n 0",
+        "whatif",
+        "schema no such command",
+        "schema --no-such-option",
+    ] {
         assert_eq!(bench.run(line).code, 2, "{line}");
     }
 }
@@ -196,10 +206,58 @@ fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
     for command in COMMANDS {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut command_line = bench.command(&line(command, "wire", "-"));
+        // A table goes to no pipe, but the report does.
+        let output = if command.starts_with("export") { "out" } else { "-" };
+        let mut command_line = bench.command(&line(command, "wire", output));
         let run = command_line.stdout(writer).stdin(Stdio::null()).output().unwrap();
         assert_eq!(run.status.code(), Some(141), "{command}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_source_of_wireshark_ends_with_the_codes_of_every_command() {
+    let bench = bench();
+    bench.ok("--extcap-interfaces");
+    for (line, code) in [
+        ("extcap", 2),
+        ("--extcap-interfaces --no-such-option", 2),
+        ("--extcap-interface grosso-lo --capture", 2),
+        ("--extcap-interface grosso-no --extcap-dlts", 4),
+        ("--extcap-interface grosso-lo --capture --fifo no/such/pipe", 4),
+    ] {
+        let run = bench.run(line);
+        assert_eq!(run.code, code, "{line}: {}", run.stderr);
+    }
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn reports_of_shares_are_merged_with_the_codes_of_every_command() {
+    let bench = bench();
+    for share in ["1/2", "2/2"] {
+        let report = bench.ok(&format!("export wire --parquet out --shard {share} --json"));
+        bench.put(&share.replace('/', "-"), &report.bytes);
+    }
+    bench.put("other", &bench.ok("inspect wire --json").bytes);
+    bench.ok("merge 1-2 2-2");
+    assert_eq!(bench.ok("merge 2-2 1-2 --json").json()["packets"]["counts"]["rows"], 2000);
+    for (line, code) in [
+        ("merge", 2),
+        ("merge 1-2", 2),
+        ("merge 1-2 1-2", 2),
+        ("merge 1-2 2-2 --no-such-option", 2),
+        ("merge 1-2 other", 3),
+        ("merge 1-2 text", 3),
+        ("merge 1-2 nowhere", 4),
+    ] {
+        let run = bench.run(line);
+        assert_eq!(run.code, code, "{line}: {}", run.stderr);
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let run = bench.command("merge 1-2 2-2").stdout(writer).output().unwrap();
+    assert_eq!(run.status.code(), Some(141));
 }
 
 #[test]
