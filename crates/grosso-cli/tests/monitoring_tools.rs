@@ -6,18 +6,27 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read,
     net::UdpSocket,
     process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::{
-    common::{Bench, Timed},
+    common::{Bench, Timed, report},
     network::{Running, STALLED, skip},
     tap::{signal, start, until},
     vantage::{BYTES, Chain, IPV4, Way, ip, is_over, set},
 };
+
+/// The variable that says for how long connections follow each other; without it there is one.
+const SECONDS: &str = "GROSSO_MONITOR_SECONDS";
+/// The pause between two connections, so that ten minutes of them fit a disk.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Source and destination port of one direction of a connection.
 type Ports = (u16, u16);
@@ -43,8 +52,10 @@ impl Watched {
         ip(&chain.sender, "link set lo up");
         set(&chain.sender, "s0", "rx-gro", true);
         let bench = Bench::new();
-        let mut command = bench.command("capture -i s0 -q -F pcap -w x.pcap --to tap:mon0");
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        // Room for all packets of a stream and of what comes behind it, on a machine that does other things.
+        let line = "capture -i s0 --json --ring 256M -F pcap -w x.pcap --to tap:mon0";
+        let mut command = bench.command(line);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
         let capture = start(&chain.sender, command, &bench.path("x.pcap"));
         Some(Self { chain, bench, capture })
     }
@@ -59,11 +70,18 @@ impl Watched {
         running
     }
 
-    /// The packets of a stream on the wire, in both directions, when all of them have reached the monitors' device.
+    /// The packets of streams on the wire, in both directions, when all of them have reached the monitors' device: of
+    /// one stream, or of one after the other for as long as [`SECONDS`] says.
     fn stream(&self) -> Vec<Timed> {
+        let seconds = std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().unwrap());
+        let (begun, length) = (Instant::now(), Duration::from_secs(seconds));
         let ends = self.chain.ends(IPV4);
         let mut seen = self.chain.record(&[(&self.chain.receiver, "d0")], IPV4, || {
             self.chain.stream(ends, BYTES);
+            while begun.elapsed() < length {
+                thread::sleep(PAUSE);
+                self.chain.stream(ends, BYTES);
+            }
             // A monitor may see a block of packets when the kernel has filled it, and not before.
             self.chain.datagrams(ends, 1200, &[30; 3000]);
         });
@@ -74,10 +92,36 @@ impl Watched {
         packets
     }
 
+    /// Ends the capture, which lost and left nothing and gave no monitor a wrong checksum.
     fn end(mut self) {
         signal(&self.capture, "TERM");
+        let mut said = String::new();
+        self.capture.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(self.capture.wait().unwrap().success());
+        let report = report(&said);
+        let monitor = &report["outputs"][1];
+        assert_eq!((&report["drops"], &monitor["lost"]), (&0.into(), &json!({})), "{report}");
+        assert_eq!(report["wire"]["left"], json!({}), "{report}");
+        let sums = self.bench.run("csum verify x.pcap --json").json()["checksums"].clone();
+        assert_eq!((&sums["bad"], &sums["partial"]), (&0.into(), &0.into()), "{sums}");
+        println!(
+            "to the monitor: {} packets, lost 0, checksums {sums}; {} superframes were split",
+            monitor["packets"], report["wire"]["superframes"]
+        );
     }
+}
+
+/// Says what a monitor counted behind Grosso and without it, beside the wire.
+fn say(monitor: &str, wire: &Counted, behind: &Counted, beside: &Counted) {
+    let sum = |counted: &Counted| {
+        let (packets, bytes) =
+            counted.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        format!("{packets} packets, {bytes} bytes")
+    };
+    let (flows, wire, behind, beside) = (wire.len() / 2, sum(wire), sum(behind), sum(beside));
+    println!(
+        "{monitor}, {flows} connections: wire {wire}; behind Grosso {behind}; without {beside}"
+    );
 }
 
 fn ports(frame: &[u8]) -> Ports {
@@ -108,14 +152,21 @@ fn tcpflow_writes_the_very_streams() {
         let payload = 34 + usize::from(frame[46] >> 4) * 4;
         streams.entry(ports(&frame)).or_default().extend(&frame[payload..14 + ip_bytes(&frame)]);
     }
-    let ((source, destination), sent) =
-        streams.into_iter().max_by_key(|(_, bytes)| bytes.len()).unwrap();
-    assert_eq!(sent.len(), BYTES, "nothing was sent again");
-    let file = format!("streams/010.009.000.001.{source:05}-010.009.000.002.{destination:05}");
-    let file = watched.bench.path(&file);
-    until(|| fs::metadata(&file).is_ok_and(|metadata| metadata.len() >= BYTES as u64));
+    streams.retain(|_, bytes| !bytes.is_empty());
+    let file = |(source, destination): &Ports| {
+        let ends = format!("010.009.000.001.{source:05}-010.009.000.002.{destination:05}");
+        watched.bench.path(&format!("streams/{ends}"))
+    };
+    for (ports, sent) in &streams {
+        assert_eq!(sent.len(), BYTES, "nothing was sent again");
+        let is_whole = |metadata: fs::Metadata| metadata.len() >= BYTES as u64;
+        until(|| fs::metadata(file(ports)).is_ok_and(is_whole));
+    }
     assert_eq!(tcpflow.stop(Signal::INT).code, Some(0));
-    assert!(fs::read(&file).unwrap() == sent, "{file:?}");
+    for (ports, sent) in &streams {
+        assert!(fs::read(file(ports)).unwrap() == *sent, "{:?}", file(ports));
+    }
+    println!("tcpflow, {} streams: all {BYTES} bytes of each are those of the wire", streams.len());
     watched.end();
 }
 
@@ -145,6 +196,7 @@ fn softflowd_counts_the_packets_and_bytes_of_the_wire() {
         let collector = &collectors[usize::from(device == "s0")];
         flows(collector, &wire)
     });
+    say("softflowd", &wire, &behind, &beside);
     assert_eq!(behind, wire);
     let packets = |counted: &Counted| counted.values().map(|(packets, _)| packets).sum::<u64>();
     assert!(packets(&beside) < packets(&wire) / 2, "without Grosso: {beside:?}");
@@ -172,18 +224,26 @@ fn flows(collector: &UdpSocket, asked: &Counted) -> Counted {
 #[test]
 fn argus_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["argus", "ra"]) else { return };
-    let argus = watched.monitor("argus -i mon0 -S 1 -w flows.argus", "interface mon0 is up");
+    let start = |device: &str| {
+        let line = format!("argus -i {device} -S 1 -w {device}.argus");
+        watched.monitor(&line, &format!("interface {device} is up"))
+    };
+    let meters = ["mon0", "s0"].map(start);
     let wire = counted(&watched.stream(), <[u8]>::len);
-    until(|| records(&watched.bench) == wire);
-    argus.stop(Signal::INT);
+    until(|| records(&watched.bench, "mon0") == wire);
+    meters.into_iter().for_each(|meter| drop(meter.stop(Signal::INT)));
+    let beside = records(&watched.bench, "s0");
+    say("Argus", &wire, &records(&watched.bench, "mon0"), &beside);
+    let packets = |counted: &Counted| counted.values().map(|(packets, _)| packets).sum::<u64>();
+    assert!(packets(&beside) < packets(&wire), "without Grosso: {beside:?}");
     watched.end();
 }
 
 /// The TCP connections that Argus has written so far.
-fn records(bench: &Bench) -> Counted {
+fn records(bench: &Bench, device: &str) -> Counted {
     let mut command = Command::new("ra");
-    command
-        .args("-n -r flows.argus -c , -s sport dport spkts dpkts sbytes dbytes - tcp".split(' '));
+    let columns = "-c , -s sport dport spkts dpkts sbytes dbytes - tcp";
+    command.args(format!("-n -r {device}.argus {columns}").split(' '));
     let output = command.current_dir(bench.path(".")).output().unwrap();
     let mut found = Counted::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
