@@ -22,6 +22,44 @@ fn the_guide_prints_what_it_shows() {
     assert_true("docs/guide.md", 10);
 }
 
+/// The rows of the table that have an answer in the output are run in its order, as some read what others wrote.
+#[test]
+fn every_job_of_the_guide_has_the_answer_of_its_row() {
+    let text = fs::read_to_string(root().join("docs/guide.md")).expect("the document is there");
+    let rows: Vec<Vec<&str>> = text.lines().filter_map(job).collect();
+    assert!(rows.len() > 20, "{} jobs", rows.len());
+    let folder = tempfile::tempdir().expect("a folder");
+    copy_captures(&folder.path().join("tests/captures"));
+    let mut run = 0;
+    for row in &rows {
+        let [name, command, answer, ..] = row[..] else { panic!("{row:?}") };
+        let Some(answer) = answer.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else {
+            assert!(answer.contains("](") && answer.contains(".md"), "{name} has a page: {answer}");
+            continue;
+        };
+        if name.contains("feature `parquet`") && cfg!(not(feature = "parquet")) {
+            continue;
+        }
+        let words = command.trim_matches('`').strip_prefix("grosso ").expect(name);
+        let output = Command::new(env!("CARGO_BIN_EXE_grosso"))
+            .args(words.split_whitespace())
+            .current_dir(folder.path())
+            .output()
+            .expect("the command runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(answer), "{name}: {said}{errors}");
+        run += 1;
+    }
+    assert!(run >= 14, "{run} jobs were run");
+}
+
+/// The cells of a line of the table of jobs.
+fn job(line: &str) -> Option<Vec<&str>> {
+    let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
+    cells.get(1)?.starts_with("`grosso ").then_some(cells)
+}
+
 #[test]
 fn every_fuzz_target_is_in_the_table_of_security_and_no_other() {
     let text = fs::read_to_string(root().join("SECURITY.md")).expect("the document is there");
@@ -36,6 +74,25 @@ fn every_fuzz_target_is_in_the_table_of_security_and_no_other() {
     documented.sort();
     targets.sort();
     assert_eq!(documented, targets);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_file_of_paths_of_the_example_for_clusters_is_sound() {
+    let text = fs::read_to_string(root().join("examples/kubernetes/gateway.yaml")).unwrap();
+    let (_, rest) = text.split_once("  gateway.toml: |\n").expect("the file of paths");
+    let lines = rest.lines().map_while(|line| match line {
+        "" => Some(""),
+        line => line.strip_prefix("    "),
+    });
+    let file = lines.collect::<Vec<_>>().join("\n").replace("NODE_ADDRESS", "192.0.2.1");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("gateway.toml");
+    fs::write(&path, file).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    let output = command.args(["config", "check"]).arg(&path).output().expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("1 path"), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Runs the sessions of a document, at least that many, in a folder with nothing but the captures.
