@@ -1,8 +1,10 @@
-//! Machines whose driver is DPDK's, at both ends of `grosso bridge`: it polls, and is told of nothing.
+//! DPDK at both ends of `grosso bridge`, as the driver of a machine, and as the device of which Grosso is the driver.
+//! It polls, and is told of nothing.
 //!
 //! ```text
 //!  testpmd (virtio_user) ---- vhost-user:a  grosso  vhost-user:b ---- testpmd (virtio_user)
-//!  sends only                                                         receives only
+//!  testpmd (vhost) --- vhost-user:a,driver  grosso  vhost-user:b,driver --- testpmd (vhost)
+//!  sends only                                                               receives only
 //! ```
 
 use std::{
@@ -17,21 +19,21 @@ use rustix::process::Signal;
 
 use crate::network::{Running, STALLED, until};
 
-/// A program with a driver, which obeys lines.
-struct Driver {
+/// A program with one port, which obeys lines.
+struct Tester {
     child: Child,
     input: ChildStdin,
     lines: Receiver<String>,
 }
 
-impl Driver {
-    /// The program at a socket in this folder, of which its driver is the machine; it does `what` with frames.
-    fn start(folder: &Path, socket: &str, what: &str) -> Self {
+impl Tester {
+    /// The program with this port, whose socket is in a folder; it does `what` with frames.
+    fn start(folder: &Path, port: &str, what: &str) -> Self {
         let mut command = Command::new("stdbuf");
         // Both threads on one processor, and no huge pages, which few machines have.
         let machine = "-oL dpdk-testpmd --lcores 0@0,1@0 -n 1 --no-pci --no-huge --no-shconf -m 80 --no-telemetry";
         command.args(machine.split(' '));
-        command.args(["--vdev", &format!("net_virtio_user0,path={socket},queue_size=256"), "--"]);
+        command.args(["--vdev", port, "--"]);
         command.args(["-i", "--total-num-mbufs=16384", "--no-flush-rx", "--auto-start"]);
         command.arg(format!("--forward-mode={what}")).current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -51,14 +53,23 @@ impl Driver {
 
     /// Packets that it has received, or sent.
     fn packets(&mut self, way: &str) -> u64 {
-        self.say("show port stats 0");
+        self.shown("stats", &format!("{way}-packets:")).parse().unwrap()
+    }
+
+    /// Whether there is somebody at the other end.
+    fn is_up(&mut self) -> bool {
+        self.shown("info", "Link status:") == "up"
+    }
+
+    /// The word behind others in what it says of its port.
+    fn shown(&mut self, of: &str, words: &str) -> String {
+        self.say(&format!("show port {of} 0"));
         loop {
             let line = self.lines.recv_timeout(STALLED).unwrap();
-            let count = line.trim_start().strip_prefix(way).and_then(|rest| {
-                rest.strip_prefix("-packets:")?.split_whitespace().next()?.parse().ok()
-            });
-            if let Some(count) = count {
-                return count;
+            // Others stand behind it.
+            let rest = line.trim_start().strip_prefix(words);
+            if let Some(word) = rest.and_then(|rest| rest.split_whitespace().next()) {
+                return word.to_owned();
             }
         }
     }
@@ -70,34 +81,65 @@ impl Driver {
     }
 }
 
-#[test]
-fn dpdk_loses_nothing_that_a_path_took_from_it() {
+/// A bridge between these ports; `None` where DPDK is not installed, which is said.
+fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     for program in ["stdbuf", "dpdk-testpmd"] {
         if Command::new(program).arg("--version").output().is_err() {
             println!("skipped: no {program}");
-            return;
+            return None;
         }
     }
-    let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
-    command.args(["bridge", "vhost-user:a", "vhost-user:b"]).current_dir(folder.path());
-    command.env("RUNTIME_DIRECTORY", folder.path()).env_remove("NOTIFY_SOCKET");
+    command.arg("bridge").args(ports).current_dir(folder);
+    command.env("RUNTIME_DIRECTORY", folder).env_remove("NOTIFY_SOCKET");
     let bridge = Running::spawn(&mut command);
     bridge.said("<->");
-    let mut receiver = Driver::start(folder.path(), "b", "rxonly");
-    assert_eq!(receiver.packets("RX"), 0);
-    let mut sender = Driver::start(folder.path(), "a", "txonly");
+    Some(bridge)
+}
+
+/// All that a sender has sent arrives, and what another one sends that takes its place.
+fn loses_nothing(folder: &Path, sends: &str, receiver: &mut Tester) {
+    let before = receiver.packets("RX");
+    let mut sender = Tester::start(folder, sends, "txonly");
     until(|| sender.packets("TX") > 20_000);
     sender.say("stop");
     let sent = sender.packets("TX");
-    until(|| receiver.packets("RX") == sent);
+    until(|| receiver.packets("RX") == before + sent);
     sender.end();
-    // Another machine takes its place.
-    let mut sender = Driver::start(folder.path(), "a", "txonly");
-    until(|| receiver.packets("RX") > sent + 10_000);
+    let mut sender = Tester::start(folder, sends, "txonly");
+    until(|| receiver.packets("RX") > before + sent + 10_000);
     sender.say("stop");
     sender.end();
+}
+
+#[test]
+fn dpdk_loses_nothing_that_a_path_took_from_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(bridge) = bridge(folder.path(), ["vhost-user:a", "vhost-user:b"]) else { return };
+    let [sends, receives] =
+        ["a", "b"].map(|socket| format!("net_virtio_user0,path={socket},queue_size=256"));
+    let mut receiver = Tester::start(folder.path(), &receives, "rxonly");
+    assert_eq!(receiver.packets("RX"), 0);
+    loses_nothing(folder.path(), &sends, &mut receiver);
     receiver.end();
+    let ended = bridge.stop(Signal::TERM);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
+/// Its back end listens at one end, and connects at the other, where it is killed and comes again.
+#[test]
+fn dpdk_as_the_device_gets_and_gives_all_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports = ["vhost-user:a,driver,connect", "vhost-user:b,driver"];
+    let Some(bridge) = bridge(folder.path(), ports) else { return };
+    for _ in 0..2 {
+        let receives = "net_vhost0,iface=b,queues=1,client=1";
+        let mut receiver = Tester::start(folder.path(), receives, "rxonly");
+        until(|| receiver.is_up());
+        loses_nothing(folder.path(), "net_vhost0,iface=a,queues=1", &mut receiver);
+        receiver.child.kill().unwrap();
+        receiver.child.wait().unwrap();
+    }
     let ended = bridge.stop(Signal::TERM);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
 }

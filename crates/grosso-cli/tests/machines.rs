@@ -1,9 +1,10 @@
 //! `grosso bridge` at Unix sockets, as virtual machines have them: a program of this test at the other end, and the
-//! kernel's own TCP through two bridges that meet at a socket.
+//! kernel's own TCP through two bridges that meet at a socket, or share memory as a device and its driver.
 //!
 //! ```text
 //!  host a                                        host b
 //!  ta (TAP)   grosso ---- unix:PATH ---- grosso  tb (TAP)
+//!                      vhost-user:PATH
 //!  10.9.0.1, fd09::1                             10.9.0.2, fd09::2
 //! ```
 
@@ -48,6 +49,20 @@ const OFFLOADS: [Words; 6] = [
     [",vnet,offloads=tso6+uso", ",vnet"],
 ];
 
+/// Ports of both ends of shared memory: the device listens, or its driver.
+const SHARED: [Words; 2] = [
+    ["vhost-user:vm.sock", "vhost-user:vm.sock,driver,connect"],
+    ["vhost-user:vm.sock,driver", "vhost-user:vm.sock,connect"],
+];
+
+/// Words of both ends of shared memory: alike, and different.
+const FEATURES: [Words; 4] = [
+    ["", ""],
+    [",offloads=none", ""],
+    [",offloads=csum", ",offloads=csum+tso6"],
+    [",offloads=csum+tso4+uso", ",offloads=csum+tso4"],
+];
+
 /// A stream, and datagrams.
 const KINDS: [Words; 2] = [["", ",connect"], [",dgram", ",dgram,connect,local=own"]];
 
@@ -74,8 +89,13 @@ impl Ends {
 
     /// The bridge of the host that listens, and of the one that connects.
     fn bridge(&self, listens: bool, words: &str) -> Running {
+        self.bridge_at(listens, &format!("unix:vm.sock{words}"))
+    }
+
+    /// The same at any port.
+    fn bridge_at(&self, listens: bool, port: &str) -> Running {
         let (host, device) = if listens { (&self.a, "ta") } else { (&self.b, "tb") };
-        self.start(host, &format!("bridge tap:{device} unix:vm.sock{words} --persist"))
+        self.start(host, &format!("bridge tap:{device} {port} --persist"))
     }
 
     fn addresses(&self) {
@@ -155,14 +175,33 @@ fn a_host_without_offloads_and_one_with_them_exchange_whole_streams() {
 }
 
 #[test]
+fn streams_are_whole_between_a_device_and_its_driver() {
+    let Some(ends) = Ends::new() else { return };
+    for (ports, words) in SHARED.into_iter().flat_map(|ports| FEATURES.map(|words| (ports, words)))
+    {
+        let ports = [0, 1].map(|end| format!("{}{}", ports[end], words[end]));
+        println!("{ports:?}");
+        let listening = ends.bridge_at(true, &ports[0]);
+        let connecting = ends.bridge_at(false, &ports[1]);
+        if ends.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
+            ends.addresses();
+        }
+        ends.streams(4 << 20);
+        ends.datagrams();
+        for bridge in [connecting, listening] {
+            let ended = bridge.stop(Signal::TERM);
+            assert_eq!(ended.code, Some(0), "{ports:?}: {ended:?}");
+        }
+    }
+}
+
+#[test]
 fn a_connection_outlives_the_death_of_either_bridge() {
-    for kind in KINDS {
+    let sockets = KINDS.map(|kind| kind.map(|words| format!("unix:vm.sock{words},vnet")));
+    for ports in sockets.into_iter().chain(SHARED.map(|ports| ports.map(str::to_owned))) {
         let Some(ends) = Ends::new() else { return };
-        let words = [0, 1].map(|end| format!("{},vnet", kind[end]));
-        let mut bridges = [true, false].map(|listens| {
-            let words = &words[usize::from(!listens)];
-            Some(ends.bridge(listens, words))
-        });
+        let mut bridges = [true, false]
+            .map(|listens| Some(ends.bridge_at(listens, &ports[usize::from(!listens)])));
         ends.addresses();
         let stream = connect((&ends.a, A[0]), (&ends.b, B[0]));
         exchange(&stream, 1 << 20);
@@ -173,7 +212,7 @@ fn a_connection_outlives_the_death_of_either_bridge() {
                 let [near, far] = &stream;
                 // What is sent now is lost until the bridge is there again.
                 scope.spawn(|| send(near, 3, 64 * CHUNK));
-                bridges[killed] = Some(ends.bridge(listens, &words[killed]));
+                bridges[killed] = Some(ends.bridge_at(listens, &ports[killed]));
                 receive(far, 3, 64 * CHUNK);
             });
         }
@@ -181,7 +220,7 @@ fn a_connection_outlives_the_death_of_either_bridge() {
         survivor.signal(Signal::USR1);
         survivor.said("event_peer_gone");
         for bridge in [Some(survivor), bridges[1].take()].into_iter().flatten() {
-            assert_eq!(bridge.stop(Signal::TERM).code, Some(0), "{kind:?}");
+            assert_eq!(bridge.stop(Signal::TERM).code, Some(0), "{ports:?}");
         }
     }
 }

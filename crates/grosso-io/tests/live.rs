@@ -2,5 +2,6 @@
 
 mod live_path;
 mod unix_port;
+mod vhost_driver;
 mod vhost_hostile;
 mod vhost_port;

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Runs what may hang on a thread of its own, so that it fails instead.
-fn ends(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(work);
     until(|| thread.is_finished());
     thread.join().unwrap();

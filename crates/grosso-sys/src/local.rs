@@ -17,8 +17,8 @@ use rustix::{
     fs::{Mode, chmod, fchmod},
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-        connect_unspec, listen, recvfrom, recvmsg, sendmsg, socket_with, sockopt,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
+        bind, connect, connect_unspec, listen, recvfrom, recvmsg, sendmsg, socket_with, sockopt,
     },
 };
 
@@ -153,6 +153,21 @@ impl LocalSocket {
         Ok(seen(|| sendmsg(&self.file, parts, &mut none(), SendFlags::NOSIGNAL))?)
     }
 
+    /// Sends bytes of a stream as far as there is room for them, and passes files beside the first of them, of which
+    /// there may be [`PASSED_MAX`]. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for more files; as [`LocalSocket::send`].
+    pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let parts = [IoSlice::new(bytes)];
+        Ok(seen(|| sendmsg(&self.file, &parts, &mut beside, SendFlags::NOSIGNAL))?)
+    }
+
     /// Reads a stream into the buffers, in order. Returns the number of bytes, 0 at its end.
     ///
     /// # Errors
@@ -227,7 +242,7 @@ fn is_stale(kind: LocalKind, address: &LocalAddress) -> io::Result<bool> {
 /// Bytes of the longest path of a socket, without the byte that ends it (`sun_path`): that of
 /// Linux; other systems have 103.
 pub const PATH_BYTES_MAX: usize = 107;
-/// Files that arrive with one call: as many as any message of vhost-user has.
+/// Files that arrive, or are passed, with one call: as many as any message of vhost-user has.
 pub const PASSED_MAX: usize = 8;
 /// Connections that wait to be accepted: those behind the first wait for its end.
 const BACKLOG: i32 = 16;
@@ -295,6 +310,29 @@ mod tests {
         drop(near);
         assert_eq!(far.read(&mut [IoSliceMut::new(&mut first)]).unwrap(), 0);
         assert_eq!(far.send(&[IoSlice::new(b"x")]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn files_arrive_with_the_bytes_beside_which_they_were_passed() {
+        let folder = folder("passed");
+        let at = address(&folder, "s");
+        let listener = LocalSocket::at(LocalKind::Stream, &at, 0o600).unwrap();
+        let near = LocalSocket::new(LocalKind::Stream).unwrap();
+        near.connect(&at).unwrap();
+        let far = listener.accept().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        assert_eq!(near.send_passing(b"none", &[]).unwrap(), 4);
+        assert_eq!(near.send_passing(b"two", &[reader.as_fd(), writer.as_fd()]).unwrap(), 3);
+        let (mut bytes, mut files) = ([0; 4], Vec::new());
+        assert_eq!(far.receive_passed(&mut bytes, &mut files).unwrap(), 4);
+        assert!(files.is_empty());
+        assert_eq!(far.receive_passed(&mut bytes, &mut files).unwrap(), 3);
+        let [_, passed] = <[OwnedFd; 2]>::try_from(files).unwrap();
+        rustix::io::write(&passed, b"x").unwrap();
+        assert_eq!(rustix::io::read(&reader, &mut bytes).unwrap(), 1);
+        let nine = near.send_passing(b"x", &[reader.as_fd(); PASSED_MAX + 1]);
+        assert_eq!(nine.unwrap_err().kind(), io::ErrorKind::InvalidInput);
         fs::remove_dir_all(&folder).unwrap();
     }
 

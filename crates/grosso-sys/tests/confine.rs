@@ -119,6 +119,23 @@ fn who_shares_memory_with_a_machine_may_tell_and_hear_it() {
 }
 
 #[test]
+fn who_shares_memory_of_its_own_may_make_it() {
+    use rustix::{
+        event::{EventfdFlags, eventfd},
+        fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
+    };
+    if can_filter() {
+        let make = || -> io::Result<()> {
+            let file = memfd_create("rings", MemfdFlags::ALLOW_SEALING)?;
+            ftruncate(&file, 4096)?;
+            fcntl_add_seals(&file, SealFlags::SHRINK)?;
+            Ok(eventfd(0, EventfdFlags::NONBLOCK).map(drop)?)
+        };
+        confined(Role::Machine, make).unwrap();
+    }
+}
+
+#[test]
 fn landlock_takes_what_a_role_never_needs() {
     use rustix::fs::{AtFlags, CWD, unlinkat};
     let folder = env::temp_dir().join(format!("grosso-confine-{}", std::process::id()));

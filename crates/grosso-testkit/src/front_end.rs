@@ -279,10 +279,7 @@ impl FrontEnd {
     /// Those of `fcntl(2)`.
     pub fn let_wait(&self) -> io::Result<()> {
         let kicks = self.kicks.iter().map(AsFd::as_fd);
-        for file in kicks.chain(self.calls.iter().map(AsFd::as_fd)) {
-            fcntl_setfl(file, OFlags::empty())?;
-        }
-        Ok(())
+        kicks.chain(self.calls.iter().map(AsFd::as_fd)).try_for_each(let_wait)
     }
 
     /// Fills the counter by which the driver is told, so that who writes to it waits unless that was ruled out.
@@ -381,6 +378,14 @@ impl FrontEnd {
     fn number(&self, at: u64) -> u16 {
         u16::from_le_bytes(*self.read(at, 2).first_chunk().expect("2 bytes"))
     }
+}
+
+/// Lets reads and writes of a descriptor wait, for all who have it.
+///
+/// # Errors
+/// Those of `fcntl(2)`.
+pub fn let_wait(file: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(fcntl_setfl(file, OFlags::empty())?)
 }
 
 /// A counter that each read makes one less, and no read makes zero.

@@ -1,18 +1,15 @@
 //! The state that a front end sets: features, memory and two rings.
 
-use core::time::Duration;
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
-use grosso_sys::{
-    bell::Bell,
-    wait::{Interest, Ready, Waiter},
-};
+use grosso_sys::bell::Bell;
 
 use crate::{
+    edges::Edges,
     features::{EVENT_INDEX, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK},
     memory::Memory,
     message::{Message, reply, request},
@@ -37,21 +34,13 @@ pub enum Way {
 pub struct BackEnd {
     offered: u64,
     bell: Bell,
-    kicks: [Kicks; 2],
+    kicks: [Edges; 2],
     chosen: Option<u64>,
     protocol: u64,
     memory: Option<Arc<Memory>>,
     /// The reason why a table of memory was refused last.
     refused_memory: Option<io::Error>,
     queues: [Queue; 2],
-}
-
-/// Kicks of a ring, each seen once: of a counter that stays above zero nothing is seen until it is told again.
-#[derive(Debug)]
-struct Kicks {
-    edges: Waiter,
-    seen: Vec<Ready>,
-    file: Option<OwnedFd>,
 }
 
 /// A ring, and how it is told of.
@@ -80,7 +69,7 @@ impl BackEnd {
         Ok(Self {
             offered,
             bell: Bell::new()?,
-            kicks: [Kicks::new()?, Kicks::new()?],
+            kicks: [Edges::new()?, Edges::new()?],
             chosen: None,
             protocol: 0,
             memory: None,
@@ -91,7 +80,7 @@ impl BackEnd {
 
     /// Forgets everything that a front end has set, which is gone.
     pub fn forget(&mut self) {
-        self.kicks.iter_mut().for_each(Kicks::end);
+        self.kicks.iter_mut().for_each(Edges::end);
         (self.chosen, self.protocol, self.memory) = (None, 0, None);
         (self.refused_memory, self.queues) = (None, Default::default());
     }
@@ -146,15 +135,13 @@ impl BackEnd {
     /// Descriptor that becomes readable when the driver tells of entries.
     #[must_use]
     pub fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
-        let Kicks { edges, file, .. } = &self.kicks[way as usize];
-        (file.is_some() && self.queues[way as usize].ring.is_some()).then(|| edges.as_fd())
+        let edges = self.queues[way as usize].ring.as_ref().map(|_| &self.kicks[way as usize]);
+        edges.and_then(Edges::descriptor)
     }
 
     /// Takes note that the driver told of entries.
     pub fn take_kick(&mut self, way: Way) {
-        let Kicks { edges, seen, .. } = &mut self.kicks[way as usize];
-        // The ring says what is there.
-        let _ = edges.wait(seen, Some(Duration::ZERO));
+        self.kicks[way as usize].take();
     }
 
     /// Tells the driver of used entries, and interrupts it if it wants that.
@@ -300,29 +287,6 @@ impl BackEnd {
                 // Addresses that are nowhere are not looked for again at each message.
                 queue.is_started = queue.ring.is_some();
             }
-        }
-    }
-}
-
-impl Kicks {
-    fn new() -> io::Result<Self> {
-        Ok(Self { edges: Waiter::new()?, seen: Vec::new(), file: None })
-    }
-
-    /// Sees the kicks of this eventfd and no other one, also those before.
-    fn begin(&mut self, file: Option<OwnedFd>) -> io::Result<()> {
-        self.end();
-        if let Some(file) = &file {
-            self.edges.add(file, 0, Interest::READ.edge_triggered())?;
-        }
-        self.file = file;
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        if let Some(file) = self.file.take() {
-            // The front end has it too, so closing it alone would not do.
-            let _ = self.edges.remove(&file);
         }
     }
 }

@@ -39,5 +39,29 @@ pub const HOST_USO: u64 = 1 << 56;
 pub const OF_RINGS: u64 =
     MRG_RXBUF | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;
 
+/// The features of these that a driver may use together: superframes need checksums to fill in, and CWR in them
+/// superframes of TCP (virtio 1.3 section 5.1.3.1).
+#[must_use]
+pub const fn usable(features: u64) -> u64 {
+    let mut usable = features;
+    let mut i = 0;
+    while i < NEEDS.len() {
+        let (which, needed) = NEEDS[i];
+        if usable & needed == 0 {
+            usable &= !which;
+        }
+        i += 1;
+    }
+    usable
+}
+
+/// Features, and those of which each of them needs one. What needs something else stands behind it.
+const NEEDS: [(u64, u64); 4] = [
+    (GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6, GUEST_CSUM),
+    (GUEST_ECN, GUEST_TSO4 | GUEST_TSO6),
+    (HOST_TSO4 | HOST_TSO6 | HOST_USO, CSUM),
+    (HOST_ECN, HOST_TSO4 | HOST_TSO6),
+];
+
 /// The protocol feature by which the front end may ask for an answer to any message.
 pub const PROTOCOL_REPLY_ACK: u64 = 1 << 3;

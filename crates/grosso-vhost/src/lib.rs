@@ -1,27 +1,36 @@
-//! The back end of a virtual machine's network device, which meets it over vhost-user: shared memory, rings in it, and
-//! a Unix socket over which the two programs agree on both (virtio 1.3, and the vhost-user protocol of QEMU's manual).
+//! Both ends of a virtual machine's network device that meet over vhost-user: shared memory, rings in it, and a Unix
+//! socket over which the two programs agree on both (virtio 1.3, and the vhost-user protocol of QEMU's manual).
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`features`] | what a device can do, as bits |
-//! | [`memory`] | the guest's memory, mapped: the only code here that is `unsafe`, but for [`lost`](memory) files |
-//! | [`ring`] | a split ring: frames that a guest sends, and room for those that it gets |
+//! | [`memory`] | shared memory, mapped: the only code here that is `unsafe`, but for [`lost`](memory) files |
+//! | `parts` | a split ring in it, as both sides have it |
+//! | [`ring`] | the device's side: frames that a guest sends, and room for those that it gets |
+//! | [`driver`] | the driver's side, in memory of its own |
+//! | `edges` | eventfds of the other program, heard without a read |
 //! | [`message`] | the messages over the socket, and the descriptors beside them |
-//! | [`backend`] | the state that they set: features, memory, two rings |
+//! | [`backend`] | the device's end: the state that messages set |
+//! | [`frontend`] | the driver's end: the messages that set it |
 //!
-//! Nothing waits and nothing has a thread: who owns a [`BackEnd`](backend::BackEnd) reads messages when its socket is
-//! readable, and rings whenever it likes. A front end that breaks the protocol is cut off; a guest that breaks a ring
-//! loses its own frames, each with a [`ChainFault`](ring::ChainFault).
+//! Nothing waits and nothing has a thread: who owns a [`BackEnd`](backend::BackEnd) or a
+//! [`FrontEnd`](frontend::FrontEnd) reads messages when its socket is readable, and rings whenever it likes. Neither
+//! believes the other end. One that breaks the protocol is cut off; one that breaks a ring loses its own frames, each
+//! with a [`ChainFault`](ring::ChainFault).
 //!
-//! Of the descriptors that a front end passes, none is read or written, because it may make either wait for ever: see
-//! [`BackEnd`](backend::BackEnd). Its memory has to be in memory, for the same reason.
+//! Of the eventfds that both ends have, none is read or written, because the other end may make either wait for ever:
+//! see [`BackEnd`](backend::BackEnd). A front end's memory has to be in memory, for the same reason.
 //!
 //! For Linux on a little-endian machine, as virtio 1 has its numbers.
 #![cfg(target_os = "linux")]
 
 pub mod backend;
+pub mod driver;
+mod edges;
 pub mod features;
+pub mod frontend;
 mod lost;
 pub mod memory;
 pub mod message;
+mod parts;
 pub mod ring;

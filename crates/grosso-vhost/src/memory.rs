@@ -268,6 +268,14 @@ impl Place {
         word.store(value.to_le(), Ordering::Release);
     }
 
+    /// The number of 4 bytes at `at`.
+    #[inline]
+    pub(crate) fn load_long(&self, at: usize) -> u32 {
+        // SAFETY: as in `pair`.
+        let word = unsafe { self.word::<4>(at).cast::<AtomicU32>().as_ref() };
+        u32::from_le(word.load(Ordering::Relaxed))
+    }
+
     /// Writes a number of 4 bytes.
     #[inline]
     pub(crate) fn store_long(&self, at: usize, value: u32) {

@@ -6,7 +6,7 @@ use grosso_sys::local::LocalSocket;
 
 use crate::memory::{REGIONS_MAX, RegionPlace, invalid};
 
-/// A message of the front end.
+/// A message of the other end: a request of the front end, or an answer of the back end.
 #[derive(Debug)]
 pub struct Message {
     /// Number of the request.
@@ -120,10 +120,52 @@ impl Message {
     }
 }
 
+/// A message to send, and the files beside it.
+#[derive(Debug)]
+pub struct Letter {
+    /// The header and the payload.
+    pub bytes: Vec<u8>,
+    /// The files, [`REGIONS_MAX`] at most.
+    pub files: Vec<OwnedFd>,
+}
+
+impl Letter {
+    /// A request.
+    #[must_use]
+    pub fn new(request: u32, payload: &[u8], files: Vec<OwnedFd>) -> Self {
+        Self { bytes: with_header(request, VERSION, payload), files }
+    }
+
+    /// Number of the request.
+    #[must_use]
+    pub fn request(&self) -> u32 {
+        self.bytes.first_chunk().copied().map_or(0, u32::from_ne_bytes)
+    }
+
+    /// The same, whose sender waits for an answer to whatever it is.
+    #[must_use]
+    pub fn to_be_answered(mut self) -> Self {
+        if let Some(flags) = self.bytes.get_mut(4..8) {
+            flags.copy_from_slice(&(VERSION | WANTS_REPLY).to_ne_bytes());
+        }
+        self
+    }
+}
+
+/// A payload of the number of a ring and a number.
+#[must_use]
+pub fn pair(index: u32, value: u32) -> Vec<u8> {
+    [index, value].map(u32::to_ne_bytes).concat()
+}
+
 /// An answer, as its bytes.
 #[must_use]
 pub fn reply(request: u32, payload: &[u8]) -> Vec<u8> {
-    let words = [request, VERSION | IS_REPLY, payload.len() as u32];
+    with_header(request, VERSION | IS_REPLY, payload)
+}
+
+fn with_header(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
+    let words = [request, flags, payload.len() as u32];
     words.iter().flat_map(|word| word.to_ne_bytes()).chain(payload.iter().copied()).collect()
 }
 

@@ -1,19 +1,17 @@
-//! Split rings (virtio 1.3 section 2.7): a table of descriptors, the entries that the driver made available, and those
-//! that were used.
+//! The device's side of a split ring (virtio 1.3 section 2.7): a table of descriptors, the entries that the driver made
+//! available, and those that were used.
 //!
 //! All three are in the guest's memory, and what is read there is checked each time that it is read: an index against
 //! the table, a chain against a number of descriptors, an address against the memory. An entry that is wrong is handed
 //! back unused, as far as it can be named, and the next one is looked at.
 
-use std::{
-    io::IoSlice,
-    sync::{
-        Arc,
-        atomic::{Ordering, fence},
-    },
-};
+use std::{io::IoSlice, sync::Arc};
 
-use crate::memory::{Memory, Place};
+pub use crate::parts::{Addresses, SIZE_MAX, Side};
+use crate::{
+    memory::Memory,
+    parts::{DESCRIPTOR_BYTES, HAS_NEXT, IS_TABLE, IS_WRITTEN, Parts},
+};
 
 /// A defect of one entry of a ring, for which the guest loses what the entry was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,34 +48,18 @@ pub enum Sent {
     Fault(ChainFault),
 }
 
-/// Addresses of a ring in the front end's process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// The table of descriptors.
-    pub descriptors: u64,
-    /// The entries that were used.
-    pub used: u64,
-    /// The entries that are available.
-    pub available: u64,
-}
-
 /// A split ring in the memory of a guest.
 #[derive(Debug)]
 pub struct Ring {
     memory: Arc<Memory>,
-    descriptors: Place,
-    available: Place,
-    used: Place,
+    parts: Parts,
     size: u16,
-    /// Whether each side says by an index when it is to be told.
-    event_index: bool,
     /// Number of the next entry to take.
     next: u16,
     /// Number up to which entries are known to be there.
     known: u16,
-    /// Number of the next used entry, and of the first that the driver was not told of.
+    /// Number of the next used entry.
     next_used: u16,
-    told: u16,
     is_broken: bool,
     /// Descriptors that were read since this was asked last.
     walked: usize,
@@ -88,9 +70,9 @@ pub struct Ring {
 
 /// Bytes that a descriptor names.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    address: u64,
-    bytes: usize,
+pub(crate) struct Piece {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,27 +100,14 @@ impl Ring {
         next: u16,
         event_index: bool,
     ) -> Option<Self> {
-        if !size.is_power_of_two() || size > SIZE_MAX {
-            return None;
-        }
-        let entries = usize::from(size);
-        let descriptors =
-            memory.place(addresses.descriptors, entries * DESCRIPTOR_BYTES, DESCRIPTOR_BYTES)?;
-        // Each has two numbers in front, and the index of the other side's events behind.
-        let available = memory.place(addresses.available, 4 + 2 * entries + 2, 2)?;
-        let used = memory.place(addresses.used, 4 + 8 * entries + 2, 4)?;
-        let next_used = used.load(INDEX);
+        let parts = Parts::new(memory, addresses, size, Side::Device, event_index)?;
         Some(Self {
             memory: Arc::clone(memory),
-            descriptors,
-            available,
-            used,
             size,
-            event_index,
             next,
             known: next,
-            next_used,
-            told: next_used,
+            next_used: parts.told(),
+            parts,
             is_broken: false,
             walked: 0,
             pieces: Vec::new(),
@@ -225,43 +194,19 @@ impl Ring {
 
     /// Tells the driver of the entries that were used; returns whether it wants to be interrupted for them.
     pub fn publish(&mut self) -> bool {
-        let (before, now) = (self.told, self.next_used);
-        if before == now {
-            return false;
-        }
-        self.used.store(INDEX, now);
-        self.told = now;
-        // What it wants is read after it can see them: it looks once more when it has said so.
-        fence(Ordering::SeqCst);
-        if self.event_index {
-            let event = self.available.load(4 + 2 * usize::from(self.size));
-            return now.wrapping_sub(event).wrapping_sub(1) < now.wrapping_sub(before);
-        }
-        self.available.load(FLAGS) & 1 == 0
+        self.parts.publish(self.next_used)
     }
 
     /// Asks the driver to tell of the next entry that it makes available. Returns whether there is one already that was
     /// not known.
     #[must_use]
     pub fn ask(&mut self) -> bool {
-        if self.is_broken {
-            return false;
-        }
-        let seen = self.available.load(INDEX);
-        if self.event_index {
-            self.used.store(4 + 8 * usize::from(self.size), seen);
-        } else {
-            self.used.store(FLAGS, 0);
-        }
-        fence(Ordering::SeqCst);
-        self.available.load(INDEX) != self.known
+        !self.is_broken && self.parts.ask(self.known)
     }
 
     /// Lets the driver know that nobody waits for its entries.
     pub fn hush(&mut self) {
-        if !self.event_index {
-            self.used.store(FLAGS, 1);
-        }
+        self.parts.hush();
     }
 
     /// The next entry's head, which is passed over.
@@ -274,8 +219,7 @@ impl Ring {
 
     /// The head of an entry that is known to be there, which is passed over.
     fn head(&mut self) -> Result<u16, ChainFault> {
-        let entry = usize::from(self.next & (self.size - 1));
-        let head = self.available.load(4 + 2 * entry);
+        let head = self.parts.theirs.head(self.next);
         self.next = self.next.wrapping_add(1);
         if head < self.size { Ok(head) } else { Err(ChainFault::Index) }
     }
@@ -286,7 +230,7 @@ impl Ring {
             return Ok(0);
         }
         if self.known == self.next {
-            self.known = self.available.load(INDEX);
+            self.known = self.parts.theirs.count();
             self.check()?;
         }
         Ok(self.known.wrapping_sub(self.next))
@@ -311,7 +255,7 @@ impl Ring {
         while room < bytes || self.chains.is_empty() {
             // All that are there, and not only those that are known, before it is said that there is no room.
             if self.known == self.next {
-                self.known = self.available.load(INDEX);
+                self.known = self.parts.theirs.count();
                 if self.known.wrapping_sub(start) > self.size {
                     self.is_broken = true;
                     return Sent::Fault(ChainFault::Overrun);
@@ -355,12 +299,10 @@ impl Ring {
 
     /// Adds a used entry, of which the driver learns by [`Ring::publish`].
     fn give_back(&mut self, head: u16, written: usize) {
-        let entry = 4 + 8 * usize::from(self.next_used & (self.size - 1));
-        self.used.store_long(entry, head.into());
-        self.used.store_long(entry + 4, written as u32);
+        self.parts.mine.give_back(self.next_used, head, written as u32);
         self.next_used = self.next_used.wrapping_add(1);
         debug_assert!(
-            self.next_used != self.told,
+            self.next_used != self.parts.told(),
             "the driver is told before the numbers go round"
         );
     }
@@ -372,7 +314,7 @@ impl Ring {
             if next >= self.size {
                 return Err(ChainFault::Index);
             }
-            let [address, rest] = self.descriptors.pair(usize::from(next) * DESCRIPTOR_BYTES);
+            let [address, rest] = self.parts.descriptors.pair(usize::from(next) * DESCRIPTOR_BYTES);
             let descriptor = Descriptor::new(address, rest);
             if descriptor.has(IS_TABLE) {
                 if descriptor.has(HAS_NEXT) {
@@ -462,7 +404,11 @@ impl Descriptor {
 }
 
 /// Copies parts one behind the other into pieces of memory, which have room.
-fn fill<'a>(memory: &Memory, pieces: &[Piece], parts: impl Iterator<Item = &'a [u8]>) -> bool {
+pub(crate) fn fill<'a>(
+    memory: &Memory,
+    pieces: &[Piece],
+    parts: impl Iterator<Item = &'a [u8]>,
+) -> bool {
     let mut pieces = pieces.iter().copied();
     let mut piece = Piece { address: 0, bytes: 0 };
     for mut part in parts {
@@ -483,25 +429,11 @@ fn fill<'a>(memory: &Memory, pieces: &[Piece], parts: impl Iterator<Item = &'a [
     true
 }
 
-/// Bytes of a descriptor.
-const DESCRIPTOR_BYTES: usize = 16;
-/// The descriptor has a next one.
-const HAS_NEXT: u16 = 1;
-/// Its bytes are for the device to write.
-const IS_WRITTEN: u16 = 2;
-/// Its bytes are a table of descriptors.
-const IS_TABLE: u16 = 4;
-/// Position of the flags in both rings.
-const FLAGS: usize = 0;
-/// Position of the number of entries in both rings.
-const INDEX: usize = 2;
 /// Position of the number of buffers in a virtio header.
 const BUFFERS: usize = 10;
 /// Bytes of the longest virtio header.
 const HEADER_BYTES_MAX: usize = 24;
 
-/// Entries of the longest ring, as virtio has it.
-pub const SIZE_MAX: u16 = 32_768;
 /// Descriptors of a frame, however many chains it is in: a superframe of 64 KiB in pages has 17, and one in fragments
 /// of a socket's pages not many more. Descriptors without bytes count as well, of which a guest might name millions.
 pub const PIECES_MAX: usize = 1024;

@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+mod ends;
+
 use std::{
     fs::File,
     io::IoSlice,

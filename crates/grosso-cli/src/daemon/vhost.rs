@@ -1,10 +1,10 @@
-//! The network device of a virtual machine as the end of a path, as the user names it.
+//! The network device of a virtual machine, or the driver of one, as the end of a path, as the user names it.
 
 use core::fmt;
 use std::str::FromStr;
 
 use grosso::features::Features;
-use grosso_io::live::{MODE, UnixRole, VhostOptions};
+use grosso_io::live::{MODE, UnixRole, VhostOptions, VhostSide};
 
 use super::unix::{Offloads, mode, socket};
 
@@ -12,7 +12,9 @@ use super::unix::{Offloads, mode, socket};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Vhost {
     pub(crate) path: String,
-    /// Whether the front end listens.
+    /// Whether the other program is the device, and not its driver.
+    is_driver: bool,
+    /// Whether the other program listens.
     connects: bool,
     offloads: Option<Offloads>,
     /// Permissions of the socket's file.
@@ -26,9 +28,11 @@ impl FromStr for Vhost {
         let wrong = |why: &str| format!("\"vhost-user:{text}\": {why}");
         let mut words = text.split(',');
         let path = socket("vhost-user", words.next().unwrap_or_default())?;
-        let mut vhost = Self { path, connects: false, offloads: None, mode: None };
+        let mut vhost =
+            Self { path, is_driver: false, connects: false, offloads: None, mode: None };
         for word in words {
             match word.split_once('=').unwrap_or((word, "")) {
+                ("driver", "") => vhost.is_driver = true,
                 ("connect", "") => vhost.connects = true,
                 ("offloads", list) => vhost.offloads = Some(list.parse()?),
                 ("mode", digits) => vhost.mode = Some(mode(digits).map_err(wrong)?),
@@ -43,7 +47,7 @@ impl FromStr for Vhost {
 }
 
 impl Vhost {
-    /// Features that the guest is offered.
+    /// Features that the guest is offered, or that are used where the device has them.
     pub(crate) fn features(&self) -> Features {
         self.offloads.map_or(Features::ALL, |Offloads(features)| features)
     }
@@ -55,6 +59,7 @@ impl Vhost {
             true => UnixRole::Connect { local: None, mode },
             false => UnixRole::Listen { mode },
         };
+        options.side = if self.is_driver { VhostSide::Driver } else { VhostSide::Device };
         options.features = features;
         options
     }
@@ -63,6 +68,9 @@ impl Vhost {
 impl fmt::Display for Vhost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "vhost-user:{}", self.path)?;
+        if self.is_driver {
+            formatter.write_str(",driver")?;
+        }
         if self.connects {
             formatter.write_str(",connect")?;
         }
@@ -74,7 +82,7 @@ impl fmt::Display for Vhost {
 }
 
 /// The words behind the path.
-const WORDS: &str = "connect, offloads=csum+tso4+tso6+uso and mode=OCTAL";
+const WORDS: &str = "driver, connect, offloads=csum+tso4+tso6+uso and mode=OCTAL";
 
 #[cfg(test)]
 mod tests {
@@ -85,11 +93,16 @@ mod tests {
         for word in [
             "/run/vm.sock",
             "vm.sock,connect",
+            "ovs.sock,driver",
+            "/s,driver,connect,offloads=tso6",
             "/s,offloads=csum+tso4",
             "/s,offloads=none,mode=660",
         ] {
             assert_eq!(word.parse::<Vhost>().unwrap().to_string(), format!("vhost-user:{word}"));
         }
+        let side = |word: &str| word.parse::<Vhost>().unwrap().options(Features::ALL).side;
+        assert_eq!(side("/s,connect"), VhostSide::Device);
+        assert_eq!(side("/s,connect,driver"), VhostSide::Driver);
         let features = |word: &str| word.parse::<Vhost>().unwrap().features();
         assert_eq!(features("/s"), Features::ALL);
         assert_eq!(features("/s,offloads=none"), Features::SCATTER_GATHER);
@@ -99,8 +112,8 @@ mod tests {
     fn words_that_fit_nothing_are_refused_with_the_reason() {
         for (word, why) in [
             ("", "1 to 107 bytes"),
-            ("s,dgram", "there are connect"),
-            ("s,vnet", "there are connect"),
+            ("s,dgram", "there are driver, connect"),
+            ("s,vnet", "there are driver, connect"),
             ("s,connect,mode=600", "who connects has none"),
             ("s,mode=9", "octal"),
             ("s,offloads=tso", "csum, tso4"),

@@ -14,7 +14,7 @@ pub enum Role {
     Data,
     /// Does so too, and connects to the socket of another program again when that was away.
     Connecting,
-    /// Does so too, and maps the memory of a virtual machine.
+    /// Does so too, and maps the memory of a virtual machine, or makes some to share.
     Machine,
     /// Answers requests for counters.
     Statistics,
@@ -66,7 +66,7 @@ impl Role {
         match self {
             Self::Data => &[LIFE, PACKETS],
             Self::Connecting => &[LIFE, PACKETS, CONNECTING],
-            Self::Machine => &[LIFE, PACKETS, CONNECTING, LENGTHS, TELLING],
+            Self::Machine => &[LIFE, PACKETS, CONNECTING, LENGTHS, TELLING, SHARING],
             Self::Statistics => &[LIFE, REQUESTS],
             Self::Signals => &[LIFE, OLD_WAITING],
             Self::Opener => &[
@@ -77,6 +77,7 @@ impl Role {
                 NAMES,
                 LENGTHS,
                 TELLING,
+                SHARING,
                 OLD_FILES,
                 OPENING,
                 OLD_OPENING,
@@ -144,6 +145,9 @@ const LENGTHS: &[Call] = calls! { SYS_fstat };
 const TELLING: &[Call] =
     calls! { SYS_io_submit SYS_io_getevents SYS_io_destroy SYS_epoll_ctl SYS_epoll_pwait };
 
+/// Memory and eventfds that are passed to another program.
+const SHARING: &[Call] = calls! { SYS_memfd_create SYS_ftruncate SYS_eventfd2 };
+
 /// Files by name, which the C library and a backtrace look for too.
 const NAMES: &[Call] = calls! {
     SYS_openat SYS_newfstatat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
@@ -166,13 +170,13 @@ const OLD_OPENING: &[Call] = &[];
 
 /// Devices, sockets, threads, files that are made, and the confinement of those who are started.
 const OPENING: &[Call] = calls! {
-    SYS_socket SYS_socketpair SYS_bind SYS_listen SYS_bpf SYS_eventfd2 SYS_pipe2 SYS_dup SYS_dup3
+    SYS_socket SYS_socketpair SYS_bind SYS_listen SYS_bpf SYS_pipe2 SYS_dup SYS_dup3
     SYS_io_setup SYS_epoll_create1
     SYS_clone SYS_clone3 SYS_set_tid_address SYS_sched_setaffinity SYS_mlock SYS_prlimit64
     SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getppid SYS_uname SYS_sysinfo
     SYS_capget SYS_capset SYS_seccomp
     SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self
-    SYS_mkdirat SYS_unlinkat SYS_linkat SYS_renameat2 SYS_fchmod SYS_fchmodat SYS_ftruncate SYS_flock SYS_getdents64
+    SYS_mkdirat SYS_unlinkat SYS_linkat SYS_renameat2 SYS_fchmod SYS_fchmodat SYS_flock SYS_getdents64
 };
 
 /// Nobody's: named in messages.

@@ -1,4 +1,4 @@
-//! The machine's side of a port: the front end's socket, and the rings that it describes.
+//! The other end of a port: its socket, and the rings that both have.
 
 use std::{
     io::{self, IoSlice},
@@ -7,15 +7,15 @@ use std::{
 
 use grosso_sys::local::{LocalAddress, LocalKind, LocalSocket, is_absence};
 use grosso_vhost::{
-    backend::{BackEnd, Way},
-    features::MRG_RXBUF,
-    message::Inbox,
+    backend::Way,
+    message::{Inbox, Letter},
     ring::{ChainFault, PIECES_MAX, SIZE_MAX, Sent},
 };
 use grosso_wire::virtio::Form;
 
 use super::{
     VhostOptions,
+    side::MachineSide,
     stats::{VhostEvent, VhostStats},
 };
 use crate::live::{
@@ -23,13 +23,13 @@ use crate::live::{
     unix::{TRY_AGAIN_NS, UnixRole, or_later},
 };
 
-/// The front end, if it is there, and what it has said.
+/// The other end, if it is there, and what was said.
 #[derive(Debug)]
 pub(super) struct MachineEnd {
     meeting: Rendezvous,
-    peer: Option<FrontPeer>,
-    back: BackEnd,
-    /// Never ready: stands for a front end that is not there.
+    peer: Option<VhostPeer>,
+    side: MachineSide,
+    /// Never ready: stands for another end that is not there.
     nobody: LocalSocket,
     try_ns: u64,
     /// The time, as the owner of the port says it.
@@ -38,9 +38,9 @@ pub(super) struct MachineEnd {
     short_since: Option<u64>,
     /// Bytes of the header in front of each frame.
     pub(super) header_bytes: usize,
-    /// Frames in the guest's memory of which it was not told.
+    /// Frames in the shared memory of which the other end was not told.
     untold: usize,
-    /// Whether the driver was asked to tell of frames, or of room.
+    /// Whether the other end was asked to tell of frames, or of room.
     asked: [bool; 2],
     pub(super) stats: VhostStats,
 }
@@ -52,13 +52,14 @@ enum Rendezvous {
 }
 
 #[derive(Debug)]
-struct FrontPeer {
+struct VhostPeer {
     socket: LocalSocket,
     inbox: Inbox,
 }
 
 impl MachineEnd {
-    pub(super) fn open(options: &VhostOptions, offered: u64) -> io::Result<Self> {
+    /// The end of a port that offers these features, or wants them.
+    pub(super) fn open(options: &VhostOptions, features: u64) -> io::Result<Self> {
         let address = LocalAddress::new(&options.path)?;
         let meeting = match options.role {
             UnixRole::Listen { mode } => {
@@ -69,7 +70,7 @@ impl MachineEnd {
         let mut end = Self {
             meeting,
             peer: None,
-            back: BackEnd::new(offered)?,
+            side: MachineSide::new(options.side, features)?,
             nobody: LocalSocket::new(LocalKind::Datagram)?,
             try_ns: 0,
             now_ns: 0,
@@ -83,39 +84,38 @@ impl MachineEnd {
         Ok(end)
     }
 
-    /// Copies the next frame of the guest, and returns its length with that of its header; `None` if there is none.
+    /// Copies the next frame for the port, and returns its length with that of its header; `None` if there is none.
     ///
     /// # Errors
     /// The defect of an entry that was passed over.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
-        // A frame may come while its driver is asked; one that is taken back each time comes never.
+        // A frame may come while it is asked for; one that is taken back each time comes never.
         for _ in 0..ROUNDS_MAX {
-            let Some(ring) = self.back.ring(Way::FromGuest) else { break };
-            let result = ring.receive(into);
+            let result = self.side.receive(into);
             if !matches!(result, Ok(None)) {
                 return self.counted(result);
             }
-            if !self.ask(Way::FromGuest) {
+            if !self.ask(self.side.incoming()) {
                 break;
             }
         }
         Ok(None)
     }
 
-    /// Tells the guest of what was taken from it.
+    /// Tells the other end of what was taken from it.
     pub(super) fn received(&mut self) {
-        self.back.publish(Way::FromGuest);
+        self.side.publish(self.side.incoming());
     }
 
-    /// Tells the guest of the frames in its memory.
+    /// Tells the other end of the frames in the shared memory.
     pub(super) fn flush(&mut self) {
         if core::mem::take(&mut self.untold) > 0 {
-            self.back.publish(Way::ToGuest);
+            self.side.publish(self.side.outgoing());
         }
     }
 
-    /// Obeys the messages that are there, and meets who is there. Returns whether the features of the guest may have
-    /// changed.
+    /// Hears the messages that are there, and meets who is there. Returns whether the features that were agreed on may
+    /// have changed.
     pub(super) fn serve(&mut self) -> bool {
         if self.peer.is_none() && !self.try_to_meet() {
             return false;
@@ -123,8 +123,8 @@ impl MachineEnd {
         let mut is_changed = false;
         for _ in 0..MESSAGES_MAX {
             let Some(peer) = &mut self.peer else { break };
-            let served = peer.serve(&mut self.back);
-            if self.back.refused_memory().is_some() {
+            let served = peer.serve(&mut self.side);
+            if self.side.refused_memory().is_some() {
                 self.stats.count(VhostEvent::MemoryRefused);
             }
             match served {
@@ -139,7 +139,7 @@ impl MachineEnd {
                 }
             }
         }
-        if self.back.has_lost_memory() {
+        if self.side.is_broken() {
             self.stats.count(VhostEvent::PeerCutOff);
             self.hang_up();
         }
@@ -149,7 +149,7 @@ impl MachineEnd {
         is_changed
     }
 
-    /// Notes that entries were used, and tells the guest at once if it was told of none for long.
+    /// Notes that entries were written, and tells the other end at once if it was told of none for long.
     fn will_tell(&mut self) {
         self.untold += 1;
         if self.untold >= UNTOLD_MAX {
@@ -157,9 +157,9 @@ impl MachineEnd {
         }
     }
 
-    /// The features that the guest has chosen, if it has.
+    /// The features that were agreed on, once they were.
     pub(super) fn chosen(&self) -> Option<u64> {
-        self.back.chosen()
+        self.side.chosen()
     }
 
     /// Descriptor that tells of messages, or of who brings them.
@@ -171,9 +171,14 @@ impl MachineEnd {
         }
     }
 
-    /// Descriptor that tells of entries in a ring.
-    pub(super) fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
-        self.back.kick(way)
+    /// Descriptor that tells of frames for the port.
+    pub(super) fn frames_bell(&self) -> Option<BorrowedFd<'_>> {
+        self.side.bell(self.side.incoming())
+    }
+
+    /// Descriptor that tells of room for frames of the port.
+    pub(super) fn room_bell(&self) -> Option<BorrowedFd<'_>> {
+        self.side.bell(self.side.outgoing())
     }
 
     /// Time of the next attempt to connect, or at which a frame that waits is given up.
@@ -184,33 +189,23 @@ impl MachineEnd {
         meets.into_iter().chain(short).min()
     }
 
-    /// Asks the driver to tell of entries of a ring that has none; returns whether it has some now.
+    /// Asks the other end to tell of entries of a ring that has none; returns whether it has some now.
     fn ask(&mut self, way: Way) -> bool {
-        let Self { back, asked, .. } = self;
+        let Self { side, asked, .. } = self;
         // The descriptor is taken once a sleep, and not each time that the ring is empty.
         if core::mem::take(&mut asked[way as usize]) {
-            back.take_kick(way);
+            side.take_bell(way);
         }
-        let Some(ring) = back.ring(way) else { return false };
-        let has_more = ring.ask();
-        if has_more {
-            ring.hush();
-        } else {
-            asked[way as usize] = true;
-        }
-        has_more
-    }
-
-    /// Whether a frame may be in several buffers.
-    fn merges(&self) -> bool {
-        self.back.chosen().is_some_and(|chosen| chosen & MRG_RXBUF != 0)
+        let has_more = side.ask(way);
+        asked[way as usize] = has_more == Some(false);
+        has_more == Some(true)
     }
 
     /// Lets a frame wait for more buffers, or gives it up when some have been there for long, and too few: a driver may
     /// have no more than these.
     fn wait_for_room(&mut self) -> io::Result<()> {
-        let has_some = self.back.ring(Way::ToGuest).is_some_and(|ring| ring.offered() > 0);
-        self.short_since = has_some.then(|| self.short_since.unwrap_or(self.now_ns));
+        let is_short = self.side.is_short();
+        self.short_since = is_short.then(|| self.short_since.unwrap_or(self.now_ns));
         let is_over = |since| self.now_ns.saturating_sub(since) >= SHORT_NS_MAX;
         if !self.short_since.is_some_and(is_over) {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -228,7 +223,7 @@ impl MachineEnd {
         result
     }
 
-    /// Whether the front end is there, now or already.
+    /// Whether the other end is there, now or already.
     fn try_to_meet(&mut self) -> bool {
         if matches!(self.meeting, Rendezvous::Connecting(_)) {
             if self.now_ns < self.try_ns {
@@ -248,31 +243,34 @@ impl MachineEnd {
                 socket
             }
         };
-        self.peer = Some(FrontPeer { socket, inbox: Inbox::default() });
+        let peer = VhostPeer { socket, inbox: Inbox::default() };
+        self.side.greet().map_or(Ok(()), |letter| peer.send(&letter))?;
         self.stats.count(VhostEvent::PeerMet);
+        self.peer = Some(peer);
         Ok(())
     }
 
     fn hang_up(&mut self) {
-        self.back.forget();
+        self.side.forget();
         if self.peer.take().is_some() {
             self.stats.count(VhostEvent::PeerGone);
         }
     }
 }
 
-impl FrontPeer {
-    /// Obeys a message; returns whether there was one.
-    fn serve(&mut self, back: &mut BackEnd) -> io::Result<bool> {
+impl VhostPeer {
+    /// Takes a message, and answers; returns whether there was one.
+    fn serve(&mut self, side: &mut MachineSide) -> io::Result<bool> {
         let Some(message) = self.inbox.next(&self.socket)? else { return Ok(false) };
-        let answer = back.obey(message).map_err(|_| io::ErrorKind::InvalidData)?;
-        if let Some(answer) = answer {
-            let sent = self.socket.send(&[IoSlice::new(&answer)])?;
-            if sent < answer.len() {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-        }
-        Ok(true)
+        let letters = side.hear(message).map_err(|_| io::ErrorKind::InvalidData)?;
+        letters.iter().try_for_each(|letter| self.send(letter)).map(|()| true)
+    }
+
+    fn send(&self, letter: &Letter) -> io::Result<()> {
+        let files: Vec<BorrowedFd<'_>> = letter.files.iter().map(AsFd::as_fd).collect();
+        let sent = self.socket.send_passing(&letter.bytes, &files)?;
+        // So few bytes fit, unless the other end reads none.
+        if sent < letter.bytes.len() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
     }
 }
 
@@ -280,14 +278,12 @@ impl Wire for MachineEnd {
     fn send(&mut self, frame: &[IoSlice<'_>]) -> io::Result<()> {
         let (mut faults, mut rounds, mut walked) = (0, 0, 0);
         while faults < FAULTS_MAX && rounds < ROUNDS_MAX && walked < WALKED_MAX {
-            let (header_bytes, mergeable) = (self.header_bytes, self.merges());
-            if !self.back.is_running(Way::ToGuest) {
+            if !self.side.takes_frames() {
                 self.stats.count(VhostEvent::TransmitNoPeer);
                 return Ok(());
             }
-            let Some(ring) = self.back.ring(Way::ToGuest) else { return Ok(()) };
-            let sent = ring.send(frame, header_bytes, mergeable);
-            walked += ring.take_walked();
+            let (sent, more) = self.side.send(frame, self.header_bytes);
+            walked += more;
             match sent {
                 Sent::Whole => {
                     self.short_since = None;
@@ -297,7 +293,7 @@ impl Wire for MachineEnd {
                 Sent::TooLong => return Err(io::Error::from_raw_os_error(EMSGSIZE)),
                 Sent::NoRoom => {
                     self.flush();
-                    if !self.ask(Way::ToGuest) {
+                    if !self.ask(self.side.outgoing()) {
                         return self.wait_for_room();
                     }
                     rounds += 1;
@@ -306,7 +302,8 @@ impl Wire for MachineEnd {
                     faults += 1;
                     self.will_tell();
                     let _ = self.counted::<()>(Err(fault));
-                    if fault == ChainFault::Overrun {
+                    // The ring is broken, and what it was for is lost with it.
+                    if !self.side.takes_frames() {
                         return Ok(());
                     }
                 }
@@ -331,5 +328,5 @@ const SHORT_NS_MAX: u64 = 1_000_000_000;
 /// Times that one frame finds more entries while its driver is asked for some. An honest driver that adds them one by
 /// one has added all that a frame may take by then.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
-/// Frames in a guest's memory before it is told of them in any case.
+/// Frames in the shared memory before the other end is told of them in any case.
 const UNTOLD_MAX: usize = 32;

@@ -1,6 +1,7 @@
-//! The network device of a virtual machine as a port: a back end of vhost-user.
+//! The network device of a virtual machine as a port, or the driver of one: a back end of vhost-user, or a front end.
 
 mod end;
+mod side;
 mod stats;
 
 use std::{io, os::fd::BorrowedFd, path::PathBuf};
@@ -9,7 +10,8 @@ use grosso::{
     Frame, Meta,
     features::{Device, Features},
 };
-use grosso_vhost::{backend::Way, features as bits, ring::ChainFault};
+pub use grosso_vhost::ring::Side as VhostSide;
+use grosso_vhost::{features as bits, ring::ChainFault};
 use grosso_wire::{LinkType, Ports, virtio::Form};
 
 use self::end::MachineEnd;
@@ -26,40 +28,51 @@ use crate::{
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
-/// Options of a port that is the device of a virtual machine.
+/// Options of a port that shares memory with another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VhostOptions {
-    /// Path of the socket at which the front end is met.
+    /// Path of the socket at which the other program is met.
     pub path: PathBuf,
     /// Side of the meeting that the port is. The path for datagrams has no meaning.
     pub role: UnixRole,
-    /// Features of frames that the guest is offered, both ways; it chooses of them.
+    /// Side of the rings that the port is: the device of a virtual machine, with the back end, or the driver of a
+    /// device that another program is, such as a switch, with the front end.
+    pub side: VhostSide,
+    /// Features of frames, both ways: those that a guest is offered and chooses of, or those that are used where a
+    /// device has them.
     pub features: Features,
     /// The UDP ports of tunnels.
     pub ports: Ports,
 }
 
 impl VhostOptions {
-    /// A socket at this path, for which the port listens, and only its own user may connect to. The guest is offered
-    /// everything.
+    /// A socket at this path, for which the port listens, and only its own user may connect to. The port is a device,
+    /// whose guest is offered everything.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let role = UnixRole::Listen { mode: MODE };
-        Self { path: path.into(), role, features: Features::ALL, ports: Ports::ASSIGNED }
+        Self {
+            path: path.into(),
+            role: UnixRole::Listen { mode: MODE },
+            side: VhostSide::Device,
+            features: Features::ALL,
+            ports: Ports::ASSIGNED,
+        }
     }
 }
 
-/// The device of a virtual machine. Its frames begin with an Ethernet header.
+/// The device of a virtual machine, or the driver of a device. Its frames begin with an Ethernet header.
 ///
-/// A frame is copied once each way, out of the guest's memory or into it. While no machine is there, or its driver has
-/// not begun, frames to it are dropped and counted; one that comes later, or again, finds the port as it was. Until a
-/// guest has chosen its features, the port reports those that it may have.
+/// A frame is copied once each way, out of the shared memory or into it. While nobody is there, or rings have not
+/// begun, frames are dropped and counted; who comes later, or again, finds the port as it was. Until both ends have
+/// agreed on features, the port reports those that it may have.
 #[derive(Debug)]
 pub struct VhostPort {
     name: String,
     end: MachineEnd,
-    offered: Features,
+    side: VhostSide,
+    /// Features of frames of the port until others are agreed on.
+    possible: Features,
     device: Device,
     incoming: Incoming,
     buffers: Buffers,
@@ -73,7 +86,7 @@ pub struct VhostPort {
 }
 
 impl VhostPort {
-    /// Opens a port. The machine need not be there yet.
+    /// Opens a port. The other program need not be there yet.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for a path that no socket can have; [`io::ErrorKind::AddrInUse`] if another
@@ -82,11 +95,12 @@ impl VhostPort {
         let offered = (options.features | Features::SCATTER_GATHER).active();
         let end = MachineEnd::open(options, offered_bits(offered))?;
         let (link, form) = (LinkType::Ethernet, Some(Form::Buffers));
-        let features = device_features(offered_bits(offered));
+        let features = device_features(offered_bits(offered), options.side);
         Ok(Self {
             name: format!("vhost-user:{}", options.path.display()),
             end,
-            offered: features,
+            side: options.side,
+            possible: features,
             device: Device::new(features),
             incoming: Incoming::new(link, options.ports, form),
             buffers: Buffers::new(Form::Buffers.len() + FRAME_BYTES_MAX),
@@ -115,7 +129,7 @@ impl VhostPort {
         &self.end.stats
     }
 
-    /// Obeys messages, and takes over what they have changed. Returns whether there were some.
+    /// Hears messages, and takes over what they have changed. Returns whether there were some.
     fn serve(&mut self) -> bool {
         self.calls = 0;
         if !self.end.serve() {
@@ -127,8 +141,8 @@ impl VhostPort {
             return true;
         }
         let (form, features) = match chosen {
-            None => (Form::Buffers, self.offered),
-            Some(bits) => (form_of(bits), device_features(bits)),
+            None => (Form::Buffers, self.possible),
+            Some(bits) => (form_of(bits), device_features(bits, self.side)),
         };
         self.incoming.form = Some(form);
         self.end.header_bytes = form.len();
@@ -252,11 +266,11 @@ impl Port for VhostPort {
     }
 
     fn frames_kick(&self) -> Option<BorrowedFd<'_>> {
-        self.end.kick(Way::FromGuest)
+        self.end.frames_bell()
     }
 
     fn room_kick(&self) -> Option<BorrowedFd<'_>> {
-        self.end.kick(Way::ToGuest)
+        self.end.room_bell()
     }
 }
 
@@ -273,7 +287,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// The bits that a guest is offered for these features.
+/// The bits that a guest is offered for these features, or a device is asked for.
 fn offered_bits(features: Features) -> u64 {
     let mut offered = bits::OF_RINGS;
     for (_, to, from) in WORDS.iter().filter(|(feature, ..)| features.contains(*feature)) {
@@ -286,16 +300,23 @@ fn offered_bits(features: Features) -> u64 {
     offered
 }
 
-/// Features of frames to a guest that has chosen these.
-fn device_features(chosen: u64) -> Features {
+/// Features of frames that the port of this side may send, where these are agreed on.
+fn device_features(chosen: u64, side: VhostSide) -> Features {
     let mut features = Features::SCATTER_GATHER | Features::GSO_ROBUST;
-    for (feature, ..) in WORDS.iter().filter(|(_, to, _)| chosen & to == *to) {
-        features |= *feature;
+    let of_side = |to_guest, from_guest| match side {
+        VhostSide::Device => to_guest,
+        VhostSide::Driver => from_guest,
+    };
+    for (feature, to_guest, from_guest) in WORDS {
+        let needed = of_side(to_guest, from_guest);
+        if chosen & needed == needed {
+            features |= feature;
+        }
     }
-    if chosen & bits::GUEST_TSO4 != 0 {
+    if chosen & of_side(bits::GUEST_TSO4, bits::HOST_TSO4) != 0 {
         features |= Features::TCP_MANGLEID_SEGMENTATION;
     }
-    if chosen & bits::GUEST_ECN != 0 {
+    if chosen & of_side(bits::GUEST_ECN, bits::HOST_ECN) != 0 {
         features |= Features::TCP_ECN_SEGMENTATION;
     }
     features.active()

@@ -1,4 +1,4 @@
-//! Counters of a port that is a machine's network device, beside those of every live port.
+//! Counters of a port that shares memory with another program, beside those of every live port.
 
 use grosso::reasons;
 use grosso_vhost::ring::ChainFault;
@@ -6,17 +6,18 @@ use grosso_vhost::ring::ChainFault;
 use crate::port::PortCounter;
 
 reasons! {
-    /// An event at the device of a virtual machine.
+    /// An event at a port that shares memory with another program.
     VhostEvent {
-        /// A front end was met: it connected, or was connected to.
+        /// The other program was met: it connected, or was connected to.
         PeerMet = "peer-met",
-        /// The front end hung up, or was gone.
+        /// The other program hung up, or was gone.
         PeerGone = "peer-gone",
-        /// The front end broke the protocol, or took memory away, and was hung up on.
+        /// The other program broke the protocol or a ring, or took memory away, and was hung up on.
         PeerCutOff = "peer-cut-off",
-        /// A frame was dropped because no machine was there, or it had no driver yet.
+        /// A frame was dropped because no other program was there, or its rings had not begun.
         TransmitNoPeer = "tx-no-peer",
-        /// An entry of a ring, or a descriptor, named no descriptor; what it was for was lost.
+        /// An entry of a ring, or a descriptor, named no descriptor, or one that the device did not have; what it was
+        /// for was lost.
         RingIndex = "ring-index",
         /// A chain of descriptors was longer than can be, or had no end; what it was for was lost.
         RingEndless = "ring-endless",
@@ -26,9 +27,9 @@ reasons! {
         RingDirection = "ring-direction",
         /// A table of descriptors had a wrong length or place; what it was for was lost.
         RingTable = "ring-table",
-        /// A ring claimed more entries than it has, and is left alone until the machine's driver starts anew.
+        /// A ring claimed more entries than it has, and is left alone until it begins anew.
         RingOverrun = "ring-overrun",
-        /// A chain had 2^32 bytes or more; what it was for was lost.
+        /// A chain had 2^32 bytes or more, or a frame more than its buffer; what it was for was lost.
         RingLength = "ring-length",
         /// A frame found nothing but wrong entries, or a driver that added entries and took them back again, and made
         /// more work than a frame may; the frame was lost.
@@ -62,7 +63,7 @@ impl VhostEvent {
     }
 }
 
-/// Counters of the device of a virtual machine.
+/// Counters of a port that shares memory with another program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VhostStats([u64; VhostEvent::COUNT]);
 

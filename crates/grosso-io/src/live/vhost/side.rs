@@ -1,0 +1,171 @@
+//! The two sides that a port may be of: the device, which uses a guest's rings, and the driver, which has its own.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::BorrowedFd,
+};
+
+use grosso_vhost::{
+    backend::{BackEnd, Refused, Way},
+    features::MRG_RXBUF,
+    frontend::FrontEnd,
+    message::{Letter, Message},
+    ring::{ChainFault, Sent, Side},
+};
+
+/// One side, and all that the other end has said or was told.
+#[derive(Debug)]
+pub(super) enum MachineSide {
+    Device(BackEnd),
+    Driver(FrontEnd),
+}
+
+/// Evaluates an expression for either side.
+macro_rules! with {
+    ($self:expr, $side:ident => $result:expr) => {
+        match $self {
+            MachineSide::Device($side) => $result,
+            MachineSide::Driver($side) => $result,
+        }
+    };
+}
+
+impl MachineSide {
+    /// A side that offers these features, or wants them.
+    pub(super) fn new(side: Side, features: u64) -> io::Result<Self> {
+        Ok(match side {
+            Side::Device => Self::Device(BackEnd::new(features)?),
+            Side::Driver => Self::Driver(FrontEnd::new(features)?),
+        })
+    }
+
+    /// Forgets the other end, which is gone.
+    pub(super) fn forget(&mut self) {
+        with!(self, side => side.forget());
+    }
+
+    /// The first message to the other end, for who has the first word.
+    pub(super) fn greet(&mut self) -> Option<Letter> {
+        match self {
+            Self::Device(_) => None,
+            Self::Driver(front) => Some(front.greet()),
+        }
+    }
+
+    /// Takes a message of the other end, and returns those to send.
+    pub(super) fn hear(&mut self, message: Message) -> Result<Vec<Letter>, Refused> {
+        match self {
+            Self::Device(back) => {
+                let answer = back.obey(message)?;
+                Ok(answer.into_iter().map(|bytes| Letter { bytes, files: vec![] }).collect())
+            }
+            Self::Driver(front) => front.hear(&message),
+        }
+    }
+
+    /// Copies the next frame for the port; `None` if there is none.
+    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
+        let way = self.incoming();
+        with!(self, side => side.ring(way).map_or(Ok(None), |ring| ring.receive(into)))
+    }
+
+    /// Copies a frame of the port into a ring that runs. Returns the descriptors that were read for it, too.
+    pub(super) fn send(&mut self, frame: &[IoSlice<'_>], header_bytes: usize) -> (Sent, usize) {
+        match self {
+            Self::Device(back) => {
+                let merges = back.chosen().is_some_and(|chosen| chosen & MRG_RXBUF != 0);
+                let Some(ring) = back.ring(Way::ToGuest) else { return (Sent::NoRoom, 0) };
+                let sent = ring.send(frame, header_bytes, merges);
+                (sent, ring.take_walked())
+            }
+            Self::Driver(front) => {
+                let ring = front.ring(Way::FromGuest);
+                (ring.map_or(Sent::NoRoom, |ring| ring.send(frame)), 0)
+            }
+        }
+    }
+
+    /// Asks the other end to tell of entries of a ring that has none. Returns whether it has some now; `None` without a
+    /// ring.
+    pub(super) fn ask(&mut self, way: Way) -> Option<bool> {
+        with!(self, side => side.ring(way).map(|ring| {
+            let has_more = ring.ask();
+            if has_more {
+                ring.hush();
+            }
+            has_more
+        }))
+    }
+
+    /// Tells the other end of entries of a ring.
+    pub(super) fn publish(&mut self, way: Way) {
+        with!(self, side => side.publish(way));
+    }
+
+    /// Takes note that the other end told of entries.
+    pub(super) fn take_bell(&mut self, way: Way) {
+        match self {
+            Self::Device(back) => back.take_kick(way),
+            Self::Driver(front) => front.take_call(way),
+        }
+    }
+
+    /// The reason why a table of memory was refused since this was asked last.
+    pub(super) fn refused_memory(&mut self) -> Option<io::Error> {
+        match self {
+            Self::Device(back) => back.refused_memory(),
+            Self::Driver(_) => None,
+        }
+    }
+
+    /// The ring of frames for the port.
+    pub(super) fn incoming(&self) -> Way {
+        match self {
+            Self::Device(_) => Way::FromGuest,
+            Self::Driver(_) => Way::ToGuest,
+        }
+    }
+
+    /// The ring of frames of the port.
+    pub(super) fn outgoing(&self) -> Way {
+        match self {
+            Self::Device(_) => Way::ToGuest,
+            Self::Driver(_) => Way::FromGuest,
+        }
+    }
+
+    /// The features that were agreed on, once they were.
+    pub(super) fn chosen(&self) -> Option<u64> {
+        with!(self, side => side.chosen())
+    }
+
+    /// Whether frames of the port can be taken.
+    pub(super) fn takes_frames(&self) -> bool {
+        let way = self.outgoing();
+        with!(self, side => side.is_running(way))
+    }
+
+    /// Whether there is room for a frame of the port, but too little.
+    pub(super) fn is_short(&mut self) -> bool {
+        match self {
+            Self::Device(back) => back.ring(Way::ToGuest).is_some_and(|ring| ring.offered() > 0),
+            Self::Driver(_) => false,
+        }
+    }
+
+    /// Descriptor that becomes readable when the other end tells of entries in a ring.
+    pub(super) fn bell(&self, way: Way) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Device(back) => back.kick(way),
+            Self::Driver(front) => front.call(way),
+        }
+    }
+
+    /// Whether the other end has made it impossible to go on without meeting anew.
+    pub(super) fn is_broken(&self) -> bool {
+        match self {
+            Self::Device(back) => back.has_lost_memory(),
+            Self::Driver(front) => front.is_broken(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The driver's side of a split ring: slots of one length in memory of our own, each named by one descriptor.
+//!
+//! The device has that memory too, and may write all of it at any time. So nothing is read back that this side has
+//! written, a frame is copied once, and a used entry is checked against the slots that are out: one that names another
+//! breaks the ring, because nobody could say any more which slots are whose.
+
+use std::{io::IoSlice, sync::Arc};
+
+use crate::{
+    backend::Way,
+    memory::Memory,
+    parts::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Parts, Side},
+    ring::{ChainFault, Piece, Sent, fill},
+};
+
+/// A split ring in memory of its driver, with [`SLOTS`] slots of [`SLOT_BYTES`] bytes.
+#[derive(Debug)]
+pub struct DriverRing {
+    memory: Arc<Memory>,
+    parts: Parts,
+    /// Address of the first slot.
+    slots: u64,
+    /// Number of the next entry to make available.
+    next: u16,
+    /// Number of the next used entry to look at, and that up to which they are known to be there.
+    seen: u16,
+    known: u16,
+    /// Slots that the device does not have, of which the last is taken first: its bytes are in the processor's cache.
+    idle: Vec<u16>,
+    is_out: Vec<bool>,
+    is_broken: bool,
+}
+
+impl DriverRing {
+    /// The ring of this way in memory that is all zeros, at an address that is the same in both programs' words; `None`
+    /// if the memory has no [`RING_BYTES`] there. For frames from the device, it has all slots.
+    #[must_use]
+    pub fn new(memory: &Arc<Memory>, at: u64, way: Way, event_index: bool) -> Option<Self> {
+        let parts = Parts::new(memory, &addresses(at), SLOTS, Side::Driver, event_index)?;
+        let mut ring = Self {
+            memory: Arc::clone(memory),
+            parts,
+            slots: at.checked_add(HEAD_BYTES)?,
+            next: 0,
+            seen: 0,
+            known: 0,
+            idle: (0..SLOTS).rev().collect(),
+            is_out: vec![false; SLOTS.into()],
+            is_broken: false,
+        };
+        let flags = if way == Way::ToGuest { IS_WRITTEN } else { 0 };
+        for slot in 0..SLOTS {
+            let rest = SLOT_BYTES as u64 | u64::from(flags) << 32;
+            let words = [ring.slot(slot), rest].map(u64::to_le_bytes);
+            let place = at + u64::from(slot) * DESCRIPTOR_BYTES as u64;
+            if !memory.has(ring.slot(slot), SLOT_BYTES) || !memory.write(place, &words.concat()) {
+                return None;
+            }
+        }
+        if way == Way::ToGuest {
+            while let Some(slot) = ring.idle.pop() {
+                ring.offer(slot);
+            }
+            let _ = ring.publish();
+        }
+        Some(ring)
+    }
+
+    /// Whether the device used an entry that it did not have, after which nothing in the ring can be believed.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Copies the next frame that the device gives, its virtio header included; `None` if there is none.
+    ///
+    /// # Errors
+    /// The defect of the next used entry: [`ChainFault::Length`] and [`ChainFault::TooLong`] cost a frame, others the
+    /// ring.
+    pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
+        let Some((slot, bytes)) = self.take()? else { return Ok(None) };
+        let result = if bytes > SLOT_BYTES {
+            Err(ChainFault::Length)
+        } else {
+            let room = into.get_mut(..bytes).ok_or(ChainFault::TooLong);
+            let is_read = room.map(|room| self.memory.read(self.slot(slot), room));
+            is_read.and_then(|is_read| is_read.then_some(Some(bytes)).ok_or(ChainFault::Outside))
+        };
+        self.offer(slot);
+        result
+    }
+
+    /// Copies a frame for the device, which begins with a virtio header.
+    pub fn send(&mut self, parts: &[IoSlice<'_>]) -> Sent {
+        loop {
+            match self.take() {
+                Ok(Some((slot, _))) => self.idle.push(slot),
+                Ok(None) => break,
+                Err(fault) => return Sent::Fault(fault),
+            }
+        }
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes > SLOT_BYTES {
+            return Sent::TooLong;
+        }
+        let Some(slot) = self.idle.pop().filter(|_| !self.is_broken) else { return Sent::NoRoom };
+        let piece = Piece { address: self.slot(slot), bytes };
+        let is_written = fill(&self.memory, &[piece], parts.iter().map(|part| &part[..]));
+        debug_assert!(is_written, "slots are in memory");
+        self.parts.descriptors.store_long(usize::from(slot) * DESCRIPTOR_BYTES + 8, bytes as u32);
+        self.offer(slot);
+        Sent::Whole
+    }
+
+    /// Tells the device of the entries that were made available; returns whether it wants to be kicked for them.
+    pub fn publish(&mut self) -> bool {
+        self.parts.publish(self.next)
+    }
+
+    /// Asks the device to tell of the next entry that it uses. Returns whether there is one already that was not known.
+    #[must_use]
+    pub fn ask(&mut self) -> bool {
+        !self.is_broken && self.parts.ask(self.known)
+    }
+
+    /// Lets the device know that nobody waits for its entries.
+    pub fn hush(&mut self) {
+        self.parts.hush();
+    }
+
+    /// The slot of the next used entry, and the bytes that the device says it has written there.
+    fn take(&mut self) -> Result<Option<(u16, usize)>, ChainFault> {
+        if self.is_broken {
+            return Ok(None);
+        }
+        if self.known == self.seen {
+            self.known = self.parts.theirs.count();
+            // No more than were made available come back.
+            if self.known.wrapping_sub(self.seen) > self.next.wrapping_sub(self.seen) {
+                return self.breaks(ChainFault::Overrun);
+            }
+        }
+        if self.known == self.seen {
+            return Ok(None);
+        }
+        let (head, bytes) = self.parts.theirs.returned(self.seen);
+        let slot = u16::try_from(head).ok().filter(|slot| self.has_out(*slot));
+        let Some(slot) = slot else { return self.breaks(ChainFault::Index) };
+        self.seen = self.seen.wrapping_add(1);
+        self.is_out[usize::from(slot)] = false;
+        Ok(Some((slot, bytes as usize)))
+    }
+
+    fn breaks<T>(&mut self, fault: ChainFault) -> Result<T, ChainFault> {
+        self.is_broken = true;
+        Err(fault)
+    }
+
+    /// Makes a slot available, of which the device learns by [`DriverRing::publish`].
+    fn offer(&mut self, slot: u16) {
+        self.is_out[usize::from(slot)] = true;
+        self.parts.mine.offer(self.next, slot);
+        self.next = self.next.wrapping_add(1);
+    }
+
+    fn has_out(&self, slot: u16) -> bool {
+        self.is_out.get(usize::from(slot)) == Some(&true)
+    }
+
+    fn slot(&self, slot: u16) -> u64 {
+        self.slots + u64::from(slot) * SLOT_BYTES as u64
+    }
+}
+
+/// Addresses of the parts of a ring that begins at this one.
+#[must_use]
+pub const fn addresses(at: u64) -> Addresses {
+    Addresses { descriptors: at, available: at + AVAILABLE, used: at + USED }
+}
+
+/// Slots of a ring, and entries.
+pub const SLOTS: u16 = 256;
+/// Bytes of a slot: the longest frame of 66 KiB with its header, in pages of 4 KiB.
+pub const SLOT_BYTES: usize = 68 << 10;
+/// Bytes of a ring with its slots, a multiple of a page.
+pub const RING_BYTES: u64 = HEAD_BYTES + SLOTS as u64 * SLOT_BYTES as u64;
+/// Positions of the available entries and the used ones, which no cache line shares, and of the first slot.
+const AVAILABLE: u64 = 0x1000;
+const USED: u64 = 0x1400;
+const HEAD_BYTES: u64 = 0x2000;

@@ -1,0 +1,247 @@
+//! The front end that a driver of our own has: memory and two rings for each back end that is met.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use grosso_sys::bell::Bell;
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
+};
+
+use crate::{
+    backend::{Refused, Way},
+    driver::{DriverRing, RING_BYTES, SLOTS, addresses},
+    edges::Edges,
+    features::{EVENT_INDEX, OF_RINGS, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK, VERSION_1, usable},
+    memory::{Memory, RegionPlace},
+    message::{Letter, Message, pair, request},
+};
+
+/// A front end, with one pair of rings.
+///
+/// The memory and the eventfds are new for each back end, so that one that was here before sees and rings nothing. The
+/// back end has them too: it is told by a [`Bell`], and heard by edges, as a back end does with a front end's. The
+/// memory's file is sealed at its length.
+#[derive(Debug)]
+pub struct FrontEnd {
+    wanted: u64,
+    bell: Bell,
+    calls: [Edges; 2],
+    /// Requests that the back end has yet to answer, in their order.
+    awaited: VecDeque<u32>,
+    chosen: Option<u64>,
+    answers_all: bool,
+    shared: Option<Shared>,
+}
+
+/// All that a back end was passed.
+#[derive(Debug)]
+struct Shared {
+    memory: Arc<Memory>,
+    rings: [DriverRing; 2],
+    kicks: [OwnedFd; 2],
+}
+
+impl FrontEnd {
+    /// A front end whose driver wants these features where a device has them.
+    ///
+    /// # Errors
+    /// Those of `epoll_create1(2)` and of [`Bell::new`].
+    pub fn new(wanted: u64) -> io::Result<Self> {
+        Ok(Self {
+            wanted,
+            bell: Bell::new()?,
+            calls: [Edges::new()?, Edges::new()?],
+            awaited: VecDeque::new(),
+            chosen: None,
+            answers_all: false,
+            shared: None,
+        })
+    }
+
+    /// Forgets the back end, which is gone.
+    pub fn forget(&mut self) {
+        self.calls.iter_mut().for_each(Edges::end);
+        self.awaited.clear();
+        (self.chosen, self.answers_all, self.shared) = (None, false, None);
+    }
+
+    /// The first message to a back end that was met.
+    pub fn greet(&mut self) -> Letter {
+        self.forget();
+        self.ask(request::GET_FEATURES)
+    }
+
+    /// Takes an answer; returns the messages to send.
+    ///
+    /// # Errors
+    /// For an answer that nobody asked for, a message that failed, and a device before virtio 1; where the system has
+    /// no more memory or descriptors for what is to be shared.
+    pub fn hear(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
+        let awaited = self.awaited.pop_front().filter(|awaited| *awaited == answer.request);
+        let number = answer.number().ok_or(Refused)?;
+        match awaited.ok_or(Refused)? {
+            request::GET_FEATURES => {
+                let chosen = usable(number & self.wanted & (OF_DRIVER | !OF_RINGS));
+                if chosen & VERSION_1 == 0 {
+                    return Err(Refused);
+                }
+                self.chosen = Some(chosen);
+                if chosen & PROTOCOL_FEATURES != 0 {
+                    return Ok(vec![self.ask(request::GET_PROTOCOL_FEATURES)]);
+                }
+                self.set_up(chosen)
+            }
+            request::GET_PROTOCOL_FEATURES => {
+                let chosen = number & PROTOCOL_REPLY_ACK;
+                let tells =
+                    Letter::new(request::SET_PROTOCOL_FEATURES, &chosen.to_ne_bytes(), vec![]);
+                let mut letters = vec![tells];
+                self.answers_all = chosen != 0;
+                letters.extend(self.set_up(self.chosen.ok_or(Refused)?)?);
+                Ok(letters)
+            }
+            // The answer to a message that only has to be obeyed.
+            _ if number == 0 => Ok(vec![]),
+            _ => Err(Refused),
+        }
+    }
+
+    /// The features of the device that the driver uses; `None` until it knows them.
+    #[must_use]
+    pub fn chosen(&self) -> Option<u64> {
+        self.chosen
+    }
+
+    /// A ring in use: the back end has all that it needs for it.
+    #[inline]
+    pub fn ring(&mut self, way: Way) -> Option<&mut DriverRing> {
+        if !self.awaited.is_empty() {
+            return None;
+        }
+        self.shared.as_mut().map(|shared| &mut shared.rings[way as usize])
+    }
+
+    /// Whether a ring is in use, and to be believed.
+    #[must_use]
+    pub fn is_running(&self, way: Way) -> bool {
+        let ring = self.shared.as_ref().map(|shared| &shared.rings[way as usize]);
+        self.awaited.is_empty() && ring.is_some_and(|ring| !ring.is_broken())
+    }
+
+    /// Descriptor that becomes readable when the back end tells of entries.
+    #[must_use]
+    pub fn call(&self, way: Way) -> Option<BorrowedFd<'_>> {
+        self.calls[way as usize].descriptor()
+    }
+
+    /// Takes note that the back end told of entries.
+    pub fn take_call(&mut self, way: Way) {
+        self.calls[way as usize].take();
+    }
+
+    /// Tells the back end of entries, and kicks it if it wants that.
+    pub fn publish(&mut self, way: Way) {
+        let Self { shared: Some(Shared { rings, kicks, .. }), bell, .. } = self else { return };
+        if rings[way as usize].publish() {
+            // The file is an eventfd, and a full one has told the back end.
+            let _ = bell.ring(kicks[way as usize].as_fd());
+        }
+    }
+
+    /// Whether nothing can be sent or received any more: a ring is broken, or memory was taken away.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| {
+            shared.memory.is_lost() || shared.rings.iter().any(DriverRing::is_broken)
+        })
+    }
+
+    /// Makes all that is to be shared, and the messages that pass it.
+    fn set_up(&mut self, chosen: u64) -> Result<Vec<Letter>, Refused> {
+        let letters = self.share(chosen).map_err(|_| Refused)?;
+        if !self.answers_all {
+            return Ok(letters);
+        }
+        self.awaited.extend(letters.iter().map(Letter::request));
+        Ok(letters.into_iter().map(Letter::to_be_answered).collect())
+    }
+
+    fn share(&mut self, chosen: u64) -> io::Result<Vec<Letter>> {
+        let (memory, file) = sealed(2 * RING_BYTES)?;
+        let ring = |way: Way| {
+            let at = ring_at(way);
+            DriverRing::new(&memory, at, way, chosen & EVENT_INDEX != 0)
+                .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+        };
+        let rings = [ring(Way::ToGuest)?, ring(Way::FromGuest)?];
+        // A ring begins with its first kick, which is there from the start.
+        let kicks = [eventfd(1, FLAGS)?, eventfd(1, FLAGS)?];
+        let calls = [eventfd(0, FLAGS)?, eventfd(0, FLAGS)?];
+        let table = [1, AT, 2 * RING_BYTES, AT, 0].map(u64::to_ne_bytes).concat();
+        let mut letters = vec![
+            Letter::new(request::SET_OWNER, &[], vec![]),
+            Letter::new(request::SET_FEATURES, &chosen.to_ne_bytes(), vec![]),
+            Letter::new(request::SET_MEM_TABLE, &table, vec![file]),
+        ];
+        for (way, (kick, call)) in WAYS.into_iter().zip(kicks.iter().zip(calls)) {
+            letters.extend(ring_letters(way, kick.try_clone()?, call.try_clone()?));
+            self.calls[way as usize].begin(Some(call))?;
+        }
+        if chosen & PROTOCOL_FEATURES != 0 {
+            let enables =
+                |way| Letter::new(request::SET_VRING_ENABLE, &pair(way as u32, 1), vec![]);
+            letters.extend(WAYS.map(enables));
+        }
+        self.shared = Some(Shared { memory, rings, kicks });
+        Ok(letters)
+    }
+
+    fn ask(&mut self, request: u32) -> Letter {
+        self.awaited.push_back(request);
+        Letter::new(request, &[], vec![])
+    }
+}
+
+/// Messages of all that a ring is. That of calls is the first, by which DPDK's back end knows the ring.
+fn ring_letters(way: Way, kick: OwnedFd, call: OwnedFd) -> [Letter; 5] {
+    let index = way as u32;
+    let number = u64::from(index).to_ne_bytes();
+    let at = addresses(ring_at(way));
+    let places = [index.into(), at.descriptors, at.used, at.available, 0].map(u64::to_ne_bytes);
+    [
+        Letter::new(request::SET_VRING_CALL, &number, vec![call]),
+        Letter::new(request::SET_VRING_NUM, &pair(index, SLOTS.into()), vec![]),
+        Letter::new(request::SET_VRING_BASE, &pair(index, 0), vec![]),
+        Letter::new(request::SET_VRING_ADDR, &places.concat(), vec![]),
+        Letter::new(request::SET_VRING_KICK, &number, vec![kick]),
+    ]
+}
+
+/// Memory of zeros, whose file nobody can make shorter.
+fn sealed(bytes: u64) -> io::Result<(Arc<Memory>, OwnedFd)> {
+    let file = memfd_create("grosso-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, bytes)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    let files = [file];
+    let memory = Memory::map(&[RegionPlace { guest: AT, bytes, user: AT, offset: 0 }], &files)?;
+    let [file] = files;
+    Ok((memory, file))
+}
+
+const fn ring_at(way: Way) -> u64 {
+    AT + way as u64 * RING_BYTES
+}
+
+const WAYS: [Way; 2] = [Way::ToGuest, Way::FromGuest];
+/// Address of the memory in all messages and descriptors. It is a name and no address of this process, and not 0, which
+/// some take for none.
+const AT: u64 = 1 << 32;
+const FLAGS: EventfdFlags = EventfdFlags::CLOEXEC.union(EventfdFlags::NONBLOCK);
+/// Features of rings that the driver knows: each frame is in one descriptor, so it has no use for others.
+const OF_DRIVER: u64 = EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;
