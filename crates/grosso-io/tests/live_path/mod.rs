@@ -15,6 +15,7 @@ mod offloads;
 mod queues;
 mod sizes;
 mod sockets;
+mod superframes;
 mod tunnelled;
 mod tunnels;
 mod vxlan;

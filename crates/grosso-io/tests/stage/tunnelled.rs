@@ -217,6 +217,37 @@ fn w30_what_is_not_the_tunnels_is_dropped_by_name() {
     }
 }
 
+// Rules: B29
+#[test]
+fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
+    let datagram = |vni: u32| {
+        let outer = Packet::new().ipv4(|ip| ip).udp(|udp| udp).vxlan(move |v| v.vni(vni));
+        let whole = outer.ethernet(|e| e.source([2, 0, 0, 0, 0, 9])).ipv4(|ip| ip);
+        whole.udp(|udp| udp).payload_len(8).build()[28..].to_vec()
+    };
+    let arrive = |datagrams: usize| {
+        let (mut near, mut far) = vxlan(|_| ());
+        let vni = |number| if number == 1 { 8 } else { 7 };
+        let payload: Vec<u8> = (0..datagrams).flat_map(|number| datagram(vni(number))).collect();
+        let outer = Packet::new().ipv4(|ip| ip.source([192, 0, 2, 2]).destination([192, 0, 2, 1]));
+        let outer = outer.udp(|udp| udp.destination_port(4789)).payload(&payload);
+        let (frame, start, offset) = outer.build_superframe();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let gso = Gso::every((payload.len() / datagrams) as u16);
+        let meta = Meta { gso, checksum, ..Meta::default() };
+        assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
+        let taken = receive(&mut near, 1);
+        let names = ["cut-before", "packets", "foreign-identifier", "superframe"];
+        let counts = names.map(|name| counter(&mut near, &format!("tunnel-in-{name}")));
+        let whole = &datagram(7)[8..];
+        assert!(taken.iter().all(|(packet, meta)| packet == whole && meta.gso.is_none()));
+        (taken.len(), counts)
+    };
+    assert_eq!(arrive(5), (4, [1, 4, 1, 0]));
+    assert_eq!(arrive(128), (127, [1, 127, 1, 0]));
+    assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
+}
+
 #[test]
 fn nothing_of_hostile_frames_comes_out_and_every_buffer_goes_back() {
     let (near, mut far) = wire(LinkType::Raw, Device::new(Features::NONE), 256);

@@ -6,7 +6,7 @@ mod replies;
 mod stats;
 mod taking;
 
-use std::io;
+use std::{collections::VecDeque, io};
 
 use grosso::{
     Frame, Meta,
@@ -103,7 +103,8 @@ impl TunnelledOptions {
 /// The port takes superframes of all kinds and partial checksums. A superframe stays whole in the
 /// tunnel and is segmented only if the port behind does not take it; its payload is not copied
 /// here. Received frames are not copied either, unless an ECN mark or a checksum has to be written
-/// into the packet. Frames of other tunnels are dropped and counted by reason.
+/// into the packet, or they are superframes of the tunnel's own datagrams, which are segmented first.
+/// Frames of other tunnels are dropped and counted by reason.
 ///
 /// The sender of a packet with DF that is too long for the tunnel is informed by ICMP (rule S49),
 /// within the limits of [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. What is proven of the outer path is
@@ -135,6 +136,8 @@ pub struct Tunnelled<P: Port> {
     head: Vec<u8>,
     packet: Vec<u8>,
     slices: Vec<&'static [u8]>,
+    /// Packets beyond the number requested, of superframes that had to be segmented.
+    ready: VecDeque<Frame<PortBuffer>>,
     /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
     /// Superframes that the encapsulator refused and that were then segmented, by reason.
@@ -173,6 +176,7 @@ impl<P: Port> Tunnelled<P> {
             head: Vec::new(),
             packet: Vec::new(),
             slices: Vec::new(),
+            ready: VecDeque::new(),
             more: false,
             cut_before: [0; Refusal::COUNT],
             flooded: 0,
@@ -378,14 +382,24 @@ impl<P: Port> Port for Tunnelled<P> {
             given += 1;
             each(Frame::new(message));
         }
-        let Self { port, taking, peers, .. } = self;
+        let Self { port, taking, peers, ready, .. } = self;
+        while given < max
+            && let Some(frame) = ready.pop_front()
+        {
+            given += 1;
+            each(frame);
+        }
         let asked = max - given;
-        let received = port.receive(now_ns, asked, &mut |frame| {
-            if let Some(frame) = taking.take(frame, peers) {
+        let mut give = |frame| {
+            if given < max {
                 given += 1;
                 each(frame);
+            } else {
+                ready.push_back(frame);
             }
-        });
+        };
+        let received =
+            port.receive(now_ns, asked, &mut |frame| taking.take(frame, peers, &mut give));
         taking.returned.drain(..).for_each(|buffer| port.recycle(buffer));
         self.more = asked > 0 && received? == asked;
         Ok(given)
@@ -419,10 +433,10 @@ impl<P: Port> Port for Tunnelled<P> {
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
     }
 
-    /// 0 (at once) while a message to a sender is queued or the port may have more frames, because
+    /// 0 (at once) while a message to a sender or a packet is queued, or the port may have more frames, because
     /// its descriptor may not become readable again for them.
     fn deadline(&self) -> Option<u64> {
-        let has_more = self.more || !self.replies.is_empty();
+        let has_more = self.more || !self.ready.is_empty() || !self.replies.is_empty();
         if has_more { Some(0) } else { self.port.deadline() }
     }
 
@@ -440,7 +454,7 @@ impl<P: Port> Port for Tunnelled<P> {
     }
 
     fn is_finished(&self) -> bool {
-        self.port.is_finished() && self.replies.is_empty()
+        self.port.is_finished() && self.ready.is_empty() && self.replies.is_empty()
     }
 }
 

@@ -25,6 +25,8 @@ pub struct TunnelledStats {
     /// Superframes segmented before encapsulation, because outer headers cannot describe all of
     /// their packets.
     pub cut_before: u64,
+    /// Superframes segmented before decapsulation, because they are many of the tunnel's datagrams.
+    pub cut_inbound: u64,
     /// Packets too long for the tunnel whose sender was informed by ICMP.
     pub told: u64,
     /// Packets too long for the tunnel whose sender was not informed.
@@ -49,6 +51,7 @@ impl Default for TunnelledStats {
             foreign: [0; NotAdmitted::COUNT],
             own_address: 0,
             cut_before: 0,
+            cut_inbound: 0,
             told: 0,
             untold: 0,
             flooded: 0,
@@ -119,6 +122,13 @@ impl TunnelledStats {
             (
                 event("tunnel-in-packets", "A packet was taken out of the tunnel."),
                 taken_out.packets,
+            ),
+            (
+                event(
+                    "tunnel-in-cut-before",
+                    "A superframe of the tunnel's datagrams was cut before they were taken out (B29).",
+                ),
+                self.cut_inbound,
             ),
             (
                 event(

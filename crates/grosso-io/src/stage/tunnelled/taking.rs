@@ -2,6 +2,7 @@
 
 use grosso::{
     Frame, Meta,
+    segment::{Outgoing, Segments},
     tunnel::{
         NotAdmitted,
         decapsulate::{Decapsulation, DecapsulationRules, Presented, Refusal},
@@ -51,40 +52,92 @@ impl Taking {
         }
     }
 
-    /// Decapsulates a frame, within its buffer unless the packet has to be changed; `None` if it
-    /// was dropped.
+    /// Decapsulates a frame, and hands out the packet in it unless that is dropped. A superframe of the tunnel's
+    /// datagrams is many packets (B29): it is segmented, and each is decapsulated.
     pub(super) fn take(
         &mut self,
         frame: Frame<PortBuffer>,
         peers: &mut Peers,
-    ) -> Option<Frame<PortBuffer>> {
+        each: &mut dyn FnMut(Frame<PortBuffer>),
+    ) {
         let Frame { buffer, meta } = frame;
-        let planned = self.plan(buffer.as_ref(), &meta, peers);
-        let taken_out = &mut self.stats.taken_out;
-        match planned {
-            Ok(plan) => {
-                taken_out.count(&Ok(plan));
-                self.stats.left_open += u64::from(plan.details.left_open);
-                let meta = plan.meta;
-                let buffer = if plan.is_change() {
-                    let mut bytes = self.spare.take();
-                    bytes.extend_from_slice(buffer.as_ref());
-                    let frame = plan.apply(&mut bytes);
-                    self.returned.push(buffer);
-                    PortBuffer::made(bytes, frame)
-                } else {
-                    buffer.part(plan.inner())
-                };
-                return Some(Frame { buffer, meta });
+        match self.plan(buffer.as_ref(), &meta, peers) {
+            Ok(plan) => each(self.open(buffer, &plan)),
+            Err(reason) => {
+                let is_many = matches!(reason, Dropped::Refused(Refusal::Superframe));
+                if !(is_many && self.take_cut(buffer.as_ref(), &meta, peers, each)) {
+                    self.count(reason);
+                }
+                self.give_back(buffer);
             }
-            Err(Dropped::Refused(reason)) => taken_out.count(&Err(reason)),
-            Err(Dropped::NotAdmitted(reason)) => self.stats.foreign[reason.index()] += 1,
-            Err(Dropped::OwnAddress) => self.stats.own_address += 1,
-            Err(Dropped::Unlearnable(Unlearnable::Source)) => self.stats.no_device += 1,
-            Err(Dropped::Unlearnable(Unlearnable::Moved)) => self.stats.moved += 1,
         }
-        self.returned.push(buffer);
-        None
+    }
+
+    /// Decapsulates the packets of a superframe one by one; false if it cannot be segmented.
+    fn take_cut(
+        &mut self,
+        frame: &[u8],
+        meta: &Meta,
+        peers: &mut Peers,
+        each: &mut dyn FnMut(Frame<PortBuffer>),
+    ) -> bool {
+        let (slices, partial) = ([frame], Outgoing::PARTIAL_CHECKSUMS);
+        let ports = self.rules.ports;
+        let Ok(mut segments) = Segments::new(&slices, meta, self.link, &ports, partial) else {
+            return false;
+        };
+        if segments.remaining() > DATAGRAMS_MAX {
+            return false;
+        }
+        self.stats.cut_inbound += 1;
+        let bytes_max = segments.packet_len_max();
+        loop {
+            let mut bytes = self.spare.take();
+            bytes.resize(bytes_max, 0);
+            let Ok(Some(segment)) = segments.write_next(&mut bytes) else {
+                self.spare.put_back(bytes);
+                return true;
+            };
+            let packet = PortBuffer::made(bytes, 0..segment.len());
+            match self.plan(packet.as_ref(), &segment.meta, peers) {
+                Ok(plan) => each(self.open(packet, &plan)),
+                Err(reason) => {
+                    self.count(reason);
+                    self.give_back(packet);
+                }
+            }
+        }
+    }
+
+    /// Takes the packet out, within its buffer unless it has to be changed.
+    fn open(&mut self, buffer: PortBuffer, plan: &Decapsulation) -> Frame<PortBuffer> {
+        self.stats.taken_out.count(&Ok(*plan));
+        self.stats.left_open += u64::from(plan.details.left_open);
+        let meta = plan.meta;
+        if !plan.is_change() {
+            return Frame { buffer: buffer.part(plan.inner()), meta };
+        }
+        let mut bytes = self.spare.take();
+        bytes.extend_from_slice(buffer.as_ref());
+        let frame = plan.apply(&mut bytes);
+        self.give_back(buffer);
+        Frame { buffer: PortBuffer::made(bytes, frame), meta }
+    }
+
+    fn count(&mut self, dropped: Dropped) {
+        let stats = &mut self.stats;
+        match dropped {
+            Dropped::Refused(reason) => stats.taken_out.count(&Err(reason)),
+            Dropped::NotAdmitted(reason) => stats.foreign[reason.index()] += 1,
+            Dropped::OwnAddress => stats.own_address += 1,
+            Dropped::Unlearnable(Unlearnable::Source) => stats.no_device += 1,
+            Dropped::Unlearnable(Unlearnable::Moved) => stats.moved += 1,
+        }
+    }
+
+    /// Keeps a buffer that was made here, and returns any other to the port after its current call.
+    fn give_back(&mut self, buffer: PortBuffer) {
+        self.returned.extend(self.spare.give(buffer));
     }
 
     /// Plans the decapsulation of a frame, if it came through this tunnel.
@@ -109,3 +162,7 @@ impl Taking {
         Ok(plan)
     }
 }
+
+/// Datagrams of the longest superframe that is cut, because all of them are kept until they are received: as many as
+/// Linux sends as one (`UDP_MAX_SEGMENTS` since 6.10).
+const DATAGRAMS_MAX: u32 = 128;
