@@ -2,9 +2,16 @@
 
 #![cfg(target_os = "linux")]
 
-use std::{net::UdpSocket, process::Command, thread};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::UdpSocket,
+    process::Command,
+    thread,
+};
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::{
     common::report,
@@ -105,6 +112,62 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
         assert_eq!(bridge.threads().len(), 2);
         assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
     }
+}
+
+/// Times that the thread of the first queue gave its processor away, as the kernel counts them.
+fn sleeps(running: &Running) -> u64 {
+    let (_, number) = running.threads().into_iter().next().unwrap();
+    let file = format!("/proc/{}/task/{number}/status", running.id());
+    let status = fs::read_to_string(file).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_poll_takes_as_many_frames_as_it_is_told() {
+    let superframes = |budget: &str| {
+        let hosts = Hosts::new()?;
+        let mut off = Command::new("ethtool");
+        off.args(["-K", "a0", "tso", "off", "gso", "off", "gro", "off", "tx", "off"]);
+        if !hosts.a.host(&mut off).unwrap().output().is_ok_and(|output| output.status.success()) {
+            skip("ethtool is not installed");
+            return None;
+        }
+        let bridge = hosts.start(&format!("bridge e0 tap:b0 {budget}"));
+        hosts.address("b0");
+        exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 4 << 20);
+        let line: Value =
+            serde_json::from_str(&hosts.run("stats --jsonl e0").stdout).expect("a line of e0");
+        bridge.stop(Signal::TERM);
+        line["rx_gro_packets"].as_u64()
+    };
+    let (Some(alone), Some(usual)) = (superframes("--poll-budget 1"), superframes("")) else {
+        return;
+    };
+    assert!(alone == 0 && usual > 0, "{alone} {usual}");
+}
+
+#[test]
+fn a_thread_that_polls_busily_does_not_sleep_between_two_frames() {
+    let rounds = |busy: &str| {
+        let hosts = Hosts::new()?;
+        let bridge = hosts.start(&format!("bridge e0 tap:b0 {busy}"));
+        hosts.address("b0");
+        let [mut near, mut far] = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
+        let before = sleeps(&bridge);
+        let mut byte = [7];
+        for _ in 0..ROUNDS {
+            near.write_all(&byte).unwrap();
+            far.read_exact(&mut byte).unwrap();
+            far.write_all(&byte).unwrap();
+            near.read_exact(&mut byte).unwrap();
+        }
+        let slept = sleeps(&bridge) - before;
+        assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
+        Some(slept)
+    };
+    let (Some(busy), Some(usual)) = (rounds("--busy-poll 1s"), rounds("")) else { return };
+    assert!(busy < ROUNDS / 10 && usual > 2 * busy, "{busy} {usual}");
 }
 
 #[test]
@@ -290,3 +353,6 @@ fn a_device_that_is_down_is_noted() {
     bridge.said("note: e0 is down; nothing passes before: sudo ip link set e0 up");
     assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
 }
+
+/// Questions and answers of a byte, one after the other.
+const ROUNDS: u64 = 500;

@@ -222,6 +222,9 @@ fn a_file_that_cannot_be_run_is_refused_with_its_place() {
     let ended = hosts.run("config check features.toml");
     let lost = "note: e0: features that are off take others with them: tx-generic-segmentation, tx-tcp-segmentation,";
     assert!(ended.code == Some(0) && ended.stderr.contains(lost), "{ended:?}");
+    let running = Running::spawn(&mut hosts.command("run -c features.toml"));
+    running.said("note: e0: features that are off take others with them: tx-generic-segmentation,");
+    running.stop(Signal::TERM);
     let ended = hosts.run("run -c paths.toml");
     assert_eq!(ended.code, Some(4), "all paths or none: {ended:?}");
     assert!(ended.stderr.contains("run: no interface \"e1\""), "{}", ended.stderr);

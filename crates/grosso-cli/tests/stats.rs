@@ -6,7 +6,7 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{Read, Write},
-    net::TcpStream,
+    net::{TcpStream, UdpSocket},
     path::Path,
     process::Stdio,
 };
@@ -107,6 +107,33 @@ fn packets_of_the_wire_are_merged_at_its_device_and_cut_at_its_device() {
     assert_eq!(count(tap, "rx_gro_packets"), 0, "nothing that came from the host was merged");
     let sum = count(&wire["rx_gro_segs"], "sum");
     assert_eq!(sum, count(tap, "tx_packets"));
+    bridge.stop(Signal::TERM);
+}
+
+#[test]
+fn trains_that_are_held_are_gauges_of_the_moment_and_no_change() {
+    let Some(hosts) = Hosts::new() else { return };
+    let bridge = hosts.start("bridge e0 tap:b0 --hold 3600s");
+    hosts.address("b0");
+    let sender = hosts.a.run(|| UdpSocket::bind((A[0], 0))).unwrap().unwrap();
+    for port in [7, 7, 7, 9] {
+        sender.send_to(&[port as u8; 100], (B[0], port)).unwrap();
+    }
+    let held = || {
+        let report = json(&hosts.run("stats --json"));
+        let wire = of(&report, "e0");
+        (count(wire, "rx_gro_held"), count(wire, "rx_gro_held_packets"))
+    };
+    until(|| held() == (2, 4));
+    let page = hosts.run("stats --prom").stdout;
+    assert!(page.contains("# TYPE grosso_rx_gro_held gauge\ngrosso_rx_gro_held{"), "{page}");
+    assert!(page.contains("grosso_rx_gro_held_packets{device=\"e0\"} 4\n"), "{page}");
+    let lines = hosts.run("stats -i 0.05 -c 2 --jsonl --delta e0").stdout;
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!((count(&last, "rx_gro_held"), &last["delta"]["rx_gro_held"]), (2, &Value::Null));
+    // Port unreachable is no packet of the flow; a datagram without payload is, and lets its train go.
+    sender.send_to(&[], (B[0], 9)).unwrap();
+    until(|| held() == (1, 3));
     bridge.stop(Signal::TERM);
 }
 

@@ -246,6 +246,12 @@ impl Direction {
         self.coalescer.as_ref().map(Coalescer::stats)
     }
 
+    /// Number of trains that are held now; `None` when the outgoing port takes no superframes.
+    #[must_use]
+    pub fn trains_held(&self) -> Option<usize> {
+        self.coalescer.as_ref().map(Coalescer::trains_held)
+    }
+
     /// The link type of the frames, and the features of the outgoing port.
     #[must_use]
     pub fn towards(&self) -> (LinkType, Device) {

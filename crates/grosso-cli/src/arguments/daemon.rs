@@ -10,7 +10,7 @@ use grosso_io::impair::Impairment;
 
 use super::{
     own::Detail,
-    values::{HoldTime, Repair, parse_hold, parse_repair},
+    values::{HoldTime, Repair, parse_hold, parse_repair, parse_time_ns},
 };
 
 #[derive(Args, Debug)]
@@ -50,6 +50,12 @@ pub(crate) struct Bridge {
     /// Bind the threads to these CPUs, in turn: 0,1
     #[arg(long, value_name = "LIST", value_delimiter = ',', hide_short_help = true)]
     pub(crate) cpus: Vec<usize>,
+    /// Take at most this many frames at once from an end [default: 64]
+    #[arg(long, value_name = "FRAMES", hide_short_help = true)]
+    pub(crate) poll_budget: Option<u16>,
+    /// Look for frames for this long before a thread sleeps, as net.core.busy_poll has it: 50us [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
+    pub(crate) busy_poll: Option<u64>,
     /// Impair frames from both ends as a bad wire does
     #[arg(long, value_name = "WORDS", hide_short_help = true)]
     pub(crate) impair: Option<Impairment>,

@@ -25,7 +25,7 @@ mod linux {
             config::{LOSSY, PathName, check, default_name},
             events::Event,
             manager,
-            path::PathSpec,
+            path::{PathSpec, Polling},
             paths::Paths,
             port::{Device, PortSpec},
         },
@@ -118,6 +118,10 @@ mod linux {
             queues: options.queues.into(),
             processors: options.cpus.clone(),
             impairment: options.impair.clone(),
+            polling: Polling {
+                budget_frames: options.poll_budget,
+                busy_ns: options.busy_poll.unwrap_or_default(),
+            },
         };
         if spec.forwards_what_it_lost() {
             let message = format!("bridge: profile {}: {LOSSY}", spec.profile.name);

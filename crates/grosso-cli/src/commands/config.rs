@@ -32,7 +32,7 @@ mod linux {
 
     use crate::{
         arguments::ConfigCheck,
-        daemon::config,
+        daemon::{config, port::PortSpec},
         error::{Exit, Failure},
         form::ReportForm,
         input::Session,
@@ -44,14 +44,8 @@ mod linux {
     /// Reads a file and reports the paths that it describes.
     pub(crate) fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> {
         let config = config::Config::read(&options.file)?;
-        for port in config.paths.iter().flat_map(|path| [&path.left, &path.right]) {
-            let lost: Vec<_> = port.features_lost().collect();
-            if !lost.is_empty() {
-                let (device, lost) = (&port.device, lost.join(", "));
-                let note = format!("{device}: features that are off take others with them: {lost}");
-                session.talk.note(note);
-            }
-        }
+        let ports = config.paths.iter().flat_map(|path| [&path.left, &path.right]);
+        ports.filter_map(PortSpec::features_lost).for_each(|note| session.talk.note(note));
         let paths = config.paths.iter().map(|path| PathFacts {
             name: path.name.clone(),
             left: path.left.device.to_string(),

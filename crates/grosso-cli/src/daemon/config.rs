@@ -3,7 +3,7 @@
 use core::{fmt, ops::Range};
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
-use grosso::{Profile, coalesce::Hold, features::Features, tunnel::Header};
+use grosso::{Profile, coalesce::Hold, tunnel::Header};
 use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
 use grosso_wire::virtio::Form;
 use serde::{
@@ -13,17 +13,14 @@ use serde::{
 use toml::Spanned;
 
 use super::{
-    path::PathSpec,
+    feature,
+    path::{PathSpec, Polling},
     port::{Device, PortSpec},
     stages::{EspSpec, EspTable, FragmentsMode, FragmentsSpec},
 };
 use crate::{
-    arguments::AUTO_HOLD_NS,
-    error::Failure,
-    name::shown,
-    profile, text_file,
-    tunnel::Description,
-    wrong::{Wrong, similar},
+    arguments::AUTO_HOLD_NS, error::Failure, name::shown, profile, text_file, tunnel::Description,
+    wrong::Wrong,
 };
 
 /// The contents of a file.
@@ -146,6 +143,8 @@ pub(crate) struct PathTable {
     #[serde(default)]
     cpus: Vec<usize>,
     impair: Option<ImpairText>,
+    poll_budget: Option<u16>,
+    busy_poll: Option<u32>,
 }
 
 fn yes() -> bool {
@@ -181,6 +180,10 @@ impl PathTable {
             queues: self.queues.0,
             processors: self.cpus,
             impairment: self.impair.map(|ImpairText(impairment)| impairment),
+            polling: Polling {
+                budget_frames: self.poll_budget,
+                busy_ns: 1000 * u64::from(self.busy_poll.unwrap_or_default()),
+            },
         };
         check(&spec).map(|()| spec)
     }
@@ -204,6 +207,7 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
             spec.profile.name
         ));
     }
+    check_polling(&spec.polling)?;
     check_tunnels(spec)?;
     check_fragments(&spec.left, &spec.right)?;
     check_fragments(&spec.right, &spec.left)?;
@@ -234,6 +238,19 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     if is_ip[0] != is_ip[1] && is_known == [true; 2] {
         let [left, right] = [&spec.left.device, &spec.right.device];
         return Err(format!("{left} and {right}: Ethernet frames and IP packets do not mix"));
+    }
+    Ok(())
+}
+
+/// Checks that a poll takes a frame at least, and that no thread looks for one without an end.
+fn check_polling(polling: &Polling) -> Result<(), String> {
+    let (budgets, most_us) = (Polling::BUDGETS, Polling::BUSY_NS_MAX / 1000);
+    if let Some(budget) = polling.budget_frames.filter(|budget| !budgets.contains(budget)) {
+        let (least, most) = (budgets.start(), budgets.end());
+        return Err(format!("poll-budget: a poll takes {least} to {most} frames, not {budget}"));
+    }
+    if polling.busy_ns > Polling::BUSY_NS_MAX {
+        return Err(format!("busy-poll: a thread looks for frames for {most_us} us at most"));
     }
     Ok(())
 }
@@ -402,7 +419,7 @@ impl PortTable {
             (None, None) => return Err("neither port nor tunnel is given".to_owned()),
         });
         for (name, on) in &self.features {
-            let feature = feature(name)?;
+            let feature = feature::named(name)?;
             spec.features =
                 if *on { spec.features | feature } else { spec.features.without(feature) };
         }
@@ -418,49 +435,11 @@ impl PortTable {
     }
 }
 
-/// The feature with this name, or with one of the short names of `ethtool -K`.
-fn feature(name: &str) -> Result<Features, String> {
-    let short = match name {
-        "sg" => Some(Features::SCATTER_GATHER),
-        "tx" => Some(Features::CHECKSUM_GENERIC),
-        "gso" => Some(Features::GENERIC_SEGMENTATION),
-        "tso" => Some(
-            Features::TCP_SEGMENTATION
-                | Features::TCP_ECN_SEGMENTATION
-                | Features::TCP_MANGLEID_SEGMENTATION
-                | Features::TCP6_SEGMENTATION
-                | Features::TCP_ACCECN_SEGMENTATION,
-        ),
-        _ => None,
-    };
-    short.or_else(|| Features::named(name)).ok_or_else(|| {
-        if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
-            return format!("no feature \"{name}\" of a port: {instead}");
-        }
-        let known = Features::NAMES.iter().map(|(name, _)| *name).chain(["sg", "tx", "gso", "tso"]);
-        match similar(name, known) {
-            Some(meant) => format!("no feature \"{name}\"; did you mean {meant}?"),
-            None => format!("no feature \"{name}\"; grosso dev -k IFACE lists them"),
-        }
-    })
-}
-
 fn form(bytes: usize) -> Result<Form, String> {
     let known = Form::ALL.into_iter().find(|form| form.len() == bytes);
     known.ok_or_else(|| format!("no virtio header has {bytes} bytes: 10, 12, 20 or 24"))
 }
 
-/// Features of ethtool that no port has, by its names, and what does their work.
-const ELSEWHERE: [(&[&str], &str); 2] = [
-    (
-        &["ufo", "udp-fragmentation-offload", "tx-udp-fragmentation"],
-        "fragments = { mtu = 1500 } cuts datagrams into fragments, and joins what comes",
-    ),
-    (
-        &["fraglist", "rx-gro-list", "tx-gso-list"],
-        "profile = \"linux\" joins packets so that they are cut into the very same again",
-    ),
-];
 /// The reason why a path that forwards cannot have a lossy profile.
 pub(crate) const LOSSY: &str = "later packets overwrite earlier ones, so that other packets leave \
                                 than came: use it only where TCP ends";

@@ -1,3 +1,4 @@
+use grosso::features::Features;
 use grosso_io::live::Opening;
 
 use super::*;
@@ -27,6 +28,8 @@ rx-usecs = 20
 queues = 2
 cpus = [0, 1]
 impair = "delay 5ms loss 0.1%"
+poll-budget = 300
+busy-poll = 50
 
 [path.right]
 port = "tap:grosso0"
@@ -49,6 +52,8 @@ right = { port = "xdp:eth3:1", partial-checksums = true }
     assert_eq!((edge.name.as_str(), edge.coalesce, edge.queues), ("edge", false, 2));
     assert_eq!((edge.profile.limits.hold_ns, edge.processors), (20_000, vec![0, 1]));
     assert_eq!(edge.impairment.unwrap().delay, core::time::Duration::from_millis(5));
+    assert_eq!(edge.polling, Polling { budget_frames: Some(300), busy_ns: 50_000 });
+    assert_eq!(other.polling, Polling::default());
     assert!(edge.profile.name == "freebsd" && edge.right.terminates && !edge.left.terminates);
     assert!(edge.right.expand_acks && !edge.left.expand_acks && !other.right.expand_acks);
     assert_eq!(edge.left, PortSpec::new(Device::Packet("eth1".into())));
@@ -119,11 +124,31 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { ufo = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: no feature \"ufo\" of a port: fragments = { mtu = 1500 } cuts datagrams",
+            "2:8: no feature \"ufo\" of a port: no device has it since Linux 4.14; fragments = { mtu = 1500 } cuts",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { rx-gro-list = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: no feature \"rx-gro-list\" of a port: profile = \"linux\" joins packets",
+            "2:8: no feature \"rx-gro-list\" of a port: only inside the kernel are packets a list; profile = \"linux\"",
+        ),
+        (
+            "[[path]]\nleft = { port = \"eth1\", features = { fraglist = true } }\nright = \"tap:t\"\n".into(),
+            "2:8: no feature \"fraglist\" of a port: the kernel takes no list of packets as one frame from a program;",
+        ),
+        (
+            "[[path]]\nleft = \"vhost-user:/s,offloads=csum+ufo\"\nright = \"tap:t\"\n".into(),
+            "2:8: no offload \"ufo\" of a machine: no device has it since Linux 4.14; fragments = { mtu = 1500 } cuts",
+        ),
+        (
+            format!("{path}poll-budget = 0\n"),
+            "1:1: poll-budget: a poll takes 1 to 1024 frames, not 0",
+        ),
+        (
+            format!("{path}poll-budget = 1025\n"),
+            "1:1: poll-budget: a poll takes 1 to 1024 frames, not 1025",
+        ),
+        (
+            format!("{path}busy-poll = 1000001\n"),
+            "1:1: busy-poll: a thread looks for frames for 1000000 us at most",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", mtuu = 9 }\n".into(),

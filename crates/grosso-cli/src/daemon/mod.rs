@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `port` | one end of a path: its name and its options |
 //! | `config` | paths from a file |
+//! | `feature` | features by the names that users know |
 //! | `definition` | a tunnel with its device, from the file of its path |
 //! | `stages` | the stages of a port: fragments and ESP |
 //! | `keys` | keys of ESP, from a file or a descriptor |
@@ -24,6 +25,7 @@ mod claim;
 pub(crate) mod config;
 pub(crate) mod definition;
 pub(crate) mod events;
+mod feature;
 pub(crate) mod keys;
 pub(crate) mod manager;
 pub(crate) mod path;

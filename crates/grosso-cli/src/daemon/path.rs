@@ -3,6 +3,8 @@
 use std::{
     hash::{BuildHasher, RandomState},
     io,
+    ops::RangeInclusive,
+    time::Duration,
 };
 
 use grosso::Profile;
@@ -41,6 +43,23 @@ pub(crate) struct PathSpec {
     pub(crate) processors: Vec<usize>,
     /// The impairment of the frames that come from both ports.
     pub(crate) impairment: Option<Impairment>,
+    pub(crate) polling: Polling,
+}
+
+/// The size of a poll, and the wait for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Polling {
+    /// Most frames of one poll; `None` for the usual number.
+    pub(crate) budget_frames: Option<u16>,
+    /// The time for which a thread looks for the next frame before it sleeps, in nanoseconds.
+    pub(crate) busy_ns: u64,
+}
+
+impl Polling {
+    /// Frames that a poll may be told to take: the longest keeps as many slots of a ring as half of the usual one has.
+    pub(crate) const BUDGETS: RangeInclusive<u16> = 1..=1024;
+    /// The longest time to look for a frame, in nanoseconds; the kernel's own advice for `net.core.busy_poll` is 50 us.
+    pub(crate) const BUSY_NS_MAX: u64 = 1_000_000_000;
 }
 
 impl PathSpec {
@@ -236,6 +255,7 @@ where
 {
     let seed = RandomState::new().hash_one(&spec.name);
     let mut options = RunOptions::new(seed);
+    options.busy_poll = Duration::from_nanos(spec.polling.busy_ns);
     let directions = [
         (&mut options.left_to_right, &spec.left, &spec.right),
         (&mut options.right_to_left, &spec.right, &spec.left),
@@ -244,6 +264,8 @@ where
         direction.coalesce = spec.coalesce;
         direction.profile = spec.profile_towards(to);
         direction.expand_acknowledgments = from.expand_acks;
+        let budget = spec.polling.budget_frames.map(usize::from);
+        direction.budget_frames = budget.unwrap_or(direction.budget_frames);
     }
     let pairs = lefts.into_iter().zip(rights);
     let paths = pairs

@@ -8,7 +8,7 @@ use grosso_sys::{interface::InterfaceName, netlink::Netlink};
 use super::{
     events::Event,
     path::{PathSpec, RunningPath},
-    port::Device,
+    port::{Device, PortSpec},
     tunnel,
 };
 use crate::{error::Failure, observe::PathReading};
@@ -115,14 +115,16 @@ impl Paths {
         })
     }
 
-    /// Visible reasons why the paths carry nothing, or could lose something: devices that are down, tunnels whose path
-    /// nothing is found out about.
+    /// Visible reasons why the paths carry nothing, or could lose something: devices that are down, features that are
+    /// lost with others, tunnels whose path nothing is found out about.
     pub(crate) fn notes(&self) -> Vec<String> {
+        let ports = self.specs().flat_map(|spec| [&spec.left, &spec.right]);
+        let features = ports.filter_map(PortSpec::features_lost);
         let tunnels = self.specs().filter_map(|spec| match &spec.right.device {
             Device::Tunnel(description) => tunnel::unprobed(description),
             _ => None,
         });
-        self.down().into_iter().chain(tunnels).collect()
+        self.down().into_iter().chain(features).chain(tunnels).collect()
     }
 
     /// Notes about devices that are down.

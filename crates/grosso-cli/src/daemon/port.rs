@@ -255,10 +255,15 @@ impl PortSpec {
         self.fragments.is_some() || self.esp.is_some()
     }
 
-    /// The features that are lost with those that were turned off: what depends on them.
-    pub(crate) fn features_lost(&self) -> impl Iterator<Item = &'static str> {
+    /// The note that names the features which are lost with those that were turned off, because they depend on them.
+    pub(crate) fn features_lost(&self) -> Option<String> {
         let lost = self.features.without(self.features.active());
-        Features::NAMES.iter().filter(move |(_, one)| lost.contains(*one)).map(|(name, _)| *name)
+        let names = Features::NAMES.iter().filter(|(_, one)| lost.contains(*one));
+        let names: Vec<_> = names.map(|(name, _)| *name).collect();
+        (!names.is_empty()).then(|| {
+            let names = names.join(", ");
+            format!("{}: features that are off take others with them: {names}", self.device)
+        })
     }
 
     /// The mode in which it treats fragments on a path to another port; `None` if it leaves them alone.

@@ -8,6 +8,8 @@ use grosso_io::live::{self, UnixOptions, UnixRole, usual_features};
 use grosso_sys::local::{LocalAddress, LocalKind};
 use grosso_wire::virtio::Form;
 
+use super::feature;
+
 /// The words behind `unix:`, separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unix {
@@ -137,8 +139,11 @@ impl FromStr for Offloads {
         let mut features = Features::SCATTER_GATHER;
         for word in text.split('+').filter(|_| text != "none") {
             let known = offload_words().into_iter().find(|(name, _)| *name == word);
-            let (_, more) = known.ok_or_else(|| {
-                format!("offloads={text}: they are none, or csum, tso4, tso6, uso joined by +")
+            let (_, more) = known.ok_or_else(|| match feature::elsewhere(word) {
+                Some(instead) => format!("no offload \"{word}\" of a machine: {instead}"),
+                None => {
+                    format!("offloads={text}: they are none, or csum, tso4, tso6, uso joined by +")
+                }
             })?;
             features |= more | Features::CHECKSUM_GENERIC;
         }

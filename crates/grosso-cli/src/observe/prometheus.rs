@@ -52,7 +52,12 @@ fn metrics() -> Vec<Metric> {
 fn print_metric(page: &mut String, metric: &Metric, devices: &Devices<'_>) {
     let Metric { name, help, unit, counters } = metric;
     let is_histogram = counters.iter().any(|(_, _, label)| matches!(label, Label::Bucket(_)));
-    let kind = if is_histogram { "histogram" } else { "counter" };
+    let is_gauge = counters.iter().any(|(_, counter, _)| counter.is_gauge);
+    let kind = match is_histogram {
+        true => "histogram",
+        false if is_gauge => "gauge",
+        false => "counter",
+    };
     let mut lines = String::new();
     for ((device, queue), values) in devices {
         let mut labels = format!("device=\"{}\"", escaped(device));

@@ -71,11 +71,12 @@ impl Values {
         }
     }
 
-    /// The change since an earlier reading. A counter that has become smaller was restarted.
+    /// The change since an earlier reading. A counter that has become smaller was restarted; a gauge has none.
     pub(crate) fn since(&self, before: &Self) -> Self {
-        let pairs = self.0.iter().zip(&before.0);
-        let changes = pairs.map(|(now, before)| {
-            let (now, before) = ((*now)?, before.unwrap_or(0));
+        let pairs = COUNTERS.iter().zip(self.0.iter().zip(&before.0));
+        let changes = pairs.map(|(counter, (now, before))| {
+            let now = now.filter(|_| !counter.is_gauge)?;
+            let before = before.unwrap_or(0);
             Some(now.checked_sub(before).unwrap_or(now))
         });
         Self(changes.collect())
@@ -139,6 +140,7 @@ fn left(queue: &Snapshot) -> PathSide<'_> {
         rx: &queue.left_to_right,
         tx: &queue.right_to_left,
         gro: queue.coalesced_to_right.as_ref(),
+        trains_held: queue.trains_held[0],
         port: &queue.left,
         idle_ns: queue.left_idle_ns,
     }
@@ -149,6 +151,7 @@ fn right(queue: &Snapshot) -> PathSide<'_> {
         rx: &queue.right_to_left,
         tx: &queue.left_to_right,
         gro: queue.coalesced_to_left.as_ref(),
+        trains_held: queue.trains_held[1],
         port: &queue.right,
         idle_ns: queue.right_idle_ns,
     }

@@ -32,6 +32,8 @@ pub(crate) struct Counter {
     pub(crate) group: Option<(&'static str, String)>,
     /// Its series; `None` if it is the sum of others.
     pub(crate) series: Option<Series>,
+    /// Whether it is a number of now, which grows and shrinks.
+    pub(crate) is_gauge: bool,
     source: CounterSource,
 }
 
@@ -68,6 +70,8 @@ pub(crate) struct PathSide<'a> {
     pub(crate) tx: &'a DirectionStats,
     /// The coalescing of the direction that comes from it.
     pub(crate) gro: Option<&'a CoalesceStats>,
+    /// The trains of packets from it that are held now.
+    pub(crate) trains_held: Option<u64>,
     /// The counters of its port.
     pub(crate) port: &'a [(PortCounter, u64)],
     /// The time since the last frame came from it, in nanoseconds.
@@ -83,6 +87,8 @@ enum CounterSource {
     Said(Said),
     /// A number of the direction that comes from the device.
     Received(fn(&DirectionStats, usize) -> u64, usize),
+    /// The trains that are held, if any can be.
+    Held,
     /// A number of the coalescer, if there is one.
     Coalescer(fn(&CoalesceStats, usize) -> u64, usize),
     /// Trains that left for reasons of one name.
@@ -97,7 +103,7 @@ enum CounterSource {
 impl Counter {
     fn new(name: impl Into<String>, unit: &'static str, help: &str, source: CounterSource) -> Self {
         let (name, help) = (name.into(), help.to_owned());
-        Self { name, unit, help, group: None, series: None, source }
+        Self { name, unit, help, group: None, series: None, is_gauge: false, source }
     }
 
     /// The counter with a metric of its own.
@@ -105,6 +111,13 @@ impl Counter {
         let metric = format!("grosso_{}_total", self.name);
         self.series = Some(Series { metric, help: "", label: Label::Alone });
         self
+    }
+
+    /// The counter as a gauge with a metric of its own.
+    fn gauge(mut self) -> Self {
+        let metric = format!("grosso_{}", self.name);
+        self.series = Some(Series { metric, help: "", label: Label::Alone });
+        Self { is_gauge: true, ..self }
     }
 
     /// The counter as one of a metric.
@@ -127,6 +140,7 @@ impl Counter {
             CounterSource::Joined(read, None) => Some(side.rx.joined.iter().map(read).sum()),
             CounterSource::Said(said) => Some(side.rx.rx_checksums[said as usize]),
             CounterSource::Received(read, index) => Some(read(side.rx, index)),
+            CounterSource::Held => side.trains_held,
             CounterSource::Coalescer(read, index) => side.gro.map(|stats| read(stats, index)),
             CounterSource::Flush { close, refused } => side.gro.map(|stats| {
                 let closed = close.map_or(0, |reason| stats.closed[reason.index()]);
@@ -153,6 +167,7 @@ pub(crate) static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
     let tables = [
         traffic(),
         gro(),
+        held(),
         gso(),
         checksums(),
         flushes(),
@@ -269,6 +284,27 @@ fn measure(
             .grouped(group, protocol)
     });
     [all].into_iter().chain(protocols).collect()
+}
+
+/// The trains and packets that are held at this moment.
+fn held() -> Vec<Counter> {
+    let packets = CounterSource::Coalescer(|stats, _| stats.packets_held(), 0);
+    vec![
+        Counter::new(
+            "rx_gro_held",
+            "trains",
+            "Trains held now for more packets from the device, those of one packet too.",
+            CounterSource::Held,
+        )
+        .gauge(),
+        Counter::new(
+            "rx_gro_held_packets",
+            "packets",
+            "Wire packets from the device that wait now, in trains or to be put in order.",
+            packets,
+        )
+        .gauge(),
+    ]
 }
 
 fn gso() -> Vec<Counter> {
@@ -551,7 +587,8 @@ mod tests {
             let Some(place) = &counter.series else { continue };
             assert!(series.insert(format!("{} {:?}", place.metric, place.label)), "{name}");
             let is_histogram = matches!(place.label, Label::Bucket(_) | Label::Sum);
-            assert_eq!(place.metric.ends_with("_total"), !is_histogram, "{}", place.metric);
+            let is_total = !is_histogram && !counter.is_gauge;
+            assert_eq!(place.metric.ends_with("_total"), is_total, "{}", place.metric);
         }
         assert!(COUNTERS.iter().enumerate().all(|(i, counter)| place(&counter.name) == Some(i)));
     }

@@ -90,6 +90,9 @@ pub struct Snapshot {
     pub coalesced_to_right: Option<CoalesceStats>,
     /// Coalescing towards the left port; `None` when that port takes no superframes.
     pub coalesced_to_left: Option<CoalesceStats>,
+    /// Trains that are held now, towards the right port and towards the left one; `None` when that port takes no
+    /// superframes.
+    pub trains_held: [Option<u64>; 2],
     /// Counters of the left port itself.
     pub left: Vec<(PortCounter, u64)>,
     /// Counters of the right port itself.
@@ -404,7 +407,11 @@ impl<L: Port, R: Port> DataPath<L, R> {
         ];
         let ports = [counters(&mut self.left), counters(&mut self.right)];
         let idle_ns = self.received_ns.map(|at| at.map(idle_ns));
-        Snapshot::new(directions, ports, idle_ns, self.sleeper.sleeps)
+        let trains_held = [&self.to_right, &self.to_left]
+            .map(|direction| direction.trains_held().map(|trains| trains as u64));
+        let mut snapshot = Snapshot::new(directions, ports, idle_ns, self.sleeper.sleeps);
+        snapshot.trains_held = trains_held;
+        snapshot
     }
 }
 
@@ -422,6 +429,7 @@ impl Snapshot {
             right_to_left: *back.0,
             coalesced_to_right: there.1.cloned(),
             coalesced_to_left: back.1.cloned(),
+            trains_held: [None; 2],
             left,
             right,
             left_idle_ns,

@@ -279,6 +279,13 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         train.into_iter().chain(self.assembly.deadline()).min()
     }
 
+    /// Number of trains that are held now, those of one packet too; packets that wait for their turn in a sequence are
+    /// in none ([`ReorderStats::waiting`](crate::stats::ReorderStats::waiting)).
+    #[must_use]
+    pub fn trains_held(&self) -> usize {
+        self.merger.trains.len()
+    }
+
     /// Counters of what it did so far.
     #[must_use]
     pub fn stats(&self) -> &CoalesceStats {

@@ -354,6 +354,11 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.oldest == TrainId::NONE
     }
 
+    /// Number of trains that are held.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Whether another train would exceed the limit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

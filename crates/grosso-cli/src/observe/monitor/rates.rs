@@ -25,6 +25,8 @@ pub(crate) struct Rates {
     pub(crate) tx_gbit_per_s: f64,
     /// Wire packets of each frame that was to be sent.
     pub(crate) tx_packets_per_send: f64,
+    /// Trains of packets from the device that are held now.
+    pub(crate) trains_held: u64,
     /// Frames with wrong checksums and frames lost, so far.
     pub(crate) total: Faults,
     /// The same counts in the interval.
@@ -90,6 +92,7 @@ impl Rates {
             rx_packets_per_batch: ratio(batched, batches),
             tx_gbit_per_s: 8.0 * a_second("tx_bytes", 1e9),
             tx_packets_per_send: ratio(change.value("tx_packets"), sends),
+            trains_held: now.counters.value("rx_gro_held"),
             total: Faults::of(&now.counters),
             interval: Faults::of(&change),
             flush: Flush::of(&change),

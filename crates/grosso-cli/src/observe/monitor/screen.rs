@@ -138,8 +138,9 @@ fn shown(width: usize) -> &'static [Column] {
 
 /// The recent activity of the chosen device, and the reasons why its trains left.
 fn draw_detail(frame: &mut Frame<'_>, area: Rect, device: &Rates, history: &History, paint: Paint) {
-    let Rates { device: name, path, peer, pid, .. } = device;
-    let block = Block::bordered().title(format!(" {name}: path {path}, to {peer}, process {pid} "));
+    let Rates { device: name, path, peer, pid, trains_held: held, .. } = device;
+    let title = format!(" {name}: path {path}, to {peer}, process {pid}, trains held {held} ");
+    let block = Block::bordered().title(title);
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let plot = Constraint::Length(if area.height < DETAIL_ROWS { 0 } else { 3 });

@@ -43,6 +43,7 @@ fn answer(seconds: u64) -> Answer {
             ("rx_gro_segs_1", 1_000),
             ("rx_gro_segs_32", 36_897),
             ("rx_gro_segs_sum", 811_000),
+            ("rx_gro_held", 2),
             ("rx_gro_flush_size_limit", 7_100),
             ("rx_gro_flush_tcp_timestamp", 900),
             ("rx_gro_flush_psh", 800),
@@ -202,7 +203,7 @@ tn1           0.02    2.0   1.1   0.00   1.0  600k     12     0   3   0  91    6
 
 
 
-┌ eth0: path edge, to tn1, process 1234 ───────────────────────────────────────┐
+┌ eth0: path edge, to tn1, process 1234, trains held 6 ────────────────────────┐
 │rx 9.41 Gb/s  ███                                                             │
 │max 9.41 Gb/s ███                                                             │
 │              ███                                                             │
@@ -228,7 +229,7 @@ tn1           0.02    2.0   1.1   0.00   1.0  600k     12     0   3   0  91    6
 
 
 
-┌ tn1: path edge, to eth0, process 1234 ───────────────────────────────────────┐
+┌ tn1: path edge, to eth0, process 1234, trains held 0 ────────────────────────┐
 │rx 20.0 Mb/s  ███                                                             │
 │max 20.0 Mb/s ███                                                             │
 │              ███                                                             │
@@ -251,7 +252,7 @@ tn1              0.02    2.0   1.1   0.00   1.0  600k     12
 
 
 
-┌ eth0: path edge, to tn1, process 1234 ───────────────────┐
+┌ eth0: path edge, to tn1, process 1234, trains held 6 ────┐
 │flush  size_limit 7100, poll_end 1200, tcp_timestamp 900  │
 │pass   -                                                  │
 │drops  -                                                  │
