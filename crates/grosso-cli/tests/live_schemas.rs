@@ -90,7 +90,8 @@ fn every_field_of_paths_and_devices_is_in_the_schema() {
         // With --json it says nothing before its end.
         until(|| hosts.run("stats -q").code == Some(0));
         hosts.address("b0");
-        exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
+        // The other host learns the address of this device from the one that asks.
+        exchange(&connect((&hosts.b, B[0]), (&hosts.a, A[0])), 1 << 20);
         if command == "run" {
             BESIDE.iter().for_each(|(command, line)| ask(&hosts, command, line));
             assert_eq!(hosts.run("tunnel del g0").code, Some(0));
