@@ -1,4 +1,5 @@
-//! A front end and a guest that say and write anything: a back end with rings in memory of any contents.
+//! The other end of vhost-user says and writes anything: a front end and a guest to a back end with rings in memory of
+//! any contents, and a back end to a front end whose memory it has.
 
 #![no_main]
 
@@ -7,8 +8,11 @@ use std::{cell::RefCell, fs::File, io::IoSlice, os::unix::fs::FileExt};
 use grosso_fuzz::Decisions;
 use grosso_vhost::{
     backend::{BackEnd, Way},
+    driver::{RING_BYTES, SLOTS, addresses},
     features,
-    message::{Message, request},
+    frontend::FrontEnd,
+    message::{Letter, Message, request},
+    ring::Sent,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -20,12 +24,17 @@ const RINGS: [[u64; 3]; 2] = [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00]];
 const SIZE: u32 = 32;
 
 fuzz_target!(|data: &[u8]| {
-    BACK.with_borrow_mut(|back| run(back, Decisions::new(data)));
+    let mut decisions = Decisions::new(data);
+    match below(&mut decisions, 2) {
+        0 => BACK.with_borrow_mut(|back| run(back, decisions)),
+        _ => FRONT.with_borrow_mut(|front| run_front(front, decisions)),
+    }
 });
 
 thread_local! {
     /// One for all runs, because its descriptors are dear to make and to close.
     static BACK: RefCell<BackEnd> = RefCell::new(BackEnd::new(OFFERED).expect("a back end"));
+    static FRONT: RefCell<FrontEnd> = RefCell::new(FrontEnd::new(OFFERED).expect("a front end"));
 }
 
 fn run(back: &mut BackEnd, mut decisions: Decisions<'_>) {
@@ -134,4 +143,87 @@ fn give(back: &mut BackEnd, len: usize) {
         let _ = ring.ask();
     }
     back.publish(Way::ToGuest);
+}
+
+/// A front end, and the memory that it has shared.
+fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
+    let mut memory = meet(front, OFFERED);
+    // Fewer steps than those of a back end: what is shared is dear to make.
+    for _ in 0..24 {
+        match below(&mut decisions, 8) {
+            0 => {
+                let number = below(&mut decisions, 24) as u32;
+                let near = [0, 1, features::VERSION_1, features::PROTOCOL_REPLY_ACK, u64::MAX];
+                match front.hear(&answer(number, decisions.choose(&near))) {
+                    Ok(letters) => memory = shared(letters).unwrap_or(memory),
+                    Err(_) => memory = meet(front, features::VERSION_1),
+                }
+            }
+            1 => memory = meet(front, OFFERED),
+            2..4 => write_used(&memory, &mut decisions),
+            4..6 => drain_front(front),
+            _ => {
+                let frame = vec![7; below(&mut decisions, 4000)];
+                let ring = front.ring(Way::FromGuest);
+                let sent = ring.map(|ring| (ring.send(&[IoSlice::new(&frame)]), ring.ask()));
+                let is_broken = matches!(sent, Some((Sent::Fault(_), _)));
+                assert!(!is_broken || front.is_broken());
+                front.publish(Way::FromGuest);
+            }
+        }
+    }
+    // Whatever there was, rings that are made anew work.
+    let memory = meet(front, OFFERED);
+    memory.write_all_at(&[0, 0, 1, 0, 3, 0, 0, 0, 9, 0, 0, 0], USED).expect("memory");
+    let ring = front.ring(Way::ToGuest).expect("a ring");
+    assert_eq!(ring.receive(&mut [0; 64]), Ok(Some(9)));
+}
+
+/// Position of the used entries in a ring of a front end.
+const USED: u64 = addresses(0).used;
+
+/// Answers as a back end does that has these features, and returns the memory that it is passed.
+fn meet(front: &mut FrontEnd, offered: u64) -> File {
+    let _ = front.greet();
+    let mut letters = front.hear(&answer(request::GET_FEATURES, offered)).expect("an answer");
+    if offered & features::PROTOCOL_FEATURES != 0 {
+        letters = front.hear(&answer(request::GET_PROTOCOL_FEATURES, 0)).expect("another");
+    }
+    shared(letters).expect("memory")
+}
+
+fn shared(letters: Vec<Letter>) -> Option<File> {
+    let table = letters.into_iter().find(|letter| letter.request() == request::SET_MEM_TABLE);
+    table?.files.pop().map(File::from)
+}
+
+fn answer(request: u32, number: u64) -> Message {
+    Message { request, wants_reply: false, payload: bytes(&[number]), files: vec![] }
+}
+
+/// Used entries and their number, some of which could be right.
+fn write_used(memory: &File, decisions: &mut Decisions<'_>) {
+    let ring = below(decisions, 2) as u64 * RING_BYTES;
+    let (first, count) = (below(decisions, 300) as u64, below(decisions, 300));
+    for entry in first..first + count as u64 {
+        let heads = [entry as u32, below(decisions, 260) as u32, u32::MAX];
+        let words = [decisions.choose(&heads), decisions.choose(&[9, 69_633, u32::MAX])];
+        let at = ring + USED + 4 + 8 * (entry % u64::from(SLOTS));
+        memory.write_all_at(&words.map(u32::to_ne_bytes).concat(), at).expect("memory");
+    }
+    let last = (first + count as u64) as u16;
+    memory.write_all_at(&last.to_ne_bytes(), ring + USED + 2).expect("memory");
+}
+
+/// Takes what is there: never more than was made available, or as many faults.
+fn drain_front(front: &mut FrontEnd) {
+    let mut frame = [0; 4096];
+    let Some(ring) = front.ring(Way::ToGuest) else { return };
+    let mut taken = 0;
+    while !matches!(ring.receive(&mut frame), Ok(None)) {
+        taken += 1;
+        assert!(taken <= SLOTS + 1, "it does not end");
+    }
+    let _ = ring.ask();
+    front.publish(Way::ToGuest);
 }

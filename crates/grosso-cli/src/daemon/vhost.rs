@@ -94,7 +94,7 @@ mod tests {
             "/run/vm.sock",
             "vm.sock,connect",
             "ovs.sock,driver",
-            "/s,driver,connect,offloads=tso6",
+            "/s,driver,connect,offloads=csum+tso6",
             "/s,offloads=csum+tso4",
             "/s,offloads=none,mode=660",
         ] {
