@@ -38,12 +38,23 @@ impl Meta {
     }
 
     /// Whether a frame with these headers is a superframe of UDP datagrams with headers of their own inside.
+    ///
+    /// The outer UDP checksum is the partial one of a superframe inside too, whose own checksum is left to the receiver
+    /// (rule C50). The length in the first IP header behind tells them apart: that of a datagram ends with it.
     pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
-        let Checksum::Partial { start, .. } = self.checksum else { return false };
-        let is_udp = |layer: &&Layer| layer.kind == Kind::Udp;
-        self.gso.is_some()
-            && stack.last().is_some_and(|last| last.offset != start)
-            && stack.layers().iter().find(is_udp).is_some_and(|outer| outer.offset == start)
+        let (Checksum::Partial { start, .. }, Some(gso)) = (self.checksum, self.gso) else {
+            return false;
+        };
+        let layers = stack.layers();
+        let Some(outer) = layers.iter().position(|layer| layer.kind == Kind::Udp) else {
+            return false;
+        };
+        let (udp, inside) = (layers[outer], &layers[outer + 1..]);
+        let is_ip = |layer: &Layer| layer.kind.is_ip();
+        let ends_within = |size: u16| stack.end as usize <= udp.end() + usize::from(size);
+        udp.offset == start
+            && !inside.is_empty()
+            && (!inside.iter().any(is_ip) || gso.size().is_none_or(ends_within))
     }
 }
 

@@ -266,7 +266,7 @@ pub fn understand(
     }
     if header.gso_type != GSO_NONE {
         // Provisional: which header it is cut behind depends on its being a superframe.
-        meta.gso = Some(Gso::UNKNOWN);
+        meta.gso = Gso::every(header.gso_size);
         let is_around = header.tunnel() == 0 && meta.cuts_around(stack);
         let outer = is_around.then(|| dissect(frame, link, &Ports::NONE));
         meta.gso = understand_gso(header, frame, outer.as_ref().unwrap_or(stack), form)?;

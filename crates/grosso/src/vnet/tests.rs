@@ -8,7 +8,7 @@ use grosso_wire::{LinkType, Ports, Stack, dissect, virtio::*};
 use crate::{
     checksum::Checksum,
     meta::{Cwr, Gso, GsoSize, Meta, VlanTag},
-    segment::{Outgoing, Segments},
+    segment::{NoSegments, Outgoing, Segments},
 };
 
 use super::{Described, VnetError, describe, understand, unflagged_partial};
@@ -363,6 +363,25 @@ fn t12_the_outer_checksum_tells_that_datagrams_were_put_together_whatever_is_ins
     assert_eq!(segments.write_next(&mut packet), Ok(None));
     case.refuses_as(header, |h| h.gso_type = GSO_TCP_IPV4, VnetError::TypeMismatch);
     case.refuses_as(header, |h| h.checksum_start = 0, VnetError::ChecksumInHeaders);
+}
+
+#[test]
+fn c50_the_outer_checksum_is_that_of_one_superframe_whose_inner_one_is_remote() {
+    // As a host's capture has it: the checksum inside is left to the receiver, and the outer one to the device.
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
+    let packet = packet.vxlan(|v| v.remote_checksum()).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
+    let frame = packet.payload_len(3000).build_superframe().0;
+    let checksum = Checksum::Partial { start: 34, offset: 6 };
+    let meta = Meta { checksum, gso: Gso::every(1000), ..Meta::default() };
+    let (link, ports) = (LinkType::Ethernet, &Ports::ASSIGNED);
+    let (mut stack, whole) = (Stack::new(0), dissect(&frame, link, ports));
+    meta.dissect_into(&frame, link, ports, &mut stack);
+    assert_eq!(stack, whole, "cut behind the TCP header");
+    meta.dissect_into(&frame[..150], link, ports, &mut stack);
+    assert_eq!(stack.layers(), whole.layers(), "by its head as well");
+    let slices = [&frame[..]];
+    let cut = Segments::new(&slices, &meta, link, ports, Outgoing::default());
+    assert_eq!(cut.err(), Some(NoSegments::ChecksumStart), "and not as datagrams");
 }
 
 #[test]
