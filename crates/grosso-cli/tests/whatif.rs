@@ -90,6 +90,7 @@ fn a_hold_that_pays_is_said_with_the_commands_that_set_it() {
     let live: Vec<&str> =
         report["best"]["live"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert_eq!(live[0], "echo 50000 > /sys/class/net/DEV/gro_flush_timeout");
+    assert!(live.contains(&"ethtool -C DEV rx-usecs 50"), "{live:?}");
     assert_eq!(live.last(), Some(&"grosso bridge DEV tap:NAME --hold 50us"));
     // A poll that holds them all needs no hold.
     let report = bench.ok("whatif --json --profile linux --hold 0,50us --batch 1ms a").json();

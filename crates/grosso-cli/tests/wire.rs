@@ -364,7 +364,9 @@ fn verdicts_are_listed_with_what_should_stand_there() {
     let run = bench.run("csum verify -r mixed.pcapng");
     assert_eq!(run.code, 1, "{}", run.stdout);
     assert!(run.stdout.starts_with("  packet  proto            found   expected  verdict\n"));
-    assert!(run.stdout.ends_with("1 valid, 1 partial, 1 bad, 1 zero-udp, 0 unverifiable\n"));
+    let (verdicts, cure) = run.stdout.split_once("Partial: ").unwrap();
+    assert!(verdicts.ends_with("1 valid, 1 partial, 1 bad, 1 zero-udp, 0 unverifiable\n"));
+    assert!(cure.ends_with("on the sender: ethtool -K DEV tx off\n"), "{cure}");
     let report = bench.run("csum verify --json -r mixed.pcapng").json();
     let rows = report["rows"].as_array().unwrap();
     let row = |packet: u64, level: &str| {

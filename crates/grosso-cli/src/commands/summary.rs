@@ -99,9 +99,10 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
         let shed = reading.counters.value("drop_rx_ring_share");
         (lost + shed > 0).then(|| {
             format!(
-                "{}: {lost} frames found its receive ring full, and {shed} of flows above their \
+                "{0}: {lost} frames found its receive ring full, and {shed} of flows above their \
                  share of it were dropped before; a longer one holds longer bursts: --rx SLOTS of \
-                 bridge, rx = SLOTS in the file of run",
+                 bridge, rx = SLOTS in the file of run; what the device itself drops (ethtool -S \
+                 {0}) wants ethtool -G {0} rx SLOTS",
                 reading.device
             )
         })
@@ -154,6 +155,7 @@ mod tests {
         let notes = ring_notes(&readings);
         let [full, share] = &notes[..] else { panic!("{notes:?}") };
         assert!(full.starts_with("e0: 7 frames") && full.contains("--rx SLOTS"), "{full}");
+        assert!(full.ends_with("ethtool -G e0 rx SLOTS"), "{full}");
         assert!(share.starts_with("e2: 0 frames") && share.contains("and 9 of flows"), "{share}");
     }
 }

@@ -65,6 +65,9 @@ impl Report for VerifyReport {
             text.push_str(&format!(" (captured {captured} of {original} bytes)"));
         }
         text.push('\n');
+        if self.checksums.partial > 0 {
+            text.push_str(PARTIAL);
+        }
         text
     }
 
@@ -76,6 +79,10 @@ impl Report for VerifyReport {
         Some(&self.input)
     }
 }
+
+/// Cures of partial checksums, in a capture and at a receiver.
+const PARTIAL: &str = "Partial: left to the sender's device. grosso wire completes them in a capture; where \
+                       they\nreach a receiver like this, on the sender: ethtool -K DEV tx off\n";
 
 impl Row {
     fn text(&self, style: Style) -> String {

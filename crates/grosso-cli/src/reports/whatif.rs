@@ -161,7 +161,8 @@ impl Setting {
         Self { profile, reorder, waited, invertible: true, ..self.clone() }
     }
 
-    /// The commands that give a live device this hold. Linux knows one of fixed length.
+    /// The commands that give a live device this hold: by NAPI, by interrupts, or by Grosso. Linux knows one of fixed
+    /// length.
     fn live(&self) -> Vec<String> {
         let Self { hold, hold_ns, .. } = self;
         if *hold_ns == 0 {
@@ -171,6 +172,7 @@ impl Setting {
         let linux = [
             format!("echo {hold_ns} > /sys/class/net/DEV/gro_flush_timeout"),
             "echo 2 > /sys/class/net/DEV/napi_defer_hard_irqs".into(),
+            format!("ethtool -C DEV rx-usecs {}", hold_ns.div_ceil(1000)),
         ];
         let linux = linux.into_iter().filter(|_| !hold.starts_with("auto"));
         linux.chain([ours]).collect()
