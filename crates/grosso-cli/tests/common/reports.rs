@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path, sync::OnceLock};
 
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Bench;
 
@@ -89,12 +89,28 @@ fn problems_of(form: &Validator, report: &Value) -> Vec<String> {
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            object.values_mut().for_each(close);
-            if object.contains_key("properties") && !object.contains_key("additionalProperties") {
+            let is_open =
+                object.contains_key("properties") && !object.contains_key("additionalProperties");
+            for (key, value) in object.iter_mut() {
+                match value {
+                    // Parts of this very object, of which each names some of its fields.
+                    Value::Array(parts)
+                        if is_open && matches!(&**key, "oneOf" | "anyOf" | "allOf") =>
+                    {
+                        parts.iter_mut().filter_map(Value::as_object_mut).for_each(close_inside);
+                    }
+                    value => close(value),
+                }
+            }
+            if is_open {
                 object.insert("unevaluatedProperties".into(), false.into());
             }
         }
         Value::Array(list) => list.iter_mut().for_each(close),
         _ => {}
     }
+}
+
+fn close_inside(part: &mut Map<String, Value>) {
+    part.values_mut().for_each(close);
 }
