@@ -161,7 +161,9 @@ impl LocalSocket {
     pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
-        if !files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files)) {
+        // The space is longer than the files need, by what aligning it may take.
+        let fits = files.is_empty() || beside.push(SendAncillaryMessage::ScmRights(files));
+        if files.len() > PASSED_MAX || !fits {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let parts = [IoSlice::new(bytes)];
