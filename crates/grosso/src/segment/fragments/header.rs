@@ -165,7 +165,6 @@ impl FragmentHeader {
 
     /// Writes the headers of the fragment with `len` bytes of data, `before` bytes behind the start of the packet's
     /// data; `more` says that others follow.
-    #[inline]
     pub(super) fn write(&mut self, out: &mut [u8], before: usize, len: usize, more: bool) {
         out.copy_from_slice(&self.bytes[..self.len]);
         let more = more || self.more;

@@ -173,7 +173,6 @@ impl<'a> Fragments<'a> {
     ///
     /// # Errors
     /// An error if `out` is too small; the fragment stays the next.
-    #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let left = self.data_len - self.before;
         if left == 0 {
