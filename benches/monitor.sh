@@ -7,8 +7,8 @@
 #                                         grosso   offloads on: `grosso capture --wire`, the packets of the wire
 #                                         off      tcpdump with TSO, GSO and GRO off, as monitors advise
 #
-# Each line has the rate that was reached, packets a second that the monitor got, those that it lost, its processor
-# seconds a gigabyte of payload, and those of the whole machine: hosts, wire and monitor.
+# Each line has the rate that was reached, packets a second that the monitor got, those that it lost, and its processor
+# seconds a gigabyte of payload.
 set -euo pipefail
 grosso=$(realpath "$1")
 shift
@@ -34,11 +34,6 @@ for end in "$a a0 10.9.0.1" "$b b0 10.9.0.2"; do
     ip -n "$host" link set lo up
 done
 
-# busy: hundredths of a second that processors worked since the start.
-busy() {
-    awk '/^cpu / { print $2 + $3 + $4 + $7 + $8 }' /proc/stat
-}
-
 # offloads on|off
 offloads() {
     ip netns exec "$a" ethtool -K a0 tso "$1" gso "$1" gro "$1" >/dev/null
@@ -58,20 +53,17 @@ watched() {
     } 2>"$scratch/time" &
     local monitor=$!
     sleep 1
-    local before
-    before=$(busy)
     ip netns exec "$a" iperf3 -c 10.9.0.2 -t "$seconds" -b "${rate}M" -J >"$scratch/stream"
-    echo $(($(busy) - before)) >"$scratch/busy"
     wait "$server" "$monitor"
 }
 
 # line NAME PACKETS LOST
 line() {
     jq -r --arg name "$1" --argjson packets "$2" --argjson lost "$3" --argjson seconds "$seconds" \
-        --argjson busy "$(cat "$scratch/busy")" --argjson monitor "$(awk '{ print $1 + $2 }' "$scratch/time")" '
+        --argjson monitor "$(awk '{ print $1 + $2 }' "$scratch/time")" '
         .end.sum_received as $got | ($got.bytes / 1e9) as $gb
         | [$name, ($got.bits_per_second / 1e6 | round), ($packets / $seconds | round), $lost,
-           ($monitor / $gb * 1000 | round / 1000), ($busy / 100 / $gb * 1000 | round / 1000)] | @tsv' "$scratch/stream"
+           ($monitor / $gb * 1000 | round / 1000)] | @tsv' "$scratch/stream"
 }
 
 by_tcpdump() {
@@ -80,7 +72,7 @@ by_tcpdump() {
         "$(awk '/dropped by kernel/ { print $1 }' "$scratch/noted")"
 }
 
-printf 'monitor\tMb/s\tpackets/s\tlost\tmonitor s/GB\tmachine s/GB\n'
+printf 'monitor\tMb/s\tpackets/s\tlost\ts/GB\n'
 for rate; do
     for _ in 1 2 3; do
         offloads on
