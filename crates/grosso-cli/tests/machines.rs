@@ -103,6 +103,19 @@ impl Ends {
         self.b.run(|| crate::network::set_up("tb", B)).unwrap().unwrap();
     }
 
+    /// Asserts that streams and datagrams are whole through these bridges, which end well.
+    fn are_whole_through(&self, bridges: [Running; 2], bytes: usize) {
+        if self.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
+            self.addresses();
+        }
+        self.streams(bytes);
+        self.datagrams();
+        for bridge in bridges {
+            let ended = bridge.stop(Signal::TERM);
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+        }
+    }
+
     fn streams(&self, bytes: usize) {
         for (a, b) in A.into_iter().zip(B) {
             exchange(&connect((&self.a, a), (&self.b, b)), bytes);
@@ -143,16 +156,7 @@ fn streams_are_whole_whatever_both_ends_say_of_themselves() {
         let words = [0, 1].map(|end| format!("{}{}", kind[end], offloads[end]));
         println!("{words:?}");
         let listening = ends.bridge(true, &words[0]);
-        let connecting = ends.bridge(false, &words[1]);
-        if ends.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
-            ends.addresses();
-        }
-        ends.streams(2 << 20);
-        ends.datagrams();
-        for bridge in [connecting, listening] {
-            let ended = bridge.stop(Signal::TERM);
-            assert_eq!(ended.code, Some(0), "{words:?}: {ended:?}");
-        }
+        ends.are_whole_through([ends.bridge(false, &words[1]), listening], 2 << 20);
     }
 }
 
@@ -182,16 +186,7 @@ fn streams_are_whole_between_a_device_and_its_driver() {
         let ports = [0, 1].map(|end| format!("{}{}", ports[end], words[end]));
         println!("{ports:?}");
         let listening = ends.bridge_at(true, &ports[0]);
-        let connecting = ends.bridge_at(false, &ports[1]);
-        if ends.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
-            ends.addresses();
-        }
-        ends.streams(4 << 20);
-        ends.datagrams();
-        for bridge in [connecting, listening] {
-            let ended = bridge.stop(Signal::TERM);
-            assert_eq!(ended.code, Some(0), "{ports:?}: {ended:?}");
-        }
+        ends.are_whole_through([ends.bridge_at(false, &ports[1]), listening], 4 << 20);
     }
 }
 

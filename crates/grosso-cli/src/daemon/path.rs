@@ -43,6 +43,7 @@ pub(crate) struct PathSpec {
     pub(crate) processors: Vec<usize>,
     /// The impairment of the frames that come from both ports.
     pub(crate) impairment: Option<Impairment>,
+    /// Frames of a poll, and the wait for the next one.
     pub(crate) polling: Polling,
 }
 
