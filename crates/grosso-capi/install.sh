@@ -12,8 +12,8 @@ if [ "${1:-}" = --from ]; then
 fi
 prefix=${1:?usage: install.sh [--from FOLDER] PREFIX}
 if [ -z "$from" ]; then
-    (cd "$here" && cargo build --release --package grosso-capi)
-    from=${CARGO_TARGET_DIR:-$here/../../target}/release
+    (cd "$here" && cargo build --profile dist --package grosso-capi)
+    from=${CARGO_TARGET_DIR:-$here/../../target}/dist
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml")
 mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"

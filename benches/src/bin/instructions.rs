@@ -166,7 +166,7 @@ fn compare(counts: &Counts) -> Result<(), String> {
     }
     println!("instructions: {} counted, {grown} grown", counts.len());
     if grown > 0 || counts.len() != recorded.len() {
-        let hint = "if that is meant, record: cargo run --release -p grosso-benches -- --record";
+        let hint = "if that is meant, record: cargo run --profile bench -p grosso-benches -- --record";
         return Err(format!(
             "{grown} of {} grew beyond {TOLERANCE_PERCENT} %; {hint}",
             counts.len()
@@ -189,6 +189,6 @@ const TOLERANCE_PERCENT: f64 = 3.0;
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.toml");
 
 const HEAD: &str = "\
-# Instructions a packet under callgrind: `cargo run --release -p grosso-benches -- --record` writes this file.
+# Instructions a packet under callgrind: `cargo run --profile bench -p grosso-benches -- --record` writes this file.
 # Without --record the command fails when a count grew by more than 3 %.
 ";

@@ -68,7 +68,6 @@ const COMMANDS: &[&str] = &[
     "csum fix -r IN -w OUT",
     "explain IN -n 1",
     "whatif IN",
-    #[cfg(feature = "parquet")]
     "export IN --parquet OUT",
 ];
 
@@ -231,7 +230,6 @@ fn a_source_of_wireshark_ends_with_the_codes_of_every_command() {
     }
 }
 
-#[cfg(feature = "parquet")]
 #[test]
 fn reports_of_shares_are_merged_with_the_codes_of_every_command() {
     let bench = bench();

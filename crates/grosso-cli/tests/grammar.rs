@@ -23,7 +23,6 @@ const COMMANDS: &[&str] = &[
     "csum verify IN",
     "csum fix IN",
     "whatif IN",
-    #[cfg(feature = "parquet")]
     "export IN --parquet /dev/null",
 ];
 
@@ -38,7 +37,6 @@ const OTHERS: &[&str] = &[
     "extcap",
     "help",
     "lab",
-    #[cfg(feature = "parquet")]
     "merge",
     "monitor",
     "profiles",

@@ -45,8 +45,6 @@ fn the_documents_are_what_the_command_prints() {
         assert!(document == right, "{name}: {WRITE}");
         named.insert(path.file_name().unwrap().to_owned());
     }
-    // The feature `parquet` has this one, which the tests of the Python package hold.
-    named.insert("export.json".into());
     let there = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(there.collect::<BTreeSet<_>>(), named, "{WRITE}");
 }
