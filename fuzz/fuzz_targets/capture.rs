@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, RECORD_BYTES_MAX, WriterOptions,
     options::push_option,
 };

@@ -166,7 +166,8 @@ fn compare(counts: &Counts) -> Result<(), String> {
     }
     println!("instructions: {} counted, {grown} grown", counts.len());
     if grown > 0 || counts.len() != recorded.len() {
-        let hint = "if that is meant, record: cargo run --profile bench -p grosso-benches -- --record";
+        let hint =
+            "if that is meant, record: cargo run --profile bench -p grosso-benches -- --record";
         return Err(format!(
             "{grown} of {} grew beyond {TOLERANCE_PERCENT} %; {hint}",
             counts.len()

@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 use std::process::ExitCode;
 
-use grosso_io::capture::{CaptureError, FilePart};
+use grosso_capture::{CaptureError, FilePart};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, io, rc::Rc};
 
-use grosso_io::capture::Select;
+use grosso_capture::Select;
 #[cfg(target_os = "linux")]
 use grosso_sys::pcap::{NotCompiled, Program};
 use grosso_wire::LinkType;

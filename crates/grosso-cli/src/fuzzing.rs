@@ -4,7 +4,7 @@
 use std::{net::IpAddr, path::Path};
 
 use grosso::Profile;
-use grosso_io::capture::{CaptureReader, Entry};
+use grosso_capture::{CaptureReader, Entry};
 use grosso_wire::dissect;
 
 use crate::{

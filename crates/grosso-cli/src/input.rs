@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureError, CaptureReader, Compression, Entry, Format, Merge, Origin as PacketOrigin,
     Outcome, Packet,
 };

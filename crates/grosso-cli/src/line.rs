@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use grosso_io::capture::{PacketMeta, flag};
+use grosso_capture::{PacketMeta, flag};
 
 /// The lines of a capture, all of one rate.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! Translation of the packet metadata in captures to that of the engine, and back.
 
 use grosso::{Meta, checksum::Checksum, meta::Gso};
-use grosso_io::capture::{self, Offload, TunnelPort, flag};
+use grosso_capture::{Offload, PacketMeta, TunnelPort, flag};
 use grosso_wire::{Ports, Stack};
 
 use crate::checksums::Claim;
 
 /// The checksum of a packet that is partial according to the capture.
-pub(crate) fn claim(said: &capture::PacketMeta, stack: &Stack) -> Claim {
+pub(crate) fn claim(said: &PacketMeta, stack: &Stack) -> Claim {
     claim_of(said.known(stack).checksum)
 }
 
@@ -27,7 +27,7 @@ fn claim_of(checksum: Checksum) -> Claim {
 
 /// The ports by which the headers of a packet are found: those that the user named, else those that the
 /// capture recorded with the packet, else the assigned ones. `given` are the user's and the assigned ones.
-pub(crate) fn ports(said: &capture::PacketMeta, given: Ports) -> Ports {
+pub(crate) fn ports(said: &PacketMeta, given: Ports) -> Ports {
     ports_in(tunnels(said), given)
 }
 
@@ -41,13 +41,13 @@ pub(crate) fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
 }
 
 /// The tunnels on unassigned ports that the capture recorded with a packet.
-pub(crate) fn tunnels(said: &capture::PacketMeta) -> &[TunnelPort] {
+pub(crate) fn tunnels(said: &PacketMeta) -> &[TunnelPort] {
     said.offload.as_ref().map_or(&[], |offload| &offload.tunnel_ports)
 }
 
 /// The metadata that still holds for a packet that was cut from a superframe: direction and the like, the
 /// tag and the hash that a device took, the ports of its tunnels. Without any of these, only flags remain.
-pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> capture::PacketMeta {
+pub(crate) fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
     let kept = from.flags.unwrap_or(0) & !flag::OFFLOADS;
     let flags = kept | if is_partial { flag::CHECKSUM_NOT_READY } else { 0 };
     let beside = from.offload.as_ref().map(|offload| Offload {
@@ -56,7 +56,7 @@ pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> captur
         ..Offload::default()
     });
     let beside = beside.filter(|beside| *beside != Offload::default());
-    capture::PacketMeta {
+    PacketMeta {
         timestamp_ns: from.timestamp_ns,
         interface: from.interface,
         original_len: 0,
@@ -68,10 +68,10 @@ pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> captur
 /// The metadata of a packet that was put into a tunnel or taken out of one, for which `known` holds
 /// now. `tunnels` are those around it on unassigned ports.
 pub(crate) fn of_tunnelled(
-    from: &capture::PacketMeta,
+    from: &PacketMeta,
     known: &Meta,
     tunnels: Vec<TunnelPort>,
-) -> capture::PacketMeta {
+) -> PacketMeta {
     let mut written = of_segment(from, false);
     let Some(recorded) = &from.offload else {
         // There was no metadata, and only a partial checksum, a segment size or a tunnel's port requires some.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grosso_io::capture::{
+use grosso_capture::{
     Block, CaptureError, CaptureWriter, Entry, Format, Output as Destination, Packet, PacketMeta,
     SNAPLEN_DEFAULT, WriterOptions,
     options::{code, push_end, push_option},

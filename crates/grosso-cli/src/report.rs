@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
 
-use grosso_io::capture::CaptureError;
+use grosso_capture::CaptureError;
 use schemars::JsonSchema;
 use serde::Serialize;
 

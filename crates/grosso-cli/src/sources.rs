@@ -7,7 +7,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use grosso_io::capture::{CaptureError, CaptureReader, Merge};
+use grosso_capture::{CaptureError, CaptureReader, Merge};
 
 use crate::{
     error::Failure,

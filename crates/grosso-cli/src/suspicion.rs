@@ -3,8 +3,8 @@
 //! A packet is never changed because of a suspicion. A suspected tunnel must agree with every length and with the
 //! checksums that are there, because a wrong hint is worse than none.
 
+use grosso_capture::TunnelPort;
 use grosso_checksum::Sum;
-use grosso_io::capture::TunnelPort;
 use grosso_wire::{
     Kind, Layer, LinkType, Ports, Stack, Stop, dissect, ethernet, geneve, gue, ipv4, ipv6, tcp,
     udp, vxlan,

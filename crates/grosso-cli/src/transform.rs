@@ -1,6 +1,6 @@
 //! The common part of all commands that read a capture and write one, packet by packet.
 
-use grosso_io::capture::{Entry, Packet};
+use grosso_capture::{Entry, Packet};
 use grosso_wire::LinkType;
 
 use crate::{

@@ -11,7 +11,7 @@ use std::{
 };
 
 use grosso::{checksum::Checksum, meta::GsoSize};
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureReader, Entry, PacketMeta, SegmentTransport, TunnelPort, options::code,
 };
 use grosso_sys::{

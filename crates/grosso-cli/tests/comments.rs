@@ -1,6 +1,6 @@
 //! Comments on packets: they carry no information about merging, and a capture that is written keeps them.
 
-use grosso_io::capture::{
+use grosso_capture::{
     ByteOrder, CaptureWriter, Format, Interface, PacketMeta, WriterOptions,
     options::{Options, code, push_end, push_option},
 };

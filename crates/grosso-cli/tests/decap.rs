@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{Packet, flows::assert_conserved, oracle, random::Random};
 
 use crate::common::{Bench, ETHERNET, Timed, capture, capture_of, frames, has, packets};

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{
     Packet,
     oracle::{Link, is_right, verify},

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use grosso_io::capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
 use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture};

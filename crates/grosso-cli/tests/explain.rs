@@ -7,7 +7,7 @@ use grosso::{
     coalesce::reason::{Close, NoMerge, Pass},
     meta::{Meta, VlanTag},
 };
-use grosso_io::capture::{CaptureWriter, Format, Offload, PacketMeta, WriterOptions};
+use grosso_capture::{CaptureWriter, Format, Offload, PacketMeta, WriterOptions};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Tcp},

@@ -72,10 +72,7 @@ fn a_wrong_expression_is_refused_in_the_words_of_libpcap_before_anything_is_writ
         return;
     }
     let bench = Bench::new();
-    bench.put(
-        "a.pcap",
-        &crate::common::capture(grosso_io::capture::Format::Pcap, 1, &[vec![0; 60]]),
-    );
+    bench.put("a.pcap", &crate::common::capture(grosso_capture::Format::Pcap, 1, &[vec![0; 60]]));
     let run = bench.run("wire a.pcap -w out.pcap -f tcp-port-80");
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("wire: filter 'tcp-port-80': "), "{}", run.stderr);

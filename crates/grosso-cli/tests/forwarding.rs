@@ -9,7 +9,7 @@
 
 use std::{fs::File, io, net::UdpSocket, os::fd::AsFd, path::Path, process::Command};
 
-use grosso_io::capture::{CaptureReader, Entry};
+use grosso_capture::{CaptureReader, Entry};
 use grosso_sys::{
     interface::Control,
     namespace::NetworkNamespace,

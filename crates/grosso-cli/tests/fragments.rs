@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
+use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_testkit::{Packet, flows::assert_conserved, random::Random};
 
 use crate::common::{

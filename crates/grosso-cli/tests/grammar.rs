@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use grosso_io::capture::{
+use grosso_capture::{
     Block, CaptureReader, CaptureWriter, Entry, Interface, WriterOptions, options::code,
 };
 use serde_json::Value;
@@ -28,21 +28,8 @@ const COMMANDS: &[&str] = &[
 
 /// Commands that read no capture.
 const OTHERS: &[&str] = &[
-    "bridge",
-    "capture",
-    "config",
-    "conform",
-    "dev",
-    "doctor",
-    "extcap",
-    "help",
-    "lab",
-    "merge",
-    "monitor",
-    "profiles",
-    "run",
-    "schema",
-    "stats",
+    "bridge", "capture", "config", "conform", "dev", "doctor", "extcap", "help", "lab", "merge",
+    "monitor", "profiles", "run", "schema", "stats",
 ];
 
 fn bench() -> Bench {
@@ -215,9 +202,9 @@ fn packets_of_several_captures_come_in_the_order_of_mergecap_and_name_their_orig
         };
         let packets: Vec<crate::common::Timed> = times.iter().enumerate().map(packet).collect();
         let format = if name.ends_with("ng") {
-            grosso_io::capture::Format::Pcapng
+            grosso_capture::Format::Pcapng
         } else {
-            grosso_io::capture::Format::Pcap
+            grosso_capture::Format::Pcap
         };
         bench.put(name, &crate::common::capture_of(format, 101, &packets));
     }
@@ -373,7 +360,7 @@ fn a_capture_that_begins_when_another_ends_comes_after_it() {
         };
         let packets: Vec<_> = times[part].iter().enumerate().map(packet).collect();
         want.extend(packets.iter().map(|(time, data)| (Some(*time), 4, data.clone())));
-        let bytes = crate::common::capture_of(grosso_io::capture::Format::Pcap, 101, &packets);
+        let bytes = crate::common::capture_of(grosso_capture::Format::Pcap, 101, &packets);
         bench.put(&format!("parts/{name}"), &bytes);
     }
     bench.ok("segment parts -w is.pcapng");

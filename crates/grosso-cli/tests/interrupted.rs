@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{Packet, Traffic};
 
 use crate::common::{Bench, ETHERNET, Run, capture, finished, report};

@@ -1,6 +1,6 @@
 //! `wire --ts line=RATE`: a line carries one packet after another, so time never goes back.
 
-use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
+use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture_of, each, packets};

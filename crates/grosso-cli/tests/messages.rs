@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use grosso_io::capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
 use grosso_testkit::{Packet, Traffic};
 
 use crate::common::{Bench, ETHERNET, START_NS, capture, frames, has, packets};

@@ -1,6 +1,6 @@
 //! Names come from strangers: output must not move the cursor, recolour the screen or forge lines.
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{Packet, Traffic};
 
 use crate::common::{Bench, ETHERNET, capture, report};

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use grosso_io::capture::{ByteOrder, Format, options::push_option};
+use grosso_capture::{ByteOrder, Format, options::push_option};
 use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, START_NS, capture, each, frames, has};

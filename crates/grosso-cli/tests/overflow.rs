@@ -1,6 +1,6 @@
 //! More flows than are remembered: the report about them counts packets.
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 
 use crate::common::{Bench, ETHERNET, capture};
 

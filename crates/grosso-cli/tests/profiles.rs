@@ -1,6 +1,6 @@
 //! Profiles from outside: their list, their files, their comparison, and their traces in reports.
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{Packet, headers::Tcp};
 use serde_json::{Value, json};
 

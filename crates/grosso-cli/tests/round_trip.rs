@@ -1,6 +1,6 @@
 //! `coalesce` and `segment` undo each other, byte for byte and with every time.
 
-use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
+use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::{
     Packet, Traffic,
     flows::{assert_conserved, assert_order_within_flows},
@@ -207,11 +207,11 @@ fn packets_with_comments_pass_in_their_place() {
     // The third packet gets a comment: eight bytes of option, and four that end the list.
     let comment = [1, 0, 4, 0, b'h', b'e', b'r', b'e', 0, 0, 0, 0];
     let mut input = Vec::new();
-    let mut reader = grosso_io::capture::CaptureReader::new(&plain[..]).unwrap();
+    let mut reader = grosso_capture::CaptureReader::new(&plain[..]).unwrap();
     while let Some(entry) = reader.next().unwrap() {
         let (raw, number) = match entry {
-            grosso_io::capture::Entry::Packet(packet) => (packet.raw(), packet.number),
-            grosso_io::capture::Entry::Block(block) => (block.raw, 0),
+            grosso_capture::Entry::Packet(packet) => (packet.raw(), packet.number),
+            grosso_capture::Entry::Block(block) => (block.raw, 0),
         };
         if number != 3 {
             input.extend_from_slice(raw);

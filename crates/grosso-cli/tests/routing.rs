@@ -1,6 +1,6 @@
 //! Packets on their way: the final addresses are in routing headers and home address options, for every command.
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, frames};

@@ -1,7 +1,7 @@
 //! Tunnels on UDP ports that are not assigned: a tunnel by `encap` is read again without an option, and those of other
 //! programs are found with `--port`.
 
-use grosso_io::capture::{Format, TunnelPort};
+use grosso_capture::{Format, TunnelPort};
 use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, each, frames};
@@ -137,9 +137,9 @@ fn b10_a_superframe_has_no_ports_that_one_of_its_packets_has_not() {
     let tunnel = format!("type vxlan id 42 dstport 8472 {ENDS}");
     bench.ok(&format!("encap -q --strict --seed 3 -r a.pcap -w b.pcapng {tunnel}"));
     let plain = frames(&bench.get("b.pcapng"));
-    let mut options = grosso_io::capture::WriterOptions::new(Format::Pcapng);
-    options.interface = grosso_io::capture::Interface::new(ETHERNET);
-    let mut writer = grosso_io::capture::CaptureWriter::new(Vec::new(), options);
+    let mut options = grosso_capture::WriterOptions::new(Format::Pcapng);
+    options.interface = grosso_capture::Interface::new(ETHERNET);
+    let mut writer = grosso_capture::CaptureWriter::new(Vec::new(), options);
     let mut index = 0;
     each(&bench.get("b.pcapng"), |packet| {
         let mut meta = packet.meta();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, process::Command};
 
 use grosso::coalesce::RoundTrips;
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{Packet, Traffic, headers::Tcp};
 use grosso_wire::{LinkType, Ports};
 use serde_json::Value;

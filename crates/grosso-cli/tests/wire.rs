@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{
     Packet,
     headers::Tcp,

@@ -10,9 +10,9 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::{
     buffer::PortBuffer,
-    capture::{CaptureError, CaptureReader, CaptureWriter, Entry, PacketMeta},
     port::{Port, PortError, Transmitted},
 };
+use grosso_capture::{CaptureError, CaptureReader, CaptureWriter, Entry, PacketMeta};
 
 /// Port that reads frames from one capture and writes to another.
 ///
@@ -143,10 +143,10 @@ mod tests {
     use super::CapturePort;
     use crate::{
         buffer::PortBuffer,
-        capture::{CaptureReader, CaptureWriter, Format, WriterOptions},
         path::{Direction, PathOptions},
         port::{Port, PortError, Transmitted},
     };
+    use grosso_capture::{CaptureReader, CaptureWriter, Format, WriterOptions};
 
     fn segment(i: u32) -> Vec<u8> {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));

@@ -13,54 +13,11 @@
 //! | [`framing`] | frames in a stream of bytes, as virtual machines have them |
 //! | `live` | TUN, TAP, packet sockets, AF_XDP and Unix sockets (Linux) |
 //! | `runner` | a data path on a thread of its own (Linux) |
-//! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
 //!
 //! The features `capture`, `esp`, `gzip`, `impair`, `live`, `xdp` and `zstd` are there unless turned off.
-//!
-//! # Example
-//!
-//! A superframe is written with its metadata, and read back with the same metadata.
-//!
-//! ```
-//! # #[cfg(feature = "capture")]
-//! # mod example {
-//! use grosso::meta::{Gso, Meta};
-//! use grosso_io::capture::{
-//!     CaptureReader, CaptureWriter, Entry, Format, Offload, PacketMeta, WriterOptions,
-//! };
-//!
-//! # pub fn main() -> Result<(), grosso_io::capture::CaptureError> {
-//! let offload = Offload::new(&Meta { gso: Gso::every(1448), ..Meta::default() });
-//! let meta = PacketMeta {
-//!     timestamp_ns: Some(1_700_000_000_123_456_789),
-//!     offload: Some(offload),
-//!     ..PacketMeta::default()
-//! };
-//!
-//! let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
-//! writer.write_packet(&meta, &[0x42; 4000])?;
-//! let file = writer.finish()?;
-//!
-//! let mut reader = CaptureReader::new(&file[..])?;
-//! while let Some(entry) = reader.next()? {
-//!     if let Entry::Packet(packet) = entry {
-//!         assert_eq!(packet.data, [0x42; 4000]);
-//!         assert_eq!(packet.timestamp_ns, meta.timestamp_ns);
-//!         assert_eq!(packet.meta().offload, meta.offload);
-//!     }
-//! }
-//! assert_eq!(reader.packets(), 1);
-//! # Ok(())
-//! # }
-//! # }
-//! # #[cfg(feature = "capture")]
-//! # example::main().unwrap();
-//! ```
 #![forbid(unsafe_code)]
 
 mod buffer;
-#[cfg(feature = "capture")]
-pub mod capture;
 #[cfg(feature = "capture")]
 pub mod capture_port;
 mod counts;

@@ -176,7 +176,7 @@ pub enum PortError {
     /// Error of the capture behind the port.
     #[cfg(feature = "capture")]
     #[error(transparent)]
-    Capture(#[from] crate::capture::CaptureError),
+    Capture(#[from] grosso_capture::CaptureError),
     /// The other end of the port is gone.
     #[error("the other side of the port is gone")]
     Closed,

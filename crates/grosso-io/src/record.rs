@@ -5,12 +5,8 @@
 //!
 //! ```
 //! use grosso::{Meta, features::{Device, Features}};
-//! use grosso_io::{
-//!     Port,
-//!     capture::{CaptureWriter, Format, WriterOptions},
-//!     memory::wire,
-//!     record::{Record, RecordOptions},
-//! };
+//! use grosso_capture::{CaptureWriter, Format, WriterOptions};
+//! use grosso_io::{Port, memory::wire, record::{Record, RecordOptions}};
 //! use grosso_wire::LinkType;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,10 +33,10 @@ use grosso_wire::{LinkType, Ports, Stack};
 
 use crate::{
     buffer::PortBuffer,
-    capture::{CaptureError, CaptureWriter, Interface, PacketMeta, flag},
     delegate_port,
     port::{Port, PortError, Transmitted},
 };
+use grosso_capture::{CaptureError, CaptureWriter, Interface, PacketMeta, flag};
 
 /// Selection and limits of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

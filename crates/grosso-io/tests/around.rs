@@ -11,10 +11,9 @@ use grosso::{
     Frame, Meta,
     features::{Device, Features},
 };
+use grosso_capture::{CaptureWriter, Format, WriterOptions};
 use grosso_io::{
-    Port, PortBuffer, PortError, Transmitted,
-    capture::{CaptureWriter, Format, WriterOptions},
-    delegate_port,
+    Port, PortBuffer, PortError, Transmitted, delegate_port,
     impair::{Impair, Impairment},
     port::PortCounter,
     record::{Record, RecordOptions},

@@ -1,7 +1,6 @@
-//! Ports, stages and captures in memory, and paths between them.
+//! Ports and stages in memory, and paths between them.
 
 mod around;
-mod capture;
 mod expansion;
 mod faults;
 mod path;

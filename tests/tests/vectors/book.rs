@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf};
 
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,
 };
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use grosso_io::capture::{Format, Resolution, SNAPLEN_DEFAULT};
+use grosso_capture::{Format, Resolution, SNAPLEN_DEFAULT};
 use schemars::JsonSchema;
 use serde::Serialize;
 

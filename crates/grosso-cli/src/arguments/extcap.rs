@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use grosso_io::capture::SNAPLEN_DEFAULT;
+use grosso_capture::SNAPLEN_DEFAULT;
 
 #[derive(Args, Debug)]
 #[command(override_usage = "grosso --extcap-interfaces | --extcap-interface <SOURCE> [OPTIONS]")]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 
 use super::own::Reading;
 use crate::{error::Failure, input::Session, sources::Sources};

@@ -4,7 +4,7 @@ use clap::{
     ArgMatches, Args, Command, FromArgMatches,
     error::{Error, ErrorKind},
 };
-use grosso_io::capture::TunnelPort;
+use grosso_capture::TunnelPort;
 use grosso_wire::{Ports, Pseudowire};
 
 use super::values::{parse_pseudowire, parse_tunnel_port};

@@ -7,7 +7,7 @@ use grosso::{
     Profile,
     coalesce::{Hold, Level, Reorder},
 };
-use grosso_io::capture::TunnelPort;
+use grosso_capture::TunnelPort;
 use grosso_wire::{CookieLen, LinkType, Pseudowire};
 
 use crate::{line::Spacing, units::exact_time};

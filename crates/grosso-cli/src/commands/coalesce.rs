@@ -9,9 +9,7 @@ use grosso::{
         reason::{Close, NoMerge, Pass, Release},
     },
 };
-use grosso_io::capture::{
-    Entry, Format, Offload, Packet, PacketMeta, SegmentTransport, TunnelPort,
-};
+use grosso_capture::{Entry, Format, Offload, Packet, PacketMeta, SegmentTransport, TunnelPort};
 use grosso_wire::{LinkType, tcp};
 
 use super::replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen, note_blind_flows};

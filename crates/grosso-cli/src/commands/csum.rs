@@ -1,6 +1,6 @@
 //! `grosso csum`: verdicts on checksums, and their repair.
 
-use grosso_io::capture::{Entry, Offload, Packet, PacketMeta, flag};
+use grosso_capture::{Entry, Offload, Packet, PacketMeta, flag};
 use grosso_wire::{Kind, LinkType, Stack, dissect};
 
 use crate::{

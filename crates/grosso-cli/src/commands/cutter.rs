@@ -5,7 +5,7 @@ use grosso::{
     meta::{Gso, GsoSize},
     segment::{NoSegments, Outgoing, Segments},
 };
-use grosso_io::capture::{Offload, Packet, PacketMeta};
+use grosso_capture::{Offload, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports, dissect};
 
 use crate::{error::Failure, line::Timing, meta, output::Output};

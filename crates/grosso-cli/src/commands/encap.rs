@@ -12,7 +12,7 @@ use grosso::{
         encapsulate::{Encapsulator, Refusal},
     },
 };
-use grosso_io::capture::{Entry, Format, Packet, PacketMeta, TunnelPort};
+use grosso_capture::{Entry, Format, Packet, PacketMeta, TunnelPort};
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4, udp};
 
 use super::random_seed;

@@ -9,7 +9,7 @@ use grosso::{
     Delivery, Profile, Sink, Verdict,
     coalesce::reason::{Close, Pass},
 };
-use grosso_io::capture::Entry;
+use grosso_capture::Entry;
 use grosso_wire::{LinkType, Ports, Stack, dissect, tcp};
 
 use self::cause::Cause;

@@ -5,7 +5,7 @@ use grosso::{
     checksum::Checksum,
     segment::{FragmentOptions, Fragments, NoFragments},
 };
-use grosso_io::capture::{Entry, Packet, PacketMeta, flag};
+use grosso_capture::{Entry, Packet, PacketMeta, flag};
 use grosso_wire::{LinkType, Stack, dissect};
 
 use crate::{

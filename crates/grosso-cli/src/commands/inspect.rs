@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use grosso_io::capture::{Entry, Packet};
+use grosso_capture::{Entry, Packet};
 use grosso_wire::{Class, Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
 
 use crate::{

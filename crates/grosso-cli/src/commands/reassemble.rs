@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use grosso_io::capture::{Entry, Packet, PacketMeta};
+use grosso_capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
 
 use crate::{

@@ -12,7 +12,7 @@ use grosso::{
     },
     stats::CoalesceStats,
 };
-use grosso_io::capture::{Offload, PacketMeta, TunnelPort};
+use grosso_capture::{Offload, PacketMeta, TunnelPort};
 use grosso_wire::{LinkType, Ports};
 
 pub(crate) use self::seen::{Arrived, Seen, meta_of};

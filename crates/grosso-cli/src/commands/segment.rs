@@ -1,6 +1,6 @@
 //! `grosso segment`: cut superframes whose segment size is recorded, and never guess.
 
-use grosso_io::capture::{Entry, Packet};
+use grosso_capture::{Entry, Packet};
 use grosso_wire::{LinkType, dissect};
 
 use super::cutter::{Cutter, How, Uncut};

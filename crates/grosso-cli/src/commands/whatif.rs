@@ -10,7 +10,7 @@ mod trial;
 use std::fs;
 
 use grosso::Profile;
-use grosso_io::capture::Entry;
+use grosso_capture::Entry;
 
 use self::crew::Crew;
 use super::{

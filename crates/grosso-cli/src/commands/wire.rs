@@ -1,7 +1,7 @@
 //! `grosso wire`: turns a host capture into the packets of the wire.
 
 use grosso::meta::Gso;
-use grosso_io::capture::{Entry, Packet, PacketMeta};
+use grosso_capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, Stack, Stop, dissect};
 
 use super::cutter::{Cutter, How, Uncut};

@@ -1,7 +1,7 @@
 //! The cases: vectors of coalescing, as `docs/conformance.md` describes them. They are those of the repository's
 //! `vectors/`, which the package contains.
 
-use grosso_io::capture::{CaptureReader, Entry};
+use grosso_capture::{CaptureReader, Entry};
 use serde::Deserialize;
 
 use crate::error::Failure;

@@ -4,7 +4,7 @@ use grosso::{
     checksum::Checksum,
     meta::{Cwr, Gso, IpLevels},
 };
-use grosso_io::capture::{Entry, Offload, PacketMeta, SegmentTransport};
+use grosso_capture::{Entry, Offload, PacketMeta, SegmentTransport};
 use grosso_wire::{Extent, Kind, Layer, Ports, Stack, dissect};
 
 use super::{

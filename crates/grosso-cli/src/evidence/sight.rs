@@ -1,7 +1,7 @@
 //! A frame as the judge sees it.
 
 use grosso::meta::{Gso, GsoSize};
-use grosso_io::capture::{Offload, Packet, PacketMeta};
+use grosso_capture::{Offload, Packet, PacketMeta};
 use grosso_wire::{Kind, LinkType, Ports, Stack};
 
 use crate::{

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use grosso_io::capture::{PacketMeta, flag};
+use grosso_capture::{PacketMeta, flag};
 use grosso_wire::{Kind, Stack};
 
 use crate::{

@@ -8,7 +8,7 @@ use grosso::{
         ReassemblyVerdict,
     },
 };
-use grosso_io::capture::{Packet, PacketMeta};
+use grosso_capture::{Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
 
 /// A packet that may be a fragment.

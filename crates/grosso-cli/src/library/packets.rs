@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use grosso_io::capture::{self, Entry};
+use grosso_capture::{Entry, Offload};
 use grosso_wire::{Stack, dissect_into};
 
 use super::{Error, Visit, begin, conclude, no_table, unless_interrupted};
@@ -69,7 +69,7 @@ fn table(
 }
 
 /// The packets of the wire in a superframe: as many as arrived, or as its size makes.
-fn count(offload: &capture::Offload, payload: Option<u32>) -> Option<u32> {
+fn count(offload: &Offload, payload: Option<u32>) -> Option<u32> {
     let size = offload.meta.gso?.size().map(u32::from);
     match (offload.arrivals_ns.len(), offload.parts.len()) {
         (0, 0) => Some(payload?.div_ceil(size?)),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use grosso_io::capture::Entry;
+use grosso_capture::Entry;
 
 use super::{Error, Visit, begin, conclude, no_table, unless_interrupted};
 use crate::{

@@ -3,7 +3,7 @@
 mod page;
 
 use grosso::{coalesce::reason::NoMerge, meta::Gso};
-use grosso_io::capture::Packet;
+use grosso_capture::Packet;
 use schemars::JsonSchema;
 use serde::Serialize;
 

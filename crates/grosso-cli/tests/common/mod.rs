@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,
 };
 use serde_json::Value;
@@ -144,7 +144,7 @@ pub(crate) fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets(bytes).into_iter().map(|(_, data)| data).collect()
 }
 
-pub(crate) fn each(bytes: &[u8], mut visit: impl FnMut(&grosso_io::capture::Packet<'_>)) {
+pub(crate) fn each(bytes: &[u8], mut visit: impl FnMut(&grosso_capture::Packet<'_>)) {
     let mut reader = CaptureReader::new(bytes).unwrap();
     while let Some(entry) = reader.next().unwrap() {
         if let Entry::Packet(packet) = entry {

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use grosso::meta::{Gso, Meta};
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureWriter, Format, Interface, Offload, PacketMeta, SegmentTransport, WriterOptions,
 };
 use grosso_testkit::Packet;

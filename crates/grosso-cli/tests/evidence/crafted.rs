@@ -1,6 +1,6 @@
 //! Superframes with the headers of GSO_PARTIAL, which no device in these tests makes.
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{
     Packet,
     oracle::{self, Description, Lengths, Link, checksum, pseudo_header, sum},

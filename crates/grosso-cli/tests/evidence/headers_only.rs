@@ -1,6 +1,6 @@
 //! Captures that hold only the headers (`tcpdump -s 96`), which are all that GRO looks at.
 
-use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
+use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use serde_json::Value;
 
 use super::{FAMILIES, PLAIN, bench, stream};

@@ -8,7 +8,7 @@ mod crafted;
 mod headers_only;
 mod tunnels;
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::oracle::{self, Lengths, Link, Parsed};
 use serde_json::Value;
 

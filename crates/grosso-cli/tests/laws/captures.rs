@@ -1,6 +1,6 @@
 //! Captures of several flows, as files that the program reads.
 
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,
 };
 use grosso_testkit::{oracle::Link, random::Random};

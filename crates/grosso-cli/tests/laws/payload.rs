@@ -3,7 +3,7 @@
 //! A command copies the packets that it refuses, so its input comes out again. The only packets that are in no output
 //! are duplicate fragments; `reassemble` counts them.
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{
     Packet, Traffic,
     oracle::{GUE_PORT, Link},

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use grosso_io::capture::Format;
+use grosso_capture::Format;
 use grosso_testkit::{
     flows::hex,
     oracle::{self, Lengths, Link, Parsed, flow_of},

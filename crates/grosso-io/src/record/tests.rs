@@ -16,12 +16,12 @@ use grosso_wire::{LinkType, Ports, dissect};
 
 use super::{Noted, Record, RecordOptions, RecordStats};
 use crate::{
-    capture::{
-        CaptureError, CaptureReader, CaptureWriter, Entry, Format, TunnelPort, WriterOptions, flag,
-    },
     capture_port::CapturePort,
     memory::{MemoryPort, wire},
     port::{Port, Transmitted},
+};
+use grosso_capture::{
+    CaptureError, CaptureReader, CaptureWriter, Entry, Format, TunnelPort, WriterOptions, flag,
 };
 
 /// A file that the test can still read while the recording owns it.

@@ -12,9 +12,9 @@ use grosso::{
     reassemble::{ReassemblyMode, ReassemblyRules},
     tunnel::esp::{self, IcvLength, KeyMaterial, NoAssociation, SecurityAssociation},
 };
+use grosso_capture::{CaptureWriter, Format, WriterOptions};
 use grosso_io::{
     Port, PortError,
-    capture::{CaptureWriter, Format, WriterOptions},
     impair::{Impair, Impairment},
     live::LivePort,
     record::{Record, RecordOptions},

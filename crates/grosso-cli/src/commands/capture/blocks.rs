@@ -1,6 +1,6 @@
 //! Blocks of pcapng that hold what all packets of an interface have in common.
 
-use grosso_io::capture::{
+use grosso_capture::{
     Block, ByteOrder, Interface,
     options::{code, push_end, push_option},
 };

@@ -1,6 +1,6 @@
 //! An interface whose packets are captured: its identity, and the form of its packets.
 
-use grosso_io::capture::{Interface, Resolution};
+use grosso_capture::{Interface, Resolution};
 use grosso_sys::{
     ethtool,
     interface::{Control, InterfaceName},

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::Path};
 
-use grosso_io::capture::SNAPLEN_DEFAULT;
+use grosso_capture::SNAPLEN_DEFAULT;
 use grosso_wire::LinkType;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureError, CaptureWriter, Entry, Format, Interface, Output, PacketMeta, WriterOptions,
 };
 

@@ -9,7 +9,7 @@ use grosso::{
     steering::symmetric_hash,
     vnet::{TAG_LEN, understand},
 };
-use grosso_io::capture::{Offload, PacketMeta, SegmentTransport, TunnelPort};
+use grosso_capture::{Offload, PacketMeta, SegmentTransport, TunnelPort};
 use grosso_sys::packet::{PacketKind, RingFrame, VlanTag};
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,

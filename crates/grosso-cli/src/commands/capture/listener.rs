@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
+use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 
 use crate::error::Failure;
 

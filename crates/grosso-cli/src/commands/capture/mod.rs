@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
+use grosso_capture::{Format, SNAPLEN_DEFAULT};
 use signal_hook::consts::SIGTERM;
 
 use self::{

@@ -3,7 +3,7 @@
 //! Each kind gets every packet. Several of one kind share the flows by a hash that both directions have in common, so
 //! that one reader sees a connection whole; fragments are shared by their addresses alone.
 
-use grosso_io::capture::PacketMeta;
+use grosso_capture::PacketMeta;
 use grosso_wire::LinkType;
 
 use super::{

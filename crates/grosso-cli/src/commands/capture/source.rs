@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, io, time::Duration};
 
-use grosso_io::capture::{INTERFACES_MAX, Resolution};
+use grosso_capture::{INTERFACES_MAX, Resolution};
 use grosso_sys::{
     fault::Fault,
     interface::Control,

@@ -2,7 +2,7 @@
 //! kernel's word on each. Nothing is guessed.
 
 use grosso::meta::{Gso, GsoSize};
-use grosso_io::capture::PacketMeta;
+use grosso_capture::PacketMeta;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::{

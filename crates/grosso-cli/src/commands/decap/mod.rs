@@ -8,7 +8,7 @@ mod unwrap;
 
 use std::{hash::RandomState, sync::atomic::Ordering};
 
-use grosso_io::capture::{Entry, Packet, PacketMeta};
+use grosso_capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, dissect};
 
 use self::{

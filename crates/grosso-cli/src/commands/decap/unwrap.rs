@@ -10,7 +10,7 @@ use grosso::{
     checksum::Checksum,
     tunnel::decapsulate::{Decapsulation, DecapsulationRules, Path, Refusal, RemoteChecksumMode},
 };
-use grosso_io::capture::{Packet, PacketMeta, TunnelPort};
+use grosso_capture::{Packet, PacketMeta, TunnelPort};
 use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
 
 use super::joiner::{Join, Joiner};

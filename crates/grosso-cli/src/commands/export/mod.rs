@@ -3,7 +3,7 @@
 mod counts;
 mod file;
 
-use grosso_io::capture::Entry;
+use grosso_capture::Entry;
 
 use self::{
     counts::{count_packet, count_train},

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use grosso::{Meta, checksum::Checksum, meta::Gso};
-use grosso_io::capture::{
+use grosso_capture::{
     ENTERPRISE_NUMBER, Interface, MAGIC, Offload, Packet, PacketMeta, TunnelPort, flag,
     options::code,
 };

@@ -19,7 +19,7 @@ mod words;
 
 use core::net::IpAddr;
 
-use grosso_io::capture::Origin as Place;
+use grosso_capture::Origin as Place;
 use grosso_wire::dissect;
 
 pub(crate) use self::words::Words;

@@ -1,7 +1,5 @@
 //! The rows about packets: frames as a capture has them, or the packets of the wire that these were.
 
-use grosso_io::capture;
-
 use super::{FileNames, Headers, Origin};
 
 /// A packet of a capture.
@@ -46,7 +44,7 @@ pub struct Finding {
 
 /// The row of a frame that is one packet.
 pub(crate) fn row<'a>(
-    packet: &capture::Packet<'a>,
+    packet: &grosso_capture::Packet<'a>,
     headers: Headers<'a>,
     finding: Finding,
     files: &'a FileNames,

@@ -1,7 +1,7 @@
 //! The rows about trains: packets that leave a coalescer as one. Every frame of a capture is in one row.
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
-use grosso_io::capture::Origin as Place;
+use grosso_capture::Origin as Place;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use super::super::replay::{Fate, Receiver, Replay, Seen};

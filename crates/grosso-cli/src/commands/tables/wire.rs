@@ -1,7 +1,7 @@
 //! The packets of the wire that the frames of a capture were, row by row.
 
 use grosso::meta::Gso;
-use grosso_io::capture::PacketMeta;
+use grosso_capture::PacketMeta;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use super::{

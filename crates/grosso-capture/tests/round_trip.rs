@@ -2,8 +2,8 @@
 
 use grosso::checksum::Checksum;
 use grosso::meta::{Cwr, Gso, IpLevels, Meta, VlanTag};
-use grosso_io::capture::options::{Options, push_option};
-use grosso_io::capture::{
+use grosso_capture::options::{Options, push_option};
+use grosso_capture::{
     ByteOrder, CaptureError, CaptureReader, CaptureWriter, Entry, Format, Interface, Misfit,
     Offload, PacketMeta, Resolution, SegmentTransport, TunnelPort, WriterOptions,
 };

@@ -12,7 +12,6 @@
 //! | `options` | options of pcapng blocks |
 //! | `metadata`, `offload_option` | metadata of packets |
 //! | `tunnel_port` | UDP ports of the tunnels in a packet |
-//! | `engine` | conversion of metadata to and from the engine's types |
 //! | `format`, `order` | formats, interfaces, units of time, byte order |
 //! | `identity` | whether two paths are one file |
 //! | `error` | every error of a capture, by name |
@@ -34,6 +33,7 @@
 //! Every complete record before the damage is handed out; then the damage is returned once, as an
 //! error with its offset. Lengths are accepted up to [`RECORD_BYTES_MAX`], so that memory stays
 //! bounded.
+#![forbid(unsafe_code)]
 
 mod compression;
 mod entry;
@@ -70,3 +70,8 @@ pub use order::ByteOrder;
 pub use reader::{CaptureReader, Input};
 pub use tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 pub use writer::{CaptureWriter, Output, WriterOptions};
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::write::GzEncoder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-use grosso_io::capture::{ByteOrder, CaptureError, CaptureReader, Compression};
+use grosso_capture::{ByteOrder, CaptureError, CaptureReader, Compression};
 
 use super::build::{File, everything};
 use super::packets::packets;

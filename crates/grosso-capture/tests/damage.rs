@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use grosso_io::capture::{
+use grosso_capture::{
     ByteOrder, CaptureError, CaptureReader, CaptureWriter, Entry, Format, PacketMeta,
     RECORD_BYTES_MAX, WriterOptions,
 };

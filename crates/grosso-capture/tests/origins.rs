@@ -1,6 +1,6 @@
 //! The place of each packet in the file that it comes from.
 
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Merge, Origin, PacketMeta, WriterOptions,
 };
 
@@ -39,7 +39,7 @@ fn merged_packets_remember_their_files_and_count_those_left_out() {
     let readers = [(&one[..], "one"), (&two[..], "two")]
         .map(|(bytes, name)| (CaptureReader::new(bytes).unwrap(), name.to_string()));
     // The second packet of each is left out.
-    let select: grosso_io::capture::Select = Box::new(|packet| Ok(packet.number != 2));
+    let select: grosso_capture::Select = Box::new(|packet| Ok(packet.number != 2));
     let merge = Merge::new(readers.into(), Some(select), true).unwrap();
     let outcome = merge.outcome();
     outcome.borrow_mut().remember_origins();

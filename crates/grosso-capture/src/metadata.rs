@@ -32,7 +32,8 @@ pub struct PacketMeta {
 impl PacketMeta {
     /// Metadata for a capture of a frame with the engine's metadata `meta`. `stack` is scratch
     /// space for the frame's headers, which are dissected with `ports`.
-    pub(crate) fn of_frame(
+    #[must_use]
+    pub fn of_frame(
         frame: &[u8],
         meta: &Meta,
         link: LinkType,

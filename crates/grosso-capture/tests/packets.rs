@@ -1,7 +1,7 @@
 //! Reading: the fields of packets, in every format, byte order and unit.
 
 use grosso::meta::Gso;
-use grosso_io::capture::{ByteOrder, CaptureReader, Compression, Entry, Format, SegmentTransport};
+use grosso_capture::{ByteOrder, CaptureReader, Compression, Entry, Format, SegmentTransport};
 
 use super::build::{File, everything};
 

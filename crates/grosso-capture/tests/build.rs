@@ -1,6 +1,6 @@
 //! Capture files written out field by field, independently of the code under test.
 
-use grosso_io::capture::ByteOrder;
+use grosso_capture::ByteOrder;
 
 /// A file under construction in one byte order.
 pub(crate) struct File {

@@ -1,11 +1,11 @@
 //! The skeleton of every capture command: read, pass on, write, and report damage.
 //!
-//! `cargo run --release -p grosso-io --example capture_copy IN OUT`, where `-` is a pipe.
+//! `cargo run --release -p grosso-capture --example capture_copy IN OUT`, where `-` is a pipe.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use grosso_io::capture::{CaptureError, CaptureReader, CaptureWriter, WriterOptions, same_file};
+use grosso_capture::{CaptureError, CaptureReader, CaptureWriter, WriterOptions, same_file};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();

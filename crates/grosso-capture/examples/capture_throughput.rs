@@ -1,13 +1,13 @@
 //! Throughput of reading, copying and writing captures on this machine.
 //!
-//! `cargo run --release -p grosso-io --example capture_throughput [MEGABYTES]` writes temporary
+//! `cargo run --release -p grosso-capture --example capture_throughput [MEGABYTES]` writes temporary
 //! files of that size (512 by default), and reads them back from the page cache.
 
 use std::error::Error;
 use std::io;
 use std::time::Instant;
 
-use grosso_io::capture::{
+use grosso_capture::{
     CaptureError, CaptureReader, CaptureWriter, Entry, Format, PacketMeta, WriterOptions,
 };
 

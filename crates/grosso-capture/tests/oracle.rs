@@ -12,7 +12,7 @@ use grosso::{
     checksum::Checksum,
     meta::{Gso, Meta},
 };
-use grosso_io::capture::{
+use grosso_capture::{
     ByteOrder, CaptureError, CaptureReader, CaptureWriter, Entry, Format, Interface, Offload,
     PacketMeta, Resolution, SegmentTransport, WriterOptions,
 };
