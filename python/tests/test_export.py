@@ -246,6 +246,7 @@ def test_reports_of_other_commands_and_of_other_runs_are_not_merged(captures, tm
         ("one of 3 shares, others one of 2", [one, share(2, 3)]),
         ("not shares of one run: profile differs", [one, share(2, 2, profile="ndis-uro")]),
         ("not shares of one run: trains differs", [one, share(2, 2, trains=tmp_path / "y")]),
+        ("not shares of one run: input differs", [one, share(2, 2, hash=True)]),
         ("grosso.coalesce/1 cannot be merged", [capture.coalesce().report, two]),
         ("no report: it names no schema", [{}]),
     ]:

@@ -35,6 +35,8 @@ pub(crate) struct Session {
     /// The link type that the user set.
     pub(crate) forced_link: Option<LinkType>,
     pub(crate) allow_truncated: bool,
+    /// Whether reports name the captures by their hashes.
+    pub(crate) names_hash: bool,
     pub(crate) strict: bool,
     /// Set by Ctrl-C.
     pub(crate) interrupted: Arc<AtomicBool>,
@@ -62,6 +64,8 @@ pub(crate) struct Input {
     merged: Option<Merged>,
     /// The expression that packets pass.
     filter: Option<String>,
+    /// Whether the report has the hashes, which only the output may need.
+    names_hash: bool,
     /// Ctrl-C ended the pipe that was copied here, so its end is not the real one.
     pub(crate) is_cut_off: bool,
     /// The extent of the reading that Ctrl-C ended.
@@ -161,6 +165,7 @@ impl Input {
             origins,
             merged,
             filter,
+            names_hash: session.names_hash,
             is_cut_off: false,
             interruption: None,
             interrupted: Arc::clone(&session.interrupted),
@@ -276,7 +281,7 @@ impl Input {
         let each = self.origins.iter().zip(&outcome.packets);
         let facts = each.map(|(origin, &packets)| FileFacts {
             path: Name::of(&origin.path),
-            sha256: origin.sha256(),
+            sha256: origin.sha256().filter(|_| self.names_hash),
             packets,
         });
         facts.collect()
@@ -312,10 +317,10 @@ impl Input {
         if names.is_empty() { format_name(&self.reader) } else { names.join(" and ") }
     }
 
-    /// The hash of the only capture.
+    /// The hash of the only capture, if the report has it.
     fn sha256(&self) -> Option<String> {
         match &self.origins[..] {
-            [alone] => alone.sha256(),
+            [alone] => alone.sha256().filter(|_| self.names_hash),
             _ => None,
         }
     }

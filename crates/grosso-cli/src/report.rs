@@ -82,7 +82,8 @@ pub(crate) fn print(
         return Ok(());
     } else {
         let style = Style { color: talk.when.decide(is_terminal) };
-        harmless(&report.text(style), style)
+        let hashes = report.input().map(InputFacts::hash_lines).unwrap_or_default();
+        harmless(&(report.text(style) + &hashes), style)
     };
     put(&text, place)
 }
@@ -140,7 +141,7 @@ pub(crate) struct InputFacts {
     /// The input in the form that a user types.
     #[serde(skip)]
     pub(crate) typed: Vec<String>,
-    /// Hash of the stored file; `None` if not all of it was read.
+    /// Hash of the stored file; `None` unless `--hash` asked for it and all of it was read, or if there are several.
     pub(crate) sha256: Option<String>,
     pub(crate) format: String,
     pub(crate) packets: u64,
@@ -155,6 +156,15 @@ pub(crate) struct InputFacts {
 }
 
 impl InputFacts {
+    /// The hashes that were asked for, a line each.
+    fn hash_lines(&self) -> String {
+        let alone = self.sha256.iter().map(|hash| format!("  sha256  {hash}\n"));
+        let several = self.files.iter().filter_map(|file| {
+            Some(format!("  sha256  {}  {}\n", file.sha256.as_ref()?, file.path))
+        });
+        alone.chain(several).collect()
+    }
+
     /// The words that make a command read the same, for a terminal.
     pub(crate) fn words(&self) -> String {
         self.typed.iter().map(|word| quoted(&harmless_word(word))).collect::<Vec<_>>().join(" ")
@@ -165,6 +175,7 @@ impl InputFacts {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FileFacts {
     pub(crate) path: Name,
+    /// Hash of the stored file; `None` unless `--hash` asked for it and all of it was read.
     pub(crate) sha256: Option<String>,
     /// Packets of it that were taken.
     pub(crate) packets: u64,

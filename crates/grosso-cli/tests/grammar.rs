@@ -97,7 +97,7 @@ fn every_command_reads_several_captures_and_folders_as_one() {
     let all = count("a.pcap") + count("b.pcap");
     for command in COMMANDS {
         for input in ["a.pcap b.pcap", "folder"] {
-            let run = bench.run(&(command.replace("IN", input) + " --json"));
+            let run = bench.run(&command.replace("IN", &format!("{input} -H --json")));
             assert!(run.code < 2, "{command} {input}: {}", run.stderr);
             let report = run.json();
             assert_eq!(packets(&report), all, "{command} {input}");

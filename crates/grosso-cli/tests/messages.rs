@@ -7,6 +7,7 @@ use std::{
 
 use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
 use grosso_testkit::{Packet, Traffic};
+use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, START_NS, capture, frames, has, packets};
 
@@ -424,23 +425,40 @@ fn reports_are_json_with_a_schema_and_text_of_eighty_columns() {
         }
         assert!(bench.run(&format!("{line} -q")).stderr.is_empty());
     }
-    let report = bench.ok("a.pcap --json").json();
-    assert_eq!(report["input"]["packets"], 900);
-    let hash = Command::new("sha256sum").arg(bench.path("a.pcap")).output();
-    if let Ok(hash) = hash {
-        let hash = String::from_utf8_lossy(&hash.stdout).into_owned();
-        assert_eq!(report["input"]["sha256"], hash.split_whitespace().next().unwrap());
+    assert_eq!(bench.ok("a.pcap --json").json()["input"]["packets"], 900);
+}
+
+#[test]
+fn hash_of_the_input_is_reported_only_to_who_asks_for_it() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    let Ok(hash) = Command::new("sha256sum").arg(bench.path("a.pcap")).output() else {
+        println!("skipped: no sha256sum");
+        return;
+    };
+    let hash = String::from_utf8_lossy(&hash.stdout).into_owned();
+    let hash = hash.split_whitespace().next().unwrap();
+    for command in ["inspect", "csum verify", "whatif", "wire", "coalesce -w b.pcapng"] {
+        let asked = |option: &str| bench.ok(&format!("{command} -r a.pcap {option}"));
+        assert_eq!(asked("--json").json()["input"]["sha256"], Value::Null, "{command}");
+        assert_eq!(asked("--json --hash").json()["input"]["sha256"], hash, "{command}");
+        let text = asked("-H").stdout;
+        assert_eq!(text.lines().last(), Some(&*format!("  sha256  {hash}")), "{command}");
+        assert!(!asked("").stdout.contains(hash), "{command}");
     }
+    let two = bench.ok("inspect a.pcap a.pcap -H").stdout;
+    assert_eq!(two.lines().rev().take(2).filter(|line| line.contains(hash)).count(), 2, "{two}");
+    assert_eq!(bench.run("explain a.pcap 3 --hash").code, 2, "it ends before the capture does");
 }
 
 #[test]
 fn output_names_its_command_line_and_its_input() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
-    let report = bench.ok("coalesce --json -r a.pcap -w b.pcapng").json();
+    let report = bench.ok("coalesce --json -H -r a.pcap -w b.pcapng").json();
     let written = bench.get("b.pcapng");
     let has = |text: &str| written.windows(text.len()).any(|window| window == text.as_bytes());
-    assert!(has("grosso coalesce --json -r a.pcap -w b.pcapng"));
+    assert!(has("grosso coalesce --json -H -r a.pcap -w b.pcapng"));
     assert!(has(report["input"]["sha256"].as_str().unwrap()));
 }
 

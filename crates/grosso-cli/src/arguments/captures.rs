@@ -6,7 +6,7 @@ use grosso::reassemble::Overlap;
 use super::{
     grammar::{Captures, Files},
     known::{Known, Sizes},
-    own::{Detail, Strictness},
+    own::{Detail, Naming, Strictness},
     ports::TunnelPorts,
     values::{
         Batch, HoldTime, Repair, parse_batch, parse_flows, parse_hold, parse_memory, parse_repair,
@@ -29,6 +29,8 @@ pub(crate) enum Csum {
 pub(crate) struct Inspect {
     #[command(flatten)]
     pub(crate) captures: Captures,
+    #[command(flatten)]
+    pub(super) naming: Naming,
     #[command(flatten)]
     pub(crate) known: Known,
 }
@@ -213,6 +215,8 @@ pub(crate) struct Fragment {
 pub(crate) struct CsumVerify {
     #[command(flatten)]
     pub(crate) captures: Captures,
+    #[command(flatten)]
+    pub(super) naming: Naming,
     #[command(flatten)]
     pub(crate) known: Known,
     #[command(flatten)]

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{captures::Rules, grammar::Captures, known::Known};
+use super::{captures::Rules, grammar::Captures, known::Known, own::Naming};
 use crate::shard::Shard;
 
 #[derive(Args, Debug)]
 pub(crate) struct Export {
     #[command(flatten)]
     pub(crate) captures: Captures,
+    #[command(flatten)]
+    pub(super) naming: Naming,
     /// Write a row for each packet of the wire to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,

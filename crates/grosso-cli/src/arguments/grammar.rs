@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use grosso_capture::Format;
 
-use super::own::Reading;
+use super::own::{Naming, Reading};
 use crate::{error::Failure, input::Session, sources::Sources};
 
 /// The captures that a command reads, and the packets of them that it takes.
@@ -81,6 +81,8 @@ pub(crate) struct Files {
     /// Output format [default: by the name, or the input's]
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "write")]
     format: Option<OutputFormat>,
+    #[command(flatten)]
+    pub(super) naming: Naming,
 }
 
 impl Files {
@@ -94,10 +96,10 @@ impl Files {
         self.format.or_else(by_name).map_or(default, Into::into)
     }
 
-    /// Whether the hash of the input goes anywhere: into pcapng or into JSON.
+    /// Whether the hash of the input goes anywhere: into pcapng, or into the report of who asked for it.
     pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
         let is_kept = self.write.is_some() && self.format(Format::Pcapng) != Format::Pcap;
-        session.talk.json || is_kept
+        session.names_hash || is_kept
     }
 }
 

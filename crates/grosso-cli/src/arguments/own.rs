@@ -3,7 +3,7 @@
 use clap::Args;
 use grosso_wire::LinkType;
 
-use super::{Command, Csum, Tunnel, values::parse_link};
+use super::{Captures, Command, Csum, CsumVerify, Files, Tunnel, values::parse_link};
 
 /// The reading of a capture.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -14,6 +14,14 @@ pub(crate) struct Reading {
     /// Exit 0 although the input ends inside a packet
     #[arg(long, hide_short_help = true)]
     pub(crate) allow_truncated: bool,
+}
+
+/// The naming of captures by their bytes.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Naming {
+    /// Report the SHA-256 of each capture, which sha256sum has too
+    #[arg(short = 'H', long, hide_short_help = true)]
+    pub(crate) hash: bool,
 }
 
 /// The treatment of what is uncertain.
@@ -36,6 +44,7 @@ pub(crate) struct Detail {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Own {
     pub(crate) reading: Reading,
+    pub(crate) naming: Naming,
     pub(crate) strictness: Strictness,
     pub(crate) detail: Detail,
 }
@@ -45,31 +54,27 @@ impl Command {
     pub(crate) fn own(&self) -> Own {
         let none = Own::default();
         match self {
-            Self::Inspect(options) => Own { reading: options.captures.reading, ..none },
-            Self::Coalesce(options) => Own { reading: options.files.captures.reading, ..none },
+            Self::Inspect(options) => read(&options.captures, options.naming),
+            Self::Coalesce(options) => read(&options.files.captures, options.files.naming),
             #[cfg(feature = "parquet")]
-            Self::Export(options) => Own { reading: options.captures.reading, ..none },
-            Self::Explain(options) => Own { reading: options.captures.reading, ..none },
-            Self::Whatif(options) => Own { reading: options.captures.reading, ..none },
-            Self::Segment(options) => strict(options.files.captures.reading, options.strictness),
-            Self::Wire(options) => strict(options.files.captures.reading, options.strictness),
-            Self::Encap(options) => strict(options.files.captures.reading, options.strictness),
-            Self::Fragment(options) => strict(options.files.captures.reading, options.strictness),
-            Self::Csum(Csum::Fix(options)) => {
-                strict(options.files.captures.reading, options.strictness)
+            Self::Export(options) => read(&options.captures, options.naming),
+            Self::Explain(options) => read(&options.captures, Naming::default()),
+            Self::Whatif(options) => read(&options.captures, options.naming),
+            Self::Segment(options) => strict(&options.files, options.strictness),
+            Self::Wire(options) => strict(&options.files, options.strictness),
+            Self::Encap(options) => strict(&options.files, options.strictness),
+            Self::Fragment(options) => strict(&options.files, options.strictness),
+            Self::Csum(Csum::Fix(options)) => strict(&options.files, options.strictness),
+            Self::Csum(Csum::Verify(options)) => {
+                let CsumVerify { captures, naming, strictness, detail, .. } = options;
+                Own { strictness: *strictness, detail: *detail, ..read(captures, *naming) }
             }
-            Self::Csum(Csum::Verify(options)) => Own {
-                detail: options.detail,
-                ..strict(options.captures.reading, options.strictness)
-            },
-            Self::Reassemble(options) => Own {
-                detail: options.detail,
-                ..strict(options.files.captures.reading, options.strictness)
-            },
-            Self::Decap(options) => Own {
-                detail: options.detail,
-                ..strict(options.files.captures.reading, options.strictness)
-            },
+            Self::Reassemble(options) => {
+                Own { detail: options.detail, ..strict(&options.files, options.strictness) }
+            }
+            Self::Decap(options) => {
+                Own { detail: options.detail, ..strict(&options.files, options.strictness) }
+            }
             Self::Conform(options) => {
                 Own { strictness: options.strictness, detail: options.detail, ..none }
             }
@@ -94,6 +99,10 @@ impl Command {
     }
 }
 
-fn strict(reading: Reading, strictness: Strictness) -> Own {
-    Own { reading, strictness, ..Own::default() }
+fn read(captures: &Captures, naming: Naming) -> Own {
+    Own { reading: captures.reading, naming, ..Own::default() }
+}
+
+fn strict(files: &Files, strictness: Strictness) -> Own {
+    Own { strictness, ..read(&files.captures, files.naming) }
 }

@@ -8,6 +8,7 @@ use super::{
     captures::Bounds,
     grammar::Captures,
     known::Known,
+    own::Naming,
     values::{Batch, HoldTime, Repair, parse_batch, parse_hold, parse_repair},
 };
 
@@ -15,6 +16,8 @@ use super::{
 pub(crate) struct Whatif {
     #[command(flatten)]
     pub(crate) captures: Captures,
+    #[command(flatten)]
+    pub(super) naming: Naming,
     /// Profiles to try, separated by commas; "all" tries every profile
     #[arg(
         long,

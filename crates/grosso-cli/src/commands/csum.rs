@@ -23,7 +23,7 @@ use crate::{
 /// Runs `csum verify`.
 pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit, Failure> {
     let sources = options.captures.sources("csum verify")?;
-    let mut input = sources.input(session.talk.json, session)?;
+    let mut input = sources.input(session.names_hash, session)?;
     let rows_max = match (session.talk.json, session.talk.verbose) {
         (_, true) => ROWS_VERBOSE,
         (true, false) => ROWS_JSON,

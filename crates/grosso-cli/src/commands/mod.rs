@@ -188,7 +188,7 @@ pub(crate) fn session(
     interrupted: Arc<AtomicBool>,
 ) -> Session {
     let common = &arguments.common;
-    let Own { reading, strictness, detail } = arguments.command.own();
+    let Own { reading, naming, strictness, detail } = arguments.command.own();
     Session {
         talk: Talk {
             json: common.json,
@@ -200,6 +200,7 @@ pub(crate) fn session(
         },
         forced_link: reading.linktype,
         allow_truncated: reading.allow_truncated,
+        names_hash: naming.hash,
         strict: strictness.strict,
         interrupted,
         command_line: quote(words),

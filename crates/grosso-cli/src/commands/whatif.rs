@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     }
     let sources = options.captures.sources("whatif")?;
     let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
-    let mut input = sources.input(session.talk.json, session)?;
+    let mut input = sources.input(session.names_hash, session)?;
     let mut crew = Crew::new(rules.into_iter().chain(ordered(options)).collect(), options.jobs)?;
     let mut offered = Offered::default();
     let mut unparsed = Unparsed::default();

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failu
     let mut sources = options.captures.sources("export")?;
     sources.keep(session)?;
     let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
-    let mut input = sources.input(session.talk.json, session)?;
+    let mut input = sources.input(session.names_hash, session)?;
     refuse_one_file_for_both(options)?;
     let mut packets = PacketFile::create(options, &input)?;
     let mut trains = TrainFile::create(options, &input)?;
