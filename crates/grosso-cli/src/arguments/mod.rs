@@ -111,11 +111,11 @@ pub(crate) enum Command {
     /// Explain why a packet was merged, or why not
     #[command(after_long_help = EXPLAIN_HELP)]
     Explain(Explain),
-    /// Write tables of packets and of trains, as Parquet
+    /// Write packets and trains as tables in Parquet
     #[cfg(feature = "parquet")]
     #[command(after_long_help = EXPORT_HELP)]
     Export(Box<Export>),
-    /// Make one report of those of the shares of `export`
+    /// Join the reports of the shares of `export`
     #[cfg(feature = "parquet")]
     #[command(after_long_help = MERGE_HELP)]
     Merge(Merge),
@@ -262,7 +262,9 @@ mod tests {
         };
         let transforming = ["coalesce", "segment", "wire", "reassemble", "decap", "encap"];
         assert_eq!(writing(true), [&transforming[..], &["fragment", "fix"]].concat());
-        assert_eq!(writing(false), ["inspect", "verify", "explain", "whatif"]);
+        let mut reporting = vec!["inspect", "verify", "explain"];
+        reporting.extend(cfg!(feature = "parquet").then_some("export"));
+        assert_eq!(writing(false), [&reporting[..], &["whatif"]].concat());
     }
 
     #[test]
