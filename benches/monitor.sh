@@ -7,8 +7,11 @@
 #                                         grosso   offloads on: `grosso capture --wire`, the packets of the wire
 #                                         off      tcpdump with TSO, GSO and GRO off, as monitors advise
 #
+#   benches/monitor.sh GROSSO highest     the highest rate at which each of them loses nothing in two runs, to 6 %
+#
 # Each line has the rate that was reached, packets a second that the monitor got, those that it lost, and its processor
-# seconds a gigabyte of payload.
+# seconds a gigabyte of payload. Behind the highest rate it says what ended the search: loss, or a stream that the hosts
+# do not carry any faster.
 set -euo pipefail
 grosso=$(realpath "$1")
 shift
@@ -66,20 +69,60 @@ line() {
            ($monitor / $gb * 1000 | round / 1000)] | @tsv' "$scratch/stream"
 }
 
-by_tcpdump() {
-    watched "$1" tcpdump -ni b0 -s 128 -w /dev/null
-    line "$1" "$(awk '/packets captured/ { print $1 }' "$scratch/noted")" \
-        "$(awk '/dropped by kernel/ { print $1 }' "$scratch/noted")"
+# by NAME: one run of a monitor at the rate.
+by() {
+    case $1 in
+        tcpdump | grosso) offloads on ;;
+        off) offloads off ;;
+    esac
+    if [ "$1" = grosso ]; then
+        watched grosso "$grosso" capture -i b0 -s 128 --wire -w /dev/null --json
+        line grosso "$(jq .output.packets "$scratch/said")" "$(jq .drops "$scratch/said")"
+    else
+        watched "$1" tcpdump -ni b0 -s 128 -w /dev/null
+        line "$1" "$(awk '/packets captured/ { print $1 }' "$scratch/noted")" \
+            "$(awk '/dropped by kernel/ { print $1 }' "$scratch/noted")"
+    fi
 }
 
+# holds NAME: whether the monitor loses nothing in two runs at the rate; $why says why not, $best has the line.
+holds() {
+    local run name got packets lost cost
+    for run in 1 2; do
+        run=$(by "$1")
+        read -r name got packets lost cost <<<"$run"
+        if [ "$lost" -gt 0 ]; then
+            why="$lost lost at $got Mb/s"
+            return 1
+        elif [ "$got" -lt $((rate * 9 / 10)) ]; then
+            why="the hosts carry $got Mb/s"
+            return 1
+        fi
+    done
+    best=$run
+}
+
+# highest NAME
+highest() {
+    local low=0 high=0
+    rate=500 best='' why=''
+    while [ "$high" = 0 ] || [ $((high - low)) -gt $((high / 16)) ]; do
+        if holds "$1"; then low=$rate; else high=$rate; fi
+        if [ "$high" = 0 ]; then rate=$((rate * 2)); else rate=$(((low + high) / 2)); fi
+        [ "$rate" -gt 10 ] || break
+    done
+    printf '%s\t%s\n' "${best:-$1	0	0	0	}" "$why"
+}
+
+if [ "$1" = highest ]; then
+    seconds=2
+    printf 'monitor\tMb/s\tpackets/s\tlost\ts/GB\tended by\n'
+    for monitor in tcpdump grosso off; do highest "$monitor"; done
+    exit
+fi
 printf 'monitor\tMb/s\tpackets/s\tlost\ts/GB\n'
 for rate; do
     for _ in 1 2 3; do
-        offloads on
-        by_tcpdump tcpdump
-        watched grosso "$grosso" capture -i b0 -s 128 --wire -w /dev/null --json
-        line grosso "$(jq .output.packets "$scratch/said")" "$(jq .drops "$scratch/said")"
-        offloads off
-        by_tcpdump off
+        for monitor in tcpdump grosso off; do by "$monitor"; done
     done
 done

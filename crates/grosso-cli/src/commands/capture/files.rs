@@ -78,7 +78,7 @@ impl CaptureFiles {
     /// Turns to the file that a packet goes to now; `false` if there is none any more.
     pub(super) fn turn(&mut self, source: &mut CapturedInterface) -> Result<bool, Failure> {
         let bytes = self.writer.as_ref().map_or(0, CaptureWriter::bytes);
-        match self.names.turn(now_ns() / NANOSECONDS_PER_SECOND, bytes) {
+        match self.names.turn(|| now_ns() / NANOSECONDS_PER_SECOND, bytes) {
             Turn::Same => Ok(true),
             Turn::Next => {
                 source.count();

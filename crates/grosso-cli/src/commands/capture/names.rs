@@ -39,10 +39,13 @@ impl Names {
         Self { stem: stem.into(), turning, began: now_s, periods: 0, number: 0 }
     }
 
-    /// The file for a packet at a time in seconds since 1970, after so many bytes of the current one.
-    pub(super) fn turn(&mut self, now_s: u64, bytes: u64) -> Turn {
+    /// The file for a packet after so many bytes of the current one. `now_s` is asked for the time in seconds since
+    /// 1970 if it matters: a look at the clock for each packet of the wire is a twentieth of the work on it.
+    pub(super) fn turn(&mut self, now_s: impl Fn() -> u64, bytes: u64) -> Turn {
         let FileTurning { bytes: bytes_max, seconds, files } = self.turning;
-        if seconds.is_some_and(|seconds| now_s.saturating_sub(self.began) >= seconds) {
+        let due =
+            |seconds: u64| Some(now_s()).filter(|now| now.saturating_sub(self.began) >= seconds);
+        if let Some(now_s) = seconds.and_then(due) {
             (self.began, self.number) = (now_s, 0);
             self.periods += 1;
             let is_last = bytes_max.is_none() && files.is_some_and(|files| self.periods >= files);
@@ -107,9 +110,10 @@ mod tests {
         let turning = FileTurning { bytes: Some(1000), files, ..FileTurning::default() };
         let mut names = names(stem, turning);
         let mut made = vec![shown(&names)];
+        let clock = || -> u64 { panic!("nobody looks at the clock for a size") };
         while made.len() < count {
-            assert_eq!(names.turn(NOON_S, 1000), Turn::Same, "not larger than the size");
-            assert_eq!(names.turn(NOON_S, 1001), Turn::Next);
+            assert_eq!(names.turn(clock, 1000), Turn::Same, "not larger than the size");
+            assert_eq!(names.turn(clock, 1001), Turn::Next);
             made.push(shown(&names));
         }
         made
@@ -133,13 +137,13 @@ mod tests {
         let turning = FileTurning { seconds: Some(10), files: Some(3), ..FileTurning::default() };
         let mut names = names("x-%s", turning);
         assert_eq!(shown(&names), "x-1700000000", "one name has no number");
-        assert_eq!(names.turn(NOON_S + 9, u64::MAX), Turn::Same);
+        assert_eq!(names.turn(|| NOON_S + 9, u64::MAX), Turn::Same);
         // A file covers the time from its first packet on, however long there was none.
-        assert_eq!(names.turn(NOON_S + 25, 0), Turn::Next);
+        assert_eq!(names.turn(|| NOON_S + 25, 0), Turn::Next);
         assert_eq!(shown(&names), "x-1700000025");
-        assert_eq!(names.turn(NOON_S + 34, 0), Turn::Same);
-        assert_eq!(names.turn(NOON_S + 35, 0), Turn::Next);
-        assert_eq!(names.turn(NOON_S + 45, 0), Turn::Over);
+        assert_eq!(names.turn(|| NOON_S + 34, 0), Turn::Same);
+        assert_eq!(names.turn(|| NOON_S + 35, 0), Turn::Next);
+        assert_eq!(names.turn(|| NOON_S + 45, 0), Turn::Over);
     }
 
     #[test]
@@ -148,7 +152,7 @@ mod tests {
         let mut names = names("x-%s-", turning);
         let mut made = vec![shown(&names)];
         for (now_s, bytes) in [(5, 2000), (6, 2000), (12, 2000), (13, 2000), (30, 0)] {
-            assert_eq!(names.turn(NOON_S + now_s, bytes), Turn::Next);
+            assert_eq!(names.turn(|| NOON_S + now_s, bytes), Turn::Next);
             made.push(shown(&names));
         }
         let at = |seconds: u64, number: u8| format!("x-{}-{number}", NOON_S + seconds);
