@@ -1,5 +1,5 @@
-//! tcpflow, softflowd and Argus behind `grosso capture --to`, on a device with its offloads on: their streams, packets
-//! and bytes are those of the wire.
+//! tcpflow, softflowd, Argus and pmacct behind `grosso capture --to`, on a device with its offloads on: their streams,
+//! packets and bytes are those of the wire.
 
 #![cfg(target_os = "linux")]
 
@@ -269,6 +269,51 @@ fn records(bench: &Bench, device: &str) -> Counted {
             let count = found.entry(ports).or_default();
             *count = (count.0 + packets, count.1 + bytes);
         }
+    }
+    found
+}
+
+#[test]
+fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
+    let Some(watched) = Watched::new(&["pmacctd"]) else { return };
+    let start = |device: &str| {
+        let file = watched.bench.path(&format!("{device}.csv"));
+        // What it keeps is told every second, and added up.
+        let config = format!(
+            "daemonize: false\npcap_interface: {device}\nplugins: print\n\
+             aggregate: src_port, dst_port, proto\nprint_output: csv\n\
+             print_output_file: {}\nprint_output_file_append: true\nprint_refresh_time: 1\n\
+             pmacctd_pipe_size: 67108864\nplugin_pipe_size: 67108864\nplugin_buffer_size: 65536\n",
+            file.display()
+        );
+        watched.bench.put(&format!("{device}.conf"), config.as_bytes());
+        watched.monitor(&format!("pmacctd -f {device}.conf"), "link type is")
+    };
+    let meters = ["mon0", "s0"].map(start);
+    let wire = counted(&watched.stream(), ip_bytes);
+    until(|| printed(&watched.bench, "mon0") == wire);
+    meters.into_iter().for_each(|meter| drop(meter.stop(Signal::INT)));
+    let beside = printed(&watched.bench, "s0");
+    say("pmacctd", &wire, &printed(&watched.bench, "mon0"), &beside);
+    let packets = |counted: &Counted| counted.values().map(|(packets, _)| packets).sum::<u64>();
+    assert!(packets(&beside) < packets(&wire), "without Grosso: {beside:?}");
+    watched.end();
+}
+
+/// The TCP connections that pmacctd has printed so far.
+fn printed(bench: &Bench, device: &str) -> Counted {
+    let text = fs::read_to_string(bench.path(&format!("{device}.csv"))).unwrap_or_default();
+    let mut found = Counted::new();
+    for line in text.lines() {
+        let [source, destination, "tcp", packets, bytes] = line.split(',').collect::<Vec<_>>()[..]
+        else {
+            continue;
+        };
+        let numbers = (packets.parse::<u64>(), bytes.parse::<u64>());
+        let (Ok(packets), Ok(bytes)) = numbers else { continue };
+        let ports = (source.parse().unwrap(), destination.parse().unwrap());
+        let count = found.entry(ports).or_default();
+        *count = (count.0 + packets, count.1 + bytes);
     }
     found
 }
