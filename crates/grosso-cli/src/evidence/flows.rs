@@ -1,6 +1,6 @@
 //! The facts of flows and paths, learned frame by frame.
 
-use std::collections::HashMap;
+use std::{cell::Cell, collections::HashMap};
 
 use grosso_wire::{Kind, tcp};
 
@@ -16,7 +16,11 @@ use crate::headers::{Endpoints, Transport, u32_at};
 /// The facts of the flows of a capture; at most [`FLOWS_MAX`] of them.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
-    flows: HashMap<Endpoints, Flow>,
+    /// The places of flows.
+    places: HashMap<Endpoints, usize>,
+    flows: Vec<Flow>,
+    /// The flow that was asked for last: packets follow others of their flow, and each is asked about several times.
+    last: Cell<Option<(Endpoints, usize)>>,
     /// The MTUs that ICMP messages said of a path, each with the packet from which on it holds; at most [`PATHS_MAX`]
     /// paths.
     paths: HashMap<Path, Vec<(u64, u16)>>,
@@ -120,7 +124,7 @@ impl Flows {
 
     /// The facts of a flow.
     pub(super) fn get(&self, endpoints: &Endpoints) -> Option<&Flow> {
-        self.flows.get(endpoints)
+        self.flows.get(self.place(endpoints)?)
     }
 
     /// The largest MTU that an announced MSS hints at; 0 if none was announced.
@@ -155,11 +159,30 @@ impl Flows {
     }
 
     fn flow_mut(&mut self, endpoints: Endpoints) -> Option<&mut Flow> {
-        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&endpoints) {
-            self.overflowed += 1;
-            return None;
+        let place = match self.place(&endpoints) {
+            Some(place) => place,
+            None if self.flows.len() >= FLOWS_MAX => {
+                self.overflowed += 1;
+                return None;
+            }
+            None => {
+                self.places.insert(endpoints, self.flows.len());
+                self.flows.push(Flow::default());
+                self.flows.len() - 1
+            }
+        };
+        self.flows.get_mut(place)
+    }
+
+    fn place(&self, endpoints: &Endpoints) -> Option<usize> {
+        if let Some((last, place)) = self.last.get()
+            && last == *endpoints
+        {
+            return Some(place);
         }
-        Some(self.flows.entry(endpoints).or_default())
+        let place = *self.places.get(endpoints)?;
+        self.last.set(Some((*endpoints, place)));
+        Some(place)
     }
 }
 
