@@ -10,7 +10,7 @@ use crate::{
     backend::Way,
     memory::Memory,
     parts::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Parts, Side},
-    ring::{ChainFault, Piece, Sent, fill},
+    ring::{ChainFault, FETCHED_AHEAD, Piece, Sent, fill},
 };
 
 /// A split ring in memory of its driver, with [`SLOTS`] slots of [`SLOT_BYTES`] bytes.
@@ -18,6 +18,7 @@ use crate::{
 pub struct DriverRing {
     memory: Arc<Memory>,
     parts: Parts,
+    way: Way,
     /// Address of the first slot.
     slots: u64,
     /// Number of the next entry to make available.
@@ -28,6 +29,8 @@ pub struct DriverRing {
     /// Slots that the device does not have, of which the last is taken first: its bytes are in the processor's cache.
     idle: Vec<u16>,
     is_out: Vec<bool>,
+    /// Bytes of each slot that its descriptor names.
+    lengths: Vec<u32>,
     is_broken: bool,
 }
 
@@ -40,12 +43,14 @@ impl DriverRing {
         let mut ring = Self {
             memory: Arc::clone(memory),
             parts,
+            way,
             slots: at.checked_add(HEAD_BYTES)?,
             next: 0,
             seen: 0,
             known: 0,
             idle: (0..SLOTS).rev().collect(),
             is_out: vec![false; SLOTS.into()],
+            lengths: vec![SLOT_BYTES as u32; SLOTS.into()],
             is_broken: false,
         };
         let flags = if way == Way::ToGuest { IS_WRITTEN } else { 0 };
@@ -107,7 +112,7 @@ impl DriverRing {
         let piece = Piece { address: self.slot(slot), bytes };
         let is_written = fill(&self.memory, &[piece], parts.iter().map(|part| &part[..]));
         debug_assert!(is_written, "slots are in memory");
-        self.parts.descriptors.store_long(usize::from(slot) * DESCRIPTOR_BYTES + 8, bytes as u32);
+        self.name_length(slot, bytes as u32);
         self.offer(slot);
         Sent::Whole
     }
@@ -117,10 +122,14 @@ impl DriverRing {
         self.parts.publish(self.next)
     }
 
-    /// Asks the device to tell of the next entry that it uses. Returns whether there is one already that was not known.
+    /// Asks the device to tell of the next entry that it uses, or where it is room that is wanted, once it has used
+    /// half of what it has: it will use all, and telling costs it more than an entry does. Returns whether there is
+    /// one already that was not known.
     #[must_use]
     pub fn ask(&mut self) -> bool {
-        !self.is_broken && self.parts.ask(self.known)
+        let out = self.next.wrapping_sub(self.known);
+        let but = if self.way == Way::FromGuest { out / 2 } else { 0 };
+        !self.is_broken && self.parts.ask(self.known, but)
     }
 
     /// Lets the device know that nobody waits for its entries.
@@ -146,9 +155,19 @@ impl DriverRing {
         let (head, bytes) = self.parts.theirs.returned(self.seen);
         let slot = u16::try_from(head).ok().filter(|slot| self.has_out(*slot));
         let Some(slot) = slot else { return self.breaks(ChainFault::Index) };
+        self.fetch_ahead();
         self.seen = self.seen.wrapping_add(1);
         self.is_out[usize::from(slot)] = false;
         Ok(Some((slot, bytes as usize)))
+    }
+
+    /// Has the processor fetch a frame that is received soon.
+    #[inline]
+    fn fetch_ahead(&self) {
+        if self.way == Way::ToGuest && self.known.wrapping_sub(self.seen) > FETCHED_AHEAD {
+            let (head, _) = self.parts.theirs.returned(self.seen.wrapping_add(FETCHED_AHEAD));
+            self.memory.fetch(self.slots.wrapping_add(u64::from(head) * SLOT_BYTES as u64));
+        }
     }
 
     fn breaks<T>(&mut self, fault: ChainFault) -> Result<T, ChainFault> {
@@ -161,6 +180,16 @@ impl DriverRing {
         self.is_out[usize::from(slot)] = true;
         self.parts.mine.offer(self.next, slot);
         self.next = self.next.wrapping_add(1);
+    }
+
+    /// Writes the length of a slot's frame where it is another than before: a line that nobody writes stays in the
+    /// caches of both sides.
+    #[inline]
+    fn name_length(&mut self, slot: u16, bytes: u32) {
+        let slot = usize::from(slot);
+        if core::mem::replace(&mut self.lengths[slot], bytes) != bytes {
+            self.parts.descriptors.store_long(slot * DESCRIPTOR_BYTES + 8, bytes);
+        }
     }
 
     fn has_out(&self, slot: u16) -> bool {
@@ -180,8 +209,9 @@ pub const fn addresses(at: u64) -> Addresses {
 
 /// Slots of a ring, and entries.
 pub const SLOTS: u16 = 256;
-/// Bytes of a slot: the longest frame of 66 KiB with its header, in pages of 4 KiB.
-pub const SLOT_BYTES: usize = 68 << 10;
+/// Bytes of a slot: the longest frame of 66 KiB with its header, in an odd number of cache lines. In whole pages all
+/// slots would begin in one set of a cache, and drive each other out of it.
+pub const SLOT_BYTES: usize = (68 << 10) - 64;
 /// Bytes of a ring with its slots, a multiple of a page.
 pub const RING_BYTES: u64 = HEAD_BYTES + SLOTS as u64 * SLOT_BYTES as u64;
 /// Positions of the available entries and the used ones, which no cache line shares, and of the first slot.

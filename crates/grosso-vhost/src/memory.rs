@@ -149,6 +149,23 @@ impl Memory {
         })
     }
 
+    /// Has the processor fetch the headers at an address of the guest, which are about to be read. It is no harm if
+    /// there is nothing.
+    #[inline]
+    pub(crate) fn fetch(&self, guest: u64) {
+        #[cfg(target_arch = "x86_64")]
+        self.pieces(guest, HEADERS_BYTES, |start, _, _| {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            for line in [0, LINE_BYTES] {
+                let line = start.as_ptr().cast::<i8>().wrapping_add(line);
+                // SAFETY: this only hints at an address, and faults at none.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+            }
+        });
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = guest;
+    }
+
     /// Whether all bytes at an address of the guest are in its memory.
     #[must_use]
     pub fn has(&self, guest: u64, bytes: usize) -> bool {
@@ -245,17 +262,21 @@ impl Place {
     /// Two words of 8 bytes from `at` on.
     #[inline]
     pub(crate) fn pair(&self, at: usize) -> [u64; 2] {
-        [at, at + 8].map(|at| {
-            // SAFETY: `word` gives aligned memory of this length that is mapped while `self` lives.
-            let word = unsafe { self.word::<8>(at).cast::<AtomicU64>().as_ref() };
-            u64::from_le(word.load(Ordering::Relaxed))
-        })
+        [self.load_quad(at), self.load_quad(at + 8)]
+    }
+
+    /// The number of 8 bytes at `at`.
+    #[inline]
+    fn load_quad(&self, at: usize) -> u64 {
+        // SAFETY: `word` gives aligned memory of this length that is mapped while `self` lives.
+        let word = unsafe { self.word::<8>(at).cast::<AtomicU64>().as_ref() };
+        u64::from_le(word.load(Ordering::Relaxed))
     }
 
     /// The number of 2 bytes at `at`; what was written before it is seen afterwards.
     #[inline]
     pub(crate) fn load(&self, at: usize) -> u16 {
-        // SAFETY: as in `pair`.
+        // SAFETY: as in `load_quad`.
         let word = unsafe { self.word::<2>(at).cast::<AtomicU16>().as_ref() };
         u16::from_le(word.load(Ordering::Acquire))
     }
@@ -263,7 +284,7 @@ impl Place {
     /// Writes a number of 2 bytes, after everything that was written before.
     #[inline]
     pub(crate) fn store(&self, at: usize, value: u16) {
-        // SAFETY: as in `pair`.
+        // SAFETY: as in `load_quad`.
         let word = unsafe { self.word::<2>(at).cast::<AtomicU16>().as_ref() };
         word.store(value.to_le(), Ordering::Release);
     }
@@ -271,7 +292,7 @@ impl Place {
     /// The number of 4 bytes at `at`.
     #[inline]
     pub(crate) fn load_long(&self, at: usize) -> u32 {
-        // SAFETY: as in `pair`.
+        // SAFETY: as in `load_quad`.
         let word = unsafe { self.word::<4>(at).cast::<AtomicU32>().as_ref() };
         u32::from_le(word.load(Ordering::Relaxed))
     }
@@ -279,7 +300,7 @@ impl Place {
     /// Writes a number of 4 bytes.
     #[inline]
     pub(crate) fn store_long(&self, at: usize, value: u32) {
-        // SAFETY: as in `pair`.
+        // SAFETY: as in `load_quad`.
         let word = unsafe { self.word::<4>(at).cast::<AtomicU32>().as_ref() };
         word.store(value.to_le(), Ordering::Relaxed);
     }
@@ -303,6 +324,12 @@ pub(crate) fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
+/// Bytes of a virtio header and those behind it, of which the first lines are fetched ahead.
+#[cfg(target_arch = "x86_64")]
+const HEADERS_BYTES: usize = 2 * LINE_BYTES;
+/// Bytes of a line of the processor's cache.
+#[cfg(target_arch = "x86_64")]
+const LINE_BYTES: usize = 64;
 /// Regions of a guest's memory: what the messages have room for.
 pub const REGIONS_MAX: usize = 8;
 /// Bytes of the files of a guest's memory that are mapped: 1 TiB. Files may have holes, so that more costs a front end

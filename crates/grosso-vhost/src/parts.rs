@@ -99,10 +99,11 @@ impl Parts {
         self.theirs.place.load(FLAGS) & 1 == 0
     }
 
-    /// Asks to be told of the next entry. Returns whether there is one already behind number `known`.
-    pub(crate) fn ask(&mut self, known: u16) -> bool {
+    /// Asks to be told of the next entry but so many, where the other side goes by numbers. Returns whether there is
+    /// one already behind number `known`.
+    pub(crate) fn ask(&mut self, known: u16, but: u16) -> bool {
         if self.event_index {
-            self.mine.place.store(self.mine.event(), self.theirs.count());
+            self.mine.place.store(self.mine.event(), self.theirs.count().wrapping_add(but));
         } else {
             self.mine.place.store(FLAGS, 0);
         }

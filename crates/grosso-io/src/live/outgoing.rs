@@ -118,14 +118,9 @@ impl Outgoing {
                 return Ok(Transmitted::Taken);
             }
         };
-        let mut parts: Vec<IoSlice<'_>> = reused(core::mem::take(&mut self.parts));
-        parts.push(IoSlice::new(&self.head));
-        let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
-        parts.push(IoSlice::new(first.get(prepared.copied..).unwrap_or_default()));
-        parts.extend(rest.iter().map(|slice| IoSlice::new(slice)));
-        let result = wire.send(&parts);
-        self.parts = reused(parts);
-        let Err(error) = result else { return Ok(Transmitted::Taken) };
+        let Err(error) = self.send(slices, &prepared, wire) else {
+            return Ok(Transmitted::Taken);
+        };
         if Fault::of(&error) == Fault::Later {
             return Ok(Transmitted::NoRoom);
         }
@@ -252,6 +247,30 @@ impl Outgoing {
         packets
     }
 
+    /// Sends a prepared frame: the head, and what is behind it. Of few parts the list is on the stack, because a list
+    /// that is made anew costs a short frame more than all else.
+    fn send(
+        &mut self,
+        slices: &[&[u8]],
+        prepared: &Prepared,
+        wire: &mut impl Wire,
+    ) -> io::Result<()> {
+        let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
+        let front = [&self.head, first.get(prepared.copied..).unwrap_or_default()];
+        if rest.len() <= REST_FEW {
+            let mut few = [IoSlice::new(&[]); 2 + REST_FEW];
+            for (part, slice) in few.iter_mut().zip(front.iter().chain(rest)) {
+                *part = IoSlice::new(slice);
+            }
+            return wire.send(few.get(..2 + rest.len()).unwrap_or_default());
+        }
+        let mut parts: Vec<IoSlice<'_>> = reused(core::mem::take(&mut self.parts));
+        parts.extend(front.iter().chain(rest).map(|slice| IoSlice::new(slice)));
+        let result = wire.send(&parts);
+        self.parts = reused(parts);
+        result
+    }
+
     fn enqueue_prepared(&mut self, slices: &[&[u8]], prepared: Prepared) {
         let queued = self.queued(slices, prepared);
         self.queue.push_back(queued);
@@ -342,6 +361,8 @@ const BY_RARITY: [Features; 5] = [
 
 /// Length in bytes of an Ethernet frame's addresses, which precede tag or type.
 const ADDRESSES_LEN: usize = 12;
+/// Slices behind the first one of frames that have few.
+const REST_FEW: usize = 4;
 /// Greatest number of slices of one vectored write, without the headers (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;
 

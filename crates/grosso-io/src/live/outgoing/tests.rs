@@ -226,6 +226,21 @@ fn a_frame_of_more_slices_than_one_write_takes_arrives_whole() {
 }
 
 #[test]
+fn a_frame_of_few_slices_and_of_some_more_arrives_whole() {
+    let frame = segment(0).build();
+    for slices in 1..4 * REST_FEW {
+        let (first, rest) = frame.split_at(frame.len() - slices + 1);
+        let slices: Vec<&[u8]> = [first].into_iter().chain(rest.chunks(1)).collect();
+        let (mut outgoing, mut fake) = (outgoing(), Fake::with_room(2));
+        for _ in 0..2 {
+            let sent = outgoing.transmit(&slices, &Meta::default(), &mut fake).unwrap();
+            assert_eq!(sent, Transmitted::Taken);
+        }
+        assert_eq!(fake.frames(), [&frame[..]; 2], "{}", slices.len());
+    }
+}
+
+#[test]
 fn the_list_of_parts_keeps_its_memory() {
     let frame = [0; 60];
     let parts = vec![IoSlice::new(&frame); 46];

@@ -80,9 +80,6 @@ pub struct VhostPort {
     /// Calls since the messages were looked at last.
     calls: u32,
     chosen: Option<u64>,
-    /// Whether the rings have not been looked at since messages have changed them: their drivers may tell of nothing
-    /// that was there before.
-    is_fresh: bool,
 }
 
 impl VhostPort {
@@ -107,7 +104,6 @@ impl VhostPort {
             outgoing: Outgoing::new(link, options.ports, form, features),
             calls: 0,
             chosen: None,
-            is_fresh: false,
         })
     }
 
@@ -135,7 +131,6 @@ impl VhostPort {
         if !self.end.serve() {
             return false;
         }
-        self.is_fresh = true;
         let chosen = self.end.chosen();
         if chosen == core::mem::replace(&mut self.chosen, chosen) {
             return true;
@@ -184,7 +179,6 @@ impl Port for VhostPort {
     ) -> Result<usize, PortError> {
         self.end.now_ns = now_ns;
         self.calls += 1;
-        self.is_fresh = false;
         if self.calls >= CALLS_MAX {
             let _ = self.serve();
         }
@@ -214,8 +208,9 @@ impl Port for VhostPort {
                 each(frame);
             }
         }
-        self.end.received();
-        if received == 0 {
+        if received > 0 {
+            self.end.received();
+        } else if self.end.rests() {
             let _ = self.serve();
         }
         Ok(received)
@@ -247,7 +242,7 @@ impl Port for VhostPort {
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.end.deadline().into_iter().chain(self.is_fresh.then_some(0)).min()
+        self.end.deadline().into_iter().chain(self.end.looks_again().then_some(0)).min()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

@@ -97,6 +97,20 @@ impl MachineSide {
         }))
     }
 
+    /// Lets the other end know that nobody waits for entries of a ring.
+    pub(super) fn hush(&mut self, way: Way) {
+        with!(self, side => {
+            if let Some(ring) = side.ring(way) {
+                ring.hush();
+            }
+        });
+    }
+
+    /// Whether a ring is in use.
+    pub(super) fn has_ring(&self, way: Way) -> bool {
+        with!(self, side => side.is_running(way))
+    }
+
     /// Tells the other end of entries of a ring.
     pub(super) fn publish(&mut self, way: Way) {
         with!(self, side => side.publish(way));

@@ -1,0 +1,82 @@
+//! DPDK's `testpmd` as an end: one port, whose thread that works polls on a processor of its own.
+
+use std::{
+    io::{BufRead, BufReader, Lines, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::ends::Arrived;
+
+/// A program with one port, which obeys lines.
+pub(super) struct Tester {
+    child: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Tester {
+    /// Whether DPDK is installed.
+    pub(super) fn is_there() -> bool {
+        Command::new("dpdk-testpmd").arg("--version").output().is_ok()
+    }
+
+    /// The program with this port, whose socket is in a folder; it gives frames of that many bytes, or takes some.
+    pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
+        let mut command = Command::new("stdbuf");
+        // No huge pages, which few machines have. The thread that obeys sleeps.
+        let processor = usize::from(gives.is_none());
+        let lcores = format!("0@{},1@{processor}", 1 - processor);
+        command.args(["-oL", "dpdk-testpmd", "--lcores", &lcores, "-n", "1", "--no-pci"]);
+        command.args(["--no-huge", "--no-shconf", "-m", "200", "--no-telemetry", "--vdev", port]);
+        command.args(["--", "-i", "--total-num-mbufs=2048", "--mbuf-size=65000"]);
+        command.args(["--no-flush-rx", "--auto-start"]);
+        match gives {
+            Some(bytes) => {
+                command.args(["--forward-mode=txonly", &format!("--txpkts={bytes}")]);
+            }
+            None => {
+                command.arg("--forward-mode=rxonly");
+            }
+        }
+        command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().expect("testpmd");
+        let input = child.stdin.take().expect("its input");
+        let output = child.stdout.take().expect("its output");
+        Self { child, input, lines: BufReader::new(output).lines() }
+    }
+
+    /// Frames that arrive in that time, once there are any.
+    pub(super) fn takes(&mut self, lasts: Duration, bytes: usize) -> Arrived {
+        while self.packets() == 0 {
+            thread::sleep(Duration::from_millis(50));
+        }
+        thread::sleep(Duration::from_millis(200));
+        let (before, start) = (self.packets(), Instant::now());
+        thread::sleep(lasts);
+        let (after, seconds) = (self.packets(), start.elapsed().as_secs_f64());
+        let frames = (after - before) as f64;
+        Arrived { frames, bytes: frames * bytes as f64, seconds }
+    }
+
+    /// Packets that it has received.
+    fn packets(&mut self) -> u64 {
+        writeln!(self.input, "show port stats 0").expect("testpmd");
+        loop {
+            let line = self.lines.next().expect("testpmd is there").expect("a line");
+            if let Some(rest) = line.trim_start().strip_prefix("RX-packets:") {
+                let word = rest.split_whitespace().next().unwrap_or_default();
+                return word.parse().expect("a number");
+            }
+        }
+    }
+}
+
+impl Drop for Tester {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
