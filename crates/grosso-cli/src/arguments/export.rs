@@ -13,10 +13,10 @@ pub(crate) struct Export {
     pub(crate) captures: Captures,
     #[command(flatten)]
     pub(super) naming: Naming,
-    /// Write a row for each packet of the wire to this file
+    /// Write a row for each packet of the wire here
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
-    /// Write a row for each train to this file: what a receiving host joins, and why it ended
+    /// Write a row for each train of a receiving host
     #[arg(long, value_name = "FILE")]
     pub(crate) trains: Option<PathBuf>,
     /// Write the rows of one share of the flows only, such as 2/4
