@@ -386,9 +386,13 @@ impl<P: Port> Port for Impair<P> {
     }
 
     /// 0 (at once) while the port may have more frames, because its descriptor may not become
-    /// readable again for them.
+    /// readable again for them; else the next arrival, or the port's own deadline.
     fn deadline(&self) -> Option<u64> {
-        if self.more { Some(0) } else { self.wire.peek().map(|next| next.arrival_ns) }
+        if self.more {
+            return Some(0);
+        }
+        let arrival = self.wire.peek().map(|next| next.arrival_ns);
+        arrival.into_iter().chain(self.port.deadline()).min()
     }
 
     fn is_finished(&self) -> bool {
@@ -592,5 +596,18 @@ mod tests {
             (received, impaired.deadline())
         };
         assert_eq!([poll(), poll(), poll()], [(0, Some(0)), (0, None), (0, None)]);
+    }
+
+    #[test]
+    fn what_the_port_has_to_do_is_due_whatever_is_on_the_wire() {
+        let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 10);
+        let slow = Impair::new(near, "delay 50us".parse().unwrap());
+        let mut slower = Impair::new(slow, "delay 1s".parse().unwrap());
+        assert_eq!(slower.deadline(), None);
+        assert_eq!(far.transmit(&[b"x"], &Meta::default()).unwrap(), Transmitted::Taken);
+        assert_eq!(slower.receive(0, 10, &mut |_| ()).unwrap(), 0);
+        assert_eq!(slower.deadline(), Some(50_000));
+        assert_eq!(slower.receive(50_000, 10, &mut |_| ()).unwrap(), 0);
+        assert_eq!(slower.deadline(), Some(1_000_050_000));
     }
 }
