@@ -252,9 +252,41 @@ fn lab_acks_tells_who_reaches_the_sender() {
         assert!((0.8..1.2).contains(&reached(handling)), "{handling}: {}", reached(handling));
     }
     assert_eq!(report["overtaken"]["through_it"], 0);
-    assert_eq!(report["verdicts"].as_array().unwrap().len(), 11 + 13);
+    // In userspace, one more says what the kernel's senders would do.
+    let others = usize::from(report["senders"] == "userspace");
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 11 + 13 + others);
     let page = String::from_utf8(bench.get("page.html")).unwrap();
     assert!(page.contains("lab acks --runs 1"), "how to repeat it");
+}
+
+#[test]
+fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
+    let bench = Bench::new();
+    let words = "--runs 1 --time 50ms --round-trip 10ms --transfer 1000000 --html page.html";
+    let run = bench.run(&format!("lab acks --senders userspace {words} --json"));
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!(report["senders"], "userspace");
+    let transfers = report["transfers"].as_array().unwrap();
+    let round_trips = |handling: &str| {
+        let is_it = |row: &&serde_json::Value| {
+            row["side"] == "sender" && row["handling"] == handling && row["worth"] == "one"
+        };
+        let row = transfers.iter().find(is_it).unwrap();
+        row["runs"][0]["round_trips"].as_u64().unwrap()
+    };
+    assert!(round_trips("freebsd") > round_trips("off"), "{transfers:?}");
+    let verdicts = report["verdicts"].as_array().unwrap();
+    let told = verdicts.iter().filter(|verdict| {
+        verdict["measured"].as_str().is_some_and(|measured| measured.ends_with("in userspace"))
+    });
+    let elsewhere = verdicts.iter().filter(|verdict| verdict["verdict"] == "cannot_be_shown_here");
+    assert_eq!((told.count(), elsewhere.count()), (13, 1));
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("ran in userspace"), "the page says so too");
 }
 
 #[test]

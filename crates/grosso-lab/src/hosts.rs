@@ -271,6 +271,29 @@ impl Hosts {
         Ok((hosts, ends))
     }
 
+    /// A receiver with a data path in place of its NIC, the port for it, and the Ethernet address of its device. It
+    /// takes whoever has the sender's address for a station at [`STATION`], and its kernel hands out no superframes.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn alone(layout: &Layout, device: Device) -> io::Result<(Self, LivePort, [u8; 6])> {
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        // Room for all from the start: what the receiver's kernel learns of its reader would be in the figures.
+        let most = layout.tcp_buffer_bytes;
+        let sizes = format!("{} {most} {most}", most.min(4 << 10));
+        hosts.receiver.run(|| fs::write("/proc/sys/net/ipv4/tcp_rmem", sizes))??;
+        let ethernet = (device, Layer::Ethernet);
+        let port = open_device(&hosts.receiver, (RECEIVER, mtu.receiver), ethernet, false)?;
+        hosts.set_up_receiver(mtu)?;
+        let address = hosts.receiver.run(|| {
+            let netlink = Netlink::new()?;
+            let link = netlink.link(&name(RECEIVER)?)?;
+            netlink.set_neighbour(link.index, hosts.sender_address(), STATION)?;
+            link.hardware_address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        })??;
+        Ok((hosts, port, address))
+    }
+
     /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
@@ -371,7 +394,7 @@ impl Hosts {
     /// # Errors
     /// Fails if the kernel lacks the congestion control, or if nothing carries the packets.
     pub fn connect(&self, count: usize, congestion: &str) -> io::Result<[Vec<TcpStream>; 2]> {
-        let listener = self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))??;
+        let listener = self.listen()?;
         let target = listener.local_addr()?;
         let mut sides = [Vec::new(), Vec::new()];
         for _ in 0..count {
@@ -386,15 +409,31 @@ impl Hosts {
                 if let Some(bits) = self.offered_bits {
                     set_pacing_max(&side, bits / 8)?;
                 }
-                if self.read_bytes_min > 0 {
-                    set_receive_low_water(&side, self.read_bytes_min)?;
-                }
-                side.set_read_timeout(Some(STALLED))?;
-                side.set_write_timeout(Some(STALLED))?;
+                self.set_up_stream(&side)?;
                 kept.push(side);
             }
         }
         Ok(sides)
+    }
+
+    /// Sets how a stream is read, and for how long it may stall.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) fn set_up_stream(&self, stream: &TcpStream) -> io::Result<()> {
+        if self.read_bytes_min > 0 {
+            set_receive_low_water(stream, self.read_bytes_min)?;
+        }
+        stream.set_read_timeout(Some(STALLED))?;
+        stream.set_write_timeout(Some(STALLED))
+    }
+
+    /// A socket of the receiver that listens for connections.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) fn listen(&self) -> io::Result<TcpListener> {
+        self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))?
     }
 
     /// A socket of the sender and one of the receiver, connected to each other; the sender's first.
@@ -627,6 +666,8 @@ pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2)),
 ];
+/// The Ethernet address of a sender that is no host.
+pub const STATION: [u8; 6] = [0x02, 0, 0, 0x93, 0, 1];
 /// Features with which a sending host makes superframes.
 const SEGMENTATION: [&str; 4] = [
     "tx-tcp-segmentation",

@@ -15,7 +15,9 @@
 //! | [`traffic`] | traffic between the sockets of the hosts |
 //! | [`account`] | processor time by role, and TCP's counters |
 //! | [`trial`] | one measurement, and its parameters |
-//! | [`acks`] | the effect of merged acknowledgments on a sender: measured, and by a model |
+//! | [`model`] | a model of a sender's congestion control |
+//! | [`userspace`] | a TCP sender in userspace, for where the kernel's cannot be had |
+//! | [`acks`] | the effect of merged acknowledgments on a sender: measured, and by the model |
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the other end |
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`features`] | the worth of a device's own offloads, and the sink at the other end |
@@ -58,6 +60,7 @@ pub mod experiment;
 pub mod features;
 pub mod fragments;
 pub mod hosts;
+pub mod model;
 pub mod network;
 pub mod nic;
 pub mod offload;
@@ -70,6 +73,7 @@ pub mod statistics;
 pub mod traffic;
 pub mod trial;
 pub mod tunnels;
+pub mod userspace;
 pub mod verdict;
 
 /// The example of `README.md`, which is compiled and run as a test.

@@ -22,12 +22,14 @@ use self::observe::{ObservedPath, observe_beside};
 use crate::{
     account::CpuSeconds,
     hosts::{Device, Hosts, Layout},
+    model::Counting,
     nic::Nic,
     traffic::Traffic,
 };
 
 mod iperf3;
 mod observe;
+mod userspace;
 
 /// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +90,16 @@ pub enum Carrier {
         /// Whether the sender's kernel hands out superframes, which the data path cuts.
         superframes: bool,
     },
+    /// Grosso's data path between a host and a [sender in userspace](crate::userspace), which takes the place of the
+    /// kernel that sends: in front of the receiver's NIC, or for [`Traffic::TcpMaerts`] behind the sender's.
+    Userspace {
+        /// As that of [`Carrier::Grosso`].
+        profile: Option<Box<Profile>>,
+        /// As that of [`Carrier::Grosso`].
+        expand: bool,
+        /// The sender's way of counting acknowledgments.
+        counting: Counting,
+    },
     /// The kernel's own wire.
     Kernel {
         /// Whether the receiver's kernel coalesces.
@@ -129,10 +141,10 @@ impl Setting {
     #[must_use]
     pub fn hold(&self) -> Option<Duration> {
         match &self.carrier {
-            Carrier::Grosso { profile: Some(profile), .. } => {
-                Some(Duration::from_nanos(profile.limits.hold_ns))
+            Carrier::Grosso { profile, .. } | Carrier::Userspace { profile, .. } => {
+                profile.as_ref().map(|profile| Duration::from_nanos(profile.limits.hold_ns))
             }
-            Carrier::Grosso { .. } | Carrier::GrossoSends { .. } | Carrier::Kernel { .. } => None,
+            Carrier::GrossoSends { .. } | Carrier::Kernel { .. } => None,
         }
     }
 }
@@ -177,6 +189,8 @@ pub struct Measured {
     pub checksum_errors: u64,
     /// Retransmission timeouts, from the connection's start to its end.
     pub timeouts: u64,
+    /// Round trips of data that a [sender in userspace](crate::userspace) counted.
+    pub round_trips: Option<u64>,
     /// Measurements before this one that [stalled](Setting::stalled) and were repeated.
     pub repeated: u64,
     /// Datagrams or requests that were lost.
@@ -286,14 +300,13 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
         Carrier::Grosso { profile, copy, expand } => {
             let (hosts, ends) =
                 Hosts::receiving(&setting.layout, setting.device, setting.superframes())?;
-            let mut options = RunOptions::new(SEED);
-            options.left_to_right.coalesce = profile.is_some();
-            options.right_to_left.expand_acknowledgments = *expand;
-            if let Some(profile) = profile {
-                options.left_to_right.profile = Profile::clone(profile);
-            }
+            let options = path_options(profile.as_deref(), *expand);
             let trial = Trial { setting, hosts: &hosts, interrupted };
             trial.received(ends.wire, ends.device, options, *copy)
+        }
+        Carrier::Userspace { profile, expand, counting } => {
+            let options = path_options(profile.as_deref(), *expand);
+            userspace::measure(setting, options, *counting, interrupted)
         }
         Carrier::GrossoSends { superframes } => {
             let (mut hosts, ends) = Hosts::sending(&setting.layout, setting.device, *superframes)?;
@@ -307,6 +320,17 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
             Ok(Measured { receiver_coalesced: coalesced, ..measured })
         }
     }
+}
+
+/// Options of a path that merges packets from its left port by a profile, if there is one.
+fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
+    let mut options = RunOptions::new(SEED);
+    options.left_to_right.coalesce = profile.is_some();
+    options.right_to_left.expand_acknowledgments = expand;
+    if let Some(profile) = profile {
+        options.left_to_right.profile = profile.clone();
+    }
+    options
 }
 
 /// Packets that the ring of a port had no room for; none of a TAP, which has no ring.
@@ -395,31 +419,43 @@ impl Trial<'_> {
         options: RunOptions,
         drops: impl FnOnce(&mut L) -> io::Result<u64>,
     ) -> Result<Measured, TrialError> {
-        let path = DataPath::new(left, right, options)?;
-        let handle = path.handle();
         let [sender, receiver] = self.setting.processors;
         let steered = match sender == receiver {
             true => None,
             false => Some(self.hosts.steer_acknowledgements(sender)?),
         };
-        thread::scope(|scope| {
-            let (announce, announced) = mpsc::channel();
-            let running = scope.spawn(move || {
-                announce.send(pin(None, receiver).map(|()| own_thread())).ok();
-                path.run()
-            });
-            let thread = announced.recv().map_err(|_| gone())?;
-            let observed = thread.map_err(TrialError::from).and_then(|thread| {
-                let path = Some(ObservedPath { handle: &handle, thread });
-                observe(self.setting, self.hosts, path, self.interrupted)
-            });
-            handle.stop();
-            let mut end = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            core::mem::replace(&mut end.result, Ok(()))?;
-            let ring_drops = drops(&mut end.left)?;
-            Ok(Measured { acknowledgements_steered: steered, ring_drops, ..observed? })
-        })
+        let path = DataPath::new(left, right, options)?;
+        let observed = |path: ObservedPath<'_>| {
+            observe(self.setting, self.hosts, Some(path), self.interrupted)
+        };
+        let (observed, mut left) = while_running(path, receiver, observed)?;
+        let ring_drops = drops(&mut left)?;
+        Ok(Measured { acknowledgements_steered: steered, ring_drops, ..observed })
     }
+}
+
+/// Observes a data path on a thread of its own, on that processor, and returns its left port too.
+fn while_running<L: Port + Send, R: Port + Send>(
+    path: DataPath<L, R>,
+    processor: usize,
+    observe: impl FnOnce(ObservedPath<'_>) -> Result<Measured, TrialError>,
+) -> Result<(Measured, L), TrialError> {
+    let handle = path.handle();
+    thread::scope(|scope| {
+        let (announce, announced) = mpsc::channel();
+        let running = scope.spawn(move || {
+            announce.send(pin(None, processor).map(|()| own_thread())).ok();
+            path.run()
+        });
+        let thread = announced.recv().map_err(|_| gone())?;
+        let observed = thread
+            .map_err(TrialError::from)
+            .and_then(|thread| observe(ObservedPath { handle: &handle, thread }));
+        handle.stop();
+        let end = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        end.result?;
+        Ok((observed?, end.left))
+    })
 }
 
 /// Measurements that are repeated at most in place of one that stalled.

@@ -7,7 +7,7 @@ use grosso::{
     coalesce::{Acknowledgments, Batch, Vector},
     expand::Expander,
 };
-use grosso_lab::acks::model::{Acknowledgment, Counting, Sender};
+use grosso_lab::model::{Acknowledgment, Counting, Sender};
 use grosso_testkit::{Packet, headers::Tcp};
 use grosso_wire::{LinkType, Ports};
 use proptest::{collection::vec, prelude::*};

@@ -237,6 +237,9 @@ pub(crate) struct LabAcks {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     #[arg(value_parser = clap::value_parser!(u64).range(65536..))]
     pub(crate) transfer: u64,
+    /// Senders of the transfers; auto: the kernel's, loaded as BPF, where it takes them, else some in userspace
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) senders: LabSenders,
     /// Congestion control of the streams
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
@@ -405,6 +408,15 @@ pub(crate) enum LabDevice {
     Veth,
 }
 
+/// The senders of timed transfers, which count acknowledgments in three ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabSenders {
+    /// The kernel's TCP with congestion controls loaded as BPF, which needs root and bpftool; else TCP in userspace.
+    Auto,
+    /// TCP in userspace, the same on every machine; needs nothing.
+    Userspace,
+}
+
 /// The party that verifies the checksums of what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
@@ -427,8 +439,9 @@ pub(super) const LAB_HELP: &str = "\
 Hosts are network namespaces of a user namespace of the lab's own: it needs no
 root, changes nothing outside and leaves nothing behind. What is measured is the
 kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
-The senders of `acks` alone want root and bpftool, and leave with the lab. `nic`
-is another matter: it wants root, and puts back what it changes of your device.
+The senders of `acks` alone want root and bpftool, and leave with the lab; else
+they run in userspace. `nic` is another matter: it wants root, and puts back what
+it changes of your device.
 
 Examples:
   grosso lab                      the headline, in twenty seconds

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Case, Growth, Handling, NicOf, Overtaken, TransferRow};
+use super::{Case, Growth, Handling, NicOf, Overtaken, SenderKind, TransferRow};
 use crate::{experiment::Series, statistics::Spread, trial::Measured};
 
 /// Figures of the experiment.
@@ -12,7 +12,9 @@ use crate::{experiment::Series, statistics::Spread, trial::Measured};
 pub struct AckFindings {
     /// The results: Grosso at the sender, then at the receiver.
     pub rows: Vec<AckRow>,
-    /// Timed transfers over a wire with a delay, by senders that count otherwise; none without the means to load them.
+    /// TCP that sent the transfers.
+    pub senders: SenderKind,
+    /// Timed transfers over a wire with a delay, by senders that count otherwise.
     pub transfers: Vec<TransferRow>,
     /// Packets overtaken if acknowledgments bypass the coalescer.
     pub overtaken: Overtaken,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::model::{Acknowledgment, Counting, Sender};
+use crate::model::{Acknowledgment, Counting, Sender};
 
 /// Round trips that a sender needs if its receiver acknowledges every second segment and a stage in between replaces
 /// several acknowledgments by the last of them.

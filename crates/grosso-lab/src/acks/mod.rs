@@ -1,7 +1,8 @@
 //! Table R3: throughput of a sender whose acknowledgments are merged, passed or kept, and the reads of a receiver.
 //!
 //! Two halves use the kernel's own TCP: Grosso is the NIC of the sender, where acknowledgments arrive, or of the
-//! receiver. Two exact results stand beside them: a [model] of the sender, and a count of packets that are overtaken.
+//! receiver. Two exact results stand beside them: a [model](crate::model) of the sender, and a count of packets that
+//! are overtaken.
 
 use core::fmt;
 use std::{io, time::Duration};
@@ -24,7 +25,6 @@ use crate::{
 
 mod findings;
 mod growth;
-pub mod model;
 mod overtake;
 mod senders;
 mod table;
@@ -34,7 +34,7 @@ mod verdict;
 pub use findings::{AckFindings, AckRow};
 pub use growth::Growth;
 pub use overtake::Overtaken;
-pub use senders::{Senders, SendersMissing, Worth};
+pub use senders::{SenderKind, Senders, SendersMissing, Worth};
 pub use transfer::TransferRow;
 
 /// The host whose NIC Grosso is.
@@ -157,12 +157,12 @@ pub struct Acks {
     cases: Vec<Case>,
     transfers: Vec<Case>,
     processors: [usize; 2],
-    /// The senders of the transfers, which must outlive them.
-    _senders: Option<Senders>,
+    /// The senders of the transfers, which must outlive them; without any, they are in userspace.
+    senders: Option<Senders>,
 }
 
 impl Acks {
-    /// Both sides, by window, handling and hold, and transfers of these senders, if the kernel takes them.
+    /// Both sides, by window, handling and hold, and transfers of these senders; without any, of some in userspace.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -185,11 +185,12 @@ impl Acks {
                 }
             }
         }
-        let transfers = match &senders {
-            Some(_) => transfer::cases(&plan.parameters.round_trips, HOLD),
-            None => Vec::new(),
-        };
-        Ok(Self { plan, cases, transfers, processors, _senders: senders })
+        let transfers = transfer::cases(&plan.parameters.round_trips, HOLD);
+        Ok(Self { plan, cases, transfers, processors, senders })
+    }
+
+    fn sender_kind(&self) -> SenderKind {
+        if self.senders.is_some() { SenderKind::Kernel } else { SenderKind::Userspace }
     }
 
     fn setting(&self, case: &Case) -> Setting {
@@ -228,8 +229,15 @@ impl Acks {
 
     /// The setting of a transfer, which is measured from its first byte on.
     fn timed(&self, case: &Case, transfer: &Transfer) -> Setting {
-        let setting = self.setting(case);
+        let mut setting = self.setting(case);
         let [there, back] = transfer.wire();
+        if self.sender_kind() == SenderKind::Userspace {
+            setting.carrier = Carrier::Userspace {
+                profile: case.handling.profile(case.hold).map(Box::new),
+                expand: case.handling == Handling::Expanded,
+                counting: transfer.worth.counting(),
+            };
+        }
         // The acknowledgments of a burst are there when the path looks for them again, as behind a NIC's interrupt.
         let [_, processor] = self.processors;
         Setting {
@@ -279,6 +287,7 @@ impl Experiment for Acks {
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> AckFindings {
         let series: Vec<RunsOf<Self>> = groups.into_iter().flatten().collect();
         AckFindings {
+            senders: self.sender_kind(),
             transfers: series.iter().filter_map(TransferRow::new).collect(),
             rows: series
                 .into_iter()
@@ -296,6 +305,9 @@ impl Experiment for Acks {
 
     fn notes(&self, findings: &AckFindings) -> Vec<String> {
         let mut notes: Vec<String> = NOTES.lines().map(String::from).collect();
+        if findings.senders == SenderKind::Userspace {
+            notes.extend(IN_USERSPACE.lines().map(String::from));
+        }
         let transfers = findings.transfers.iter().flat_map(|row| &row.runs);
         let runs = findings.rows.iter().flat_map(|row| &row.runs).chain(transfers);
         notes.extend(stalls(runs.clone().collect()));
@@ -344,6 +356,10 @@ there (SO_RCVLOWAT) and acknowledges every second segment until then, so that
 its reads are batched. Grosso at the receiver: what there is is read.
 expanded: linux, and one acknowledgment for two packets of what was joined, back
 to back, 32 at most for one; reached counts them.";
+const IN_USERSPACE: &str = "\
+The senders of the transfers ran in userspace, each as the one connection of a
+port: without selective acknowledgments, tail loss probes and small queues, and
+with a retransmission timeout of a second or more. Their CPU is the path's.";
 
 #[cfg(test)]
 mod tests {
@@ -352,8 +368,7 @@ mod tests {
 
     /// Results that were never measured: in `Gb/s`, merging costs a third and nothing else costs anything.
     pub(super) fn report() -> Report<AckFindings> {
-        let mut experiment = Acks::new(Plan::default(), None).unwrap();
-        experiment.transfers = transfer::cases(&AckParameters::default().round_trips, HOLD);
+        let experiment = Acks::new(Plan::default(), None).unwrap();
         let run = |case: &Case| {
             let costs = case.side == NicOf::Sender && case.handling == Handling::Merged;
             let merges = case.side == NicOf::Receiver && case.handling != Handling::Off;
@@ -400,17 +415,24 @@ mod tests {
 
     #[test]
     fn transfers_have_a_wire_in_both_directions_and_their_sender() {
-        let mut experiment = Acks::new(Plan::default(), None).unwrap();
-        assert!(experiment.transfers.is_empty(), "nobody loaded their senders");
-        experiment.transfers = transfer::cases(&[Duration::from_millis(20)], HOLD);
+        let round_trips = vec![Duration::from_millis(20)];
+        let parameters = AckParameters { round_trips, ..AckParameters::default() };
+        let plan = Plan { parameters, ..Plan::default() };
+        let experiment = Acks::new(plan, None).unwrap();
         for case in &experiment.transfers {
             let transfer = case.transfer.unwrap();
             let setting = experiment.timed(case, &transfer);
+            assert_eq!(setting.hold(), (case.handling != Handling::Off).then_some(case.hold));
             let [there, back] = [setting.impairment, setting.back].map(Option::unwrap);
             assert_eq!([there.delay, back.delay], [Duration::from_millis(10); 2]);
             assert_ne!(there.seed, back.seed);
             assert_eq!(setting.layout.patient, there.loss <= 0.0);
             assert!(setting.congestion.starts_with("grosso_"), "{}", setting.congestion);
+            let Carrier::Userspace { expand, counting, .. } = setting.carrier else {
+                panic!("nobody loaded senders: {:?}", setting.carrier)
+            };
+            assert_eq!(expand, case.handling == Handling::Expanded);
+            assert_eq!(counting, transfer.worth.counting());
             assert_eq!(setting.extent, Extent::Bytes(4 << 20));
         }
     }
@@ -426,7 +448,7 @@ mod tests {
     #[test]
     fn every_setting_is_measured_once_a_run() {
         let experiment = Acks::new(Plan::default(), None).unwrap();
-        assert_eq!(experiment.trials(), 3 * ((4 + 4) * (1 + 4 * 2) + 4));
+        assert_eq!(experiment.trials(), 3 * ((4 + 4) * (1 + 4 * 2) + 4 + 59));
         let settings = experiment.cases.iter().map(|case| experiment.setting(case));
         let carriers: Vec<_> = settings.map(|setting| setting.carrier).collect();
         let off = |carrier: &&Carrier| matches!(carrier, Carrier::Grosso { profile: None, .. });

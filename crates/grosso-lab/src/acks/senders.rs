@@ -12,6 +12,8 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::model::Counting;
+
 /// Worth of an acknowledgment to a sender, in slow start and in congestion avoidance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -27,6 +29,15 @@ pub enum Worth {
 impl Worth {
     /// Every worth, from the greatest to the least.
     pub const ALL: [Self; 3] = [Self::Bytes, Self::Limited, Self::One];
+
+    /// The same to a sender in userspace.
+    pub(super) const fn counting(self) -> Counting {
+        match self {
+            Self::Bytes => Counting::Bytes { limit: u32::MAX },
+            Self::Limited => Counting::Bytes { limit: 2 },
+            Self::One => Counting::Packets,
+        }
+    }
 
     /// The sender's name as a congestion control.
     pub(super) const fn congestion(self) -> &'static str {
@@ -48,6 +59,16 @@ impl fmt::Display for Worth {
     }
 }
 
+/// TCP that sends the transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SenderKind {
+    /// The running kernel's, with congestion controls that were loaded as BPF.
+    Kernel,
+    /// That of a [sender in userspace](crate::userspace): deterministic, and without root or BPF.
+    Userspace,
+}
+
 /// The registered senders, which are taken back when this is dropped, and when the process is killed.
 #[derive(Debug)]
 pub struct Senders {
@@ -58,7 +79,7 @@ pub struct Senders {
 
 /// The reason why the kernel does not take the senders.
 #[derive(Debug, thiserror::Error)]
-#[error("no senders but the kernel's: {0}")]
+#[error("the transfers are sent in userspace: {0}")]
 pub struct SendersMissing(String);
 
 impl Senders {

@@ -3,11 +3,11 @@
 use core::fmt::Write;
 
 use super::{
-    AckFindings, AckParameters, AckRow, Growth, Handling, NicOf, TransferRow, Worth,
+    AckFindings, AckParameters, AckRow, Growth, Handling, NicOf, SenderKind, TransferRow, Worth,
     growth::{AVOIDANCE_ROUND_TRIPS, SEGMENTS_WANTED},
-    model::Counting,
 };
 use crate::{
+    model::Counting,
     page::{Bar, Chart, Column},
     report::{Environment, Findings},
     statistics::{Spread, digits, ratio, thousands},
@@ -77,6 +77,17 @@ impl AckFindings {
 
     /// A table for each wire and side: a line a treatment, a column a sender.
     fn write_transfers(&self, text: &mut String) {
+        if !self.transfers.is_empty() {
+            let _ = writeln!(
+                text,
+                "\nTransfers, sent by {}",
+                match self.senders {
+                    SenderKind::Kernel =>
+                        "the kernel's TCP, with three congestion controls of the lab",
+                    SenderKind::Userspace => "TCP in userspace, which counts in three ways",
+                }
+            );
+        }
         for (i, first) in self.transfers.iter().enumerate() {
             if self.transfers[..i].iter().any(|row| row.is_beside(first)) {
                 continue;
@@ -218,7 +229,7 @@ const HEADING: [&str; 2] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::report;
+    use super::{super::tests::report, SenderKind};
     use crate::page::assert_shown;
 
     #[test]
@@ -234,6 +245,10 @@ mod tests {
         let words: Vec<_> = rows[0].split_whitespace().skip(2).collect();
         assert_eq!(words, ["266", "1.00", "798", "3.00", "1590", "3.00"]);
         assert_eq!(rows.len(), 4, "20 ms, with loss, 1 ms and 100 ms: {table}");
+        assert!(table.contains("\nTransfers, sent by TCP in userspace"), "{table}");
+        let mut report = report();
+        report.findings.senders = SenderKind::Kernel;
+        assert!(report.table().contains("\nTransfers, sent by the kernel's TCP"), "{table}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::{
     Case,
     Handling::{self, Controlled, Expanded, Filtered, Hardware, Merged, Off, Passed, Vector},
     NicOf::{self, Receiver, Sender},
+    SenderKind,
     Worth::{self, Bytes, Limited, One},
 };
 use crate::{
@@ -118,13 +119,11 @@ impl TransferRow {
     }
 }
 
-/// Verdicts on transfers; without any, the claims and what would show them.
-pub(super) fn judge(rows: &[TransferRow]) -> Vec<Verdict> {
-    let judged: Vec<Verdict> = CLAIMS.iter().filter_map(|claim| claim.judge(rows)).collect();
-    match rows.is_empty() {
-        true => CLAIMS.iter().map(|claim| Verdict::not_here(claim.text, NEEDED)).collect(),
-        false => judged,
-    }
+/// Verdicts on transfers of these senders.
+pub(super) fn judge(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
+    let judged = CLAIMS.iter().filter_map(|claim| claim.judge(rows, senders));
+    let elsewhere = (senders == SenderKind::Userspace).then(|| Verdict::not_here(KERNEL, NEEDED));
+    judged.chain(elsewhere).collect()
 }
 
 /// A claim on the ratio of two transfers at the first round trip.
@@ -151,7 +150,7 @@ impl Claim {
         Self { text, side, over, under, hold_us: None, bound, cause: DISTURBED }
     }
 
-    fn judge(&self, rows: &[TransferRow]) -> Option<Verdict> {
+    fn judge(&self, rows: &[TransferRow], senders: SenderKind) -> Option<Verdict> {
         let first = rows.first()?;
         let find = |(handling, worth), hold_us: Option<f64>| {
             rows.iter().find(|row| {
@@ -164,7 +163,9 @@ impl Claim {
         let over = find(self.over, self.hold_us)?.milliseconds;
         let under = find(self.under, None)?.milliseconds;
         let times = ratio(over.median, under.median)?;
-        let measured = format!("{:.0} and {:.0} ms, {times:.2} times", over.median, under.median);
+        let whose = if senders == SenderKind::Userspace { ", in userspace" } else { "" };
+        let [on, off] = [over.median, under.median];
+        let measured = format!("{on:.0} and {off:.0} ms, {times:.2} times{whose}");
         Some(Evidence::ratio(&over, &under, self.bound).verdict(self.text, measured, self.cause))
     }
 }
@@ -259,8 +260,9 @@ const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const DISTURBED: &str =
     "other work on the machine, or a wire so short that slow start takes no time";
-const NEEDED: &str = "root, bpftool and the kernel's types (BTF), to load senders that count otherwise; the model \
-below stands in for them";
+const KERNEL: &str = "the same of the kernel's TCP, made to count so";
+const NEEDED: &str = "root, bpftool and the kernel's types (BTF), to load senders that count otherwise, \
+and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];

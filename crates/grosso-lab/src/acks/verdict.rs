@@ -1,17 +1,16 @@
 //! Verdicts: whether the figures support the experiment's claims.
 
-use super::{
-    AckFindings, AckRow, BEST_2011, Growth, Handling, NicOf, WINDOWS, model::Counting, transfer,
-};
+use super::{AckFindings, AckRow, BEST_2011, Growth, Handling, NicOf, WINDOWS, transfer};
 use crate::{
+    model::Counting,
     statistics::{Spread, ratio},
     verdict::{Bound, Evidence, Verdict},
 };
 
 /// Verdicts on the figures.
 pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
-    let AckFindings { rows, transfers, overtaken, growth } = findings;
-    let mut verdicts = transfer::judge(transfers);
+    let AckFindings { rows, senders, transfers, overtaken, growth } = findings;
+    let mut verdicts = transfer::judge(transfers, *senders);
     verdicts.extend(share(
         "sender: merged acknowledgments cost throughput",
         rows,
@@ -174,8 +173,13 @@ const THIRD: f64 = 0.35;
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::report;
+    use super::super::{SenderKind, tests::report};
     use super::*;
+
+    /// The same results of the kernel's senders.
+    fn kernel() -> AckFindings {
+        AckFindings { senders: SenderKind::Kernel, ..report().findings }
+    }
 
     fn said(findings: &AckFindings, claim: &str) -> bool {
         let verdicts = judge(findings);
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_claim_holds_of_what_was_published() {
-        let verdicts = report().verdicts;
+        let verdicts = judge(&kernel());
         assert_eq!(verdicts.len(), 13 + 11);
         assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
@@ -242,16 +246,21 @@ mod tests {
         past.overtaken.through_it = 1;
         assert!(!said(&past, "past the coalescer"));
         // Without expansion, the claim is not made.
-        let mut findings = report().findings;
+        let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 10);
         // Without rows, nothing is said of streams.
         findings.rows.clear();
         assert_eq!(judge(&findings).len(), 13 + 3);
-        // Without senders, the claims on transfers are made and not judged.
-        findings.transfers.clear();
-        let verdicts = judge(&findings);
-        let unseen = verdicts.iter().filter(|verdict| verdict.to_string().starts_with("cannot"));
-        assert_eq!((verdicts.len(), unseen.count()), (13 + 3, 13));
+    }
+
+    #[test]
+    fn a_verdict_says_that_its_sender_was_in_userspace() {
+        let verdicts = report().verdicts;
+        let told = verdicts.iter().filter(|verdict| verdict.measured.ends_with(", in userspace"));
+        assert_eq!(told.count(), 13);
+        let elsewhere = verdicts.iter().filter(|verdict| verdict.to_string().starts_with("cannot"));
+        assert_eq!(elsewhere.count(), 1, "what the kernel's would do is not known");
+        assert!(judge(&kernel()).iter().all(|verdict| !verdict.to_string().contains("userspace")));
     }
 }

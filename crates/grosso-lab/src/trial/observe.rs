@@ -36,13 +36,13 @@ pub(super) struct ObservedPath<'a> {
 }
 
 /// All counters at one moment.
-struct Reading {
-    time: Instant,
+pub(super) struct Reading {
+    pub(super) time: Instant,
     bytes: u64,
     units: u64,
     lost: u64,
     cpu: CpuSeconds,
-    tcp: [TcpCounters; 2],
+    pub(super) tcp: [TcpCounters; 2],
     path: Option<Snapshot>,
 }
 
@@ -129,7 +129,7 @@ fn threads(
 
 /// Reads the counters at the start and at the end of the measurement. `is_over` tells whether the traffic ended by
 /// itself.
-fn watch<Read>(
+pub(super) fn watch<Read>(
     extent: Extent,
     progress: &Progress,
     read: impl Fn() -> io::Result<Read>,
@@ -172,7 +172,7 @@ fn watch<Read>(
 }
 
 impl Reading {
-    fn take(
+    pub(super) fn take(
         progress: &Progress,
         accountant: &Accountant,
         hosts: &Hosts,
@@ -190,7 +190,7 @@ impl Reading {
     }
 
     /// The measurement since an earlier reading; with `is_reverse`, the bytes come from the receiver.
-    fn since(&self, before: &Self, is_reverse: bool) -> Measured {
+    pub(super) fn since(&self, before: &Self, is_reverse: bool) -> Measured {
         let directions = |snapshot: &Snapshot| match is_reverse {
             true => [snapshot.right_to_left, snapshot.left_to_right],
             false => [snapshot.left_to_right, snapshot.right_to_left],

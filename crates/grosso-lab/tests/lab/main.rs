@@ -18,6 +18,8 @@ mod cost;
 mod fragments;
 #[cfg(target_os = "linux")]
 mod tunnels;
+#[cfg(target_os = "linux")]
+mod userspace;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -42,7 +44,7 @@ mod linux {
     use libtest_mimic::{Arguments, Failed, Trial};
     use std::time::Duration;
 
-    use super::{cost, fragments, tunnels};
+    use super::{cost, fragments, tunnels, userspace};
 
     /// The environment variable that names the trial a process is for.
     pub(super) const TRIAL: &str = "GROSSO_TEST_TRIAL";
@@ -94,6 +96,9 @@ mod linux {
             tunnels::without_offloads_every_packet_passes_by_itself,
             cost::offloads_bring_packets_together_and_parts_add_up,
             cost::one_frame_a_poll_is_one_call_a_packet,
+            userspace::merged_acknowledgments_cost_who_counts_them,
+            userspace::trains_at_the_receiver_cost_who_counts_their_acknowledgments,
+            userspace::every_byte_arrives_over_a_wire_that_loses,
         ];
         own.into_iter().chain(others).collect()
     }
@@ -364,7 +369,7 @@ mod linux {
         measured
     }
 
-    fn through(device: Device, carrier: Carrier) -> Setting {
+    pub(super) fn through(device: Device, carrier: Carrier) -> Setting {
         Setting { device, ..setting(carrier) }
     }
 

@@ -14,7 +14,7 @@ use grosso_lab::{
 
 use super::conduct::{LabReport, conduct, enter, plan};
 use crate::{
-    arguments::{LabAcks, LabFragments, LabTrials, LabTunnels},
+    arguments::{LabAcks, LabFragments, LabSenders, LabTrials, LabTunnels},
     error::{Exit, Failure},
     form::ReportForm,
     input::Session,
@@ -42,9 +42,13 @@ pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Fai
         transfer_bytes: options.transfer,
     };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
-    let senders = Senders::register().map_err(|missing| session.talk.note(missing.to_string()));
-    let page = ("acks", &options.page);
-    conduct(Acks::new(plan, senders.ok()), ACKS, page, session)
+    let senders = match options.senders {
+        LabSenders::Auto => {
+            Senders::register().map_err(|missing| session.talk.note(missing.to_string())).ok()
+        }
+        LabSenders::Userspace => None,
+    };
+    conduct(Acks::new(plan, senders), ACKS, ("acks", &options.page), session)
 }
 
 /// The cost of a packet, by part.

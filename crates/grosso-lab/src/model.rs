@@ -60,8 +60,12 @@ pub struct Sender {
     counted: u64,
     /// The first byte that is not acknowledged.
     pub unacknowledged: u32,
-    /// The first byte that was never sent.
+    /// The first byte that is not sent, or is to be sent again since a timeout.
     pub next: u32,
+    /// The first byte that was never sent.
+    highest: u32,
+    /// Bytes for which the receiver has room, [`u64::MAX`] unless it is set: no more are in flight.
+    pub room: u64,
     /// The last window, not scaled.
     pub window: u16,
     /// Consecutive duplicates.
@@ -72,6 +76,8 @@ pub struct Sender {
     pub retransmits: u32,
     /// The number at which the current recovery ends.
     recovery: Option<u32>,
+    /// The number up to which duplicates signal no loss, because a timeout answered it.
+    timed_out_until: Option<u32>,
     /// Acknowledgments with ECE.
     pub congestion_echoes: u32,
     /// The number up to which further congestion echoes cause no further reduction.
@@ -94,11 +100,14 @@ impl Sender {
             counted: 0,
             unacknowledged: first,
             next: first,
+            highest: first,
+            room: u64::MAX,
             window: 0,
             duplicates: 0,
             duplicates_total: 0,
             retransmits: 0,
             recovery: None,
+            timed_out_until: None,
             congestion_echoes: 0,
             reduced_until: None,
             round_trips_ms: Vec::new(),
@@ -116,7 +125,7 @@ impl Sender {
     pub(crate) fn acknowledge_as(&mut self, packet: &Acknowledgment, packets: u64) {
         self.congestion_echoes += u32::from(packet.congestion_echo);
         let acknowledged = distance(self.unacknowledged, packet.number);
-        let is_known = distance(packet.number, self.next) >= 0;
+        let is_known = distance(packet.number, self.highest) >= 0;
         if acknowledged > 0 && is_known {
             if let Some(echo) = packet.echo {
                 let now_ms = (packet.arrived_ns / NS_A_MS) as u32;
@@ -142,7 +151,7 @@ impl Sender {
     pub fn acknowledge_merged(&mut self, summary: &Summary) {
         self.congestion_echoes += summary.congestion_echoes;
         let acknowledged = distance(self.unacknowledged, summary.last);
-        if acknowledged > 0 && distance(summary.last, self.next) >= 0 {
+        if acknowledged > 0 && distance(summary.last, self.highest) >= 0 {
             if let Some(timestamps) = summary.timestamps {
                 let now_ms = (summary.last_arrived_ns / NS_A_MS) as u32;
                 self.round_trips_ms.push(now_ms.wrapping_sub(timestamps.echo_latest));
@@ -156,6 +165,17 @@ impl Sender {
         if summary.congestion_echoes > 0 {
             self.reduce();
         }
+        self.send();
+    }
+
+    /// Takes the end of the retransmission timer: everything that is not acknowledged is to be sent again, in slow
+    /// start from one segment (RFC 5681 section 3.1).
+    pub fn time_out(&mut self) {
+        self.slow_start_threshold = (self.flight() / 2).max(2 * self.segment);
+        self.congestion_window = self.segment;
+        (self.duplicates, self.counted, self.recovery) = (0, 0, None);
+        self.timed_out_until = Some(self.highest);
+        self.next = self.unacknowledged;
         self.send();
     }
 
@@ -173,7 +193,12 @@ impl Sender {
 
     /// Counts bytes that are acknowledged for the first time, by that many packets.
     fn advance(&mut self, number: u32, bytes: u64, packets: u64) {
+        let is_used = self.congestion_window < 2 * self.flight();
         self.unacknowledged = number;
+        // After a timeout, segments may have arrived that are to be sent again.
+        if distance(self.next, number) > 0 {
+            self.next = number;
+        }
         self.duplicates = 0;
         match self.recovery {
             // The next missing segment is retransmitted at once (RFC 6582 section 3.2 step 3).
@@ -186,7 +211,9 @@ impl Sender {
                 self.recovery = None;
                 self.congestion_window = self.slow_start_threshold;
             }
-            None => self.grow(bytes, packets),
+            // A window of which half was never used proves nothing about the path (RFC 7661).
+            None if is_used => self.grow(bytes, packets),
+            None => {}
         }
     }
 
@@ -223,13 +250,17 @@ impl Sender {
     fn repeat(&mut self) {
         self.duplicates += 1;
         self.duplicates_total += 1;
+        // Segments that came twice cause them as well (RFC 6582 section 4).
+        if self.timed_out_until.is_some_and(|until| distance(self.unacknowledged, until) > 0) {
+            return;
+        }
         if self.recovery.is_some() {
             self.congestion_window += self.segment;
         } else if self.duplicates == DUPLICATES_OF_A_LOSS {
             self.slow_start_threshold = (self.flight() / 2).max(2 * self.segment);
             self.congestion_window =
                 self.slow_start_threshold + u64::from(DUPLICATES_OF_A_LOSS) * self.segment;
-            self.recovery = Some(self.next);
+            self.recovery = Some(self.highest);
             self.retransmits += 1;
         }
     }
@@ -246,15 +277,19 @@ impl Sender {
         self.reduced_until = Some(self.next);
     }
 
-    /// Sends all that the congestion window allows; data already sent are never taken back.
+    /// Sends all that the windows allow; data already sent are taken back by a timeout alone.
     fn send(&mut self) {
-        let allowed = self.congestion_window.min(FLIGHT_BYTES_MAX).max(self.flight());
+        let window = self.congestion_window.min(self.room).min(FLIGHT_BYTES_MAX);
+        let allowed = window.max(self.flight());
         self.next = self.unacknowledged.wrapping_add(allowed as u32);
+        if distance(self.highest, self.next) > 0 {
+            self.highest = self.next;
+        }
     }
 }
 
 /// Distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
-fn distance(from: u32, to: u32) -> i32 {
+pub(crate) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
@@ -265,3 +300,52 @@ const DUPLICATES_OF_A_LOSS: u32 = 3;
 /// The greatest window that TCP can describe (RFC 7323 section 2.3).
 const FLIGHT_BYTES_MAX: u64 = 1 << 30;
 const NS_A_MS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: u32 = 1000;
+
+    fn sender() -> Sender {
+        Sender::new(Counting::Bytes { limit: 2 }, SEGMENT, 0)
+    }
+
+    fn acknowledge(sender: &mut Sender, number: u32) {
+        sender.acknowledge(&Acknowledgment { number, ..Acknowledgment::default() });
+    }
+
+    #[test]
+    fn a_timeout_sends_everything_again_from_one_segment_and_takes_what_arrived() {
+        let mut sender = sender();
+        sender.time_out();
+        assert_eq!((sender.next, sender.slow_start_threshold), (SEGMENT, 5 * 1000));
+        // The first segment alone was lost: what was sent behind it is acknowledged, and not sent again.
+        acknowledge(&mut sender, 10 * SEGMENT);
+        assert_eq!((sender.unacknowledged, sender.flight()), (10 * SEGMENT, 3 * 1000));
+        assert_eq!(sender.retransmits, 0);
+    }
+
+    #[test]
+    fn duplicates_of_what_is_sent_again_signal_no_loss() {
+        let mut sender = sender();
+        sender.time_out();
+        acknowledge(&mut sender, SEGMENT);
+        (0..5).for_each(|_| acknowledge(&mut sender, SEGMENT));
+        assert_eq!((sender.retransmits, sender.duplicates_total), (0, 5));
+        acknowledge(&mut sender, 10 * SEGMENT);
+        (0..3).for_each(|_| acknowledge(&mut sender, 10 * SEGMENT));
+        assert_eq!(sender.retransmits, 1, "beyond it they do");
+    }
+
+    #[test]
+    fn no_more_is_in_flight_than_there_is_room_for_and_a_window_without_use_stays() {
+        let mut sender = sender();
+        sender.room = 12 * 1000;
+        for number in 1..=100 {
+            acknowledge(&mut sender, number * SEGMENT);
+            assert!(sender.flight() <= 12 * 1000, "{}", sender.flight());
+        }
+        assert_eq!(sender.congestion_window, 24 * 1000);
+    }
+}

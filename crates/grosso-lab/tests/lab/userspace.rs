@@ -1,0 +1,95 @@
+//! A sender in userspace against the running kernel's TCP, which takes its bytes.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use grosso::Profile;
+use grosso_io::impair::Impairment;
+use grosso_lab::{
+    hosts::{Device, Layout},
+    model::Counting,
+    traffic::Traffic,
+    trial::{Carrier, Extent, Measured, Setting, measure},
+};
+
+use super::linux::through;
+
+const BYTES: u64 = 3 << 19;
+const RUNS: usize = 3;
+const COUNTINGS: [Counting; 3] =
+    [Counting::Bytes { limit: u32::MAX }, Counting::Bytes { limit: 2 }, Counting::Packets];
+
+/// A transfer to a host, whose NIC the path is, or for [`Traffic::TcpMaerts`] from behind the path.
+fn setting(
+    device: Device,
+    traffic: Traffic,
+    profile: Option<Profile>,
+    counting: Counting,
+) -> Setting {
+    let profile = profile.map(|mut profile| {
+        profile.limits.hold_ns = 100_000;
+        Box::new(profile)
+    });
+    let expand = false;
+    let wire: Impairment = "delay 10ms".parse().unwrap();
+    Setting {
+        traffic,
+        layout: Layout {
+            tcp_buffer_bytes: 4 << 20,
+            read_bytes_min: if traffic == Traffic::TcpMaerts { 16 << 10 } else { 0 },
+            ..Layout::default()
+        },
+        impairment: Some(wire.clone()),
+        back: Some(wire),
+        extent: Extent::Bytes(BYTES),
+        ..through(device, Carrier::Userspace { profile, expand, counting })
+    }
+}
+
+fn carried(setting: &Setting) -> Measured {
+    let measured = measure(setting, &AtomicBool::new(false)).unwrap();
+    assert!(measured.bytes >= BYTES, "{measured:?}");
+    assert_eq!(measured.checksum_errors, 0);
+    measured
+}
+
+/// Round trips of senders that count in three ways; the fewest of some runs, since other work on the machine lets a
+/// reader fall behind, whose kernel acknowledges less often then.
+fn round_trips(device: Device, traffic: Traffic, profile: Option<Profile>) -> [f64; 3] {
+    COUNTINGS.map(|counting| {
+        let setting = setting(device, traffic, profile.clone(), counting);
+        let runs = (0..RUNS).map(|_| carried(&setting).round_trips.unwrap());
+        runs.min().unwrap() as f64
+    })
+}
+
+pub(super) fn merged_acknowledgments_cost_who_counts_them(device: Device) {
+    let off = round_trips(device, Traffic::TcpMaerts, None);
+    let refused = round_trips(device, Traffic::TcpMaerts, Some(Profile::linux()));
+    let merged = round_trips(device, Traffic::TcpMaerts, Some(Profile::freebsd()));
+    let figures = format!("{off:?} {refused:?} {merged:?}");
+    assert!(merged[1] > 1.6 * off[1] && merged[2] > 1.6 * off[2], "{figures}");
+    assert!(1.5 * merged[0] < merged[1], "who counts bytes without a limit is immune: {figures}");
+    let cured = |i: usize| 1.5 * refused[i] < merged[i];
+    assert!(cured(1) && cured(2), "{figures}");
+}
+
+pub(super) fn trains_at_the_receiver_cost_who_counts_their_acknowledgments(device: Device) {
+    let off = round_trips(device, Traffic::TcpStream, None);
+    let joined = round_trips(device, Traffic::TcpStream, Some(Profile::linux()));
+    let figures = format!("{off:?} {joined:?}");
+    assert!(joined[1] > 1.3 * off[1] && joined[2] > 1.3 * off[2], "{figures}");
+    assert!(joined[0] < joined[1] && joined[0] < joined[2], "{figures}");
+}
+
+pub(super) fn every_byte_arrives_over_a_wire_that_loses(device: Device) {
+    for traffic in [Traffic::TcpStream, Traffic::TcpMaerts] {
+        let usual = setting(device, traffic, Some(Profile::linux()), COUNTINGS[0]);
+        let lossy = |seed| {
+            let mut wire = Impairment::default();
+            (wire.delay, wire.loss, wire.seed) = (Duration::from_micros(200), 0.01, seed);
+            Some(wire)
+        };
+        let measured = carried(&Setting { impairment: lossy(1), back: lossy(2), ..usual });
+        assert!(measured.retransmits > 0, "{measured:?}");
+    }
+}
