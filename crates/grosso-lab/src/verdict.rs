@@ -102,6 +102,14 @@ impl Evidence {
         Self { holds, within_noise: chance > CHANCE_MAX }
     }
 
+    /// The word of the greatest of repeated measurements, each of which a pause of the machine may lengthen: it is
+    /// noise unless the others agree, by the test of signs.
+    pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
+        let holds = bound.holds(figure.max);
+        let agree = figure.values().iter().filter(|value| bound.holds(**value) == holds).count();
+        Self { holds, within_noise: chance_of_agreeing(agree, figure.values().len()) > CHANCE_MAX }
+    }
+
     /// The word of repeated measurements on one median: the test of signs.
     pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(figure.median);
@@ -282,6 +290,15 @@ mod tests {
         assert!(median(&[0.1, 0.2, 0.3]).within_noise, "one of eight agrees by chance");
         let four = median(&[0.1, 0.2, 0.3, 0.1, 0.9]);
         assert!(four.holds && four.within_noise);
+    }
+
+    #[test]
+    fn one_pause_of_the_machine_decides_and_is_noise() {
+        let greatest = |values: &[f64]| Evidence::greatest(&spread(values), Bound::Under(0.5));
+        assert_eq!(greatest(&[0.1, 0.2, 0.3, 0.1, 0.2]), Evidence::exact(true));
+        let paused = greatest(&[0.1, 0.2, 0.3, 0.1, 0.9]);
+        assert!(!paused.holds && paused.within_noise);
+        assert_eq!(greatest(&[0.9, 0.7, 0.8, 0.6, 0.7]), Evidence::exact(false));
     }
 
     #[test]

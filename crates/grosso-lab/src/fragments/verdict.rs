@@ -59,34 +59,34 @@ fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
 /// The claim that a receiver that lost a fragment is silent until the datagram times out.
 fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
-    // The longest of all runs: nothing is averaged away.
-    let longest = |receiver, few: bool| {
-        let rows = group.rows.iter().filter(|row| row.receiver == receiver);
+    let rows = |receiver, few: bool| {
+        let rows = group.rows.iter().filter(move |row| row.receiver == receiver);
         let fewest = rows.clone().filter_map(|row| row.buffers).min();
-        let rows = rows.filter(|row| !few || row.buffers == fewest);
-        rows.map(|row| row.silence_ms.max).reduce(f64::max)
+        rows.filter(move |row| !few || row.buffers == fewest).map(|row| row.silence_ms)
     };
-    let verdict = |claim, longest: Option<f64>, holds: &dyn Fn(f64) -> bool| {
-        let longest = longest?;
-        let word = Evidence::exact(holds(longest));
+    // The longest of all runs: nothing is averaged away.
+    let verdict = |claim, silences: Vec<Spread>, bound| {
+        let longest = silences.iter().map(|silence| silence.max).reduce(f64::max)?;
+        let word = |silence| Evidence::greatest(silence, bound);
+        let word = Evidence::all(silences.iter().map(word));
         Some(word.verdict(claim, format!("{longest:.0} ms"), PAUSED))
     };
-    let is_short = |silence: f64| silence < timeout_ms * SHORT;
+    let short = Bound::Under(timeout_ms * SHORT);
     let judged = [
         verdict(
             "coalescing, loss: never silent for long",
-            longest(Receiver::Coalesces, false),
-            &is_short,
+            rows(Receiver::Coalesces, false).collect(),
+            short,
         ),
         verdict(
             "evicting, loss: never silent for long",
-            longest(Receiver::Evicts, false),
-            &is_short,
+            rows(Receiver::Evicts, false).collect(),
+            short,
         ),
         verdict(
             "queueing, loss: silent until the timeout",
-            longest(Receiver::Queues, true),
-            &|silence| silence >= timeout_ms * ABOUT,
+            rows(Receiver::Queues, true).collect(),
+            Bound::AtLeast(timeout_ms * ABOUT),
         ),
     ];
     judged.into_iter().flatten().collect()
