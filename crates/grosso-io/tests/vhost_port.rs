@@ -258,17 +258,15 @@ fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
             assert_eq!(arrived(&mut bench.port).len(), 1);
         }
         for _ in 0..100 {
-            assert!(front.send(&plain(&frame(1)), Shape::Direct(1)));
-            unasked += u32::from(!front.is_asked(FROM_GUEST));
-            // Once for the frame, and once more without one.
+            // Once for a frame, and once more without one.
             for _ in 0..2 {
                 let _ = bench.port.receive(0, 64, &mut drop).unwrap();
             }
             assert!(front.send(&plain(&frame(1)), Shape::Direct(1)));
-            let _ = bench.port.receive(0, 64, &mut drop).unwrap();
+            unasked += u32::from(!front.is_asked(FROM_GUEST));
         }
         assert!(unasked > 70, "{unasked}: it helps, so it is done");
-        assert!(arrived(&mut bench.port).is_empty());
+        assert_eq!(arrived(&mut bench.port).len(), 1);
         assert!(front.send(&plain(&frame(1)), Shape::Direct(1)) && front.is_asked(FROM_GUEST));
     }
 }
