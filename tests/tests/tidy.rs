@@ -22,7 +22,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-capture", &["grosso", "grosso-wire"]),
     (
         "grosso-io",
-        &["grosso", "grosso-capture", "grosso-checksum", "grosso-sys", "grosso-vhost", "grosso-wire"],
+        &[
+            "grosso",
+            "grosso-capture",
+            "grosso-checksum",
+            "grosso-sys",
+            "grosso-vhost",
+            "grosso-wire",
+        ],
     ),
     (
         "grosso-lab",

@@ -19,6 +19,8 @@ pub trait Findings: Serialize + JsonSchema {
 
     /// Explanation of the charts, as HTML.
     const LEGEND: &'static str;
+    /// Settings to change, by what was seen; none where the figures name them.
+    const KNOBS: &'static [Knob];
 
     /// Description of the measurement: the lines at the head of the table.
     fn heading(&self, environment: &Environment<Self::Parameters>) -> String;
@@ -36,6 +38,15 @@ pub trait Findings: Serialize + JsonSchema {
     fn remarks(&self, _environment: &Environment<Self::Parameters>) -> Vec<&'static str> {
         Vec::new()
     }
+}
+
+/// Settings of devices and of paths for readers who see on their machine what an experiment shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knob {
+    /// The observation.
+    pub seen: &'static str,
+    /// Commands and words of a path, of which each may help.
+    pub turn: &'static [&'static str],
 }
 
 /// Results of an experiment.
@@ -80,9 +91,21 @@ pub struct Environment<P> {
 }
 
 impl<F: Findings> Report<F> {
-    /// The results as text.
+    /// The results as text, with what to change.
     #[must_use]
     pub fn table(&self) -> String {
+        let mut text = self.figures();
+        if !F::KNOBS.is_empty() {
+            text += "\nWhat to turn, on DEV or on a path of Grosso:\n";
+        }
+        for Knob { seen, turn } in F::KNOBS {
+            text += &format!("  {seen}:\n");
+            turn.iter().for_each(|turn| text += &format!("    {turn}\n"));
+        }
+        text
+    }
+
+    fn figures(&self) -> String {
         let heading = self.findings.heading(&self.environment);
         let mut text = format!("lab {}: {heading}\n", self.experiment);
         self.findings.write(&mut text);
@@ -101,14 +124,15 @@ impl<F: Findings> Report<F> {
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width\">\n\
              <title>grosso lab {experiment}</title>\n<style>{STYLE}</style>\n\
-             <h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}\
+             <h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}{knobs}\
              <h2>The figures</h2>\n<pre>{table}</pre>\n\
              <p>Measured on {processor}, by <code>{command}</code></p>\n</html>\n",
             experiment = self.experiment,
             headline = escape(&self.findings.headline()),
             legend = F::LEGEND,
             charts = self.findings.charts(),
-            table = escape(&self.table()),
+            knobs = knobs(F::KNOBS),
+            table = escape(&self.figures()),
             processor = escape(&self.environment.processor),
             command = escape(command),
         )
@@ -155,6 +179,20 @@ impl<P> Environment<P> {
     pub(crate) fn spread_lines(&self) -> String {
         self.lines("median (least-most)")
     }
+}
+
+/// What to change, as a section of the page.
+fn knobs(knobs: &[Knob]) -> String {
+    if knobs.is_empty() {
+        return String::new();
+    }
+    let entry = |Knob { seen, turn }: &Knob| {
+        let turn: Vec<String> =
+            turn.iter().map(|turn| format!("<code>{}</code>", escape(turn))).collect();
+        format!("<dt>{}</dt>\n<dd>{}</dd>\n", escape(seen), turn.join("<br>\n"))
+    };
+    let entries: String = knobs.iter().map(entry).collect();
+    format!("<h2>What to turn, on DEV or on a path of Grosso</h2>\n<dl>\n{entries}</dl>\n")
 }
 
 /// A verdict as an item of a list.

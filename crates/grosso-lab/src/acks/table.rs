@@ -9,7 +9,7 @@ use super::{
 use crate::{
     model::Counting,
     page::{Bar, Chart, Column},
-    report::{Environment, Findings},
+    report::{Environment, Findings, Knob},
     statistics::{Spread, digits, ratio, thousands},
     trial::Measured,
 };
@@ -18,6 +18,7 @@ impl Findings for AckFindings {
     type Parameters = AckParameters;
 
     const LEGEND: &'static str = LEGEND;
+    const KNOBS: &'static [Knob] = KNOBS;
 
     fn heading(&self, environment: &Environment<AckParameters>) -> String {
         format!(
@@ -220,6 +221,21 @@ const SIDES: [(NicOf, &str); 2] = [
 const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine. A bar is the median, a dot a run: \
 throughput, and the <b class=\"acks\">acknowledgments</b> that reach the sender of the bytes.";
+
+const KNOBS: &[Knob] = &[
+    Knob {
+        seen: "a sender grows slowly behind a device that merges acknowledgments",
+        turn: &["ethtool -K DEV lro off rx-gro-hw off", "grosso bridge ... --profile linux"],
+    },
+    Knob {
+        seen: "a sender grows slowly towards a receiver that merges data",
+        turn: &["grosso bridge ... --expand-acks", "grosso bridge ... --hold 0"],
+    },
+    Knob {
+        seen: "a sender of one's own counts acknowledgments",
+        turn: &["count the bytes that they acknowledge (RFC 3465)"],
+    },
+];
 
 /// Heading of the columns of [`AckRow::write`].
 const HEADING: [&str; 2] = [

@@ -6,7 +6,7 @@ use super::{CostFindings, Offloads, PartName, PathCost};
 use crate::{
     experiment::TcpParameters,
     page::{Bar, Chart, Column},
-    report::{Environment, Findings},
+    report::{Environment, Findings, Knob},
     statistics::{Spread, digits, thousands},
 };
 
@@ -14,6 +14,7 @@ impl Findings for CostFindings {
     type Parameters = TcpParameters;
 
     const LEGEND: &'static str = LEGEND;
+    const KNOBS: &'static [Knob] = &[];
 
     fn heading(&self, environment: &Environment<TcpParameters>) -> String {
         format!(

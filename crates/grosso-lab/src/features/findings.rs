@@ -9,7 +9,7 @@ use super::{Direction, FeatureParameters, FeatureRun, FeatureSetting};
 use crate::{
     experiment::Series,
     page::{Bar, Chart, Column},
-    report::{Environment, Findings},
+    report::{Environment, Findings, Knob},
     statistics::{Spread, digits},
     verdict::{Bound, Evidence, Verdict},
 };
@@ -98,6 +98,7 @@ pub(super) fn advice<'a>(off: &'a FeatureRow, on: &FeatureRow) -> Option<(&'a st
 impl Findings for FeatureFindings {
     type Parameters = FeatureParameters;
 
+    const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
 One TCP connection between this device and a sink at the other end, each feature of the device on and off. \
 Bars are medians, dots the single runs.";

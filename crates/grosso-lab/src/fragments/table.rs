@@ -8,7 +8,7 @@ use super::{
 use crate::{
     hosts::Family,
     page::{Bar, Chart, Column},
-    report::{Environment, Findings},
+    report::{Environment, Findings, Knob},
     statistics::{Spread, digits, thousands},
 };
 
@@ -16,6 +16,7 @@ impl Findings for FragmentFindings {
     type Parameters = FragmentParameters;
 
     const LEGEND: &'static str = LEGEND;
+    const KNOBS: &'static [Knob] = KNOBS;
 
     fn heading(&self, environment: &Environment<FragmentParameters>) -> String {
         let FragmentParameters { datagram_bytes, family, .. } = environment.parameters;
@@ -150,6 +151,25 @@ const LEGEND: &str = "\
 Datagrams of many fragments, inside ESP, between two network namespaces of this machine. A bar is \
 the median, a dot a run: <b class=\"path\">what arrived whole</b>, and \
 <b class=\"receiver\">the longest time without a datagram</b>.";
+
+const KNOBS: &[Knob] = &[
+    Knob {
+        seen: "datagrams arrive in fragments at all",
+        turn: &["ip link set TUNNEL mtu MTU-OF-THE-PATH-LESS-HEADERS"],
+    },
+    Knob {
+        seen: "fragments find no buffer",
+        turn: &["ethtool -G DEV rx 4096", "grosso run: left = { ..., fragments = {} }"],
+    },
+    Knob {
+        seen: "nothing arrives for long after a loss",
+        turn: &[
+            "sysctl net.ipv4.ipfrag_time=2 net.ipv6.ip6frag_time=2",
+            "sysctl net.ipv4.ipfrag_high_thresh=16777216",
+            "grosso run: fragments = { ipfrag_time = 2, ip6frag_time = 2 }",
+        ],
+    },
+];
 
 /// Heading of the columns of [`FragmentRow::write`].
 const HEADING: [&str; 2] = [

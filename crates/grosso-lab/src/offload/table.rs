@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     page::{Bar, Chart, Column},
-    report::{Environment, Findings},
+    report::{Environment, Findings, Knob},
     statistics::{Latency, Spread, digits, thousands},
     trial::Tool,
 };
@@ -16,6 +16,7 @@ impl Findings for OffloadFindings {
     type Parameters = OffloadParameters;
 
     const LEGEND: &'static str = LEGEND;
+    const KNOBS: &'static [Knob] = KNOBS;
 
     fn heading(&self, environment: &Environment<OffloadParameters>) -> String {
         let OffloadParameters {
@@ -292,6 +293,38 @@ Real TCP between two network namespaces of this machine. A bar is the median, a 
 Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b> with the receiver's \
 kernel in it, <b class=\"receiver\">receiver</b>.";
 
+const KNOBS: &[Knob] = &[
+    Knob {
+        seen: "the receiver pays for each packet",
+        turn: &["ethtool -K DEV gro on", "grosso bridge ... --profile linux"],
+    },
+    Knob {
+        seen: "trains are short though packets come fast",
+        turn: &[
+            "ethtool -C DEV rx-usecs 50",
+            "echo 2 > /sys/class/net/DEV/napi_defer_hard_irqs",
+            "echo 50000 > /sys/class/net/DEV/gro_flush_timeout",
+            "grosso bridge ... --hold 100us",
+        ],
+    },
+    Knob {
+        seen: "requests wait for a train to end",
+        turn: &["ethtool -C DEV rx-usecs 0", "grosso bridge ... --hold 0"],
+    },
+    Knob {
+        seen: "packets out of order end trains",
+        turn: &["ethtool -N DEV rx-flow-hash tcp4 sdfn", "grosso bridge ... --reorder holes"],
+    },
+    Knob {
+        seen: "the sender pays for each packet",
+        turn: &["ethtool -K DEV tx on sg on tso on gso on"],
+    },
+    Knob {
+        seen: "a host forwards what its device merged for good",
+        turn: &["ethtool -K DEV lro off gro on"],
+    },
+];
+
 /// Heading of the columns of [`OffloadRow::write`].
 const HEADING: [&str; 2] = [
     "                Gb/s per CPU             CPU seconds a GB     segm.  ACKs  sent",
@@ -330,6 +363,17 @@ mod tests {
         );
         assert!(line("coalescing off").contains(" 2.75 (2.50-3.00)"), "{table}");
         assert!(line("on / off").contains("3.64 times (R1, in 2007"), "{table}");
+    }
+
+    #[test]
+    fn knobs_stand_below_the_figures_and_once_on_the_page() {
+        let report = report();
+        let (table, page) = (report.table(), report.page("grosso lab"));
+        for knob in ["rx-usecs 50", "DEV/gro_flush_timeout", "--hold 100us", "gro on"] {
+            assert!(table.contains(knob), "{table}");
+            assert_eq!(page.matches(knob).count(), table.matches(knob).count(), "{knob}: {page}");
+        }
+        assert_shown(&page);
     }
 
     #[test]

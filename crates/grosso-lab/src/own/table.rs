@@ -5,13 +5,14 @@ use core::fmt::Write;
 use super::{OwnFindings, OwnParameters, OwnRow, OwnRun};
 use crate::{
     page::{Bar, Chart, Column},
-    report::{Environment, Findings},
+    report::{Environment, Findings, Knob},
     statistics::{Spread, digits, thousands},
 };
 
 impl Findings for OwnFindings {
     type Parameters = OwnParameters;
 
+    const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
 TCP between two hosts of an experiment of one's own: each a network namespace of this machine. A bar is \
 the median, a dot a run: <b class=\"path\">what arrived</b>, and \

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     hosts::Family,
     page::{Bar, Chart, Column},
-    report::{Environment, Findings},
+    report::{Environment, Findings, Knob},
     statistics::{Latency, Spread},
 };
 
@@ -17,6 +17,7 @@ impl Findings for TunnelFindings {
     type Parameters = TunnelParameters;
 
     const LEGEND: &'static str = LEGEND;
+    const KNOBS: &'static [Knob] = KNOBS;
 
     fn heading(&self, environment: &Environment<TunnelParameters>) -> String {
         let TunnelParameters { outer, sendfile, .. } = environment.parameters;
@@ -203,6 +204,24 @@ const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine, through a tunnel. A bar is the median, a \
 dot a run. Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">path a</b> which puts \
 packets in, path b which takes them out (paler), <b class=\"receiver\">receiver</b>.";
+
+const KNOBS: &[Knob] = &[
+    Knob {
+        seen: "path a pays for checksums of what is inside",
+        turn: &["grosso tunnel add ... encap gue encap-remcsum", "grosso tunnel add ... remcsumtx"],
+    },
+    Knob {
+        seen: "path a pays for each packet",
+        turn: &[
+            "ethtool -K DEV tx-udp_tnl-segmentation on",
+            "ethtool -K DEV tx-udp_tnl-csum-segmentation on",
+        ],
+    },
+    Knob {
+        seen: "path b pays for each packet",
+        turn: &["ethtool -K DEV gro on", "grosso tunnel add ... encap-csum"],
+    },
+];
 
 /// Heading of the columns of [`TunnelRow::write`].
 const HEADING: [&str; 2] = [
