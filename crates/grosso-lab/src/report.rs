@@ -181,7 +181,7 @@ impl<P> Environment<P> {
     }
 }
 
-/// What to change, as a section of the page.
+/// The section of the page about what to change.
 fn knobs(knobs: &[Knob]) -> String {
     if knobs.is_empty() {
         return String::new();
