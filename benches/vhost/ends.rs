@@ -64,7 +64,7 @@ fn command(what: &str, place: &Place, last: String) -> Command {
     command
 }
 
-/// What an end that takes has said.
+/// The answer of an end that takes frames.
 pub(super) fn heard(words: &str) -> Arrived {
     let mut numbers = words.split_whitespace().map(|word| word.parse().expect("a number"));
     let mut next = || numbers.next().expect("three numbers");

@@ -1,6 +1,6 @@
 //! Two machines without processors, joined by a path: superframes and short packets a second.
 //!
-//! What is measured is the slower of two threads: the path's, and the drivers'. The copies are those out of one guest's
+//! The slower of two threads decides the figure: the path, or the drivers. The copies are those out of one guest's
 //! memory and into the other's.
 
 use std::{

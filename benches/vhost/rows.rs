@@ -141,7 +141,7 @@ impl Running {
         Self(command.spawn().expect("a process"))
     }
 
-    /// What it has said when it has ended.
+    /// The answer at its end.
     fn arrived(mut self) -> Arrived {
         let output = self.0.stdout.take().expect("its output");
         heard(&std::io::read_to_string(output).expect("words"))
