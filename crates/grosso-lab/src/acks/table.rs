@@ -229,7 +229,7 @@ const KNOBS: &[Knob] = &[
     },
     Knob {
         seen: "a sender grows slowly towards a receiver that merges data",
-        turn: &["grosso bridge ... --expand-acks", "grosso bridge ... --hold 0"],
+        turn: &["grosso bridge ... --terminates --expand-acks", "grosso bridge ... --hold 0"],
     },
     Knob {
         seen: "a sender of one's own counts acknowledgments",
