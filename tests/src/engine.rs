@@ -1,7 +1,7 @@
 //! The engine as a function from frames to frames, for tests.
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
     coalesce::{Part, reason::Close},
     meta::Cwr,
     segment::{HEADER_BYTES_MAX, NoSegments, Outgoing, Segments},
@@ -72,41 +72,41 @@ impl Engine {
 
     /// Pushes a frame.
     pub fn push_frame(&mut self, frame: Frame<Vec<u8>>, now_ns: u64) -> Verdict {
-        let Self { coalescer, delivered, buffers, verdicts } = self;
-        let verdict = coalescer.push(frame, now_ns, &mut |delivery: Delivery<'_, _>| {
-            keep(delivery, delivered, buffers)
-        });
-        verdicts.push(verdict);
+        let verdict = self.step(|coalescer, sink| coalescer.push(frame, now_ns, sink));
+        self.verdicts.push(verdict);
         verdict
     }
 
     /// Pushes a frame that must be delivered alone and unchanged.
     pub fn push_excluded(&mut self, bytes: &[u8]) -> Verdict {
-        let Self { coalescer, delivered, buffers, verdicts } = self;
-        let sink = &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers);
-        let verdict = coalescer.push_excluded(Frame::new(bytes.to_vec()), sink);
-        verdicts.push(verdict);
+        let frame = Frame::new(bytes.to_vec());
+        let verdict = self.step(|coalescer, sink| coalescer.push_excluded(frame, sink));
+        self.verdicts.push(verdict);
         verdict
     }
 
     /// Ends a poll.
     pub fn poll_end(&mut self, now_ns: u64) {
-        let Self { coalescer, delivered, buffers, .. } = self;
-        coalescer
-            .poll_end(now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
+        self.step(|coalescer, sink| coalescer.poll_end(now_ns, sink));
     }
 
     /// Delivers the trains whose holding time is over.
     pub fn expire(&mut self, now_ns: u64) {
-        let Self { coalescer, delivered, buffers, .. } = self;
-        coalescer
-            .expire(now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
+        self.step(|coalescer, sink| coalescer.expire(now_ns, sink));
     }
 
     /// Delivers everything held.
     pub fn finish(&mut self) {
+        self.step(|coalescer, sink| coalescer.finish(sink));
+    }
+
+    /// Does something with the coalescer, and keeps what it delivers.
+    fn step<T>(
+        &mut self,
+        act: impl FnOnce(&mut Coalescer<Vec<u8>>, &mut dyn Sink<Vec<u8>>) -> T,
+    ) -> T {
         let Self { coalescer, delivered, buffers, .. } = self;
-        coalescer.finish(&mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
+        act(coalescer, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers))
     }
 
     /// Returns all deliveries after checks: no packet and no buffer was lost, every superframe is the one that the

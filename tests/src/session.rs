@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
     checksum::Checksum,
     coalesce::{BucketChoice, Bypass, Hold, Level, Reorder, reason::Close},
     meta::VlanTag,
@@ -109,9 +109,8 @@ impl Session {
         let number = self.pushed.len();
         let buffer = Numbered { number, bytes: bytes.to_vec() };
         self.held.insert(number);
-        let Self { coalescer, left, now_ns, .. } = self;
-        let mut sink = |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left);
-        let verdict = coalescer.push(Frame { buffer, meta }, *now_ns, &mut sink);
+        let verdict = self
+            .step(|coalescer, now_ns, sink| coalescer.push(Frame { buffer, meta }, now_ns, sink));
         let pushed = Pushed { bytes: bytes.to_vec(), meta, at_ns: self.now_ns, verdict };
         self.pushed.push(pushed);
         self.account();
@@ -120,31 +119,35 @@ impl Session {
 
     /// Ends a poll.
     pub fn poll_end(&mut self) {
-        let Self { coalescer, left, now_ns, .. } = self;
-        coalescer.poll_end(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
+        self.step(|coalescer, now_ns, sink| coalescer.poll_end(now_ns, sink));
         self.account();
     }
 
     /// Ends a poll that left packets in the queue.
     pub fn poll_end_full(&mut self) {
-        let Self { coalescer, now_ns, left, .. } = self;
-        coalescer
-            .poll_end_full(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
+        self.step(|coalescer, now_ns, sink| coalescer.poll_end_full(now_ns, sink));
         self.account();
     }
 
     /// Delivers the trains whose holding time is over.
     pub fn expire(&mut self) {
-        let Self { coalescer, left, now_ns, .. } = self;
-        coalescer.expire(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
+        self.step(|coalescer, now_ns, sink| coalescer.expire(now_ns, sink));
         self.account();
     }
 
     /// Delivers everything held.
     pub fn finish(&mut self) {
-        let Self { coalescer, left, now_ns, .. } = self;
-        coalescer.finish(&mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
+        self.step(|coalescer, _, sink| coalescer.finish(sink));
         self.account();
+    }
+
+    /// Does something with the coalescer now, and keeps what it delivers.
+    fn step<T>(
+        &mut self,
+        act: impl FnOnce(&mut Coalescer<Numbered>, u64, &mut dyn Sink<Numbered>) -> T,
+    ) -> T {
+        let Self { coalescer, left, now_ns, .. } = self;
+        act(coalescer, *now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left))
     }
 
     /// Teaches the engine the round-trip time of this packet's flow.

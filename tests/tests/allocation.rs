@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink,
     checksum::Checksum,
     coalesce::{Acknowledgments, Batch, Bypass, Hold},
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
@@ -58,11 +58,12 @@ fn no_acknowledgment_is_allocated_for_once_the_coalescer_is_warm() {
         );
         let mut packets = 0;
         let mut poll = || {
-            let mut sink = |delivery: Delivery<'_, &[u8]>| packets += delivery.packets;
+            let sink: &mut dyn Sink<_> =
+                &mut |delivery: Delivery<'_, _>| packets += delivery.packets;
             for frame in &frames {
-                coalescer.push(Frame::new(&frame[..]), 0, &mut sink);
+                coalescer.push(Frame::new(&frame[..]), 0, sink);
             }
-            coalescer.poll_end(0, &mut sink);
+            coalescer.poll_end(0, sink);
         };
         poll();
         assert_eq!(allocations(&mut poll), 0, "{acknowledgments:?}");
@@ -375,12 +376,12 @@ fn polls<'a>(
     frames: &'a [Vec<u8>],
     delivered: &mut Delivered,
 ) {
-    let mut sink = |delivery: Delivery<'_, &'a [u8]>| delivered.count(&delivery);
+    let sink: &mut dyn Sink<_> = &mut |delivery: Delivery<'_, _>| delivered.count(&delivery);
     for (number, frame) in frames.iter().enumerate() {
-        coalescer.push(Frame::new(&frame[..]), number as u64 * 1000, &mut sink);
+        coalescer.push(Frame::new(&frame[..]), number as u64 * 1000, sink);
         if number % 64 == 63 {
-            coalescer.poll_end(number as u64 * 1000, &mut sink);
+            coalescer.poll_end(number as u64 * 1000, sink);
         }
     }
-    coalescer.finish(&mut sink);
+    coalescer.finish(sink);
 }

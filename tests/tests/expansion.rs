@@ -2,7 +2,7 @@
 //! gap in what is known, for any input.
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink,
     expand::{Expander, Unexpanded},
 };
 use grosso_testkit::{
@@ -39,11 +39,12 @@ impl Host {
             CoalesceOptions::new(LinkType::Ethernet, 1).profile(self.profile.clone()).ports(PORTS),
         );
         let expander = &mut self.expander;
-        let mut sink = |delivery: Delivery<'_, Vec<u8>>| expander.note(&delivery);
+        let sink: &mut dyn Sink<_> =
+            &mut |delivery: Delivery<'_, Vec<u8>>| expander.note(&delivery);
         for frame in frames {
-            coalescer.push(Frame::new(frame.clone()), 0, &mut sink);
+            coalescer.push(Frame::new(frame.clone()), 0, sink);
         }
-        coalescer.finish(&mut sink);
+        coalescer.finish(sink);
     }
 
     /// Delivers packets of these lengths, from this number on, and returns the number at their end.

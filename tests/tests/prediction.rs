@@ -2,7 +2,7 @@
 //! law.
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass},
     meta::VlanTag,
@@ -135,7 +135,7 @@ fn left(
     meta: Meta,
 ) -> (Vec<Verdict>, Vec<Out>) {
     let (mut verdicts, mut frames) = (Vec::new(), Vec::new());
-    let mut sink = |delivery: Delivery<'_, Vec<u8>>| {
+    let sink: &mut dyn Sink<_> = &mut |delivery: Delivery<'_, Vec<u8>>| {
         let mut bytes = Vec::new();
         delivery.copy_to(&mut bytes);
         let (meta, packets, closed) = (delivery.meta, delivery.packets, delivery.closed);
@@ -143,11 +143,11 @@ fn left(
     };
     for (number, packet) in packets.iter().enumerate() {
         if number == 4 {
-            coalescer.poll_end(0, &mut sink);
+            coalescer.poll_end(0, sink);
         }
-        verdicts.push(coalescer.push(Frame { buffer: packet.clone(), meta }, 0, &mut sink));
+        verdicts.push(coalescer.push(Frame { buffer: packet.clone(), meta }, 0, sink));
     }
-    coalescer.finish(&mut sink);
+    coalescer.finish(sink);
     (verdicts, frames)
 }
 

@@ -1,7 +1,7 @@
 //! Superframes keep the metadata by which they are cut, and lose the tunnel (rule W4).
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink,
     checksum::Checksum,
     meta::{Gso, GsoSize, IpLevels},
     segment::{Outgoing, Segments},
@@ -29,16 +29,16 @@ fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
         })
         .collect();
     let mut delivered = Vec::new();
-    let mut sink = |delivery: Delivery<'_, Vec<u8>>| {
+    let sink: &mut dyn Sink<_> = &mut |delivery: Delivery<'_, Vec<u8>>| {
         let mut bytes = Vec::new();
         delivery.copy_to(&mut bytes);
         delivered.push((bytes, delivery.meta));
     };
     let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
     for packet in &packets {
-        coalescer.push(Frame::new(packet.build()), 0, &mut sink);
+        coalescer.push(Frame::new(packet.build()), 0, sink);
     }
-    coalescer.poll_end(0, &mut sink);
+    coalescer.poll_end(0, sink);
     assert_eq!(delivered.len(), 1, "{stack:?}");
     let (frame, meta) = delivered.remove(0);
     (packets, frame, meta)

@@ -1,6 +1,6 @@
 //! The six points of the 2007 review of inet_lro, tested on its first and its final version.
 
-use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta};
+use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink};
 use grosso_testkit::oracle::sum;
 use grosso_wire::LinkType;
 
@@ -112,12 +112,14 @@ fn review_5_the_way_of_delivery_is_the_caller_s_at_every_call() {
             Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile));
         let (mut polled, mut interrupted) = (Vec::new(), Vec::new());
         for frame in data(3) {
-            let sink = &mut |out: Delivery<'_, _>| polled.push(out.packets);
+            let sink: &mut dyn Sink<_> = &mut |out: Delivery<'_, _>| polled.push(out.packets);
             coalescer.push(Frame::new(frame), 0, sink);
         }
         let ack = Frame::new(packet(3 * MSS, 0, |tcp| tcp));
-        coalescer.push(ack, 0, &mut |out: Delivery<'_, _>| interrupted.push(out.packets));
-        coalescer.poll_end(0, &mut |out: Delivery<'_, _>| polled.push(out.packets));
+        let sink: &mut dyn Sink<_> = &mut |out: Delivery<'_, _>| interrupted.push(out.packets);
+        coalescer.push(ack, 0, sink);
+        let sink: &mut dyn Sink<_> = &mut |out: Delivery<'_, _>| polled.push(out.packets);
+        coalescer.poll_end(0, sink);
         assert_eq!((polled, interrupted), (vec![], vec![3, 1]));
     }
 }

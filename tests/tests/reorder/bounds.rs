@@ -2,7 +2,7 @@
 //! buffers.
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile,
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink,
     checksum::Checksum,
     coalesce::{Reorder, reason::Release},
 };
@@ -47,18 +47,20 @@ impl Target {
     /// Pushes a packet every 100 ns, and calls `expire` every 64 packets.
     fn push(&mut self, frame: Frame<Vec<u8>>) {
         let Self { coalescer, left, now_ns } = self;
-        let mut sink = |delivery: Delivery<'_, Vec<u8>>| *left += u64::from(delivery.packets);
+        let sink: &mut dyn Sink<_> =
+            &mut |delivery: Delivery<'_, _>| *left += u64::from(delivery.packets);
         *now_ns += 100;
-        coalescer.push(frame, *now_ns, &mut sink);
+        coalescer.push(frame, *now_ns, sink);
         if (*now_ns / 100).is_multiple_of(64) {
-            coalescer.poll_end(*now_ns, &mut sink);
+            coalescer.poll_end(*now_ns, sink);
         }
     }
 
     fn finish(mut self) {
         let Self { coalescer, left, .. } = &mut self;
-        coalescer
-            .finish(&mut |delivery: Delivery<'_, Vec<u8>>| *left += u64::from(delivery.packets));
+        let sink: &mut dyn Sink<_> =
+            &mut |delivery: Delivery<'_, _>| *left += u64::from(delivery.packets);
+        coalescer.finish(sink);
         assert_eq!(self.left, self.coalescer.stats().packets_in, "every packet leaves");
     }
 }
@@ -169,10 +171,10 @@ fn nothing_is_allocated_once_warm() {
         for (index, (at, frame)) in sequence.iter().enumerate() {
             let now_ns = round * 1_000_000_000 + at;
             let frame = Frame { buffer: &frame.buffer[..], meta: frame.meta };
-            let mut sink = |delivery: Delivery<'_, &[u8]>| drop(delivery);
-            coalescer.push(frame, now_ns, &mut sink);
+            let sink: &mut dyn Sink<_> = &mut |delivery: Delivery<'_, _>| drop(delivery);
+            coalescer.push(frame, now_ns, sink);
             if index % 32 == 0 {
-                coalescer.poll_end(now_ns, &mut sink);
+                coalescer.poll_end(now_ns, sink);
             }
         }
         allocations() - before
