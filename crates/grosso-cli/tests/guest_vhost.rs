@@ -4,6 +4,7 @@
 //!  guest: Linux 6.1                                host
 //!  eth0 (virtio) - QEMU ---- vhost-user:PATH ---- grosso  t0 (TAP)
 //!  10.9.0.1, fd09::1                                      10.9.0.2, fd09::2
+//!  eth1 ...                                               t1, with the addresses when it is its turn
 //! ```
 
 use std::{io, net::TcpStream, process::Command};
@@ -18,7 +19,7 @@ use crate::{
     network::{self, A, B, Running},
 };
 
-/// Words of the device, of which each combination is a machine that takes, or leaves to others, something else.
+/// Words of the devices of a machine, of which each takes, or leaves to others, something else.
 const DEVICES: [&str; 6] = [
     "",
     ",mrg_rxbuf=off",
@@ -34,17 +35,20 @@ fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
     if is_missing() {
         return;
     }
-    for words in DEVICES {
-        let Some([host]) = network::namespaces() else { return };
-        let place = Place::new(host).unwrap();
-        let bridge = place.bridge("vhost-user:vm.sock").unwrap();
-        let work = || {
-            place.set_up()?;
-            let mut guest = place.machine("server=off", words)?;
-            place.exchange(&mut guest, words)
+    let Some([host]) = network::namespaces() else { return };
+    let place = Place::new(host).unwrap();
+    let bridges = [0, 1, 2, 3, 4, 5].map(|n| place.bridge(n, &format!("vhost-user:vm{n}.sock")));
+    let bridges = bridges.map(|bridge| bridge.unwrap());
+    let mut guest = place.machine("server=off", &DEVICES).unwrap();
+    for (number, (words, bridge)) in DEVICES.into_iter().zip(bridges).enumerate() {
+        let mut work = || {
+            place.set_up(number)?;
+            place.exchange(&mut guest, number, words)?;
+            guest.run(&format!("ip addr flush dev eth{number}; ip link set eth{number} down"))
         };
         work().unwrap_or_else(|error: io::Error| panic!("{words}: {error}"));
         assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
+        place.remove(number).unwrap();
     }
 }
 
@@ -55,20 +59,21 @@ fn a_machine_boots_again_and_a_killed_bridge_is_replaced() {
     }
     // QEMU connects again, or waits for who connects.
     for (ours, theirs) in [
-        ("vhost-user:vm.sock", "server=off,reconnect=1"),
-        ("vhost-user:vm.sock,connect", "server=on"),
+        ("vhost-user:vm0.sock", "server=off,reconnect=1"),
+        ("vhost-user:vm0.sock,connect", "server=on"),
     ] {
         let Some([host]) = network::namespaces() else { return };
         let place = Place::new(host).unwrap();
         let work = || {
-            let bridge = place.bridge(ours)?;
-            place.set_up()?;
-            let mut guest = place.machine(theirs, "")?;
-            place.exchange(&mut guest, ours)?;
+            let bridge = place.bridge(0, ours)?;
+            place.set_up(0)?;
+            let mut guest = place.machine(theirs, &[""])?;
+            place.exchange(&mut guest, 0, ours)?;
             guest.reboot()?;
-            place.exchange(&mut guest, "booted again")?;
+            guest.run(traffic::SERVE)?;
+            place.exchange(&mut guest, 0, "booted again")?;
             bridge.stop(Signal::KILL);
-            let bridge = place.bridge(ours)?;
+            let bridge = place.bridge(0, ours)?;
             place.traffic("another bridge")?;
             assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
             io::Result::Ok(())
@@ -103,37 +108,54 @@ impl Place {
         Ok(Self { host, folder, image, content })
     }
 
-    fn bridge(&self, ours: &str) -> io::Result<Running> {
+    /// A bridge from the TAP device of a number to a machine.
+    fn bridge(&self, number: usize, ours: &str) -> io::Result<Running> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
-        command.args(["bridge", "tap:t0", ours, "--persist"]).current_dir(self.folder.path());
+        let tap = format!("tap:t{number}");
+        command.args(["bridge", &tap, ours, "--persist"]).current_dir(self.folder.path());
         command.env("RUNTIME_DIRECTORY", self.folder.path()).env_remove("NOTIFY_SOCKET");
         let bridge = Running::spawn(self.host.host(&mut command)?);
         bridge.said("<->");
         Ok(bridge)
     }
 
-    /// Gives the host its addresses, at the first bridge's device.
-    fn set_up(&self) -> io::Result<()> {
-        self.host.run(|| network::set_up("t0", B))?
+    /// Gives the host its addresses, at the device of a number.
+    fn set_up(&self, number: usize) -> io::Result<()> {
+        self.host.run(|| network::set_up(&format!("t{number}"), B))?
     }
 
-    /// A machine whose device has these words, at a socket of which QEMU has these.
-    fn machine(&self, theirs: &str, words: &str) -> io::Result<Guest> {
-        // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user: it sets up an irqfd.
-        let device = format!("virtio-net-pci,netdev=n0,vectors=0{words}");
-        let mut machine = self.image.machine_at("vhost-user,id=n0,chardev=c0", &device);
-        let socket = self.folder.path().join("vm.sock");
-        machine.args(["-chardev", &format!("socket,id=c0,path={},{theirs}", socket.display())]);
+    /// Removes the device of a number, which a bridge left to the next.
+    fn remove(&self, number: usize) -> io::Result<()> {
+        let mut command = Command::new("ip");
+        let status =
+            self.host.host(command.args(["link", "del", &format!("t{number}")]))?.status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("ip: {status}"))) }
+    }
+
+    /// A machine whose devices have these words, at sockets of which QEMU has others.
+    fn machine(&self, theirs: &str, devices: &[&str]) -> io::Result<Guest> {
+        let mut machine = self.image.machine();
         machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
         machine.args(["-numa", "node,memdev=m0", "-action", "reboot=reset"]);
-        Guest::start(self.host.host(&mut machine)?)
+        for (n, words) in devices.iter().enumerate() {
+            let socket = self.folder.path().join(format!("vm{n}.sock"));
+            let socket = format!("socket,id=c{n},path={},{theirs}", socket.display());
+            let netdev = format!("vhost-user,id=n{n},chardev=c{n}");
+            // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user: it sets up an irqfd.
+            let device = format!("virtio-net-pci,netdev=n{n},vectors=0{words}");
+            machine.args(["-chardev", &socket, "-netdev", &netdev, "-device", &device]);
+        }
+        let mut guest = Guest::start(self.host.host(&mut machine)?)?;
+        guest.run(traffic::SERVE)?;
+        Ok(guest)
     }
 
-    /// Sets the guest up, and exchanges data with it.
-    fn exchange(&self, guest: &mut Guest, how: &str) -> io::Result<()> {
-        guest.run("ip link set lo up; ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0")?;
-        guest.run("ip addr add fd09::1/64 dev eth0 nodad")?;
-        guest.run(traffic::SERVE)?;
+    /// Sets the guest's device of a number up, and exchanges data through it.
+    fn exchange(&self, guest: &mut Guest, number: usize, how: &str) -> io::Result<()> {
+        let device = format!("eth{number}");
+        guest.run(&format!("ip link set lo up; ip link set {device} up"))?;
+        guest.run(&format!("ip addr add 10.9.0.1/24 dev {device}"))?;
+        guest.run(&format!("ip addr add fd09::1/64 dev {device} nodad"))?;
         for port in [9, 19] {
             let served = || TcpStream::connect((A[0], port)).is_ok();
             network::until(|| self.host.run(served).unwrap_or(false));

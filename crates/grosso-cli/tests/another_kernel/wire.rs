@@ -67,7 +67,7 @@ impl Wire {
         command(&host, "ip link set lo up")?;
         command(&host, "ip tuntap add dev t0 mode tap vnet_hdr")?;
         host.run(|| crate::network::set_up("t0", crate::network::B))??;
-        let mut guest = Guest::start(host.host(&mut image.machine("t0"))?)?;
+        let mut guest = Guest::start(host.host(&mut image.machine_on("t0"))?)?;
         guest.run("ip link set lo up; ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0")?;
         guest.run("ip addr add fd09::1/64 dev eth0 nodad; modprobe -a fou fou6")?;
         guest.run(traffic::SERVE)?;

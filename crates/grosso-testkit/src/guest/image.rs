@@ -56,7 +56,7 @@ impl Image {
     /// The machine with a TAP device of the namespace that it will run in as its network device. It computes every
     /// checksum and cuts every packet itself, as if there was a wire between.
     #[must_use]
-    pub fn machine(&self, tap: &str) -> Command {
+    pub fn machine_on(&self, tap: &str) -> Command {
         let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
         self.machine_at(&tap, "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off")
     }
@@ -64,6 +64,14 @@ impl Image {
     /// The machine with a network device, at an end of a wire that QEMU has: the words of `-netdev` and of `-device`.
     #[must_use]
     pub fn machine_at(&self, netdev: &str, device: &str) -> Command {
+        let mut command = self.machine();
+        command.args(["-netdev", netdev, "-device", device]);
+        command
+    }
+
+    /// The machine without a network device.
+    #[must_use]
+    pub fn machine(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-accel", "tcg", "-cpu", "max", "-m", "512", "-no-reboot"]);
         command.args(["-display", "none", "-monitor", "none", "-serial", "null"]);
@@ -74,7 +82,6 @@ impl Image {
             "console=ttyS0 panic=-1 quiet mitigations=off",
         ]);
         command.arg("-kernel").arg(&self.kernel).arg("-initrd").arg(&self.file_system);
-        command.args(["-netdev", netdev, "-device", device]);
         command
     }
 }
