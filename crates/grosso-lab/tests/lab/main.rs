@@ -114,7 +114,8 @@ mod linux {
         ]
     }
 
-    /// Ways to the rights that a trial needs, and as which user.
+    /// Ways to the rights that a trial needs, and as which user. Somebody who is not root has the rights of a user
+    /// namespace in any way.
     fn ways() -> Vec<(&'static str, Option<u32>)> {
         let mut ways = vec![("as_it_is", None), (OWN_USER_NAMESPACE, None)];
         if rustix::process::geteuid().is_root() {
@@ -123,13 +124,23 @@ mod linux {
         ways
     }
 
+    /// Whether a trial is one of a way. Root's own user namespace has the rights of the others' by another call: that
+    /// they are enough is seen by the first trial and by the one that asks who root is.
+    fn is_tried(way: &str, trial: &str) -> bool {
+        let few =
+            ["coalescing_makes_trains_and_changes_no_byte", "superframes_of_the_sender_are_cut"];
+        way != OWN_USER_NAMESPACE || few.contains(&trial)
+    }
+
     const DEVICES: [(&str, Device); 2] = [("veth", Device::Veth), ("tap", Device::Tap)];
 
     pub(super) fn start_each() {
         let mut trials = Vec::new();
         for (way, user) in ways() {
             let on_devices = DEVICES.iter().flat_map(|(device, _)| {
-                on_device().into_iter().map(move |(name, _)| format!("{way}::{device}::{name}"))
+                let names = on_device().into_iter().map(|(name, _)| name);
+                let tried = names.filter(move |name| is_tried(way, name));
+                tried.map(move |name| format!("{way}::{device}::{name}"))
             });
             let alone = alone().into_iter().map(|(name, _)| format!("{way}::{name}"));
             trials.extend(
