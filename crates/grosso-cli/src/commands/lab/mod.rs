@@ -1,6 +1,8 @@
 //! `grosso lab`: measures what offload is worth here.
 
 mod conduct;
+#[cfg(test)]
+mod knob_tests;
 mod measure;
 mod network;
 mod nic;
