@@ -22,7 +22,7 @@ mod reorder;
 mod rtt;
 mod table;
 
-pub use consumer::Consumer;
+pub use consumer::{Consumer, ReaderKind, ReadingConsumer};
 pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow, Published};
 
 /// Parameters of the measurement.

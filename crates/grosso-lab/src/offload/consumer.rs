@@ -1,7 +1,10 @@
-//! Gain of delivery in parts if nobody copies the payload again: coalescing for a consumer in memory that reads headers
-//! alone. A TAP or a packet socket copies every byte into the kernel, which hides the gain.
+//! Gain of delivery in parts if nobody copies the payload again: coalescing for consumers in memory, one that reads
+//! headers alone and others that read every byte. A TAP or a packet socket copies every byte into the kernel, which
+//! hides the gain.
 
-use std::borrow::Cow;
+mod reader;
+
+use std::{borrow::Cow, cell::RefCell, hint::black_box};
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink,
@@ -14,51 +17,85 @@ use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::reader::Reader;
+pub use self::reader::ReaderKind;
 use crate::statistics::Spread;
 
-/// Gigabits delivered to a consumer in memory for each second of a processor.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+/// Gigabits delivered to consumers in memory for each second of a processor.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Consumer {
     /// Bytes of a packet's payload.
     pub payload_bytes: usize,
-    /// Delivered as parts: the packets stay where they were received.
+    /// Delivered as parts to who reads headers alone: the packets stay where they were received.
+    pub parts: Spread,
+    /// Delivered to who reads headers alone, after a copy of each packet.
+    pub copied: Spread,
+    /// Delivered to those who read every byte.
+    pub reading: Vec<ReadingConsumer>,
+}
+
+/// Gigabits for each second of a processor, with what a consumer takes that reads every byte.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ReadingConsumer {
+    /// The consumer.
+    pub consumer: ReaderKind,
+    /// Delivered as parts.
     pub parts: Spread,
     /// Delivered after a copy of each packet.
     pub copied: Spread,
 }
 
 impl Consumer {
-    /// Measures both in turn, `runs` times, with packets whose checksums a NIC verified.
+    /// Measures parts and copies in turn, `runs` times, with packets whose checksums a NIC verified.
     #[must_use]
     pub fn measure(payload_bytes: u16, runs: usize) -> Self {
         let packets = train(payload_bytes);
         let buffers: Vec<&[u8]> = packets.iter().cycle().take(BUFFERS).map(Vec::as_slice).collect();
         // One buffer for each packet, as in the slots of a ring: a single buffer would stay in the cache.
         let ring: Vec<Vec<u8>> = buffers.iter().map(|packet| packet.to_vec()).collect();
-        let [mut parts, mut copied] = [Vec::new(), Vec::new()];
-        for _ in 0..runs.max(1) {
-            parts.push(gigabits_a_cpu_second(&ring, packets.len(), Cow::Borrowed, drop));
-            let mut spare: Vec<Vec<u8>> = Vec::new();
-            let spare = std::cell::RefCell::new(&mut spare);
-            let copy = |packet: &[u8]| {
-                let mut copy = spare.borrow_mut().pop().unwrap_or_default();
-                copy.clear();
-                copy.extend_from_slice(packet);
-                Cow::Owned(copy)
-            };
-            let keep = |copy: Cow<'_, [u8]>| spare.borrow_mut().push(copy.into_owned());
-            copied.push(gigabits_a_cpu_second(&ring, packets.len(), copy, keep));
-        }
-        let payload_bytes = payload_bytes.into();
-        Self { payload_bytes, parts: Spread::of(parts), copied: Spread::of(copied) }
+        let readings = Reader::all().into_iter().map(|mut reader| {
+            let [parts, copied] = in_turn(&ring, packets.len(), runs, &mut reader);
+            ReadingConsumer { consumer: reader.kind(), parts, copied }
+        });
+        let (mut headers, reading): (Vec<_>, Vec<_>) =
+            readings.partition(|reading| reading.consumer == ReaderKind::Headers);
+        let ReadingConsumer { parts, copied, .. } = headers.remove(0);
+        Self { payload_bytes: payload_bytes.into(), parts, copied, reading }
     }
+
+    /// Parts and copies by consumer.
+    pub(super) fn readings(&self) -> impl Iterator<Item = (ReaderKind, &Spread, &Spread)> {
+        let headers = (ReaderKind::Headers, &self.parts, &self.copied);
+        let reading = self.reading.iter().map(|one| (one.consumer, &one.parts, &one.copied));
+        [headers].into_iter().chain(reading)
+    }
+}
+
+/// Measures parts and copies to a reader.
+fn in_turn(ring: &[Vec<u8>], train: usize, runs: usize, reader: &mut Reader) -> [Spread; 2] {
+    let [mut parts, mut copied] = [Vec::new(), Vec::new()];
+    let spare: RefCell<Vec<Vec<u8>>> = RefCell::default();
+    for _ in 0..runs.max(1) {
+        parts.push(gigabits_a_cpu_second(ring, train, reader, Cow::Borrowed, drop));
+        let copy = |packet: &[u8]| {
+            let mut copy = spare.borrow_mut().pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(packet);
+            Cow::Owned(copy)
+        };
+        let keep = |copy: Cow<'_, [u8]>| spare.borrow_mut().push(copy.into_owned());
+        copied.push(gigabits_a_cpu_second(ring, train, reader, copy, keep));
+    }
+    [Spread::of(parts), Spread::of(copied)]
 }
 
 /// Coalesces all packets several times, a train a poll, and delivers trains.
 fn gigabits_a_cpu_second<'a>(
     ring: &'a [Vec<u8>],
     train: usize,
+    reader: &mut Reader,
     take: impl Fn(&'a [u8]) -> Cow<'a, [u8]>,
     mut give_back: impl FnMut(Cow<'a, [u8]>),
 ) -> f64 {
@@ -66,7 +103,9 @@ fn gigabits_a_cpu_second<'a>(
     let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
     let mut bytes = 0_u64;
     let sink: &mut dyn Sink<Cow<'a, [u8]>> = &mut |delivery: Delivery<'_, Cow<'a, [u8]>>| {
-        bytes += delivery.slices().map(|slice| slice.len() as u64).sum::<u64>();
+        let consumed = reader.consume(&delivery);
+        black_box(consumed.sum);
+        bytes += consumed.bytes;
         delivery.into_parts().for_each(|part| give_back(part.buffer));
     };
     let started = own_cpu_time();
@@ -137,6 +176,50 @@ mod tests {
             }
             coalescer.poll_end(0, &mut sink);
             assert_eq!(joined, [Some(packets.len())]);
+        }
+    }
+
+    #[test]
+    fn consumers_of_every_byte_read_parts_and_what_a_machine_gets() {
+        let packets = train(1448);
+        let readers = Reader::all();
+        assert_eq!(readers.len(), 3, "{readers:?}");
+        for mut reader in readers {
+            let reads = reader.kind() != ReaderKind::Headers;
+            let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
+            let mut seen = 0;
+            let mut sink = |delivery: Delivery<'_, &[u8]>| {
+                let bytes = delivery.slices().collect::<Vec<_>>().concat();
+                let words = bytes.chunks(2).map(|word| match *word {
+                    [high, low] => u64::from(u16::from_be_bytes([high, low])),
+                    _ => u64::from(word[0]) << 8,
+                });
+                let consumed = reader.consume(&delivery);
+                assert_eq!(consumed.bytes, bytes.len() as u64, "{:?}", reader.kind());
+                // RFC 1071 section 4.1: the sum of all 16-bit words, modulo 65535.
+                let expected = if reads { words.sum::<u64>() % 65535 } else { 0 };
+                assert_eq!(u64::from(consumed.sum.fold()) % 65535, expected, "{:?}", reader.kind());
+                seen += 1;
+            };
+            for packet in &packets {
+                let checksum = Checksum::Unnecessary { levels: 0 };
+                let meta = Meta { checksum, ..Meta::default() };
+                coalescer.push(Frame { buffer: &packet[..], meta }, 0, &mut sink);
+            }
+            coalescer.poll_end(0, &mut sink);
+            assert_eq!(seen, 1);
+        }
+    }
+
+    #[test]
+    fn each_consumer_is_measured_with_parts_and_with_copies() {
+        let consumer = Consumer::measure(8948, 2);
+        let kinds: Vec<ReaderKind> = consumer.readings().map(|(kind, ..)| kind).collect();
+        assert_eq!(kinds, [ReaderKind::Headers, ReaderKind::EveryByte, ReaderKind::VhostUser]);
+        for (kind, parts, copied) in consumer.readings() {
+            for spread in [parts, copied] {
+                assert!(spread.values().len() == 2 && spread.min > 0.0, "{kind:?}: {spread:?}");
+            }
         }
     }
 }

@@ -267,17 +267,28 @@ impl Consumer {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nTo a consumer in memory that reads headers alone, {} bytes a packet\n\
-             {:16}Gb/s per CPU",
-            self.payload_bytes, "",
+            "\nTo a consumer in memory that reads so much, {} bytes a packet\n{}",
+            self.payload_bytes,
+            CONSUMER_HEADING.join("\n"),
         );
-        for (name, Spread { median, min, max, .. }) in
-            [("parts", self.parts), ("copied", self.copied)]
-        {
-            let _ = writeln!(text, "{name:<15} {median:>5.0} ({min:.0}-{max:.0})");
+        for (kind, parts, copied) in self.readings() {
+            let speed = |Spread { median, min, max, .. }: &Spread| {
+                let spread = format!("({min:.0}-{max:.0})");
+                format!("{median:>5.0} {spread:<11}")
+            };
+            // Bits of a second to seconds of a gigabyte.
+            let cost = |speed: &Spread| 8.0 / speed.median;
+            let _ = writeln!(
+                text,
+                "{:<15} {} {}  {:>5.3}  {:>5.3}  {:>5.2} times",
+                kind.name(),
+                speed(parts),
+                speed(copied),
+                cost(parts),
+                cost(copied),
+                parts.median / copied.median,
+            );
         }
-        let ratio = self.parts.median / self.copied.median;
-        let _ = writeln!(text, "{:<15} {ratio:>5.2} times", "parts / copied");
     }
 }
 
@@ -335,6 +346,12 @@ const HEADING: [&str; 2] = [
 const LATENCY_HEADING: [&str; 2] = [
     "                requests                       microseconds for a request",
     "                a second                       50 %     90 %     95 %     99 %",
+];
+
+/// Heading of the columns of [`Consumer::write`].
+const CONSUMER_HEADING: [&str; 2] = [
+    "                Gb/s per CPU                         CPU seconds a GB   parts /",
+    "                parts             copied              parts copied       copied",
 ];
 
 /// The share of the processor below which others must have had a part of it.

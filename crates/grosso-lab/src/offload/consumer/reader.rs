@@ -1,0 +1,159 @@
+//! Consumers of trains: of headers alone, or of every byte.
+
+use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::PathBuf, thread, time::Duration};
+
+use grosso::Delivery;
+use grosso_checksum::Sum;
+use grosso_io::{
+    Port, PortBuffer, Transmitted,
+    live::{MODE, UnixRole, VhostOptions, VhostPort, VhostSide},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Extent of what a consumer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReaderKind {
+    /// Headers alone.
+    Headers,
+    /// Every byte, where it was received.
+    EveryByte,
+    /// Every byte, by the driver of a virtual machine's device, with which memory is shared (vhost-user).
+    VhostUser,
+}
+
+impl ReaderKind {
+    /// Name of its row.
+    pub(in super::super) const fn name(self) -> &'static str {
+        match self {
+            Self::Headers => "headers alone",
+            Self::EveryByte => "every byte",
+            Self::VhostUser => "..., vhost-user",
+        }
+    }
+}
+
+/// A consumer.
+#[derive(Debug)]
+pub(super) enum Reader {
+    Headers,
+    EveryByte,
+    VhostUser(Box<Machine>),
+}
+
+/// Bytes that came, and the sum of those that were read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Consumed {
+    pub(super) bytes: u64,
+    pub(super) sum: Sum,
+}
+
+impl Reader {
+    /// All that this machine lets run.
+    pub(super) fn all() -> Vec<Self> {
+        let machine = Machine::open().ok().map(|machine| Self::VhostUser(Box::new(machine)));
+        [Self::Headers, Self::EveryByte].into_iter().chain(machine).collect()
+    }
+
+    pub(super) const fn kind(&self) -> ReaderKind {
+        match self {
+            Self::Headers => ReaderKind::Headers,
+            Self::EveryByte => ReaderKind::EveryByte,
+            Self::VhostUser(_) => ReaderKind::VhostUser,
+        }
+    }
+
+    pub(super) fn consume<B: AsRef<[u8]>>(&mut self, delivery: &Delivery<'_, B>) -> Consumed {
+        match self {
+            Self::Headers => Consumed { bytes: length(delivery), sum: Sum::default() },
+            // Summed, as by a receiver that verifies a checksum.
+            Self::EveryByte => {
+                Consumed { bytes: length(delivery), sum: Sum::of_parts(delivery.slices()) }
+            }
+            Self::VhostUser(machine) => machine.carry(delivery),
+        }
+    }
+}
+
+fn length<B: AsRef<[u8]>>(delivery: &Delivery<'_, B>) -> u64 {
+    delivery.slices().map(|slice| slice.len() as u64).sum()
+}
+
+/// Both ends of a virtual machine's device, on one thread.
+#[derive(Debug)]
+pub(super) struct Machine {
+    device: VhostPort,
+    driver: VhostPort,
+    received: Vec<PortBuffer>,
+}
+
+impl Machine {
+    /// Ends that have agreed.
+    fn open() -> io::Result<Self> {
+        let folder = Folder::new()?;
+        let mut options = VhostOptions::new(folder.0.join("machine"));
+        let device = VhostPort::open(&options)?;
+        options.side = VhostSide::Driver;
+        options.role = UnixRole::Connect { local: None, mode: MODE };
+        let driver = VhostPort::open(&options)?;
+        let mut machine = Self { device, driver, received: Vec::new() };
+        for _ in 0..LOOKS_MAX {
+            if machine.agree()? {
+                return Ok(machine);
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
+    /// Lets both ends hear each other; returns whether their rings have begun.
+    fn agree(&mut self) -> io::Result<bool> {
+        for end in [&mut self.device, &mut self.driver] {
+            end.receive(0, 1, &mut |_| ()).map_err(io::Error::other)?;
+        }
+        Ok(self.device.frames_kick().is_some() && self.driver.frames_kick().is_some())
+    }
+
+    /// Hands a train to the machine, whose driver reads all that comes.
+    fn carry<B: AsRef<[u8]>>(&mut self, delivery: &Delivery<'_, B>) -> Consumed {
+        let Self { device, driver, received } = self;
+        let slices: Vec<&[u8]> = delivery.slices().collect();
+        let sent = device.transmit(&slices, &delivery.meta).and_then(|_| device.flush());
+        // Frames that do not come are missing in the figures.
+        if matches!(sent, Ok(Transmitted::Taken)) {
+            let _ = driver.receive(0, FRAMES_MAX, &mut |frame| received.push(frame.buffer));
+        }
+        let bytes = received.iter().map(|buffer| buffer.as_ref().len() as u64).sum();
+        let sum = Sum::of_parts(received.iter().map(AsRef::as_ref));
+        driver.recycle_all(received);
+        Consumed { bytes, sum }
+    }
+}
+
+/// The place of the socket at which the two ends meet, until they have.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Self> {
+        let name = format!("grosso-lab-{:016x}", fastrand::u64(..));
+        let path = std::env::temp_dir().join(name);
+        // For this user alone, and nobody else's: there is none of the name yet.
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // It has nothing but the socket in it; a folder that stays harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Frames that the driver takes at once.
+const FRAMES_MAX: usize = 64;
+/// Looks for the other end, and the time between two.
+const LOOKS_MAX: u32 = 2000;
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
