@@ -1,9 +1,15 @@
 //! `grosso lab` from outside: its output, its files and its refusals.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
     io::{BufRead, BufReader},
     process::Stdio,
+    thread,
+    time::Duration,
 };
+
+use grosso_sys::scheduling::allowed_processors;
 
 use crate::common::{Bench, Run, finished};
 
@@ -29,6 +35,60 @@ fn lab_measures_and_reports() {
     let page = bench.get("page.html");
     assert!(page.starts_with(b"<!doctype html>"));
     assert!(String::from_utf8(page).unwrap().contains("lab --runs 1"), "how to repeat it");
+}
+
+#[test]
+fn lab_runs_sender_path_and_receiver_on_the_cpus_that_were_chosen() {
+    let allowed = allowed_processors().unwrap();
+    let [.., one, other] = allowed[..] else {
+        println!("skipped: one CPU is no choice");
+        return;
+    };
+    let bench = Bench::new();
+    let run = bench.run(&format!("lab --cpus {one},{},{one} --no-html", other + 1));
+    assert!(
+        run.code == 2 && run.stderr.contains(&format!("no CPU {}", other + 1)),
+        "{}",
+        run.stderr
+    );
+    for cpus in [[one, other, one], [one, one, other]] {
+        let chosen = cpus.map(|cpu| cpu.to_string());
+        let words =
+            format!("lab --cpus {} --runs 1 --time 300ms --no-html --json", chosen.join(","));
+        let (run, seen) = threads_of(&bench, &words);
+        if !is_allowed(&run) {
+            return;
+        }
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let report = run.json();
+        assert_eq!(report["environment"]["cpus"], serde_json::json!(cpus), "{report}");
+        assert_eq!(report["groups"].as_array().unwrap().len(), 1, "one layout is measured");
+        for (name, cpu) in ["sender", "path", "receiver"].into_iter().zip(chosen) {
+            assert_eq!(seen.get(name), Some(&BTreeSet::from([cpu])), "{name}: {seen:?}");
+        }
+    }
+}
+
+/// Runs a command, and looks on which CPUs its threads may run, by their names.
+fn threads_of(bench: &Bench, words: &str) -> (Run, BTreeMap<String, BTreeSet<String>>) {
+    let mut command = bench.command(words);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    while child.try_wait().unwrap().is_none() {
+        // Threads come and go while they are looked at.
+        for task in
+            fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten()
+        {
+            let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
+            let value = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap_or_default().trim().to_owned()
+            };
+            seen.entry(value("Name:")).or_default().insert(value("Cpus_allowed_list:"));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    (finished(child.wait_with_output().unwrap()), seen)
 }
 
 #[test]
@@ -365,7 +425,7 @@ fn lab_run_encrypts_and_fragments() {
         let [inward, outward] = keys.map(|digit| digit.repeat(40));
         bench.put(&format!("{side}.key"), format!("in {inward}\nout {outward}\n").as_bytes());
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(bench.path(&format!("{side}.key")), private).unwrap();
+        fs::set_permissions(bench.path(&format!("{side}.key")), private).unwrap();
         let spis = if side < peer {
             "spi-in = 0x1001, spi-out = 0x1002"
         } else {
@@ -400,7 +460,7 @@ fn lab_run_encrypts_and_fragments() {
 fn example(bench: &Bench, name: &str) {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab").join(name);
-    bench.put(name, &std::fs::read(path).unwrap());
+    bench.put(name, &fs::read(path).unwrap());
 }
 
 #[test]

@@ -233,5 +233,10 @@ pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     })
 }
 
+/// The processors of a sender, of a data path and of a receiver, if the two last share one.
+pub(crate) const fn both_sides([sender, others]: [usize; 2]) -> [usize; 3] {
+    [sender, others, others]
+}
+
 /// Bytes that are compared one by one before a setting is measured: some hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;

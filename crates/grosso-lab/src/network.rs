@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    experiment::two_processors,
+    experiment::{both_sides, two_processors},
     hosts::{Device, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path},
@@ -176,7 +176,7 @@ impl Network {
             impairment: None,
             back: None,
             device: self.options.device,
-            processors,
+            processors: both_sides(processors),
             congestion: congestion.into(),
             extent: Extent::Time { warm_up: Duration::ZERO, measured },
             compare: true,

@@ -1,6 +1,7 @@
 //! One measurement, with hosts of its own, threads on chosen processors, and counters read before and after.
 
 use std::{
+    ffi::CStr,
     io,
     sync::{atomic::AtomicBool, mpsc},
     thread,
@@ -15,7 +16,7 @@ use grosso_io::{
     runner::{DataPath, Handle, RunOptions},
 };
 use grosso_sys::scheduling::{own_thread, pin};
-use rustix::process::Pid;
+use rustix::{process::Pid, thread::set_name};
 
 pub(crate) use self::observe::gone;
 use self::observe::{ObservedPath, observe_beside};
@@ -52,8 +53,8 @@ pub struct Setting {
     pub back: Option<Impairment>,
     /// Device through which the data path exchanges packets with a host.
     pub device: Device,
-    /// The processor of the sender's thread, and that of all others.
-    pub processors: [usize; 2],
+    /// The processors of the sender's thread, of the data path and of the receiver's thread.
+    pub processors: [usize; 3],
     /// The congestion control of TCP.
     pub congestion: String,
     /// Duration or size of the measurement.
@@ -311,7 +312,7 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
         Carrier::GrossoSends { superframes } => {
             let (mut hosts, ends) = Hosts::sending(&setting.layout, setting.device, *superframes)?;
             let coalesced = match setting.layout.mtu.sender {
-                ..=COALESCED_MTU_MAX => Some(hosts.receive_in_batches(setting.processors[1])?),
+                ..=COALESCED_MTU_MAX => Some(hosts.receive_in_batches(setting.processors[2])?),
                 _ => None,
             };
             let options = RunOptions::new(SEED);
@@ -419,8 +420,8 @@ impl Trial<'_> {
         options: RunOptions,
         drops: impl FnOnce(&mut L) -> io::Result<u64>,
     ) -> Result<Measured, TrialError> {
-        let [sender, receiver] = self.setting.processors;
-        let steered = match sender == receiver {
+        let [sender, path_processor, receiver] = self.setting.processors;
+        let steered = match sender == path_processor && sender == receiver {
             true => None,
             false => Some(self.hosts.steer_acknowledgements(sender)?),
         };
@@ -428,10 +429,18 @@ impl Trial<'_> {
         let observed = |path: ObservedPath<'_>| {
             observe(self.setting, self.hosts, Some(path), self.interrupted)
         };
-        let (observed, mut left) = while_running(path, receiver, observed)?;
+        let (observed, mut left) = while_running(path, path_processor, observed)?;
         let ring_drops = drops(&mut left)?;
         Ok(Measured { acknowledgements_steered: steered, ring_drops, ..observed })
     }
+}
+
+/// Binds the calling thread to a processor, under the name of its part in the trial, which `top -H` shows. Returns its
+/// number.
+fn settle(name: &CStr, processor: usize) -> io::Result<Pid> {
+    pin(None, processor)?;
+    set_name(name)?;
+    Ok(own_thread())
 }
 
 /// Observes a data path on a thread of its own, on that processor, and returns its left port too.
@@ -444,7 +453,7 @@ fn while_running<L: Port + Send, R: Port + Send>(
     thread::scope(|scope| {
         let (announce, announced) = mpsc::channel();
         let running = scope.spawn(move || {
-            announce.send(pin(None, processor).map(|()| own_thread())).ok();
+            announce.send(settle(c"path", processor)).ok();
             path.run()
         });
         let thread = announced.recv().map_err(|_| gone())?;
@@ -479,7 +488,7 @@ mod tests {
             impairment: None,
             back: None,
             device: Device::Veth,
-            processors: [0; 2],
+            processors: [0; 3],
             congestion: "cubic".into(),
             extent: Extent::Bytes(1),
             compare: false,

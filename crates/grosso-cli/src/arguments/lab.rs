@@ -5,7 +5,9 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 use clap::{Args, Subcommand, ValueEnum};
 use grosso_io::impair::Impairment;
 
-use super::values::{parse_offer, parse_peer, parse_run_ns, parse_share, parse_time_ns};
+use super::values::{
+    parse_cpus, parse_offer, parse_peer, parse_run_ns, parse_share, parse_time_ns,
+};
 use crate::error::Failure;
 
 /// Without an experiment, the headline: MTU 1500, coalescing on and off
@@ -150,6 +152,9 @@ pub(crate) struct LabOptions {
     /// Program that makes the traffic
     #[arg(long, value_name = "TOOL", default_value = "built-in", hide_short_help = true)]
     pub(crate) tool: LabTool,
+    /// CPUs of sender, data path and receiver, as in 0,1,2 [default: one for all, then one for the sender]
+    #[arg(long, value_name = "CPUS", value_parser = parse_cpus, hide_short_help = true)]
+    pub(crate) cpus: Option<[usize; 3]>,
     #[command(flatten)]
     pub(crate) page: LabPage,
 }

@@ -315,6 +315,13 @@ pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
     if (OFFER_BITS_MIN..=OFFER_BITS_MAX).contains(&bits) { Ok(bits) } else { Err(expected()) }
 }
 
+/// The CPUs of the sender, the data path and the receiver of an experiment.
+pub(super) fn parse_cpus(text: &str) -> Result<[usize; 3], String> {
+    let cpus: Result<Vec<usize>, _> = text.split(',').map(str::parse).collect();
+    let cpus = cpus.ok().and_then(|cpus| cpus.try_into().ok());
+    cpus.ok_or_else(|| "expected the CPUs of sender, path and receiver, such as 0,1,0".into())
+}
+
 /// The address of a sink of the lab, with the usual port unless it has one.
 pub(super) fn parse_peer(text: &str) -> Result<SocketAddr, String> {
     let alone = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, SINK_PORT));
@@ -433,6 +440,12 @@ mod tests {
             ["", "G", "0", "1.5.5G", "-1", "9e9", "9999999999G"]
                 .iter()
                 .all(|text| parse_rate(text).is_err())
+        );
+        assert_eq!(parse_cpus("0,12,0"), Ok([0, 12, 0]));
+        assert!(
+            ["", "1", "0,1", "0,1,2,3", "0,-1,0", "a,b,c"]
+                .iter()
+                .all(|text| parse_cpus(text).is_err())
         );
         assert_eq!(parse_offer("10M"), Ok(10_000_000));
         assert!(["1.5", "9.9M", "101G", "fast"].iter().all(|text| parse_offer(text).is_err()));

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::transfer::Transfer;
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, two_processors},
+    experiment::{Bench, Experiment, Plan, RunsOf, both_sides, two_processors},
     hosts::{Layout, Mtu},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
@@ -220,7 +220,7 @@ impl Acks {
             impairment: None,
             back: None,
             device: plan.device,
-            processors: self.processors,
+            processors: both_sides(self.processors),
             congestion: plan.parameters.congestion.clone(),
             extent: Extent::Time { warm_up: WARM_UP, measured: plan.measured },
             compare: false,
@@ -250,7 +250,7 @@ impl Acks {
             },
             impairment: Some(there),
             back: Some(back),
-            processors: [processor; 2],
+            processors: [processor; 3],
             congestion: transfer.worth.congestion().into(),
             extent: Extent::Bytes(self.plan.parameters.transfer_bytes),
             ..setting

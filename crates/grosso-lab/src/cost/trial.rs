@@ -21,6 +21,7 @@ use serde::Serialize;
 use super::{CostSetting, Offloads, Wire};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
+    experiment::both_sides,
     hosts::{Device, Ends, Family, Hosts, Inside, Layout, open_packet},
     running::Running,
     traffic::Traffic,
@@ -258,7 +259,7 @@ impl CostTrial<'_> {
             impairment: None,
             back: None,
             device: setting.device,
-            processors: setting.processors,
+            processors: both_sides(setting.processors),
             congestion: setting.congestion.clone(),
             extent: setting.extent,
             compare: setting.compare,

@@ -7,7 +7,7 @@ use grosso_sys::scheduling::allowed_processors;
 
 use super::{
     Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, Published,
-    ReaderKind, Row, RowGroup,
+    ReaderKind, Row, RowGroup, findings::distinct,
 };
 use crate::{
     experiment::Plan,
@@ -24,9 +24,9 @@ impl Offload {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn headline(plan: Plan<OffloadParameters>) -> io::Result<Self> {
-        let groups = processor_pairs()?.into_iter().map(|processors| {
+        let groups = plan.layouts()?.into_iter().map(|processors| {
             let setting = plan.setting(plan.stream(), processors);
-            let published = (processors[0] == processors[1]).then_some(nic(SHORT.pages[0]));
+            let published = (distinct(processors) == 1).then_some(nic(SHORT.pages[0]));
             let compared = Comparison { published, ..ON_OFF.clone() };
             let rows = coalescing(&plan, &setting).to_vec();
             RowGroup { title: title(&setting), rows, comparisons: vec![compared] }
@@ -42,7 +42,7 @@ impl Offload {
     /// Those of `sched_getaffinity(2)`.
     pub fn lro(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
-        for processors in processor_pairs()? {
+        for processors in plan.layouts()? {
             for (mtu, published) in MTU_PAIRS {
                 let mut setting = plan.setting(plan.stream(), processors);
                 setting.layout.mtu = mtu;
@@ -61,7 +61,7 @@ impl Offload {
     /// Those of `sched_getaffinity(2)`.
     pub fn gso(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
-        for processors in processor_pairs()?.into_iter().take(1) {
+        for processors in plan.layouts()?.into_iter().take(1) {
             for traffic in [plan.stream(), Traffic::UdpSegments] {
                 for (family, (bytes, published)) in
                     [Family::V4, Family::V6].into_iter().flat_map(|f| SENDER_MTUS.map(|m| (f, m)))
@@ -101,9 +101,9 @@ impl Offload {
         traffic: Traffic,
         plan: Plan<OffloadParameters>,
     ) -> io::Result<Self> {
-        let pairs = processor_pairs()?.into_iter();
-        let pairs = pairs.take(if traffic.is_requests() { 1 } else { 2 });
-        let groups = pairs.map(|processors| {
+        let layouts = plan.layouts()?.into_iter();
+        let layouts = layouts.take(if traffic.is_requests() { 1 } else { 2 });
+        let groups = layouts.map(|processors| {
             let setting = plan.setting(traffic, processors);
             let rows = coalescing(&plan, &setting).into_iter();
             let kernel = KERNEL.map(|(name, carrier)| Row::new(name, &setting, carrier));
@@ -121,7 +121,7 @@ impl Offload {
     /// Those of `sched_getaffinity(2)`.
     pub fn flows(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
-        for processors in processor_pairs()?.into_iter().take(1) {
+        for processors in plan.layouts()?.into_iter().take(1) {
             for hold_us in HOLDS_US {
                 let rows = CONNECTIONS.map(|connections| {
                     let mut setting = plan.setting(Traffic::TcpStream, processors);
@@ -132,7 +132,8 @@ impl Offload {
                     let carrier = Carrier::grosso(coalesce, false);
                     Row::new(&format!("{connections} {name}"), &setting, carrier)
                 });
-                let title = format!("Trains held at most {hold_us} us, one CPU for everything");
+                let title =
+                    format!("Trains held at most {hold_us} us, {}", layout_words(processors));
                 groups.push(RowGroup { title, rows: rows.to_vec(), comparisons: Vec::new() });
             }
         }
@@ -154,11 +155,23 @@ impl Offload {
 }
 
 impl Plan<OffloadParameters> {
+    /// The chosen processors of sender, data path and receiver. By default one for everything; then, if there are two,
+    /// one for the sender and one for the rest. The last processors are used, since the first often handles the
+    /// interrupts.
+    pub(super) fn layouts(&self) -> io::Result<Vec<[usize; 3]>> {
+        Ok(match (self.parameters.processors, &allowed_processors()?[..]) {
+            (Some(chosen), _) => vec![chosen],
+            (None, &[.., one, other]) => vec![[other; 3], [one, other, other]],
+            (None, &[one]) => vec![[one; 3]],
+            (None, []) => Vec::new(),
+        })
+    }
+
     pub(super) fn stream(&self) -> Traffic {
         if self.parameters.sendfile { Traffic::TcpSendfile } else { Traffic::TcpStream }
     }
 
-    pub(super) fn setting(&self, traffic: Traffic, processors: [usize; 2]) -> Setting {
+    pub(super) fn setting(&self, traffic: Traffic, processors: [usize; 3]) -> Setting {
         Setting {
             traffic,
             connections: 1,
@@ -189,7 +202,7 @@ impl Plan<OffloadParameters> {
 }
 
 fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -> RowGroup {
-    let is_one = setting.processors[0] == setting.processors[1];
+    let is_one = distinct(setting.processors) == 1;
     let needed = setting.layout.slot_bytes();
     let sizes =
         PAGES.iter().filter(|(bytes, ..)| *bytes >= needed).take(if is_one { 4 } else { 1 });
@@ -307,7 +320,8 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
         ))
     }));
     verdicts.extend(same.and_then(larger_pages));
-    if let Some(row) = group(2, MTU_PAIRS[0].0).map(|group| &group.rows[0]) {
+    let shared = group(2, MTU_PAIRS[0].0).filter(|group| group.cpus.is_none());
+    if let Some(row) = shared.map(|group| &group.rows[0]) {
         let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;
         let costs = row.runs.iter().map(|run| both(run) / (run.bytes as f64 * 1e-9));
         let cost = Spread::of(costs);
@@ -425,21 +439,17 @@ fn title(setting: &Setting) -> String {
         Family::V4 => "",
         Family::V6 => " over IPv6",
     };
-    let processors = match setting.processors[0] == setting.processors[1] {
-        true => "one CPU for everything",
-        false => "two CPUs: one sends, one has path and receiver",
-    };
+    let processors = layout_words(setting.processors);
     format!("{} at {mtu}{family}, {processors}", setting.traffic)
 }
 
-/// One processor for everything; then, if there are two, one for the sender and one for the rest. The last processors
-/// are used, since the first often handles the interrupts.
-pub(super) fn processor_pairs() -> io::Result<Vec<[usize; 2]>> {
-    Ok(match allowed_processors()?[..] {
-        [.., one, other] => vec![[other, other], [one, other]],
-        [one] => vec![[one, one]],
-        [] => Vec::new(),
-    })
+/// The processors of sender, data path and receiver in words.
+pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
+    match (sender == path, path == receiver) {
+        (true, true) => "one CPU for everything".into(),
+        (false, true) => "two CPUs: one sends, one has path and receiver".into(),
+        _ => format!("sender on CPU {sender}, path on {path}, receiver on {receiver}"),
+    }
 }
 
 fn coalescing(plan: &Plan<OffloadParameters>, setting: &Setting) -> [Row; 2] {

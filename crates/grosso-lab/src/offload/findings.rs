@@ -38,6 +38,9 @@ pub struct OffloadGroup {
     pub traffic: Traffic,
     /// The number of processors that everything ran on.
     pub processors: usize,
+    /// The processors of sender, data path and receiver, if the two last have one each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<[usize; 3]>,
     /// One for each setting.
     pub rows: Vec<OffloadRow>,
     /// The first comparison's ratio, if there is one.
@@ -143,7 +146,8 @@ impl OffloadGroup {
             mtu: setting.layout.mtu,
             family: setting.layout.family,
             traffic: setting.traffic,
-            processors: if setting.processors[0] == setting.processors[1] { 1 } else { 2 },
+            processors: distinct(setting.processors),
+            cpus: Some(setting.processors).filter(|[_, path, receiver]| path != receiver),
             ratio: comparisons.first().map(|first| first.ratio),
             comparisons,
             rows,
@@ -203,4 +207,10 @@ impl OffloadRow {
             runs,
         }
     }
+}
+
+/// Number of processors that sender, data path and receiver have together.
+pub(super) fn distinct(processors: [usize; 3]) -> usize {
+    let [sender, path, receiver] = processors;
+    1 + usize::from(path != sender) + usize::from(receiver != sender && receiver != path)
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use super::{
     Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, Row, RowGroup,
-    catalogue::{processor_pairs, times},
+    catalogue::{layout_words, times},
 };
 use crate::{
     experiment::Plan,
@@ -20,7 +20,7 @@ impl Offload {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn load(plan: Plan<OffloadParameters>) -> io::Result<Self> {
-        let groups = processor_pairs()?.into_iter().take(1).map(|processors| {
+        let groups = plan.layouts()?.into_iter().take(1).map(|processors| {
             let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
             for Load { bits, on, off, compared } in LOADS {
                 let mut setting = plan.setting(Traffic::TcpStream, processors);
@@ -30,7 +30,8 @@ impl Offload {
                 rows.push(Row::new(off, &setting, Carrier::grosso(None, false)));
                 comparisons.push(Comparison::new(compared, on, off));
             }
-            let title = "TCP_STREAM at MTU 1500 by offered load, one CPU for everything".into();
+            let layout = layout_words(processors);
+            let title = format!("TCP_STREAM at MTU 1500 by offered load, {layout}");
             RowGroup { title, rows, comparisons }
         });
         let groups = groups.collect();

@@ -5,10 +5,7 @@ use std::{io, time::Duration};
 use grosso::{Profile, coalesce::Reorder};
 use grosso_io::impair::Impairment;
 
-use super::{
-    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, Row, RowGroup,
-    catalogue::processor_pairs,
-};
+use super::{Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, Row, RowGroup};
 use crate::{
     experiment::Plan,
     traffic::Traffic,
@@ -23,7 +20,7 @@ impl Offload {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn reorder(plan: Plan<OffloadParameters>) -> io::Result<Self> {
-        let processors = processor_pairs()?.into_iter().next_back().unwrap_or_default();
+        let processors = plan.layouts()?.into_iter().next_back().unwrap_or_default();
         let groups = SKEWS_US.map(|skew_us| {
             let mut setting = plan.setting(Traffic::TcpStream, processors);
             setting.impairment = Some(wire(skew_us, plan.parameters.wire_bits));

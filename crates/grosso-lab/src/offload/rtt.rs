@@ -4,10 +4,10 @@ use std::{io, time::Duration};
 
 use grosso::{Profile, coalesce::Hold};
 use grosso_io::impair::Impairment;
-use grosso_sys::scheduling::allowed_processors;
 
 use super::{
     Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, Row, RowGroup,
+    catalogue::layout_words,
 };
 use crate::{
     experiment::Plan,
@@ -22,9 +22,9 @@ impl Offload {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn rtt(plan: Plan<OffloadParameters>) -> io::Result<Self> {
-        let processor = allowed_processors()?.last().copied().unwrap_or(0);
+        let processors = plan.layouts()?.into_iter().next().unwrap_or_default();
         let groups = ROUND_TRIPS_US.map(|round_trip_us| {
-            let mut setting = plan.setting(plan.stream(), [processor; 2]);
+            let mut setting = plan.setting(plan.stream(), processors);
             let delay = Duration::from_micros(round_trip_us);
             let mut impairment = Impairment::default();
             impairment.delay = delay;
@@ -38,8 +38,9 @@ impl Offload {
             }
             RowGroup {
                 title: format!(
-                    "A wire of {} ms, from the stream's start, one CPU",
-                    delay.as_secs_f64() * 1e3
+                    "A wire of {} ms, from the stream's start, {}",
+                    delay.as_secs_f64() * 1e3,
+                    layout_words(processors),
                 ),
                 rows: rows(&plan, &setting),
                 comparisons: vec![

@@ -26,7 +26,7 @@ pub(super) fn observe(
     interrupted: &AtomicBool,
 ) -> Result<Measured, TrialError> {
     let [sender, receiver] = hosts.networks();
-    let [near, far] = setting.processors;
+    let [near, _, far] = setting.processors;
     let target = hosts.receiver_address().to_string();
     let server = start(receiver, far, &["--server".into(), "--one-off".into()])?;
     let mut server = Ending(server);

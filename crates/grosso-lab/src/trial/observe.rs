@@ -15,10 +15,9 @@ use grosso_io::{
     path::DirectionStats,
     runner::{Handle, Snapshot},
 };
-use grosso_sys::scheduling::{own_thread, pin};
 use rustix::process::Pid;
 
-use super::{Extent, Measured, SEED, Setting, TrialError};
+use super::{Extent, Measured, SEED, Setting, TrialError, settle};
 use crate::{
     account::{Accountant, CpuSeconds, TcpCounters, Threads},
     hosts::{Family, Hosts},
@@ -68,14 +67,14 @@ pub(super) fn observe_beside<Gauged>(
     thread::scope(|scope| {
         let (announce, announced) = mpsc::channel();
         let also_announce = announce.clone();
-        let [near, far] = setting.processors;
+        let [near, _, far] = setting.processors;
         let (sides, progress, content) = (&sides, &progress, &content);
         let receiver = scope.spawn(move || {
-            announce.send((Role::Receiver, pin(None, far).map(|()| own_thread()))).ok();
+            announce.send((Role::Receiver, settle(c"receiver", far))).ok();
             sides.receive(setting.compare.then_some(content), progress)
         });
         let sender = scope.spawn(move || {
-            also_announce.send((Role::Sender, pin(None, near).map(|()| own_thread()))).ok();
+            also_announce.send((Role::Sender, settle(c"sender", near))).ok();
             sides.send(content, progress)
         });
         let over = || sender.is_finished() || receiver.is_finished();

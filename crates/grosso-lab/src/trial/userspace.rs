@@ -18,7 +18,6 @@ use grosso_io::{
     impair::{Impair, Impairment},
     runner::{DataPath, RunOptions},
 };
-use grosso_sys::scheduling::{own_thread, pin};
 use rustix::{
     net::sockopt::{Timeout, set_socket_timeout},
     process::Pid,
@@ -27,7 +26,7 @@ use rustix::{
 use super::{
     Measured, SEED, Setting, TrialError,
     observe::{ObservedPath, Reading, gone, watch},
-    while_running,
+    settle, while_running,
 };
 use crate::{
     account::{Accountant, Threads},
@@ -100,7 +99,7 @@ impl UserTrial<'_> {
         options: RunOptions,
     ) -> Result<Measured, TrialError> {
         let path = DataPath::new(left, right, options)?;
-        let [_, processor] = self.setting.processors;
+        let [_, processor, _] = self.setting.processors;
         let (measured, _) = while_running(path, processor, |path| self.observe(path))?;
         Ok(measured)
     }
@@ -111,12 +110,12 @@ impl UserTrial<'_> {
         let (socket, _) = self.listener.accept()?;
         self.hosts.set_up_stream(&socket)?;
         let progress = Progress::default();
-        let [_, processor] = self.setting.processors;
+        let [_, _, processor] = self.setting.processors;
         thread::scope(|scope| {
             let (announce, announced) = mpsc::channel();
             let (socket, progress) = (&socket, &progress);
             let receiver = scope.spawn(move || {
-                announce.send(pin(None, processor).map(|()| own_thread())).ok();
+                announce.send(settle(c"receiver", processor)).ok();
                 let expected = self.setting.compare.then_some(&*self.content);
                 receive_streams(slice::from_ref(socket), expected, progress)
             });

@@ -21,6 +21,7 @@ use serde::Serialize;
 use super::{Tunnel, TunnelCarrier, TunnelSetting};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
+    experiment::both_sides,
     hosts::{Family, Hosts, Inside, Layout, Mtu, underlay_addresses},
     running::Running,
     trial::{self, Tool, TrialError, observe_gauged},
@@ -252,7 +253,7 @@ fn observe<const ENDS: usize>(
         impairment: None,
         back: None,
         device: setting.device,
-        processors: setting.processors,
+        processors: both_sides(setting.processors),
         congestion: setting.congestion.clone(),
         extent: setting.extent,
         compare: setting.compare,

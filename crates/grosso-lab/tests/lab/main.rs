@@ -395,7 +395,7 @@ mod linux {
             impairment: None,
             back: None,
             device: Device::Veth,
-            processors: [processor; 2],
+            processors: [processor; 3],
             congestion: "cubic".into(),
             extent: Extent::Bytes(BYTES),
             compare: true,
