@@ -430,6 +430,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_lost_behind_the_first_is_sent_again_as_acknowledgments_come() {
+        let mut sender = sender();
+        let place = |number: u32| FIRST.wrapping_add(number * PAYLOAD_BYTES);
+        let _ = sent(&mut sender, 0);
+        answer(&mut sender, tcp::SYN | tcp::ACK, FIRST);
+        assert_eq!(sent(&mut sender, 0).len(), 10);
+        assert_eq!(sent(&mut sender, 1), [place(0)]);
+        // None of the ten had arrived.
+        answer(&mut sender, tcp::ACK, place(1));
+        assert_eq!(sent(&mut sender, 1), [place(1), place(2)]);
+        assert_eq!(sender.counts.retransmits, 3);
+    }
+
+    #[test]
     fn after_a_timeout_everything_is_sent_again_from_one_segment() {
         let mut sender = sender();
         let syn = FIRST.wrapping_sub(1);
