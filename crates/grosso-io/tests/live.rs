@@ -4,4 +4,5 @@ mod live_path;
 mod unix_port;
 mod vhost_driver;
 mod vhost_hostile;
+mod vhost_offloads;
 mod vhost_port;
