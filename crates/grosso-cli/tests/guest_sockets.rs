@@ -10,12 +10,15 @@
 
 use std::{io, net::TcpStream, process::Command};
 
+use grosso_lab::guest::{Contents, Guest};
 use grosso_sys::namespace::NetworkNamespace;
-use grosso_testkit::guest::{self, Contents, Guest, Image};
 use rustix::process::Signal;
 
 use crate::{
-    another_kernel::traffic::{self, Rates},
+    another_kernel::{
+        boot,
+        traffic::{self, Rates},
+    },
     network::{A, B, Running},
 };
 
@@ -55,7 +58,7 @@ const CASES: [Case; 3] = [
 
 #[test]
 fn machines_at_sockets_exchange_whole_streams_and_datagrams() {
-    if let Some(why) = guest::missing(PROGRAMS) {
+    if let Some(why) = boot::missing(PROGRAMS) {
         CASES.iter().for_each(|case| println!("skipped: {}: {why}", case.name));
         return;
     }
@@ -71,7 +74,7 @@ impl Case {
         let content = traffic::content();
         let files = [("content", &content[..]), ("bin/take", traffic::TAKE.as_bytes())];
         let contents = Contents { programs: PROGRAMS, modules: &[], files: &files };
-        let image = Image::new(folder.path(), &contents)?;
+        let image = boot::image(folder.path(), &contents)?;
         let start = || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
             command.args(["bridge", "tap:t0", self.ours, "--persist"]).current_dir(folder.path());

@@ -9,13 +9,16 @@
 
 use std::{io, net::TcpStream, process::Command};
 
+use grosso_lab::guest::{Contents, Guest, Image};
 use grosso_sys::namespace::NetworkNamespace;
-use grosso_testkit::guest::{self, Contents, Guest, Image};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::{
-    another_kernel::traffic::{self, Rates},
+    another_kernel::{
+        boot,
+        traffic::{self, Rates},
+    },
     network::{self, A, B, Running},
 };
 
@@ -83,7 +86,7 @@ fn a_machine_boots_again_and_a_killed_bridge_is_replaced() {
 }
 
 fn is_missing() -> bool {
-    let why = guest::missing(PROGRAMS);
+    let why = boot::missing(PROGRAMS);
     if let Some(why) = &why {
         println!("skipped: {why}");
     }
@@ -104,7 +107,7 @@ impl Place {
         let content = traffic::content();
         let files = [("content", &content[..]), ("bin/take", traffic::TAKE.as_bytes())];
         let contents = Contents { programs: PROGRAMS, modules: &[], files: &files };
-        let image = Image::new(folder.path(), &contents)?;
+        let image = boot::image(folder.path(), &contents)?;
         Ok(Self { host, folder, image, content })
     }
 

@@ -11,7 +11,10 @@ use std::{
 
 use grosso_sys::scheduling::allowed_processors;
 
-use crate::common::{Bench, Run, finished};
+use crate::{
+    another_kernel::boot,
+    common::{Bench, Run, finished},
+};
 
 #[test]
 fn lab_measures_and_reports() {
@@ -213,6 +216,49 @@ fn lab_cost_says_where_the_time_of_a_packet_goes() {
     assert_eq!(report["verdicts"].as_array().unwrap().len(), 3);
     let page = String::from_utf8(bench.get("page.html")).unwrap();
     assert!(page.contains("lab cost --runs 1"), "how to repeat it");
+}
+
+#[test]
+fn lab_vm_has_every_carrier_that_is_here_and_says_what_is_missing() {
+    let bench = Bench::new();
+    let run = bench.run("lab vm --kernel nowhere --no-html --json");
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-vm/1");
+    assert_eq!(report["groups"].as_array().unwrap().len(), 0, "{report}");
+    for verdict in report["verdicts"].as_array().unwrap() {
+        assert_eq!(verdict["verdict"], "cannot_be_shown_here", "{verdict}");
+    }
+    let kernel = boot::kernel();
+    if let Some(why) = boot::missing(&["ip"]) {
+        println!("skipped: {why}");
+        assert!(report["notes"][0].as_str().unwrap().contains("No machine can boot here"));
+        return;
+    }
+    assert!(report["notes"][0].as_str().unwrap().contains("nowhere/boot/vmlinuz"), "{report}");
+    let options = format!("--runs 1 --time 100ms --kernel {}", kernel.display());
+    let run = bench.run(&format!("lab vm {options} --html page.html --json"));
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    let groups = report["groups"].as_array().unwrap();
+    let places: Vec<_> = groups.iter().map(|group| group["place"].as_str().unwrap()).collect();
+    assert_eq!(places, ["host", "guests", "tunnel"]);
+    let rows = || groups.iter().flat_map(|group| group["rows"].as_array().unwrap());
+    // Without passt and the kernel's VXLAN.
+    assert!((6..=8).contains(&rows().count()), "{report}");
+    for row in rows().filter(|row| row["runs"][0]["is_reset"] != true) {
+        assert!(row["verified_bytes"].as_u64().unwrap() > 8 << 20, "{row}");
+        for way in ["to_guest", "from_guest"] {
+            assert!(row[way]["megabits_a_second"]["median"].as_f64().unwrap() > 0.0, "{row}");
+            let path = row[way]["path_s_per_gb"]["median"].as_f64().unwrap();
+            assert_eq!(path > 0.0, row["carrier"] != "qemu", "{row}");
+        }
+    }
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab vm --runs 1"), "how to repeat it");
 }
 
 #[test]

@@ -36,7 +36,7 @@ const BESIDE: [(&str, &str); 18] = [
 
 /// Commands whose reports are held against their schemas elsewhere: those on captures and the judge by the tests of
 /// these, the lab's experiments by the claims of `docs/sources.md`, and `bridge` and `run` below.
-const ELSEWHERE: [&str; 38] = [
+const ELSEWHERE: [&str; 39] = [
     "inspect",
     "coalesce",
     "segment",
@@ -74,6 +74,7 @@ const ELSEWHERE: [&str; 38] = [
     "lab cost",
     "lab fragments",
     "lab tunnels",
+    "lab vm",
     "lab nic",
 ];
 

@@ -28,6 +28,7 @@ use crate::account::TcpCounters;
 mod underlay;
 
 pub use underlay::{Inside, underlay_addresses};
+pub(crate) use underlay::{lay_underlay, vxlan_ends};
 
 /// MTUs of the two hosts, in bytes from the IP header on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
@@ -541,8 +542,8 @@ fn open_wire(
     })?
 }
 
-/// A network namespace for the engine's end of a wire, in which the kernel sends no packets of its own.
-fn engine_network() -> io::Result<NetworkNamespace> {
+/// A network namespace, as for the engine's end of a wire, in which the kernel sends no packets of IPv6's own accord.
+pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
     let network = NetworkNamespace::new()?;
     network.run(|| {
         silence_ipv6("all")?;
@@ -605,7 +606,13 @@ fn add_wire(host: &NetworkNamespace, near: &str, far: (&str, u16)) -> io::Result
     Netlink::new()?.add_veth((&name(far.0)?, far_end), (&name(near)?, near_end))
 }
 
-fn set_up(interface: &str, addresses: [IpAddr; 2], family: Family, mtu: u16) -> io::Result<()> {
+/// Gives a device of the calling thread's namespace its MTU and addresses, IPv4 first, and turns it on.
+pub(crate) fn set_up(
+    interface: &str,
+    addresses: [IpAddr; 2],
+    family: Family,
+    mtu: u16,
+) -> io::Result<()> {
     let (netlink, control, device) = (Netlink::new()?, Control::new()?, name(interface)?);
     control.set_mtu(&device, mtu)?;
     if family == Family::V6 {

@@ -20,6 +20,8 @@
 //! | [`acks`] | the effect of merged acknowledgments on a sender: measured, and by the model |
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the other end |
 //! | [`cost`] | the cost of a packet to a data path, by part |
+//! | [`guest`] | a second, real kernel beside the one that runs, in a machine that QEMU emulates |
+//! | [`machines`] | virtual machines, by what carries their frames |
 //! | [`features`] | the worth of a device's own offloads, and the sink at the other end |
 //! | [`nic`] | a NIC with receive buffers of its own, possibly few |
 //! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
@@ -59,7 +61,9 @@ pub mod cost;
 pub mod experiment;
 pub mod features;
 pub mod fragments;
+pub mod guest;
 pub mod hosts;
+pub mod machines;
 pub mod model;
 pub mod network;
 pub mod nic;

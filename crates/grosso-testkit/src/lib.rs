@@ -8,7 +8,6 @@
 //! | [`esp_vectors`] | published encrypted packets |
 //! | [`flows`] | invariants between input and output |
 //! | `front_end` | a machine without a processor, at a socket of vhost-user (Linux) |
-//! | `guest` | a second, real kernel beside the one that runs (Linux) |
 //! | [`oracle`] | expected results and the flow of a frame, computed slowly and literally |
 //! | [`stack`] | header stacks, nested |
 //! | [`Traffic`] | seeded flows with deviations |
@@ -47,8 +46,6 @@ pub mod esp_vectors;
 pub mod flows;
 #[cfg(target_os = "linux")]
 pub mod front_end;
-#[cfg(target_os = "linux")]
-pub mod guest;
 pub mod headers;
 pub mod oracle;
 mod packet;

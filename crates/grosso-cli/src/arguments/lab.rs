@@ -38,6 +38,9 @@ pub(crate) enum LabExperiment {
     /// Table R4: tunnels, remote checksum offload
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
+    /// Virtual machines: vhost-user and a socket beside QEMU's own TAP and passt
+    #[command(after_long_help = VM_HELP)]
+    Vm(LabVm),
     /// Each feature of a device of yours, on and off
     #[command(after_long_help = NIC_HELP)]
     Nic(LabNic),
@@ -290,6 +293,22 @@ pub(crate) struct LabTunnels {
     pub(crate) streams: u16,
 }
 
+/// `grosso lab vm`.
+#[derive(Args, Debug)]
+pub(crate) struct LabVm {
+    /// Measurements of each setting, for each of which machines boot
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: u16,
+    /// Length of each stream
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
+    pub(crate) time: u64,
+    /// Folder with the guest's kernel: boot/vmlinuz-RELEASE and lib/modules/RELEASE in it
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    pub(crate) kernel: PathBuf,
+    #[command(flatten)]
+    pub(crate) page: LabPage,
+}
+
 /// `grosso lab nic`.
 #[derive(Args, Debug)]
 pub(crate) struct LabNic {
@@ -321,6 +340,21 @@ pub(crate) struct LabSink {
     /// Address to listen at, with another port if need be
     #[arg(value_name = "ADDRESS[:PORT]", default_value = "::", value_parser = parse_peer)]
     pub(crate) listen: SocketAddr,
+    /// Call the sink at this address instead, in this direction, and print the figures
+    #[arg(long, value_name = "DIRECTION", hide = true)]
+    pub(crate) call: Option<LabCall>,
+    /// Length of the stream; without it bytes are compared
+    #[arg(long, value_name = "TIME", hide = true, requires = "call", value_parser = parse_run_ns)]
+    pub(crate) time: Option<u64>,
+}
+
+/// Directions of a stream to or from a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabCall {
+    /// To the sink.
+    Transmit,
+    /// From it.
+    Receive,
 }
 
 /// `grosso lab run`.
@@ -459,6 +493,7 @@ Examples:
   grosso lab tunnels              table R4: tunnels, checksums left to the other end
   grosso lab nic eth0 --peer 192.0.2.7   each feature of eth0 on and off
   grosso lab cost                 where the nanoseconds of a packet go
+  grosso lab vm                   virtual machines, by what carries their frames
   grosso lab tcp-stream --tool iperf3
   grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
   grosso lab --json | jq '.groups[].ratio'";
@@ -514,6 +549,20 @@ Examples:
   grosso lab cost --runs 1 --time 200ms   the quickest look
   grosso lab cost --device veth           without a TUN
   grosso lab cost --json | jq -c '.rows[] | [.wire, .offloads, .paths[].parts]'";
+
+const VM_HELP: &str = "\
+Machines that QEMU emulates, without /dev/kvm, boot a kernel that is installed
+here or unpacked in a folder. In them this program serves one TCP stream each
+way: from the host, from another guest, and from a host behind a tunnel. Their
+frames are carried by Grosso over vhost-user or a socket, by QEMU's own TAP, or
+by passt. It wants qemu-system-x86_64, busybox, dash, ip, modprobe, depmod and
+cpio; what is missing is said.
+
+Examples:
+  grosso lab vm                         all of it, in some minutes
+  grosso lab vm --runs 1 --time 300ms   the quickest look
+  grosso lab vm --kernel unpacked       after dpkg -x linux-image-*.deb unpacked
+  grosso lab vm --json | jq -c '.groups[].rows[] | [.carrier, .to_guest]'";
 
 const ACKS_HELP: &str = "\
 Acknowledgments are the clock of a sender. In 2011 receive offload in software

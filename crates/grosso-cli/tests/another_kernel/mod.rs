@@ -10,6 +10,7 @@
 
 #![cfg(target_os = "linux")]
 
+pub(crate) mod boot;
 mod cases;
 mod esp;
 pub(crate) mod traffic;

@@ -7,13 +7,16 @@ use std::{
     process::Command,
 };
 
+use grosso_lab::guest::{Contents, Guest};
 use grosso_sys::{
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
 };
-use grosso_testkit::guest::{self, Contents, Guest, Image};
 
-use super::traffic::{self, Rates};
+use super::{
+    boot,
+    traffic::{self, Rates},
+};
 use crate::network::Running;
 
 /// The host, its guest, and the data that both know.
@@ -48,7 +51,7 @@ pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 impl Wire {
     /// Boots the guest. Without what that takes, says of each case that it is skipped.
     pub(crate) fn new(cases: impl Iterator<Item = String>) -> Option<Self> {
-        let [host, behind] = match guest::missing(&[PROGRAMS, OWN].concat()) {
+        let [host, behind] = match boot::missing(&[PROGRAMS, OWN].concat()) {
             Some(why) => {
                 cases.for_each(|case| println!("skipped: {case}: {why}"));
                 return None;
@@ -63,7 +66,7 @@ impl Wire {
         let content = traffic::content();
         let files = [("content", &content[..]), ("bin/take", traffic::TAKE.as_bytes())];
         let contents = Contents { programs: PROGRAMS, modules: MODULES, files: &files };
-        let image = Image::new(folder.path(), &contents)?;
+        let image = boot::image(folder.path(), &contents)?;
         command(&host, "ip link set lo up")?;
         command(&host, "ip tuntap add dev t0 mode tap vnet_hdr")?;
         host.run(|| crate::network::set_up("t0", crate::network::B))??;

@@ -195,8 +195,9 @@ pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRu
                 Hosts::tunnelled(&layout, inside, (tunnels::WIRE_MTU, Family::V4))?;
             let open = |side| {
                 let around = |socket| Timed::new(socket, Side::Wire);
+                let network = hosts.underlay().get(side).ok_or_else(gone)?;
                 tunnels::open_end(
-                    (&hosts, side),
+                    (network, side),
                     (tunnel, Family::V4),
                     (false, false),
                     superframes,

@@ -27,15 +27,17 @@ use crate::{
     verdict::Verdict,
 };
 
+mod call;
 mod findings;
 mod sink;
 mod trial;
 mod watch;
 
 pub use self::{
+    call::{Call, Called, Direction},
     findings::{FeatureFindings, FeatureRow},
     sink::serve,
-    trial::{Direction, FeatureRun, FeatureSetting, measure},
+    trial::{FeatureRun, FeatureSetting, measure},
     watch::{Keeper, watch},
 };
 

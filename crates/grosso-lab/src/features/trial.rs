@@ -1,13 +1,6 @@
 //! One measurement: a feature of the device on or off, and a stream between the device and the sink.
 
-use std::{
-    fs,
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, io, net::SocketAddr, sync::atomic::AtomicBool, time::Duration};
 
 use grosso_sys::{
     ethtool::{set_feature, set_features},
@@ -16,18 +9,8 @@ use grosso_sys::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::sink::{Request, content, give, take};
-use crate::{experiment::VERIFIED_BYTES, hosts::STALLED, trial::TrialError};
-
-/// Direction of the stream that shows what a feature does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// From the sink to the device.
-    Receive,
-    /// From the device to the sink.
-    Transmit,
-}
+use super::call::{Call, Called, Direction};
+use crate::trial::TrialError;
 
 /// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,18 +62,9 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<FeatureRun, TrialError> {
     let _switched = Switched::new(setting)?;
-    let connection = connect(setting.peer)?;
-    let (started, busy) = (Instant::now(), busy_seconds()?);
-    let goes_on = || started.elapsed() < setting.measured && !interrupted.load(Ordering::Relaxed);
-    let bytes = match setting.direction {
-        Direction::Transmit => send(&connection, Request::Take, goes_on)?.1,
-        Direction::Receive => receive(&connection, false, |_| goes_on())?,
-    };
-    let (seconds, cpu_seconds) = (started.elapsed().as_secs_f64(), busy_seconds()? - busy);
-    match interrupted.load(Ordering::Relaxed) {
-        true => Err(TrialError::Interrupted),
-        false => Ok(FeatureRun { seconds, bytes, cpu_seconds }),
-    }
+    let busy = busy_seconds()?;
+    let Called { bytes, seconds } = call(setting, Some(setting.measured)).run(interrupted)?;
+    Ok(FeatureRun { seconds, bytes, cpu_seconds: busy_seconds()? - busy })
 }
 
 /// Compares what arrives with what was sent, and checks that it passes the device.
@@ -103,25 +77,8 @@ pub(super) fn verify(
 ) -> Result<u64, TrialError> {
     let _switched = Switched::new(setting)?;
     let passed = || passed_bytes(&setting.device, setting.direction);
-    let (connection, before) = (connect(setting.peer)?, passed()?);
-    let goes_on = || !interrupted.load(Ordering::Relaxed);
-    let bytes = match setting.direction {
-        Direction::Transmit => {
-            let end = Instant::now() + VERIFIED;
-            let (sent, received) =
-                send(&connection, Request::Compare, || goes_on() && Instant::now() < end)?;
-            if sent != received {
-                return Err(TrialError::Lost { sent, received });
-            }
-            sent
-        }
-        Direction::Receive => {
-            receive(&connection, true, |bytes| goes_on() && bytes < VERIFIED_BYTES)?
-        }
-    };
-    if !goes_on() {
-        return Err(TrialError::Interrupted);
-    }
+    let before = passed()?;
+    let Called { bytes, .. } = call(setting, None).run(interrupted)?;
     let through = passed()?.saturating_sub(before);
     if through < bytes {
         let FeatureSetting { device, peer, .. } = setting;
@@ -135,30 +92,8 @@ pub(super) fn verify(
     Ok(bytes)
 }
 
-/// Sends a stream. Returns the numbers of bytes that were sent, and that the sink says have arrived.
-fn send(
-    mut connection: &TcpStream,
-    request: Request,
-    goes_on: impl FnMut() -> bool,
-) -> io::Result<(u64, u64)> {
-    connection.write_all(&[request as u8])?;
-    let (sent, ended) = give(connection, &content()?, goes_on);
-    ended?;
-    let mut answer = [0; 8];
-    connection.read_exact(&mut answer)?;
-    Ok((sent, u64::from_be_bytes(answer)))
-}
-
-/// Receives a stream, compared with what it should be if `compare` is set. Returns the number of bytes.
-fn receive(
-    mut connection: &TcpStream,
-    compare: bool,
-    goes_on: impl FnMut(u64) -> bool,
-) -> io::Result<u64> {
-    connection.write_all(&[Request::Give as u8])?;
-    let content = content()?;
-    let (taken, ended) = take(connection, compare.then_some(&content), goes_on);
-    ended.map(|()| taken)
+fn call(setting: &FeatureSetting, measured: Option<Duration>) -> Call {
+    Call { peer: setting.peer, direction: setting.direction, measured }
 }
 
 /// A feature in the state of a setting, until this is dropped.
@@ -180,32 +115,6 @@ impl Drop for Switched<'_> {
         let put_back = |control| set_features(&control, device, &[(feature, *was_on)]);
         let _ = Control::new().and_then(put_back);
     }
-}
-
-/// A connection to the sink. Some devices lose their link for a while when a feature is changed.
-fn connect(peer: SocketAddr) -> io::Result<TcpStream> {
-    let started = Instant::now();
-    loop {
-        match TcpStream::connect_timeout(&peer, STALLED) {
-            Ok(connection) => {
-                connection.set_read_timeout(Some(STALLED))?;
-                connection.set_write_timeout(Some(STALLED))?;
-                return Ok(connection);
-            }
-            Err(error) if is_unreachable(&error) && started.elapsed() < STALLED => {
-                thread::sleep(TRY_AGAIN);
-            }
-            Err(error) => {
-                let what = format!("no sink at {peer}: {error}; start `grosso lab sink` there");
-                return Err(io::Error::new(error.kind(), what));
-            }
-        }
-    }
-}
-
-fn is_unreachable(error: &io::Error) -> bool {
-    use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
-    matches!(error.kind(), HostUnreachable | NetworkUnreachable)
 }
 
 /// Seconds in which processors of this machine had work, since it was started (`/proc/stat`).
@@ -238,10 +147,6 @@ fn no(file: &str, what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{file} has no {what}"))
 }
 
-/// Time for which a stream to the sink is compared.
-const VERIFIED: Duration = Duration::from_millis(50);
-/// Time between two attempts to reach the sink.
-const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// `USER_HZ`, which is 100 on every architecture that Rust has a standard library for.
 const TICKS_A_SECOND: f64 = 100.0;
 

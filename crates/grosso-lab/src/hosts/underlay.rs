@@ -61,10 +61,9 @@ impl Hosts {
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
         hosts.between = lay_underlay(wire_mtu, Family::V4)?;
-        let [near, far] = UNDERLAY_ADDRESSES;
-        let sides = [(&hosts.sender, SENDER, near, far), (&hosts.receiver, RECEIVER, far, near)];
-        for (network, (host, device, local, remote)) in hosts.between.iter().zip(sides) {
-            let ends = VxlanEnds { identifier: VXLAN_IDENTIFIER, local, remote, port: VXLAN_PORT };
+        let sides = [(&hosts.sender, SENDER), (&hosts.receiver, RECEIVER)];
+        for (side, (network, (host, device))) in hosts.between.iter().zip(sides).enumerate() {
+            let ends = vxlan_ends(side);
             network.run(|| {
                 let change = LinkChange::new().namespace(host.as_fd());
                 Netlink::new()?.add_vxlan_between((&name(device)?, change), &ends)
@@ -88,7 +87,7 @@ impl Hosts {
 }
 
 /// Two namespaces with nothing but a wire between them.
-fn lay_underlay(mtu: u16, outer: Family) -> io::Result<Vec<NetworkNamespace>> {
+pub(crate) fn lay_underlay(mtu: u16, outer: Family) -> io::Result<Vec<NetworkNamespace>> {
     let networks = vec![engine_network()?, engine_network()?];
     networks[0].run(|| add_wire(&networks[1], ENGINE, (ENGINE, mtu)))??;
     let addresses = [Family::V4, Family::V6].map(underlay_addresses);
@@ -97,6 +96,13 @@ fn lay_underlay(mtu: u16, outer: Family) -> io::Result<Vec<NetworkNamespace>> {
         network.run(|| set_up(ENGINE, addresses, outer, mtu))??;
     }
     Ok(networks)
+}
+
+/// The addresses and parameters of the kernel's VXLAN over IPv4: of the sender's end for 0, or of the receiver's.
+pub(crate) fn vxlan_ends(side: usize) -> VxlanEnds {
+    let [near, far] = UNDERLAY_ADDRESSES;
+    let (local, remote) = if side == 0 { (near, far) } else { (far, near) };
+    VxlanEnds { identifier: VXLAN_IDENTIFIER, local, remote, port: VXLAN_PORT }
 }
 
 /// The addresses of the tunnel's ends over this version of IP, the sender's first.

@@ -9,7 +9,7 @@ use grosso_sys::{
     netlink::{LinkChange, Netlink},
 };
 
-use crate::hosts::{segment_in_the_kernel, silence_ipv6};
+use crate::hosts::{engine_network, segment_in_the_kernel};
 
 /// A host and its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl OwnNetwork {
         self.check().map_err(invalid)?;
         let hosts: Vec<_> = self.hosts.iter().map(open_host).collect::<io::Result<_>>()?;
         let paths: Vec<_> =
-            self.paths.iter().map(|_| quiet_network()).collect::<io::Result<_>>()?;
+            self.paths.iter().map(|_| engine_network()).collect::<io::Result<_>>()?;
         let places = (0..self.paths.len()).map(|path| self.place(path));
         let places = places.collect::<Result<_, _>>().map_err(invalid)?;
         let laid = LaidNetwork { spec: self.clone(), hosts, paths, places };
@@ -368,7 +368,7 @@ fn twice<'a>(names: &[&'a String]) -> Option<&'a String> {
 }
 
 fn open_host(host: &OwnHost) -> io::Result<NetworkNamespace> {
-    let network = quiet_network()?;
+    let network = engine_network()?;
     network.run(|| {
         let sizes = format!("4096 131072 {TCP_BUFFER_BYTES}");
         fs::write("/proc/sys/net/ipv4/tcp_rmem", &sizes)?;
@@ -383,16 +383,6 @@ fn open_host(host: &OwnHost) -> io::Result<NetworkNamespace> {
         }
         // Packets from a host to itself use its loopback device.
         Control::new()?.set_up(&InterfaceName::new("lo")?, true)
-    })??;
-    Ok(network)
-}
-
-/// A network namespace in which the kernel sends no packets of IPv6's own accord.
-fn quiet_network() -> io::Result<NetworkNamespace> {
-    let network = NetworkNamespace::new()?;
-    network.run(|| {
-        silence_ipv6("all")?;
-        silence_ipv6("default")
     })??;
     Ok(network)
 }

@@ -14,7 +14,10 @@ use grosso_io::{
     runner::RunOptions,
     stage::{Tunnelled, TunnelledOptions},
 };
-use grosso_sys::scheduling::{cpu_time, pin};
+use grosso_sys::{
+    namespace::NetworkNamespace,
+    scheduling::{cpu_time, pin},
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -171,16 +174,15 @@ pub(crate) fn layout(
     Layout { tcp_buffer_bytes: each, ..layout }
 }
 
-/// One end of a tunnel in its namespace, host a's for 0, over sockets with offloads or without. `around` wraps these
+/// One end of a tunnel in this namespace, host a's for 0, over sockets with offloads or without. `around` wraps these
 /// sockets below the tunnel. With `completes`, checksums that the other end left are completed.
 pub(crate) fn open_end<P: Port>(
-    (hosts, side): (&Hosts, usize),
+    (network, side): (&NetworkNamespace, usize),
     (tunnel, outer): (Tunnel, Family),
     (remote_checksum, completes): (bool, bool),
     offloads: bool,
     around: impl FnOnce(UdpPort) -> P,
 ) -> io::Result<Tunnelled<P>> {
-    let network = hosts.underlay().get(side).ok_or_else(trial::gone)?;
     let [a, b] = underlay_addresses(outer);
     let mut endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
     if let Carrier::Udp(udp) | Carrier::Gue(udp) = &mut endpoint.carrier {
@@ -212,7 +214,7 @@ impl<'scope> TunnelEnd<'scope> {
         (side, device): (usize, LivePort),
     ) -> io::Result<Self> {
         let is_grosso = setting.carrier != TunnelCarrier::Plain;
-        let end = (hosts, side);
+        let end = (hosts.underlay().get(side).ok_or_else(trial::gone)?, side);
         let completes = setting.carrier == TunnelCarrier::Completes;
         let checksums = (setting.remote_checksum, completes);
         let tunnel = open_end(end, (setting.tunnel, setting.outer), checksums, is_grosso, |s| s)?;

@@ -10,6 +10,7 @@ mod own;
 mod own_file;
 mod profiles;
 mod tables;
+mod vm;
 
 use crate::{
     arguments::{Lab, LabExperiment, LabMore},
@@ -41,6 +42,7 @@ pub(super) const PAGES: &[FormPage] = &[
     FormPage { commands: &["lab cost"], forms: &[tables::COST] },
     FormPage { commands: &["lab fragments"], forms: &[tables::FRAGMENTS] },
     FormPage { commands: &["lab tunnels"], forms: &[tables::TUNNELS] },
+    FormPage { commands: &["lab vm"], forms: &[vm::FORM] },
     FormPage { commands: &["lab nic"], forms: &[nic::FORM] },
     FormPage { commands: &["lab profiles"], forms: &[profiles::FORM] },
     FormPage { commands: &["lab run"], forms: &[network::RunReport::FORM, own::FORM] },
@@ -53,6 +55,7 @@ pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
         Some(LabExperiment::Acks(options)) => tables::acks(options, session),
         Some(LabExperiment::Cost(options)) => tables::cost(options, session),
         Some(LabExperiment::Fragments(options)) => tables::fragments(options, session),
+        Some(LabExperiment::Vm(options)) => vm::run(options, session),
         Some(LabExperiment::Nic(options)) => nic::run(options, session),
         Some(LabExperiment::Sink(options)) => nic::sink(options, session),
         Some(LabExperiment::Profiles(options)) => profiles::run(options, session),

@@ -1,10 +1,19 @@
 //! `grosso lab nic`: the worth of a device's own offloads; and `grosso lab sink`, the other end.
 
-use std::{env, io, net::TcpListener, process::Command, sync::atomic::Ordering, time::Duration};
+use std::{
+    env,
+    io::{self, Write},
+    net::TcpListener,
+    process::Command,
+    sync::atomic::Ordering,
+    time::Duration,
+};
 
 use grosso_lab::{
     experiment::Plan,
-    features::{FeatureFindings, FeatureParameters, Keeper, NicFeatures, serve, watch},
+    features::{
+        Call, Direction, FeatureFindings, FeatureParameters, Keeper, NicFeatures, serve, watch,
+    },
     hosts::Device,
     report::Report,
 };
@@ -12,7 +21,7 @@ use grosso_sys::interface::{Control, InterfaceName};
 
 use super::conduct::{LabReport, conduct};
 use crate::{
-    arguments::{LabNic, LabSink},
+    arguments::{LabCall, LabNic, LabSink},
     device,
     error::{Exit, Failure},
     form::ReportForm,
@@ -64,6 +73,9 @@ fn watched(nic: &InterfaceName) -> Result<Exit, Failure> {
 
 /// Takes and gives streams until Ctrl-C.
 pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Failure> {
+    if let Some(direction) = options.call {
+        return call(options, direction, session);
+    }
     let listener = TcpListener::bind(options.listen);
     let listener = listener.map_err(|error| {
         Failure::environment("environment.listen", format!("lab sink: {}: {error}", options.listen))
@@ -79,6 +91,19 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
         }
     });
     served.map(|()| Exit::Yes).map_err(|error| failed(&error))
+}
+
+/// Calls a sink, for `lab vm` in a guest. Whoever started it reads the figures.
+fn call(options: &LabSink, direction: LabCall, session: &mut Session) -> Result<Exit, Failure> {
+    let direction = match direction {
+        LabCall::Transmit => Direction::Transmit,
+        LabCall::Receive => Direction::Receive,
+    };
+    let measured = options.time.map(Duration::from_nanos);
+    let call = Call { peer: options.listen, direction, measured };
+    let called = call.run(&session.interrupted).map_err(|error| super::conduct::failed(&error))?;
+    let line = serde_json::to_string(&called).map_err(|error| failed(&error.into()))?;
+    writeln!(io::stdout(), "{line}").map(|()| Exit::Yes).map_err(|error| failed(&error))
 }
 
 fn refused(nic: &InterfaceName, error: &io::Error) -> Failure {

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `guest` | the machine while it runs, and scripts in it |
-//! | [`Image`] | the kernel, and the first file system with programs and modules |
+//! | [`Image`], [`Kernel`] | the kernel, and the first file system with programs and modules |
 //!
 //! The guest has nothing but memory, two serial lines and a network device. A shell waits at the second line; there is
 //! no time limit but for a line that stays silent.
@@ -12,13 +12,16 @@ mod image;
 
 use std::{
     io::{self, BufRead, BufReader, Write},
+    path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
 };
 
-pub use image::{Contents, Image};
+use grosso_sys::scheduling::{cpu_time, threads};
+pub use image::{Contents, Image, Kernel};
+use rustix::process::Pid;
 
 /// A running guest. It ends with this value.
 #[derive(Debug)]
@@ -28,14 +31,14 @@ pub struct Guest {
     lines: Receiver<String>,
 }
 
-/// The reason why a machine cannot have a guest: a program or the kernel that is not installed.
+/// The reason why a machine cannot have a guest: a program or a [kernel](Kernel::find) that is not there.
 #[must_use]
-pub fn missing(programs: &[&str]) -> Option<String> {
+pub fn missing(kernel: &Path, programs: &[&str]) -> Option<String> {
     let mut wanted = ["qemu-system-x86_64"].iter().chain(image::TOOLS).chain(programs);
     if let Some(program) = wanted.find(|program| image::path_of(program).is_none()) {
         return Some(format!("{program} is not installed"));
     }
-    image::kernel().err().map(|error| error.to_string())
+    Kernel::find(kernel).err().map(|error| error.to_string())
 }
 
 impl Guest {
@@ -61,6 +64,16 @@ impl Guest {
         let mut guest = Self { machine, script, lines };
         guest.output_until(READY)?;
         Ok(guest)
+    }
+
+    /// Processor time of all threads of the machine, as the host counts it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the machine has ended.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let threads = threads(Pid::from_child(&self.machine))?;
+        threads.into_iter().map(|thread| Ok(cpu_time(thread)?.running)).sum()
     }
 
     /// Runs a script of the shell to its end. Returns what it printed.

@@ -12,7 +12,7 @@ use super::READY;
 /// The things in a first file system beside the shell, `busybox` and `modprobe`.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// Names of programs, which are copied with their libraries.
+    /// Names of programs, or paths of them, which are copied with their libraries.
     pub programs: &'a [&'a str],
     /// Names of kernel modules, which are copied with those that they need.
     pub modules: &'a [&'a str],
@@ -33,8 +33,7 @@ impl Image {
     /// # Errors
     ///
     /// Fails if the folder cannot be written, or something is [missing](super::missing).
-    pub fn new(folder: &Path, contents: &Contents<'_>) -> io::Result<Self> {
-        let kernel = kernel()?;
+    pub fn new(folder: &Path, kernel: Kernel, contents: &Contents<'_>) -> io::Result<Self> {
         let root = folder.join("root");
         for name in ["bin", "dev", "proc", "sys", "tmp"] {
             fs::create_dir_all(root.join(name))?;
@@ -86,26 +85,46 @@ impl Image {
     }
 }
 
-/// A kernel with its modules, unpacked.
-pub(super) struct Kernel {
+/// A kernel with its modules, as distributions install it.
+#[derive(Debug)]
+pub struct Kernel {
     folder: PathBuf,
     release: String,
     image: PathBuf,
 }
 
-/// The kernel that `.ci/run` unpacks, or the one in the folder `GROSSO_GUEST_KERNEL`.
-pub(super) fn kernel() -> io::Result<Kernel> {
-    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest/kernel");
-    let folder = env::var_os("GROSSO_GUEST_KERNEL").map_or_else(own, PathBuf::from);
-    let images = fs::read_dir(folder.join("boot")).into_iter().flatten().flatten();
-    let found = images.map(|entry| entry.path()).find_map(|image| {
-        let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
-        Some(Kernel { folder: folder.clone(), release, image })
-    });
-    found.ok_or_else(|| io::Error::other("a kernel for guests is not installed"))
-}
-
 impl Kernel {
+    /// A kernel in the folder that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or where a package was
+    /// unpacked. Of several it is the one whose name is the last.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or none that the caller may read.
+    pub fn find(folder: &Path) -> io::Result<Self> {
+        let images = fs::read_dir(folder.join("boot")).into_iter().flatten().flatten();
+        let with_modules = images.filter_map(|entry| {
+            let image = entry.path();
+            let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
+            let has_modules = folder.join("lib/modules").join(&release).is_dir();
+            has_modules.then(|| Self { folder: folder.into(), release, image })
+        });
+        let found = with_modules.max_by(|one, other| one.release.cmp(&other.release));
+        let none = || {
+            let at = folder.join("boot/vmlinuz-*");
+            io::Error::other(format!("no kernel with modules at {}", at.display()))
+        };
+        let kernel = found.ok_or_else(none)?;
+        let unread = |error| io::Error::other(format!("{}: {error}", kernel.image.display()));
+        fs::File::open(&kernel.image).map_err(unread)?;
+        Ok(kernel)
+    }
+
+    /// Its release, as `uname -r` prints it.
+    #[must_use]
+    pub fn release(&self) -> &str {
+        &self.release
+    }
+
     fn copy_modules(&self, modules: &[&str], root: &Path) -> io::Result<()> {
         let folder = fs::canonicalize(&self.folder)?;
         let version = ["-S", &self.release];
@@ -144,7 +163,8 @@ fn command(program: &str) -> Command {
 fn copy_program(program: &str, root: &Path) -> io::Result<()> {
     let missing = || io::Error::other(format!("{program} is not installed"));
     let path = path_of(program).ok_or_else(missing)?;
-    copy(&path, &root.join("bin").join(program))?;
+    let name = path.file_name().unwrap_or_else(|| program.as_ref());
+    copy(&path, &root.join("bin").join(name))?;
     // A program without libraries makes it fail.
     let listed = Command::new("ldd").arg(&path).output()?;
     for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {

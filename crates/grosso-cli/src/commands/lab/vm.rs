@@ -1,0 +1,34 @@
+//! `grosso lab vm`: virtual machines, by what carries their frames.
+
+use std::env;
+
+use grosso_lab::{
+    machines::{MachineFindings, Machines, VmParameters},
+    report::Report,
+};
+
+use super::conduct::{LabReport, conduct, enter, plan};
+use crate::{
+    arguments::{LabDevice, LabVm},
+    error::{Exit, Failure},
+    form::ReportForm,
+    input::Session,
+};
+
+/// The form of its JSON.
+pub(super) const FORM: ReportForm =
+    ReportForm::of::<LabReport<Report<MachineFindings>>>("grosso.lab-vm/1");
+
+/// Runs the experiment. The guest's program is this one.
+pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failure> {
+    enter()?;
+    let plan = plan(options.runs, options.time, LabDevice::Tap, VmParameters::default())?;
+    // The image and the sockets; they are gone with it.
+    let folder = tempfile::tempdir();
+    let machines = folder.as_ref().map_err(|error| std::io::Error::other(error.to_string()));
+    let machines = machines.and_then(|folder| {
+        let program = env::current_exe()?;
+        Machines::new(plan, folder.path(), (&options.kernel, &program))
+    });
+    conduct(machines, FORM, ("vm", &options.page), session)
+}

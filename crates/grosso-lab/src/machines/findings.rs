@@ -1,0 +1,147 @@
+//! Figures of the experiment, as the JSON has them, and verdicts on them.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{MachineCarrier, MachinePlace, MachineRun, MachineSetting, MachineStream};
+use crate::{
+    experiment::Series,
+    statistics::{Spread, ratio},
+    verdict::{Bound, Evidence, Verdict},
+};
+
+/// Figures of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct MachineFindings {
+    /// The results, by what the guest exchanges streams with. Empty where no machine can boot.
+    pub groups: Vec<MachineGroup>,
+}
+
+/// Results to compare with each other.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct MachineGroup {
+    /// The other end of the guest's streams.
+    pub place: MachinePlace,
+    /// One for each carrier.
+    pub rows: Vec<MachineRow>,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct MachineRow {
+    /// The carrier of the guest's frames.
+    pub carrier: MachineCarrier,
+    /// Streams to the guest; of two guests, to the second.
+    pub to_guest: MachineFigures,
+    /// Streams from it.
+    pub from_guest: MachineFigures,
+    /// Bytes that were compared one by one with those sent, in all runs.
+    pub verified_bytes: u64,
+    /// The measurements.
+    pub runs: Vec<MachineRun>,
+}
+
+/// Figures of the streams of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct MachineFigures {
+    /// Megabits a second.
+    pub megabits_a_second: Spread,
+    /// Processor seconds a gigabyte of the program between the ends: Grosso or passt.
+    pub path_s_per_gb: Spread,
+    /// Processor seconds a gigabyte of the emulated machines.
+    pub machine_s_per_gb: Spread,
+}
+
+impl MachineFindings {
+    pub(super) fn new(groups: Vec<Vec<Series<MachineSetting, MachineRun>>>) -> Self {
+        let group = |series: Vec<Series<MachineSetting, MachineRun>>| {
+            let place = series.first()?.setting.place;
+            Some(MachineGroup { place, rows: series.into_iter().map(MachineRow::new).collect() })
+        };
+        Self { groups: groups.into_iter().filter_map(group).collect() }
+    }
+
+    /// The row of a carrier in a place.
+    pub(super) fn row(&self, place: MachinePlace, carrier: MachineCarrier) -> Option<&MachineRow> {
+        let group = self.groups.iter().find(|group| group.place == place)?;
+        group.rows.iter().find(|row| row.carrier == carrier)
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &MachineRow> {
+        self.groups.iter().flat_map(|group| &group.rows)
+    }
+
+    /// Verdicts on the figures; without machines, the means that would show the claims.
+    pub(super) fn judge(&self) -> Vec<Verdict> {
+        if self.groups.is_empty() {
+            return CLAIMS.map(|(_, claim)| Verdict::not_here(claim, NEEDED)).into();
+        }
+        let judged = CLAIMS.iter().filter_map(|&(place, claim)| self.judge_place(place, claim));
+        judged.collect()
+    }
+
+    /// Whether Grosso carries a guest's streams as fast as QEMU and the kernel do, in both directions.
+    fn judge_place(&self, place: MachinePlace, claim: &'static str) -> Option<Verdict> {
+        let ours = self.row(place, MachineCarrier::VhostUser)?;
+        let others = self.row(place, MachineCarrier::Qemu)?;
+        let pairs = [(ours.to_guest, others.to_guest), (ours.from_guest, others.from_guest)];
+        let pairs = pairs.map(|(one, other)| (one.megabits_a_second, other.megabits_a_second));
+        let words = pairs.map(|(one, other)| Evidence::ratio(&one, &other, Bound::AtLeast(EQUAL)));
+        let [to, from] = pairs.map(|(one, other)| ratio(one.median, other.median));
+        let measured = format!("{:.2} times to the guest, {:.2} from it", to?, from?);
+        Some(Evidence::all(words).verdict(claim, measured, CAUSE))
+    }
+}
+
+impl MachineRow {
+    fn new(Series { setting, runs, .. }: Series<MachineSetting, MachineRun>) -> Self {
+        Self {
+            carrier: setting.carrier,
+            to_guest: MachineFigures::of(runs.iter().map(|run| run.to_guest)),
+            from_guest: MachineFigures::of(runs.iter().map(|run| run.from_guest)),
+            verified_bytes: runs.iter().map(|run| run.verified_bytes).sum(),
+            runs,
+        }
+    }
+}
+
+impl MachineFigures {
+    fn of(streams: impl Iterator<Item = MachineStream> + Clone) -> Self {
+        let over = |value: fn(&MachineStream) -> f64| {
+            Spread::of(streams.clone().map(|stream| value(&stream)))
+        };
+        Self {
+            megabits_a_second: over(MachineStream::megabits_a_second),
+            path_s_per_gb: over(|stream| stream.path_cpu_seconds / stream.gigabytes()),
+            machine_s_per_gb: over(|stream| stream.machine_cpu_seconds / stream.gigabytes()),
+        }
+    }
+}
+
+impl MachineStream {
+    /// Megabits a second.
+    #[must_use]
+    pub fn megabits_a_second(&self) -> f64 {
+        self.called.bytes as f64 * 8e-6 / self.called.seconds
+    }
+
+    fn gigabytes(&self) -> f64 {
+        self.called.bytes as f64 * 1e-9
+    }
+}
+
+/// The claims, each about the streams of a place.
+const CLAIMS: [(MachinePlace, &str); 3] = [
+    (MachinePlace::Host, "vhost-user: as fast as QEMU's TAP"),
+    (MachinePlace::Guests, "two guests: as fast as two TAPs and a bridge"),
+    (MachinePlace::Tunnel, "a tunnel: as fast as a TAP and the kernel's VXLAN"),
+];
+/// Ratio of throughputs from which two count as equal.
+const EQUAL: f64 = 0.95;
+const CAUSE: &str = "an emulated machine is slower than any carrier, and shares its processors";
+const NEEDED: &str =
+    "QEMU, and a kernel with modules for the guest; the notes name what is missing";
