@@ -38,7 +38,7 @@ pub(crate) enum LabExperiment {
     /// Table R4: tunnels, remote checksum offload
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
-    /// Virtual machines: vhost-user and a socket beside QEMU's own TAP and passt
+    /// Virtual machines, beside QEMU's TAP and passt
     #[command(after_long_help = VM_HELP)]
     Vm(LabVm),
     /// Each feature of a device of yours, on and off
@@ -66,7 +66,7 @@ pub(crate) struct LabProfiles {
 pub(crate) enum LabMeasurement {
     /// Table R1: MTUs, copies, and the kernel's GRO
     Lro(LabLro),
-    /// Table R5: superframes of the sender on and off; TCP and UDP, IPv4 and IPv6
+    /// Table R5: the sender's superframes on and off
     Gso(LabOptions),
     /// Trains against the number of connections
     Flows(LabOptions),
@@ -78,7 +78,7 @@ pub(crate) enum LabMeasurement {
     Rtt(LabOptions),
     /// One connection, as many bytes as it takes
     TcpStream(LabOptions),
-    /// The other way round: the receiver sends, and Grosso cuts
+    /// The other way round: the receiver sends
     TcpMaerts(LabOptions),
     /// A byte there and one back: latency of 50, 90, 95 and 99 % of requests
     #[command(visible_alias = "rr")]
