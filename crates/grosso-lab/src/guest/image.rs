@@ -164,7 +164,10 @@ fn copy_program(program: &str, root: &Path) -> io::Result<()> {
     let missing = || io::Error::other(format!("{program} is not installed"));
     let path = path_of(program).ok_or_else(missing)?;
     let name = path.file_name().unwrap_or_else(|| program.as_ref());
-    copy(&path, &root.join("bin").join(name))?;
+    let inside = root.join("bin").join(name);
+    copy(&path, &inside)?;
+    // A machine takes seconds to unpack the symbols of a program; where the tool is missing they stay.
+    let _ = Command::new("strip").arg(&inside).stdin(Stdio::null()).stderr(Stdio::null()).status();
     // A program without libraries makes it fail.
     let listed = Command::new("ldd").arg(&path).output()?;
     for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
