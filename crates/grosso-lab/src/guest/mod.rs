@@ -5,7 +5,7 @@
 //! | `guest` | the machine while it runs, and scripts in it |
 //! | [`Image`], [`Kernel`] | the kernel, and the first file system with programs and modules |
 //!
-//! The guest has nothing but memory, two serial lines and a network device. A shell waits at the second line; there is
+//! The guest has nothing but memory, two serial lines and network devices. A shell waits at the second line; there is
 //! no time limit but for a line that stays silent.
 
 mod image;
