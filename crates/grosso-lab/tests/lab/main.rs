@@ -127,9 +127,9 @@ mod linux {
     /// Whether a trial is one of a way. Root's own user namespace has the rights of the others' by another call: that
     /// they are enough is seen by the first trial and by the one that asks who root is.
     fn is_tried(way: &str, trial: &str) -> bool {
-        let few =
-            ["coalescing_makes_trains_and_changes_no_byte", "superframes_of_the_sender_are_cut"];
-        way != OWN_USER_NAMESPACE || few.contains(&trial)
+        let few: [OnDevice; _] =
+            named![coalescing_makes_trains_and_changes_no_byte, superframes_of_the_sender_are_cut,];
+        way != OWN_USER_NAMESPACE || few.iter().any(|(name, _)| name == trial)
     }
 
     const DEVICES: [(&str, Device); 2] = [("veth", Device::Veth), ("tap", Device::Tap)];
