@@ -329,8 +329,8 @@ impl DatagramSocket {
 
     /// Whether datagrams over IPv6 that are longer than the path leave in fragments of what the kernel was told that
     /// the path carries, 1280 bytes at least (`IPV6_PMTUDISC_DONT`); anybody may have told it that. If not, the initial
-    /// state, those are fragmented that are longer than the link carries (`IPV6_PMTUDISC_PROBE`). Only the sender
-    /// fragments IPv6, and the kernel fragments nothing for a raw socket.
+    /// state, those are fragmented that are longer than the link carries (`IPV6_PMTUDISC_OMIT`: `PROBE` refuses them).
+    /// Only the sender fragments IPv6, and the kernel fragments nothing for a raw socket.
     ///
     /// # Errors
     ///
@@ -339,8 +339,7 @@ impl DatagramSocket {
         let value = match self.protocol {
             _ if self.local.is_ipv4() => return Ok(()),
             Protocol::Udp if on => libc::IPV6_PMTUDISC_DONT,
-            Protocol::Udp => libc::IPV6_PMTUDISC_PROBE,
-            Protocol::Raw(_) => libc::IPV6_PMTUDISC_OMIT,
+            Protocol::Udp | Protocol::Raw(_) => libc::IPV6_PMTUDISC_OMIT,
         };
         set(&self.file, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, value)
     }

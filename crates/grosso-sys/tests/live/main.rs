@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod datagrams;
 mod ethtool;
 mod namespaces;
 mod netlink;
