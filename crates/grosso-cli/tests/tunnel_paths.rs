@@ -12,6 +12,7 @@ use std::{
     io::{IoSlice, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket},
     process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::Instant,
 };
@@ -175,11 +176,16 @@ impl Drop for Routed {
     fn drop(&mut self) {
         for host in 0..2 {
             for net in 0..16 {
+                let device = name(&format!("t{net}"));
+                let is_there = || Netlink::new()?.link(&device);
+                if !matches!(self.hosts[host].run(is_there), Ok(Ok(_))) {
+                    continue;
+                }
                 let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
                 command.args(["tunnel", "del", &format!("t{net}")]);
                 command.env("RUNTIME_DIRECTORY", self.folder.path().join((host + 1).to_string()));
                 if let Ok(command) = self.hosts[host].host(&mut command) {
-                    // Most of them never were.
+                    // The test ends with or without it.
                     let _ = command.output();
                 }
             }
@@ -252,6 +258,26 @@ fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u
     }
 }
 
+/// Number of networks that wait for their streams at a time: a stream that lost packets is silent for seconds.
+const SIDE_BY_SIDE: usize = 5;
+
+/// Looks at each of some things that have networks of their own, in threads that have the name of the test.
+fn side_by_side<T: Sync>(all: &[T], look: impl Fn(&T) + Sync) {
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE.min(all.len()) {
+            let one_after_the_other = || {
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    look(one);
+                }
+            };
+            let thread = thread::Builder::new().name(name.clone());
+            thread.spawn_scoped(scope, one_after_the_other).unwrap();
+        }
+    });
+}
+
 /// Every type over the version of IP that it can have outside.
 const TYPES: [(&str, usize); 20] = [
     ("vxlan id 42", 0),
@@ -279,7 +305,7 @@ const TYPES: [(&str, usize); 20] = [
 /// An MTU that shrinks and grows while streams over IPv4 and IPv6 run inside ends none of them.
 #[test]
 fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
-    for (words, family) in TYPES {
+    side_by_side(&TYPES, |&(words, family)| {
         // No host knows yet what others were told of the path.
         let Some(routed) = Routed::new() else { return };
         routed.tunnel(words, family, 0);
@@ -301,7 +327,7 @@ fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
             });
         }
         println!("{words} over IPv{}: no stream ended", [4, 6][family]);
-    }
+    });
 }
 
 /// Megabits a second of a stream of Grosso's, every byte compared.
@@ -389,7 +415,7 @@ fn forged_messages_silence_no_tunnel() {
 /// The same of every type, without speeds.
 #[test]
 fn forged_messages_end_no_stream_of_any_type() {
-    for (words, family) in TYPES {
+    side_by_side(&TYPES, |&(words, family)| {
         let Some(routed) = Routed::new() else { return };
         routed.tunnel(words, family, 0);
         let streams = [0, 1].map(|inner| routed.connection(0, inner));
@@ -402,7 +428,7 @@ fn forged_messages_end_no_stream_of_any_type() {
             assert_eq!(fragments(&routed, &streams), 0, "{words}: fragments after forged messages");
         }
         println!("{words} over IPv{}: no stream ended", [4, 6][family]);
-    }
+    });
 }
 
 /// Number of fragments over IPv6 that the first host sends while streams exchange bytes.
@@ -465,9 +491,9 @@ fn happened(routed: &Routed, event: &str) -> u64 {
 /// is longer leaves in fragments. When the path is wide again, it is used.
 #[test]
 fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() {
-    for (words, family) in
-        [("vxlan id 42 df set", 0), ("vxlan id 42", 1), ("ip6gre encaplimit none", 1), ("ipip", 0)]
-    {
+    let tunnels =
+        [("vxlan id 42 df set", 0), ("vxlan id 42", 1), ("ip6gre encaplimit none", 1), ("ipip", 0)];
+    side_by_side(&tunnels, |&(words, family)| {
         let Some(routed) = Routed::new() else { return };
         let silence = "table inet quiet { chain out { type filter hook output priority 0; \
                        icmp type destination-unreachable drop; icmpv6 type packet-too-big drop; }; }";
@@ -489,7 +515,7 @@ fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() 
         routed.path(1500);
         until(|| !fragments_of(&routed, &streams, family));
         println!("{words} over IPv{}: no stream ended", [4, 6][family]);
-    }
+    });
 }
 
 /// Whether the first host, or over IPv4 a router, may make fragments of what streams send.
@@ -538,10 +564,11 @@ fn a_forged_message_is_refuted_by_a_probe() {
 /// then leaves in fragments.
 #[test]
 fn senders_are_told_of_the_path_down_to_the_floor() {
-    for (words, family, above, below) in [
+    let tunnels = [
         ("ipip mtu-min 1300", 0, 1400, 576),
         ("ip6tnl encaplimit none mtu-min 1350", 1, 1400, 1280),
-    ] {
+    ];
+    side_by_side(&tunnels, |&(words, family, above, below)| {
         let Some(routed) = Routed::new() else { return };
         routed.tunnel(words, family, 0);
         let stream = routed.connection(0, 0);
@@ -560,7 +587,7 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
         exchange(&stream, 1 << 18);
         let shown = routed.grosso(0, "tunnel show");
         assert!(shown.contains(&format!("said to carry {below} bytes")), "{shown}");
-    }
+    });
 }
 
 /// Whether the packets outside that carry a datagram of the first host forbid fragments.
