@@ -9,7 +9,7 @@
 #![cfg(target_os = "linux")]
 
 use std::{
-    io::{IoSlice, Read, Write},
+    io::IoSlice,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket},
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},
@@ -330,35 +330,13 @@ fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
     });
 }
 
-/// Megabits a second of a stream of Grosso's, every byte compared.
+/// Megabits a second of a stream, every byte compared.
 fn speed([near, far]: &[TcpStream; 2], bytes: usize) -> f64 {
     let begun = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| send(near, 1, bytes));
         receive(far, 1, bytes);
     });
-    megabits(bytes, begun)
-}
-
-/// The same of the kernel's own tunnel, whose streams may stall.
-fn speed_of_kernel([mut near, mut far]: [&TcpStream; 2], bytes: usize) -> f64 {
-    let (begun, mut arrived) = (Instant::now(), 0);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let chunks = (0..bytes / CHUNK).map(|_| near.write_all(&[7; CHUNK]));
-            chunks.take_while(Result::is_ok).count()
-        });
-        let mut chunk = [0; CHUNK];
-        while arrived < bytes
-            && let Ok(read @ 1..) = far.read(&mut chunk)
-        {
-            arrived += read;
-        }
-    });
-    megabits(arrived, begun)
-}
-
-fn megabits(bytes: usize, begun: Instant) -> f64 {
     bytes as f64 * 8.0 / 1e6 / begun.elapsed().as_secs_f64()
 }
 
@@ -449,28 +427,6 @@ fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
 
 /// The next header of an IPv6 packet that is a fragment.
 const FRAGMENT_HEADER: u8 = 44;
-
-/// The kernel's own tunnels under the same, for comparison: nothing is asserted of them.
-#[test]
-fn forged_messages_and_tunnels_of_the_kernel() {
-    let Some(routed) = Routed::new() else { return };
-    for family in [0, 1] {
-        let net = family as u8;
-        for host in 0..2 {
-            let (local, remote) = (OUTSIDE[host][family], OUTSIDE[1 - host][family]);
-            let ends = format!("local {local} remote {remote} srcport 49152 65535 dstport 4789");
-            ip(&routed.hosts[host], &format!("link add t{net} type vxlan id 42 {ends}"));
-            ip(&routed.hosts[host], &format!("link set t{net} up"));
-            routed.address(host, net);
-        }
-        let streams = [0, 1].map(|inner| routed.connection(net, inner));
-        let speeds = || [0, 1].map(|inner| speed_of_kernel(streams[inner].each_ref(), BYTES));
-        let before = speeds();
-        routed.sweep(family, "vxlan");
-        print("the kernel's vxlan", family, [before, speeds()]);
-        routed.hosts.iter().for_each(|host| drop(ip(host, &format!("link del t{net}"))));
-    }
-}
 
 /// Runs `nft` on a host; false if the machine has no filters.
 fn nft(host: &NetworkNamespace, rules: &str) -> bool {

@@ -15,8 +15,7 @@ use super::{SOON, isolated};
 fn datagrams_over_ipv6_that_are_longer_than_the_link_arrive() {
     isolated(|control| {
         let name = InterfaceName::new("lo")?;
-        Netlink::new()?
-            .change_link(control.index(&name)?, LinkChange::new().mtu(1280).up(true))?;
+        Netlink::new()?.change_link(control.index(&name)?, LinkChange::new().mtu(1280).up(true))?;
         let open = || {
             let local = "[::1]:0".parse().expect("an address");
             DatagramSocketBuilder::new(Protocol::Udp, local).open()
