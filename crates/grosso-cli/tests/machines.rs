@@ -15,15 +15,15 @@ use std::{
     net::UdpSocket,
     os::unix::{
         fs::PermissionsExt,
-        net::{UnixDatagram, UnixStream},
+        net::{UnixDatagram, UnixListener, UnixStream},
     },
     process::Command,
     thread,
 };
 
 use grosso_sys::{datagram::set_segment_bytes, namespace::NetworkNamespace, netlink::Netlink};
-use grosso_testkit::oracle;
-use rustix::process::Signal;
+use grosso_testkit::{front_end::FrontEnd, oracle};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 use crate::network::{
     A, B, CHUNK, Running, STALLED, connect, exchange, namespaces, receive, send, until,
@@ -246,6 +246,60 @@ fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     for program in [connecting, running] {
         assert_eq!(program.stop(Signal::TERM).code, Some(0));
     }
+}
+
+/// Whoever meets a bridge that may have no more descriptors is hung up on, and named as the cause of nothing.
+#[test]
+fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let [driver, device] = ["a", "b"].map(|name| folder.path().join(name));
+    let listener = UnixListener::bind(&driver).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    command.args(["bridge", "vhost-user:a,driver,connect", "vhost-user:b"]);
+    command.current_dir(folder.path()).env("RUNTIME_DIRECTORY", folder.path());
+    let bridge = Running::spawn(command.env_remove("NOTIFY_SOCKET"));
+    bridge.said("<->");
+    // Both ends are met, and then nothing can be opened.
+    let (mut switch, _) = listener.accept().unwrap();
+    let mut machine = UnixStream::connect(&device).unwrap();
+    for stream in [&switch, &machine] {
+        stream.set_read_timeout(Some(STALLED)).unwrap();
+    }
+    let mut question = [0; 12];
+    switch.read_exact(&mut question).unwrap();
+    assert_eq!(question, *words(&[1, 1, 0]));
+    machine.write_all(&question).unwrap();
+    machine.read_exact(&mut [0; 20]).unwrap();
+    let inherited = getrlimit(Resource::Nofile);
+    let limit = |limit| {
+        prlimit(Pid::from_raw(bridge.id() as i32), Resource::Nofile, limit).unwrap();
+    };
+    limit(Rlimit { current: Some(3), ..inherited });
+    switch.write_all(&answer(1, 1 << 32)).unwrap();
+    assert_eq!(switch.read(&mut question).unwrap(), 0, "hung up on");
+    let shares = FrontEnd::on(machine, u64::MAX, &mut || ());
+    assert!(shares.is_err(), "its memory did not arrive");
+    limit(inherited);
+    let (mut switch, _) = listener.accept().unwrap();
+    switch.set_read_timeout(Some(STALLED)).unwrap();
+    switch.read_exact(&mut question).unwrap();
+    switch.write_all(&answer(1, 1 << 32)).unwrap();
+    switch.read_exact(&mut question).unwrap();
+    assert_eq!(question, *words(&[3, 1, 0]), "it owns the device, and shares the rest");
+    FrontEnd::connect(&device, u64::MAX, &mut || ()).unwrap();
+    bridge.signal(Signal::USR1);
+    let said = bridge.stop(Signal::TERM).stderr;
+    assert_eq!(said.matches("event_setup_failed").count(), 2, "{said}");
+    assert!(!said.contains("drop_peer_cut_off"), "{said}");
+}
+
+/// An answer to a message of vhost-user.
+fn answer(request: u32, number: u64) -> Vec<u8> {
+    [words(&[request, 5, 8]), number.to_ne_bytes().to_vec()].concat()
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 /// The other program: a socket, and frames behind what its words say.

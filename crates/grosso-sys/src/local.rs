@@ -16,9 +16,10 @@ use std::{
 use rustix::{
     fs::{Mode, chmod, fchmod},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
-        bind, connect, connect_unspec, listen, recvfrom, recvmsg, sendmsg, socket_with, sockopt,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, accept_with, bind, connect, connect_unspec, listen, recvfrom, recvmsg, sendmsg,
+        socket_with, sockopt,
     },
 };
 
@@ -182,17 +183,23 @@ impl LocalSocket {
     /// [`PASSED_MAX`] arrive. Returns the number of bytes, 0 at its end.
     ///
     /// # Errors
-    /// Those of `recvmsg(2)`.
+    /// Those of `recvmsg(2)`; `EMFILE` if this process may have no more descriptors, and lost some.
     pub fn receive_passed(&self, into: &mut [u8], files: &mut Vec<OwnedFd>) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
         let received =
             seen(|| recvmsg(&self.file, &mut [IoSliceMut::new(into)], &mut beside, flags))?;
+        let before = files.len();
         for message in beside.drain() {
             if let RecvAncillaryMessage::ScmRights(passed) = message {
                 files.extend(passed);
             }
+        }
+        // There was room for more, but in the table of descriptors.
+        let is_cut = received.flags.contains(ReturnFlags::CTRUNC);
+        if is_cut && files.len() - before < PASSED_MAX {
+            return Err(rustix::io::Errno::MFILE.into());
         }
         Ok(received.bytes)
     }

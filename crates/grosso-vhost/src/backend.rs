@@ -56,9 +56,14 @@ struct Queue {
     ring: Option<Ring>,
 }
 
-/// Refusal of a message, after which nothing can be agreed on: the front end is to be cut off.
+/// Refusal of a message, after which nothing can be agreed on: the other end is to be hung up on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub enum Refused {
+    /// The message is malformed, or says what cannot be.
+    Message,
+    /// This end's system has no descriptors or no memory for what the message is about, and the other end no fault.
+    System,
+}
 
 impl BackEnd {
     /// A back end that offers these features to a guest.
@@ -91,7 +96,7 @@ impl BackEnd {
     /// could not know.
     ///
     /// # Errors
-    /// For a message that is malformed, or failed unheard.
+    /// For a message that is malformed, or failed unheard; for one that the system has not the means to obey.
     pub fn obey(&mut self, mut message: Message) -> Result<Option<Vec<u8>>, Refused> {
         let number = message.request;
         let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));
@@ -100,18 +105,22 @@ impl BackEnd {
             request::GET_PROTOCOL_FEATURES => return answer(PROTOCOL_REPLY_ACK),
             request::GET_QUEUE_NUM => return answer(1),
             request::GET_VRING_BASE => {
-                let (index, _) = message.of_ring().ok_or(Refused)?;
-                let next = self.stop(index).ok_or(Refused)?;
+                let (index, _) = message.of_ring().ok_or(Refused::Message)?;
+                let next = self.stop(index).ok_or(Refused::Message)?;
                 let payload = [index, next.into()].map(u32::to_ne_bytes).concat();
                 return Ok(Some(reply(number, &payload)));
             }
-            _ => self.set(&mut message),
+            request::SET_VRING_KICK => self.set_kick(&mut message),
+            _ => self.set(&mut message).ok_or(Refused::Message),
         };
         self.begin();
-        if message.wants_reply && self.protocol & PROTOCOL_REPLY_ACK != 0 {
-            return answer(u64::from(obeyed.is_none()));
+        match obeyed {
+            Err(Refused::System) => Err(Refused::System),
+            _ if message.wants_reply && self.protocol & PROTOCOL_REPLY_ACK != 0 => {
+                answer(u64::from(obeyed.is_err()))
+            }
+            _ => obeyed.map(|()| None),
         }
-        obeyed.map(|()| None).ok_or(Refused)
     }
 
     /// The features that the guest has chosen; `None` until it has.
@@ -213,12 +222,6 @@ impl BackEnd {
                 self.queue(index)?.addresses = Some(Addresses { descriptors, used, available });
                 Some(())
             }
-            request::SET_VRING_KICK => {
-                let (index, kick) = message.ring_file()?;
-                let kick = self.eventfd(kick)?;
-                self.queue(index)?.is_started = true;
-                self.kicks.get_mut(usize::try_from(index).ok()?)?.begin(kick).ok()
-            }
             request::SET_VRING_CALL => {
                 let (index, call) = message.ring_file()?;
                 let call = self.eventfd(call)?;
@@ -233,6 +236,14 @@ impl BackEnd {
             }
             _ => None,
         }
+    }
+
+    /// Hears the kicks of a ring, which begins with that.
+    fn set_kick(&mut self, message: &mut Message) -> Result<(), Refused> {
+        let (index, kick) = message.ring_file().ok_or(Refused::Message)?;
+        let kick = self.eventfd(kick).ok_or(Refused::Message)?;
+        self.queue(index).ok_or(Refused::Message)?.is_started = true;
+        self.kicks[index as usize].begin(kick).map_err(|_| Refused::System)
     }
 
     /// The file, if it is an eventfd or none: others may make even who asks whether they are readable wait.

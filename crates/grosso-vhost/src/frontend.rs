@@ -80,16 +80,16 @@ impl FrontEnd {
     /// Takes an answer; returns the messages to send.
     ///
     /// # Errors
-    /// For an answer that nobody asked for, a message that failed, and a device before virtio 1; where the system has
-    /// no more memory or descriptors for what is to be shared.
+    /// [`Refused::Message`] for an answer that nobody asked for, a message that failed, and a device before virtio 1;
+    /// [`Refused::System`] where the system has no more memory or descriptors for what is to be shared.
     pub fn hear(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
         let awaited = self.awaited.pop_front().filter(|awaited| *awaited == answer.request);
-        let number = answer.number().ok_or(Refused)?;
-        match awaited.ok_or(Refused)? {
+        let number = answer.number().ok_or(Refused::Message)?;
+        match awaited.ok_or(Refused::Message)? {
             request::GET_FEATURES => {
                 let chosen = usable(number & self.wanted & (OF_DRIVER | !OF_RINGS));
                 if chosen & VERSION_1 == 0 {
-                    return Err(Refused);
+                    return Err(Refused::Message);
                 }
                 self.chosen = Some(chosen);
                 if chosen & PROTOCOL_FEATURES != 0 {
@@ -103,12 +103,12 @@ impl FrontEnd {
                     Letter::new(request::SET_PROTOCOL_FEATURES, &chosen.to_ne_bytes(), vec![]);
                 let mut letters = vec![tells];
                 self.answers_all = chosen != 0;
-                letters.extend(self.set_up(self.chosen.ok_or(Refused)?)?);
+                letters.extend(self.set_up(self.chosen.ok_or(Refused::Message)?)?);
                 Ok(letters)
             }
             // The answer to a message that only has to be obeyed.
             _ if number == 0 => Ok(vec![]),
-            _ => Err(Refused),
+            _ => Err(Refused::Message),
         }
     }
 
@@ -164,7 +164,7 @@ impl FrontEnd {
 
     /// Makes all that is to be shared, and the messages that pass it.
     fn set_up(&mut self, chosen: u64) -> Result<Vec<Letter>, Refused> {
-        let letters = self.share(chosen).map_err(|_| Refused)?;
+        let letters = self.share(chosen).map_err(|_| Refused::System)?;
         if !self.answers_all {
             return Ok(letters);
         }

@@ -424,7 +424,7 @@ fn a_driver_chooses_what_it_can_use_and_no_more() {
     let chosen = |offered| Device::new(offered).map(|device| device.front.chosen().unwrap());
     let rings = features::EVENT_INDEX | features::PROTOCOL_FEATURES | features::VERSION_1;
     assert_eq!(chosen(features::OF_RINGS), Ok(rings));
-    assert_eq!(chosen(!features::VERSION_1), Err(Refused), "a device before virtio 1");
+    assert_eq!(chosen(!features::VERSION_1), Err(Refused::Message), "a device before virtio 1");
     let one = features::VERSION_1;
     for (offered, usable) in [
         (features::HOST_TSO4 | features::HOST_USO, 0),

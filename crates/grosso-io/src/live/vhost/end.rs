@@ -7,7 +7,7 @@ use std::{
 
 use grosso_sys::local::{LocalAddress, LocalKind, LocalSocket, is_absence};
 use grosso_vhost::{
-    backend::Way,
+    backend::{Refused, Way},
     message::{Inbox, Letter},
     ring::{ChainFault, PIECES_MAX, SIZE_MAX, Sent},
 };
@@ -146,10 +146,8 @@ impl MachineEnd {
             match served {
                 Ok(true) => is_changed = true,
                 Ok(false) => break,
-                Err(error) => {
-                    if !is_absence(&error) && error.kind() != io::ErrorKind::UnexpectedEof {
-                        self.stats.count(VhostEvent::PeerCutOff);
-                    }
+                Err(ended) => {
+                    ended.event().into_iter().for_each(|event| self.stats.count(event));
                     self.hang_up();
                     is_changed = true;
                 }
@@ -274,12 +272,40 @@ impl MachineEnd {
     }
 }
 
+/// Reason to hang up.
+#[derive(Debug)]
+enum Ended {
+    Refused(Refused),
+    Socket(io::Error),
+}
+
+impl Ended {
+    /// The event to count; `None` for who has hung up by itself.
+    fn event(&self) -> Option<VhostEvent> {
+        match self {
+            Self::Refused(Refused::Message) => Some(VhostEvent::PeerCutOff),
+            Self::Refused(Refused::System) => Some(VhostEvent::SetUpFailed),
+            Self::Socket(error) => match error.kind() {
+                io::ErrorKind::UnexpectedEof => None,
+                // Messages that cannot be, and a peer that reads none.
+                io::ErrorKind::InvalidData | io::ErrorKind::WouldBlock => {
+                    Some(VhostEvent::PeerCutOff)
+                }
+                _ if is_absence(error) => None,
+                _ => Some(VhostEvent::SetUpFailed),
+            },
+        }
+    }
+}
+
 impl VhostPeer {
     /// Takes a message, and answers; returns whether there was one.
-    fn serve(&mut self, side: &mut MachineSide) -> io::Result<bool> {
-        let Some(message) = self.inbox.next(&self.socket)? else { return Ok(false) };
-        let letters = side.hear(message).map_err(|_| io::ErrorKind::InvalidData)?;
-        letters.iter().try_for_each(|letter| self.send(letter)).map(|()| true)
+    fn serve(&mut self, side: &mut MachineSide) -> Result<bool, Ended> {
+        let message = self.inbox.next(&self.socket).map_err(Ended::Socket)?;
+        let Some(message) = message else { return Ok(false) };
+        let letters = side.hear(message).map_err(Ended::Refused)?;
+        let sent = letters.iter().try_for_each(|letter| self.send(letter));
+        sent.map(|()| true).map_err(Ended::Socket)
     }
 
     fn send(&self, letter: &Letter) -> io::Result<()> {

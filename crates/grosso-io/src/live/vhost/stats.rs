@@ -39,13 +39,16 @@ reasons! {
         /// A table of memory was refused: too many regions, more bytes than are mapped for a guest, a region outside
         /// its file, or a file that is not in memory.
         MemoryRefused = "memory-refused",
+        /// This system had no descriptors or no memory for what is shared or said: the other program was hung up on
+        /// through no fault of its own, and is met anew.
+        SetUpFailed = "setup-failed",
     }
 }
 
 impl VhostEvent {
     /// Whether frames are lost by the event.
     const fn is_loss(self) -> bool {
-        !matches!(self, Self::PeerMet | Self::PeerGone | Self::MemoryRefused)
+        !matches!(self, Self::PeerMet | Self::PeerGone | Self::MemoryRefused | Self::SetUpFailed)
     }
 
     /// The event of a defect; `None` if it is one of a frame.
