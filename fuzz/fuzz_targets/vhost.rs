@@ -19,8 +19,9 @@ use libfuzzer_sys::fuzz_target;
 const OFFERED: u64 = features::OF_RINGS | features::GUEST_CSUM;
 /// Bytes of the memory, at the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;
-/// Places of the rings' tables, available and used entries.
-const RINGS: [[u64; 3]; 2] = [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00]];
+/// Places of the tables, available and used entries of the rings of two pairs.
+const RINGS: [[u64; 3]; 4] =
+    [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00], [0x1000, 0x1400, 0x1600], [0x1800, 0x1c00, 0x1e00]];
 const SIZE: u32 = 32;
 
 fuzz_target!(|data: &[u8]| {
@@ -48,7 +49,7 @@ fn run(back: &mut BackEnd, mut decisions: Decisions<'_>) {
             1 => set_up(back, &memory, OFFERED),
             2..4 => write(&memory, &mut decisions),
             4..6 => drain(back),
-            _ => give(back, below(&mut decisions, 4000)),
+            _ => give(back, below(&mut decisions, 20), below(&mut decisions, 4000)),
         }
     }
     // Whatever there was, a ring that is set anew works.
@@ -88,6 +89,8 @@ fn bytes(numbers: &[u64]) -> Vec<u8> {
 }
 
 fn set_up(back: &mut BackEnd, memory: &File, chosen: u64) {
+    let protocol = features::PROTOCOL_MQ | features::PROTOCOL_REPLY_ACK;
+    obey(back, request::SET_PROTOCOL_FEATURES, bytes(&[protocol]), &[]);
     obey(back, request::SET_FEATURES, bytes(&[chosen]), &[]);
     obey(back, request::SET_MEM_TABLE, bytes(&[1, 0, MEMORY_BYTES as u64, 0, 0]), &[memory]);
     for (ring, [table, available, used]) in RINGS.into_iter().enumerate() {
@@ -122,20 +125,24 @@ fn write(memory: &File, decisions: &mut Decisions<'_>) {
     memory.write_all_at(&written, at).expect("memory");
 }
 
-/// Takes what is there: never more than the ring has, or as many faults.
+/// Takes what is there, of each pair: never more than the ring has, or as many faults.
 fn drain(back: &mut BackEnd) {
     let mut frame = [0; 4096];
-    let Some(ring) = back.ring(Way::FromGuest) else { return };
-    let mut taken = 0;
-    while !matches!(ring.receive(&mut frame), Ok(None)) {
-        taken += 1;
-        assert!(taken <= 2 * u32::from(u16::MAX), "it does not end");
+    for _ in 0..back.pairs() {
+        back.turn(Way::FromGuest);
+        let Some(ring) = back.ring(Way::FromGuest) else { continue };
+        let mut taken = 0;
+        while !matches!(ring.receive(&mut frame), Ok(None)) {
+            taken += 1;
+            assert!(taken <= 2 * u32::from(u16::MAX), "it does not end");
+        }
+        let _ = ring.ask();
     }
-    let _ = ring.ask();
     back.publish(Way::FromGuest);
 }
 
-fn give(back: &mut BackEnd, len: usize) {
+fn give(back: &mut BackEnd, pair: usize, len: usize) {
+    back.choose(Way::ToGuest, pair);
     let mergeable = back.chosen().is_some_and(|chosen| chosen & features::MRG_RXBUF != 0);
     if let Some(ring) = back.ring(Way::ToGuest) {
         let frame = vec![7; len];

@@ -7,7 +7,11 @@
 //!  eth1 ...                                               t1, with the addresses when it is its turn
 //! ```
 
-use std::{io, net::TcpStream, process::Command};
+use std::{
+    io::{self, Read},
+    net::TcpStream,
+    process::Command,
+};
 
 use grosso_lab::guest::{Contents, Guest, Image};
 use grosso_sys::namespace::NetworkNamespace;
@@ -23,7 +27,7 @@ use crate::{
 };
 
 /// Words of the devices of a machine, of which each takes, or leaves to others, something else.
-const DEVICES: [&str; 6] = [
+const DEVICES: [&str; 7] = [
     "",
     ",mrg_rxbuf=off",
     ",guest_tso4=off,guest_tso6=off,guest_ecn=off",
@@ -31,7 +35,10 @@ const DEVICES: [&str; 6] = [
     ",csum=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,host_tso4=off,host_tso6=off,host_ecn=off",
     ",csum=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,host_tso4=off,host_tso6=off,host_ecn=off,\
      mrg_rxbuf=off,indirect_desc=off,event_idx=off",
+    ",mq=on",
 ];
+/// The device with two pairs of rings, one for each processor.
+const WITH_PAIRS: usize = 6;
 
 #[test]
 fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
@@ -40,13 +47,20 @@ fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
     }
     let Some([host]) = network::namespaces() else { return };
     let place = Place::new(host).unwrap();
-    let bridges = [0, 1, 2, 3, 4, 5].map(|n| place.bridge(n, &format!("vhost-user:vm{n}.sock")));
+    let bridges =
+        [0, 1, 2, 3, 4, 5, WITH_PAIRS].map(|n| place.bridge(n, &format!("vhost-user:vm{n}.sock")));
     let bridges = bridges.map(|bridge| bridge.unwrap());
     let mut guest = place.machine("server=off", &DEVICES).unwrap();
     for (number, (words, bridge)) in DEVICES.into_iter().zip(bridges).enumerate() {
         let mut work = || {
             place.set_up(number)?;
             place.exchange(&mut guest, number, words)?;
+            if number == WITH_PAIRS {
+                let queues = guest.run(&format!("ls /sys/class/net/eth{number}/queues"))?;
+                let names: Vec<&str> = queues.split_whitespace().collect();
+                assert_eq!(names, ["rx-0", "rx-1", "tx-0", "tx-1"]);
+                place.host.run(|| many_flows(&place.content))??;
+            }
             guest.run(&format!("ip addr flush dev eth{number}; ip link set eth{number} down"))
         };
         work().unwrap_or_else(|error: io::Error| panic!("{words}: {error}"));
@@ -83,6 +97,18 @@ fn a_machine_boots_again_and_a_killed_bridge_is_replaced() {
         };
         work().unwrap_or_else(|error| panic!("{ours}: {error}"));
     }
+}
+
+/// Takes the start of a stream of the guest so many times that both pairs have some, whichever flows those are.
+fn many_flows(content: &[u8]) -> io::Result<()> {
+    for address in A.into_iter().cycle().take(16) {
+        let mut stream = TcpStream::connect((address, 19))?;
+        stream.set_read_timeout(Some(network::STALLED))?;
+        let mut start = vec![0; 1 << 16];
+        stream.read_exact(&mut start)?;
+        assert!(content.starts_with(&start));
+    }
+    Ok(())
 }
 
 fn is_missing() -> bool {
@@ -139,11 +165,12 @@ impl Place {
     fn machine(&self, theirs: &str, devices: &[&str]) -> io::Result<Guest> {
         let mut machine = self.image.machine();
         machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
-        machine.args(["-numa", "node,memdev=m0", "-action", "reboot=reset"]);
+        machine.args(["-numa", "node,memdev=m0", "-action", "reboot=reset", "-smp", "2"]);
         for (n, words) in devices.iter().enumerate() {
             let socket = self.folder.path().join(format!("vm{n}.sock"));
             let socket = format!("socket,id=c{n},path={},{theirs}", socket.display());
-            let netdev = format!("vhost-user,id=n{n},chardev=c{n}");
+            let queues = 1 + usize::from(words.contains("mq=on"));
+            let netdev = format!("vhost-user,id=n{n},chardev=c{n},queues={queues}");
             // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user: it sets up an irqfd.
             let device = format!("virtio-net-pci,netdev=n{n},vectors=0{words}");
             machine.args(["-chardev", &socket, "-netdev", &netdev, "-device", &device]);

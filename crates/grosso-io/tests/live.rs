@@ -5,4 +5,5 @@ mod unix_port;
 mod vhost_driver;
 mod vhost_hostile;
 mod vhost_offloads;
+mod vhost_pairs;
 mod vhost_port;

@@ -3,6 +3,8 @@
 #![cfg(all(target_os = "linux", feature = "live"))]
 
 use std::{
+    io,
+    os::unix::net::UnixStream,
     path::PathBuf,
     thread::{self, JoinHandle},
 };
@@ -56,10 +58,18 @@ impl Bench {
     }
 
     pub(crate) fn connect(&mut self, wanted: u64) -> FrontEnd {
+        self.connect_pairs(wanted, 1)
+    }
+
+    pub(crate) fn connect_pairs(&mut self, wanted: u64, pairs: usize) -> FrontEnd {
+        self.try_connect(wanted, pairs).unwrap()
+    }
+
+    pub(crate) fn try_connect(&mut self, wanted: u64, pairs: usize) -> io::Result<FrontEnd> {
         let Self { port, path, .. } = self;
         // The one before is let go of, and this one is met.
         let mut serve = || (0..3).for_each(|_| assert!(arrived(port).is_empty()));
-        FrontEnd::connect(path, wanted, &mut serve).unwrap()
+        FrontEnd::with_pairs(UnixStream::connect(path)?, (wanted, pairs), &mut serve)
     }
 
     pub(crate) fn event(&self, event: VhostEvent) -> u64 {
@@ -541,7 +551,7 @@ fn messages_that_cannot_be_end_the_connection_and_not_the_port() {
         payload
     };
     let pair = |index: u32, value: u32| [index, value].map(u32::to_ne_bytes).concat();
-    let wrong: [(u32, Vec<u8>); 13] = [
+    let wrong: [(u32, Vec<u8>); 14] = [
         (0, vec![]),
         (99, vec![]),
         (2, vec![]),
@@ -549,10 +559,11 @@ fn messages_that_cannot_be_end_the_connection_and_not_the_port() {
         (5, regions(1, 4096)),
         (5, regions(9, 4096)),
         (5, vec![1, 0, 0, 0]),
-        (8, pair(7, 256)),
+        (8, pair(32, 256)),
         (8, pair(0, 1 << 20)),
         (9, vec![0; 8]),
-        (11, pair(9, 0)),
+        (11, pair(32, 0)),
+        (18, pair(32, 1)),
         (12, 0_u64.to_ne_bytes().to_vec()),
         (16, u64::MAX.to_ne_bytes().to_vec()),
     ];

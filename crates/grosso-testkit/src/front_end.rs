@@ -21,9 +21,9 @@ use rustix::{
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
 };
 
-/// The ring of frames to the guest.
+/// The ring of frames to the guest, of the first pair. Those of each further pair have two more.
 pub const TO_GUEST: usize = 0;
-/// The ring of frames from the guest.
+/// The ring of frames from the guest, of the first pair.
 pub const FROM_GUEST: usize = 1;
 /// Features of rings that the driver knows.
 pub const EVENT_INDEX: u64 = 1 << 29;
@@ -52,11 +52,13 @@ pub struct FrontEnd {
     pub offered: u64,
     /// Features that it has chosen.
     pub chosen: u64,
-    kicks: [OwnedFd; 2],
-    calls: [File; 2],
+    kicks: Vec<OwnedFd>,
+    calls: Vec<File>,
     /// Entries made available, and used ones that were seen, of each ring.
-    available: [u16; 2],
-    used: [u16; 2],
+    available: Vec<u16>,
+    used: Vec<u16>,
+    /// The pair that frames are sent and received on.
+    pub pair: usize,
     /// Bytes of a virtio header.
     pub header_bytes: usize,
 }
@@ -75,19 +77,34 @@ impl FrontEnd {
     /// # Errors
     /// As [`FrontEnd::connect`].
     pub fn on(socket: UnixStream, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
+        Self::with_pairs(socket, (wanted, 1), serve)
+    }
+
+    /// The same with so many pairs of rings, [`PAIRS_MAX`] at most, all of which are enabled.
+    ///
+    /// # Errors
+    /// As [`FrontEnd::connect`].
+    pub fn with_pairs(
+        socket: UnixStream,
+        (wanted, pairs): (u64, usize),
+        serve: &mut dyn FnMut(),
+    ) -> io::Result<Self> {
         socket.set_read_timeout(Some(STALLED))?;
         let memory = File::from(memfd_create("guest", MemfdFlags::CLOEXEC)?);
         memory.set_len(MEMORY_BYTES)?;
-        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let event = |_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let kicks = (0..2 * pairs).map(event).collect::<Result<_, _>>()?;
+        let calls = (0..2 * pairs).map(|ring| event(ring).map(File::from));
         let mut front = Self {
             socket,
             memory,
             offered: 0,
             chosen: 0,
-            kicks: [event()?, event()?],
-            calls: [event()?.into(), event()?.into()],
-            available: [0; 2],
-            used: [0; 2],
+            kicks,
+            calls: calls.collect::<Result<_, _>>()?,
+            available: vec![0; 2 * pairs],
+            used: vec![0; 2 * pairs],
+            pair: 0,
             header_bytes: 12,
         };
         front.offered = front.ask(1, serve)?;
@@ -102,7 +119,7 @@ impl FrontEnd {
         }
         front.tell(2, &front.chosen.to_ne_bytes(), &[])?;
         front.set_memory()?;
-        for ring in [TO_GUEST, FROM_GUEST] {
+        for ring in 0..2 * pairs {
             front.set_ring(ring)?;
         }
         // Who answers has obeyed everything before: a frame to rings that are not set yet is lost.
@@ -142,6 +159,15 @@ impl FrontEnd {
         Ok(())
     }
 
+    /// Has a ring be used, or not.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn enable(&self, ring: usize, is_enabled: bool) -> io::Result<()> {
+        let payload = [ring as u32, is_enabled.into()].map(u32::to_ne_bytes).concat();
+        self.tell(18, &payload, &[])
+    }
+
     /// Stops a ring, and returns the number of its next entry.
     ///
     /// # Errors
@@ -157,7 +183,7 @@ impl FrontEnd {
     /// # Errors
     /// As [`FrontEnd::connect`].
     pub fn reboot(&mut self, serve: &mut dyn FnMut()) -> io::Result<()> {
-        for ring in [TO_GUEST, FROM_GUEST] {
+        for ring in 0..self.used.len() {
             self.stop_ring(ring, serve)?;
             let [table, ..] = rings(ring);
             self.write(GUEST + table, &vec![0; RING_BYTES as usize]);
@@ -203,12 +229,12 @@ impl FrontEnd {
 
     /// Lays out a frame, its header included, for the back end; `false` if the ring is full.
     pub fn send(&mut self, bytes: &[u8], shape: Shape) -> bool {
-        self.put(FROM_GUEST, bytes.len(), shape, Some(bytes))
+        self.put(2 * self.pair + FROM_GUEST, bytes.len(), shape, Some(bytes))
     }
 
     /// Gives room for a frame, or for a part of one; `false` if the ring is full.
     pub fn give(&mut self, bytes: usize, shape: Shape) -> bool {
-        self.put(TO_GUEST, bytes, shape, None)
+        self.put(2 * self.pair + TO_GUEST, bytes, shape, None)
     }
 
     fn put(&mut self, ring: usize, bytes: usize, shape: Shape, data: Option<&[u8]>) -> bool {
@@ -222,7 +248,7 @@ impl FrontEnd {
             self.write(at, data);
         }
         let [table, ..] = rings(ring).map(|at| GUEST + at);
-        let writes = if ring == TO_GUEST { 2_u16 } else { 0 };
+        let writes = if ring % 2 == TO_GUEST { 2_u16 } else { 0 };
         let (place, first, count) = match shape {
             Shape::Direct(count) => (table, head, count.min(PIECES_MAX)),
             Shape::Table(count) => (at + DATA_BYTES, 0, count),
@@ -306,23 +332,23 @@ impl FrontEnd {
     /// Number of frames that the back end took.
     #[must_use]
     pub fn taken(&self) -> u16 {
-        let [_, _, used] = rings(FROM_GUEST).map(|at| GUEST + at);
-        self.number(used + 2)
+        self.count_used(2 * self.pair + FROM_GUEST)
     }
 
     /// The next frame in the buffers of the guest, its header included.
     pub fn received(&mut self) -> Option<Vec<u8>> {
-        let [table, _, used] = rings(TO_GUEST).map(|at| GUEST + at);
+        let ring = 2 * self.pair + TO_GUEST;
+        let [table, _, used] = rings(ring).map(|at| GUEST + at);
         let (mut frame, mut left) = (Vec::new(), 1);
         while left > 0 {
-            if self.number(used + 2) == self.used[TO_GUEST] {
+            if self.number(used + 2) == self.used[ring] {
                 assert!(frame.is_empty(), "a frame that is not whole");
                 return None;
             }
-            let entry = self.read(used + 4 + 8 * u64::from(self.used[TO_GUEST] % SIZE), 8);
+            let entry = self.read(used + 4 + 8 * u64::from(self.used[ring] % SIZE), 8);
             let long = |at: usize| u32::from_le_bytes(*entry[at..].first_chunk().expect("4 bytes"));
             let (head, bytes) = (long(0), long(4) as usize);
-            self.used[TO_GUEST] = self.used[TO_GUEST].wrapping_add(1);
+            self.used[ring] = self.used[ring].wrapping_add(1);
             let first = self.read(table + 16 * u64::from(head), 16);
             let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
             // Pieces lie one behind the other, whether a table names them or the ring.
@@ -370,9 +396,14 @@ impl FrontEnd {
 
     /// Takes note of what the back end took of the guest's frames.
     fn reclaim(&mut self, ring: usize) {
-        if ring == FROM_GUEST {
-            self.used[ring] = self.taken();
+        if ring % 2 == FROM_GUEST {
+            self.used[ring] = self.count_used(ring);
         }
+    }
+
+    fn count_used(&self, ring: usize) -> u16 {
+        let [_, _, used] = rings(ring).map(|at| GUEST + at);
+        self.number(used + 2)
     }
 
     fn number(&self, at: u64) -> u16 {
@@ -433,7 +464,7 @@ pub fn rings(ring: usize) -> [u64; 3] {
 /// Address in the guest of the bytes of an entry. Those of some entries lie over the border between the regions.
 #[must_use]
 pub fn slot_at(ring: usize, slot: u64) -> u64 {
-    GUEST + 2 * RING_BYTES + (slot * 2 + ring as u64) * SLOT_BYTES
+    GUEST + RINGS_MAX * RING_BYTES + (slot * RINGS_MAX + ring as u64) * SLOT_BYTES
 }
 
 /// Places in the file of the bytes at an address.
@@ -451,7 +482,10 @@ pub const GUEST: u64 = 0x4000_0000;
 /// Addresses of the two regions in the front end's process, which are in another order there.
 const USER: [u64; 2] = [0x7f12_0000_0000, 0x7f01_0000_0000];
 /// Bytes of the guest's memory.
-pub const MEMORY_BYTES: u64 = 16 << 20;
+pub const MEMORY_BYTES: u64 = 32 << 20;
+/// Pairs of rings of a front end.
+pub const PAIRS_MAX: usize = 2;
+const RINGS_MAX: u64 = 2 * PAIRS_MAX as u64;
 /// Entries of a ring.
 pub const SIZE: u16 = 256;
 /// Bytes of a ring.

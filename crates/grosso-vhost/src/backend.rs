@@ -1,4 +1,4 @@
-//! The state that a front end sets: features, memory and two rings.
+//! The state that a front end sets: features, memory and pairs of rings.
 
 use std::{
     io,
@@ -10,13 +10,13 @@ use grosso_sys::bell::Bell;
 
 use crate::{
     edges::Edges,
-    features::{EVENT_INDEX, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK},
+    features::{EVENT_INDEX, PROTOCOL_FEATURES, PROTOCOL_MQ, PROTOCOL_REPLY_ACK},
     memory::Memory,
     message::{Message, reply, request},
     ring::{Addresses, Ring},
 };
 
-/// One of the two rings.
+/// One of the two rings of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Way {
@@ -26,7 +26,10 @@ pub enum Way {
     FromGuest = 1,
 }
 
-/// A back end, with one pair of rings.
+/// A back end, with pairs of rings.
+///
+/// Of the pairs in use one is at hand, each way: that which [`BackEnd::ring`] gives. Pairs are numbered from 0 on, and
+/// who has the first one alone never meets another.
 ///
 /// It reads and writes no descriptor that it is passed, because the front end shares each of them and may make any read
 /// or write wait: kicks are seen by edges, and calls are made by a [`Bell`].
@@ -34,13 +37,19 @@ pub enum Way {
 pub struct BackEnd {
     offered: u64,
     bell: Bell,
+    /// Kicks of the rings of each way.
     kicks: [Edges; 2],
     chosen: Option<u64>,
     protocol: u64,
     memory: Option<Arc<Memory>>,
     /// The reason why a table of memory was refused last.
     refused_memory: Option<io::Error>,
-    queues: [Queue; 2],
+    /// The rings by their numbers: those of a pair are neighbours.
+    queues: Vec<Queue>,
+    /// Pairs up to the last one of which a ring is in use, and one in any case.
+    pairs: usize,
+    /// Numbers of the rings at hand.
+    at_hand: [usize; 2],
 }
 
 /// A ring, and how it is told of.
@@ -74,20 +83,23 @@ impl BackEnd {
         Ok(Self {
             offered,
             bell: Bell::new()?,
-            kicks: [Edges::new()?, Edges::new()?],
+            kicks: [Edges::new(PAIRS_MAX)?, Edges::new(PAIRS_MAX)?],
             chosen: None,
             protocol: 0,
             memory: None,
             refused_memory: None,
-            queues: Default::default(),
+            queues: queues(),
+            pairs: 1,
+            at_hand: FIRST,
         })
     }
 
     /// Forgets everything that a front end has set, which is gone.
     pub fn forget(&mut self) {
-        self.kicks.iter_mut().for_each(Edges::end);
+        self.kicks.iter_mut().for_each(Edges::end_all);
         (self.chosen, self.protocol, self.memory) = (None, 0, None);
-        (self.refused_memory, self.queues) = (None, Default::default());
+        (self.refused_memory, self.queues) = (None, queues());
+        (self.pairs, self.at_hand) = (1, FIRST);
     }
 
     /// Obeys a message; returns the answer to send, if it has one.
@@ -102,11 +114,12 @@ impl BackEnd {
         let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));
         let obeyed = match number {
             request::GET_FEATURES => return answer(self.offered),
-            request::GET_PROTOCOL_FEATURES => return answer(PROTOCOL_REPLY_ACK),
-            request::GET_QUEUE_NUM => return answer(1),
+            request::GET_PROTOCOL_FEATURES => return answer(PROTOCOL_REPLY_ACK | PROTOCOL_MQ),
+            request::GET_QUEUE_NUM => return answer(PAIRS_MAX as u64),
             request::GET_VRING_BASE => {
                 let (index, _) = message.of_ring().ok_or(Refused::Message)?;
                 let next = self.stop(index).ok_or(Refused::Message)?;
+                self.settle();
                 let payload = [index, next.into()].map(u32::to_ne_bytes).concat();
                 return Ok(Some(reply(number, &payload)));
             }
@@ -114,6 +127,7 @@ impl BackEnd {
             _ => self.set(&mut message).ok_or(Refused::Message),
         };
         self.begin();
+        self.settle();
         match obeyed {
             Err(Refused::System) => Err(Refused::System),
             _ if message.wants_reply && self.protocol & PROTOCOL_REPLY_ACK != 0 => {
@@ -129,23 +143,49 @@ impl BackEnd {
         self.chosen
     }
 
-    /// A ring in use.
+    /// Number of pairs up to the last one in use, 1 at least.
+    #[inline]
+    #[must_use]
+    pub fn pairs(&self) -> usize {
+        self.pairs
+    }
+
+    /// The ring at hand, if it is in use.
     #[inline]
     pub fn ring(&mut self, way: Way) -> Option<&mut Ring> {
-        self.queues[way as usize].ring.as_mut()
+        self.queues[self.at_hand[way as usize]].ring.as_mut()
+    }
+
+    /// Takes the ring of a pair to hand; the next one in use, if that is not.
+    pub fn choose(&mut self, way: Way, pair: usize) {
+        let rings = (pair..pair + self.pairs).map(|pair| number(way, pair % self.pairs));
+        let mut used = rings.filter(|number| self.queues[*number].ring.is_some());
+        self.at_hand[way as usize] = used.next().unwrap_or(way as usize);
+    }
+
+    /// Takes the ring of the next pair to hand.
+    #[inline]
+    pub fn turn(&mut self, way: Way) {
+        let next = self.at_hand[way as usize] + 2;
+        self.at_hand[way as usize] = if next < 2 * self.pairs { next } else { way as usize };
+    }
+
+    /// The rings in use.
+    pub fn rings(&mut self, way: Way) -> impl Iterator<Item = &mut Ring> {
+        let queues = self.queues.iter_mut().skip(way as usize).step_by(2).take(self.pairs);
+        queues.filter_map(|queue| queue.ring.as_mut())
     }
 
     /// Whether a ring is in use, and to be believed.
     #[must_use]
     pub fn is_running(&self, way: Way) -> bool {
-        self.queues[way as usize].ring.as_ref().is_some_and(|ring| !ring.is_broken())
+        self.used(way).any(|ring| !ring.is_broken())
     }
 
     /// Descriptor that becomes readable when the driver tells of entries.
     #[must_use]
     pub fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
-        let edges = self.queues[way as usize].ring.as_ref().map(|_| &self.kicks[way as usize]);
-        edges.and_then(Edges::descriptor)
+        self.used(way).next().and_then(|_| self.kicks[way as usize].descriptor())
     }
 
     /// Takes note that the driver told of entries.
@@ -153,15 +193,9 @@ impl BackEnd {
         self.kicks[way as usize].take();
     }
 
-    /// Tells the driver of used entries, and interrupts it if it wants that.
+    /// Tells the driver of used entries, and interrupts it where it wants that.
     pub fn publish(&mut self, way: Way) {
-        let queue = &mut self.queues[way as usize];
-        if queue.ring.as_mut().is_some_and(Ring::publish)
-            && let Some(call) = &queue.call
-        {
-            // The file is an eventfd, and a full one has told the driver.
-            let _ = self.bell.ring(call.as_fd());
-        }
+        (0..self.pairs).for_each(|pair| self.publish_one(number(way, pair)));
     }
 
     /// Whether the front end took memory away without a word.
@@ -194,7 +228,7 @@ impl BackEnd {
             }
             request::SET_PROTOCOL_FEATURES => {
                 let number = message.number()?;
-                self.protocol = number & PROTOCOL_REPLY_ACK;
+                self.protocol = number & (PROTOCOL_REPLY_ACK | PROTOCOL_MQ);
                 (number == self.protocol).then_some(())
             }
             request::SET_MEM_TABLE => {
@@ -225,7 +259,8 @@ impl BackEnd {
             request::SET_VRING_CALL => {
                 let (index, call) = message.ring_file()?;
                 let call = self.eventfd(call)?;
-                self.queues.get_mut(usize::try_from(index).ok()?)?.call = call;
+                let index = self.known(index)?;
+                self.queues[index].call = call;
                 Some(())
             }
             request::SET_VRING_ERR => message.ring_file().map(|_| ()),
@@ -243,7 +278,8 @@ impl BackEnd {
         let (index, kick) = message.ring_file().ok_or(Refused::Message)?;
         let kick = self.eventfd(kick).ok_or(Refused::Message)?;
         self.queue(index).ok_or(Refused::Message)?.is_started = true;
-        self.kicks[index as usize].begin(kick).map_err(|_| Refused::System)
+        let (way, pair) = place(index as usize);
+        self.kicks[way as usize].begin(pair, kick).map_err(|_| Refused::System)
     }
 
     /// The file, if it is an eventfd or none: others may make even who asks whether they are readable wait.
@@ -253,13 +289,15 @@ impl BackEnd {
 
     /// A ring to change, which pauses for it.
     fn queue(&mut self, index: u32) -> Option<&mut Queue> {
-        let way = match index {
-            0 => Way::ToGuest,
-            1 => Way::FromGuest,
-            _ => return None,
-        };
-        self.pause_one(way);
-        self.queues.get_mut(way as usize)
+        let index = self.known(index)?;
+        self.pause_one(index);
+        self.queues.get_mut(index)
+    }
+
+    /// The number of a ring, if there can be one: only who knows of several pairs has more than the first.
+    fn known(&self, index: u32) -> Option<usize> {
+        let pairs = if self.protocol & PROTOCOL_MQ == 0 { 1 } else { PAIRS_MAX };
+        usize::try_from(index).ok().filter(|index| *index < 2 * pairs)
     }
 
     /// Stops a ring, and returns its next entry.
@@ -267,21 +305,31 @@ impl BackEnd {
         let queue = self.queue(index)?;
         queue.is_started = false;
         let next = queue.next;
-        self.kicks.get_mut(usize::try_from(index).ok()?)?.end();
+        let (way, pair) = place(index as usize);
+        self.kicks[way as usize].end(pair);
         Some(next)
     }
 
     /// Lets go of the rings, whose memory or features are about to change.
     fn pause(&mut self) {
-        self.pause_one(Way::ToGuest);
-        self.pause_one(Way::FromGuest);
+        (0..self.queues.len()).for_each(|index| self.pause_one(index));
     }
 
-    fn pause_one(&mut self, way: Way) {
-        self.publish(way);
-        let queue = &mut self.queues[way as usize];
+    fn pause_one(&mut self, index: usize) {
+        self.publish_one(index);
+        let queue = &mut self.queues[index];
         if let Some(ring) = queue.ring.take() {
             queue.next = ring.next();
+        }
+    }
+
+    fn publish_one(&mut self, index: usize) {
+        let queue = &mut self.queues[index];
+        if queue.ring.as_mut().is_some_and(Ring::publish)
+            && let Some(call) = &queue.call
+        {
+            // The file is an eventfd, and a full one has told the driver.
+            let _ = self.bell.ring(call.as_fd());
         }
     }
 
@@ -300,4 +348,37 @@ impl BackEnd {
             }
         }
     }
+
+    /// Takes note of the pairs that are in use now.
+    fn settle(&mut self) {
+        let last = self.queues.iter().rposition(|queue| queue.ring.is_some());
+        self.pairs = last.map_or(1, |last| last / 2 + 1);
+        self.choose(Way::ToGuest, 0);
+        self.choose(Way::FromGuest, 0);
+    }
+
+    fn used(&self, way: Way) -> impl Iterator<Item = &Ring> {
+        let queues = self.queues.iter().skip(way as usize).step_by(2).take(self.pairs);
+        queues.filter_map(|queue| queue.ring.as_ref())
+    }
 }
+
+fn queues() -> Vec<Queue> {
+    (0..2 * PAIRS_MAX).map(|_| Queue::default()).collect()
+}
+
+/// The number of a ring in messages.
+const fn number(way: Way, pair: usize) -> usize {
+    2 * pair + way as usize
+}
+
+/// The way and the pair of a ring of this number.
+const fn place(number: usize) -> (Way, usize) {
+    let way = if number.is_multiple_of(2) { Way::ToGuest } else { Way::FromGuest };
+    (way, number / 2)
+}
+
+/// Numbers of the rings of the first pair.
+const FIRST: [usize; 2] = [0, 1];
+/// Pairs of rings that a front end may use: of each ring two descriptors are kept, and other ports need some too.
+pub const PAIRS_MAX: usize = 16;

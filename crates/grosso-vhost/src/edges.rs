@@ -8,36 +8,42 @@ use std::{
 
 use grosso_sys::wait::{Interest, Ready, Waiter};
 
-/// Rings of an eventfd, each seen once: of a counter that stays above zero nothing is seen until it is told again.
+/// Rings of some eventfds, each seen once: of a counter that stays above zero nothing is seen until it is told again.
 #[derive(Debug)]
 pub(crate) struct Edges {
     waiter: Waiter,
     seen: Vec<Ready>,
-    file: Option<OwnedFd>,
+    files: Vec<Option<OwnedFd>>,
 }
 
 impl Edges {
-    /// Hears nothing yet.
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { waiter: Waiter::new()?, seen: Vec::new(), file: None })
+    /// Hears nothing yet, and so many eventfds at most.
+    pub(crate) fn new(count: usize) -> io::Result<Self> {
+        let files = (0..count).map(|_| None).collect();
+        Ok(Self { waiter: Waiter::new()?, seen: Vec::new(), files })
     }
 
-    /// Sees the rings of this eventfd and no other one, also those before.
-    pub(crate) fn begin(&mut self, file: Option<OwnedFd>) -> io::Result<()> {
-        self.end();
+    /// Sees the rings of this eventfd, also those before, in the place of the one that had this number.
+    pub(crate) fn begin(&mut self, number: usize, file: Option<OwnedFd>) -> io::Result<()> {
+        self.end(number);
         if let Some(file) = &file {
             self.waiter.add(file, 0, Interest::READ.edge_triggered())?;
         }
-        self.file = file;
+        self.files[number] = file;
         Ok(())
     }
 
-    /// Sees nothing any more.
-    pub(crate) fn end(&mut self) {
-        if let Some(file) = self.file.take() {
+    /// Sees the eventfd of this number no more.
+    pub(crate) fn end(&mut self, number: usize) {
+        if let Some(file) = self.files[number].take() {
             // The other program has it too, so closing it alone would not do.
             let _ = self.waiter.remove(&file);
         }
+    }
+
+    /// Sees nothing any more.
+    pub(crate) fn end_all(&mut self) {
+        (0..self.files.len()).for_each(|number| self.end(number));
     }
 
     /// Takes note of the rings so far.
@@ -46,8 +52,9 @@ impl Edges {
         let _ = self.waiter.wait(&mut self.seen, Some(Duration::ZERO));
     }
 
-    /// Descriptor that becomes readable when the eventfd rings; `None` without one.
+    /// Descriptor that becomes readable when an eventfd rings; `None` without one.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_ref().map(|_| self.waiter.as_fd())
+        let is_some = self.files.iter().any(Option::is_some);
+        is_some.then(|| self.waiter.as_fd())
     }
 }

@@ -18,6 +18,8 @@ pub const HOST_TSO6: u64 = 1 << 12;
 pub const HOST_ECN: u64 = 1 << 13;
 /// A frame to the guest may be in several of its buffers.
 pub const MRG_RXBUF: u64 = 1 << 15;
+/// The device has several pairs of rings.
+pub const MQ: u64 = 1 << 22;
 /// Headers and frames may be in descriptors of any lengths, for guests before virtio 1.
 pub const ANY_LAYOUT: u64 = 1 << 27;
 /// Descriptors may be in tables of their own.
@@ -37,7 +39,7 @@ pub const HOST_USO: u64 = 1 << 56;
 
 /// Features that every guest is offered: those of rings.
 pub const OF_RINGS: u64 =
-    MRG_RXBUF | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;
+    MRG_RXBUF | MQ | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;
 
 /// The features of these that a driver may use together: superframes need checksums to fill in, and CWR in them
 /// superframes of TCP (virtio 1.3 section 5.1.3.1).
@@ -63,5 +65,7 @@ const NEEDS: [(u64, u64); 4] = [
     (HOST_ECN, HOST_TSO4 | HOST_TSO6),
 ];
 
+/// The protocol feature by which there may be several pairs of rings.
+pub const PROTOCOL_MQ: u64 = 1 << 0;
 /// The protocol feature by which the front end may ask for an answer to any message.
 pub const PROTOCOL_REPLY_ACK: u64 = 1 << 3;

@@ -56,7 +56,7 @@ impl FrontEnd {
         Ok(Self {
             wanted,
             bell: Bell::new()?,
-            calls: [Edges::new()?, Edges::new()?],
+            calls: [Edges::new(1)?, Edges::new(1)?],
             awaited: VecDeque::new(),
             chosen: None,
             answers_all: false,
@@ -66,7 +66,7 @@ impl FrontEnd {
 
     /// Forgets the back end, which is gone.
     pub fn forget(&mut self) {
-        self.calls.iter_mut().for_each(Edges::end);
+        self.calls.iter_mut().for_each(Edges::end_all);
         self.awaited.clear();
         (self.chosen, self.answers_all, self.shared) = (None, false, None);
     }
@@ -125,6 +125,11 @@ impl FrontEnd {
             return None;
         }
         self.shared.as_mut().map(|shared| &mut shared.rings[way as usize])
+    }
+
+    /// The rings in use: one.
+    pub fn rings(&mut self, way: Way) -> impl Iterator<Item = &mut DriverRing> {
+        self.ring(way).into_iter()
     }
 
     /// Whether a ring is in use, and to be believed.
@@ -191,7 +196,7 @@ impl FrontEnd {
         ];
         for (way, (kick, call)) in WAYS.into_iter().zip(kicks.iter().zip(calls)) {
             letters.extend(ring_letters(way, kick.try_clone()?, call.try_clone()?));
-            self.calls[way as usize].begin(Some(call))?;
+            self.calls[way as usize].begin(0, Some(call))?;
         }
         if chosen & PROTOCOL_FEATURES != 0 {
             let enables =

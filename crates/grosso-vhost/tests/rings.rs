@@ -12,7 +12,7 @@ use std::{
 };
 
 use grosso_vhost::{
-    backend::{BackEnd, Refused, Way},
+    backend::{BackEnd, PAIRS_MAX, Refused, Way},
     features,
     memory::{MAPPED_BYTES_MAX, Memory, REGIONS_MAX, RegionPlace},
     message::{Message, request},
@@ -651,9 +651,72 @@ fn rings_of_wrong_sizes_and_numbers_are_not_begun() {
         (request::SET_VRING_NUM, of_ring(2, 8)),
         (request::SET_VRING_BASE, of_ring(1, 1 << 16)),
         (request::SET_VRING_ENABLE, of_ring(2, 1)),
+        (request::SET_VRING_KICK, [2 | 1 << 8]),
+        (request::SET_VRING_CALL, [2 | 1 << 8]),
     ] {
         let mut back = BackEnd::new(OFFERED).unwrap();
         set_up(&mut back, &Guest::new(8, 0), features::VERSION_1);
         assert!(say(&mut back, request, &words, vec![]).is_err(), "{request}");
     }
+}
+
+#[test]
+fn who_knows_of_pairs_has_so_many_rings_and_no_more() {
+    let mut back = BackEnd::new(OFFERED).unwrap();
+    let ask = |back: &mut BackEnd, request| {
+        let message = Message { request, wants_reply: false, payload: vec![], files: vec![] };
+        let answer = back.obey(message).unwrap().unwrap();
+        u64::from_ne_bytes(*answer[12..].first_chunk().unwrap())
+    };
+    assert_eq!(ask(&mut back, request::GET_PROTOCOL_FEATURES) & 1, 1);
+    assert_eq!(ask(&mut back, request::GET_QUEUE_NUM), PAIRS_MAX as u64);
+    let rings = 2 * PAIRS_MAX as u64;
+    say(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
+    for (ring, is_known) in [(1, true), (2, true), (rings - 1, true), (rings, false)] {
+        for (request, words) in [
+            (request::SET_VRING_NUM, of_ring(ring, 8)),
+            (request::SET_VRING_ENABLE, of_ring(ring, 1)),
+            (request::SET_VRING_KICK, [ring | 1 << 8]),
+            (request::SET_VRING_CALL, [ring | 1 << 8]),
+            (request::GET_VRING_BASE, of_ring(ring, 0)),
+        ] {
+            let said = say(&mut back, request, &words, vec![]);
+            assert_eq!(said.is_ok(), is_known, "{ring} {request}");
+        }
+    }
+    // Rings that were enabled, and nothing else, are not begun.
+    assert!((0..2).all(|_| back.ring(Way::ToGuest).is_none()) && back.pairs() == 1);
+}
+
+#[test]
+fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
+    let mut back = BackEnd::new(OFFERED).unwrap();
+    let guests = [0, 1, 2].map(|_| Guest::new(8, 0));
+    say(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
+    say(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
+    // The memory of the first has the rings of all: their sizes tell them apart.
+    let file = vec![guests[0].file.try_clone().unwrap().into()];
+    say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
+    let mut set = |ring: u64, is_enabled: u64| {
+        say(&mut back, request::SET_VRING_NUM, &of_ring(ring, 8), vec![]).unwrap();
+        let at = [ring, TABLE, USED, AVAILABLE, 0];
+        say(&mut back, request::SET_VRING_ADDR, &at, vec![]).unwrap();
+        say(&mut back, request::SET_VRING_KICK, &[ring | 1 << 8], vec![]).unwrap();
+        say(&mut back, request::SET_VRING_ENABLE, &of_ring(ring, is_enabled), vec![]).unwrap();
+    };
+    [(0, 1), (2, 0), (4, 1), (5, 1)].into_iter().for_each(|(ring, enabled)| set(ring, enabled));
+    assert_eq!(back.pairs(), 3);
+    assert_eq!(back.rings(Way::ToGuest).count(), 2);
+    // A frame leaves a trace in the ring that was chosen.
+    for (pair, entries) in [(0, [1, 0]), (1, [1, 1]), (2, [1, 2]), (3, [2, 2])] {
+        guests[0].put(AVAILABLE + 2, &8_u16.to_le_bytes());
+        back.choose(Way::ToGuest, pair);
+        let _ = give(back.ring(Way::ToGuest).unwrap(), 20, true);
+        let taken: Vec<u16> = back.rings(Way::ToGuest).map(|ring| ring.next()).collect();
+        assert_eq!(taken, entries, "{pair}");
+    }
+    // Only one has frames of the guest.
+    assert!(back.ring(Way::FromGuest).is_some());
+    (0..2).for_each(|_| back.turn(Way::FromGuest));
+    assert!(back.ring(Way::FromGuest).is_none(), "that of the pair before");
 }

@@ -15,6 +15,7 @@ use grosso_wire::virtio::Form;
 
 use super::{
     VhostOptions,
+    flows::Flows,
     side::MachineSide,
     stats::{VhostEvent, VhostStats},
 };
@@ -45,6 +46,7 @@ pub(super) struct MachineEnd {
     /// Whether it was asked to tell of frames, and none came since.
     will_be_told: bool,
     patience: Patience,
+    flows: Flows,
     pub(super) stats: VhostStats,
 }
 
@@ -83,6 +85,7 @@ impl MachineEnd {
             asked: [false; 2],
             will_be_told: false,
             patience: Patience::default(),
+            flows: Flows::new(options.ports),
             stats: VhostStats::default(),
         };
         or_later(end.meet())?;
@@ -104,6 +107,7 @@ impl MachineEnd {
         self.patience.found(core::mem::take(&mut self.will_be_told));
         self.side.hush(way);
         self.side.publish(way);
+        self.side.turn();
     }
 
     /// Asks the other end to tell of frames, of which none are there, unless it is worth another look first. Returns
@@ -318,6 +322,10 @@ impl VhostPeer {
 
 impl Wire for MachineEnd {
     fn send(&mut self, frame: &[IoSlice<'_>]) -> io::Result<()> {
+        if self.side.pairs() > 1 {
+            let pair = self.flows.pair(frame, self.header_bytes, self.side.pairs());
+            self.side.choose(pair);
+        }
         let (mut faults, mut rounds, mut walked) = (0, 0, 0);
         while faults < FAULTS_MAX && rounds < ROUNDS_MAX && walked < WALKED_MAX {
             if !self.side.takes_frames() {

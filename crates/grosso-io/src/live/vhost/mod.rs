@@ -1,6 +1,7 @@
 //! The network device of a virtual machine as a port, or the driver of one: a back end of vhost-user, or a front end.
 
 mod end;
+mod flows;
 mod side;
 mod stats;
 

@@ -15,6 +15,7 @@ use grosso_vhost::{
 
 /// One side, and all that the other end has said or was told.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of a port, which stays where it is")]
 pub(super) enum MachineSide {
     Device(BackEnd),
     Driver(FrontEnd),
@@ -28,6 +29,17 @@ macro_rules! with {
             MachineSide::Driver($side) => $result,
         }
     };
+}
+
+/// Asks for entries of a ring, and returns whether there are some.
+macro_rules! asked {
+    ($ring:expr) => {{
+        let has_more = $ring.ask();
+        if has_more {
+            $ring.hush();
+        }
+        has_more
+    }};
 }
 
 impl MachineSide {
@@ -63,13 +75,47 @@ impl MachineSide {
         }
     }
 
-    /// Copies the next frame for the port; `None` if there is none.
+    /// Copies the next frame for the port: of the ring at hand, or of the next one that has any. `None` if there is
+    /// none.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let way = self.incoming();
+        for _ in 1..self.pairs() {
+            let received = self.receive_at_hand(way, into);
+            if received != Ok(None) {
+                return received;
+            }
+            self.turn();
+        }
+        self.receive_at_hand(way, into)
+    }
+
+    fn receive_at_hand(&mut self, way: Way, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         with!(self, side => side.ring(way).map_or(Ok(None), |ring| ring.receive(into)))
     }
 
-    /// Copies a frame of the port into a ring that runs. Returns the descriptors that were read for it, too.
+    /// Lets the ring of the next pair be the first of which frames for the port are taken.
+    pub(super) fn turn(&mut self) {
+        if let Self::Device(back) = self {
+            back.turn(Way::FromGuest);
+        }
+    }
+
+    /// Number of pairs of rings, of which some may not be in use.
+    pub(super) fn pairs(&self) -> usize {
+        match self {
+            Self::Device(back) => back.pairs(),
+            Self::Driver(_) => 1,
+        }
+    }
+
+    /// Chooses the pair that the next frame of the port goes to.
+    pub(super) fn choose(&mut self, pair: usize) {
+        if let Self::Device(back) = self {
+            back.choose(Way::ToGuest, pair);
+        }
+    }
+
+    /// Copies a frame of the port into the ring at hand. Returns the descriptors that were read for it, too.
     pub(super) fn send(&mut self, frame: &[IoSlice<'_>], header_bytes: usize) -> (Sent, usize) {
         match self {
             Self::Device(back) => {
@@ -85,25 +131,23 @@ impl MachineSide {
         }
     }
 
-    /// Asks the other end to tell of entries of a ring that has none. Returns whether it has some now; `None` without a
-    /// ring.
+    /// Asks the other end to tell of entries where there are none: of frames for the port in every ring, of room for
+    /// its own in the one at hand. Returns whether there are some now; `None` without a ring.
     pub(super) fn ask(&mut self, way: Way) -> Option<bool> {
-        with!(self, side => side.ring(way).map(|ring| {
-            let has_more = ring.ask();
-            if has_more {
-                ring.hush();
+        let is_for_frames = way == self.incoming();
+        with!(self, side => {
+            if is_for_frames {
+                let asked = side.rings(way).map(|ring| asked!(ring));
+                asked.fold(None, |all, has_more| Some(has_more || all == Some(true)))
+            } else {
+                side.ring(way).map(|ring| asked!(ring))
             }
-            has_more
-        }))
+        })
     }
 
     /// Lets the other end know that nobody waits for entries of a ring.
     pub(super) fn hush(&mut self, way: Way) {
-        with!(self, side => {
-            if let Some(ring) = side.ring(way) {
-                ring.hush();
-            }
-        });
+        with!(self, side => side.rings(way).for_each(|ring| ring.hush()));
     }
 
     /// Whether a ring is in use.
@@ -153,10 +197,10 @@ impl MachineSide {
         with!(self, side => side.chosen())
     }
 
-    /// Whether frames of the port can be taken.
-    pub(super) fn takes_frames(&self) -> bool {
+    /// Whether frames of the port can be taken by the ring at hand.
+    pub(super) fn takes_frames(&mut self) -> bool {
         let way = self.outgoing();
-        with!(self, side => side.is_running(way))
+        with!(self, side => side.ring(way).is_some_and(|ring| !ring.is_broken()))
     }
 
     /// Whether there is room for a frame of the port, but too little.
