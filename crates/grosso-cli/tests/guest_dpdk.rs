@@ -19,6 +19,9 @@ use rustix::process::Signal;
 
 use crate::network::{Running, STALLED, until};
 
+/// The last words of a port with two pairs of rings.
+const TWO_PAIRS: &str = ",queues=2";
+
 /// A program with one port, which obeys lines.
 struct Tester {
     child: Child,
@@ -36,6 +39,9 @@ impl Tester {
         command.args(["--vdev", port, "--"]);
         command.args(["-i", "--total-num-mbufs=16384", "--no-flush-rx", "--auto-start"]);
         command.arg(format!("--forward-mode={what}")).current_dir(folder);
+        if port.ends_with(TWO_PAIRS) {
+            command.args(["--rxq=2", "--txq=2", "--txonly-multi-flow"]);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let (sender, lines) = mpsc::channel();
@@ -121,6 +127,30 @@ fn dpdk_loses_nothing_that_a_path_took_from_it() {
     let mut receiver = Tester::start(folder.path(), &receives, "rxonly");
     assert_eq!(receiver.packets("RX"), 0);
     loses_nothing(folder.path(), &sends, &mut receiver);
+    receiver.end();
+    let ended = bridge.stop(Signal::TERM);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
+#[test]
+fn dpdk_gets_frames_on_both_of_two_pairs() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(bridge) = bridge(folder.path(), ["vhost-user:a", "vhost-user:b"]) else { return };
+    let [sends, receives] = ["a", "b"]
+        .map(|socket| format!("net_virtio_user0,path={socket},queue_size=256{TWO_PAIRS}"));
+    let mut receiver = Tester::start(folder.path(), &receives, "rxonly");
+    assert_eq!(receiver.packets("RX"), 0);
+    let mut sender = Tester::start(folder.path(), &sends, "txonly");
+    until(|| sender.packets("TX") > 20_000);
+    sender.say("stop");
+    let sent = sender.packets("TX");
+    until(|| receiver.packets("RX") == sent);
+    let of_queues = [0, 1].map(|queue| -> u64 {
+        receiver.shown("xstats", &format!("rx_q{queue}_good_packets:")).parse().unwrap()
+    });
+    assert_eq!(of_queues.iter().sum::<u64>(), sent);
+    assert!(of_queues.iter().all(|count| *count > sent / 10), "{of_queues:?}");
+    sender.end();
     receiver.end();
     let ended = bridge.stop(Signal::TERM);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
