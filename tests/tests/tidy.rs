@@ -167,6 +167,17 @@ fn is_test_source(path: &Path) -> bool {
 }
 
 #[test]
+fn nobody_above_the_ports_compiles_the_merge_path() {
+    let above = ["crates/grosso-cli/src", "crates/grosso-lab/src"].map(|src| root().join(src));
+    let lines = lines_where(|path, line| {
+        let line = line.replace("PortCoalescer", "");
+        let is_own = line.contains("Coalescer::new") || line.contains("Coalescer<");
+        is_own && above.iter().any(|src| path.starts_with(src))
+    });
+    assert_none(&lines, "take grosso_io::PortCoalescer, which is in the command already");
+}
+
+#[test]
 fn every_crate_obeys_the_lints_of_the_workspace() {
     let wrong: Vec<String> = packages()
         .iter()

@@ -1,6 +1,7 @@
 //! Buffers of received frames, and the store of spare ones.
 
 use core::ops::Range;
+use std::sync::Arc;
 
 #[cfg(all(target_os = "linux", feature = "live"))]
 use grosso_sys::packet::RingFrame;
@@ -24,6 +25,8 @@ enum Memory {
     Own(Vec<u8>),
     /// Memory of a stage around the port, which the port has no use for.
     Made(Vec<u8>),
+    /// Memory that several buffers share, and nobody wants back.
+    Shared(Arc<Vec<u8>>),
     /// A slot of a packet socket's ring.
     #[cfg(all(target_os = "linux", feature = "live"))]
     Ring(RingFrame),
@@ -37,6 +40,13 @@ impl PortBuffer {
     #[must_use]
     pub fn filled(bytes: Vec<u8>, frame: Range<usize>) -> Self {
         Self { memory: Memory::Own(bytes), frame }
+    }
+
+    /// Memory that it shares with others, of which a range is the frame. A range beyond its end stands for an empty
+    /// frame.
+    #[must_use]
+    pub fn shared(bytes: Arc<Vec<u8>>, frame: Range<usize>) -> Self {
+        Self { memory: Memory::Shared(bytes), frame }
     }
 
     /// Memory of a stage, of which a range is the frame.
@@ -57,12 +67,31 @@ impl PortBuffer {
         self
     }
 
+    /// The bytes in front of the frame, in the same memory: room for what belongs to a frame and is no part of it.
+    #[must_use]
+    pub fn before(&self) -> &[u8] {
+        self.bytes().get(..self.frame.start).unwrap_or_default()
+    }
+
     /// The memory, for another frame, if it is a port's own; slots and chunks return to their rings when dropped.
     #[must_use]
     pub fn into_own(self) -> Option<Vec<u8>> {
         match self.memory {
             Memory::Own(bytes) => Some(bytes),
             _ => None,
+        }
+    }
+
+    /// All bytes of the memory that can be read.
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Own(bytes) | Memory::Made(bytes) => bytes,
+            Memory::Shared(bytes) => bytes,
+            #[cfg(all(target_os = "linux", feature = "live"))]
+            Memory::Ring(slot) => slot.as_ref(),
+            #[cfg(all(target_os = "linux", feature = "xdp"))]
+            Memory::Chunk(chunk) => chunk.as_ref(),
         }
     }
 }
@@ -94,14 +123,7 @@ impl From<xdp::Frame> for PortBuffer {
 impl AsRef<[u8]> for PortBuffer {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        let bytes = match &self.memory {
-            Memory::Own(bytes) | Memory::Made(bytes) => bytes,
-            #[cfg(all(target_os = "linux", feature = "live"))]
-            Memory::Ring(slot) => slot.as_ref(),
-            #[cfg(all(target_os = "linux", feature = "xdp"))]
-            Memory::Chunk(chunk) => chunk.as_ref(),
-        };
-        bytes.get(self.frame.clone()).unwrap_or_default()
+        self.bytes().get(self.frame.clone()).unwrap_or_default()
     }
 }
 
@@ -192,6 +214,17 @@ mod tests {
         assert_eq!(buffer.as_ref(), [16, 17]);
         assert_eq!(buffer.into_own().map(|bytes| bytes.len()), Some(100), "all of its memory");
         assert_eq!(PortBuffer::filled(vec![1; 4], 2..9).as_ref(), [0; 0], "beyond its end");
+    }
+
+    #[test]
+    fn shared_memory_is_nobody_s_and_what_is_in_front_of_a_frame_is_read_with_it() {
+        let memory = Arc::new((0..100).collect::<Vec<u8>>());
+        let [one, two] = [8..20, 8..9].map(|frame| PortBuffer::shared(Arc::clone(&memory), frame));
+        assert_eq!((one.as_ref(), two.as_ref()), (&memory[8..20], &[8][..]));
+        assert_eq!((one.before(), two.part(1..1).before()), (&memory[..8], &memory[..9]));
+        assert!(Spare::default().give(one).unwrap().into_own().is_none());
+        assert_eq!(Arc::strong_count(&memory), 1);
+        assert_eq!(PortBuffer::from(vec![1; 4]).before(), [0; 0]);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | [`impair`] | any port behind an impaired wire, repeatable from a seed |
 //! | [`record`] | any port, with a capture of the frames that pass |
 //! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
+//! | [`coalescer`] | the coalescer of packets in ports' buffers |
 //! | [`path`] | the data path that joins two ports |
 //! | [`egress`] | its middle step: frame, metadata and features make packets |
 //! | [`framing`] | frames in a stream of bytes, as virtual machines have them |
@@ -20,6 +21,7 @@
 mod buffer;
 #[cfg(feature = "capture")]
 pub mod capture_port;
+pub mod coalescer;
 mod counts;
 pub mod egress;
 pub mod framing;
@@ -37,6 +39,7 @@ pub mod runner;
 pub mod stage;
 
 pub use buffer::PortBuffer;
+pub use coalescer::PortCoalescer;
 pub use port::{Port, PortError, Transmitted};
 
 /// The example of `README.md`, which is compiled and run as a test.

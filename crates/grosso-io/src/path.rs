@@ -5,7 +5,7 @@
 //! can handle pass unchanged.
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink,
+    CoalesceOptions, Delivery, Frame, Profile, Sink,
     coalesce::RoundTrips,
     expand::Expander,
     features::{Device, Features},
@@ -16,6 +16,7 @@ use grosso_wire::{LinkType, Ports};
 pub use crate::counts::{DirectionStats, Protocol, Said, Superframes, WireSize};
 use crate::{
     buffer::PortBuffer,
+    coalescer::PortCoalescer,
     egress::Egress,
     port::{Port, PortError, Transmit, Transmitted},
 };
@@ -61,7 +62,7 @@ pub struct Direction {
     options: PathOptions,
     link: LinkType,
     device: Device,
-    coalescer: Option<Coalescer<PortBuffer>>,
+    coalescer: Option<PortCoalescer>,
     batch: Vec<Frame<PortBuffer>>,
     /// Buffers to return to the port that they came from.
     done: Vec<PortBuffer>,
@@ -84,7 +85,7 @@ impl Direction {
         let coalescer = (options.coalesce && takes_superframes).then(|| {
             let mut profile = options.profile.clone();
             profile.udp &= device.features.contains(Features::UDP_SEGMENTATION);
-            Coalescer::new(
+            PortCoalescer::new(
                 CoalesceOptions::new(link, options.seed).profile(profile).ports(options.ports),
             )
         });
@@ -243,13 +244,13 @@ impl Direction {
     /// Counters of the coalescer; `None` when the outgoing port takes no superframes.
     #[must_use]
     pub fn coalesce_stats(&self) -> Option<&CoalesceStats> {
-        self.coalescer.as_ref().map(Coalescer::stats)
+        self.coalescer.as_ref().map(PortCoalescer::stats)
     }
 
     /// Number of trains that are held now; `None` when the outgoing port takes no superframes.
     #[must_use]
     pub fn trains_held(&self) -> Option<usize> {
-        self.coalescer.as_ref().map(Coalescer::trains_held)
+        self.coalescer.as_ref().map(PortCoalescer::trains_held)
     }
 
     /// The link type of the frames, and the features of the outgoing port.
@@ -291,7 +292,7 @@ impl Direction {
     fn with_coalescer(
         &mut self,
         to: &mut dyn Transmit,
-        act: impl FnOnce(&mut Coalescer<PortBuffer>, &mut PortSink<'_>),
+        act: impl FnOnce(&mut PortCoalescer, &mut dyn Sink<PortBuffer>),
     ) -> Result<(), PortError> {
         let Self { coalescer: Some(coalescer), egress, done, expander, .. } = self else {
             return Ok(());

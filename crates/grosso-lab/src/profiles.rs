@@ -3,11 +3,10 @@
 //! The trace is made from a seed, so that the counts are the same on every machine; only the times differ.
 
 use core::fmt::Write;
-use std::{borrow::Cow, time::Instant};
+use std::{sync::Arc, time::Instant};
 
-use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum,
-};
+use grosso::{CoalesceOptions, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum};
+use grosso_io::{PortBuffer, PortCoalescer};
 use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -52,7 +51,7 @@ impl Results {
     /// Runs the trace through every built-in profile and those given.
     #[must_use]
     pub fn measure(more: Vec<Profile>) -> Self {
-        let trace = trace();
+        let trace: Vec<_> = trace().into_iter().map(Arc::new).collect();
         let profiles = Profile::all().into_iter().chain(more);
         Self {
             packets: trace.len(),
@@ -93,7 +92,7 @@ impl Results {
 }
 
 impl ProfileRow {
-    fn measure(profile: &Profile, trace: &[Vec<u8>]) -> Self {
+    fn measure(profile: &Profile, trace: &[Arc<Vec<u8>>]) -> Self {
         let mut seen = Seen::default();
         let mut fastest_ns = f64::INFINITY;
         for _ in 0..RUNS {
@@ -133,16 +132,15 @@ struct Seen {
 
 impl Seen {
     /// Runs the trace through a profile.
-    fn take(&mut self, profile: &Profile, trace: &[Vec<u8>]) {
-        let mut coalescer = Coalescer::<Cow<'_, [u8]>>::new(
-            CoalesceOptions::new(LinkType::Ethernet, 1).profile(profile.clone()).ports(Ports::NONE),
-        );
-        let sink: &mut dyn Sink<Cow<'_, [u8]>> = &mut |out: Delivery<'_, _>| self.count(&out);
+    fn take(&mut self, profile: &Profile, trace: &[Arc<Vec<u8>>]) {
+        let options = CoalesceOptions::new(LinkType::Ethernet, 1);
+        let mut coalescer = PortCoalescer::new(options.profile(profile.clone()).ports(Ports::NONE));
+        let sink: &mut dyn Sink<PortBuffer> = &mut |out: Delivery<'_, _>| self.count(&out);
         let mut now_ns = 0;
         for (i, packet) in trace.iter().enumerate() {
             let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
-            let frame = Frame { buffer: packet.into(), meta };
-            coalescer.push(frame, now_ns, sink);
+            let buffer = PortBuffer::shared(Arc::clone(packet), 0..packet.len());
+            coalescer.push(Frame { buffer, meta }, now_ns, sink);
             now_ns += GAP_NS;
             if (i + 1).is_multiple_of(POLL_PACKETS) {
                 coalescer.poll_end(now_ns, sink);
@@ -151,7 +149,7 @@ impl Seen {
         coalescer.finish(sink);
     }
 
-    fn count(&mut self, delivery: &Delivery<'_, Cow<'_, [u8]>>) {
+    fn count(&mut self, delivery: &Delivery<'_, PortBuffer>) {
         self.frames += 1;
         if delivery.len == HEADER_BYTES {
             self.acknowledgments += 1;

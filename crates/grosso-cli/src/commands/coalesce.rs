@@ -10,9 +10,10 @@ use grosso::{
     },
 };
 use grosso_capture::{Entry, Format, Offload, Packet, PacketMeta, SegmentTransport, TunnelPort};
+use grosso_io::PortBuffer;
 use grosso_wire::{LinkType, tcp};
 
-use super::replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen, note_blind_flows};
+use super::replay::{Aside, Fate, Purpose, Receiver, Records, Replay, Seen, note_blind_flows};
 use crate::{
     arguments::Coalesce,
     error::{Exit, Failure},
@@ -58,7 +59,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
 struct CoalesceWork {
     links: Links,
     judge: Judge,
-    replay: Replay<Record>,
+    replay: Replay,
     writer: Writer,
     cut_packets: u64,
 }
@@ -113,7 +114,7 @@ fn note_cut(packets: u64, bytes_beyond: u64, session: &mut Session) {
 }
 
 /// Notes that packets out of order kept others from merging, where nothing puts them in order.
-fn note_disorder(replay: &Replay<Record>, session: &mut Session) {
+fn note_disorder(replay: &Replay, session: &mut Session) {
     let stats = replay.stats();
     // Only packets that come behind others show disorder: a loss leaves those that come ahead.
     let behind = stats.refused[NoMerge::TcpSequenceBehind as usize];
@@ -143,7 +144,7 @@ fn note_format(input: &Input, format: Format, profile: &Profile, session: &mut S
     }
 }
 
-fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> CoalesceReport {
+fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceReport {
     let stats = replay.stats();
     let mut trains = stats.segments;
     trains[0] += replay.asides.iter().sum::<u64>();
@@ -170,11 +171,37 @@ fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> Co
     }
 }
 
+/// The metadata to write a packet again.
+#[derive(Debug, Default)]
+struct Record {
+    /// The number of bytes that were captured; the others are zeros.
+    captured: usize,
+    timestamp_ns: u64,
+    interface: u32,
+    flags: Option<u32>,
+    /// The contents of our own option, if the packet has it.
+    offload: Option<Box<Offload>>,
+    /// Its tunnels on ports that nobody assigned.
+    tunnels: Vec<TunnelPort>,
+}
+
+impl Record {
+    /// The metadata of a packet of this length in the capture.
+    fn meta(&mut self, original_len: u32) -> PacketMeta {
+        PacketMeta {
+            timestamp_ns: Some(self.timestamp_ns),
+            interface: self.interface,
+            original_len,
+            flags: self.flags,
+            offload: self.offload.take().map(|offload| *offload),
+        }
+    }
+}
+
 /// Writes deliveries.
 struct Writer {
     output: Output,
-    /// Records that are free, so that none is allocated once there are enough.
-    free: Vec<Record>,
+    records: Records<Record>,
     frame: Vec<u8>,
     arrivals_ns: Vec<u32>,
     /// Captured payload after bytes that were not captured; no frame can hold it.
@@ -187,7 +214,7 @@ impl Writer {
     fn new(output: Output) -> Self {
         Self {
             output,
-            free: Vec::new(),
+            records: Records::default(),
             frame: Vec::new(),
             arrivals_ns: Vec::new(),
             bytes_beyond: 0,
@@ -195,23 +222,24 @@ impl Writer {
         }
     }
 
-    fn write_single(&mut self, delivery: &mut Delivery<'_, Record>) -> Result<(), Failure> {
-        let Some(mut part) = delivery.next_part() else { return Ok(()) };
-        let meta = part.buffer.meta();
-        let captured = part.buffer.captured.min(part.buffer.data.len());
-        let written = self.output.write(&meta, &part.buffer.data[..captured]);
-        self.free.push(part.buffer);
+    fn write_single(&mut self, delivery: &mut Delivery<'_, PortBuffer>) -> Result<(), Failure> {
+        let Some(part) = delivery.next_part() else { return Ok(()) };
+        let (packet, record) = (part.buffer.as_ref(), self.records.of_mut(&part.buffer));
+        let captured = record.captured.min(packet.len());
+        let written = self.output.write(&record.meta(packet.len() as u32), &packet[..captured]);
+        self.records.give_back(part.buffer);
         written
     }
 
     /// The number of bytes at the start of a superframe that were captured; captured bytes after a gap are counted.
-    fn captured(&mut self, delivery: &Delivery<'_, Record>) -> usize {
+    fn captured(&mut self, delivery: &Delivery<'_, PortBuffer>) -> usize {
         let payload: usize = delivery.parts().map(|part| part.range().len()).sum();
         let mut captured = self.frame.len() - payload;
         let mut is_whole = true;
         for part in delivery.parts() {
             let range = part.range();
-            let bytes = part.buffer.captured.clamp(range.start, range.end) - range.start;
+            let captured_of_it = self.records.of(&part.buffer).captured;
+            let bytes = captured_of_it.clamp(range.start, range.end) - range.start;
             if is_whole {
                 captured += bytes;
             } else {
@@ -223,7 +251,7 @@ impl Writer {
     }
 
     /// Writes a superframe with all that is needed to give its packets back.
-    fn write_train(&mut self, delivery: &mut Delivery<'_, Record>) -> Result<(), Failure> {
+    fn write_train(&mut self, delivery: &mut Delivery<'_, PortBuffer>) -> Result<(), Failure> {
         self.frame.clear();
         delivery.copy_to(&mut self.frame);
         let captured = self.captured(delivery);
@@ -233,7 +261,7 @@ impl Writer {
         // The ports of tunnels that all packets share.
         let mut shared: Option<Vec<TunnelPort>> = None;
         while let Some(part) = delivery.next_part() {
-            let mut record = part.buffer;
+            let record = self.records.of_mut(&part.buffer);
             let tunnels = core::mem::take(&mut record.tunnels);
             match &mut shared {
                 Some(shared) if *shared != tunnels => shared.clear(),
@@ -249,7 +277,7 @@ impl Writer {
                 self.arrivals_ns.push(arrival);
                 last_ns += u64::from(arrival);
             }
-            self.free.push(record);
+            self.records.give_back(part.buffer);
         }
         let Some((timestamp_ns, interface, flags)) = first else { return Ok(()) };
         // A superframe that arrived without the times of its packets leaves a gap in the list, and a list with gaps is
@@ -276,8 +304,8 @@ impl Writer {
     }
 }
 
-impl Sink<Record> for Writer {
-    fn deliver(&mut self, mut delivery: Delivery<'_, Record>) {
+impl Sink<PortBuffer> for Writer {
+    fn deliver(&mut self, mut delivery: Delivery<'_, PortBuffer>) {
         let written = if delivery.is_joined() {
             self.write_train(&mut delivery)
         } else {
@@ -287,18 +315,28 @@ impl Sink<Record> for Writer {
             self.failure.get_or_insert(failure);
         }
     }
+
+    fn discard(&mut self, buffer: PortBuffer) {
+        self.records.give_back(buffer);
+    }
 }
 
-impl Receiver<Record> for Writer {
-    fn keep(&mut self, seen: &Seen<'_>) -> Record {
-        let mut record = self.free.pop().unwrap_or_default();
-        record.fill(seen);
-        record
+impl Receiver for Writer {
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
+        let (buffer, record) = self.records.add(&seen.data);
+        record.captured = seen.packet.data.len();
+        record.timestamp_ns = seen.time.unwrap_or(0);
+        record.interface = seen.packet.interface;
+        record.flags = seen.said.flags;
+        let said = seen.said.offload.as_ref().filter(|_| seen.said.has_option);
+        record.offload = said.cloned().map(Box::new);
+        record.tunnels.clone_from(&seen.tunnels);
+        buffer
     }
 }
 
 /// The transport of a superframe, by the place of its partial checksum: that of TCP, or of UDP.
-fn transport(delivery: &Delivery<'_, Record>) -> SegmentTransport {
+fn transport(delivery: &Delivery<'_, PortBuffer>) -> SegmentTransport {
     let in_tcp = tcp::field::CHECKSUM.start as u16;
     match delivery.meta.checksum {
         Checksum::Partial { offset, .. } if offset == in_tcp => SegmentTransport::Tcp,

@@ -10,10 +10,11 @@ use grosso::{
     coalesce::reason::{Close, Pass},
 };
 use grosso_capture::Entry;
+use grosso_io::PortBuffer;
 use grosso_wire::{LinkType, Ports, Stack, dissect, tcp};
 
 use self::cause::Cause;
-use super::replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen};
+use super::replay::{Aside, Fate, Purpose, Receiver, Records, Replay, Seen};
 use crate::{
     arguments::Explain,
     checksums::{Levels, Verdict as ChecksumVerdict, judge as judge_checksums},
@@ -111,7 +112,8 @@ struct Watcher {
     pushed: u64,
     /// The packets before it in the train that it joined.
     joined: Option<Held>,
-    free: Vec<Record>,
+    /// The number of each packet on its way.
+    numbers: Records<u64>,
 }
 
 /// The train that the target met.
@@ -121,9 +123,9 @@ struct Before {
     last: Vec<u8>,
 }
 
-impl Sink<Record> for Watcher {
-    fn deliver(&mut self, mut delivery: Delivery<'_, Record>) {
-        let numbers = || delivery.parts().map(|part| part.buffer.number);
+impl Sink<PortBuffer> for Watcher {
+    fn deliver(&mut self, mut delivery: Delivery<'_, PortBuffer>) {
+        let numbers = || delivery.parts().map(|part| *self.numbers.of(&part.buffer));
         let train = Train {
             first: numbers().next().unwrap_or(0),
             last: numbers().last().unwrap_or(0),
@@ -134,42 +136,44 @@ impl Sink<Record> for Watcher {
         if let Some(index) = numbers().position(|number| number == self.target) {
             self.left = Some(train);
             self.left_by = Some(self.pushed).filter(|&pushed| pushed > self.target);
-            self.joined = (index > 0).then(|| held(&delivery, index, self.link, &self.ports));
+            self.joined = (index > 0).then(|| self.held(&delivery, index));
         } else if self.is_now {
             self.flushed.push(train);
             let count = delivery.parts().count();
-            let last = delivery.parts().last().map(|part| part.buffer.data.clone());
-            let held = held(&delivery, count, self.link, &self.ports);
+            let last = delivery.parts().last().map(|part| part.buffer.as_ref().to_vec());
+            let held = self.held(&delivery, count);
             self.before = last.map(|last| Before { held, last });
         }
         while let Some(part) = delivery.next_part() {
-            self.free.push(part.buffer);
+            self.numbers.give_back(part.buffer);
         }
+    }
+
+    fn discard(&mut self, buffer: PortBuffer) {
+        self.numbers.give_back(buffer);
     }
 }
 
-/// The first `count` packets of a train that left.
-fn held(
-    delivery: &Delivery<'_, Record>,
-    count: usize,
-    link: Option<LinkType>,
-    ports: &Ports,
-) -> Held {
-    let payload: usize = if delivery.is_joined() {
-        delivery.parts().take(count).map(|part| part.range().len()).sum()
-    } else {
-        // A packet that leaves alone has one part, which is all of it.
-        delivery.parts().next().map_or(0, |part| payload_len(part.bytes(), link, ports))
-    };
-    let payload_bytes = payload as u64;
-    Held {
-        since: delivery.parts().next().map_or(0, |part| part.buffer.number),
-        packets: count as u64,
-        payload_bytes,
-        gso_size: match delivery.meta.gso {
-            Some(gso) => gso.size().map(u64::from),
-            None => Some(payload_bytes).filter(|_| count == 1),
-        },
+impl Watcher {
+    /// The first `count` packets of a train that left.
+    fn held(&self, delivery: &Delivery<'_, PortBuffer>, count: usize) -> Held {
+        let payload: usize = if delivery.is_joined() {
+            delivery.parts().take(count).map(|part| part.range().len()).sum()
+        } else {
+            // A packet that leaves alone has one part, which is all of it.
+            let mut parts = delivery.parts();
+            parts.next().map_or(0, |part| payload_len(part.bytes(), self.link, &self.ports))
+        };
+        let payload_bytes = payload as u64;
+        Held {
+            since: delivery.parts().next().map_or(0, |part| *self.numbers.of(&part.buffer)),
+            packets: count as u64,
+            payload_bytes,
+            gso_size: match delivery.meta.gso {
+                Some(gso) => gso.size().map(u64::from),
+                None => Some(payload_bytes).filter(|_| count == 1),
+            },
+        }
     }
 }
 
@@ -179,11 +183,11 @@ fn payload_len(packet: &[u8], link: Option<LinkType>, ports: &Ports) -> usize {
     Transport::of(&stack, packet.len()).map_or(0, |transport| transport.payload)
 }
 
-impl Receiver<Record> for Watcher {
-    fn keep(&mut self, seen: &Seen<'_>) -> Record {
-        let mut record = self.free.pop().unwrap_or_default();
-        record.fill(seen);
-        record
+impl Receiver for Watcher {
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
+        let (buffer, number) = self.numbers.add(&seen.data);
+        *number = seen.packet.number;
+        buffer
     }
 }
 

@@ -1,21 +1,25 @@
 //! Replay of a capture through coalescers, as if its packets arrived now.
 
+mod records;
 mod seen;
 
 use std::path::Path;
 
 use grosso::{
-    CoalesceOptions, Coalescer, Frame, Profile, Sink, Verdict,
+    CoalesceOptions, Frame, Profile, Sink, Verdict,
     coalesce::{
         Batch as Order, Level, RoundTrips,
         reason::{Close, NoMerge, Pass, Release},
     },
     stats::CoalesceStats,
 };
-use grosso_capture::{Offload, PacketMeta, TunnelPort};
+use grosso_io::{PortBuffer, PortCoalescer};
 use grosso_wire::{LinkType, Ports};
 
-pub(crate) use self::seen::{Arrived, Seen, meta_of};
+pub(crate) use self::{
+    records::Records,
+    seen::{Arrived, Seen, meta_of},
+};
 use crate::{
     arguments::{Batch, Rules},
     error::Failure,
@@ -23,61 +27,10 @@ use crate::{
     profile, units,
 };
 
-/// A packet on its way through a coalescer: its bytes, and the metadata to write it again.
-#[derive(Debug, Default)]
-pub(crate) struct Record {
-    pub(crate) data: Vec<u8>,
-    /// The number of bytes that were captured; the others are zeros.
-    pub(crate) captured: usize,
-    /// Its place in the capture, counted from 1.
-    pub(crate) number: u64,
-    pub(crate) timestamp_ns: u64,
-    pub(crate) interface: u32,
-    pub(crate) flags: Option<u32>,
-    /// The contents of our own option, if the packet has it.
-    pub(crate) offload: Option<Box<Offload>>,
-    /// Its tunnels on ports that nobody assigned.
-    pub(crate) tunnels: Vec<TunnelPort>,
-}
-
-impl AsRef<[u8]> for Record {
-    fn as_ref(&self) -> &[u8] {
-        &self.data
-    }
-}
-
-impl Record {
-    /// Makes this the record of a packet.
-    pub(crate) fn fill(&mut self, seen: &Seen<'_>) {
-        self.data.clear();
-        self.data.extend_from_slice(&seen.data);
-        self.captured = seen.packet.data.len();
-        self.number = seen.packet.number;
-        self.timestamp_ns = seen.time.unwrap_or(0);
-        self.interface = seen.packet.interface;
-        self.flags = seen.said.flags;
-        let said = seen.said.offload.as_ref().filter(|_| seen.said.has_option);
-        self.offload = said.cloned().map(Box::new);
-        self.tunnels.clone_from(&seen.tunnels);
-    }
-
-    /// The metadata of the packet in the capture.
-    pub(crate) fn meta(&mut self) -> PacketMeta {
-        PacketMeta {
-            timestamp_ns: Some(self.timestamp_ns),
-            interface: self.interface,
-            original_len: self.data.len() as u32,
-            flags: self.flags,
-            offload: self.offload.take().map(|offload| *offload),
-        }
-    }
-}
-
-/// Takes deliveries, and keeps packets until then in buffers of its own kind. Coalescers get it as a [`Sink`], like
-/// those of other callers with the same buffers, so that both are the same code.
-pub(crate) trait Receiver<B>: Sink<B> {
+/// Takes deliveries, and keeps packets until then.
+pub(crate) trait Receiver: Sink<PortBuffer> {
     /// Keeps a packet.
-    fn keep(&mut self, seen: &Seen<'_>) -> B;
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer;
 
     /// Sets the time at which the deliveries from here on leave.
     fn at(&mut self, _now_ns: u64) {}
@@ -145,12 +98,12 @@ impl Aside {
 }
 
 /// Coalescers over the packets of a capture: one for each device and direction.
-pub(crate) struct Replay<B> {
+pub(crate) struct Replay {
     profile: Profile,
     batch: Batch,
     purpose: Purpose,
     seed: u64,
-    lanes: Vec<Lane<B>>,
+    lanes: Vec<Lane>,
     /// The measurement of round trips, if a hold asks for them.
     round_trips: Option<RoundTrips>,
     /// Packets of the poll so far.
@@ -165,12 +118,12 @@ pub(crate) struct Replay<B> {
 }
 
 /// The packets of one device in one direction.
-struct Lane<B> {
+struct Lane {
     device: u32,
     direction: u32,
     /// The UDP ports that mean a tunnel in them.
     ports: Ports,
-    coalescer: Coalescer<B>,
+    coalescer: PortCoalescer,
     /// The flags of the held packets except those about offloads: a superframe has room for one word.
     flags: u32,
     last_ns: u64,
@@ -180,7 +133,7 @@ struct Lane<B> {
     is_poll_long: bool,
 }
 
-impl<B: AsRef<[u8]>> Replay<B> {
+impl Replay {
     /// A replay by these rules.
     pub(crate) fn new(rules: &Rules, purpose: Purpose) -> Result<Self, Failure> {
         let (profile, seed) = (asked_for(rules)?, super::random_seed());
@@ -206,7 +159,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
 
     /// Takes the next packet. Deliveries that it causes are made before this returns, so a packet that stays outside
     /// may be written at once and overtakes nothing.
-    pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver<B>) -> Fate {
+    pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver) -> Fate {
         self.push_as(&seen.arrived(), sink, |sink| sink.keep(seen))
     }
 
@@ -214,8 +167,8 @@ impl<B: AsRef<[u8]>> Replay<B> {
     pub(crate) fn push_as(
         &mut self,
         packet: &Arrived<'_>,
-        sink: &mut dyn Receiver<B>,
-        keep: impl FnOnce(&mut dyn Receiver<B>) -> B,
+        sink: &mut dyn Receiver,
+        keep: impl FnOnce(&mut dyn Receiver) -> PortBuffer,
     ) -> Fate {
         self.begin(packet.timestamp_ns, sink);
         let fate = self.place(packet, sink, keep);
@@ -227,11 +180,11 @@ impl<B: AsRef<[u8]>> Replay<B> {
     }
 
     /// Delivers everything, because the capture or its section ends.
-    pub(crate) fn finish(&mut self, sink: &mut dyn Receiver<B>) {
+    pub(crate) fn finish(&mut self, sink: &mut dyn Receiver) {
         let now_ns = self.stamp.unwrap_or(0);
         for mut lane in self.lanes.drain(..) {
             lane.expire(now_ns, sink);
-            lane.coalescer.finish(sink as &mut dyn Sink<B>);
+            lane.coalescer.finish(sink);
             add(&mut self.stats, lane.coalescer.stats());
             self.blind_flows += lane.coalescer.flows_without_round_trip() as u64;
         }
@@ -244,7 +197,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
     }
 
     /// Ends the poll before the packet, if polls end where the time changes.
-    fn begin(&mut self, now: Option<u64>, sink: &mut dyn Receiver<B>) {
+    fn begin(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
         let before = self.stamp;
         let is_over = match self.batch {
             Batch::Packets(_) => false,
@@ -260,7 +213,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         self.stamp = now;
     }
 
-    fn end(&mut self, now: Option<u64>, sink: &mut dyn Receiver<B>) {
+    fn end(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
         self.polled += 1;
         let most = match self.batch {
             Batch::Packets(most) => most,
@@ -272,11 +225,11 @@ impl<B: AsRef<[u8]>> Replay<B> {
         }
     }
 
-    fn poll_end(&mut self, now_ns: u64, sink: &mut dyn Receiver<B>) {
+    fn poll_end(&mut self, now_ns: u64, sink: &mut dyn Receiver) {
         self.polled = 0;
         for lane in &mut self.lanes {
             lane.expire(now_ns, sink);
-            lane.coalescer.poll_end(now_ns, sink as &mut dyn Sink<B>);
+            lane.coalescer.poll_end(now_ns, sink);
             lane.is_polling = false;
         }
     }
@@ -284,8 +237,8 @@ impl<B: AsRef<[u8]>> Replay<B> {
     fn place(
         &mut self,
         packet: &Arrived<'_>,
-        sink: &mut dyn Receiver<B>,
-        keep: impl FnOnce(&mut dyn Receiver<B>) -> B,
+        sink: &mut dyn Receiver,
+        keep: impl FnOnce(&mut dyn Receiver) -> PortBuffer,
     ) -> Fate {
         let Some(link) = packet.link else { return Fate::Aside(Aside::LinkType) };
         let round_trip = self.round_trip(packet, link);
@@ -301,7 +254,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         };
         match packet.time {
             Err(aside) => {
-                lane.coalescer.flush_before(packet.data, None, sink as &mut dyn Sink<B>);
+                lane.coalescer.flush_before(packet.data, None, sink);
                 Fate::Aside(aside)
             }
             Ok(now_ns) => {
@@ -311,7 +264,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
                 lane.make_way(to_keep, now_ns, sink);
                 let frame = Frame { buffer: keep(sink), meta: packet.meta };
                 lane.is_polling = true;
-                Fate::Engine(lane.coalescer.push(frame, now_ns, sink as &mut dyn Sink<B>))
+                Fate::Engine(lane.coalescer.push(frame, now_ns, sink))
             }
         }
     }
@@ -324,13 +277,13 @@ impl<B: AsRef<[u8]>> Replay<B> {
 
     /// The lane of a device and direction; `None` if there are too many.
     fn lane(&mut self, device: u32, direction: u32, link: LinkType, ports: Ports) -> Option<usize> {
-        let is_it = |lane: &Lane<B>| lane.device == device && lane.direction == direction;
+        let is_it = |lane: &Lane| lane.device == device && lane.direction == direction;
         match self.lanes.iter().position(is_it) {
             Some(index) => Some(index),
             None if self.lanes.len() >= LANES_MAX => None,
             None => {
                 let profile = self.profile.clone();
-                let coalescer = Coalescer::new(
+                let coalescer = PortCoalescer::new(
                     CoalesceOptions::new(link, self.seed).profile(profile).ports(ports),
                 );
                 self.lanes.push(Lane {
@@ -350,12 +303,12 @@ impl<B: AsRef<[u8]>> Replay<B> {
 
     /// Lets a lane look for tunnels on these ports from here on. Its held packets leave first: so packets of one flow
     /// do not overtake each other if their captures say different ports.
-    fn look_for(&mut self, index: usize, ports: Ports, link: LinkType, sink: &mut dyn Receiver<B>) {
+    fn look_for(&mut self, index: usize, ports: Ports, link: LinkType, sink: &mut dyn Receiver) {
         let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.ports != ports) else {
             return;
         };
-        lane.coalescer.finish(sink as &mut dyn Sink<B>);
-        let next = Coalescer::new(
+        lane.coalescer.finish(sink);
+        let next = PortCoalescer::new(
             CoalesceOptions::new(link, self.seed).profile(self.profile.clone()).ports(ports),
         );
         let before = core::mem::replace(&mut lane.coalescer, next);
@@ -365,11 +318,11 @@ impl<B: AsRef<[u8]>> Replay<B> {
     }
 }
 
-impl<B: AsRef<[u8]>> Lane<B> {
+impl Lane {
     /// Delivers the trains whose hold is over, each at the time when it was. Within a poll only trains that are held
     /// across polls leave, and none if a poll is taken as a whole, flow by flow or in order: so a hold never makes
     /// trains shorter than no hold does.
-    fn expire(&mut self, now_ns: u64, sink: &mut dyn Receiver<B>) {
+    fn expire(&mut self, now_ns: u64, sink: &mut dyn Receiver) {
         let profile = self.coalescer.profile();
         let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;
         let is_within_poll = self.is_poll_long && profile.limits.hold_ns > 0 && !is_whole;
@@ -380,7 +333,7 @@ impl<B: AsRef<[u8]>> Lane<B> {
             && (is_within_poll || !self.is_polling)
         {
             sink.at(deadline);
-            self.coalescer.expire(deadline, sink as &mut dyn Sink<B>);
+            self.coalescer.expire(deadline, sink);
             before = Some(deadline);
         }
         sink.at(now_ns);
@@ -388,14 +341,14 @@ impl<B: AsRef<[u8]>> Lane<B> {
 
     /// Delivers the held packets if they could not be given back exactly once this packet joined them: a superframe
     /// holds one word of flags, and arrivals as steps forward of less than 4.3 seconds.
-    fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut dyn Receiver<B>) {
+    fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut dyn Receiver) {
         self.expire(now_ns, sink);
         let hold_ns = self.coalescer.profile().limits.hold_ns;
         if let Some(deadline) = self.coalescer.deadline() {
             let created = deadline.saturating_sub(hold_ns);
             let is_far = now_ns.saturating_sub(created) > u64::from(u32::MAX);
             if is_far || now_ns < self.last_ns || flags != self.flags {
-                self.coalescer.finish(sink as &mut dyn Sink<B>);
+                self.coalescer.finish(sink);
             }
         }
         self.flags = flags;

@@ -1,10 +1,8 @@
 //! The laws. What left is cut again, and must be exactly what came in, in the order of each flow; and what the rules
 //! keep apart must not have been joined, even where it can be cut again.
 
-use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink, Verdict, coalesce::reason::Pass,
-};
-use grosso_io::PortBuffer;
+use grosso::{CoalesceOptions, Delivery, Frame, Profile, Sink, Verdict, coalesce::reason::Pass};
+use grosso_io::{PortBuffer, PortCoalescer};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -290,8 +288,8 @@ fn is_wrong(packet: &[u8]) -> bool {
     matches!(verdict, Verdict::Passed(Pass::Checksum | Pass::Ipv4Checksum))
 }
 
-fn coalescer() -> Coalescer<PortBuffer> {
-    Coalescer::new(CoalesceOptions::new(LINK, SEED).profile(Profile::linux()).ports(PORTS))
+fn coalescer() -> PortCoalescer {
+    PortCoalescer::new(CoalesceOptions::new(LINK, SEED).profile(Profile::linux()).ports(PORTS))
 }
 
 /// Bytes of headers that are compared.

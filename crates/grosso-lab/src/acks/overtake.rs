@@ -1,10 +1,8 @@
 //! The two-line patch by which acknowledgments without data bypass the coalescer, and overtake held packets of their
 //! flow.
 
-use core::ptr;
-use std::borrow::Cow;
-
-use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink, checksum::Checksum};
+use grosso::{CoalesceOptions, Delivery, Frame, Meta, Sink, checksum::Checksum};
+use grosso_io::{PortBuffer, PortCoalescer};
 use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,21 +40,21 @@ struct Sent {
 /// Number of packets that come out behind a later one.
 fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     let mut coalescer =
-        Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
+        PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
     let mut kept = Kept { packets, places: Vec::new() };
     for (place, packet) in packets.iter().enumerate() {
         if packet.is_empty && acknowledgments_past_it {
             kept.places.push(place);
         } else {
             let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
-            let frame = Frame { buffer: Cow::from(&packet.bytes), meta };
-            coalescer.push(frame, 0, kept.sink());
+            let frame = Frame { buffer: PortBuffer::from(packet.bytes.clone()), meta };
+            coalescer.push(frame, 0, &mut kept);
         }
         if (place + 1).is_multiple_of(PACKETS_A_POLL) {
-            coalescer.poll_end(0, kept.sink());
+            coalescer.poll_end(0, &mut kept);
         }
     }
-    coalescer.finish(kept.sink());
+    coalescer.finish(&mut kept);
     assert_eq!(kept.places.len(), packets.len(), "nothing is lost");
     let mut latest = 0;
     let is_late = |place: &&usize| {
@@ -72,17 +70,11 @@ struct Kept<'a> {
     places: Vec<usize>,
 }
 
-impl<'a> Kept<'a> {
-    fn sink(&mut self) -> &mut dyn Sink<Cow<'a, [u8]>> {
-        self
-    }
-}
-
-impl<'a> Sink<Cow<'a, [u8]>> for Kept<'a> {
-    fn deliver(&mut self, delivery: Delivery<'_, Cow<'a, [u8]>>) {
-        let place =
-            |bytes: &[u8]| self.packets.iter().position(|sent| ptr::eq(&*sent.bytes, bytes));
-        self.places.extend(delivery.into_parts().filter_map(|part| place(&part.buffer)));
+impl Sink<PortBuffer> for Kept<'_> {
+    fn deliver(&mut self, delivery: Delivery<'_, PortBuffer>) {
+        // No two packets have the same bytes.
+        let place = |bytes: &[u8]| self.packets.iter().position(|sent| sent.bytes == bytes);
+        self.places.extend(delivery.into_parts().filter_map(|part| place(part.buffer.as_ref())));
     }
 }
 

@@ -4,14 +4,15 @@
 
 mod reader;
 
-use std::{borrow::Cow, cell::RefCell, hint::black_box};
+use std::{cell::RefCell, hint::black_box, sync::Arc};
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink,
+    CoalesceOptions, Delivery, Frame, Meta, Sink,
     checksum::Checksum,
     meta::Gso,
     segment::{Outgoing, Segments},
 };
+use grosso_io::{PortBuffer, PortCoalescer};
 use grosso_sys::scheduling::own_cpu_time;
 use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
@@ -52,9 +53,9 @@ impl Consumer {
     #[must_use]
     pub fn measure(payload_bytes: u16, runs: usize) -> Self {
         let packets = train(payload_bytes);
-        let buffers: Vec<&[u8]> = packets.iter().cycle().take(BUFFERS).map(Vec::as_slice).collect();
+        let packets_over_and_over = packets.iter().cycle().take(BUFFERS);
         // One buffer for each packet, as in the slots of a ring: a single buffer would stay in the cache.
-        let ring: Vec<Vec<u8>> = buffers.iter().map(|packet| packet.to_vec()).collect();
+        let ring: Vec<_> = packets_over_and_over.map(|packet| Arc::new(packet.clone())).collect();
         let readings = Reader::all().into_iter().map(|mut reader| {
             let [parts, copied] = in_turn(&ring, packets.len(), runs, &mut reader);
             ReadingConsumer { consumer: reader.kind(), parts, copied }
@@ -74,35 +75,40 @@ impl Consumer {
 }
 
 /// Measures parts and copies to a reader.
-fn in_turn(ring: &[Vec<u8>], train: usize, runs: usize, reader: &mut Reader) -> [Spread; 2] {
+fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Spread; 2] {
     let [mut parts, mut copied] = [Vec::new(), Vec::new()];
     let spare: RefCell<Vec<Vec<u8>>> = RefCell::default();
     for _ in 0..runs.max(1) {
-        parts.push(gigabits_a_cpu_second(ring, train, reader, Cow::Borrowed, drop));
-        let copy = |packet: &[u8]| {
+        let lend = |slot: &Slot| PortBuffer::shared(Arc::clone(slot), 0..slot.len());
+        parts.push(gigabits_a_cpu_second(ring, train, reader, lend, drop));
+        let copy = |slot: &Slot| {
             let mut copy = spare.borrow_mut().pop().unwrap_or_default();
             copy.clear();
-            copy.extend_from_slice(packet);
-            Cow::Owned(copy)
+            copy.extend_from_slice(slot);
+            PortBuffer::from(copy)
         };
-        let keep = |copy: Cow<'_, [u8]>| spare.borrow_mut().push(copy.into_owned());
+        let keep = |copy: PortBuffer| spare.borrow_mut().extend(copy.into_own());
         copied.push(gigabits_a_cpu_second(ring, train, reader, copy, keep));
     }
     [Spread::of(parts), Spread::of(copied)]
 }
 
+/// Memory of a received packet.
+type Slot = Arc<Vec<u8>>;
+
 /// Coalesces all packets several times, a train a poll, and delivers trains.
-fn gigabits_a_cpu_second<'a>(
-    ring: &'a [Vec<u8>],
+fn gigabits_a_cpu_second(
+    ring: &[Slot],
     train: usize,
     reader: &mut Reader,
-    take: impl Fn(&'a [u8]) -> Cow<'a, [u8]>,
-    mut give_back: impl FnMut(Cow<'a, [u8]>),
+    take: impl Fn(&Slot) -> PortBuffer,
+    mut give_back: impl FnMut(PortBuffer),
 ) -> f64 {
-    let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x6c61_6221));
+    let options = CoalesceOptions::new(LinkType::Ethernet, 0x6c61_6221);
+    let mut coalescer = PortCoalescer::new(options);
     let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
     let mut bytes = 0_u64;
-    let sink: &mut dyn Sink<Cow<'a, [u8]>> = &mut |delivery: Delivery<'_, Cow<'a, [u8]>>| {
+    let sink: &mut dyn Sink<PortBuffer> = &mut |delivery: Delivery<'_, PortBuffer>| {
         let consumed = reader.consume(&delivery);
         black_box(consumed.sum);
         bytes += consumed.bytes;
@@ -111,8 +117,8 @@ fn gigabits_a_cpu_second<'a>(
     let started = own_cpu_time();
     for round in 0..ROUNDS {
         for poll in ring.chunks(train) {
-            for packet in poll {
-                coalescer.push(Frame { buffer: take(packet), meta }, round, sink);
+            for slot in poll {
+                coalescer.push(Frame { buffer: take(slot), meta }, round, sink);
             }
             coalescer.poll_end(round, sink);
         }
@@ -166,13 +172,13 @@ mod tests {
         for payload_bytes in [1448, 8948] {
             let packets = train(payload_bytes);
             assert!(packets.len() >= 6, "{} packets", packets.len());
-            let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
+            let mut coalescer = PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
             let mut joined = Vec::new();
-            let mut sink = |delivery: Delivery<'_, &[u8]>| {
+            let mut sink = |delivery: Delivery<'_, PortBuffer>| {
                 joined.push(delivery.meta.gso.map(|gso| usize::from(gso.segments)));
             };
             for packet in &packets {
-                coalescer.push(Frame::new(&packet[..]), 0, &mut sink);
+                coalescer.push(Frame::new(PortBuffer::from(packet.clone())), 0, &mut sink);
             }
             coalescer.poll_end(0, &mut sink);
             assert_eq!(joined, [Some(packets.len())]);
@@ -186,9 +192,9 @@ mod tests {
         assert_eq!(readers.len(), 3, "{readers:?}");
         for mut reader in readers {
             let reads = reader.kind() != ReaderKind::Headers;
-            let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
+            let mut coalescer = PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
             let mut seen = 0;
-            let mut sink = |delivery: Delivery<'_, &[u8]>| {
+            let mut sink = |delivery: Delivery<'_, PortBuffer>| {
                 let bytes = delivery.slices().collect::<Vec<_>>().concat();
                 let words = bytes.chunks(2).map(|word| match *word {
                     [high, low] => u64::from(u16::from_be_bytes([high, low])),
@@ -204,7 +210,11 @@ mod tests {
             for packet in &packets {
                 let checksum = Checksum::Unnecessary { levels: 0 };
                 let meta = Meta { checksum, ..Meta::default() };
-                coalescer.push(Frame { buffer: &packet[..], meta }, 0, &mut sink);
+                coalescer.push(
+                    Frame { buffer: PortBuffer::from(packet.clone()), meta },
+                    0,
+                    &mut sink,
+                );
             }
             coalescer.poll_end(0, &mut sink);
             assert_eq!(seen, 1);

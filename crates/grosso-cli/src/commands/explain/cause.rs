@@ -2,19 +2,20 @@
 //! the packet in.
 
 use grosso::{
-    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
+    CoalesceOptions, Delivery, Frame, Meta, Profile, Sink, Verdict,
     coalesce::{
         Batch, HEADER_BYTES_MAX,
         reason::{Close, NoMerge, Pass},
     },
 };
+use grosso_io::{PortBuffer, PortCoalescer};
 use grosso_wire::{
     Cover, Field, LAYERS_MAX, Law, LinkType, Notation, Ports, Role, Stack, dissect, tcp,
 };
 
 use super::{headers, timestamps};
 use crate::{
-    commands::replay::{Record, meta_of},
+    commands::replay::meta_of,
     headers::{Transport, is_ip, u16_at, u32_at},
     reports::explain::{BrokenLaw, Held, Limit},
 };
@@ -339,12 +340,12 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
         let name = profile.name.clone();
         profile.batch = Batch::AsItCame;
         let mut coalescer =
-            Coalescer::new(CoalesceOptions::new(link, 0).profile(profile).ports(*ports));
-        let sink: &mut dyn Sink<Record> = &mut |_: Delivery<'_, Record>| {};
+            PortCoalescer::new(CoalesceOptions::new(link, 0).profile(profile).ports(*ports));
+        let sink: &mut dyn Sink<PortBuffer> = &mut |_: Delivery<'_, _>| {};
         let mut verdict = None;
         for &packet in packets {
             let meta: Meta = meta_of(packet, link, ports);
-            let buffer = Record { data: packet.to_vec(), ..Record::default() };
+            let buffer = PortBuffer::from(packet.to_vec());
             verdict = Some(coalescer.push(Frame { buffer, meta }, 0, sink));
         }
         (verdict == Some(wanted)).then_some(name)

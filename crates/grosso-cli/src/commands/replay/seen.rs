@@ -26,8 +26,8 @@ pub(crate) struct Seen<'a> {
     /// The UDP ports that mean a tunnel in it.
     pub(crate) ports: Ports,
     /// Its tunnels on ports that are not assigned, which must be recorded when it is written.
-    pub(super) tunnels: Vec<TunnelPort>,
-    pub(super) said: Said,
+    pub(crate) tunnels: Vec<TunnelPort>,
+    pub(crate) said: Said,
     /// The time of its arrival, unless it has to stay outside.
     pub(crate) time: Result<u64, Aside>,
     /// The metadata for the engine.
@@ -117,11 +117,11 @@ pub(crate) struct Arrived<'a> {
 
 /// The contents of the options of a packet.
 #[derive(Default)]
-pub(super) struct Said {
-    pub(super) flags: Option<u32>,
-    pub(super) offload: Option<Offload>,
+pub(crate) struct Said {
+    pub(crate) flags: Option<u32>,
+    pub(crate) offload: Option<Offload>,
     /// Whether our own option is there, and not only flags.
-    pub(super) has_option: bool,
+    pub(crate) has_option: bool,
     /// Whether there are options that a superframe could not give back.
     has_others: bool,
 }

@@ -2,9 +2,10 @@
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
 use grosso_capture::Origin as Place;
+use grosso_io::PortBuffer;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
-use super::super::replay::{Fate, Receiver, Replay, Seen};
+use super::super::replay::{Fate, Receiver, Records, Replay, Seen};
 use super::{FileNames, Headers, Origin, Words, packets_of};
 
 /// Packets that leave a coalescer as one.
@@ -50,14 +51,13 @@ pub(crate) struct Watcher<'v> {
     stack: Stack,
     /// The trains that left since the verdict on the packet before.
     leaving: Vec<Leaving>,
-    free: Vec<Kept>,
+    records: Records<Kept>,
     free_numbers: Vec<Vec<u64>>,
 }
 
-/// A packet on its way, with what its row wants of it.
+/// The properties of a packet on its way that its row wants.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
-    data: Vec<u8>,
+struct Kept {
     number: u64,
     time_ns: u64,
     interface: u32,
@@ -68,15 +68,9 @@ pub(crate) struct Kept {
     judged: (u32, Option<u16>),
 }
 
-impl AsRef<[u8]> for Kept {
-    fn as_ref(&self) -> &[u8] {
-        &self.data
-    }
-}
-
 /// A train that left, and whose packet by which it did has no verdict yet.
 struct Leaving {
-    first: Kept,
+    first: PortBuffer,
     numbers: Vec<u64>,
     last_ns: u64,
     packets: u32,
@@ -97,13 +91,13 @@ impl<'v> Watcher<'v> {
             words: Words::default(),
             stack: Stack::new(0),
             leaving: Vec::new(),
-            free: Vec::new(),
+            records: Records::default(),
             free_numbers: Vec::new(),
         }
     }
 
     /// Takes the next packet to a replay, and makes rows of what leaves.
-    pub(crate) fn push(&mut self, replay: &mut Replay<Kept>, seen: &Seen<'_>) {
+    pub(crate) fn push(&mut self, replay: &mut Replay, seen: &Seen<'_>) {
         match replay.push(seen, self) {
             Fate::Engine(verdict) => self.settle(Some((seen.packet.number, verdict))),
             Fate::Aside(aside) => {
@@ -114,7 +108,7 @@ impl<'v> Watcher<'v> {
     }
 
     /// Makes rows of all that a replay holds, because the capture or its section ends.
-    pub(crate) fn finish(&mut self, replay: &mut Replay<Kept>) {
+    pub(crate) fn finish(&mut self, replay: &mut Replay) {
         replay.finish(self);
         self.settle(None);
     }
@@ -126,18 +120,18 @@ impl<'v> Watcher<'v> {
             self.show(&left, came.and_then(|(number, verdict)| left.why(number, verdict)));
             left.numbers.clear();
             self.free_numbers.push(left.numbers);
-            self.free.push(left.first);
+            self.records.give_back(left.first);
         }
         self.leaving = leaving;
     }
 
     fn show(&mut self, left: &Leaving, why: Option<&'static str>) {
-        let Self { take, files, words, stack, .. } = self;
-        let first = &left.first;
+        let Self { take, files, words, stack, records, .. } = self;
+        let (first, data) = (records.of(&left.first), left.first.as_ref());
         let mut headers = match first.link {
             Some(link) => {
-                dissect_into(&first.data, link, &first.ports, stack);
-                words.headers(&first.data, first.data.len(), stack)
+                dissect_into(data, link, &first.ports, stack);
+                words.headers(data, data.len(), stack)
             }
             None => Headers::default(),
         };
@@ -205,21 +199,23 @@ impl Leaving {
     }
 }
 
-impl Sink<Kept> for Watcher<'_> {
-    fn deliver(&mut self, mut delivery: Delivery<'_, Kept>) {
+impl Sink<PortBuffer> for Watcher<'_> {
+    fn deliver(&mut self, mut delivery: Delivery<'_, PortBuffer>) {
+        let records = &mut self.records;
         let mut numbers = self.free_numbers.pop().unwrap_or_default();
-        numbers.extend(delivery.parts().map(|part| part.buffer.number));
+        numbers.extend(delivery.parts().map(|part| records.of(&part.buffer).number));
         let payload: usize = delivery.parts().map(|part| part.range().len()).sum();
-        let last_ns = delivery.parts().last().map_or(0, |part| part.buffer.time_ns);
+        let last_ns = delivery.parts().last().map_or(0, |part| records.of(&part.buffer).time_ns);
         let joined = delivery.is_joined().then_some(payload as u32);
         // The engine knows of superframes by what a capture recorded, the judge also by evidence.
-        let judged: u32 = delivery.parts().map(|part| part.buffer.judged.0).sum();
+        let judged: u32 = delivery.parts().map(|part| records.of(&part.buffer).judged.0).sum();
         let (packets, length) = (delivery.packets.max(judged), delivery.len as u64);
         let closed = delivery.closed;
         let Some(first) = delivery.next_part().map(|part| part.buffer) else { return };
-        let segment_size = delivery.meta.gso.and_then(|gso| gso.size()).or(first.judged.1);
+        let (_, judged_size) = records.of(&first).judged;
+        let segment_size = delivery.meta.gso.and_then(|gso| gso.size()).or(judged_size);
         while let Some(part) = delivery.next_part() {
-            self.free.push(part.buffer);
+            records.give_back(part.buffer);
         }
         self.leaving.push(Leaving {
             first,
@@ -232,19 +228,20 @@ impl Sink<Kept> for Watcher<'_> {
             closed,
         });
     }
+    fn discard(&mut self, buffer: PortBuffer) {
+        self.records.give_back(buffer);
+    }
 }
 
-impl Receiver<Kept> for Watcher<'_> {
-    fn keep(&mut self, seen: &Seen<'_>) -> Kept {
-        let mut kept = self.free.pop().unwrap_or_default();
-        kept.data.clear();
-        kept.data.extend_from_slice(&seen.data);
+impl Receiver for Watcher<'_> {
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
+        let (buffer, kept) = self.records.add(&seen.data);
         kept.number = seen.packet.number;
         kept.time_ns = seen.time.unwrap_or(0);
         kept.interface = seen.packet.interface;
         kept.place = seen.packet.origin;
         kept.judged = packets_of(seen);
         (kept.link, kept.ports) = (seen.link, seen.ports);
-        kept
+        buffer
     }
 }

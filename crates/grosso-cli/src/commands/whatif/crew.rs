@@ -5,7 +5,6 @@
 
 use std::{
     panic::resume_unwind,
-    rc::Rc,
     sync::{
         Arc,
         mpsc::{SyncSender, sync_channel},
@@ -13,10 +12,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{
-    meter::{Kept, Shared},
-    trial::Trial,
-};
+use super::{meter::Kept, trial::Trial};
 use crate::{arguments::Rules, commands::replay::Seen, error::Failure, reports::whatif::Setting};
 
 /// All settings during the run.
@@ -69,7 +65,7 @@ impl Crew {
     pub(super) fn push(&mut self, seen: &Seen<'_>) {
         match self {
             Self::Alone(trials) => {
-                let kept = Shared(Rc::new(Kept::of(seen)));
+                let kept = Kept::of(seen);
                 trials.iter_mut().for_each(|trial| trial.push(&kept));
             }
             Self::Many { .. } => self.step(Step::Packet(Kept::of(seen))),
@@ -139,8 +135,7 @@ impl Worker {
                 for step in &*batch {
                     match step {
                         Step::Packet(kept) => {
-                            let kept = Shared(Rc::new(kept.clone()));
-                            trials.iter_mut().for_each(|(_, trial)| trial.push(&kept));
+                            trials.iter_mut().for_each(|(_, trial)| trial.push(kept));
                         }
                         Step::Section => trials.iter_mut().for_each(|(_, trial)| trial.finish()),
                     }

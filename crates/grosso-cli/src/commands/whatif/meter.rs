@@ -1,8 +1,9 @@
 //! The effect of one setting on packets: the number that leave together, and the time that they waited.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use grosso::{Delivery, Sink};
+use grosso_io::PortBuffer;
 use grosso_wire::dissect;
 
 use crate::{
@@ -11,18 +12,15 @@ use crate::{
     headers::Transport,
 };
 
-/// A packet that is shared by all settings of a thread.
-#[derive(Clone, Debug)]
-pub(super) struct Shared(pub(super) Rc<Kept>);
-
-/// A packet that no longer needs its capture.
-#[derive(Clone, Debug)]
+/// A packet that no longer needs its capture, shared by all settings.
+#[derive(Debug)]
 pub(super) struct Kept {
-    data: Box<[u8]>,
+    /// Its time, if it has a payload of TCP or UDP, and then its bytes.
+    memory: Arc<Vec<u8>>,
+    /// Start of its bytes.
+    start: usize,
     /// Its other properties, with no bytes.
     properties: Arrived<'static>,
-    /// Whether it has a payload of TCP or UDP.
-    pub(super) is_data: bool,
 }
 
 impl Kept {
@@ -33,28 +31,36 @@ impl Kept {
             Some(Transport::of(&stack, data.len())?.payload)
         });
         let is_data = payload.is_some_and(|bytes| bytes > 0);
+        let time = seen.time.unwrap_or(0).to_ne_bytes();
+        let before = if is_data { &time[..] } else { &[] };
+        let memory = Arc::new([before, data].concat());
         let properties = Arrived { data: &[], ..seen.arrived() };
-        Self { data: data.into(), properties, is_data }
+        Self { memory, start: before.len(), properties }
     }
 
     pub(super) fn arrived(&self) -> Arrived<'_> {
-        Arrived { data: &self.data, ..self.properties }
+        Arrived { data: &self.memory[self.start..], ..self.properties }
+    }
+
+    /// A buffer with the packet.
+    pub(super) fn buffer(&self) -> PortBuffer {
+        PortBuffer::shared(Arc::clone(&self.memory), self.start..self.memory.len())
     }
 
     /// The bytes that it takes.
     pub(super) fn len(&self) -> usize {
-        self.data.len()
+        self.memory.len()
     }
 
-    fn time_ns(&self) -> u64 {
-        self.properties.time.unwrap_or(0)
+    /// Whether it has a payload of TCP or UDP.
+    fn is_data(&self) -> bool {
+        self.start > 0
     }
 }
 
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0.data
-    }
+/// The time of a packet with a payload, which stands in front of it.
+fn time_of_data(packet: &PortBuffer) -> Option<u64> {
+    packet.before().first_chunk().copied().map(u64::from_ne_bytes)
 }
 
 /// Measures deliveries.
@@ -71,28 +77,28 @@ pub(super) struct Meter {
 impl Meter {
     /// Counts a packet that stayed outside of the engine.
     pub(super) fn count_aside(&mut self, kept: &Kept) {
-        if kept.is_data {
+        if kept.is_data() {
             self.segments.add(1, 1);
             self.held.add(0, 1);
         }
     }
 }
 
-impl Sink<Shared> for Meter {
-    fn deliver(&mut self, delivery: Delivery<'_, Shared>) {
-        if !delivery.parts().any(|part| part.buffer.0.is_data) {
-            return;
+impl Sink<PortBuffer> for Meter {
+    fn deliver(&mut self, delivery: Delivery<'_, PortBuffer>) {
+        let mut times = delivery.parts().filter_map(|part| time_of_data(&part.buffer)).peekable();
+        if times.peek().is_some() {
+            self.segments.add(delivery.packets.into(), 1);
         }
-        self.segments.add(delivery.packets.into(), 1);
-        for part in delivery.parts().filter(|part| part.buffer.0.is_data) {
-            self.held.add(self.now_ns.saturating_sub(part.buffer.0.time_ns()), 1);
+        for time_ns in times {
+            self.held.add(self.now_ns.saturating_sub(time_ns), 1);
         }
     }
 }
 
-impl Receiver<Shared> for Meter {
-    fn keep(&mut self, seen: &Seen<'_>) -> Shared {
-        Shared(Rc::new(Kept::of(seen)))
+impl Receiver for Meter {
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
+        Kept::of(seen).buffer()
     }
 
     fn at(&mut self, now_ns: u64) {

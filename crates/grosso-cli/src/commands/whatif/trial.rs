@@ -2,7 +2,7 @@
 
 use grosso::coalesce::reason::{Close, NoMerge, Pass, Release};
 
-use super::meter::{Meter, Shared};
+use super::meter::{Kept, Meter};
 use crate::{
     arguments::{HoldTime, Repair, Rules},
     commands::replay::{Aside, Fate, Purpose, Replay},
@@ -14,7 +14,7 @@ use crate::{
 /// One setting during the run.
 pub(super) struct Trial {
     rules: Rules,
-    replay: Replay<Shared>,
+    replay: Replay,
     meter: Meter,
 }
 
@@ -24,10 +24,10 @@ impl Trial {
         Ok(Self { rules, replay, meter: Meter::default() })
     }
 
-    pub(super) fn push(&mut self, packet: &Shared) {
-        let fate = self.replay.push_as(&packet.0.arrived(), &mut self.meter, |_| packet.clone());
+    pub(super) fn push(&mut self, kept: &Kept) {
+        let fate = self.replay.push_as(&kept.arrived(), &mut self.meter, |_| kept.buffer());
         if let Fate::Aside(_) = fate {
-            self.meter.count_aside(&packet.0);
+            self.meter.count_aside(kept);
         }
     }
 

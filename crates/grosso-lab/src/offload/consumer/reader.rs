@@ -64,7 +64,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn consume<B: AsRef<[u8]>>(&mut self, delivery: &Delivery<'_, B>) -> Consumed {
+    pub(super) fn consume(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
         match self {
             Self::Headers => Consumed { bytes: length(delivery), sum: Sum::default() },
             // Summed, as by a receiver that verifies a checksum.
@@ -76,7 +76,7 @@ impl Reader {
     }
 }
 
-fn length<B: AsRef<[u8]>>(delivery: &Delivery<'_, B>) -> u64 {
+fn length(delivery: &Delivery<'_, PortBuffer>) -> u64 {
     delivery.slices().map(|slice| slice.len() as u64).sum()
 }
 
@@ -116,7 +116,7 @@ impl Machine {
     }
 
     /// Hands a train to the machine, whose driver reads all that comes.
-    fn carry<B: AsRef<[u8]>>(&mut self, delivery: &Delivery<'_, B>) -> Consumed {
+    fn carry(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
         let Self { device, driver, received } = self;
         let slices: Vec<&[u8]> = delivery.slices().collect();
         let sent = device.transmit(&slices, &delivery.meta).and_then(|_| device.flush());
