@@ -1,35 +1,37 @@
 //! Forms of JSON: the names that reports bear in their field `schema`, and the JSON Schema of each.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
-use serde_json::{Map, Value, json};
+use std::io::Read;
+
+use flate2::read::DeflateDecoder;
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use crate::error::Failure;
+#[cfg(test)]
+pub(crate) use derived::document;
 
 /// A form of JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportForm {
     /// Its name and its version, as in `grosso.wire/2`.
     pub(crate) name: &'static str,
-    schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Only tests derive schemas: they would be a sixteenth of the program.
+    #[cfg(test)]
+    schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
 
 impl ReportForm {
     /// The form of this name that values of a type have.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::extra_unused_type_parameters, reason = "tests derive the schema from it")
+    )]
     pub(crate) const fn of<T: JsonSchema>(name: &'static str) -> Self {
-        Self { name, schema: T::json_schema }
-    }
-
-    /// Its schema, in which the field `schema` has one value.
-    fn schema(self, generator: &mut SchemaGenerator) -> Map<String, Value> {
-        let mut schema = (self.schema)(generator).to_value();
-        for place in ["/properties/schema", "/items/properties/schema"] {
-            if let Some(named) = schema.pointer_mut(place) {
-                *named = json!({
-                    "description": "The name of this form, and its version behind the slash.",
-                    "const": self.name,
-                });
-            }
+        Self {
+            name,
+            #[cfg(test)]
+            schema: T::json_schema,
         }
-        // A schema that is no object allows everything, and says nothing.
-        schema.as_object().cloned().unwrap_or_default()
     }
 }
 
@@ -40,19 +42,64 @@ pub(crate) struct FormPage {
     pub(crate) forms: &'static [ReportForm],
 }
 
-/// The schema of all that has one of these forms.
-pub(crate) fn document(title: &str, forms: &[ReportForm]) -> Value {
-    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let mut schemas: Vec<_> = forms.iter().map(|form| form.schema(&mut generator)).collect();
-    let mut document = match &mut schemas[..] {
-        [only] => core::mem::take(only),
-        _ => Map::from_iter([("anyOf".to_owned(), schemas.into())]),
-    };
-    document.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
-    document.insert("title".into(), title.into());
-    let definitions = generator.take_definitions(true);
-    if !definitions.is_empty() {
-        document.insert("$defs".into(), definitions.into());
+impl FormPage {
+    /// The name of its document: that of its first command, with hyphens.
+    pub(crate) fn document_name(&self) -> String {
+        self.commands.first().copied().unwrap_or_default().replace(' ', "-")
     }
-    document.into()
+
+    /// The schema of all that has one of its forms, as `schemas` has it.
+    pub(crate) fn document(&self) -> Result<Value, Failure> {
+        let broken = |error: &dyn ToString| Failure::internal(error.to_string());
+        let mut text = String::new();
+        DeflateDecoder::new(PACKED).read_to_string(&mut text).map_err(|error| broken(&error))?;
+        let mut all: Value = serde_json::from_str(&text).map_err(|error| broken(&error))?;
+        Ok(all.get_mut(self.document_name()).map(Value::take).unwrap_or_default())
+    }
+}
+
+/// All documents in `schemas`, by name, as `build.rs` packs them.
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.deflate"));
+
+/// Schemas from the types of reports.
+#[cfg(test)]
+mod derived {
+    use schemars::{SchemaGenerator, generate::SchemaSettings};
+    use serde_json::{Map, Value, json};
+
+    use super::ReportForm;
+
+    impl ReportForm {
+        /// Its schema, in which the field `schema` has one value.
+        fn schema(self, generator: &mut SchemaGenerator) -> Map<String, Value> {
+            let mut schema = (self.schema)(generator).to_value();
+            for place in ["/properties/schema", "/items/properties/schema"] {
+                if let Some(named) = schema.pointer_mut(place) {
+                    *named = json!({
+                        "description": "The name of this form, and its version behind the slash.",
+                        "const": self.name,
+                    });
+                }
+            }
+            // A schema that is no object allows everything, and says nothing.
+            schema.as_object().cloned().unwrap_or_default()
+        }
+    }
+
+    /// The schema of all that has one of these forms.
+    pub(crate) fn document(title: &str, forms: &[ReportForm]) -> Value {
+        let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        let mut schemas: Vec<_> = forms.iter().map(|form| form.schema(&mut generator)).collect();
+        let mut document = match &mut schemas[..] {
+            [only] => core::mem::take(only),
+            _ => Map::from_iter([("anyOf".to_owned(), schemas.into())]),
+        };
+        document.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
+        document.insert("title".into(), title.into());
+        let definitions = generator.take_definitions(true);
+        if !definitions.is_empty() {
+            document.insert("$defs".into(), definitions.into());
+        }
+        document.into()
+    }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     arguments::Schema,
     error::{Exit, Failure},
-    form::{self, FormPage, ReportForm},
+    form::{FormPage, ReportForm},
     input::Session,
     report::{self, Place, Report, Tool},
     reports::{
@@ -44,13 +44,7 @@ pub(crate) fn run(options: &Schema, session: &mut Session) -> Result<Exit, Failu
     let asked = options.command.join(" ");
     let page = pages().find(|page| page.commands.contains(&asked.as_str()));
     let page = page.ok_or_else(|| unknown(&asked))?;
-    let title = match page.commands {
-        ["error", ..] => "What every command prints with --json if it fails".to_owned(),
-        [command, ..] => format!("What grosso {command} --json prints"),
-        [] => String::new(),
-    };
-    let document = form::document(&title, page.forms);
-    let text = serde_json::to_string_pretty(&document);
+    let text = serde_json::to_string_pretty(&page.document()?);
     let text = text.map_err(|error| Failure::internal(error.to_string()))?;
     report::put(&(text + "\n"), Place::Standard)?;
     Ok(Exit::Yes)
@@ -172,12 +166,12 @@ impl Report for SchemaList {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, fs, path::Path};
 
     use clap::CommandFactory;
 
     use super::*;
-    use crate::arguments::Arguments;
+    use crate::{arguments::Arguments, form::document};
 
     /// Commands that print no report.
     const SILENT: [&str; 5] = ["extcap", "lab sink", "tunnel del", "tunnel down", "tunnel export"];
@@ -204,12 +198,40 @@ mod tests {
         for form in pages().flat_map(|page| page.forms) {
             let (name, version) = form.name.split_once('/').unwrap();
             assert!(name.starts_with("grosso.") && version.parse::<u32>().is_ok(), "{}", form.name);
-            let document = form::document("", &[*form]);
+            let document = document("", &[*form]);
             assert!(document.to_string().contains(&format!("\"const\":\"{}\"", form.name)));
             let first = documents.entry(form.name).or_insert_with(|| document.clone());
             assert_eq!(*first, document, "{}", form.name);
         }
     }
+
+    #[test]
+    fn the_documents_are_those_of_the_types() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas");
+        let mut named = BTreeSet::new();
+        for page in pages() {
+            let title = match page.commands {
+                ["error", ..] => "What every command prints with --json if it fails".to_owned(),
+                [command, ..] => format!("What grosso {command} --json prints"),
+                [] => unreachable!("a page is of a command"),
+            };
+            let right = document(&title, page.forms);
+            let name = page.document_name() + ".json";
+            if std::env::var_os("GROSSO_WRITE_DOCUMENTS").is_some() {
+                let text = serde_json::to_string_pretty(&right).unwrap() + "\n";
+                fs::write(folder.join(&name), text).unwrap();
+            } else {
+                assert!(page.document().unwrap() == right, "{name}: {WRITE}");
+            }
+            named.insert(name);
+        }
+        let there = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let there: BTreeSet<_> = there.map(|name| name.into_string().unwrap()).collect();
+        assert_eq!(there, named, "{WRITE}");
+    }
+
+    /// The way to make the documents anew.
+    const WRITE: &str = "GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli --lib schema::";
 
     fn walk(above: &str, command: &clap::Command, runnable: &mut BTreeSet<String>) {
         let name = format!("{above} {}", command.get_name()).trim().to_owned();

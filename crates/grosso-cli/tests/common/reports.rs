@@ -15,7 +15,7 @@ pub(crate) fn report(text: &str) -> Value {
     // The lists of `dev` are ethtool's: each device names the form.
     let first = report.get(0).unwrap_or(&report);
     let name = first["schema"].as_str().unwrap_or_else(|| panic!("no form is named: {text}"));
-    let form = forms().get(name).unwrap_or_else(|| panic!("{name} is not in docs/schemas"));
+    let form = forms().get(name).unwrap_or_else(|| panic!("{name} is not in schemas"));
     let problems = problems_of(form, &report);
     assert!(problems.is_empty(), "{name}: {problems:#?}\n{report:#}");
     report
@@ -25,7 +25,7 @@ pub(crate) fn report(text: &str) -> Value {
 fn forms() -> &'static BTreeMap<String, Validator> {
     static FORMS: OnceLock<BTreeMap<String, Validator>> = OnceLock::new();
     FORMS.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas");
         let files = fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()));
         files
             .flat_map(|file| of_document(&serde_json::from_slice(&file.unwrap()).unwrap()))
