@@ -9,7 +9,7 @@ use grosso_sys::wait::{Interest, wait_for};
 
 use super::{SOON, isolated};
 
-/// What a link does not carry leaves in fragments, whatever was said of the path: a link may become narrower while a
+/// Fragments carry what a link does not, whatever was said of the path: a link may become narrower while a
 /// tunnel is in use.
 #[test]
 fn datagrams_over_ipv6_that_are_longer_than_the_link_arrive() {
