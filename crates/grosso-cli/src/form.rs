@@ -1,12 +1,11 @@
 //! Forms of JSON: the names that reports bear in their field `schema`, and the JSON Schema of each.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use flate2::read::DeflateDecoder;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use crate::error::Failure;
 #[cfg(test)]
 pub(crate) use derived::document;
 
@@ -49,11 +48,10 @@ impl FormPage {
     }
 
     /// The schema of all that has one of its forms, as `schemas` has it.
-    pub(crate) fn document(&self) -> Result<Value, Failure> {
-        let broken = |error: &dyn ToString| Failure::internal(error.to_string());
+    pub(crate) fn document(&self) -> io::Result<Value> {
         let mut text = String::new();
-        DeflateDecoder::new(PACKED).read_to_string(&mut text).map_err(|error| broken(&error))?;
-        let mut all: Value = serde_json::from_str(&text).map_err(|error| broken(&error))?;
+        DeflateDecoder::new(PACKED).read_to_string(&mut text)?;
+        let mut all: Value = serde_json::from_str(&text)?;
         Ok(all.get_mut(self.document_name()).map(Value::take).unwrap_or_default())
     }
 }

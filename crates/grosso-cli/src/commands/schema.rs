@@ -44,7 +44,8 @@ pub(crate) fn run(options: &Schema, session: &mut Session) -> Result<Exit, Failu
     let asked = options.command.join(" ");
     let page = pages().find(|page| page.commands.contains(&asked.as_str()));
     let page = page.ok_or_else(|| unknown(&asked))?;
-    let text = serde_json::to_string_pretty(&page.document()?);
+    let document = page.document().map_err(|error| Failure::internal(error.to_string()))?;
+    let text = serde_json::to_string_pretty(&document);
     let text = text.map_err(|error| Failure::internal(error.to_string()))?;
     report::put(&(text + "\n"), Place::Standard)?;
     Ok(Exit::Yes)
