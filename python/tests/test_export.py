@@ -18,7 +18,8 @@ from scapy.all import IP, TCP, UDP, Ether, IPv6, raw
 import grosso
 from conftest import at, classic
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "export.md"
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "export.md"
 
 
 def export(capture, folder, **options):
@@ -29,7 +30,7 @@ def export(capture, folder, **options):
 
 
 def test_reports_obey_their_published_schema(captures, tmp_path):
-    schema = json.loads((DOCUMENT.parent / "schemas" / "export.json").read_text())
+    schema = json.loads((ROOT / "crates/grosso-cli/schemas/export.json").read_text())
     for name in ["host.pcap", "fragments.pcapng"]:
         *_, report = export(grosso.open(captures / name), tmp_path)
         jsonschema.validate(report, schema)
