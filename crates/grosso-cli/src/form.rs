@@ -52,7 +52,8 @@ impl FormPage {
         let mut text = String::new();
         DeflateDecoder::new(PACKED).read_to_string(&mut text)?;
         let mut all: Value = serde_json::from_str(&text)?;
-        Ok(all.get_mut(self.document_name()).map(Value::take).unwrap_or_default())
+        let document = all.get_mut(self.document_name()).map(Value::take);
+        document.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
