@@ -298,7 +298,7 @@ fn a_wrong_command_line_is_refused_before_any_device_is_touched() {
         "bridge e0 tap:b0 --name a/b",
         "bridge e0 tap:b0 --impair delay",
         "bridge e0 tap:b0 --rx 100",
-        "bridge e0 tap:b0 --rx 16384",
+        "bridge e0 tap:b0 --rx 1048576",
         "bridge tap:b0 tap:b1 --rx 512",
         "bridge e0 tap:b0 --tx 100",
         "bridge e0 tap:b0 --tx 16384",

@@ -14,8 +14,9 @@ use grosso_sys::xdp;
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
-    /// Range of the frame in the memory.
-    frame: Range<usize>,
+    /// Range of the frame in the memory, which is short enough for these: a path moves the buffer from list to list.
+    start: u32,
+    end: u32,
 }
 
 /// Memory of a frame, by who wants it back.
@@ -36,22 +37,32 @@ enum Memory {
 }
 
 impl PortBuffer {
+    #[inline]
+    fn new(memory: Memory, frame: Range<usize>) -> Self {
+        Self { memory, start: bound(frame.start), end: bound(frame.end) }
+    }
+
+    #[inline]
+    fn frame(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
     /// A port's own memory, of which a range is the frame. A range beyond its end stands for an empty frame.
     #[must_use]
     pub fn filled(bytes: Vec<u8>, frame: Range<usize>) -> Self {
-        Self { memory: Memory::Own(bytes), frame }
+        Self::new(Memory::Own(bytes), frame)
     }
 
     /// Memory that it shares with others, of which a range is the frame. A range beyond its end stands for an empty
     /// frame.
     #[must_use]
     pub fn shared(bytes: Arc<Vec<u8>>, frame: Range<usize>) -> Self {
-        Self { memory: Memory::Shared(bytes), frame }
+        Self::new(Memory::Shared(bytes), frame)
     }
 
     /// Memory of a stage, of which a range is the frame.
     pub(crate) fn made(bytes: Vec<u8>, frame: Range<usize>) -> Self {
-        Self { memory: Memory::Made(bytes), frame }
+        Self::new(Memory::Made(bytes), frame)
     }
 
     /// Memory of a stage that the frame fills.
@@ -62,15 +73,17 @@ impl PortBuffer {
 
     /// The same memory, with a part of the frame as its frame.
     pub(crate) fn part(mut self, part: Range<usize>) -> Self {
-        debug_assert!(part.start <= part.end && part.end <= self.frame.len());
-        self.frame = self.frame.start + part.start..self.frame.start + part.end;
+        let frame = self.frame();
+        debug_assert!(part.start <= part.end && part.end <= frame.len());
+        self.start = bound(frame.start + part.start);
+        self.end = bound(frame.start + part.end);
         self
     }
 
     /// The bytes in front of the frame, in the same memory: room for what belongs to a frame and is no part of it.
     #[must_use]
     pub fn before(&self) -> &[u8] {
-        self.bytes().get(..self.frame.start).unwrap_or_default()
+        self.bytes().get(..self.start as usize).unwrap_or_default()
     }
 
     /// The memory, for another frame, if it is a port's own; slots and chunks return to their rings when dropped.
@@ -108,7 +121,7 @@ impl From<Vec<u8>> for PortBuffer {
 impl From<RingFrame> for PortBuffer {
     fn from(slot: RingFrame) -> Self {
         let frame = 0..slot.as_ref().len();
-        Self { memory: Memory::Ring(slot), frame }
+        Self::new(Memory::Ring(slot), frame)
     }
 }
 
@@ -116,15 +129,22 @@ impl From<RingFrame> for PortBuffer {
 impl From<xdp::Frame> for PortBuffer {
     fn from(chunk: xdp::Frame) -> Self {
         let frame = 0..chunk.as_ref().len();
-        Self { memory: Memory::Chunk(chunk), frame }
+        Self::new(Memory::Chunk(chunk), frame)
     }
 }
 
 impl AsRef<[u8]> for PortBuffer {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        self.bytes().get(self.frame.clone()).unwrap_or_default()
+        self.bytes().get(self.frame()).unwrap_or_default()
     }
+}
+
+/// A bound of a frame; that of memory beyond 4 GiB, which no port has, is beyond the end of any other.
+#[inline]
+fn bound(at: usize) -> u32 {
+    debug_assert!(u32::try_from(at).is_ok(), "a frame of {at} bytes");
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 /// Spare memory of a port, of one size.
@@ -199,7 +219,7 @@ impl Spare {
                 self.put_back(bytes);
                 None
             }
-            memory => Some(PortBuffer { memory, frame: buffer.frame }),
+            memory => Some(PortBuffer { memory, ..buffer }),
         }
     }
 }

@@ -15,7 +15,6 @@ use grosso_sys::{
     interface::{Control, InterfaceName, write_attribute},
     namespace::{NetworkNamespace, show_network_in_sysfs},
     netlink::{LinkChange, Netlink},
-    packet::RingLayout,
     scheduling::{kernel_threads, pin},
     stream::{set_pacing_max, set_receive_low_water},
     tun::Layer,
@@ -644,8 +643,8 @@ fn packet_options(layout: &Layout) -> PacketOptions {
     let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
     let slots = layout.under_way_bytes / payload + RING_SPARE;
     let mut options = PacketOptions::default();
-    options.layout =
-        RingLayout { slot_bytes: layout.slot_bytes(), slots: slots.next_power_of_two() };
+    options.slot_bytes = Some(layout.slot_bytes());
+    options.slots = Some(slots.next_power_of_two());
     options.fair = false;
     options.transmit = if layout.full_checksums { Features::NONE } else { CHECKSUMS };
     options

@@ -187,6 +187,7 @@ pub(crate) struct PacketRingHeader {
 
 impl PacketRingHeader {
     /// Reads the header at the start of a slot.
+    #[inline]
     pub(crate) fn parse(slot: &[u8]) -> Self {
         let half = |at: usize| u16::from_ne_bytes([slot[at], slot[at + 1]]);
         let word =

@@ -14,6 +14,10 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprot
 /// Length of a guard in bytes: a page of the machine with the largest pages.
 const GUARD_BYTES: usize = 64 << 10;
 
+/// Length of a cache line in bytes.
+#[cfg(target_arch = "x86_64")]
+const LINE_BYTES: usize = 64;
+
 /// A mapped range of memory, page-aligned, unmapped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -92,6 +96,7 @@ impl Mapping {
     /// # Panics
     ///
     /// Panics if the offset is outside the mapping or not a multiple of four.
+    #[inline]
     pub(crate) fn atomic(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4), "misaligned word at {offset}");
         let word = self.pointer(offset..offset + 4);
@@ -109,6 +114,7 @@ impl Mapping {
     /// # Panics
     ///
     /// Panics if the range is not inside the mapping.
+    #[inline]
     pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &[u8] {
         let (start, bytes) = (self.pointer(range.clone()), range.len());
         // SAFETY: the range is inside the mapping, whose bytes the kernel has initialised, and the
@@ -126,12 +132,30 @@ impl Mapping {
     ///
     /// Panics if the range is not inside the mapping.
     #[expect(clippy::mut_from_ref, reason = "several owners hold disjoint parts of one mapping")]
+    #[inline]
     pub(crate) unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [u8] {
         let (start, bytes) = (self.pointer(range.clone()), range.len());
         // SAFETY: the range is inside the mapping, and the caller guarantees that it is its own.
         unsafe { core::slice::from_raw_parts_mut(start, bytes) }
     }
 
+    /// Has the processor fetch the lines of a range, which are about to be read; it is no harm if they are another's.
+    #[inline]
+    pub(crate) fn fetch(&self, range: Range<usize>) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let (start, bytes) = (self.pointer(range.clone()), range.len());
+            for line in (0..bytes).step_by(LINE_BYTES) {
+                // SAFETY: this only hints at an address, and faults at none.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast::<i8>().wrapping_add(line)) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = range;
+    }
+
+    #[inline]
     fn pointer(&self, range: Range<usize>) -> *mut u8 {
         let inside = range.start <= range.end && range.end <= self.bytes;
         assert!(inside, "{range:?} is outside a mapping of {} bytes", self.bytes);

@@ -77,7 +77,7 @@ pub(crate) struct Bridge {
     /// Become this user before the devices are opened, with the capabilities that they need
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// Slots of the receive ring of interfaces, a power of two, of 68 KiB each [default: 2048]
+    /// Slots of the receive ring of interfaces, a power of two, of a packet each [default: 4096]
     #[arg(long, value_name = "SLOTS")]
     pub(crate) rx: Option<usize>,
     /// Slots of the transmit ring of interfaces, a power of two, of a packet each [default: 256]

@@ -224,17 +224,16 @@ impl PortSpec {
         {
             return Err(format!("{unix}: offloads are said in virtio headers: vnet"));
         }
-        let layout = self.layout();
         let told = [self.ring_slots, self.slot_bytes];
+        let slots = self.ring_slots.unwrap_or(RingLayout::PACKETS.slots);
+        let slot_bytes = self.slot_bytes.unwrap_or(RingLayout::PACKETS.slot_bytes);
         if !told.into_iter().flatten().all(usize::is_power_of_two)
-            || layout.slot_bytes < SLOT_BYTES_MIN
-            || layout.slots.saturating_mul(layout.slot_bytes) > RING_BYTES_MAX
+            || slot_bytes < SLOT_BYTES_MIN
+            || slots.saturating_mul(slot_bytes) > RING_BYTES_MAX
         {
             return Err(format!(
-                "a ring of {} slots of {} bytes cannot be: rx and rx-buf-len are powers of two, slots \
-                 have at least {SLOT_BYTES_MIN} bytes, and a ring at most {} MiB",
-                layout.slots,
-                layout.slot_bytes,
+                "a ring of {slots} slots of {slot_bytes} bytes cannot be: rx and rx-buf-len are powers of two, \
+                 slots have at least {SLOT_BYTES_MIN} bytes, and a ring at most {} MiB",
                 RING_BYTES_MAX >> 20,
             ));
         }
@@ -320,17 +319,9 @@ impl PortSpec {
         let mut options = PacketOptions::default();
         options.transmit = self.features;
         options.promiscuous = self.promiscuous.unwrap_or(true);
-        options.layout = self.layout();
+        (options.slots, options.slot_bytes) = (self.ring_slots, self.slot_bytes);
         options.transmit_slots = self.transmit_slots.unwrap_or(options.transmit_slots);
         options
-    }
-
-    fn layout(&self) -> RingLayout {
-        let usual = PacketOptions::default().layout;
-        RingLayout {
-            slots: self.ring_slots.unwrap_or(usual.slots),
-            slot_bytes: self.slot_bytes.unwrap_or(usual.slot_bytes),
-        }
     }
 }
 

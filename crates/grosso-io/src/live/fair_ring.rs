@@ -10,16 +10,22 @@ pub(super) struct FairRing {
     fair: Option<Box<FairShare>>,
     /// Frames of greedy flows that were dropped.
     pub(super) shed: u64,
+    /// Frames to receive before the next look whether the ring is half full.
+    until_look: usize,
 }
 
 impl FairRing {
     pub(super) fn new(ring: ReceiveRing, fair: Option<FairShare>) -> Self {
         let fair = fair.map(Box::new);
-        Self { ring, fair, shed: 0 }
+        Self { ring, fair, shed: 0, until_look: 0 }
     }
 
     /// Decides which frames are dropped, if the ring is at least half full, so that half of it remains.
     pub(super) fn relieve(&mut self, now_ns: u64) {
+        if self.until_look > 0 {
+            return;
+        }
+        self.until_look = self.ring.layout().slots / LOOK_SHARE;
         let Self { ring, fair: Some(fair), .. } = self else { return };
         let slots = ring.layout().slots;
         let kept = slots / 2;
@@ -35,11 +41,21 @@ impl FairRing {
     /// The next frame that is not dropped.
     pub(super) fn receive(&mut self) -> Option<RingFrame> {
         loop {
-            let frame = self.ring.receive()?;
+            let Some(frame) = self.ring.receive() else {
+                self.until_look = 0;
+                return None;
+            };
+            self.until_look = self.until_look.saturating_sub(1);
             if !self.fair.as_mut().is_some_and(|fair| fair.leave()) {
                 return Some(frame);
+            }
+            if frame.status().kept() {
+                self.ring.discard_long();
             }
             self.shed += 1;
         }
     }
 }
+
+/// Part of the ring that is received between two looks at its middle, where the kernel writes, which is in no cache.
+const LOOK_SHARE: usize = 64;

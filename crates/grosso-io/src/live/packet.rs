@@ -16,7 +16,9 @@ use grosso::{
 use grosso_sys::{
     fault::Fault,
     interface::{Control, InterfaceName},
-    packet::{Fanout, PacketSocket, RingFrame, RingLayout},
+    packet::{
+        self, Fanout, PacketSocket, PacketSocketBuilder, ReceiveRing, RingFrame, RingLayout, Status,
+    },
     secret,
 };
 use grosso_wire::{
@@ -32,7 +34,7 @@ use super::{
     transmitter::{BATCH, Transmitter},
 };
 use crate::{
-    buffer::PortBuffer,
+    buffer::{Buffers, PortBuffer},
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
@@ -45,9 +47,14 @@ pub struct PacketOptions {
     pub virtio_header: bool,
     /// Features of frames handed to the interface's driver, limited to those of packet sockets.
     pub transmit: Features,
-    /// Slots of the receive ring. Frames longer than a slot are dropped: use
-    /// [`RingLayout::PACKETS`] only for an interface whose senders have their offloads off.
-    pub layout: RingLayout,
+    /// Slots of the receive ring, a power of two; `None` for 4096 of a packet of 1500 bytes, 8 MiB,
+    /// fewer of longer ones, and 2048 of superframes.
+    pub slots: Option<usize>,
+    /// Length of a slot in bytes, as [`RingLayout::slot_bytes`]; `None` for packets of the
+    /// interface's MTU if the system lets superframes wait in the socket's queue (64 MiB of it,
+    /// which wants `CAP_NET_ADMIN` of the host), and for superframes otherwise. A longer frame for
+    /// which the queue has no room is dropped.
+    pub slot_bytes: Option<usize>,
     /// Whether flows that hold more than their share of a ring that is half full lose frames before
     /// it is full, so that the frames of other flows find room.
     pub fair: bool,
@@ -67,13 +74,13 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// Superframes in both directions, and a ring of 2048 slots: packets of 1500 bytes of 2.5 ms at
-    /// 10 Gb/s, or superframes of 100 ms.
+    /// Superframes in both directions, and a ring for packets of 1500 bytes of 5 ms at 10 Gb/s.
     fn default() -> Self {
         Self {
             virtio_header: true,
             transmit: Features::ALL,
-            layout: RingLayout::superframes(RECEIVE_SLOTS),
+            slots: None,
+            slot_bytes: None,
             fair: true,
             transmit_ring: true,
             transmit_slots: TRANSMIT_SLOTS,
@@ -92,6 +99,8 @@ pub struct PacketPort {
     /// Queries the interface in the network namespace in which the port was opened.
     control: Control,
     ring: FairRing,
+    /// Memory for frames longer than a slot.
+    long: Buffers,
     transmitter: Transmitter,
     device: Device,
     ports: Ports,
@@ -113,7 +122,8 @@ impl PacketPort {
         let name = InterfaceName::new(name)?;
         let form = options.virtio_header.then_some(Form::Short);
         let builder = PacketSocket::builder().virtio_header(form.is_some());
-        let mut receiver = builder.ignore_outgoing(true).promiscuous(options.promiscuous);
+        let receiver = builder.ignore_outgoing(true).promiscuous(options.promiscuous);
+        let mut receiver = receiver.keep_long(true).receive_buffer_bytes(LONG_QUEUE_BYTES / 2);
         if let Some(fanout) = options.fanout {
             receiver = receiver.fanout(fanout);
         }
@@ -122,11 +132,13 @@ impl PacketPort {
         let share = |seed| FairShare::new(LinkType::Ethernet, options.ports, seed);
         let fair = options.fair.then(secret::random).transpose()?.map(share);
         let control = Control::new()?;
+        let ring = open_ring(receiver, &control, &name, options)?;
         let slots = options.transmit_ring.then_some(options.transmit_slots);
         let transmitter = Transmitter::open(sender, &control, &name, slots)?;
         Ok(Self {
             control,
-            ring: FairRing::new(receiver.bind_receive_ring(&name, options.layout)?, fair),
+            ring: FairRing::new(ring, fair),
+            long: Buffers::new(LONG_BYTES),
             transmitter,
             device: Device::new(features),
             ports: options.ports,
@@ -169,31 +181,89 @@ impl PacketPort {
         Ok(*stats)
     }
 
-    /// Metadata of a received frame.
-    fn understand(&mut self, frame: &RingFrame) -> Result<Meta, VnetError> {
-        let bytes = frame.as_ref();
-        let mut meta = match self.form {
-            Some(form) => {
-                let header = VirtioHeader::parse(frame.virtio_header(), form, Order::NATIVE);
-                let (header, _) = header.map_err(|_| VnetError::Short)?;
-                if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
-                    dissect_into(bytes, LinkType::Ethernet, &self.ports, &mut self.stack);
-                }
-                understand(&header, bytes, LinkType::Ethernet, &self.stack, form)?
-            }
-            None => self.status(frame),
+    /// A frame from its slot, or from the socket's queue if it is longer; `None` if it was dropped.
+    fn take(&mut self, frame: RingFrame) -> Option<Frame<PortBuffer>> {
+        if frame.truncated() {
+            return self.take_long(&frame);
+        }
+        let meta = self.understand(frame.virtio_header(), frame.as_ref(), frame.status());
+        let vlan = frame.vlan();
+        self.with_tag(meta, vlan).map(|meta| Frame { buffer: frame.into(), meta })
+    }
+
+    /// Reads a frame of which the slot has the beginning.
+    fn take_long(&mut self, beginning: &RingFrame) -> Option<Frame<PortBuffer>> {
+        if !beginning.status().kept() {
+            self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+            return None;
+        }
+        let mut bytes = self.long.take();
+        let Ok(Some(whole)) = self.ring.ring.receive_long(&mut bytes) else {
+            self.outgoing.stats.count(LiveEvent::ReceiveMalformed, 1);
+            self.long.put_back(bytes);
+            return None;
         };
-        meta.vlan = frame.vlan().map(|tag| VlanTag { protocol: tag.protocol, tci: tag.control });
-        Ok(meta)
+        let meta = if whole.truncated {
+            self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+            None
+        } else {
+            let (header, frame) = bytes.split_at(self.header_len());
+            let frame = frame.get(..whole.length - header.len()).unwrap_or_default();
+            let meta = self.understand(header, frame, beginning.status());
+            self.with_tag(meta, whole.vlan)
+        };
+        let Some(meta) = meta else {
+            self.long.put_back(bytes);
+            return None;
+        };
+        let frame = self.header_len()..whole.length;
+        Some(Frame { buffer: PortBuffer::filled(bytes, frame), meta })
+    }
+
+    /// Bytes in front of a frame that is read from the queue.
+    fn header_len(&self) -> usize {
+        self.form.map_or(0, Form::len)
+    }
+
+    /// Unwraps the metadata of a frame and adds its tag, or counts what is wrong.
+    #[inline]
+    fn with_tag(
+        &mut self,
+        meta: Result<Meta, VnetError>,
+        tag: Option<packet::VlanTag>,
+    ) -> Option<Meta> {
+        let vlan = tag.map(|tag| VlanTag { protocol: tag.protocol, tci: tag.control });
+        match meta {
+            Ok(meta) => Some(Meta { vlan, ..meta }),
+            Err(error) => {
+                self.outgoing.stats.refuse(error);
+                None
+            }
+        }
+    }
+
+    /// Metadata of a received frame.
+    fn understand(
+        &mut self,
+        header: &[u8],
+        frame: &[u8],
+        status: Status,
+    ) -> Result<Meta, VnetError> {
+        let Some(form) = self.form else { return Ok(self.status(frame, status)) };
+        let header = VirtioHeader::parse(header, form, Order::NATIVE);
+        let (header, _) = header.map_err(|_| VnetError::Short)?;
+        if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
+            dissect_into(frame, LinkType::Ethernet, &self.ports, &mut self.stack);
+        }
+        understand(&header, frame, LinkType::Ethernet, &self.stack, form)
     }
 
     /// Checksum state of the slot, for sockets without virtio headers: partial says not which
     /// checksum.
-    fn status(&mut self, frame: &RingFrame) -> Meta {
-        let status = frame.status();
+    fn status(&mut self, frame: &[u8], status: Status) -> Meta {
         let checksum = if status.checksum_not_ready() {
-            dissect_into(frame.as_ref(), LinkType::Ethernet, &self.ports, &mut self.stack);
-            unflagged_partial(frame.as_ref(), &self.stack).unwrap_or_default()
+            dissect_into(frame, LinkType::Ethernet, &self.ports, &mut self.stack);
+            unflagged_partial(frame, &self.stack).unwrap_or_default()
         } else if status.checksum_valid() {
             Checksum::Unnecessary { levels: 0 }
         } else {
@@ -244,13 +314,8 @@ impl Port for PacketPort {
         while received < max {
             let Some(frame) = self.ring.receive() else { break };
             received += 1;
-            if frame.truncated() {
-                self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
-                continue;
-            }
-            match self.understand(&frame) {
-                Ok(meta) => each(Frame { buffer: frame.into(), meta }),
-                Err(error) => self.outgoing.stats.refuse(error),
+            if let Some(frame) = self.take(frame) {
+                each(frame);
             }
         }
         if received == 0 {
@@ -261,9 +326,9 @@ impl Port for PacketPort {
         Ok(received)
     }
 
-    /// Dropping a frame returns its slot to the kernel.
+    /// Returns a slot to the kernel, or a buffer to the spare ones.
     fn recycle(&mut self, buffer: PortBuffer) {
-        drop(buffer);
+        self.long.recycle(buffer);
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
@@ -301,6 +366,45 @@ impl Port for PacketPort {
     }
 }
 
+/// Opens the receive ring, with slots for packets where superframes may wait in the socket's queue.
+fn open_ring(
+    socket: PacketSocketBuilder,
+    control: &Control,
+    name: &InterfaceName,
+    options: &PacketOptions,
+) -> io::Result<ReceiveRing> {
+    let layout = |usual: RingLayout| RingLayout {
+        slot_bytes: options.slot_bytes.unwrap_or(usual.slot_bytes),
+        slots: options.slots.unwrap_or(usual.slots),
+    };
+    let packets = layout(layout_of(control.mtu(name)? as usize));
+    let ring = socket.bind_receive_ring(name, packets)?;
+    if options.slot_bytes.is_some() || ring.queue_bytes()? >= LONG_QUEUE_BYTES {
+        return Ok(ring);
+    }
+    drop(ring);
+    let superframes = layout(RingLayout::superframes(SUPERFRAME_SLOTS));
+    socket.bind_receive_ring(name, superframes).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => io::Error::new(
+            error.kind(),
+            format!(
+                "{error}: superframes may not wait beside the ring without CAP_NET_ADMIN of the host, so that its \
+                 slots are long; fewer slots, or 2048 bytes a slot where nobody sends superframes, are a ring"
+            ),
+        ),
+        _ => error,
+    })
+}
+
+/// Slots for packets of an MTU and their headers: 4096 of usual packets, at least 1024 of longer ones.
+fn layout_of(mtu: usize) -> RingLayout {
+    let usual = RingLayout::PACKETS;
+    let wanted = mtu.saturating_add(SLOT_HEADERS_BYTES).clamp(usual.slot_bytes, SLOT_BYTES_MAX);
+    let slot_bytes = wanted.next_power_of_two();
+    let slots = (usual.slot_bytes * usual.slots / slot_bytes).max(SLOTS_MIN);
+    RingLayout { slot_bytes, slots }
+}
+
 /// Features that a packet socket can express; its header has no form for tunnels (rule V21).
 fn possible(form: Option<Form>) -> Features {
     if form.is_none() {
@@ -317,7 +421,19 @@ fn possible(form: Option<Form>) -> Features {
 
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
-/// Slots of a receive ring by default.
-const RECEIVE_SLOTS: usize = 2048;
+/// Bytes of frames that wait in the socket's queue, the kernel's bookkeeping included, for which it doubles what it is
+/// asked for: superframes of 30 ms at 10 Gb/s. It takes the memory of those that wait, and none before.
+const LONG_QUEUE_BYTES: usize = 64 << 20;
+/// Buffer size for a virtio header and the longest superframe, its tags included.
+const LONG_BYTES: usize = 66 << 10;
+/// Slots for superframes, where they may not wait in the queue: those of 100 ms at 10 Gb/s, or
+/// packets of 1500 bytes of 2.5 ms.
+const SUPERFRAME_SLOTS: usize = 2048;
+/// The fewest slots for packets.
+const SLOTS_MIN: usize = 1024;
+/// The longest slot for packets in bytes: for longer ones the cost of a system call matters less.
+const SLOT_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a slot beside the packet: the kernel's header, the virtio header, Ethernet and tags.
+const SLOT_HEADERS_BYTES: usize = 160;
 /// Slots of a transmit ring by default: packets of 1500 bytes of 0.3 ms at 10 Gb/s.
 const TRANSMIT_SLOTS: usize = 256;

@@ -7,7 +7,8 @@ use crate::port::PortCounter;
 reasons! {
     /// An event of frames at a live port.
     LiveEvent {
-        /// A received frame was longer than its buffer, and was dropped.
+        /// A received frame was longer than its buffer, or than its slot and no room was left beside the ring
+        /// (`rx-buf-len`), and was dropped.
         ReceiveTruncated = "rx-truncated",
         /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
         ReceiveInexpressible = "rx-inexpressible",

@@ -61,7 +61,7 @@ fn frames_that_come_while_a_train_is_held_do_not_each_wake_the_path() {
     let mut options = RunOptions::new(1);
     options.left_to_right.profile.limits.hold_ns = 3_600_000_000_000;
     let mut wire_options = PacketOptions::default();
-    wire_options.layout = RingLayout::PACKETS;
+    wire_options.slot_bytes = Some(RingLayout::PACKETS.slot_bytes);
     let wire = world.packet_port(&wire_options);
     let path = start(wire, world.tap_port(&TapOptions::default()), options);
     let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
@@ -141,7 +141,7 @@ fn an_interface_that_goes_down_and_comes_up_again_goes_on() {
 fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
     let Some(world) = World::new() else { return };
     let mut options = PacketOptions::default();
-    options.layout = RingLayout { slot_bytes: 2048, slots: 64 };
+    (options.slots, options.slot_bytes) = (Some(64), Some(2048));
     options.fair = false;
     let mut port = world.packet_port(&options);
     let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
@@ -165,7 +165,7 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
 /// their flow's share.
 fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
     let mut options = PacketOptions::default();
-    options.layout = RingLayout { slot_bytes: 2048, slots: 64 };
+    (options.slots, options.slot_bytes) = (Some(64), Some(2048));
     options.fair = fair;
     let mut port = world.packet_port(&options);
     let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
@@ -244,7 +244,7 @@ fn streams_survive_a_bad_wire() {
     let Some(world) = World::new() else { return };
     world.set_offloads(false);
     let mut packet = PacketOptions::default();
-    packet.layout = RingLayout::PACKETS;
+    packet.slot_bytes = Some(RingLayout::PACKETS.slot_bytes);
     packet.transmit = grosso::features::Features::NONE;
     let bad = "delay 100us jitter 50us loss 0.2% reorder 1% duplicate 1% corrupt 0.2% seed 7";
     let wire = Impair::new(world.packet_port(&packet), bad.parse().unwrap());

@@ -47,7 +47,7 @@ fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceSta
     world.set_offloads(offloads);
     let mut packet = PacketOptions::default();
     if !offloads {
-        packet.layout = RingLayout::PACKETS;
+        packet.slot_bytes = Some(RingLayout::PACKETS.slot_bytes);
         packet.transmit = Features::NONE;
     }
     let wire = Impair::new(world.packet_port(&packet), fault.parse().unwrap());

@@ -11,6 +11,7 @@ mod faults;
 mod formats;
 mod frames;
 mod ip;
+mod long_frames;
 mod offloads;
 mod queues;
 mod sizes;

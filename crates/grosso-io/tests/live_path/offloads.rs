@@ -30,7 +30,7 @@ fn streams(world: &World) {
 /// segments what it sends.
 fn plain_wire() -> PacketOptions {
     let mut options = PacketOptions::default();
-    options.layout = RingLayout::PACKETS;
+    options.slot_bytes = Some(RingLayout::PACKETS.slot_bytes);
     options.transmit = Features::NONE;
     options
 }

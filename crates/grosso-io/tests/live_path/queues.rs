@@ -19,12 +19,7 @@ use grosso_io::{
     path::DirectionStats,
     runner::{Broken, DataPath, Group, RunOptions, Snapshot, ThreadOptions},
 };
-use grosso_sys::{
-    interface::Control,
-    netlink::Netlink,
-    packet::{PacketSocket, RingLayout},
-    tun::Layer,
-};
+use grosso_sys::{interface::Control, netlink::Netlink, packet::PacketSocket, tun::Layer};
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
@@ -299,7 +294,7 @@ impl Port for Stalled {
 fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
     let Some(world) = World::new() else { return };
     let mut options = PacketOptions::default();
-    options.layout = RingLayout { slot_bytes: 2048, slots: 64 };
+    (options.slots, options.slot_bytes) = (Some(64), Some(2048));
     let has_room = Arc::new(AtomicBool::new(false));
     let stalled = Stalled { has_room: Arc::clone(&has_room) };
     let mut run = RunOptions::new(7);

@@ -390,6 +390,11 @@ impl PacketSocket {
         PacketSocketBuilder::default()
     }
 
+    /// Size of the receive buffer in bytes, the kernel's bookkeeping included.
+    fn receive_buffer_bytes(&self) -> io::Result<usize> {
+        Ok(sockopt::socket_recv_buffer_size(&self.file)?)
+    }
+
     /// Receives one packet, its virtio header first; `None` if none waits.
     ///
     /// # Errors

@@ -57,19 +57,25 @@ impl ReceiveRing {
                 return None;
             }
             self.next = self.memory.after(slot, 1);
+            self.memory.fetch(self.memory.after(slot, SOON));
             // SAFETY: the kernel released the slot, and nobody else takes it.
             let header = unsafe { self.memory.header(slot) };
-            let frame = RingFrame {
-                range: header.range(),
-                header,
-                slot,
-                virtio_bytes: usize::from(self.socket.virtio_bytes),
-                memory: Arc::clone(&self.memory),
-            };
-            self.memory.release(slot, TAKEN);
-            if frame.is_inside_its_slot() {
-                return Some(frame);
+            let virtio_bytes = self.socket.virtio_bytes;
+            let range = header.range();
+            let is_inside = range.end <= self.memory.layout().slot_bytes
+                && range.start >= abi::PACKET_RING_HEADER_BYTES + usize::from(virtio_bytes);
+            if is_inside {
+                self.memory.release(slot, TAKEN);
+                return Some(RingFrame {
+                    memory: Arc::clone(&self.memory),
+                    slot: slot as u32,
+                    status: header.status,
+                    start: range.start as u32,
+                    end: range.end as u32,
+                    virtio_bytes,
+                });
             }
+            self.memory.release(slot, abi::TP_STATUS_KERNEL);
             self.malformed += 1;
         }
         None
@@ -102,6 +108,23 @@ impl ReceiveRing {
     /// As [`PacketSocket::receive`].
     pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         self.socket.receive(buffer)
+    }
+
+    /// Drops a packet that the kernel kept whole in the socket's queue, in place of receiving it.
+    pub fn discard_long(&self) {
+        // Of its bytes only a virtio header is asked for; where nothing waits, there is nothing to drop.
+        let _ = self.socket.receive(&mut [0; VIRTIO_BYTES_MAX]);
+    }
+
+    /// Size of the socket's queue for packets longer than a slot, in bytes with the kernel's bookkeeping: what
+    /// [`PacketSocketBuilder::receive_buffer_bytes`](super::PacketSocketBuilder::receive_buffer_bytes) came to, which
+    /// the kernel doubles.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn queue_bytes(&self) -> io::Result<usize> {
+        self.socket.receive_buffer_bytes()
     }
 
     /// Waits until packets arrive, and returns whether any did. An interrupted wait ends early.
@@ -150,52 +173,64 @@ impl AsFd for ReceiveRing {
 
 /// A received packet in its slot of the ring. Dropping it returns the slot to the kernel, in any
 /// order. Frames held for too long stop the ring.
+///
+/// It is half a cache line, because paths move it from list to list; what is seldom asked for stays in the slot.
 #[derive(Debug)]
 pub struct RingFrame {
     memory: Arc<RingMemory>,
-    header: abi::PacketRingHeader,
-    range: Range<usize>,
-    slot: usize,
-    virtio_bytes: usize,
+    slot: u32,
+    /// The status that the kernel wrote, which the slot has no more.
+    status: u32,
+    /// Range of the packet in the slot.
+    start: u32,
+    end: u32,
+    virtio_bytes: u8,
 }
 
 impl RingFrame {
     /// The virtio header of the packet; empty if the socket was opened without one.
+    #[inline]
     pub fn virtio_header(&self) -> &[u8] {
-        let range = self.range.start - self.virtio_bytes..self.range.start;
-        // SAFETY: this frame owns its slot until it is dropped, and writing requires `&mut self`.
-        unsafe { self.memory.bytes(self.slot, range) }
+        let start = self.start as usize;
+        self.bytes(start - usize::from(self.virtio_bytes)..start)
     }
 
-    /// Offset of the network header in the packet's bytes.
+    /// Offset of the network header in the packet's bytes, as they came.
     pub fn network_offset(&self) -> usize {
-        usize::from(self.header.net.saturating_sub(self.header.mac))
+        let header = self.header();
+        usize::from(header.net.saturating_sub(header.mac))
     }
 
     /// Length of the packet in bytes, of which the slot may hold only a part.
+    #[inline]
     pub fn original_bytes(&self) -> usize {
-        self.header.length as usize
+        let header = self.header();
+        let skipped = (self.start as usize).saturating_sub(usize::from(header.mac));
+        (header.length as usize).saturating_sub(skipped)
     }
 
     /// Whether the slot was too short for the packet.
+    #[inline]
     pub fn truncated(&self) -> bool {
-        self.range.len() < self.original_bytes()
+        self.range().len() < self.original_bytes()
     }
 
     /// State of the packet's checksum, and whether packets are being lost.
+    #[inline]
     pub fn status(&self) -> Status {
-        Status(self.header.status)
+        Status(self.status)
     }
 
     /// The outermost VLAN tag, which the kernel removed from the bytes.
+    #[inline]
     pub fn vlan(&self) -> Option<VlanTag> {
-        self.status().tag(self.header.vlan_tpid, self.header.vlan_tci)
+        let header = self.header();
+        self.status().tag(header.vlan_tpid, header.vlan_tci)
     }
 
     /// Destination type of the packet.
     pub fn kind(&self) -> PacketKind {
-        // SAFETY: this frame owns its slot until it is dropped, and nothing writes this part of it.
-        match unsafe { self.memory.bytes(self.slot, abi::PACKET_RING_KIND) } {
+        match self.bytes(abi::PACKET_RING_KIND) {
             [0] => PacketKind::Host,
             [1] => PacketKind::Broadcast,
             [2] => PacketKind::Multicast,
@@ -207,56 +242,73 @@ impl RingFrame {
 
     /// Index of the interface at which the packet was seen.
     pub fn interface(&self) -> u32 {
-        // SAFETY: this frame owns its slot until it is dropped, and nothing writes this part of it.
-        let bytes = unsafe { self.memory.bytes(self.slot, abi::PACKET_RING_INTERFACE) };
+        let bytes = self.bytes(abi::PACKET_RING_INTERFACE);
         bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 
     /// Type of that interface's link-layer header as an ARP hardware type (`ARPHRD_*`).
     pub fn hardware_type(&self) -> u16 {
-        // SAFETY: this frame owns its slot until it is dropped, and nothing writes this part of it.
-        let bytes = unsafe { self.memory.bytes(self.slot, abi::PACKET_RING_HARDWARE) };
+        let bytes = self.bytes(abi::PACKET_RING_HARDWARE);
         bytes.first_chunk().map_or(0, |bytes| u16::from_ne_bytes(*bytes))
     }
 
     /// Time of arrival, since 1970.
     pub fn timestamp(&self) -> Duration {
-        let nanoseconds = self.header.nanoseconds.min(999_999_999);
-        Duration::new(u64::from(self.header.seconds), nanoseconds)
+        let header = self.header();
+        Duration::new(u64::from(header.seconds), header.nanoseconds.min(999_999_999))
     }
 
     /// Leaves out the virtio header and the first `bytes` of the packet, such as its link-layer
     /// header.
     pub fn skip(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.range.len());
-        self.range.start += bytes;
+        self.start += bytes.min(self.range().len()) as u32;
         self.virtio_bytes = 0;
-        self.header.length = self.header.length.saturating_sub(bytes as u32);
     }
 
-    fn is_inside_its_slot(&self) -> bool {
-        self.range.end <= self.memory.layout().slot_bytes
-            && self.range.start >= abi::PACKET_RING_HEADER_BYTES + self.virtio_bytes
+    #[inline]
+    fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// The kernel's header, of which the status is this program's by now.
+    #[inline]
+    fn header(&self) -> abi::PacketRingHeader {
+        // SAFETY: this frame owns its slot until it is dropped.
+        unsafe { self.memory.header(self.slot as usize) }
+    }
+
+    #[inline]
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: this frame owns its slot until it is dropped, and writing requires `&mut self`.
+        unsafe { self.memory.bytes(self.slot as usize, range) }
     }
 }
 
 /// The bytes of the packet, from its link-layer header on.
 impl AsRef<[u8]> for RingFrame {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: this frame owns its slot until it is dropped, and writing requires `&mut self`.
-        unsafe { self.memory.bytes(self.slot, self.range.clone()) }
+        self.bytes(self.range())
     }
 }
 
 impl AsMut<[u8]> for RingFrame {
+    #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: this frame owns its slot until it is dropped, and is borrowed mutably.
-        unsafe { self.memory.bytes_mut(self.slot, self.range.clone()) }
+        unsafe { self.memory.bytes_mut(self.slot as usize, self.range()) }
     }
 }
 
 impl Drop for RingFrame {
+    #[inline]
     fn drop(&mut self) {
-        self.memory.release(self.slot, abi::TP_STATUS_KERNEL);
+        self.memory.release(self.slot as usize, abi::TP_STATUS_KERNEL);
     }
 }
+
+/// Length of the longest virtio header of packet sockets, in bytes.
+const VIRTIO_BYTES_MAX: usize = 12;
+/// Slots ahead of the one that is taken, whose first lines are asked for: the kernel wrote them last, and of a burst
+/// they are in no cache of the first level.
+const SOON: usize = 2;

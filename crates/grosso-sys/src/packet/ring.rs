@@ -19,6 +19,8 @@ const BLOCK_BYTES_MIN: usize = 4096;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Greatest length in bytes of a superframe's packet, unless the host is told otherwise (BIG TCP).
 const SUPERFRAME_BYTES: usize = 64 << 10;
+/// Length in bytes of what is read first of a slot: the kernel's header, a virtio header, and those of a packet.
+const HEADERS_BYTES: usize = 192;
 /// Greatest memory of one ring in bytes: a greater one is a mistake in the configuration.
 const RING_BYTES_MAX: usize = 1 << 30;
 
@@ -108,6 +110,7 @@ impl RingMemory {
     }
 
     /// The word that states the owner of a slot.
+    #[inline]
     pub(super) fn status(&self, slot: usize) -> &AtomicU32 {
         self.mapping.atomic(self.start(slot))
     }
@@ -117,6 +120,7 @@ impl RingMemory {
     /// # Safety
     ///
     /// The caller must own the slot.
+    #[inline]
     pub(super) unsafe fn header(&self, slot: usize) -> abi::PacketRingHeader {
         let start = self.start(slot);
         // SAFETY: the caller owns the slot, and this is its beginning.
@@ -124,11 +128,19 @@ impl RingMemory {
         abi::PacketRingHeader::parse(bytes)
     }
 
+    /// Asks for the lines of a slot with the kernel's header and those of the packet, whoever owns it.
+    #[inline]
+    pub(super) fn fetch(&self, slot: usize) {
+        let start = self.start(slot);
+        self.mapping.fetch(start..start + HEADERS_BYTES.min(self.layout.slot_bytes));
+    }
+
     /// Bytes of a slot.
     ///
     /// # Safety
     ///
     /// The caller must own the slot until the borrow ends, and not write these bytes.
+    #[inline]
     pub(super) unsafe fn bytes(&self, slot: usize, range: Range<usize>) -> &[u8] {
         let range = self.within(slot, range);
         // SAFETY: the range is in the slot, which the caller owns.
@@ -140,6 +152,7 @@ impl RingMemory {
     /// # Safety
     ///
     /// The caller must own the slot until the borrow ends, and hold no other reference into it.
+    #[inline]
     #[expect(clippy::mut_from_ref, reason = "each slot has its own owner")]
     pub(super) unsafe fn bytes_mut(&self, slot: usize, range: Range<usize>) -> &mut [u8] {
         let range = self.within(slot, range);
@@ -149,24 +162,29 @@ impl RingMemory {
 
     /// Releases a slot: whoever reads the new status also sees everything written to the slot
     /// before.
+    #[inline]
     pub(super) fn release(&self, slot: usize, status: u32) {
         self.status(slot).store(status, Ordering::Release);
     }
 
+    #[inline]
     pub(super) fn layout(&self) -> RingLayout {
         self.layout
     }
 
     /// The slot that comes so many after another, at most once around.
+    #[inline]
     pub(super) fn after(&self, slot: usize, distance: usize) -> usize {
         let after = slot + distance;
         if after < self.layout.slots { after } else { after - self.layout.slots }
     }
 
+    #[inline]
     fn start(&self, slot: usize) -> usize {
         slot * self.layout.slot_bytes
     }
 
+    #[inline]
     fn within(&self, slot: usize, range: Range<usize>) -> Range<usize> {
         assert!(range.end <= self.layout.slot_bytes, "{range:?} leaves the slot");
         self.start(slot) + range.start..self.start(slot) + range.end
