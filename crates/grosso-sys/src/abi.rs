@@ -172,7 +172,7 @@ pub(crate) const PACKET_RING_HARDWARE: Range<usize> = 40..42;
 pub(crate) const PACKET_RING_KIND: Range<usize> = 42..43;
 
 /// Fields of `struct tpacket2_hdr`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PacketRingHeader {
     pub(crate) status: u32,
     pub(crate) length: u32,
@@ -188,7 +188,7 @@ pub(crate) struct PacketRingHeader {
 impl PacketRingHeader {
     /// Reads the header at the start of a slot.
     #[inline]
-    pub(crate) fn parse(slot: &[u8]) -> Self {
+    pub(crate) fn parse(slot: &[u8; PACKET_RING_HEADER_BYTES]) -> Self {
         let half = |at: usize| u16::from_ne_bytes([slot[at], slot[at + 1]]);
         let word =
             |at: usize| u32::from_ne_bytes([slot[at], slot[at + 1], slot[at + 2], slot[at + 3]]);

@@ -55,8 +55,8 @@ pub struct PacketOptions {
     /// which wants `CAP_NET_ADMIN` of the host), and for superframes otherwise. A longer frame for
     /// which the queue has no room is dropped.
     pub slot_bytes: Option<usize>,
-    /// Whether flows that hold more than their share of a ring that is half full lose frames before
-    /// it is full, so that the frames of other flows find room.
+    /// Whether flows that hold more than their share of a ring lose frames when half of it is left,
+    /// 1024 slots of a long one, so that the frames of other flows find room.
     pub fair: bool,
     /// Whether to send batches from a mapped ring, if the kernel has one, without other threads
     /// running meanwhile; otherwise by `sendmmsg(2)`.

@@ -327,8 +327,12 @@ impl Status {
         self.0 & abi::TP_STATUS_LOSING != 0
     }
 
+    fn has_tag(self) -> bool {
+        self.0 & abi::TP_STATUS_VLAN_VALID != 0
+    }
+
     fn tag(self, protocol: u16, control: u16) -> Option<VlanTag> {
-        if self.0 & abi::TP_STATUS_VLAN_VALID == 0 {
+        if !self.has_tag() {
             return None;
         }
         let has_protocol = self.0 & abi::TP_STATUS_VLAN_TPID_VALID != 0;

@@ -49,6 +49,7 @@ impl ReceiveRing {
 
     /// The next packet in the order of arrival; `None` if none waits, or if the next slot is still
     /// held from the previous round.
+    #[inline]
     pub fn receive(&mut self) -> Option<RingFrame> {
         // A correct kernel fills every slot validly; the bound is for one that does not.
         for _ in 0..self.memory.layout().slots {
@@ -72,6 +73,7 @@ impl ReceiveRing {
                     status: header.status,
                     start: range.start as u32,
                     end: range.end as u32,
+                    is_cut: header.snap_length < header.length,
                     virtio_bytes,
                 });
             }
@@ -184,6 +186,8 @@ pub struct RingFrame {
     /// Range of the packet in the slot.
     start: u32,
     end: u32,
+    /// Whether the slot has only the beginning of the packet.
+    is_cut: bool,
     virtio_bytes: u8,
 }
 
@@ -212,7 +216,7 @@ impl RingFrame {
     /// Whether the slot was too short for the packet.
     #[inline]
     pub fn truncated(&self) -> bool {
-        self.range().len() < self.original_bytes()
+        self.is_cut
     }
 
     /// State of the packet's checksum, and whether packets are being lost.
@@ -224,6 +228,9 @@ impl RingFrame {
     /// The outermost VLAN tag, which the kernel removed from the bytes.
     #[inline]
     pub fn vlan(&self) -> Option<VlanTag> {
+        if !self.status().has_tag() {
+            return None;
+        }
         let header = self.header();
         self.status().tag(header.vlan_tpid, header.vlan_tci)
     }

@@ -125,7 +125,7 @@ impl RingMemory {
         let start = self.start(slot);
         // SAFETY: the caller owns the slot, and this is its beginning.
         let bytes = unsafe { self.mapping.slice(start..start + abi::PACKET_RING_HEADER_BYTES) };
-        abi::PacketRingHeader::parse(bytes)
+        bytes.first_chunk().map(abi::PacketRingHeader::parse).unwrap_or_default()
     }
 
     /// Asks for the lines of a slot with the kernel's header and those of the packet, whoever owns it.

@@ -1,0 +1,207 @@
+/* The least that joins TCP over IPv4 between an interface and a TAP device: what a program of one purpose takes, beside
+ * which benches/tap/run.sh measures `grosso bridge`.
+ *
+ *     prototype IFACE TAP SLOTS
+ *
+ * Packets come from a TPACKET_V2 ring of 2 KiB slots. Those of one flow that continue each other leave as one superframe,
+ * in one writev from their slots, when a packet does not fit, has PSH, or the ring is drained; slots are released behind
+ * it. Frames of the TAP leave by sendmmsg, past the queueing discipline. It has one flow, believes its senders, and
+ * knows no other header than those of TCP over IPv4 on Ethernet.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/if_tun.h>
+#include <linux/virtio_net.h>
+#include <net/if.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { SLOT = 2048, BUDGET = 256, BATCH = 64, PARTS = 45, BYTES_MAX = 65000, TAP_HEADER = 12, RING_HEADER = 10 };
+
+static int tap, receiver, sender;
+static uint8_t *ring;
+static unsigned slots;
+
+/* The superframe that is being made: its first packet, its parts, and the sequence number that continues it. */
+static struct {
+    uint8_t *first;
+    unsigned count, bytes, header_len, ip_len, segment_len, held[PARTS];
+    uint32_t next;
+    uint8_t flags;
+    struct iovec parts[PARTS + 1];
+} train;
+
+static void check(int failed, const char *what) {
+    if (failed) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static struct tpacket2_hdr *slot(unsigned number) {
+    return (struct tpacket2_hdr *)(ring + (size_t)number * SLOT);
+}
+
+static void release(unsigned number) {
+    __atomic_store_n(&slot(number)->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+}
+
+static void put(uint8_t *at, unsigned value) {
+    at[0] = value >> 8;
+    at[1] = value;
+}
+
+static unsigned folded(const uint8_t *bytes, unsigned len, uint32_t sum) {
+    for (unsigned i = 0; i < len; i += 2) sum += bytes[i] << 8 | bytes[i + 1];
+    sum = (sum >> 16) + (sum & 0xffff);
+    return sum + (sum >> 16) & 0xffff;
+}
+
+static void write_out(struct iovec *parts, int count) {
+    check(writev(tap, parts, count) < 0 && errno != EAGAIN, "writev");
+}
+
+static void deliver(void) {
+    static uint8_t head[TAP_HEADER + 14 + 60 + 60];
+    if (train.count == 0) return;
+    struct virtio_net_hdr *header = memset(head, 0, TAP_HEADER);
+    uint8_t *ip = head + TAP_HEADER + 14, *tcp = ip + train.ip_len;
+    unsigned segment = train.header_len - 14 - train.ip_len + train.bytes;
+    memcpy(head + TAP_HEADER, train.first, train.header_len);
+    put(ip + 2, train.ip_len + segment);
+    put(ip + 10, 0);
+    put(ip + 10, ~folded(ip, train.ip_len, 0));
+    tcp[13] = train.flags;
+    put(tcp + 16, folded(ip + 12, 8, IPPROTO_TCP + segment));
+    header->flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+    header->csum_start = 14 + train.ip_len;
+    header->csum_offset = 16;
+    header->hdr_len = train.header_len;
+    if (train.count > 1) {
+        header->gso_type = VIRTIO_NET_HDR_GSO_TCPV4;
+        header->gso_size = train.segment_len;
+    }
+    train.parts[0] = (struct iovec){head, TAP_HEADER + train.header_len};
+    write_out(train.parts, train.count + 1);
+    for (unsigned i = 0; i < train.count; i++) release(train.held[i]);
+    train.count = train.bytes = 0;
+}
+
+static int continues(const uint8_t *packet, const uint8_t *tcp, unsigned header_len, unsigned payload_len) {
+    const uint8_t *first = train.first + 14 + train.ip_len;
+    return ntohl(*(const uint32_t *)(tcp + 4)) == train.next && header_len == train.header_len && train.count < PARTS &&
+           train.bytes + payload_len < BYTES_MAX && !memcmp(train.first + 26, packet + 26, 12) &&
+           !memcmp(first + 8, tcp + 8, 4) && !memcmp(first + 20, tcp + 20, header_len - 34 - 20);
+}
+
+static void take(unsigned number) {
+    uint8_t *packet = (uint8_t *)slot(number) + slot(number)->tp_mac, *tcp = packet + 14 + (packet[14] & 15) * 4;
+    unsigned len = slot(number)->tp_snaplen, ip_len = (packet[14] & 15) * 4;
+    unsigned header_len = 14 + ip_len + (tcp[12] >> 4) * 4;
+    unsigned payload_len = 14 + (packet[16] << 8 | packet[17]) - header_len;
+    int is_data = len >= 54 && packet[12] == 8 && packet[13] == 0 && packet[23] == IPPROTO_TCP &&
+                  (tcp[13] & ~8) == 16 && payload_len > 0;
+    if (!is_data) {
+        uint8_t header[TAP_HEADER] = {0};
+        deliver();
+        memcpy(header, packet - RING_HEADER, RING_HEADER);
+        write_out((struct iovec[]){{header, TAP_HEADER}, {packet, len}}, 2);
+        release(number);
+        return;
+    }
+    if (train.count > 0 && !continues(packet, tcp, header_len, payload_len)) deliver();
+    if (train.count == 0) {
+        train.first = packet;
+        train.header_len = header_len;
+        train.ip_len = ip_len;
+        train.segment_len = payload_len;
+    }
+    train.held[train.count++] = number;
+    train.parts[train.count] = (struct iovec){packet + header_len, payload_len};
+    train.bytes += payload_len;
+    train.next = ntohl(*(uint32_t *)(tcp + 4)) + payload_len;
+    train.flags = tcp[13];
+    if (tcp[13] & 8 || payload_len < train.segment_len) deliver();
+}
+
+/* Sends what the TAP hands out, and returns the number of frames. */
+static unsigned reply(void) {
+    static uint8_t frames[BATCH][SLOT];
+    static struct iovec parts[BATCH][2];
+    static struct mmsghdr messages[BATCH];
+    unsigned count = 0, sent = 0;
+    for (; count < BATCH; count++) {
+        ssize_t len = read(tap, frames[count], SLOT);
+        if (len <= 0) break;
+        parts[count][0] = (struct iovec){frames[count], RING_HEADER};
+        parts[count][1] = (struct iovec){frames[count] + TAP_HEADER, len - TAP_HEADER};
+        messages[count].msg_hdr = (struct msghdr){.msg_iov = parts[count], .msg_iovlen = 2};
+    }
+    while (sent < count) {
+        int some = sendmmsg(sender, messages + sent, count - sent, 0);
+        check(some <= 0 && errno != EAGAIN && errno != ENOBUFS, "sendmmsg");
+        sent += some > 0 ? some : 0;
+    }
+    return count;
+}
+
+static int packet_socket(void) {
+    int one = 1, file = socket(AF_PACKET, SOCK_RAW, 0);
+    check(file < 0 || setsockopt(file, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one), "packet socket");
+    return file;
+}
+
+static void open_all(const char *interface, const char *device) {
+    int one = 1, version = TPACKET_V2, header = TAP_HEADER;
+    struct ifreq request = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR};
+    struct tpacket_req layout = {1 << 20, (size_t)slots * SLOT >> 20, SLOT, slots};
+    struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = if_nametoindex(interface)};
+    strncpy(request.ifr_name, device, IFNAMSIZ - 1);
+    tap = open("/dev/net/tun", O_RDWR | O_NONBLOCK);
+    check(tap < 0 || ioctl(tap, TUNSETIFF, &request) || ioctl(tap, TUNSETVNETHDRSZ, &header) ||
+              ioctl(tap, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4), device);
+    sender = packet_socket();
+    check(setsockopt(sender, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof one) ||
+              bind(sender, (struct sockaddr *)&address, sizeof address), interface);
+    receiver = packet_socket();
+    address.sll_protocol = htons(ETH_P_ALL);
+    check(setsockopt(receiver, SOL_PACKET, PACKET_VERSION, &version, sizeof version) ||
+              setsockopt(receiver, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) ||
+              setsockopt(receiver, SOL_PACKET, PACKET_RX_RING, &layout, sizeof layout), "ring");
+    ring = mmap(0, (size_t)slots * SLOT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, receiver, 0);
+    struct packet_mreq all = {.mr_ifindex = address.sll_ifindex, .mr_type = PACKET_MR_PROMISC};
+    check(ring == MAP_FAILED || bind(receiver, (struct sockaddr *)&address, sizeof address) ||
+              setsockopt(receiver, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all), interface);
+}
+
+int main(int count, char **words) {
+    unsigned next = 0;
+    if (count != 4 || (slots = atoi(words[3])) < 512) {
+        fprintf(stderr, "usage: prototype IFACE TAP SLOTS (a power of two from 512)\n");
+        return 2;
+    }
+    open_all(words[1], words[2]);
+    struct pollfd files[] = {{receiver, POLLIN, 0}, {tap, POLLIN, 0}};
+    for (;;) {
+        unsigned taken = 0;
+        while (taken < BUDGET && __atomic_load_n(&slot(next)->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) {
+            take(next);
+            next = (next + 1) % slots;
+            taken++;
+        }
+        deliver();
+        if (reply() + taken == 0) poll(files, 2, -1);
+    }
+}
