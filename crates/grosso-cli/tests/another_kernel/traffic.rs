@@ -1,6 +1,7 @@
 //! Data between a host and the guest: everything that comes is compared with what was sent.
 
 use std::{
+    collections::HashSet,
     fmt::Write as _,
     io::{self, BufRead, BufReader, Read, Write},
     net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket},
@@ -101,34 +102,52 @@ fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
     let socket = UdpSocket::bind(any)?;
     socket.connect((guest, 7))?;
     socket.set_read_timeout(Some(LOST))?;
+    let mut echoes = Echoes::of(&socket);
     for length in LENGTHS {
-        there_and_back(&socket, &content[length..2 * length], length)?;
+        echoes.there_and_back(&content[length..2 * length], length)?;
     }
     set_segment_bytes(&socket, SEGMENT_BYTES as u16)?;
-    there_and_back(&socket, &content[..SEGMENT_BYTES * 9 + 100], SEGMENT_BYTES)
+    echoes.there_and_back(&content[..SEGMENT_BYTES * 9 + 100], SEGMENT_BYTES)
 }
 
-/// Sends data that becomes datagrams of a length, until they come back: datagrams may be lost.
-fn there_and_back(socket: &UdpSocket, data: &[u8], length: usize) -> io::Result<()> {
-    let expected: Vec<_> = data.chunks(length).collect();
-    let mut answer = vec![0; 1 << 16];
-    for _ in 0..ATTEMPTS {
-        socket.send(data)?;
-        let mut arrived = 0;
-        while arrived < expected.len() {
-            let Ok(bytes) = socket.recv(&mut answer) else { break };
-            if answer[..bytes] == *expected[arrived] {
-                arrived += 1;
-            } else if !expected.contains(&&answer[..bytes]) {
-                let message = format!("another datagram of {bytes} bytes than one of {length}");
-                return Err(io::Error::other(message));
+/// Datagrams that are sent back.
+struct Echoes<'a> {
+    socket: &'a UdpSocket,
+    /// All that were sent. A guest that was slow answers what was given up and sent again as often as it got it, and
+    /// that may come any time later.
+    sent: HashSet<&'a [u8]>,
+}
+
+impl<'a> Echoes<'a> {
+    fn of(socket: &'a UdpSocket) -> Self {
+        Self { socket, sent: HashSet::new() }
+    }
+
+    /// Sends data that becomes datagrams of a length, until they come back in order: datagrams may be lost. Whatever
+    /// comes is one that was sent, whole.
+    fn there_and_back(&mut self, data: &'a [u8], length: usize) -> io::Result<()> {
+        let expected: Vec<_> = data.chunks(length).collect();
+        self.sent.extend(&expected);
+        let mut answer = vec![0; 1 << 16];
+        for _ in 0..ATTEMPTS {
+            self.socket.send(data)?;
+            let mut arrived = 0;
+            while arrived < expected.len() {
+                let Ok(bytes) = self.socket.recv(&mut answer) else { break };
+                if answer[..bytes] == *expected[arrived] {
+                    arrived += 1;
+                } else if !self.sent.contains(&answer[..bytes]) {
+                    let message =
+                        format!("{bytes} bytes that nobody sent, beside those of {length}");
+                    return Err(io::Error::other(message));
+                }
+            }
+            if arrived == expected.len() {
+                return Ok(());
             }
         }
-        if arrived == expected.len() {
-            return Ok(());
-        }
+        Err(io::Error::other(format!("no datagram of {length} bytes came back")))
     }
-    Err(io::Error::other(format!("no datagram of {length} bytes came back")))
 }
 
 fn connect(guest: IpAddr, port: u16) -> io::Result<TcpStream> {
@@ -155,3 +174,46 @@ const SEGMENT_BYTES: usize = 1200;
 /// The time after which a datagram counts as lost, and how often one is sent.
 const LOST: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 20;
+
+/// An end of an exchange of datagrams with this machine, to which these have come already, and the other end.
+fn answered(answers: &[&[u8]]) -> [UdpSocket; 2] {
+    let [near, far] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+    near.connect(far.local_addr().unwrap()).unwrap();
+    far.connect(near.local_addr().unwrap()).unwrap();
+    near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    for answer in answers {
+        far.send(answer).unwrap();
+    }
+    [near, far]
+}
+
+#[test]
+fn answers_that_come_late_and_again_are_no_other_datagrams() {
+    let content = content();
+    let (first, second) = (&content[200..400], &content[1000..2000]);
+    let [near, _far] = answered(&[first, first, first, second]);
+    let mut echoes = Echoes::of(&near);
+    echoes.there_and_back(first, 200).unwrap();
+    echoes.there_and_back(second, 1000).unwrap();
+}
+
+#[test]
+fn an_answer_that_is_cut_or_damaged_or_does_not_come_is_a_fault() {
+    let content = content();
+    let (first, second) = (&content[200..400], &content[1000..2000]);
+    let mut damaged = second.to_vec();
+    damaged[999] ^= 1;
+    let long = &content[1000..2001];
+    for (wrong, why) in [
+        (&damaged[..], "1000 bytes that nobody sent"),
+        (&second[..999], "999 bytes that nobody sent"),
+        (long, "1001 bytes that nobody sent"),
+        (first, "no datagram of 1000 bytes"),
+    ] {
+        let [near, _far] = answered(&[first, wrong]);
+        let mut echoes = Echoes::of(&near);
+        echoes.there_and_back(first, 200).unwrap();
+        let error = echoes.there_and_back(second, 1000).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
