@@ -13,16 +13,23 @@
 use std::{
     io::{Read, Write},
     net::UdpSocket,
-    os::unix::{
-        fs::PermissionsExt,
-        net::{UnixDatagram, UnixListener, UnixStream},
+    os::{
+        fd::AsFd,
+        unix::{
+            fs::PermissionsExt,
+            net::{UnixDatagram, UnixListener, UnixStream},
+        },
     },
     process::Command,
     thread,
+    time::Instant,
 };
 
 use grosso_sys::{datagram::set_segment_bytes, namespace::NetworkNamespace, netlink::Netlink};
-use grosso_testkit::{front_end::FrontEnd, oracle};
+use grosso_testkit::{
+    front_end::{FrontEnd, sparse},
+    oracle,
+};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 use crate::network::{
@@ -254,11 +261,7 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     let folder = tempfile::tempdir().unwrap();
     let [driver, device] = ["a", "b"].map(|name| folder.path().join(name));
     let listener = UnixListener::bind(&driver).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
-    command.args(["bridge", "vhost-user:a,driver,connect", "vhost-user:b"]);
-    command.current_dir(folder.path()).env("RUNTIME_DIRECTORY", folder.path());
-    let bridge = Running::spawn(command.env_remove("NOTIFY_SOCKET"));
-    bridge.said("<->");
+    let bridge = bridge_in(&folder, ["vhost-user:a,driver,connect", "vhost-user:b"]);
     // Both ends are met, and then nothing can be opened.
     let (mut switch, _) = listener.accept().unwrap();
     let mut machine = UnixStream::connect(&device).unwrap();
@@ -271,15 +274,12 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     machine.write_all(&question).unwrap();
     machine.read_exact(&mut [0; 20]).unwrap();
     let inherited = getrlimit(Resource::Nofile);
-    let limit = |limit| {
-        prlimit(Pid::from_raw(bridge.id() as i32), Resource::Nofile, limit).unwrap();
-    };
-    limit(Rlimit { current: Some(3), ..inherited });
+    limit(&bridge, Resource::Nofile, Rlimit { current: Some(3), ..inherited });
     switch.write_all(&answer(1, 1 << 32)).unwrap();
     assert_eq!(switch.read(&mut question).unwrap(), 0, "hung up on");
     let shares = FrontEnd::on(machine, u64::MAX, &mut || ());
     assert!(shares.is_err(), "its memory did not arrive");
-    limit(inherited);
+    limit(&bridge, Resource::Nofile, inherited);
     let (mut switch, _) = listener.accept().unwrap();
     switch.set_read_timeout(Some(STALLED)).unwrap();
     switch.read_exact(&mut question).unwrap();
@@ -292,6 +292,82 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     assert_eq!(said.matches("event_setup_failed").count(), 2, "{said}");
     assert!(!said.contains("drop_peer_cut_off"), "{said}");
 }
+
+/// Whoever comes to a bridge that may have no more descriptors waits, and it does not look again and again without a
+/// pause.
+#[test]
+fn who_comes_while_there_are_no_descriptors_waits_and_is_let_in_later() {
+    for port in ["vhost-user:vm.sock", "unix:vm.sock"] {
+        let folder = tempfile::tempdir().unwrap();
+        let bridge = bridge_in(&folder, [port, IDLE]);
+        let inherited = getrlimit(Resource::Nofile);
+        limit(&bridge, Resource::Nofile, Rlimit { current: Some(3), ..inherited });
+        let begun = Instant::now();
+        let _machine = UnixStream::connect(folder.path().join("vm.sock")).unwrap();
+        until(|| counted(&bridge, "event_setup_failed") > 1);
+        let failed = counted(&bridge, "event_setup_failed");
+        let attempts = begun.elapsed().as_millis() / 100 + 1;
+        assert!(u128::from(failed) <= attempts, "{port}: {failed} in {attempts} times 100 ms");
+        assert_eq!(counted(&bridge, "event_peer_met"), 0, "{port}");
+        limit(&bridge, Resource::Nofile, inherited);
+        until(|| counted(&bridge, "event_peer_met") == 1);
+        let ended = bridge.stop(Signal::TERM);
+        assert!(ended.code == Some(0) && !ended.stderr.contains("drop_"), "{port}: {ended:?}");
+    }
+}
+
+/// A machine whose memory has no room in a bridge is hung up on, and named as the cause of nothing.
+#[test]
+fn memory_for_which_there_are_no_addresses_is_no_fault_of_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = bridge_in(&folder, ["vhost-user:vm.sock", IDLE]);
+    let path = folder.path().join("vm.sock");
+    let front = FrontEnd::connect(&path, u64::MAX, &mut || ()).unwrap();
+    let inherited = getrlimit(Resource::As);
+    let pages = std::fs::read_to_string(format!("/proc/{}/statm", bridge.id())).unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let some_more = Some(pages * 4096 + HUGE_BYTES / 2);
+    limit(&bridge, Resource::As, Rlimit { current: some_more, ..inherited });
+    let memory = sparse(HUGE_BYTES).unwrap();
+    let region = [1, 0, HUGE_BYTES, 0, 0].map(u64::to_ne_bytes).concat();
+    front.tell(5, &region, &[memory.as_fd()]).unwrap();
+    until(|| counted(&bridge, "event_peer_gone") == 1);
+    limit(&bridge, Resource::As, inherited);
+    FrontEnd::connect(&path, u64::MAX, &mut || ()).unwrap();
+    assert_eq!(counted(&bridge, "event_setup_failed"), 1);
+    let said = bridge.stop(Signal::TERM).stderr;
+    assert!(!said.contains("memory_refused") && !said.contains("drop_peer_cut_off"), "{said}");
+}
+
+/// A bridge between ports of a folder, which runs.
+fn bridge_in(folder: &tempfile::TempDir, ports: [&str; 2]) -> Running {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    command.arg("bridge").args(ports).current_dir(folder.path());
+    command.env("RUNTIME_DIRECTORY", folder.path()).env_remove("NOTIFY_SOCKET");
+    let bridge = Running::spawn(&mut command);
+    bridge.said("<->");
+    // It reports on its ports once it has opened all that it has from the start.
+    bridge.signal(Signal::USR1);
+    ports.iter().for_each(|_| drop(bridge.said("(path")));
+    bridge
+}
+
+fn limit(bridge: &Running, resource: Resource, limit: Rlimit) {
+    prlimit(Pid::from_raw(bridge.id() as i32), resource, limit).unwrap();
+}
+
+/// The value of a counter of a bridge whose second port is [`IDLE`], and has not counted it.
+fn counted(bridge: &Running, name: &str) -> u64 {
+    bridge.signal(Signal::USR1);
+    let (lines, _) = bridge.said_with(&format!("{IDLE} (path"));
+    let line = lines.iter().find(|line| line.contains(name));
+    line.map_or(0, |line| line.split_whitespace().last().unwrap().parse().unwrap())
+}
+
+/// A port to which nobody comes.
+const IDLE: &str = "unix:idle.sock";
+/// Bytes of memory for whose addresses there is no room.
+const HUGE_BYTES: u64 = 1 << 36;
 
 /// An answer to a message of vhost-user.
 fn answer(request: u32, number: u64) -> Vec<u8> {

@@ -40,6 +40,7 @@ impl Fault {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Self::Later,
                 io::ErrorKind::InvalidInput => Self::Malformed,
                 io::ErrorKind::Unsupported => Self::Unsupported,
+                io::ErrorKind::OutOfMemory => Self::Exhausted,
                 _ => Self::Other,
             };
         };
@@ -93,5 +94,6 @@ mod tests {
             assert_eq!(Fault::of(&io::Error::from_raw_os_error(code)), fault, "{code}");
         }
         assert_eq!(Fault::of(&io::ErrorKind::WouldBlock.into()), Fault::Later);
+        assert_eq!(Fault::of(&io::ErrorKind::OutOfMemory.into()), Fault::Exhausted);
     }
 }

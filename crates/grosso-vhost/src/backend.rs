@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use grosso_sys::bell::Bell;
+use grosso_sys::{bell::Bell, fault::Fault};
 
 use crate::{
     edges::Edges,
@@ -123,6 +123,7 @@ impl BackEnd {
                 let payload = [index, next.into()].map(u32::to_ne_bytes).concat();
                 return Ok(Some(reply(number, &payload)));
             }
+            request::SET_MEM_TABLE => self.set_memory(&mut message),
             request::SET_VRING_KICK => self.set_kick(&mut message),
             _ => self.set(&mut message).ok_or(Refused::Message),
         };
@@ -231,16 +232,6 @@ impl BackEnd {
                 self.protocol = number & (PROTOCOL_REPLY_ACK | PROTOCOL_MQ);
                 (number == self.protocol).then_some(())
             }
-            request::SET_MEM_TABLE => {
-                self.pause();
-                self.memory = None;
-                let files = core::mem::take(&mut message.files);
-                match message.regions().and_then(|regions| Memory::map(&regions, &files)) {
-                    Ok(memory) => self.memory = Some(memory),
-                    Err(error) => self.refused_memory = Some(error),
-                }
-                self.memory.as_ref().map(|_| ())
-            }
             request::SET_VRING_NUM => {
                 let (index, size) = message.of_ring()?;
                 self.queue(index)?.size = u16::try_from(size).ok()?;
@@ -270,6 +261,24 @@ impl BackEnd {
                 Some(())
             }
             _ => None,
+        }
+    }
+
+    /// Maps a table of memory in the place of the one that was there.
+    fn set_memory(&mut self, message: &mut Message) -> Result<(), Refused> {
+        self.pause();
+        self.memory = None;
+        let files = core::mem::take(&mut message.files);
+        match message.regions().and_then(|regions| Memory::map(&regions, &files)) {
+            Ok(memory) => {
+                self.memory = Some(memory);
+                Ok(())
+            }
+            Err(error) if Fault::of(&error) == Fault::Exhausted => Err(Refused::System),
+            Err(error) => {
+                self.refused_memory = Some(error);
+                Err(Refused::Message)
+            }
         }
     }
 

@@ -213,10 +213,15 @@ impl Running {
 
     /// Waits for a line that contains this text.
     pub(crate) fn said(&self, text: &str) -> String {
+        self.said_with(text).1
+    }
+
+    /// Waits for a line that contains this text, and returns those before it, too.
+    pub(crate) fn said_with(&self, text: &str) -> (Vec<String>, String) {
         let mut seen = Vec::new();
         loop {
             match self.lines.recv_timeout(STALLED) {
-                Ok(line) if line.contains(text) => return line,
+                Ok(line) if line.contains(text) => return (seen, line),
                 Ok(line) => seen.push(line),
                 Err(error) => panic!("never said {text:?} ({error}), but {seen:#?}"),
             }

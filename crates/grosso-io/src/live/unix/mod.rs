@@ -1,6 +1,7 @@
 //! Unix sockets as a port: the network device of a virtual machine, or of another program.
 
 mod datagram;
+pub(super) mod meeting;
 mod stats;
 mod stream;
 
@@ -345,8 +346,8 @@ pub(super) const PACKETS_MAX: usize = 4096;
 pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;
 /// Bytes that a socket may hold each way, as far as the system grants it: a batch of packets, or a few superframes.
 const SOCKET_BYTES: usize = 1 << 20;
-/// Interval in nanoseconds at which a program that is not there is looked for, or one that is silent.
-pub(super) const TRY_AGAIN_NS: u64 = 100_000_000;
+/// Interval in nanoseconds at which a program is looked for that is not there, cannot be met or is silent.
+const TRY_AGAIN_NS: u64 = 100_000_000;
 /// Frames of one batch of a stream.
 const BATCH: usize = 64;
 /// Bytes of the longest frame that is copied into a batch.

@@ -19,13 +19,16 @@ reasons! {
         TransmitNoPeer = "tx-no-peer",
         /// The other program hung up before it had taken the whole of a frame.
         TransmitUnfinished = "tx-unfinished",
+        /// This system had no descriptors or no memory to meet the other program, or for what is shared with it: that
+        /// waits or was hung up on, through no fault of its own, and is met anew.
+        SetUpFailed = "setup-failed",
     }
 }
 
 impl UnixEvent {
     /// Whether a frame is lost by the event.
     const fn is_loss(self) -> bool {
-        !matches!(self, Self::PeerMet | Self::PeerGone)
+        !matches!(self, Self::PeerMet | Self::PeerGone | Self::SetUpFailed)
     }
 }
 

@@ -8,11 +8,13 @@ use std::{
 
 use grosso_sys::{
     fault::Fault,
-    local::{LocalAddress, LocalKind, LocalSocket, is_absence},
+    local::{LocalAddress, LocalSocket, is_absence},
 };
 
 use super::{
-    SOCKET_BYTES, TRY_AGAIN_NS, UnixOptions, UnixRole, or_later,
+    SOCKET_BYTES, UnixOptions,
+    meeting::{Meeting, is_own_failure},
+    or_later,
     stats::{UnixEvent, UnixStats},
 };
 use crate::{
@@ -26,9 +28,6 @@ use crate::{
 pub(super) struct StreamEnd {
     meeting: Meeting,
     peer: Option<LocalSocket>,
-    /// Never ready: stands for a peer that is not there.
-    nobody: LocalSocket,
-    try_ns: u64,
     deframer: Deframer,
     /// Rest of a frame that the peer has taken in part.
     unsent: Vec<u8>,
@@ -39,36 +38,19 @@ pub(super) struct StreamEnd {
     pub(super) stats: UnixStats,
 }
 
-/// Origin of the other program.
-#[derive(Debug)]
-enum Meeting {
-    /// It connects to this socket.
-    Listening(LocalSocket),
-    /// It listens there.
-    Connecting(LocalAddress),
-}
-
 impl StreamEnd {
     pub(super) fn open(options: &UnixOptions, frame_bytes_max: usize) -> io::Result<Self> {
-        let address = LocalAddress::new(&options.path)?;
-        let meeting = match options.role {
-            UnixRole::Listen { mode } => {
-                Meeting::Listening(LocalSocket::at(LocalKind::Stream, &address, mode)?)
-            }
-            UnixRole::Connect { .. } => Meeting::Connecting(address),
-        };
+        let meeting = Meeting::open(LocalAddress::new(&options.path)?, &options.role)?;
         let mut end = Self {
             meeting,
             peer: None,
-            nobody: LocalSocket::new(LocalKind::Datagram)?,
-            try_ns: 0,
             deframer: Deframer::new(frame_bytes_max),
             unsent: Vec::new(),
             sent: 0,
             parts: Vec::new(),
             stats: UnixStats::default(),
         };
-        or_later(end.meet())?;
+        or_later(end.meet(0))?;
         Ok(end)
     }
 
@@ -123,44 +105,29 @@ impl StreamEnd {
 
     /// Descriptor that tells of frames, or of who brings them.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        match (&self.peer, &self.meeting) {
-            (Some(peer), _) => peer.as_fd(),
-            (None, Meeting::Listening(listener)) => listener.as_fd(),
-            (None, Meeting::Connecting(_)) => self.nobody.as_fd(),
-        }
+        self.peer.as_ref().map_or_else(|| self.meeting.descriptor(), AsFd::as_fd)
     }
 
     /// Descriptor that tells of room.
     pub(super) fn transmit_descriptor(&self) -> BorrowedFd<'_> {
-        self.peer.as_ref().unwrap_or(&self.nobody).as_fd()
+        self.peer.as_ref().map_or_else(|| self.meeting.nobody(), AsFd::as_fd)
     }
 
-    /// Time of the next attempt to connect.
+    /// Time of the next attempt to meet the other program.
     pub(super) fn deadline(&self) -> Option<u64> {
-        let connects = matches!(self.meeting, Meeting::Connecting(_));
-        (self.peer.is_none() && connects).then_some(self.try_ns)
+        self.meeting.deadline().filter(|_| self.peer.is_none())
     }
 
     /// Whether the other program is there, now or already.
     fn try_to_meet(&mut self, now_ns: u64) -> bool {
-        if matches!(self.meeting, Meeting::Connecting(_)) {
-            if now_ns < self.try_ns {
-                return false;
-            }
-            self.try_ns = now_ns.saturating_add(TRY_AGAIN_NS);
-        }
-        self.meet().is_ok()
+        let met = self.meet(now_ns);
+        let is_own_failure = met.as_ref().is_err_and(is_own_failure);
+        self.stats.count(UnixEvent::SetUpFailed, is_own_failure.into());
+        met.is_ok()
     }
 
-    fn meet(&mut self) -> io::Result<()> {
-        let peer = match &self.meeting {
-            Meeting::Listening(listener) => listener.accept()?,
-            Meeting::Connecting(address) => {
-                let socket = LocalSocket::new(LocalKind::Stream)?;
-                socket.connect(address)?;
-                socket
-            }
-        };
+    fn meet(&mut self, now_ns: u64) -> io::Result<()> {
+        let peer = self.meeting.meet(now_ns)?;
         peer.set_buffer_bytes(SOCKET_BYTES)?;
         self.peer = Some(peer);
         self.stats.count(UnixEvent::PeerMet, 1);

@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use grosso_sys::local::{LocalAddress, LocalKind, LocalSocket, is_absence};
+use grosso_sys::local::{LocalAddress, LocalSocket, is_absence};
 use grosso_vhost::{
     backend::{Refused, Way},
     message::{Inbox, Letter},
@@ -21,18 +21,18 @@ use super::{
 };
 use crate::live::{
     outgoing::Wire,
-    unix::{TRY_AGAIN_NS, UnixRole, or_later},
+    unix::{
+        meeting::{Meeting, is_own_failure},
+        or_later,
+    },
 };
 
 /// The other end, if it is there, and what was said.
 #[derive(Debug)]
 pub(super) struct MachineEnd {
-    meeting: Rendezvous,
+    meeting: Meeting,
     peer: Option<VhostPeer>,
     side: MachineSide,
-    /// Never ready: stands for another end that is not there.
-    nobody: LocalSocket,
-    try_ns: u64,
     /// The time, as the owner of the port says it.
     pub(super) now_ns: u64,
     /// Time since which the guest's buffers have been too few for a frame.
@@ -51,12 +51,6 @@ pub(super) struct MachineEnd {
 }
 
 #[derive(Debug)]
-enum Rendezvous {
-    Listening(LocalSocket),
-    Connecting(LocalAddress),
-}
-
-#[derive(Debug)]
 struct VhostPeer {
     socket: LocalSocket,
     inbox: Inbox,
@@ -65,19 +59,10 @@ struct VhostPeer {
 impl MachineEnd {
     /// The end of a port that offers these features, or wants them.
     pub(super) fn open(options: &VhostOptions, features: u64) -> io::Result<Self> {
-        let address = LocalAddress::new(&options.path)?;
-        let meeting = match options.role {
-            UnixRole::Listen { mode } => {
-                Rendezvous::Listening(LocalSocket::at(LocalKind::Stream, &address, mode)?)
-            }
-            UnixRole::Connect { .. } => Rendezvous::Connecting(address),
-        };
         let mut end = Self {
-            meeting,
+            meeting: Meeting::open(LocalAddress::new(&options.path)?, &options.role)?,
             peer: None,
             side: MachineSide::new(options.side, features)?,
-            nobody: LocalSocket::new(LocalKind::Datagram)?,
-            try_ns: 0,
             now_ns: 0,
             short_since: None,
             header_bytes: Form::Buffers.len(),
@@ -182,11 +167,7 @@ impl MachineEnd {
 
     /// Descriptor that tells of messages, or of who brings them.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        match (&self.peer, &self.meeting) {
-            (Some(peer), _) => peer.socket.as_fd(),
-            (None, Rendezvous::Listening(listener)) => listener.as_fd(),
-            (None, Rendezvous::Connecting(_)) => self.nobody.as_fd(),
-        }
+        self.peer.as_ref().map_or_else(|| self.meeting.descriptor(), |peer| peer.socket.as_fd())
     }
 
     /// Descriptor that tells of frames for the port.
@@ -199,10 +180,9 @@ impl MachineEnd {
         self.side.bell(self.side.outgoing())
     }
 
-    /// Time of the next attempt to connect, or at which a frame that waits is given up.
+    /// Time of the next attempt to meet the other end, or at which a frame that waits is given up.
     pub(super) fn deadline(&self) -> Option<u64> {
-        let connects = matches!(self.meeting, Rendezvous::Connecting(_));
-        let meets = (self.peer.is_none() && connects).then_some(self.try_ns);
+        let meets = self.meeting.deadline().filter(|_| self.peer.is_none());
         let short = self.short_since.map(|since| since.saturating_add(SHORT_NS_MAX));
         meets.into_iter().chain(short).min()
     }
@@ -243,24 +223,15 @@ impl MachineEnd {
 
     /// Whether the other end is there, now or already.
     fn try_to_meet(&mut self) -> bool {
-        if matches!(self.meeting, Rendezvous::Connecting(_)) {
-            if self.now_ns < self.try_ns {
-                return false;
-            }
-            self.try_ns = self.now_ns.saturating_add(TRY_AGAIN_NS);
+        let met = self.meet();
+        if met.as_ref().is_err_and(is_own_failure) {
+            self.stats.count(VhostEvent::SetUpFailed);
         }
-        self.meet().is_ok()
+        met.is_ok()
     }
 
     fn meet(&mut self) -> io::Result<()> {
-        let socket = match &self.meeting {
-            Rendezvous::Listening(listener) => listener.accept()?,
-            Rendezvous::Connecting(address) => {
-                let socket = LocalSocket::new(LocalKind::Stream)?;
-                socket.connect(address)?;
-                socket
-            }
-        };
+        let socket = self.meeting.meet(self.now_ns)?;
         let peer = VhostPeer { socket, inbox: Inbox::default() };
         self.side.greet().map_or(Ok(()), |letter| peer.send(&letter))?;
         self.stats.count(VhostEvent::PeerMet);

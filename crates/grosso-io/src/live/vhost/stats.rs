@@ -39,8 +39,8 @@ reasons! {
         /// A table of memory was refused: too many regions, more bytes than are mapped for a guest, a region outside
         /// its file, or a file that is not in memory.
         MemoryRefused = "memory-refused",
-        /// This system had no descriptors or no memory for what is shared or said: the other program was hung up on
-        /// through no fault of its own, and is met anew.
+        /// This system had no descriptors or no memory to meet the other program, or for what is shared with it: that
+        /// waits or was hung up on, through no fault of its own, and is met anew.
         SetUpFailed = "setup-failed",
     }
 }

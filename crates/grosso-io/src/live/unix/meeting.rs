@@ -1,0 +1,131 @@
+//! The meeting of two programs at a socket, where one waits and the other comes.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use grosso_sys::{
+    fault::Fault,
+    local::{LocalAddress, LocalKind, LocalSocket},
+};
+
+use super::{TRY_AGAIN_NS, UnixRole};
+
+/// Origin of the other end of a stream, of which there is one at a time.
+#[derive(Debug)]
+pub(in crate::live) struct Meeting {
+    origin: Origin,
+    /// Never ready: stands for another program that is not there.
+    nobody: LocalSocket,
+    /// Time before which nobody is looked for.
+    again_ns: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Origin {
+    /// It connects to this socket.
+    Listening(LocalSocket),
+    /// It listens there.
+    Connecting(LocalAddress),
+}
+
+impl Meeting {
+    /// A place to meet, where nobody was looked for yet.
+    pub(in crate::live) fn open(address: LocalAddress, role: &UnixRole) -> io::Result<Self> {
+        let origin = match role {
+            UnixRole::Listen { mode } => {
+                Origin::Listening(LocalSocket::at(LocalKind::Stream, &address, *mode)?)
+            }
+            UnixRole::Connect { .. } => Origin::Connecting(address),
+        };
+        let again_ns = matches!(origin, Origin::Connecting(_)).then_some(0);
+        Ok(Self { origin, nobody: LocalSocket::new(LocalKind::Datagram)?, again_ns })
+    }
+
+    /// The other end, if it is there and is to be looked for.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; those of `accept(2)`, `socket(2)` and
+    /// `connect(2)`.
+    pub(in crate::live) fn meet(&mut self, now_ns: u64) -> io::Result<LocalSocket> {
+        if self.again_ns.is_some_and(|again_ns| now_ns < again_ns) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let again_ns = Some(now_ns.saturating_add(TRY_AGAIN_NS));
+        match &self.origin {
+            Origin::Listening(listener) => {
+                let met = listener.accept();
+                // Whoever could not be accepted waits there still, and the listener says so without an end.
+                let has_failed = met.as_ref().is_err_and(|error| Fault::of(error) != Fault::Later);
+                self.again_ns = again_ns.filter(|_| has_failed);
+                met
+            }
+            Origin::Connecting(address) => {
+                self.again_ns = again_ns;
+                let socket = LocalSocket::new(LocalKind::Stream)?;
+                socket.connect(address)?;
+                Ok(socket)
+            }
+        }
+    }
+
+    /// Descriptor that tells of who comes, while one is let in.
+    pub(in crate::live) fn descriptor(&self) -> BorrowedFd<'_> {
+        match (&self.origin, self.again_ns) {
+            (Origin::Listening(listener), None) => listener.as_fd(),
+            _ => self.nobody(),
+        }
+    }
+
+    /// Descriptor that is never ready.
+    pub(in crate::live) fn nobody(&self) -> BorrowedFd<'_> {
+        self.nobody.as_fd()
+    }
+
+    /// Time of the next attempt, if no descriptor tells of it.
+    pub(in crate::live) fn deadline(&self) -> Option<u64> {
+        self.again_ns
+    }
+}
+
+/// Whether nobody was met because this system has no descriptors or no memory left.
+pub(in crate::live) fn is_own_failure(error: &io::Error) -> bool {
+    Fault::of(error) == Fault::Exhausted
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::{fd::AsRawFd, unix::net::UnixStream};
+
+    use super::*;
+    use crate::live::unix::MODE;
+
+    fn listening(folder: &tempfile::TempDir) -> Meeting {
+        let address = LocalAddress::new(&folder.path().join("s")).unwrap();
+        Meeting::open(address, &UnixRole::Listen { mode: MODE }).unwrap()
+    }
+
+    #[test]
+    fn who_could_not_be_let_in_is_looked_for_later_and_wakes_nobody_until_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut meeting = listening(&folder);
+        let listener = meeting.descriptor().as_raw_fd();
+        assert_eq!(meeting.meet(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!((meeting.descriptor().as_raw_fd(), meeting.deadline()), (listener, None));
+        // A socket that listens to nobody fails, as one does for which there is no descriptor.
+        let deaf = Origin::Listening(LocalSocket::new(LocalKind::Stream).unwrap());
+        let hears = core::mem::replace(&mut meeting.origin, deaf);
+        assert_ne!(meeting.meet(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let later = 7 + TRY_AGAIN_NS;
+        let asleep = |meeting: &Meeting| (meeting.descriptor().as_raw_fd(), meeting.deadline());
+        let nobody = meeting.nobody.as_fd().as_raw_fd();
+        assert_eq!(asleep(&meeting), (nobody, Some(later)));
+        meeting.origin = hears;
+        let _waits = UnixStream::connect(folder.path().join("s")).unwrap();
+        assert_eq!(meeting.meet(later - 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(asleep(&meeting), (nobody, Some(later)), "it is not looked at before");
+        meeting.meet(later).unwrap();
+        assert_eq!(asleep(&meeting), (listener, None), "as if nothing had been");
+    }
+}
