@@ -58,7 +58,7 @@ fn lab_runs_sender_path_and_receiver_on_the_cpus_that_were_chosen() {
         let chosen = cpus.map(|cpu| cpu.to_string());
         let words =
             format!("lab --cpus {} --runs 1 --time 300ms --no-html --json", chosen.join(","));
-        let (run, seen) = threads_of(&bench, &words);
+        let (run, seen) = threads_of(&bench, &words, |_| false);
         if !is_allowed(&run) {
             return;
         }
@@ -72,12 +72,100 @@ fn lab_runs_sender_path_and_receiver_on_the_cpus_that_were_chosen() {
     }
 }
 
-/// Runs a command, and looks on which CPUs its threads may run, by their names.
-fn threads_of(bench: &Bench, words: &str) -> (Run, BTreeMap<String, BTreeSet<String>>) {
+#[test]
+fn every_experiment_with_a_layout_of_cpus_takes_it() {
+    let allowed = allowed_processors().unwrap();
+    let [.., one, other] = allowed[..] else {
+        println!("skipped: one CPU is no choice");
+        return;
+    };
+    let bench = Bench::new();
+    let of_one_path = vec!["sender", "path", "receiver"];
+    let of_two_paths = vec!["sender", "path a", "path b", "receiver"];
+    for (experiment, names) in [
+        ("acks --senders userspace --no-html", &of_one_path),
+        ("run two-hosts", &of_one_path),
+        ("cost --no-html", &of_two_paths),
+        ("fragments --no-html", &of_two_paths),
+        ("tunnels --no-html", &of_two_paths),
+    ] {
+        let missing = bench.run(&format!("lab {experiment} --cpus {one},{one},4096"));
+        let said = "lab: --cpus: there is no CPU 4096";
+        assert!(missing.code == 2 && missing.stderr.contains(said), "{}", missing.stderr);
+        for [sender, path, receiver] in [[one, other, one], [one, one, other]] {
+            let words = format!("lab {experiment} --cpus {sender},{path},{receiver}");
+            let Some(seen) = settled(&bench, &words, names) else { return };
+            for name in names {
+                let cpu = match *name {
+                    "sender" | "path a" => sender,
+                    "receiver" => receiver,
+                    _ => path,
+                };
+                let on = BTreeSet::from([cpu.to_string()]);
+                assert_eq!(seen.get(*name), Some(&on), "{words}: {name}: {seen:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn hosts_of_a_file_run_on_the_cpus_that_it_says() {
+    let allowed = allowed_processors().unwrap();
+    let [.., one, other] = allowed[..] else {
+        println!("skipped: one CPU is no choice");
+        return;
+    };
+    let bench = Bench::new();
+    example(&bench, "lro-in-the-middle.toml");
+    let file = String::from_utf8(bench.get("lro-in-the-middle.toml")).unwrap();
+    let put = |cpus: [usize; 2]| {
+        let layout = format!("[measure]\ncpus = {cpus:?}\n");
+        bench.put("own.toml", file.replace("[measure]\n", &layout).as_bytes());
+    };
+    put([one, 4096]);
+    let missing = bench.run("lab run --config own.toml");
+    let said = "lab: cpus of [measure]: there is no CPU 4096";
+    assert!(missing.code == 2 && missing.stderr.contains(said), "{}", missing.stderr);
+    let names = ["sender", "receiver"];
+    for cpus in [[one, one], [other, one]] {
+        put(cpus);
+        let words = "lab run --config own.toml --no-html";
+        let Some(seen) = settled(&bench, words, &names) else { return };
+        for (name, cpu) in names.into_iter().zip(cpus) {
+            assert_eq!(seen.get(name), Some(&BTreeSet::from([cpu.to_string()])), "{seen:?}");
+        }
+    }
+}
+
+/// The CPUs of a command's threads, by name, once each of these is there; the command ends with that. `None` if it is
+/// not allowed here.
+fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
+    let are_there = |seen: &ThreadCpus| names.iter().all(|name| seen.contains_key(*name));
+    let (run, seen) = threads_of(bench, words, are_there);
+    if !are_there(&seen) {
+        assert!(!is_allowed(&run), "{words}: ended without {names:?}: {}", run.stderr);
+        return None;
+    }
+    Some(seen)
+}
+
+/// The CPUs on which threads may run, by their names.
+type ThreadCpus = BTreeMap<String, BTreeSet<String>>;
+
+/// Runs a command, and looks on which CPUs its threads may run, until that is enough or the command ends.
+fn threads_of(
+    bench: &Bench,
+    words: &str,
+    is_enough: impl Fn(&ThreadCpus) -> bool,
+) -> (Run, ThreadCpus) {
     let mut command = bench.command(words);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut seen = ThreadCpus::new();
     while child.try_wait().unwrap().is_none() {
+        if is_enough(&seen) {
+            child.kill().unwrap();
+            break;
+        }
         // Threads come and go while they are looked at.
         for task in
             fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten()

@@ -22,6 +22,9 @@ pub struct Plan<P> {
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
+    /// The processors of sender, data path and receiver, if they were chosen. Where each host has a data path, this one
+    /// is the receiver's, and the other has the sender's processor.
+    pub processors: Option<[usize; 3]>,
     /// Parameters of the experiment.
     pub parameters: P,
 }
@@ -33,6 +36,7 @@ impl<P: Default> Default for Plan<P> {
             runs: 3,
             measured: Duration::from_secs(1),
             device: Device::Veth,
+            processors: None,
             parameters: P::default(),
         }
     }
@@ -173,11 +177,15 @@ pub trait Experiment {
     /// # Errors
     /// Fails if the system does not describe itself.
     fn report(&self, groups: Vec<Vec<RunsOf<Self>>>) -> io::Result<Report<Self::Findings>> {
-        let Plan { runs, measured, parameters, .. } = self.plan();
+        let Plan { runs, measured, processors, parameters, .. } = self.plan();
         let findings = self.findings(groups);
         Ok(Report {
             experiment: self.name(),
-            environment: Environment::of(*runs, *measured, self.device(), parameters.clone())?,
+            environment: Environment::of(
+                (*runs, *measured),
+                (self.device(), *processors),
+                parameters.clone(),
+            )?,
             verdicts: self.judge(&findings),
             notes: self.notes(&findings),
             findings,
@@ -233,9 +241,10 @@ pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     })
 }
 
-/// The processors of a sender, of a data path and of a receiver, if the two last share one.
-pub(crate) const fn both_sides([sender, others]: [usize; 2]) -> [usize; 3] {
-    [sender, others, others]
+/// The chosen processors of sender, data path and receiver; by default one for the sender and one for the rest.
+pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize; 3]> {
+    let usual = || two_processors().map(|[sender, others]| [sender, others, others]);
+    chosen.map_or_else(usual, Ok)
 }
 
 /// Bytes that are compared one by one before a setting is measured: some hundred trains.

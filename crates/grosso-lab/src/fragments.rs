@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, two_processors},
+    experiment::{Bench, Experiment, Plan, RunsOf, three_processors},
     hosts::{Device, Family},
     trial::TrialError,
     verdict::Verdict,
@@ -142,8 +142,8 @@ pub struct FragmentSetting {
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processor of the sender and its data path, and that of the receiver and its data path.
-    pub processors: [usize; 2],
+    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    pub processors: [usize; 3],
     /// Path of the pcapng file that records the wire.
     pub recording: Option<PathBuf>,
 }
@@ -162,7 +162,7 @@ impl Fragments {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<FragmentParameters>) -> std::io::Result<Self> {
-        let processors = two_processors()?;
+        let processors = three_processors(plan.processors)?;
         let setting = FragmentSetting {
             receiver: Receiver::Coalesces,
             buffers: None,

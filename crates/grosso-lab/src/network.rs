@@ -20,10 +20,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    experiment::{both_sides, two_processors},
+    experiment::three_processors,
     hosts::{Device, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
     traffic::Traffic,
-    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path},
+    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path, settle},
 };
 
 /// Configuration of the network.
@@ -37,6 +37,8 @@ pub struct NetworkOptions {
     pub coalesce: Option<Duration>,
     /// Device through which Grosso exchanges packets with b.
     pub device: Device,
+    /// The processors of the built-in sender, of the data path and of the receiver, if they were chosen.
+    pub processors: Option<[usize; 3]>,
 }
 
 /// One of the two hosts.
@@ -116,7 +118,8 @@ impl Network {
         let wire = Impair::new(ends.wire, there);
         let device = Impair::new(ends.device, back);
         let (handle, running, announced) = spawn(wire, device, &options)?;
-        let path = announced.recv().map_err(|_| io::Error::other("the data path did not start"))?;
+        let path =
+            announced.recv().map_err(|_| io::Error::other("the data path did not start"))??;
         Ok(Self { hosts, options, layout, handle, path, running })
     }
 
@@ -166,7 +169,6 @@ impl Network {
         congestion: &str,
         interrupted: &AtomicBool,
     ) -> Result<Measured, TrialError> {
-        let processors = two_processors()?;
         let setting = Setting {
             traffic: Traffic::TcpStream,
             connections: 1,
@@ -176,7 +178,7 @@ impl Network {
             impairment: None,
             back: None,
             device: self.options.device,
-            processors: both_sides(processors),
+            processors: three_processors(self.options.processors)?,
             congestion: congestion.into(),
             extent: Extent::Time { warm_up: Duration::ZERO, measured },
             compare: true,
@@ -203,16 +205,18 @@ fn spawn(
     left: Impair<LivePort>,
     right: Impair<LivePort>,
     options: &NetworkOptions,
-) -> io::Result<(Handle, Running, mpsc::Receiver<Pid>)> {
+) -> io::Result<(Handle, Running, mpsc::Receiver<io::Result<Pid>>)> {
     let mut run = RunOptions::new(SEED);
     run.left_to_right.coalesce = options.coalesce.is_some();
     let hold = options.coalesce.unwrap_or_default();
     run.left_to_right.profile.limits.hold_ns = u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX);
     let path = DataPath::new(left, right, run)?;
     let handle = path.handle();
+    let processor = options.processors.map(|[_, processor, _]| processor);
     let (announce, announced) = mpsc::channel();
     let running = thread::Builder::new().name("path".into()).spawn(move || {
-        announce.send(own_thread()).ok();
+        let settled = processor.map_or_else(|| Ok(own_thread()), |one| settle(c"path", one));
+        announce.send(settled).ok();
         let End { result, left, right, snapshot, .. } = path.run();
         (result, Summary::new(&snapshot, left.stats(), right.stats()))
     })?;

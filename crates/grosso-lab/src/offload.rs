@@ -47,9 +47,6 @@ pub struct OffloadParameters {
     pub buffer_bytes: Option<usize>,
     /// Generator of the traffic.
     pub tool: Tool,
-    /// The processors of sender, data path and receiver, if they were chosen.
-    #[serde(rename = "cpus", skip_serializing_if = "Option::is_none")]
-    pub processors: Option<[usize; 3]>,
     /// Bits a second of the wire, in experiments whose wire is slower than the machine.
     #[serde(skip)]
     pub wire_bits: u64,
@@ -66,7 +63,6 @@ impl Default for OffloadParameters {
             timestamps: true,
             buffer_bytes: None,
             tool: Tool::BuiltIn,
-            processors: None,
             wire_bits: 1_000_000_000,
         }
     }

@@ -85,6 +85,9 @@ pub struct Environment<P> {
     /// Device through which the data paths handed packets to a host; `None` if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
+    /// The processors of sender, data path and receiver, if they were chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<[usize; 3]>,
     /// Parameters of this experiment.
     #[serde(flatten)]
     pub parameters: P,
@@ -148,9 +151,8 @@ impl<F: Findings> Report<F> {
 impl<P> Environment<P> {
     /// The conditions on this machine.
     pub(crate) fn of(
-        runs: usize,
-        measured: Duration,
-        device: Option<Device>,
+        (runs, measured): (usize, Duration),
+        (device, cpus): (Option<Device>, Option<[usize; 3]>),
         parameters: P,
     ) -> io::Result<Self> {
         Ok(Self {
@@ -160,6 +162,7 @@ impl<P> Environment<P> {
             runs,
             seconds: measured.as_secs_f64(),
             device,
+            cpus,
             parameters,
         })
     }

@@ -437,7 +437,7 @@ impl Trial<'_> {
 
 /// Binds the calling thread to a processor, under the name of its part in the trial, which `top -H` shows. Returns its
 /// number.
-fn settle(name: &CStr, processor: usize) -> io::Result<Pid> {
+pub(crate) fn settle(name: &CStr, processor: usize) -> io::Result<Pid> {
     pin(None, processor)?;
     set_name(name)?;
     Ok(own_thread())
@@ -467,6 +467,8 @@ fn while_running<L: Port + Send, R: Port + Send>(
     })
 }
 
+/// Names of the threads of data paths, the sender's and the receiver's, where each host has one.
+pub(crate) const PATHS: [&CStr; 2] = [c"path a", c"path b"];
 /// Measurements that are repeated at most in place of one that stalled.
 const REPEATS_MAX: u64 = 3;
 /// The longest MTU, in bytes, whose packets a receiver can coalesce into longer frames.

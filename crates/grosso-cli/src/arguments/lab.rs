@@ -155,9 +155,8 @@ pub(crate) struct LabOptions {
     /// Program that makes the traffic
     #[arg(long, value_name = "TOOL", default_value = "built-in", hide_short_help = true)]
     pub(crate) tool: LabTool,
-    /// CPUs of sender, data path and receiver, as in 0,1,2 [default: one for all, then one for the sender]
-    #[arg(long, value_name = "CPUS", value_parser = parse_cpus, hide_short_help = true)]
-    pub(crate) cpus: Option<[usize; 3]>,
+    #[command(flatten)]
+    pub(crate) processors: LabProcessors,
     #[command(flatten)]
     pub(crate) page: LabPage,
 }
@@ -184,6 +183,14 @@ pub(crate) struct LabReorder {
     /// Bits a second of both paths together: less than this machine can carry, which else is the limit
     #[arg(long, value_name = "BITS", default_value = "1G", value_parser = parse_offer)]
     pub(crate) rate: u64,
+}
+
+/// The CPUs that threads run on.
+#[derive(Args, Debug)]
+pub(crate) struct LabProcessors {
+    /// CPUs of sender, data path and receiver, as in 0,1,2; a path of the sender's host has its [default: the last two]
+    #[arg(long, value_name = "CPUS", value_parser = parse_cpus, hide_short_help = true)]
+    pub(crate) cpus: Option<[usize; 3]>,
 }
 
 /// The page with plots.
@@ -226,6 +233,8 @@ pub(crate) struct LabFragments {
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
+    pub(crate) processors: LabProcessors,
+    #[command(flatten)]
     pub(crate) page: LabPage,
 }
 
@@ -255,6 +264,8 @@ pub(crate) struct LabAcks {
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
+    pub(crate) processors: LabProcessors,
+    #[command(flatten)]
     pub(crate) page: LabPage,
 }
 
@@ -273,6 +284,8 @@ pub(crate) struct LabTrials {
     /// Device through which Grosso hands packets to a host; auto: a TAP or TUN where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
+    #[command(flatten)]
+    pub(crate) processors: LabProcessors,
     #[command(flatten)]
     pub(crate) page: LabPage,
 }
@@ -393,6 +406,8 @@ pub(crate) struct LabRun {
     /// Device through which Grosso hands packets to b; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
+    #[command(flatten)]
+    pub(crate) processors: LabProcessors,
     /// File for the page with plots of an experiment [default: grosso-lab-run.html in this folder]
     #[arg(long, value_name = "FILE", conflicts_with = "topology", hide_short_help = true)]
     pub(crate) html: Option<PathBuf>,
@@ -405,8 +420,18 @@ pub(crate) struct LabRun {
 }
 
 /// The arguments of `lab run` that say what a file says otherwise.
-const OF_TWO_HOSTS: [&str; 9] =
-    ["topology", "mtu", "impair", "no_coalesce", "hold", "on", "congestion", "device", "command"];
+const OF_TWO_HOSTS: [&str; 10] = [
+    "topology",
+    "mtu",
+    "impair",
+    "no_coalesce",
+    "hold",
+    "on",
+    "congestion",
+    "device",
+    "cpus",
+    "command",
+];
 
 /// The hosts of an experiment, and the wire between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -480,7 +505,8 @@ root, changes nothing outside and leaves nothing behind. What is measured is the
 kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
 The senders of `acks` alone want root and bpftool, and leave with the lab; else
 they run in userspace. `nic` is another matter: it wants root, and puts back what
-it changes of your device.
+it changes of your device. --cpus says who runs where; `profiles` has one thread,
+`nic` leaves its other end to another machine, and `vm` its machines to QEMU.
 
 Examples:
   grosso lab                      the headline, in twenty seconds
@@ -569,7 +595,7 @@ Acknowledgments are the clock of a sender. In 2011 receive offload in software
 merged those as well, and halved the rate of senders. Here Grosso is the NIC of
 the sender or of the receiver, and merges by several profiles; beside that, a
 model of the sender, and the reordering of acknowledgments that go past the
-coalescer.
+coalescer. Of --cpus, timed transfers have the path's CPU for all.
 
 Examples:
   grosso lab acks                         all of it, in a minute
@@ -582,7 +608,8 @@ A command finds the addresses of the hosts in its environment: GROSSO_A and
 GROSSO_B, GROSSO_A6 and GROSSO_B6 for IPv6; GROSSO_HOST is a or b. Whatever it
 starts ends with it. Packets from a come over the wire to Grosso, which is b's
 NIC: trains go to b, and what b sends goes back over the wire. A file describes
-other hosts, wires and paths, and settings of these to compare.
+other hosts, wires and paths, and settings of these to compare. --cpus binds the
+path and the built-in stream; a command binds itself (taskset), a file has cpus.
 
 Examples:
   grosso lab run --config examples/lab/lro-in-the-middle.toml

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::transfer::Transfer;
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, both_sides, two_processors},
+    experiment::{Bench, Experiment, Plan, RunsOf, three_processors},
     hosts::{Layout, Mtu},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
@@ -156,7 +156,7 @@ pub struct Acks {
     plan: Plan<AckParameters>,
     cases: Vec<Case>,
     transfers: Vec<Case>,
-    processors: [usize; 2],
+    processors: [usize; 3],
     /// The senders of the transfers, which must outlive them; without any, they are in userspace.
     senders: Option<Senders>,
 }
@@ -167,7 +167,7 @@ impl Acks {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<AckParameters>, senders: Option<Senders>) -> io::Result<Self> {
-        let processors = two_processors()?;
+        let processors = three_processors(plan.processors)?;
         let mut cases = Vec::new();
         for side in [NicOf::Sender, NicOf::Receiver] {
             for window_bytes in WINDOWS {
@@ -220,7 +220,7 @@ impl Acks {
             impairment: None,
             back: None,
             device: plan.device,
-            processors: both_sides(self.processors),
+            processors: self.processors,
             congestion: plan.parameters.congestion.clone(),
             extent: Extent::Time { warm_up: WARM_UP, measured: plan.measured },
             compare: false,
@@ -239,7 +239,7 @@ impl Acks {
             };
         }
         // The acknowledgments of a burst are there when the path looks for them again, as behind a NIC's interrupt.
-        let [_, processor] = self.processors;
+        let [_, processor, _] = self.processors;
         Setting {
             layout: Layout {
                 tcp_buffer_bytes: TRANSFER_BUFFER_BYTES,

@@ -15,7 +15,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, TcpParameters, VERIFIED_BYTES, two_processors},
+    experiment::{
+        Bench, Experiment, Plan, RunsOf, TcpParameters, VERIFIED_BYTES, three_processors,
+    },
     hosts::Device,
     trial::{Extent, TrialError},
     verdict::Verdict,
@@ -82,8 +84,8 @@ pub struct CostSetting {
     pub offloads: Offloads,
     /// Device through which the data paths hand packets to a host.
     pub device: Device,
-    /// The processor of the sender and its data path, and that of the receiver and its data path.
-    pub processors: [usize; 2],
+    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    pub processors: [usize; 3],
     /// The congestion control of TCP.
     pub congestion: String,
     /// Duration or size of the measurement.
@@ -105,7 +107,7 @@ impl Cost {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<TcpParameters>) -> io::Result<Self> {
-        let processors = two_processors()?;
+        let processors = three_processors(plan.processors)?;
         let setting = |(wire, offloads)| CostSetting {
             wire,
             offloads,

@@ -14,18 +14,17 @@ use grosso_io::{
     path::DirectionStats,
     runner::{RunOptions, Snapshot},
 };
-use grosso_sys::{scheduling::pin, tun::Layer};
+use grosso_sys::tun::Layer;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::{CostSetting, Offloads, Wire};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
-    experiment::both_sides,
     hosts::{Device, Ends, Family, Hosts, Inside, Layout, open_packet},
     running::Running,
     traffic::Traffic,
-    trial::{self, Tool, TrialError, gone, observe_gauged},
+    trial::{self, PATHS, Tool, TrialError, gone, observe_gauged, settle},
     tunnels::{self, Tunnel},
 };
 
@@ -232,10 +231,9 @@ impl CostTrial<'_> {
     ) -> Result<CostRun, TrialError> {
         let _observing = Observing::start();
         let [near, far] = ends;
-        let [one, other] = self.setting.processors;
         thread::scope(|scope| {
-            let a = TimedPath::start(scope, self.setting, one, near)?;
-            let b = TimedPath::start(scope, self.setting, other, far)?;
+            let a = TimedPath::start(scope, self.setting, 0, near)?;
+            let b = TimedPath::start(scope, self.setting, 1, far)?;
             let observed = self.observe(layout, hosts, [&a, &b]);
             a.running.end()?;
             b.running.end()?;
@@ -260,7 +258,7 @@ impl CostTrial<'_> {
             impairment: None,
             back: None,
             device: setting.device,
-            processors: both_sides(setting.processors),
+            processors: setting.processors,
             congestion: setting.congestion.clone(),
             extent: setting.extent,
             compare: setting.compare,
@@ -300,10 +298,11 @@ struct PathReading {
 }
 
 impl<'scope> TimedPath<'scope> {
+    /// Starts the data path of host a, for 0, or of host b.
     fn start<W: Port + Send + 'scope>(
         scope: &'scope Scope<'scope, '_>,
         setting: &CostSetting,
-        processor: usize,
+        side: usize,
         (wire, device): (W, LivePort),
     ) -> io::Result<Self> {
         let mut options = RunOptions::new(SEED);
@@ -315,8 +314,9 @@ impl<'scope> TimedPath<'scope> {
         }
         let clocks = Arc::new(Clocks::default());
         let own = Arc::clone(&clocks);
+        let (name, processor) = (PATHS[side], setting.processors[side]);
         let first = move || {
-            pin(None, processor)?;
+            settle(name, processor)?;
             own.enter();
             Ok(())
         };

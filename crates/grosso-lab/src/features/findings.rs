@@ -199,6 +199,7 @@ mod tests {
             runs: 3,
             measured: Duration::from_secs(1),
             device: crate::hosts::Device::Veth,
+            processors: None,
             parameters,
         };
         let row = |feature: &str, on, was_on, cpu: [f64; 3]| {

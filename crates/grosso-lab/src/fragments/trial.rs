@@ -1,6 +1,7 @@
 //! One measurement: hosts and data paths of its own, and a log of datagrams sent and received.
 
 use std::{
+    ffi::CStr,
     fs::File,
     io::{self, BufWriter},
     sync::atomic::{AtomicBool, Ordering},
@@ -21,7 +22,6 @@ use grosso_io::{
     runner::{Handle, RunOptions, Snapshot},
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
 };
-use grosso_sys::scheduling::pin;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ use crate::{
     nic::Nic,
     running::Running,
     traffic::{Content, Pace, Progress, receive_paced, send_paced},
-    trial::{TrialError, gone},
+    trial::{PATHS, TrialError, gone, settle},
 };
 
 /// Results of one measurement.
@@ -100,10 +100,11 @@ pub fn measure(
     let family = setting.family;
     let layout = Layout { mtu, family, under_way_bytes, patient: false, ..Layout::default() };
     let (hosts, [near, far]) = Hosts::apart(&layout, setting.device, WIRE_MTU)?;
-    let [sender, receiver] = setting.processors;
-    let sender = (sender, BUDGET_FRAMES);
+    let [sender, receiver, _] = setting.processors;
+    let sender = (PATHS[0], sender, BUDGET_FRAMES);
     // A driver takes at most as many packets from a NIC in one poll as it has buffers.
-    let receiver = (receiver, setting.buffers.map_or(BUDGET_FRAMES, |n| n.min(BUDGET_FRAMES)));
+    let receiver =
+        (PATHS[1], receiver, setting.buffers.map_or(BUDGET_FRAMES, |n| n.min(BUDGET_FRAMES)));
     thread::scope(|scope| {
         let wire = near.wire;
         let near = match &setting.recording {
@@ -215,13 +216,13 @@ fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
     recording.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// Starts a data path from a wire to a host's device on a processor, with at most that many frames a poll. `last` gets
-/// the wire's port at the end.
+/// Starts a data path of this name from a wire to a host's device on a processor, with at most that many frames a poll.
+/// `last` gets the wire's port at the end.
 fn start<'scope, L, T>(
     scope: &'scope Scope<'scope, '_>,
     left: L,
     device: LivePort,
-    (processor, budget_frames): (usize, usize),
+    (name, processor, budget_frames): (&'static CStr, usize, usize),
     last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
 ) -> io::Result<Running<'scope, T>>
 where
@@ -231,7 +232,8 @@ where
     let mut options = RunOptions::new(SEED);
     (options.left_to_right.coalesce, options.right_to_left.coalesce) = (false, false);
     options.left_to_right.budget_frames = budget_frames;
-    Running::start(scope, (left, device), options, move || pin(None, processor), last)
+    let first = move || settle(name, processor).map(|_| ());
+    Running::start(scope, (left, device), options, first, last)
 }
 
 /// Sends datagrams, and reads the counters of the receiver's path at the start and at the end of the measurement.
@@ -245,14 +247,16 @@ fn observe(
     let content = Content::new(SEED)?;
     let pace = Pace { datagram_bytes: setting.datagram_bytes, rate_bits: setting.rate_bits };
     let [near, far] = hosts.datagram_sockets()?;
-    let [sends, receives] = setting.processors;
+    let [sends, _, receives] = setting.processors;
     thread::scope(|scope| {
         let (progress, content) = (&progress, &content);
         let receiving = scope.spawn(move || {
-            pin(None, receives).and_then(|()| receive_paced(&far, content, pace, progress))
+            settle(c"receiver", receives)?;
+            receive_paced(&far, content, pace, progress)
         });
         let sending = scope.spawn(move || {
-            pin(None, sends).and_then(|()| send_paced(&near, content, pace, progress))
+            settle(c"sender", sends)?;
+            send_paced(&near, content, pace, progress)
         });
         let wait = |time: Duration| {
             let started = Instant::now();

@@ -159,7 +159,7 @@ impl Plan<OffloadParameters> {
     /// one for the sender and one for the rest. The last processors are used, since the first often handles the
     /// interrupts.
     pub(super) fn layouts(&self) -> io::Result<Vec<[usize; 3]>> {
-        Ok(match (self.parameters.processors, &allowed_processors()?[..]) {
+        Ok(match (self.processors, &allowed_processors()?[..]) {
             (Some(chosen), _) => vec![chosen],
             (None, &[.., one, other]) => vec![[other; 3], [one, other, other]],
             (None, &[one]) => vec![[one; 3]],

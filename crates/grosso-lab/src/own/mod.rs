@@ -22,7 +22,7 @@ pub use self::{
     trial::{OwnFrames, OwnPath, OwnRun, OwnTraffic},
 };
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, two_processors},
+    experiment::{Bench, Experiment, Plan, RunsOf},
     hosts::Device,
     trial::TrialError,
     verdict::Verdict,
@@ -35,7 +35,6 @@ pub struct Own<S> {
     traffic: OwnTraffic,
     settings: Vec<OwnSetting>,
     claims: Vec<OwnClaim>,
-    processors: [usize; 2],
     start: S,
 }
 
@@ -60,6 +59,9 @@ pub struct OwnParameters {
     pub connections: usize,
     /// Their congestion control.
     pub congestion: String,
+    /// The processors of the sender and of the receiver, if they were chosen.
+    #[serde(rename = "host_cpus", skip_serializing_if = "Option::is_none")]
+    pub processors: Option<[usize; 2]>,
 }
 
 /// The paths of a setting while they run.
@@ -107,14 +109,14 @@ impl<S: StartPaths> Own<S> {
             hosts: traffic.hosts.map(|host| network.hosts[host].name.clone()),
             connections: traffic.connections,
             congestion: traffic.congestion.clone(),
+            processors: traffic.processors,
         };
         Ok(Self {
-            plan: Plan { runs, measured, device: Device::Tap, parameters },
+            plan: Plan { runs, measured, device: Device::Tap, processors: None, parameters },
             network,
             traffic,
             settings: settings.map(|(number, name)| OwnSetting { number, name }).collect(),
             claims,
-            processors: two_processors()?,
             start,
         })
     }
@@ -128,13 +130,7 @@ impl<S: StartPaths> Own<S> {
         let running = self.start.start(setting.number, &laid)?;
         let measured = laid.connect().map_err(TrialError::from).and_then(|()| {
             let times = (self.plan.measured / WARM_UP_SHARE, self.plan.measured);
-            trial::measure(
-                &laid,
-                &self.traffic,
-                &running.paths(),
-                times,
-                (self.processors, interrupted),
-            )
+            trial::measure(&laid, &self.traffic, &running.paths(), times, interrupted)
         });
         // A path that ended is the cause of whatever else failed.
         running.stop()?;
@@ -224,11 +220,12 @@ mod tests {
             hosts: ["a".into(), "b".into()],
             connections: 1,
             congestion: "cubic".into(),
+            processors: None,
         };
-        let measured = Duration::from_secs(1);
+        let lengths = (3, Duration::from_secs(1));
         let report = Report {
             experiment: "run",
-            environment: Environment::of(3, measured, None, parameters).unwrap(),
+            environment: Environment::of(lengths, (None, None), parameters).unwrap(),
             findings: findings(),
             verdicts: Vec::new(),
             notes: Vec::new(),

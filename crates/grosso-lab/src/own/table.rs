@@ -19,7 +19,7 @@ the median, a dot a run: <b class=\"path\">what arrived</b>, and \
 <b class=\"receiver\">what it cost all processors</b>.";
 
     fn heading(&self, environment: &Environment<OwnParameters>) -> String {
-        let OwnParameters { config, hosts: [from, to], connections, congestion } =
+        let OwnParameters { config, hosts: [from, to], connections, congestion, .. } =
             &environment.parameters;
         let streams = match connections {
             1 => "one TCP stream".to_owned(),

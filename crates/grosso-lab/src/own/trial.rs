@@ -15,7 +15,7 @@ use std::{
 
 use grosso_io::runner::{Handle, Snapshot};
 use grosso_sys::{
-    scheduling::{cpu_time, own_thread, pin, threads},
+    scheduling::{cpu_time, threads},
     wait::{Interest, Waiter},
 };
 use rustix::{
@@ -28,9 +28,10 @@ use serde::Serialize;
 use super::LaidNetwork;
 use crate::{
     account::{Accountant, CpuSeconds, TcpCounters, Threads},
+    experiment::two_processors,
     hosts::STALLED,
     traffic::{Content, Progress},
-    trial::{TrialError, gone},
+    trial::{TrialError, gone, settle},
 };
 
 /// The traffic of an experiment.
@@ -44,6 +45,8 @@ pub struct OwnTraffic {
     pub connections: usize,
     /// Their congestion control.
     pub congestion: String,
+    /// The processors of the sender and of the receiver, if they were chosen.
+    pub processors: Option<[usize; 2]>,
 }
 
 /// A data path that runs.
@@ -124,9 +127,10 @@ pub(super) fn measure(
     traffic: &OwnTraffic,
     paths: &[OwnPath],
     (warm_up, measured): (Duration, Duration),
-    (processors, interrupted): ([usize; 2], &AtomicBool),
+    interrupted: &AtomicBool,
 ) -> Result<OwnRun, TrialError> {
     let (progress, content) = (Progress::default(), Content::new(SEED)?);
+    let [sends, receives] = traffic.processors.map_or_else(two_processors, Ok)?;
     // Both sides stay open until both threads have ended.
     let [near, far] = connect(laid, traffic)?;
     thread::scope(|scope| {
@@ -134,16 +138,16 @@ pub(super) fn measure(
         let (progress, content, near, far) = (&progress, &content, &near, &far);
         let also_announce = announce.clone();
         let receiver = scope.spawn(move || {
-            announce.send((false, pin(None, processors[1]).map(|()| own_thread()))).ok();
+            announce.send((false, settle(c"receiver", receives))).ok();
             receive(far, content, progress)
         });
         let sender = scope.spawn(move || {
-            also_announce.send((true, pin(None, processors[0]).map(|()| own_thread()))).ok();
+            also_announce.send((true, settle(c"sender", sends))).ok();
             send(near, content, progress)
         });
         let watched = both(&announced).and_then(|[sender, receiver]| {
             let observed = Threads { sender, path: None, receiver };
-            let accountant = Accountant::new(observed, &processors, None)?;
+            let accountant = Accountant::new(observed, &[sends, receives], None)?;
             let workers = workers(paths)?;
             let read = || Moment::take(laid, traffic, paths, progress, (&accountant, &workers));
             let wait = |time: Duration| {

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, Series, VERIFIED_BYTES, two_processors},
+    experiment::{Bench, Experiment, Plan, RunsOf, Series, VERIFIED_BYTES, three_processors},
     hosts::{Device, Family},
     traffic::Traffic,
     trial::{Extent, TrialError},
@@ -123,8 +123,8 @@ pub struct TunnelSetting {
     pub streams: usize,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processor of the sender and its data path, and that of the receiver and its data path.
-    pub processors: [usize; 2],
+    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    pub processors: [usize; 3],
     /// The congestion control of TCP.
     pub congestion: String,
     /// Duration or size of the measurement.
@@ -151,7 +151,7 @@ impl Tunnels {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<TunnelParameters>) -> io::Result<Self> {
-        let processors = two_processors()?;
+        let processors = three_processors(plan.processors)?;
         let vxlan = |carrier| TunnelSetting {
             tunnel: Tunnel::Vxlan,
             outer: plan.parameters.outer,

@@ -14,20 +14,16 @@ use grosso_io::{
     runner::RunOptions,
     stage::{Tunnelled, TunnelledOptions},
 };
-use grosso_sys::{
-    namespace::NetworkNamespace,
-    scheduling::{cpu_time, pin},
-};
+use grosso_sys::{namespace::NetworkNamespace, scheduling::cpu_time};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Tunnel, TunnelCarrier, TunnelSetting};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
-    experiment::both_sides,
     hosts::{Family, Hosts, Inside, Layout, Mtu, underlay_addresses},
     running::Running,
-    trial::{self, Tool, TrialError, observe_gauged},
+    trial::{self, PATHS, Tool, TrialError, observe_gauged, settle},
 };
 
 /// Results of one measurement.
@@ -223,8 +219,9 @@ impl<'scope> TunnelEnd<'scope> {
         let mut options = RunOptions::new(SEED);
         (options.left_to_right.coalesce, options.right_to_left.coalesce) = (is_grosso, is_grosso);
         let (processor, watch) = (setting.processors[side], clocks.clone());
+        let name = PATHS[side];
         let first = move || {
-            pin(None, processor)?;
+            settle(name, processor)?;
             watch.into_iter().for_each(Clocks::enter);
             Ok(())
         };
@@ -255,7 +252,7 @@ fn observe<const ENDS: usize>(
         impairment: None,
         back: None,
         device: setting.device,
-        processors: both_sides(setting.processors),
+        processors: setting.processors,
         congestion: setting.congestion.clone(),
         extent: setting.extent,
         compare: setting.compare,

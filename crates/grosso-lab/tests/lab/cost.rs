@@ -81,7 +81,7 @@ fn trial(device: Device, wire: Wire, offloads: Offloads) -> Option<CostRun> {
         wire,
         offloads,
         device,
-        processors: [processor; 2],
+        processors: [processor; 3],
         congestion: "cubic".into(),
         extent: Extent::Bytes(BYTES),
         compare: true,

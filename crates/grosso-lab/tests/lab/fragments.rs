@@ -152,7 +152,7 @@ fn setting(device: Device, receiver: Receiver, buffers: Option<usize>) -> Fragme
         family: Family::V6,
         measured: Duration::from_millis(300),
         device,
-        processors: [processor; 2],
+        processors: [processor; 3],
         recording: None::<PathBuf>,
     }
 }

@@ -108,7 +108,7 @@ fn setting(device: Device, tunnel: Tunnel) -> TunnelSetting {
         traffic: Traffic::TcpStream,
         streams: 4,
         device,
-        processors: [processor; 2],
+        processors: [processor; 3],
         congestion: "cubic".into(),
         extent: Extent::Bytes(BYTES),
         compare: true,

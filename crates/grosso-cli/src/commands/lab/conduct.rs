@@ -11,7 +11,10 @@ use grosso_lab::{
     hosts::Device,
     trial::TrialError,
 };
-use grosso_sys::permit::{self, Refusal};
+use grosso_sys::{
+    permit::{self, Refusal},
+    scheduling::allowed_processors,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -59,7 +62,24 @@ pub(super) fn plan<P>(
     parameters: P,
 ) -> Result<Plan<P>, Failure> {
     let measured = Duration::from_nanos(time);
-    Ok(Plan { runs: runs.into(), measured, device: device(wanted)?, parameters })
+    Ok(Plan { runs: runs.into(), measured, device: device(wanted)?, processors: None, parameters })
+}
+
+/// The CPUs that were chosen by a word, on all of which this process may run.
+pub(super) fn processors<const COUNT: usize>(
+    word: &str,
+    chosen: Option<[usize; COUNT]>,
+) -> Result<Option<[usize; COUNT]>, Failure> {
+    let failed = |error: io::Error| {
+        Failure::environment("environment.lab", format!("lab: its CPUs: {error}"))
+    };
+    let allowed = allowed_processors().map_err(failed)?;
+    let mut of_all = chosen.into_iter().flatten();
+    let Some(missing) = of_all.find(|one| !allowed.contains(one)) else { return Ok(chosen) };
+    let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
+    let message = format!("lab: {word}: there is no CPU {missing} on which the lab may run");
+    let hint = format!("a CPU may be named several times; there are {}", allowed.join(", "));
+    Err(Failure::usage("usage.cpus", message).hint(hint))
 }
 
 /// Lets this process make networks of its own. It must have one thread: it may have to make itself a user namespace.

@@ -1,20 +1,19 @@
 //! `grosso lab EXPERIMENT`: measurements and their report.
 
 use std::{
-    io,
     process::{Command, Stdio},
     time::Duration,
 };
 
 use grosso_lab::{
+    experiment::Plan,
     offload::{Offload, OffloadFindings, OffloadParameters},
     report::Report,
     traffic::Traffic,
     trial::Tool,
 };
-use grosso_sys::scheduling::allowed_processors;
 
-use super::conduct::{LabReport, conduct, enter, plan};
+use super::conduct::{LabReport, conduct, enter, plan, processors};
 use crate::{
     arguments::{LabChecksums, LabMore, LabOptions, LabTool},
     error::{Exit, Failure},
@@ -34,7 +33,7 @@ pub(super) fn run(
     session: &mut Session,
 ) -> Result<Exit, Failure> {
     refuse_tool(name, options)?;
-    refuse_processors(options)?;
+    let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
     let mut parameters = OffloadParameters {
         congestion: options.congestion.clone(),
@@ -47,12 +46,12 @@ pub(super) fn run(
             LabTool::BuiltIn => Tool::BuiltIn,
             LabTool::Iperf3 => Tool::Iperf3,
         },
-        processors: options.cpus,
         ..OffloadParameters::default()
     };
     parameters.wire_bits = more.wire_bits.unwrap_or(parameters.wire_bits);
     let runs = options.runs.unwrap_or(if name == "lro" { 5 } else { 3 });
     let plan = plan(runs, options.time, options.device, parameters)?;
+    let plan = Plan { processors, ..plan };
     let experiment = match name {
         "" => Offload::headline(plan),
         "lro" => Offload::lro(plan),
@@ -69,20 +68,6 @@ pub(super) fn run(
         _ => Offload::traffic(name, Traffic::UdpRequests, plan),
     };
     conduct(experiment, FORM, (name, &options.page), session)
-}
-
-/// Refuses CPUs on which this process may not run.
-fn refuse_processors(options: &LabOptions) -> Result<(), Failure> {
-    let failed = |error: io::Error| {
-        Failure::environment("environment.lab", format!("lab: its CPUs: {error}"))
-    };
-    let allowed = allowed_processors().map_err(failed)?;
-    let chosen = options.cpus.iter().flatten();
-    let Some(missing) = chosen.copied().find(|one| !allowed.contains(one)) else { return Ok(()) };
-    let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
-    let message = format!("lab: --cpus: there is no CPU {missing} on which the lab may run");
-    let hint = format!("a CPU may be named several times; there are {}", allowed.join(", "));
-    Err(Failure::usage("usage.cpus", message).hint(hint))
 }
 
 /// Refuses a measurement that iperf3 does not support, or for which it is not installed.

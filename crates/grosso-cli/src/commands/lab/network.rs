@@ -17,7 +17,7 @@ use grosso_sys::process::{die_with_parent, is_first, isolate_children, show_in_p
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::conduct::{device, enter, failed};
+use super::conduct::{device, enter, failed, processors};
 use crate::{
     arguments::{LabHost, LabRun},
     error::{Exit, Failure},
@@ -30,6 +30,7 @@ use crate::{
 /// Runs the command.
 pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {
     let servers = servers(options)?;
+    let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
     let has_commands = !options.command.is_empty() || !servers.is_empty();
     if has_commands {
@@ -44,6 +45,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         impairment: options.impair.clone(),
         coalesce: (!options.no_coalesce).then(|| Duration::from_nanos(options.hold)),
         device: device(options.device)?,
+        processors,
     };
     let network = Network::start(network).map_err(|error| failed(&error.into()))?;
     let mut started = Vec::new();

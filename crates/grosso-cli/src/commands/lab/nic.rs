@@ -41,6 +41,7 @@ pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failu
         runs: options.runs.into(),
         measured: Duration::from_nanos(options.time),
         device: Device::Veth,
+        processors: None,
         parameters: FeatureParameters { nic, peer, features: options.feature.clone() },
     };
     let experiment = NicFeatures::new(plan).map_err(|error| refused(&nic, &error))?;

@@ -8,7 +8,7 @@ use grosso_lab::{
 };
 
 use super::{
-    conduct::{LabReport, conduct, enter},
+    conduct::{LabReport, conduct, enter, processors},
     own_file::OwnFile,
 };
 use crate::{
@@ -36,6 +36,7 @@ pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Res
     if let Some(time) = options.time {
         file.time = std::time::Duration::from_nanos(time);
     }
+    file.traffic.processors = processors("cpus of [measure]", file.traffic.processors)?;
     enter()?;
     let paths = file.settings.iter().flat_map(|setting| &setting.paths);
     if paths.clone().any(|path| is_tun(&path.left.device) || is_tun(&path.right.device)) {

@@ -267,6 +267,7 @@ struct MeasureTable {
     connections: Connections,
     #[serde(default = "usual_congestion")]
     congestion: String,
+    cpus: Option<[usize; 2]>,
 }
 
 fn usual_congestion() -> String {
@@ -291,7 +292,7 @@ impl MeasureTable {
             None => format!("host {} has no address", self.to),
         })?;
         let (connections, congestion) = (self.connections.0, self.congestion.clone());
-        Ok(OwnTraffic { hosts, to, connections, congestion })
+        Ok(OwnTraffic { hosts, to, connections, congestion, processors: self.cpus })
     }
 }
 

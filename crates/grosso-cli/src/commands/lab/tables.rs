@@ -5,14 +5,14 @@ use std::time::Duration;
 use grosso_lab::{
     acks::{AckFindings, AckParameters, Acks, Senders},
     cost::{Cost, CostFindings},
-    experiment::TcpParameters,
+    experiment::{Plan, TcpParameters},
     fragments::{FragmentFindings, FragmentParameters, Fragments},
     hosts::Family,
     report::Report,
     tunnels::{TunnelFindings, TunnelParameters, Tunnels},
 };
 
-use super::conduct::{LabReport, conduct, enter, plan};
+use super::conduct::{LabReport, conduct, enter, plan, processors};
 use crate::{
     arguments::{LabAcks, LabFragments, LabSenders, LabTrials, LabTunnels},
     error::{Exit, Failure},
@@ -35,6 +35,7 @@ pub(super) const TUNNELS: ReportForm =
 
 /// Table R3.
 pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Failure> {
+    let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
     let parameters = AckParameters {
         congestion: options.congestion.clone(),
@@ -42,6 +43,7 @@ pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Fai
         transfer_bytes: options.transfer,
     };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
+    let plan = Plan { processors, ..plan };
     let senders = match options.senders {
         LabSenders::Auto => {
             Senders::register().map_err(|missing| session.talk.note(missing.to_string())).ok()
@@ -53,14 +55,17 @@ pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Fai
 
 /// The cost of a packet, by part.
 pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, Failure> {
+    let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
     let parameters = TcpParameters { congestion: options.congestion.clone() };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
+    let plan = Plan { processors, ..plan };
     conduct(Cost::new(plan), COST, ("cost", &options.page), session)
 }
 
 /// Table R2.
 pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result<Exit, Failure> {
+    let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
     let parameters = FragmentParameters {
         rate_bits: options.rate,
@@ -70,14 +75,16 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
         family: if options.ipv4 { Family::V4 } else { Family::V6 },
     };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
+    let plan = Plan { processors, ..plan };
     let page = ("fragments", &options.page);
     conduct(Fragments::new(plan), FRAGMENTS, page, session)
 }
 
 /// Table R4.
 pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exit, Failure> {
-    enter()?;
     let LabTunnels { measuring, ipv6, sendfile, streams } = options;
+    let processors = processors("--cpus", measuring.processors.cpus)?;
+    enter()?;
     let parameters = TunnelParameters {
         streams: (*streams).into(),
         congestion: measuring.congestion.clone(),
@@ -85,6 +92,7 @@ pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exi
         sendfile: *sendfile,
     };
     let plan = plan(measuring.runs, measuring.time, measuring.device, parameters)?;
+    let plan = Plan { processors, ..plan };
     let page = ("tunnels", &measuring.page);
     conduct(Tunnels::new(plan), TUNNELS, page, session)
 }
