@@ -19,7 +19,8 @@ use grosso_io::{
 use grosso_testkit::{
     Packet,
     front_end::{
-        FROM_GUEST, FrontEnd, GUEST, SIZE, SLOTS, TO_GUEST, descriptor, regions, rings, slot_at,
+        FROM_GUEST, FrontEnd, GUEST, MERGEABLE, PACKED, SIZE, SLOTS, TO_GUEST, descriptor, regions,
+        rings, slot_at,
     },
 };
 use grosso_vhost::memory::{Memory, RegionPlace};
@@ -51,9 +52,9 @@ fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     let path = DataPath::new(left, right, options).expect("a path");
     let handle = path.handle();
     let runs = thread::spawn(move || path.run());
-    let without_merging = !(1_u64 << 15);
+    let wanted = !(MERGEABLE | PACKED);
     let [mut from, mut to] = paths.map(|path| {
-        let front = FrontEnd::connect(&path, without_merging, &mut || ()).expect("a back end");
+        let front = FrontEnd::connect(&path, wanted, &mut || ()).expect("a back end");
         Driver::new(front)
     });
     from.lay_out(FROM_GUEST, &frame(len));

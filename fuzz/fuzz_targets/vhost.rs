@@ -17,6 +17,7 @@ use grosso_vhost::{
 use libfuzzer_sys::fuzz_target;
 
 const OFFERED: u64 = features::OF_RINGS | features::GUEST_CSUM;
+const PACKED: u64 = features::RING_PACKED;
 /// Bytes of the memory, at the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;
 /// Places of the tables, available and used entries of the rings of two pairs.
@@ -41,26 +42,34 @@ thread_local! {
 fn run(back: &mut BackEnd, mut decisions: Decisions<'_>) {
     let memory = memory();
     back.forget();
-    let chosen = if below(&mut decisions, 2) == 0 { OFFERED } else { features::VERSION_1 };
+    let forms = [OFFERED, OFFERED & !PACKED, features::VERSION_1, features::VERSION_1 | PACKED];
+    let chosen = decisions.choose(&forms);
     set_up(back, &memory, chosen);
     for _ in 0..64 {
         match below(&mut decisions, 8) {
             0 => say(back, &memory, &mut decisions),
-            1 => set_up(back, &memory, OFFERED),
+            1 => set_up(back, &memory, decisions.choose(&forms)),
+            2 if chosen & PACKED != 0 => describe(&memory, &mut decisions),
             2..4 => write(&memory, &mut decisions),
             4..6 => drain(back),
             _ => give(back, below(&mut decisions, 20), below(&mut decisions, 4000)),
         }
     }
-    // Whatever there was, a ring that is set anew works.
-    let zeros = [0; MEMORY_BYTES];
-    memory.write_all_at(&zeros, 0).expect("memory");
-    back.forget();
-    set_up(back, &memory, OFFERED);
-    memory.write_all_at(&[0, 16, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0], RINGS[1][0]).expect("memory");
-    memory.write_all_at(&[0, 0, 1, 0], RINGS[1][1]).expect("memory");
-    let ring = back.ring(Way::FromGuest).expect("a ring");
-    assert_eq!(ring.receive(&mut [0; 64]), Ok(Some(9)));
+    // Whatever there was, a ring that is set anew works, of either form.
+    for (chosen, words) in
+        [(OFFERED, [9, 0, 0, 0, 0, 0, 0x80, 0]), (OFFERED & !PACKED, [9, 0, 0, 0, 0, 0, 0, 0])]
+    {
+        memory.write_all_at(&[0; MEMORY_BYTES], 0).expect("memory");
+        back.forget();
+        set_up(back, &memory, chosen);
+        let descriptor = [[0, 16, 0, 0, 0, 0, 0, 0], words].concat();
+        memory.write_all_at(&descriptor, RINGS[1][0]).expect("memory");
+        if chosen & PACKED == 0 {
+            memory.write_all_at(&[0, 0, 1, 0], RINGS[1][1]).expect("memory");
+        }
+        let ring = back.ring(Way::FromGuest).expect("a ring");
+        assert_eq!(ring.receive(&mut [0; 64]), Ok(Some(9)));
+    }
 }
 
 /// A number below a bound.
@@ -123,6 +132,23 @@ fn write(memory: &File, decisions: &mut Decisions<'_>) {
     let count = below(decisions, 40);
     let written: Vec<u8> = (0..count).map(|_| below(decisions, 256) as u8).collect();
     memory.write_all_at(&written, at).expect("memory");
+}
+
+/// Descriptors of a packed ring one behind the other, some of which could be right.
+fn describe(memory: &File, decisions: &mut Decisions<'_>) {
+    let [table, ..] = decisions.choose(&RINGS);
+    let (first, count) = (below(decisions, SIZE as usize), below(decisions, SIZE as usize));
+    let [laps, direction] = [[0x80_u16, 0x8000], [0, 2]].map(|flags| decisions.choose(&flags));
+    for slot in first..first + count {
+        let address = decisions.choose(&[0x4000, 0x7ff0, 0x8000, u64::MAX - 7]);
+        let length = decisions.choose(&[0_u32, 12, 16, 1600, u32::MAX]);
+        let flags = decisions.choose(&[0, 0, 1, 4, 5]) | direction;
+        // In the next lap the flags are the other ones.
+        let is_behind = slot >= SIZE as usize;
+        let laps = decisions.choose(&[laps, laps, laps, 0x8080]) ^ if is_behind { 0x8080 } else { 0 };
+        let words = [address, u64::from(length) | u64::from(flags | laps) << 48];
+        memory.write_all_at(&bytes(&words), table + 16 * (slot as u64 % 32)).expect("memory");
+    }
 }
 
 /// Takes what is there, of each pair: never more than the ring has, or as many faults.

@@ -21,6 +21,8 @@ use crate::network::{Running, STALLED, until};
 
 /// The last words of a port with two pairs of rings.
 const TWO_PAIRS: &str = ",queues=2";
+/// Words of a driver that takes packed rings, or does not.
+const FORMS: [&str; 2] = ["", ",packed_vq=1"];
 
 /// A program with one port, which obeys lines.
 struct Tester {
@@ -120,40 +122,45 @@ fn loses_nothing(folder: &Path, sends: &str, receiver: &mut Tester) {
 
 #[test]
 fn dpdk_loses_nothing_that_a_path_took_from_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(bridge) = bridge(folder.path(), ["vhost-user:a", "vhost-user:b"]) else { return };
-    let [sends, receives] =
-        ["a", "b"].map(|socket| format!("net_virtio_user0,path={socket},queue_size=256"));
-    let mut receiver = Tester::start(folder.path(), &receives, "rxonly");
-    assert_eq!(receiver.packets("RX"), 0);
-    loses_nothing(folder.path(), &sends, &mut receiver);
-    receiver.end();
-    let ended = bridge.stop(Signal::TERM);
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    for form in FORMS {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(bridge) = bridge(folder.path(), ["vhost-user:a", "vhost-user:b"]) else { return };
+        let [sends, receives] =
+            ["a", "b"].map(|path| format!("net_virtio_user0,path={path},queue_size=256{form}"));
+        let mut receiver = Tester::start(folder.path(), &receives, "rxonly");
+        assert_eq!(receiver.packets("RX"), 0);
+        loses_nothing(folder.path(), &sends, &mut receiver);
+        receiver.end();
+        let ended = bridge.stop(Signal::TERM);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    }
 }
 
 #[test]
 fn dpdk_gets_frames_on_both_of_two_pairs() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(bridge) = bridge(folder.path(), ["vhost-user:a", "vhost-user:b"]) else { return };
-    let [sends, receives] = ["a", "b"]
-        .map(|socket| format!("net_virtio_user0,path={socket},queue_size=256{TWO_PAIRS}"));
-    let mut receiver = Tester::start(folder.path(), &receives, "rxonly");
-    assert_eq!(receiver.packets("RX"), 0);
-    let mut sender = Tester::start(folder.path(), &sends, "txonly");
-    until(|| sender.packets("TX") > 20_000);
-    sender.say("stop");
-    let sent = sender.packets("TX");
-    until(|| receiver.packets("RX") == sent);
-    let of_queues = [0, 1].map(|queue| -> u64 {
-        receiver.shown("xstats", &format!("rx_q{queue}_good_packets:")).parse().unwrap()
-    });
-    assert_eq!(of_queues.iter().sum::<u64>(), sent);
-    assert!(of_queues.iter().all(|count| *count > sent / 10), "{of_queues:?}");
-    sender.end();
-    receiver.end();
-    let ended = bridge.stop(Signal::TERM);
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    for form in FORMS {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(bridge) = bridge(folder.path(), ["vhost-user:a", "vhost-user:b"]) else { return };
+        let [sends, receives] = ["a", "b"]
+            .map(|path| format!("net_virtio_user0,path={path},queue_size=256{form}{TWO_PAIRS}"));
+        let mut receiver = Tester::start(folder.path(), &receives, "rxonly");
+        assert_eq!(receiver.packets("RX"), 0);
+        let mut sender = Tester::start(folder.path(), &sends, "txonly");
+        until(|| sender.packets("TX") > 20_000);
+        sender.say("stop");
+        let sent = sender.packets("TX");
+        until(|| receiver.packets("RX") == sent);
+        let of_queues = [0, 1].map(|queue| -> u64 {
+            let words = format!("rx_q{queue}_good_packets:");
+            receiver.shown("xstats", &words).parse().unwrap()
+        });
+        assert_eq!(of_queues.iter().sum::<u64>(), sent);
+        assert!(of_queues.iter().all(|count| *count > sent / 10), "{of_queues:?}");
+        sender.end();
+        receiver.end();
+        let ended = bridge.stop(Signal::TERM);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    }
 }
 
 /// Its back end listens at one end, and connects at the other, where it is killed and comes again.

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Words of the devices of a machine, of which each takes, or leaves to others, something else.
-const DEVICES: [&str; 7] = [
+const DEVICES: [&str; 10] = [
     "",
     ",mrg_rxbuf=off",
     ",guest_tso4=off,guest_tso6=off,guest_ecn=off",
@@ -35,10 +35,15 @@ const DEVICES: [&str; 7] = [
     ",csum=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,host_tso4=off,host_tso6=off,host_ecn=off",
     ",csum=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,host_tso4=off,host_tso6=off,host_ecn=off,\
      mrg_rxbuf=off,indirect_desc=off,event_idx=off",
-    ",mq=on",
+    MQ,
+    PACKED,
+    ",packed=on,mrg_rxbuf=off,indirect_desc=off,event_idx=off",
+    ",packed=on,mq=on",
 ];
-/// The device with two pairs of rings, one for each processor.
-const WITH_PAIRS: usize = 6;
+/// A device with two pairs of rings, one for each processor.
+const MQ: &str = ",mq=on";
+/// A device with packed rings.
+const PACKED: &str = ",packed=on";
 
 #[test]
 fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
@@ -47,15 +52,19 @@ fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
     }
     let Some([host]) = network::namespaces() else { return };
     let place = Place::new(host).unwrap();
-    let bridges =
-        [0, 1, 2, 3, 4, 5, WITH_PAIRS].map(|n| place.bridge(n, &format!("vhost-user:vm{n}.sock")));
-    let bridges = bridges.map(|bridge| bridge.unwrap());
+    let bridges: [_; DEVICES.len()] = core::array::from_fn(|number| {
+        place.bridge(number, &format!("vhost-user:vm{number}.sock")).unwrap()
+    });
     let mut guest = place.machine("server=off", &DEVICES).unwrap();
     for (number, (words, bridge)) in DEVICES.into_iter().zip(bridges).enumerate() {
         let mut work = || {
             place.set_up(number)?;
             place.exchange(&mut guest, number, words)?;
-            if number == WITH_PAIRS {
+            // The feature VIRTIO_F_RING_PACKED, as the guest's driver has agreed on it.
+            let packed =
+                guest.run(&format!("cut -c35 /sys/class/net/eth{number}/device/features"))?;
+            assert_eq!(packed.trim() == "1", words.starts_with(PACKED), "{words}: {packed}");
+            if words.ends_with(MQ) {
                 let queues = guest.run(&format!("ls /sys/class/net/eth{number}/queues"))?;
                 let names: Vec<&str> = queues.split_whitespace().collect();
                 assert_eq!(names, ["rx-0", "rx-1", "tx-0", "tx-1"]);
@@ -75,27 +84,28 @@ fn a_machine_boots_again_and_a_killed_bridge_is_replaced() {
         return;
     }
     // QEMU connects again, or waits for who connects.
-    for (ours, theirs) in [
-        ("vhost-user:vm0.sock", "server=off,reconnect=1"),
-        ("vhost-user:vm0.sock,connect", "server=on"),
+    for (ours, theirs, words) in [
+        ("vhost-user:vm0.sock", "server=off,reconnect=1", ""),
+        ("vhost-user:vm0.sock,connect", "server=on", ""),
+        ("vhost-user:vm0.sock", "server=off,reconnect=1", PACKED),
+        ("vhost-user:vm0.sock,connect", "server=on", PACKED),
     ] {
         let Some([host]) = network::namespaces() else { return };
         let place = Place::new(host).unwrap();
         let work = || {
             let bridge = place.bridge(0, ours)?;
             place.set_up(0)?;
-            let mut guest = place.machine(theirs, &[""])?;
+            let mut guest = place.machine(theirs, &[words])?;
             place.exchange(&mut guest, 0, ours)?;
             guest.reboot()?;
             guest.run(traffic::SERVE)?;
             place.exchange(&mut guest, 0, "booted again")?;
-            bridge.stop(Signal::KILL);
-            let bridge = place.bridge(0, ours)?;
+            let bridge = place.stream_over_kills(bridge, ours)?;
             place.traffic("another bridge")?;
             assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
             io::Result::Ok(())
         };
-        work().unwrap_or_else(|error| panic!("{ours}: {error}"));
+        work().unwrap_or_else(|error| panic!("{ours}{words}: {error}"));
     }
 }
 
@@ -191,6 +201,20 @@ impl Place {
             network::until(|| self.host.run(served).unwrap_or(false));
         }
         self.traffic(how)
+    }
+
+    /// Takes a stream of the guest, while bridges are killed and replaced; returns the last one.
+    fn stream_over_kills(&self, mut bridge: Running, ours: &str) -> io::Result<Running> {
+        let mut stream = self.host.run(|| TcpStream::connect((A[0], 19)))??;
+        stream.set_read_timeout(Some(network::STALLED))?;
+        for expected in self.content.chunks(self.content.len() / 4) {
+            bridge.stop(Signal::KILL);
+            bridge = self.bridge(0, ours)?;
+            let mut got = vec![0; expected.len()];
+            stream.read_exact(&mut got)?;
+            assert!(got == expected, "the guest's stream differs");
+        }
+        Ok(bridge)
     }
 
     fn traffic(&self, how: &str) -> io::Result<()> {

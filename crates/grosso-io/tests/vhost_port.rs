@@ -18,7 +18,7 @@ use grosso_io::{
 use grosso_testkit::{
     Packet,
     front_end::{
-        self, EVENT_INDEX, FROM_GUEST, FrontEnd, GUEST, MERGEABLE, PROTOCOL, SLOTS, Shape,
+        self, EVENT_INDEX, FROM_GUEST, FrontEnd, GUEST, MERGEABLE, PACKED, PROTOCOL, SLOTS, Shape,
         TO_GUEST, VERSION_1, descriptor, rings, slot_at,
     },
     random::Random,
@@ -28,8 +28,12 @@ use tempfile::TempDir;
 
 use crate::live_path::world::until;
 
-/// Everything that a front end may choose.
-pub(crate) const ALL: u64 = u64::MAX;
+/// Everything that a front end may choose, with split rings.
+pub(crate) const ALL: u64 = !PACKED;
+/// The same, with rings of either form.
+pub(crate) const FORMS: [u64; 2] = [ALL, ALL | PACKED];
+/// Those, with events by numbers and by flags.
+pub(crate) const EVENTS: [u64; 4] = [ALL, ALL & !EVENT_INDEX, FORMS[1], FORMS[1] & !EVENT_INDEX];
 const SHAPES: [Shape; 5] =
     [Shape::Direct(1), Shape::Direct(2), Shape::Direct(4), Shape::Table(1), Shape::Table(17)];
 /// Features of virtio that say that a guest takes superframes over IPv4, and partial checksums.
@@ -129,7 +133,8 @@ pub(crate) fn superframe(len: usize) -> Vec<u8> {
 
 #[test]
 fn frames_of_all_lengths_and_shapes_go_there_and_back() {
-    for wanted in [ALL, ALL & !EVENT_INDEX, ALL & !MERGEABLE, VERSION_1, ALL & !PROTOCOL] {
+    let less = [0, EVENT_INDEX, MERGEABLE, !(VERSION_1 | PACKED), PROTOCOL];
+    for wanted in FORMS.into_iter().flat_map(|all| less.map(|less| all & !less)) {
         let mut bench = Bench::new();
         let mut front = bench.connect(wanted);
         for (number, len) in
@@ -164,7 +169,7 @@ fn frames_of_all_lengths_and_shapes_go_there_and_back() {
 
 #[test]
 fn superframes_are_said_in_the_header_and_need_the_features_for_it() {
-    for wanted in [ALL, ALL & !MERGEABLE] {
+    for wanted in FORMS.into_iter().flat_map(|all| [all, all & !MERGEABLE]) {
         let mut bench = Bench::new();
         let mut front = bench.connect(wanted);
         assert!(bench.port.device().features.contains(Features::TCP_SEGMENTATION));
@@ -205,7 +210,7 @@ fn a_guest_is_offered_what_was_wanted() {
 
 #[test]
 fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
-    for wanted in [ALL, ALL & !EVENT_INDEX] {
+    for wanted in EVENTS {
         let mut bench = Bench::new();
         let mut front = bench.connect(wanted);
         let mut expected = 0_u32;
@@ -236,29 +241,31 @@ fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
 
 #[test]
 fn a_driver_is_interrupted_when_it_wants_to_be_and_kicks_when_it_is_asked() {
-    let mut bench = Bench::new();
-    let mut front = bench.connect(ALL);
-    front.want_calls(FROM_GUEST);
-    let _ = front.calls(FROM_GUEST);
-    assert!(arrived(&mut bench.port).is_empty());
-    assert!(front.send(&plain(&frame(1)), Shape::Direct(1)) && front.is_asked(FROM_GUEST));
-    front.kick(FROM_GUEST).unwrap();
-    assert!(bench.port.frames_kick().is_some());
-    assert_eq!((arrived(&mut bench.port).len(), front.calls(FROM_GUEST)), (1, 1));
-    for _ in 0..20 {
-        assert!(front.send(&plain(&frame(1)), Shape::Direct(1)));
+    for wanted in FORMS {
+        let mut bench = Bench::new();
+        let mut front = bench.connect(wanted);
+        front.want_calls(FROM_GUEST);
+        let _ = front.calls(FROM_GUEST);
+        assert!(arrived(&mut bench.port).is_empty());
+        assert!(front.send(&plain(&frame(1)), Shape::Direct(1)) && front.is_asked(FROM_GUEST));
+        front.kick(FROM_GUEST).unwrap();
+        assert!(bench.port.frames_kick().is_some());
+        assert_eq!((arrived(&mut bench.port).len(), front.calls(FROM_GUEST)), (1, 1));
+        for _ in 0..20 {
+            assert!(front.send(&plain(&frame(1)), Shape::Direct(1)));
+        }
+        assert_eq!(
+            (arrived(&mut bench.port).len(), front.calls(FROM_GUEST)),
+            (20, 0),
+            "it did not ask"
+        );
     }
-    assert_eq!(
-        (arrived(&mut bench.port).len(), front.calls(FROM_GUEST)),
-        (20, 0),
-        "it did not ask"
-    );
 }
 
 /// Looks at a ring do not end before its driver was asked to kick; one that has more meanwhile is not asked.
 #[test]
 fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
-    for wanted in [ALL, ALL & !EVENT_INDEX] {
+    for wanted in EVENTS {
         let mut bench = Bench::new();
         let mut front = bench.connect(wanted);
         assert!(arrived(&mut bench.port).is_empty());
@@ -283,22 +290,25 @@ fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
 
 #[test]
 fn a_machine_may_boot_again_go_and_come() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.transmit(&frame(1), &Meta::default()), Transmitted::Taken);
-    assert_eq!(bench.event(VhostEvent::TransmitNoPeer), 1);
-    for round in 1..=3 {
-        let mut front = bench.connect(ALL);
-        assert_eq!(bench.event(VhostEvent::PeerMet), round);
-        bench.carries(&mut front);
-        front.reboot(&mut || assert!(arrived(&mut bench.port).is_empty())).unwrap();
-        bench.carries(&mut front);
-        let next = front.stop_ring(FROM_GUEST, &mut || drop(arrived(&mut bench.port))).unwrap();
-        assert_eq!(next, 1);
-        drop(front);
-        assert!(arrived(&mut bench.port).is_empty());
-        assert_eq!(bench.event(VhostEvent::PeerGone), round);
+    for wanted in FORMS {
+        let mut bench = Bench::new();
+        assert_eq!(bench.transmit(&frame(1), &Meta::default()), Transmitted::Taken);
+        assert_eq!(bench.event(VhostEvent::TransmitNoPeer), 1);
+        for round in 1..=3 {
+            let mut front = bench.connect(wanted);
+            assert_eq!(bench.event(VhostEvent::PeerMet), round);
+            bench.carries(&mut front);
+            front.reboot(&mut || assert!(arrived(&mut bench.port).is_empty())).unwrap();
+            bench.carries(&mut front);
+            let next = front.stop_ring(FROM_GUEST, &mut || drop(arrived(&mut bench.port))).unwrap();
+            // One entry, which has two descriptors.
+            assert_eq!(next, if front.is_packed() { 0x8002 } else { 1 });
+            drop(front);
+            assert!(arrived(&mut bench.port).is_empty());
+            assert_eq!(bench.event(VhostEvent::PeerGone), round);
+        }
+        assert_eq!(bench.event(VhostEvent::PeerCutOff), 0);
     }
-    assert_eq!(bench.event(VhostEvent::PeerCutOff), 0);
 }
 
 /// Offers with a kick where one is asked for, as a driver does.
@@ -358,7 +368,7 @@ fn awaited(front: &mut FrontEnd) -> Vec<u8> {
 
 #[test]
 fn two_machines_on_a_path_that_sleeps_get_what_each_takes() {
-    for wanted in [ALL, ALL & !EVENT_INDEX] {
+    for wanted in EVENTS {
         let mut machines = TwoMachines::start(wanted, wanted & !GUEST_TSO4);
         let TwoMachines { one, other, .. } = &mut machines;
         for round in 0..20 {
@@ -467,17 +477,22 @@ fn each_wrong_descriptor_costs_its_own_frame_and_has_a_name() {
 
 #[test]
 fn buffers_without_bytes_are_no_work_without_end() {
-    let mut bench = Bench::new();
-    let mut front = bench.connect(ALL);
-    while front.give(0, Shape::Table(100)) {}
-    let _ = bench.transmit(&frame(9), &Meta::default());
-    let _ = bench.port.flush().unwrap();
-    assert!(bench.event(VhostEvent::RingEndless) > 0, "some thousand descriptors for one frame");
-    let mut handed_back = 0;
-    while front.received().is_some() {
-        handed_back += 1;
+    for wanted in FORMS {
+        let mut bench = Bench::new();
+        let mut front = bench.connect(wanted);
+        while front.give(0, Shape::Table(100)) {}
+        let _ = bench.transmit(&frame(9), &Meta::default());
+        let _ = bench.port.flush().unwrap();
+        assert!(
+            bench.event(VhostEvent::RingEndless) > 0,
+            "some thousand descriptors for one frame"
+        );
+        let mut handed_back = 0;
+        while front.received().is_some() {
+            handed_back += 1;
+        }
+        assert!(handed_back > 10, "{handed_back} entries are usable again");
     }
-    assert!(handed_back > 10, "{handed_back} entries are usable again");
 }
 
 #[test]
@@ -504,40 +519,44 @@ fn a_ring_that_claims_too_much_is_left_alone_until_it_is_set_anew() {
 
 #[test]
 fn a_frame_that_is_too_long_or_too_short_is_counted() {
-    let mut bench = Bench::new();
-    let mut front = bench.connect(ALL);
-    assert!(front.send(&plain(&vec![1; 68_000]), Shape::Table(3)));
-    assert!(front.send(&[0; 5], Shape::Direct(1)) && front.send(&[], Shape::Direct(1)));
-    assert!(arrived(&mut bench.port).is_empty());
-    assert_eq!(bench.port.stats().events(LiveEvent::ReceiveTruncated), 1);
-    assert_eq!(bench.port.stats().counters().map(|(_, count)| count).sum::<u64>(), 3);
-    // Nothing fits into buffers of one byte, all of which together are too few.
-    let mut bench = Bench::new();
-    let mut front = bench.connect(ALL & !MERGEABLE);
-    assert!(front.give(1, Shape::Direct(1)));
-    assert_eq!(bench.transmit(&frame(9), &Meta::default()), Transmitted::Taken);
-    assert_eq!(bench.port.stats().events(LiveEvent::TransmitTooLong), 1);
+    for wanted in FORMS {
+        let mut bench = Bench::new();
+        let mut front = bench.connect(wanted);
+        assert!(front.send(&plain(&vec![1; 68_000]), Shape::Table(3)));
+        assert!(front.send(&[0; 5], Shape::Direct(1)) && front.send(&[], Shape::Direct(1)));
+        assert!(arrived(&mut bench.port).is_empty());
+        assert_eq!(bench.port.stats().events(LiveEvent::ReceiveTruncated), 1);
+        assert_eq!(bench.port.stats().counters().map(|(_, count)| count).sum::<u64>(), 3);
+        // Nothing fits into buffers of one byte, all of which together are too few.
+        let mut bench = Bench::new();
+        let mut front = bench.connect(wanted & !MERGEABLE);
+        assert!(front.give(1, Shape::Direct(1)));
+        assert_eq!(bench.transmit(&frame(9), &Meta::default()), Transmitted::Taken);
+        assert_eq!(bench.port.stats().events(LiveEvent::TransmitTooLong), 1);
+    }
 }
 
 #[test]
 fn memory_that_is_taken_away_costs_the_guest_its_port_and_nobody_else() {
-    for takes_file in [false, true] {
-        let mut bench = Bench::new();
-        let mut front = bench.connect(ALL);
-        assert!(front.send(&plain(&frame(9)), Shape::Direct(1)));
-        if takes_file {
-            front.lose_memory().unwrap();
-        } else {
-            // A table of memory without regions.
-            front.tell(5, &[0; 8], &[]).unwrap();
+    for wanted in FORMS {
+        for takes_file in [false, true] {
+            let mut bench = Bench::new();
+            let mut front = bench.connect(wanted);
+            assert!(front.send(&plain(&frame(9)), Shape::Direct(1)));
+            if takes_file {
+                front.lose_memory().unwrap();
+            } else {
+                // A table of memory without regions.
+                front.tell(5, &[0; 8], &[]).unwrap();
+            }
+            let _ = arrived(&mut bench.port);
+            let _ = bench.transmit(&frame(9), &Meta::default());
+            let _ = arrived(&mut bench.port);
+            assert_eq!(bench.event(VhostEvent::PeerCutOff), 1, "{takes_file}");
+            drop(front);
+            let mut front = bench.connect(wanted);
+            bench.carries(&mut front);
         }
-        let _ = arrived(&mut bench.port);
-        let _ = bench.transmit(&frame(9), &Meta::default());
-        let _ = arrived(&mut bench.port);
-        assert_eq!(bench.event(VhostEvent::PeerCutOff), 1, "{takes_file}");
-        drop(front);
-        let mut front = bench.connect(ALL);
-        bench.carries(&mut front);
     }
 }
 
@@ -599,8 +618,10 @@ proptest! {
                     let bytes = *random.choose(&lengths) as u32;
                     let flags = *random.choose(&[0, 1, 2, 3, 4]);
                     let next = random.below(260) as u16;
+                    let laps = *random.choose(&[0, 0x80, 0x8000, 0x8080]);
+                    let last = if front.is_packed() { [next, flags | laps] } else { [flags, next] };
                     let at = GUEST + rings(ring)[0] + 16 * number;
-                    front.write(at, &descriptor((address, bytes, flags, next)));
+                    front.write(at, &descriptor((address, bytes, last[0], last[1])));
                 }
                 for _ in 0..random.below(20) {
                     front.offer(ring, random.below(260) as u16);

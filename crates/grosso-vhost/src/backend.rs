@@ -10,10 +10,10 @@ use grosso_sys::{bell::Bell, fault::Fault};
 
 use crate::{
     edges::Edges,
-    features::{EVENT_INDEX, PROTOCOL_FEATURES, PROTOCOL_MQ, PROTOCOL_REPLY_ACK},
+    features::{PROTOCOL_FEATURES, PROTOCOL_MQ, PROTOCOL_REPLY_ACK, RING_PACKED},
     memory::Memory,
     message::{Message, reply, request},
-    ring::{Addresses, Ring},
+    ring::{Addresses, Base, Ring},
 };
 
 /// One of the two rings of a pair.
@@ -53,12 +53,12 @@ pub struct BackEnd {
 }
 
 /// A ring, and how it is told of.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     size: u16,
     addresses: Option<Addresses>,
     /// The next entry to take when the ring begins.
-    next: u16,
+    base: Base,
     call: Option<OwnedFd>,
     is_started: bool,
     is_enabled: bool,
@@ -120,7 +120,7 @@ impl BackEnd {
                 let (index, _) = message.of_ring().ok_or(Refused::Message)?;
                 let next = self.stop(index).ok_or(Refused::Message)?;
                 self.settle();
-                let payload = [index, next.into()].map(u32::to_ne_bytes).concat();
+                let payload = [index, next].map(u32::to_ne_bytes).concat();
                 return Ok(Some(reply(number, &payload)));
             }
             request::SET_MEM_TABLE => self.set_memory(&mut message),
@@ -239,7 +239,9 @@ impl BackEnd {
             }
             request::SET_VRING_BASE => {
                 let (index, next) = message.of_ring()?;
-                self.queue(index)?.next = u16::try_from(next).ok()?;
+                let is_packed = self.chosen.is_some_and(|chosen| chosen & RING_PACKED != 0);
+                let base = (is_packed || next <= u16::MAX.into()).then_some(Base::Told(next))?;
+                self.queue(index)?.base = base;
                 Some(())
             }
             request::SET_VRING_ADDR => {
@@ -310,10 +312,10 @@ impl BackEnd {
     }
 
     /// Stops a ring, and returns its next entry.
-    fn stop(&mut self, index: u32) -> Option<u16> {
+    fn stop(&mut self, index: u32) -> Option<u32> {
         let queue = self.queue(index)?;
         queue.is_started = false;
-        let next = queue.next;
+        let (Base::Told(next) | Base::Left(next)) = queue.base;
         let (way, pair) = place(index as usize);
         self.kicks[way as usize].end(pair);
         Some(next)
@@ -328,32 +330,28 @@ impl BackEnd {
         self.publish_one(index);
         let queue = &mut self.queues[index];
         if let Some(ring) = queue.ring.take() {
-            queue.next = ring.next();
+            queue.base = Base::Left(ring.base());
         }
     }
 
     fn publish_one(&mut self, index: usize) {
-        let queue = &mut self.queues[index];
-        if queue.ring.as_mut().is_some_and(Ring::publish)
-            && let Some(call) = &queue.call
-        {
-            // The file is an eventfd, and a full one has told the driver.
-            let _ = self.bell.ring(call.as_fd());
-        }
+        self.queues[index].publish(&mut self.bell);
     }
 
     /// Begins with the rings of which everything is known.
     fn begin(&mut self) {
-        let Self { chosen: Some(chosen), memory: Some(memory), queues, .. } = self else { return };
+        let Self { chosen: Some(chosen), memory: Some(memory), queues, bell, .. } = self else {
+            return;
+        };
         for queue in queues {
             if let Queue { is_started: true, is_enabled: true, ring: None, .. } = queue
                 && let Some(addresses) = &queue.addresses
             {
-                let event_index = *chosen & EVENT_INDEX != 0;
-                let Queue { size, next, .. } = *queue;
-                queue.ring = Ring::new(memory, addresses, size, next, event_index);
+                let Queue { size, base, .. } = *queue;
+                queue.ring = Ring::new(memory, addresses, size, base, *chosen);
                 // Addresses that are nowhere are not looked for again at each message.
                 queue.is_started = queue.ring.is_some();
+                queue.publish(bell);
             }
         }
     }
@@ -372,8 +370,33 @@ impl BackEnd {
     }
 }
 
+impl Queue {
+    /// A ring of which nothing is known.
+    fn new() -> Self {
+        Self {
+            size: 0,
+            addresses: None,
+            base: Base::Told(0),
+            call: None,
+            is_started: false,
+            is_enabled: false,
+            ring: None,
+        }
+    }
+
+    /// Tells the driver of used entries, and interrupts it where it wants that.
+    fn publish(&mut self, bell: &mut Bell) {
+        if self.ring.as_mut().is_some_and(Ring::publish)
+            && let Some(call) = &self.call
+        {
+            // The file is an eventfd, and a full one has told the driver.
+            let _ = bell.ring(call.as_fd());
+        }
+    }
+}
+
 fn queues() -> Vec<Queue> {
-    (0..2 * PAIRS_MAX).map(|_| Queue::default()).collect()
+    (0..2 * PAIRS_MAX).map(|_| Queue::new()).collect()
 }
 
 /// The number of a ring in messages.

@@ -9,7 +9,7 @@ use std::{io::IoSlice, sync::Arc};
 use crate::{
     backend::Way,
     memory::Memory,
-    parts::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Parts, Side},
+    parts::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Side, SplitParts},
     ring::{ChainFault, FETCHED_AHEAD, Piece, Sent, fill},
 };
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub struct DriverRing {
     memory: Arc<Memory>,
-    parts: Parts,
+    parts: SplitParts,
     way: Way,
     /// Address of the first slot.
     slots: u64,
@@ -39,7 +39,7 @@ impl DriverRing {
     /// if the memory has no [`RING_BYTES`] there. For frames from the device, it has all slots.
     #[must_use]
     pub fn new(memory: &Arc<Memory>, at: u64, way: Way, event_index: bool) -> Option<Self> {
-        let parts = Parts::new(memory, &addresses(at), SLOTS, Side::Driver, event_index)?;
+        let parts = SplitParts::new(memory, &addresses(at), SLOTS, Side::Driver, event_index)?;
         let mut ring = Self {
             memory: Arc::clone(memory),
             parts,

@@ -30,6 +30,8 @@ pub const EVENT_INDEX: u64 = 1 << 29;
 pub const PROTOCOL_FEATURES: u64 = 1 << 30;
 /// Virtio 1.
 pub const VERSION_1: u64 = 1 << 32;
+/// Rings are packed.
+pub const RING_PACKED: u64 = 1 << 34;
 /// The guest takes superframes of UDP over IPv4.
 pub const GUEST_USO4: u64 = 1 << 54;
 /// The guest takes superframes of UDP over IPv6.
@@ -38,8 +40,14 @@ pub const GUEST_USO6: u64 = 1 << 55;
 pub const HOST_USO: u64 = 1 << 56;
 
 /// Features that every guest is offered: those of rings.
-pub const OF_RINGS: u64 =
-    MRG_RXBUF | MQ | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;
+pub const OF_RINGS: u64 = MRG_RXBUF
+    | MQ
+    | ANY_LAYOUT
+    | INDIRECT
+    | EVENT_INDEX
+    | PROTOCOL_FEATURES
+    | VERSION_1
+    | RING_PACKED;
 
 /// The features of these that a driver may use together: superframes need checksums to fill in, and CWR in them
 /// superframes of TCP (virtio 1.3 section 5.1.3.1).

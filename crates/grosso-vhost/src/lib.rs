@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`features`] | what a device can do, as bits |
 //! | [`memory`] | shared memory, mapped: the only code here that is `unsafe`, but for [`lost`](memory) files |
-//! | `parts` | a split ring in it, as both sides have it |
+//! | `parts` | a ring in it, of either form, as both sides have it |
 //! | [`ring`] | the device's side: frames that a guest sends, and room for those that it gets |
 //! | [`driver`] | the driver's side, in memory of its own |
 //! | `edges` | eventfds of the other program, heard without a read |

@@ -273,6 +273,14 @@ impl Place {
         u64::from_le(word.load(Ordering::Relaxed))
     }
 
+    /// Writes a number of 8 bytes, after everything that was written before.
+    #[inline]
+    pub(crate) fn store_quad(&self, at: usize, value: u64) {
+        // SAFETY: as in `load_quad`.
+        let word = unsafe { self.word::<8>(at).cast::<AtomicU64>().as_ref() };
+        word.store(value.to_le(), Ordering::Release);
+    }
+
     /// The number of 2 bytes at `at`; what was written before it is seen afterwards.
     #[inline]
     pub(crate) fn load(&self, at: usize) -> u16 {

@@ -3,10 +3,13 @@
 #![cfg(target_os = "linux")]
 
 mod ends;
+mod packed;
 
 use std::{
+    collections::VecDeque,
     fs::File,
     io::IoSlice,
+    iter,
     os::{fd::OwnedFd, unix::fs::FileExt},
     sync::Arc,
 };
@@ -16,7 +19,7 @@ use grosso_vhost::{
     features,
     memory::{MAPPED_BYTES_MAX, Memory, REGIONS_MAX, RegionPlace},
     message::{Message, request},
-    ring::{Addresses, ChainFault, Ring, SIZE_MAX, Sent},
+    ring::{Addresses, Base, ChainFault, Ring, SIZE_MAX, Sent},
 };
 use rustix::{
     event::{EventfdFlags, eventfd},
@@ -34,23 +37,42 @@ const MEMORY_BYTES: u64 = 0x20_0000;
 const NEXT: u16 = 1;
 const WRITTEN: u16 = 2;
 const TABLED: u16 = 4;
+/// Those of a packed ring that say in which lap it was made available, and used.
+const AVAILABLE_FLAG: u16 = 1 << 7;
+const USED_FLAG: u16 = 1 << 15;
+const LAPS: u16 = AVAILABLE_FLAG | USED_FLAG;
+
+/// Features of rings of both forms.
+const FORMS: [u64; 2] = [0, features::RING_PACKED];
 
 /// A guest of one ring.
 struct Guest {
     file: File,
+    /// Whether the ring is packed.
+    is_packed: bool,
     size: u16,
-    /// Entries made available.
+    /// Entries made available, or descriptors of a packed ring, and those that came back.
     offered: u16,
+    seen: u16,
+    /// Descriptors of a packed ring, by the numbers that they have in chains until they are in it.
+    described: Vec<Words>,
+    /// Descriptors of each entry that is out.
+    slots: VecDeque<u16>,
 }
 
 impl Guest {
-    /// A guest whose entries are numbered from `first` on.
-    fn new(size: u16, first: u16) -> Self {
+    /// A guest whose entries are numbered from `first` on. In a packed ring of one descriptor an entry its laps are
+    /// numbered so.
+    fn new(form: u64, size: u16, first: u16) -> Self {
         let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
         file.set_len(MEMORY_BYTES).unwrap();
-        let guest = Self { file, size, offered: first };
-        guest.put(AVAILABLE + 2, &first.to_le_bytes());
-        guest.put(USED + 2, &first.to_le_bytes());
+        let described = vec![(0, 0, 0, 0); size.into()];
+        let (is_packed, slots) = (form != 0, VecDeque::new());
+        let guest = Self { file, is_packed, size, offered: first, seen: first, described, slots };
+        if !is_packed {
+            guest.put(AVAILABLE + 2, &first.to_le_bytes());
+            guest.put(USED + 2, &first.to_le_bytes());
+        }
         guest
     }
 
@@ -59,8 +81,37 @@ impl Guest {
         Memory::map(&[whole], &[self.file.try_clone().unwrap().into()]).unwrap()
     }
 
+    fn form(&self) -> u64 {
+        FORMS[usize::from(self.is_packed)]
+    }
+
     fn ring(&self, event_index: bool) -> Ring {
-        Ring::new(&self.memory(), &PLACES, self.size, self.offered, event_index).unwrap()
+        let base = Base::Left(self.base(self.offered));
+        self.ring_at(base, event_index)
+    }
+
+    fn ring_at(&self, base: Base, event_index: bool) -> Ring {
+        let events = if event_index { features::EVENT_INDEX } else { 0 };
+        Ring::new(&self.memory(), &PLACES, self.size, base, self.form() | events).unwrap()
+    }
+
+    /// The number of an entry as messages have it.
+    fn base(&self, number: u16) -> u32 {
+        let bits = u32::from(self.bits(number));
+        if self.is_packed { bits << 16 | bits } else { number.into() }
+    }
+
+    /// The number of an entry as events have it.
+    fn bits(&self, number: u16) -> u16 {
+        if !self.is_packed {
+            return number;
+        }
+        (number % self.size) | (u16::from(self.is_odd(number)) << 15)
+    }
+
+    /// Whether the descriptor of a packed ring is in an odd lap, of which the first is one.
+    fn is_odd(&self, number: u16) -> bool {
+        (number / self.size).is_multiple_of(2)
     }
 
     fn put(&self, at: u64, bytes: &[u8]) {
@@ -78,18 +129,60 @@ impl Guest {
     }
 
     /// Writes a descriptor of the ring's table, or of another.
-    fn describe(&self, table: u64, number: u16, (address, bytes, flags, next): Words) {
-        let at = table + 16 * u64::from(number);
+    fn describe(&mut self, table: u64, number: u16, words: Words) {
+        if self.is_packed && table == TABLE {
+            self.described[usize::from(number)] = words;
+        } else {
+            self.write(table + 16 * u64::from(number), words);
+        }
+    }
+
+    /// Writes a descriptor, of which the next one's number, or the entry's, is on this side of the flags or on that.
+    fn write(&self, at: u64, (address, bytes, flags, number): Words) {
         self.put(at, &address.to_le_bytes());
         self.put(at + 8, &bytes.to_le_bytes());
-        self.put(at + 12, &[flags.to_le_bytes(), next.to_le_bytes()].concat());
+        let last = if self.is_packed { [number, flags] } else { [flags, number] };
+        self.put(at + 12, &last.map(u16::to_le_bytes).concat());
     }
 
     fn offer(&mut self, head: u16) {
+        if self.is_packed {
+            return self.offer_chain(head);
+        }
         let entry = u64::from(self.offered & (self.size - 1));
         self.put(AVAILABLE + 4 + 2 * entry, &head.to_le_bytes());
         self.offered = self.offered.wrapping_add(1);
         self.put(AVAILABLE + 2, &self.offered.to_le_bytes());
+    }
+
+    /// Writes the chain of described descriptors into a packed ring.
+    fn offer_chain(&mut self, head: u16) {
+        self.lay_out(head).into_iter().for_each(|(at, words)| self.write(at, words));
+    }
+
+    /// Gives a chain of described descriptors the next place in a packed ring. Returns what is to be written there, the
+    /// first descriptor last.
+    fn lay_out(&mut self, head: u16) -> Vec<(u64, Words)> {
+        let (mut words, mut chain) = (self.described[usize::from(head)], vec![]);
+        while chain.len() < usize::from(self.size) {
+            chain.push(words);
+            if words.2 & NEXT == 0 {
+                break;
+            }
+            words = self.described[usize::from(words.3)];
+        }
+        let first = self.offered;
+        self.slots.push_back(chain.len() as u16);
+        self.offered = first.wrapping_add(chain.len() as u16);
+        let place = |(slot, (address, bytes, flags, _)): (u16, Words)| {
+            let number = first.wrapping_add(slot);
+            let laps = if self.is_odd(number) { AVAILABLE_FLAG } else { USED_FLAG };
+            let at = TABLE + 16 * u64::from(number % self.size);
+            (at, (address, bytes, flags | laps, head))
+        };
+        let mut writes: Vec<_> = (0..).zip(chain).map(place).collect();
+        writes.reverse();
+        writes
     }
 
     /// Offers a descriptor of `bytes` bytes at the data of its number.
@@ -98,15 +191,55 @@ impl Guest {
         self.offer(number);
     }
 
-    /// The used entry of a number: a head and a length.
-    fn used(&self, number: u16) -> (u32, u32) {
-        let at = USED + 4 + 8 * u64::from(number & (self.size - 1));
-        (u32::from_le_bytes(self.bytes(at)), u32::from_le_bytes(self.bytes(at + 4)))
+    /// The entries that came back: of each its head and a length.
+    fn used(&mut self) -> Vec<(u32, u32)> {
+        iter::from_fn(|| self.next_used()).collect()
+    }
+
+    fn next_used(&mut self) -> Option<(u32, u32)> {
+        let slot = u64::from(self.seen % self.size);
+        if !self.is_packed {
+            let at = USED + 4 + 8 * slot;
+            let entry = [at, at + 4].map(|at| u32::from_le_bytes(self.bytes(at)));
+            let is_used = self.seen != self.number(USED + 2);
+            self.seen = self.seen.wrapping_add(is_used.into());
+            return is_used.then_some(entry.into());
+        }
+        let at = TABLE + 16 * slot;
+        let laps = if self.is_odd(self.seen) { LAPS } else { 0 };
+        if self.slots.is_empty() || self.number(at + 14) & LAPS != laps {
+            return None;
+        }
+        let slots = self.slots.pop_front().unwrap();
+        self.seen = self.seen.wrapping_add(slots);
+        Some((self.number(at + 12).into(), u32::from_le_bytes(self.bytes(at + 8))))
     }
 
     /// Says behind which used entry it wants to be told.
     fn want(&self, event: u16) {
-        self.put(AVAILABLE + 4 + 2 * u64::from(self.size), &event.to_le_bytes());
+        let bits = self.bits(event).to_le_bytes();
+        if self.is_packed {
+            self.put(AVAILABLE, &bits);
+            self.put(AVAILABLE + 2, &[2, 0]);
+        } else {
+            self.put(AVAILABLE + 4 + 2 * u64::from(self.size), &bits);
+        }
+    }
+
+    /// Says that it wants to be told of nothing, or of anything.
+    fn want_none(&self, is_none: bool) {
+        let at = if self.is_packed { AVAILABLE + 2 } else { AVAILABLE };
+        self.put(at, &u16::from(is_none).to_le_bytes());
+    }
+
+    /// The entry of which the device wants to be told, and whether it says by a flag that it wants to be told of none.
+    fn asked(&self) -> (u16, bool) {
+        let [event, flags] = if self.is_packed {
+            [USED, USED + 2]
+        } else {
+            [USED + 4 + 8 * u64::from(self.size), USED]
+        };
+        (self.number(event), self.number(flags) == 1)
     }
 }
 
@@ -133,8 +266,8 @@ fn give(ring: &mut Ring, bytes: usize, mergeable: bool) -> Sent {
 
 #[test]
 fn frames_go_on_when_the_numbers_go_round() {
-    for event_index in [false, true] {
-        let mut guest = Guest::new(8, 65_530);
+    for (form, event_index) in FORMS.into_iter().flat_map(|form| [(form, false), (form, true)]) {
+        let mut guest = Guest::new(form, 8, 65_530);
         let mut ring = guest.ring(event_index);
         for round in 0..20_u16 {
             let number = 65_530_u16.wrapping_add(round);
@@ -143,13 +276,13 @@ fn frames_go_on_when_the_numbers_go_round() {
             guest.offer_plain(round % 8, 9, 0);
             assert_eq!(received(&mut ring), Ok(Some(vec![round as u8; 9])));
             assert_eq!(received(&mut ring), Ok(None));
+            assert_eq!(guest.used(), [], "before it is told");
             assert!(ring.publish(), "it wants to be told of each");
-            assert_eq!(guest.number(USED + 2), number.wrapping_add(1));
-            assert_eq!(guest.used(number), (u32::from(round % 8), 0));
-            assert_eq!(ring.next(), number.wrapping_add(1));
+            assert_eq!(guest.used(), [(u32::from(round % 8), 0)]);
+            assert_eq!(ring.base(), guest.base(number.wrapping_add(1)));
             assert!(!ring.ask(), "there are no more");
             if event_index {
-                assert_eq!(guest.number(USED + 4 + 8 * 8), guest.offered);
+                assert_eq!(guest.asked().0, guest.bits(guest.offered));
             }
         }
     }
@@ -157,50 +290,54 @@ fn frames_go_on_when_the_numbers_go_round() {
 
 #[test]
 fn a_driver_is_told_where_its_event_lies_between_the_entries_also_across_the_end_of_numbers() {
-    for first in [100_u16, 65_534] {
+    for (form, first) in FORMS.into_iter().flat_map(|form| [(form, 100_u16), (form, 65_534)]) {
         for (event, is_told) in
             [(-2, false), (-1, false), (0, true), (3, true), (4, false), (9, false)]
         {
-            let mut guest = Guest::new(8, first);
+            let mut guest = Guest::new(form, 8, first);
             let mut ring = guest.ring(true);
             guest.want(first.wrapping_add_signed(event));
             (0..4).for_each(|number| guest.offer_plain(number, 9, 0));
             (0..4).for_each(|_| assert!(received(&mut ring).unwrap().is_some()));
-            assert_eq!(ring.publish(), is_told, "{first} {event}");
-            assert!(!ring.publish(), "{first} {event}: nothing is new");
+            assert_eq!(ring.publish(), is_told, "{form:x} {first} {event}");
+            assert!(!ring.publish(), "{form:x} {first} {event}: nothing is new");
         }
     }
 }
 
 #[test]
 fn a_driver_that_wants_no_interrupts_says_so_by_a_flag() {
-    let mut guest = Guest::new(8, 0);
-    let mut ring = guest.ring(false);
-    guest.put(AVAILABLE, &1_u16.to_le_bytes());
-    guest.offer_plain(0, 9, 0);
-    assert!(received(&mut ring).unwrap().is_some() && !ring.publish());
-    ring.hush();
-    assert_eq!(guest.number(USED), 1);
-    guest.offer_plain(1, 9, 0);
-    assert!(ring.ask(), "it came before it was asked for");
-    assert_eq!(guest.number(USED), 0);
+    for form in FORMS {
+        let mut guest = Guest::new(form, 8, 0);
+        let mut ring = guest.ring(false);
+        guest.want_none(true);
+        guest.offer_plain(0, 9, 0);
+        assert!(received(&mut ring).unwrap().is_some() && !ring.publish());
+        ring.hush();
+        assert!(guest.asked().1);
+        guest.offer_plain(1, 9, 0);
+        assert!(ring.ask(), "it came before it was asked for");
+        assert!(!guest.asked().1);
+        guest.want_none(false);
+        assert!(received(&mut ring).unwrap().is_some() && ring.publish());
+    }
 }
 
 #[test]
 fn a_full_ring_is_used_whole_and_one_entry_more_breaks_it() {
     for size in [1, 2, 256] {
-        let mut guest = Guest::new(size, 65_535);
+        let mut guest = Guest::new(FORMS[0], size, 65_535);
         let mut ring = guest.ring(false);
         (0..size).for_each(|number| guest.offer_plain(number, 9, 0));
         (0..size).for_each(|_| assert!(received(&mut ring).unwrap().is_some()));
-        let mut guest = Guest::new(size, 65_535);
+        let mut guest = Guest::new(FORMS[0], size, 65_535);
         let mut ring = guest.ring(false);
         (0..size).for_each(|number| guest.offer_plain(number, 90, WRITTEN));
         (0..size).for_each(|_| assert_eq!(give(&mut ring, 20, true), Sent::Whole));
         (0..=size).for_each(|_| guest.offer(0));
         assert_eq!(give(&mut ring, 20, true), Sent::Fault(ChainFault::Overrun));
         assert!(ring.is_broken() && give(&mut ring, 20, true) == Sent::NoRoom);
-        let mut guest = Guest::new(size, 65_535);
+        let mut guest = Guest::new(FORMS[0], size, 65_535);
         let mut ring = guest.ring(false);
         (0..=size).for_each(|_| guest.offer(0));
         assert_eq!(received(&mut ring), Err(ChainFault::Overrun));
@@ -210,9 +347,10 @@ fn a_full_ring_is_used_whole_and_one_entry_more_breaks_it() {
 
 #[test]
 fn a_ring_is_a_power_of_two_and_its_parts_are_aligned_and_in_memory() {
-    let guest = Guest::new(8, 0);
+    let guest = Guest::new(FORMS[0], 8, 0);
     let memory = guest.memory();
-    let with = |size, places: Addresses| Ring::new(&memory, &places, size, 0, true).is_some();
+    let with =
+        |size, places: Addresses| Ring::new(&memory, &places, size, Base::Told(0), 0).is_some();
     for (size, is_right) in [
         (0, false),
         (1, true),
@@ -249,17 +387,8 @@ fn a_ring_is_a_power_of_two_and_its_parts_are_aligned_and_in_memory() {
 /// back.
 type Wrong = (&'static str, u16, &'static [(u64, u16, Words)], ChainFault);
 
+/// Those of rings of both forms.
 const WRONG: &[Wrong] = &[
-    ("a head behind the table", 8, &[], ChainFault::Index),
-    ("the greatest head", 65_535, &[], ChainFault::Index),
-    ("a next one behind the table", 0, &[(TABLE, 0, (DATA, 9, NEXT, 8))], ChainFault::Index),
-    ("a loop", 0, &[(TABLE, 0, (DATA, 9, NEXT, 0))], ChainFault::Endless),
-    (
-        "a longer loop",
-        0,
-        &[(TABLE, 0, (DATA, 0, NEXT, 1)), (TABLE, 1, (DATA, 0, NEXT, 0))],
-        ChainFault::Endless,
-    ),
     (
         "an address behind the memory",
         0,
@@ -304,16 +433,36 @@ const WRONG: &[Wrong] = &[
         ChainFault::Table,
     ),
     (
-        "a table in a table",
-        0,
-        &[(TABLE, 0, (DATA, 16, TABLED, 0)), (DATA, 0, (DATA, 16, TABLED, 0))],
-        ChainFault::Table,
-    ),
-    (
         "a table that is nowhere",
         0,
         &[(TABLE, 0, (MEMORY_BYTES - 8, 16, TABLED, 0))],
         ChainFault::Outside,
+    ),
+    (
+        "2^32 bytes",
+        0,
+        &[(TABLE, 0, (DATA, 1, NEXT, 1)), (TABLE, 1, (DATA, u32::MAX, 0, 0))],
+        ChainFault::Length,
+    ),
+];
+
+/// Those of a split ring, which names descriptors by numbers.
+const WRONG_NUMBERS: &[Wrong] = &[
+    ("a head behind the table", 8, &[], ChainFault::Index),
+    ("the greatest head", 65_535, &[], ChainFault::Index),
+    ("a next one behind the table", 0, &[(TABLE, 0, (DATA, 9, NEXT, 8))], ChainFault::Index),
+    ("a loop", 0, &[(TABLE, 0, (DATA, 9, NEXT, 0))], ChainFault::Endless),
+    (
+        "a longer loop",
+        0,
+        &[(TABLE, 0, (DATA, 0, NEXT, 1)), (TABLE, 1, (DATA, 0, NEXT, 0))],
+        ChainFault::Endless,
+    ),
+    (
+        "a table in a table",
+        0,
+        &[(TABLE, 0, (DATA, 16, TABLED, 0)), (DATA, 0, (DATA, 16, TABLED, 0))],
+        ChainFault::Table,
     ),
     (
         "a next one behind its table",
@@ -327,19 +476,15 @@ const WRONG: &[Wrong] = &[
         &[(TABLE, 0, (DATA, 16, TABLED, 0)), (DATA, 0, (DATA, 0, NEXT, 0))],
         ChainFault::Endless,
     ),
-    (
-        "2^32 bytes",
-        0,
-        &[(TABLE, 0, (DATA, 1, NEXT, 1)), (TABLE, 1, (DATA, u32::MAX, 0, 0))],
-        ChainFault::Length,
-    ),
 ];
 
 #[test]
 fn each_wrong_entry_is_handed_back_unused_if_it_can_be_named_and_the_next_one_is_right() {
-    for (what, head, descriptors, fault) in WRONG {
+    let of = |wrong: &'static [Wrong], form| wrong.iter().map(move |wrong| (form, wrong));
+    let all = of(WRONG_NUMBERS, FORMS[0]).chain(of(WRONG, FORMS[0])).chain(of(WRONG, FORMS[1]));
+    for (form, (what, head, descriptors, fault)) in all {
         for written in [0, WRITTEN] {
-            let mut guest = Guest::new(8, 0);
+            let mut guest = Guest::new(form, 8, 0);
             let mut ring = guest.ring(false);
             for (table, number, (address, bytes, flags, next)) in *descriptors {
                 let turned = if flags & TABLED == 0 { flags ^ written } else { *flags };
@@ -352,14 +497,9 @@ fn each_wrong_entry_is_handed_back_unused_if_it_can_be_named_and_the_next_one_is
                 0 => assert_eq!(received(&mut ring), Err(*fault), "{what}"),
                 _ => assert_eq!(give(&mut ring, 20, true), Sent::Fault(*fault), "{what}"),
             }
-            let is_named = *head < 8;
             ring.publish();
-            assert_eq!(guest.number(USED + 2), is_named.into(), "{what}");
-            assert_eq!(
-                guest.used(0),
-                if is_named { ((*head).into(), 0) } else { (0, 0) },
-                "{what}"
-            );
+            let named = ((*head).into(), 0);
+            assert_eq!(guest.used(), [named][..usize::from(*head < 8)], "{what}");
             match written {
                 0 => assert_eq!(
                     received(&mut ring).map(|got| got.map(|got| got.len())),
@@ -368,98 +508,113 @@ fn each_wrong_entry_is_handed_back_unused_if_it_can_be_named_and_the_next_one_is
                 _ => assert_eq!(give(&mut ring, 20, true), Sent::Whole, "{what}"),
             }
             ring.publish();
-            assert_eq!(
-                guest.used(is_named.into()),
-                (3, if written == 0 { 0 } else { 20 }),
-                "{what}"
-            );
+            assert_eq!(guest.used(), [(3, if written == 0 { 0 } else { 20 })], "{what}");
         }
     }
 }
 
 #[test]
 fn nothing_of_a_frame_is_written_where_a_part_of_its_room_is_wrong() {
-    let mut guest = Guest::new(8, 0);
-    let mut ring = guest.ring(false);
-    guest.describe(TABLE, 0, (data(0), 20, WRITTEN | NEXT, 1));
-    guest.describe(TABLE, 1, (MEMORY_BYTES - 4, 20, WRITTEN, 0));
-    guest.offer(0);
-    assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
-    assert_eq!(guest.bytes::<20>(data(0)), [0; 20]);
-    // An entry in front of a wrong one is handed back with it.
-    guest.offer_plain(2, 20, WRITTEN);
-    guest.offer(0);
-    assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
-    ring.publish();
-    assert_eq!((guest.used(1), guest.used(2), guest.number(USED + 2)), ((2, 0), (0, 0), 3));
+    for form in FORMS {
+        let mut guest = Guest::new(form, 8, 0);
+        let mut ring = guest.ring(false);
+        guest.describe(TABLE, 0, (data(0), 20, WRITTEN | NEXT, 1));
+        guest.describe(TABLE, 1, (MEMORY_BYTES - 4, 20, WRITTEN, 0));
+        guest.offer(0);
+        assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
+        assert_eq!(guest.bytes::<20>(data(0)), [0; 20]);
+        // An entry in front of a wrong one is handed back with it.
+        guest.offer_plain(2, 20, WRITTEN);
+        guest.offer(0);
+        assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
+        ring.publish();
+        assert_eq!(guest.used(), [(0, 0), (2, 0), (0, 0)]);
+    }
 }
 
 #[test]
 fn a_frame_in_several_buffers_says_how_many_and_how_much_is_in_each() {
-    let mut guest = Guest::new(8, 65_534);
-    let mut ring = guest.ring(false);
-    (0..4).for_each(|number| guest.offer_plain(number, 100, WRITTEN));
-    assert_eq!(give(&mut ring, 250, true), Sent::Whole);
-    ring.publish();
-    assert_eq!(guest.number(USED + 2), 1);
-    let lengths = [65_534, 65_535, 0].map(|number| guest.used(number));
-    assert_eq!(lengths, [(0, 100), (1, 100), (2, 50)]);
-    assert_eq!(guest.bytes::<12>(data(0)), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0]);
-    assert_eq!(guest.bytes::<50>(data(2)), core::array::from_fn(|number| (200 + number) as u8));
-    assert_eq!(guest.bytes::<50>(data(2) + 50), [0; 50]);
-    assert_eq!(give(&mut ring, 30, true), Sent::Whole);
-    ring.publish();
-    assert_eq!((guest.used(1), guest.bytes::<2>(data(3) + 10)), ((3, 30), [1, 0]));
+    for form in FORMS {
+        let mut guest = Guest::new(form, 8, 65_534);
+        let mut ring = guest.ring(false);
+        (0..4).for_each(|number| guest.offer_plain(number, 100, WRITTEN));
+        assert_eq!(give(&mut ring, 250, true), Sent::Whole);
+        ring.publish();
+        assert_eq!(guest.used(), [(0, 100), (1, 100), (2, 50)]);
+        assert_eq!(guest.bytes::<12>(data(0)), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0]);
+        let second = core::array::from_fn(|number| (200 + number) as u8);
+        assert_eq!(guest.bytes::<50>(data(2)), second);
+        assert_eq!(guest.bytes::<50>(data(2) + 50), [0; 50]);
+        assert_eq!(give(&mut ring, 30, true), Sent::Whole);
+        ring.publish();
+        assert_eq!((guest.used(), guest.bytes::<2>(data(3) + 10)), (vec![(3, 30)], [1, 0]));
+    }
 }
 
 #[test]
 fn a_frame_for_which_all_buffers_are_too_few_is_told_from_one_that_waits() {
-    let mut guest = Guest::new(4, 65_535);
-    let mut ring = guest.ring(false);
-    (0..3).for_each(|number| guest.offer_plain(number, 100, WRITTEN));
-    assert_eq!(
-        (give(&mut ring, 401, true), ring.next(), ring.offered()),
-        (Sent::NoRoom, 65_535, 3)
-    );
-    guest.offer_plain(3, 100, WRITTEN);
-    assert_eq!(
-        (give(&mut ring, 401, true), ring.next(), ring.offered()),
-        (Sent::TooLong, 65_535, 4)
-    );
-    assert_eq!(give(&mut ring, 101, false), Sent::TooLong);
-    assert_eq!((give(&mut ring, 100, false), ring.next()), (Sent::Whole, 0));
-    assert_eq!((give(&mut ring, 300, true), ring.next()), (Sent::Whole, 3));
-    assert_eq!(give(&mut ring, 20, true), Sent::NoRoom);
-    ring.publish();
-    assert_eq!((guest.number(USED + 2), guest.used(65_535)), (3, (0, 100)));
+    for form in FORMS {
+        let mut guest = Guest::new(form, 4, 65_535);
+        let mut ring = guest.ring(false);
+        let [first, fourth] = [65_535, 3].map(|number| guest.base(number));
+        (0..3).for_each(|number| guest.offer_plain(number, 100, WRITTEN));
+        let sent = give(&mut ring, 401, true);
+        assert_eq!((sent, ring.base(), ring.offered()), (Sent::NoRoom, first, 3));
+        guest.offer_plain(3, 100, WRITTEN);
+        let sent = give(&mut ring, 401, true);
+        assert_eq!((sent, ring.base(), ring.offered()), (Sent::TooLong, first, 4));
+        assert_eq!(give(&mut ring, 101, false), Sent::TooLong);
+        assert_eq!((give(&mut ring, 100, false), ring.base()), (Sent::Whole, guest.base(0)));
+        assert_eq!((give(&mut ring, 300, true), ring.base()), (Sent::Whole, fourth));
+        assert_eq!(give(&mut ring, 20, true), Sent::NoRoom);
+        ring.publish();
+        assert_eq!(guest.used(), [(0, 100), (1, 100), (2, 100), (3, 100)]);
+    }
 }
 
 #[test]
 fn a_frame_that_is_longer_than_the_buffer_for_it_is_handed_back() {
-    let mut guest = Guest::new(8, 0);
-    let mut ring = guest.ring(false);
-    guest.offer_plain(0, 10, 0);
-    guest.offer_plain(1, 9, 0);
-    assert_eq!(ring.receive(&mut [0; 9]), Err(ChainFault::TooLong));
-    assert_eq!(ring.receive(&mut [0; 9]), Ok(Some(9)));
-    ring.publish();
-    assert_eq!((guest.used(0), guest.used(1)), ((0, 0), (1, 0)));
+    for form in FORMS {
+        let mut guest = Guest::new(form, 8, 0);
+        let mut ring = guest.ring(false);
+        guest.offer_plain(0, 10, 0);
+        guest.offer_plain(1, 9, 0);
+        assert_eq!(ring.receive(&mut [0; 9]), Err(ChainFault::TooLong));
+        assert_eq!(ring.receive(&mut [0; 9]), Ok(Some(9)));
+        ring.publish();
+        assert_eq!(guest.used(), [(0, 0), (1, 0)]);
+    }
 }
 
 #[test]
 fn descriptors_are_counted_as_they_are_read() {
-    let mut guest = Guest::new(8, 0);
-    let mut ring = guest.ring(false);
-    guest.describe(TABLE, 0, (data(0), 0, NEXT, 0));
-    guest.offer(0);
-    assert_eq!(received(&mut ring), Err(ChainFault::Endless));
-    assert_eq!((ring.take_walked(), ring.take_walked()), (8, 0));
-    guest.describe(TABLE, 1, (data(0), 16 * 100, TABLED, 0));
-    (0..100).for_each(|number| guest.describe(data(0), number, (data(1), 1, NEXT, number + 1)));
-    guest.describe(data(0), 99, (data(1), 1, 0, 0));
-    guest.offer(1);
-    assert_eq!(received(&mut ring).map(|got| got.map(|got| got.len())), Ok(Some(100)));
-    assert_eq!(ring.take_walked(), 100);
+    for form in FORMS {
+        let mut guest = Guest::new(form, 8, 0);
+        let mut ring = guest.ring(false);
+        if form == FORMS[0] {
+            guest.describe(TABLE, 0, (data(0), 0, NEXT, 0));
+            guest.offer(0);
+            assert_eq!(received(&mut ring), Err(ChainFault::Endless));
+        } else {
+            // It is read to its end, although its second descriptor is wrong.
+            for number in 0..8 {
+                let next = if number < 7 { NEXT } else { 0 };
+                let direction = if number == 1 { WRITTEN } else { 0 };
+                let words = (data(0), 0, next | direction, number + 1);
+                guest.describe(TABLE, number, words);
+            }
+            guest.offer(0);
+            assert_eq!(received(&mut ring), Err(ChainFault::Direction));
+            ring.publish();
+        }
+        assert_eq!((ring.take_walked(), ring.take_walked()), (8, 0));
+        guest.describe(TABLE, 1, (data(0), 16 * 100, TABLED, 0));
+        (0..100).for_each(|number| guest.describe(data(0), number, (data(1), 1, NEXT, number + 1)));
+        guest.describe(data(0), 99, (data(1), 1, 0, 0));
+        guest.offer(1);
+        assert_eq!(received(&mut ring).map(|got| got.map(|got| got.len())), Ok(Some(100)));
+        assert_eq!(ring.take_walked(), 100);
+    }
 }
 
 /// Regions of a guest's memory and of its file, each of one page.
@@ -474,7 +629,7 @@ fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
 
 #[test]
 fn bytes_go_on_in_the_next_region_and_nowhere_else() {
-    let guest = Guest::new(8, 0);
+    let guest = Guest::new(FORMS[0], 8, 0);
     // One behind the other in the guest, in another order in the file, and one by itself.
     let memory = mapped(&guest, &[[0x1_1000, 0x4000], [0x1_0000, 0x8000], [0x1_3000, 0]]);
     assert!(memory.write(0x1_0ffc, b"12345678"));
@@ -492,7 +647,7 @@ fn bytes_go_on_in_the_next_region_and_nowhere_else() {
 
 #[test]
 fn regions_that_overlap_have_each_byte_once() {
-    let guest = Guest::new(8, 0);
+    let guest = Guest::new(FORMS[0], 8, 0);
     let memory = mapped(&guest, &[[0x1_0000, 0x4000], [0x1_0800, 0x8000]]);
     assert!(memory.write(0x1_0ffe, b"abcd"), "from the first one on in the second");
     assert_eq!((guest.bytes(0x4ffe), guest.bytes(0x8800)), (*b"ab", *b"cd"));
@@ -501,14 +656,14 @@ fn regions_that_overlap_have_each_byte_once() {
 
 #[test]
 fn memory_that_cannot_be_is_refused_with_its_reason() {
-    let guest = Guest::new(8, 0);
+    let guest = Guest::new(FORMS[0], 8, 0);
     let right = RegionPlace { guest: 0, bytes: 0x1000, user: 0, offset: 0 };
     let refusal = |places: &[RegionPlace], file: &File| {
         let files: Vec<OwnedFd> = places.iter().map(|_| file.try_clone().unwrap().into()).collect();
         Memory::map(places, &files).map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(refusal(&[right; REGIONS_MAX], &guest.file), Ok(()));
-    let sparse = Guest::new(8, 0).file;
+    let sparse = Guest::new(FORMS[0], 8, 0).file;
     sparse.set_len(2 * MAPPED_BYTES_MAX).unwrap();
     let most = RegionPlace { bytes: MAPPED_BYTES_MAX, ..right };
     assert_eq!(refusal(&[most], &sparse), Ok(()));
@@ -549,10 +704,11 @@ fn of_ring(ring: u64, value: u64) -> [u64; 1] {
 /// Sets the memory of a guest, and its ring from the guest, up to its being enabled.
 fn set_up(back: &mut BackEnd, guest: &Guest, chosen: u64) {
     let file = || vec![guest.file.try_clone().unwrap().into()];
-    say(back, request::SET_FEATURES, &[chosen], vec![]).unwrap();
+    say(back, request::SET_FEATURES, &[chosen | guest.form()], vec![]).unwrap();
     say(back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file()).unwrap();
     say(back, request::SET_VRING_NUM, &of_ring(1, guest.size.into()), vec![]).unwrap();
-    say(back, request::SET_VRING_BASE, &of_ring(1, guest.offered.into()), vec![]).unwrap();
+    say(back, request::SET_VRING_BASE, &of_ring(1, guest.base(guest.offered).into()), vec![])
+        .unwrap();
     say(back, request::SET_VRING_ADDR, &[1, TABLE, USED, AVAILABLE, 0], vec![]).unwrap();
     let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     say(back, request::SET_VRING_KICK, &[1], vec![kick]).unwrap();
@@ -562,66 +718,76 @@ const OFFERED: u64 = features::OF_RINGS;
 
 #[test]
 fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {
-    let mut back = BackEnd::new(OFFERED).unwrap();
-    let mut guest = Guest::new(8, 65_533);
-    set_up(&mut back, &guest, features::VERSION_1);
-    (0..5).for_each(|number| guest.offer_plain(number, 9, 0));
-    let ring = back.ring(Way::FromGuest).unwrap();
-    (0..5)
-        .for_each(|_| assert_eq!(received(ring).map(|got| got.map(|got| got.len())), Ok(Some(9))));
-    let message = Message {
-        request: 11,
-        wants_reply: false,
-        payload: vec![1, 0, 0, 0, 0, 0, 0, 0],
-        files: vec![],
-    };
-    let answer = back.obey(message).unwrap().unwrap();
-    assert_eq!(answer[12..], [1, 0, 0, 0, 2, 0, 0, 0]);
-    assert_eq!((guest.number(USED + 2), back.ring(Way::FromGuest).is_none()), (2, true));
-    assert!(back.kick(Way::FromGuest).is_none());
+    for (form, first) in [(FORMS[0], 65_533), (FORMS[1], 0)] {
+        let mut back = BackEnd::new(OFFERED).unwrap();
+        let mut guest = Guest::new(form, 8, first);
+        set_up(&mut back, &guest, features::VERSION_1);
+        // Round the end of the numbers, or to a later lap.
+        for number in 0..13 {
+            guest.offer_plain(number % 8, 9, 0);
+            let ring = back.ring(Way::FromGuest).unwrap();
+            assert_eq!(received(ring).map(|got| got.map(|got| got.len())), Ok(Some(9)));
+            if number < 12 {
+                back.publish(Way::FromGuest);
+                assert_eq!(guest.used().len(), 1);
+            }
+        }
+        let payload = vec![1, 0, 0, 0, 0, 0, 0, 0];
+        let message = Message { request: 11, wants_reply: false, payload, files: vec![] };
+        let answer = back.obey(message).unwrap().unwrap();
+        let expected = if form == 0 { 10 } else { 0x0005_0005_u32 };
+        assert_eq!(answer[12..], [1, expected].map(u32::to_ne_bytes).concat());
+        assert_eq!((guest.used().len(), back.ring(Way::FromGuest).is_none()), (1, true));
+        assert!(back.kick(Way::FromGuest).is_none());
+    }
 }
 
 #[test]
 fn a_ring_is_used_while_it_is_enabled() {
-    let mut back = BackEnd::new(OFFERED).unwrap();
-    let mut guest = Guest::new(8, 0);
-    set_up(&mut back, &guest, features::VERSION_1 | features::PROTOCOL_FEATURES);
-    assert!(!back.is_running(Way::FromGuest));
-    guest.offer_plain(0, 9, 0);
-    for (is_enabled, frames) in [(1, 1), (0, 0), (1, 0)] {
-        say(&mut back, request::SET_VRING_ENABLE, &of_ring(1, is_enabled), vec![]).unwrap();
-        assert_eq!(back.is_running(Way::FromGuest), is_enabled == 1);
-        let count = back
-            .ring(Way::FromGuest)
-            .map_or(0, |ring| core::iter::from_fn(|| received(ring).unwrap()).count());
-        assert_eq!(count, frames);
+    for form in FORMS {
+        let mut back = BackEnd::new(OFFERED).unwrap();
+        let mut guest = Guest::new(form, 8, 0);
+        set_up(&mut back, &guest, features::VERSION_1 | features::PROTOCOL_FEATURES);
+        assert!(!back.is_running(Way::FromGuest));
+        guest.offer_plain(0, 9, 0);
+        for (is_enabled, frames) in [(1, 1), (0, 0), (1, 0)] {
+            let words = of_ring(1, is_enabled);
+            say(&mut back, request::SET_VRING_ENABLE, &words, vec![]).unwrap();
+            assert_eq!(back.is_running(Way::FromGuest), is_enabled == 1);
+            let count = back
+                .ring(Way::FromGuest)
+                .map_or(0, |ring| iter::from_fn(|| received(ring).unwrap()).count());
+            assert_eq!(count, frames);
+        }
+        // Without that feature no message enables it.
+        set_up(&mut back, &Guest::new(form, 8, 0), features::VERSION_1);
+        assert!(back.is_running(Way::FromGuest));
+        back.forget();
+        assert!(!back.is_running(Way::FromGuest) && back.chosen().is_none());
     }
-    // Without that feature no message enables it.
-    set_up(&mut back, &Guest::new(8, 0), features::VERSION_1);
-    assert!(back.is_running(Way::FromGuest));
-    back.forget();
-    assert!(!back.is_running(Way::FromGuest) && back.chosen().is_none());
 }
 
 #[test]
 fn a_ring_moves_to_other_memory_and_goes_on_where_it_was() {
-    let mut back = BackEnd::new(OFFERED).unwrap();
-    let [mut before, mut after] = [0; 2].map(|_| Guest::new(8, 0));
-    set_up(&mut back, &before, features::VERSION_1);
-    before.offer_plain(0, 9, 0);
-    after.offer_plain(0, 9, 0);
-    assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![0; 9])));
-    let file = vec![after.file.try_clone().unwrap().into()];
-    say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
-    assert_eq!(before.number(USED + 2), 1, "its driver was told in the memory that it had");
-    after.put(data(1), &[5; 9]);
-    after.offer_plain(1, 9, 0);
-    assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![5; 9])));
-    // A table that is refused leaves none behind, and says why.
-    let files = vec![after.file.try_clone().unwrap().into()];
-    assert!(say(&mut back, request::SET_MEM_TABLE, &[1, 0, 0, 0, 0], files).is_err());
-    assert!(back.ring(Way::FromGuest).is_none());
-    assert!(back.refused_memory().is_some() && back.refused_memory().is_none());
+    for form in FORMS {
+        let mut back = BackEnd::new(OFFERED).unwrap();
+        let [mut before, mut after] = [0; 2].map(|_| Guest::new(form, 8, 0));
+        set_up(&mut back, &before, features::VERSION_1);
+        before.offer_plain(0, 9, 0);
+        after.offer_plain(0, 9, 0);
+        assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![0; 9])));
+        let file = vec![after.file.try_clone().unwrap().into()];
+        say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
+        assert_eq!(before.used(), [(0, 0)], "its driver was told in the memory that it had");
+        after.put(data(1), &[5; 9]);
+        after.offer_plain(1, 9, 0);
+        assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![5; 9])));
+        // A table that is refused leaves none behind, and says why.
+        let files = vec![after.file.try_clone().unwrap().into()];
+        assert!(say(&mut back, request::SET_MEM_TABLE, &[1, 0, 0, 0, 0], files).is_err());
+        assert!(back.ring(Way::FromGuest).is_none());
+        assert!(back.refused_memory().is_some() && back.refused_memory().is_none());
+    }
 }
 
 #[test]
@@ -642,7 +808,7 @@ fn rings_of_wrong_sizes_and_numbers_are_not_begun() {
         ("an address nowhere", request::SET_VRING_ADDR, &[1, 0, MEMORY_BYTES, AVAILABLE, 0]),
     ] {
         let mut back = BackEnd::new(OFFERED).unwrap();
-        set_up(&mut back, &Guest::new(8, 0), features::VERSION_1);
+        set_up(&mut back, &Guest::new(FORMS[0], 8, 0), features::VERSION_1);
         say(&mut back, request, words, vec![]).unwrap();
         assert!(!back.is_running(Way::FromGuest), "{what}");
     }
@@ -655,7 +821,7 @@ fn rings_of_wrong_sizes_and_numbers_are_not_begun() {
         (request::SET_VRING_CALL, [2 | 1 << 8]),
     ] {
         let mut back = BackEnd::new(OFFERED).unwrap();
-        set_up(&mut back, &Guest::new(8, 0), features::VERSION_1);
+        set_up(&mut back, &Guest::new(FORMS[0], 8, 0), features::VERSION_1);
         assert!(say(&mut back, request, &words, vec![]).is_err(), "{request}");
     }
 }
@@ -691,7 +857,7 @@ fn who_knows_of_pairs_has_so_many_rings_and_no_more() {
 #[test]
 fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     let mut back = BackEnd::new(OFFERED).unwrap();
-    let guests = [0, 1, 2].map(|_| Guest::new(8, 0));
+    let guests = [0, 1, 2].map(|_| Guest::new(FORMS[0], 8, 0));
     say(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
     say(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
     // The memory of the first has the rings of all: their sizes tell them apart.
@@ -712,7 +878,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
         guests[0].put(AVAILABLE + 2, &8_u16.to_le_bytes());
         back.choose(Way::ToGuest, pair);
         let _ = give(back.ring(Way::ToGuest).unwrap(), 20, true);
-        let taken: Vec<u16> = back.rings(Way::ToGuest).map(|ring| ring.next()).collect();
+        let taken: Vec<u32> = back.rings(Way::ToGuest).map(|ring| ring.base()).collect();
         assert_eq!(taken, entries, "{pair}");
     }
     // Only one has frames of the guest.

@@ -4,6 +4,8 @@
 //! addresses, addresses of its process and places in the file all differ, and the memory is two regions, of which the
 //! second in the guest is the first in the file.
 
+mod packed;
+
 use std::{
     fs::File,
     io::{self, IoSlice, Read, Write},
@@ -21,6 +23,8 @@ use rustix::{
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
 };
 
+use self::packed::Packed;
+
 /// The ring of frames to the guest, of the first pair. Those of each further pair have two more.
 pub const TO_GUEST: usize = 0;
 /// The ring of frames from the guest, of the first pair.
@@ -33,6 +37,8 @@ pub const MERGEABLE: u64 = 1 << 15;
 pub const VERSION_1: u64 = 1 << 32;
 /// A ring is used once it is enabled.
 pub const PROTOCOL: u64 = 1 << 30;
+/// Rings are packed.
+pub const PACKED: u64 = 1 << 34;
 
 /// Pieces in which a frame is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +63,7 @@ pub struct FrontEnd {
     /// Entries made available, and used ones that were seen, of each ring.
     available: Vec<u16>,
     used: Vec<u16>,
+    packed: Vec<Packed>,
     /// The pair that frames are sent and received on.
     pub pair: usize,
     /// Bytes of a virtio header.
@@ -104,6 +111,7 @@ impl FrontEnd {
             calls: calls.collect::<Result<_, _>>()?,
             available: vec![0; 2 * pairs],
             used: vec![0; 2 * pairs],
+            packed: vec![Packed::default(); 2 * pairs],
             pair: 0,
             header_bytes: 12,
         };
@@ -145,7 +153,8 @@ impl FrontEnd {
         let index = ring as u32;
         let pair = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
         self.tell(8, &pair(SIZE.into()), &[])?;
-        self.tell(10, &pair(self.used[ring].into()), &[])?;
+        let base = if self.is_packed() { self.packed[ring].base() } else { self.used[ring].into() };
+        self.tell(10, &pair(base), &[])?;
         let [table, available, used] = rings(ring).map(|at| USER[0] + at);
         let mut payload = u64::from(index).to_ne_bytes().to_vec();
         payload.extend([table, used, available, 0].iter().flat_map(|at| at.to_ne_bytes()));
@@ -168,7 +177,7 @@ impl FrontEnd {
         self.tell(18, &payload, &[])
     }
 
-    /// Stops a ring, and returns the number of its next entry.
+    /// Stops a ring, and returns the number of its next entry, or the bits of its place.
     ///
     /// # Errors
     /// As [`FrontEnd::connect`].
@@ -188,6 +197,7 @@ impl FrontEnd {
             let [table, ..] = rings(ring);
             self.write(GUEST + table, &vec![0; RING_BYTES as usize]);
             (self.available[ring], self.used[ring]) = (0, 0);
+            self.packed[ring] = Packed::default();
             self.set_ring(ring)?;
         }
         serve();
@@ -249,6 +259,10 @@ impl FrontEnd {
         }
         let [table, ..] = rings(ring).map(|at| GUEST + at);
         let writes = if ring % 2 == TO_GUEST { 2_u16 } else { 0 };
+        if self.is_packed() {
+            self.put_packed(ring, (slot as u16, bytes), shape, writes);
+            return true;
+        }
         let (place, first, count) = match shape {
             Shape::Direct(count) => (table, head, count.min(PIECES_MAX)),
             Shape::Table(count) => (at + DATA_BYTES, 0, count),
@@ -270,7 +284,7 @@ impl FrontEnd {
         true
     }
 
-    /// Makes an entry of a ring available.
+    /// Makes an entry of a split ring available.
     pub fn offer(&mut self, ring: usize, head: u16) {
         let [_, available, _] = rings(ring).map(|at| GUEST + at);
         let entry = u64::from(self.available[ring] % SIZE);
@@ -283,6 +297,9 @@ impl FrontEnd {
     #[must_use]
     pub fn is_asked(&self, ring: usize) -> bool {
         let [_, _, used] = rings(ring).map(|at| GUEST + at);
+        if self.is_packed() {
+            return self.packed[ring].is_asked([used, used + 2].map(|at| self.number(at)));
+        }
         if self.chosen & EVENT_INDEX == 0 {
             return self.number(used) & 1 == 0;
         }
@@ -325,6 +342,9 @@ impl FrontEnd {
     /// Says that it wants to be interrupted for the next used entry.
     pub fn want_calls(&mut self, ring: usize) {
         let [_, available, _] = rings(ring).map(|at| GUEST + at);
+        if self.is_packed() {
+            return self.write(available, &self.packed[ring].wanted());
+        }
         let used = self.used[ring].to_le_bytes();
         self.write(available + 4 + 2 * u64::from(SIZE), &used);
     }
@@ -338,21 +358,12 @@ impl FrontEnd {
     /// The next frame in the buffers of the guest, its header included.
     pub fn received(&mut self) -> Option<Vec<u8>> {
         let ring = 2 * self.pair + TO_GUEST;
-        let [table, _, used] = rings(ring).map(|at| GUEST + at);
         let (mut frame, mut left) = (Vec::new(), 1);
         while left > 0 {
-            if self.number(used + 2) == self.used[ring] {
+            let Some((at, bytes)) = self.returned(ring) else {
                 assert!(frame.is_empty(), "a frame that is not whole");
                 return None;
-            }
-            let entry = self.read(used + 4 + 8 * u64::from(self.used[ring] % SIZE), 8);
-            let long = |at: usize| u32::from_le_bytes(*entry[at..].first_chunk().expect("4 bytes"));
-            let (head, bytes) = (long(0), long(4) as usize);
-            self.used[ring] = self.used[ring].wrapping_add(1);
-            let first = self.read(table + 16 * u64::from(head), 16);
-            let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
-            // Pieces lie one behind the other, whether a table names them or the ring.
-            let at = if first[12] & 4 == 0 { at } else { at - DATA_BYTES };
+            };
             let part = self.read(at, bytes);
             if frame.is_empty() && self.header_bytes >= 12 && part.len() >= 12 {
                 left = usize::from(u16::from_le_bytes([part[10], part[11]])).max(1);
@@ -361,6 +372,26 @@ impl FrontEnd {
             left -= 1;
         }
         Some(frame)
+    }
+
+    /// The next used entry: the address of its bytes, and the number of those that were written.
+    fn returned(&mut self, ring: usize) -> Option<(u64, usize)> {
+        if self.is_packed() {
+            let (slot, bytes) = self.returned_packed(ring)?;
+            return Some((slot_at(ring, slot.into()), bytes));
+        }
+        let [table, _, used] = rings(ring).map(|at| GUEST + at);
+        if self.number(used + 2) == self.used[ring] {
+            return None;
+        }
+        let entry = self.read(used + 4 + 8 * u64::from(self.used[ring] % SIZE), 8);
+        let long = |at: usize| u32::from_le_bytes(*entry[at..].first_chunk().expect("4 bytes"));
+        let (head, bytes) = (long(0), long(4) as usize);
+        self.used[ring] = self.used[ring].wrapping_add(1);
+        let first = self.read(table + 16 * u64::from(head), 16);
+        let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
+        // Pieces lie one behind the other, whether a table names them or the ring.
+        Some((if first[12] & 4 == 0 { at } else { at - DATA_BYTES }, bytes))
     }
 
     /// The file that is the memory.
@@ -397,11 +428,21 @@ impl FrontEnd {
     /// Takes note of what the back end took of the guest's frames.
     fn reclaim(&mut self, ring: usize) {
         if ring % 2 == FROM_GUEST {
+            while self.is_packed() && self.returned_packed(ring).is_some() {}
             self.used[ring] = self.count_used(ring);
         }
     }
 
+    /// Whether rings are packed.
+    #[must_use]
+    pub fn is_packed(&self) -> bool {
+        self.chosen & PACKED != 0
+    }
+
     fn count_used(&self, ring: usize) -> u16 {
+        if self.is_packed() {
+            return self.count_packed(ring);
+        }
         let [_, _, used] = rings(ring).map(|at| GUEST + at);
         self.number(used + 2)
     }

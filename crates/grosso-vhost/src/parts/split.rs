@@ -8,32 +8,12 @@ use std::sync::{
     atomic::{Ordering, fence},
 };
 
+use super::{Addresses, DESCRIPTOR_BYTES, SIZE_MAX, Side};
 use crate::memory::{Memory, Place};
 
-/// Side of a ring.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Side {
-    /// Uses the entries.
-    #[default]
-    Device,
-    /// Makes entries available.
-    Driver,
-}
-
-/// Addresses of a ring in the front end's process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// The table of descriptors.
-    pub descriptors: u64,
-    /// The entries that were used.
-    pub used: u64,
-    /// The entries that are available.
-    pub available: u64,
-}
-
-/// Parts of a ring as one side has them.
+/// Parts of a split ring as one side has them.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct SplitParts {
     pub(crate) descriptors: Place,
     /// The entries that this side writes.
     pub(crate) mine: Entries,
@@ -53,7 +33,7 @@ pub(crate) struct Entries {
     entry_bytes: usize,
 }
 
-impl Parts {
+impl SplitParts {
     /// Parts of a ring of `size` entries; `None` if one of them is not wholly in the memory or not aligned, or the size
     /// is no power of two.
     pub(crate) fn new(
@@ -173,16 +153,6 @@ const fn entries_bytes(size: u16, entry_bytes: usize) -> usize {
     HEAD_BYTES + entry_bytes * size as usize + 2
 }
 
-/// Entries of the longest ring, as virtio has it.
-pub const SIZE_MAX: u16 = 32_768;
-/// Bytes of a descriptor.
-pub(crate) const DESCRIPTOR_BYTES: usize = 16;
-/// The descriptor has a next one.
-pub(crate) const HAS_NEXT: u16 = 1;
-/// Its bytes are for the device to write.
-pub(crate) const IS_WRITTEN: u16 = 2;
-/// Its bytes are a table of descriptors.
-pub(crate) const IS_TABLE: u16 = 4;
 /// Bytes of an available entry, and of a used one, of which each is also what its entries are aligned to, up to 4.
 const AVAILABLE_BYTES: usize = 2;
 const USED_BYTES: usize = 8;

@@ -1,0 +1,290 @@
+//! The device's side of a ring in the memory of a guest, of either form.
+//!
+//! All that is read there is checked each time that it is read: an index against the ring, a chain against a number of
+//! descriptors, an address against the memory. An entry that is wrong is handed back unused, as far as it can be named,
+//! and the next one is looked at.
+
+mod packed;
+mod pieces;
+mod split;
+
+use std::{io::IoSlice, sync::Arc};
+
+pub use self::pieces::PIECES_MAX;
+pub(crate) use self::pieces::{Piece, fill};
+use self::{packed::PackedRing, pieces::Pieces, split::SplitRing};
+pub use crate::parts::{Addresses, SIZE_MAX, Side};
+use crate::{
+    features::{EVENT_INDEX, RING_PACKED},
+    memory::Memory,
+    parts::{PackedParts, SplitParts},
+};
+
+/// A defect of one entry of a ring, for which the guest loses what the entry was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChainFault {
+    /// The entry, or a descriptor, names no descriptor of the table.
+    Index,
+    /// A frame would have more descriptors than [`PIECES_MAX`], or a chain more than its table: it loops.
+    Endless,
+    /// An address is not in the guest's memory.
+    Outside,
+    /// A descriptor to be read is in a ring of buffers to be written, or the reverse.
+    Direction,
+    /// A table of descriptors has a wrong length, is in another one, or is followed by a descriptor.
+    Table,
+    /// A chain has 2^32 bytes or more, which none may have (virtio 1.3 section 2.7.5).
+    Length,
+    /// A frame is longer than the buffer for it.
+    TooLong,
+    /// The driver claims more entries than the ring has: nothing in it can be believed, and it is left alone until the
+    /// front end sets it anew.
+    Overrun,
+}
+
+/// Result of an attempt to give a guest a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The frame is in its memory.
+    Whole,
+    /// Its buffers have no room now.
+    NoRoom,
+    /// Its buffers never have room for a frame of this length.
+    TooLong,
+    /// An entry was wrong. The frame may be offered again.
+    Fault(ChainFault),
+}
+
+/// The next entry of a ring to take, as messages of vhost-user have it: a number of 16 bits of a split ring; of a
+/// packed one the place of the next entry to take, and above it that of the next to use, both as 15 bits and the lap's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// A front end has said it, which may not know how far a device came that was there before, and died. A packed ring
+    /// itself says where that was, and is believed instead.
+    Told(u32),
+    /// A ring of this device was left there.
+    Left(u32),
+}
+
+/// A ring in the memory of a guest.
+#[derive(Debug)]
+pub struct Ring {
+    form: Form,
+    /// The pieces of the chains at hand, and the chains.
+    pieces: Pieces,
+    chains: Vec<Chain>,
+}
+
+/// Form of a ring, as it was agreed on: all that differs between the two.
+#[derive(Debug)]
+enum Form {
+    Split(SplitRing),
+    Packed(PackedRing),
+}
+
+/// Evaluates an expression for either form.
+macro_rules! of {
+    ($form:expr, $ring:ident => $result:expr) => {
+        match $form {
+            Form::Split($ring) => $result,
+            Form::Packed($ring) => $result,
+        }
+    };
+}
+
+/// A chain of descriptors at hand.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    /// Number by which it is handed back.
+    number: u16,
+    /// Descriptors of the ring that it takes, where these lie one behind the other.
+    slots: u16,
+    /// Bytes that it has room for or brings; in the end those that are written into it.
+    bytes: u32,
+}
+
+/// A chain, and its defect.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    chain: Chain,
+    fault: Option<ChainFault>,
+}
+
+impl Taken {
+    /// A chain that was walked with this result.
+    fn new(number: u16, slots: u16, walked: Result<u32, ChainFault>) -> Self {
+        let bytes = walked.unwrap_or(0);
+        Self { chain: Chain { number, slots, bytes }, fault: walked.err() }
+    }
+}
+
+impl Ring {
+    /// The ring of `size` entries at these addresses, of the form that these features say; `None` if it is not wholly
+    /// in the memory, or no ring has this size or begins there.
+    #[must_use]
+    pub fn new(
+        memory: &Arc<Memory>,
+        addresses: &Addresses,
+        size: u16,
+        base: Base,
+        features: u64,
+    ) -> Option<Self> {
+        let event_index = features & EVENT_INDEX != 0;
+        let form = if features & RING_PACKED == 0 {
+            let parts = SplitParts::new(memory, addresses, size, Side::Device, event_index)?;
+            Form::Split(SplitRing::new(parts, size, base)?)
+        } else {
+            let parts = PackedParts::new(memory, addresses, size, Side::Device, event_index)?;
+            Form::Packed(PackedRing::new(parts, base))
+        };
+        Some(Self { form, pieces: Pieces::new(memory), chains: Vec::new() })
+    }
+
+    /// Whether it claimed more than it has, and is left alone.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        of!(&self.form, ring => ring.is_broken())
+    }
+
+    /// The next entry to take, as messages have it: see [`Base`].
+    #[must_use]
+    pub fn base(&self) -> u32 {
+        of!(&self.form, ring => ring.base())
+    }
+
+    /// Number of entries that are there, as far as it is known: of descriptors, in a packed ring.
+    #[must_use]
+    pub fn offered(&self) -> u16 {
+        of!(&self.form, ring => ring.offered())
+    }
+
+    /// Descriptors that were read since this was asked last: the work that a guest has made.
+    pub fn take_walked(&mut self) -> usize {
+        core::mem::take(&mut self.pieces.walked)
+    }
+
+    /// Copies the next frame that the guest sends, its virtio header included; `None` if there is none.
+    ///
+    /// # Errors
+    /// The defect of the next entry, which is passed over.
+    pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
+        self.pieces.begin(false);
+        let taken = of!(&mut self.form, ring => {
+            ring.begin();
+            let taken = ring.take(&mut self.pieces)?;
+            if let Some(address) = ring.ahead() {
+                self.pieces.fetch(address);
+            }
+            taken
+        });
+        let Some(Taken { chain, fault }) = taken else { return Ok(None) };
+        let bytes = chain.bytes as usize;
+        let copied = fault.map_or_else(|| self.pieces.copy(bytes, into), Err);
+        of!(&mut self.form, ring => ring.give_back(&[Chain { bytes: 0, ..chain }]));
+        copied.map(|()| Some(bytes))
+    }
+
+    /// Copies a frame into buffers of the guest: into one, or into as many as it takes if they are `mergeable`. The
+    /// frame begins with a virtio header of `header_bytes` bytes, in the first part, where the number of buffers is
+    /// filled in if the header has one.
+    pub fn send(&mut self, parts: &[IoSlice<'_>], header_bytes: usize, mergeable: bool) -> Sent {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        match self.gather(bytes, mergeable) {
+            Sent::Whole => {}
+            other => return other,
+        }
+        let (mut header, first) = ([0; HEADER_BYTES_MAX], parts.first().map_or(&[][..], |p| p));
+        let (begin, behind) = first.split_at(header_bytes.min(first.len()).min(HEADER_BYTES_MAX));
+        let copied = begin.len();
+        header[..copied].copy_from_slice(begin);
+        if copied >= BUFFERS + 2 {
+            header[BUFFERS..BUFFERS + 2].copy_from_slice(&(self.chains.len() as u16).to_le_bytes());
+        }
+        let rest = parts.iter().skip(1).map(|part| &part[..]);
+        let all = [&header[..copied], behind].into_iter().chain(rest);
+        if !self.pieces.fill(all) {
+            // The addresses were looked at before: the front end took no memory away in between.
+            return self.refuse(ChainFault::Outside);
+        }
+        self.give_back(bytes);
+        Sent::Whole
+    }
+
+    /// Tells the driver of the entries that were used; returns whether it wants to be interrupted for them.
+    pub fn publish(&mut self) -> bool {
+        of!(&mut self.form, ring => ring.publish())
+    }
+
+    /// Asks the driver to tell of the next entry that it makes available. Returns whether there is one already that was
+    /// not known.
+    #[must_use]
+    pub fn ask(&mut self) -> bool {
+        !self.is_broken() && of!(&mut self.form, ring => ring.ask())
+    }
+
+    /// Lets the driver know that nobody waits for its entries.
+    pub fn hush(&mut self) {
+        of!(&mut self.form, ring => ring.hush());
+    }
+
+    /// Takes as many chains as a frame needs; takes none if there are too few.
+    fn gather(&mut self, bytes: usize, mergeable: bool) -> Sent {
+        self.pieces.begin(true);
+        self.chains.clear();
+        let Self { form, pieces, chains } = self;
+        let mut room = 0_usize;
+        of!(&mut *form, ring => ring.begin());
+        while room < bytes || chains.is_empty() {
+            let taken = of!(&mut *form, ring => ring.take(pieces));
+            let fault = match taken {
+                Ok(Some(taken)) => {
+                    chains.push(taken.chain);
+                    room = room.saturating_add(taken.chain.bytes as usize);
+                    taken.fault
+                }
+                Ok(None) => {
+                    return of!(form, ring => {
+                        let has_all = ring.has_all();
+                        ring.undo();
+                        if has_all { Sent::TooLong } else { Sent::NoRoom }
+                    });
+                }
+                Err(fault) => Some(fault),
+            };
+            if let Some(fault) = fault {
+                return self.refuse(fault);
+            }
+            if room < bytes && !mergeable {
+                // It is for a shorter frame.
+                of!(form, ring => ring.undo());
+                return Sent::TooLong;
+            }
+        }
+        Sent::Whole
+    }
+
+    /// Hands the entries at hand back unused.
+    fn refuse(&mut self, fault: ChainFault) -> Sent {
+        if fault != ChainFault::Overrun {
+            self.give_back(0);
+        }
+        Sent::Fault(fault)
+    }
+
+    /// Hands the entries at hand back, into which so many bytes were written.
+    fn give_back(&mut self, bytes: usize) {
+        let mut left = bytes;
+        for chain in &mut self.chains {
+            chain.bytes = chain.bytes.min(u32::try_from(left).unwrap_or(u32::MAX));
+            left -= chain.bytes as usize;
+        }
+        of!(&mut self.form, ring => ring.give_back(&self.chains));
+    }
+}
+
+/// Entries between one that is read and one whose frame is fetched meanwhile.
+pub(crate) const FETCHED_AHEAD: u16 = 4;
+/// Position of the number of buffers in a virtio header.
+const BUFFERS: usize = 10;
+/// Bytes of the longest virtio header.
+const HEADER_BYTES_MAX: usize = 24;

@@ -1,0 +1,309 @@
+//! The device's side of a packed ring (virtio 1.3 section 2.8): one ring of descriptors, into which the driver writes
+//! entries, and the device the same entries when it has used them, at the same place and in the same order.
+//!
+//! The ring itself says how far it was used, at any moment, so that a device may die and another go on: see [`locate`].
+//! For that all descriptors of an entry are marked as used, those behind its first one before it, while they are still
+//! the device's; and those of a frame from the last one to the first, once lengths are written. A driver sees a frame
+//! whole, and a device that finds some of its marks can set the others.
+
+use super::{Base, Chain, ChainFault, FETCHED_AHEAD, Taken, pieces::Pieces};
+use crate::parts::{
+    Cursor, Descriptor, HAS_NEXT, IS_AVAILABLE, IS_TABLE, IS_USED, IS_WRITTEN, PackedParts,
+};
+
+/// Entries of a packed ring as its device has them.
+#[derive(Debug)]
+pub(super) struct PackedRing {
+    parts: PackedParts,
+    /// The next descriptor to take.
+    next: Cursor,
+    /// Descriptors from there on that are known to be available.
+    known: u16,
+    /// Descriptors that were taken since the driver was told last, and of these the ones before those at hand.
+    taken: u16,
+    before: u16,
+    /// Entries to be used as soon as the driver is told, the first of which is so many descriptors before.
+    returned: Vec<Returned>,
+    /// Whether entries of a device that died were used, of which the driver may not have been told.
+    is_mended: bool,
+    is_broken: bool,
+}
+
+/// An entry that is to be used.
+#[derive(Clone, Copy, Debug)]
+struct Returned {
+    chain: Chain,
+    /// Whether it is the last one of its frame.
+    is_last: bool,
+}
+
+impl PackedRing {
+    pub(super) fn new(parts: PackedParts, base: Base) -> Self {
+        let left = match base {
+            Base::Left(bits) => Some(Cursor::from_bits(bits as u16)),
+            Base::Told(_) => None,
+        };
+        let left = left.filter(|place| place.index < parts.size());
+        let (next, is_mended) = left.map_or_else(|| find(&parts), |place| (place, false));
+        let (known, taken, before) = (0, 0, 0);
+        let returned = Vec::new();
+        Self { parts, next, known, taken, before, returned, is_mended, is_broken: false }
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    pub(super) fn base(&self) -> u32 {
+        // Nothing is taken and not used when it is asked for.
+        let bits = u32::from(self.next.bits());
+        bits << 16 | bits
+    }
+
+    pub(super) fn offered(&self) -> u16 {
+        self.known
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.before = self.taken;
+    }
+
+    pub(super) fn undo(&mut self) {
+        let by = self.at_hand();
+        self.next = self.next.back(by, self.parts.size());
+        self.known = self.known.saturating_add(by).min(self.parts.size());
+        self.taken = self.before;
+    }
+
+    pub(super) fn has_all(&self) -> bool {
+        self.at_hand() == self.parts.size()
+    }
+
+    pub(super) fn take(&mut self, pieces: &mut Pieces) -> Result<Option<Taken>, ChainFault> {
+        if self.known == 0 {
+            self.known = self.look();
+        }
+        if self.known == 0 || self.is_broken {
+            return Ok(None);
+        }
+        let taken = self.walk(pieces);
+        self.is_broken = taken.is_none();
+        taken.map(Some).ok_or(ChainFault::Overrun)
+    }
+
+    pub(super) fn give_back(&mut self, chains: &[Chain]) {
+        self.returned.extend(chains.iter().map(|chain| Returned { chain: *chain, is_last: false }));
+        if let Some(last) = self.returned.last_mut() {
+            last.is_last = true;
+        }
+    }
+
+    pub(super) fn publish(&mut self) -> bool {
+        let (size, count) = (self.parts.size(), core::mem::take(&mut self.taken));
+        let is_mended = core::mem::take(&mut self.is_mended);
+        if count == 0 {
+            return is_mended;
+        }
+        let mut place = self.next.back(count, size);
+        for frame in self.returned.chunk_by(|entry, _| !entry.is_last) {
+            place = use_frame(&self.parts, place, frame);
+        }
+        debug_assert!(self.is_broken || place == self.next, "each entry that was taken is used");
+        self.returned.clear();
+        self.parts.wants(place, count) || is_mended
+    }
+
+    pub(super) fn ask(&mut self) -> bool {
+        let size = self.parts.size();
+        let place = self.next.forward(self.known, size);
+        self.parts.ask(place);
+        self.taken + self.known < size && self.parts.is_available(place)
+    }
+
+    pub(super) fn hush(&mut self) {
+        self.parts.hush();
+    }
+
+    #[inline]
+    pub(super) fn ahead(&self) -> Option<u64> {
+        let place = self.next.forward(FETCHED_AHEAD.min(self.known), self.parts.size());
+        (self.known > FETCHED_AHEAD).then(|| self.parts.descriptor(place.index).address)
+    }
+
+    /// Descriptors that were taken for the frame at hand.
+    fn at_hand(&self) -> u16 {
+        self.taken - self.before
+    }
+
+    /// Number of descriptors that are available, as far as it pays to look.
+    fn look(&self) -> u16 {
+        let size = self.parts.size();
+        let most = (size - self.taken).min(LOOKED_AHEAD);
+        let mut place = self.next;
+        for count in 0..most {
+            if !self.parts.is_available(place) {
+                return count;
+            }
+            place = place.forward(1, size);
+        }
+        most
+    }
+
+    /// Takes the chain that begins at the next descriptor, and adds its pieces. It goes to its end, whatever is wrong
+    /// in it, because there the next one begins; `None` if it has none in the ring.
+    fn walk(&mut self, pieces: &mut Pieces) -> Option<Taken> {
+        let size = self.parts.size();
+        let (mut place, mut walked) = (self.next, Ok(0));
+        for slots in 1..=size - self.taken {
+            let descriptor = self.parts.descriptor(place.index);
+            place = place.forward(1, size);
+            walked = match walked {
+                Ok(bytes) => add(pieces, descriptor, bytes, slots == 1),
+                Err(fault) => {
+                    pieces.walked += 1;
+                    Err(fault)
+                }
+            };
+            if !descriptor.has(HAS_NEXT) {
+                self.next = place;
+                self.taken += slots;
+                self.known = self.known.saturating_sub(slots);
+                return Some(Taken::new(descriptor.number, slots, walked));
+            }
+        }
+        None
+    }
+}
+
+/// Adds what a descriptor names to a chain that has `before` bytes, and returns the length of both. A table is the only
+/// descriptor of its chain, and of those in it no flag but the direction counts.
+fn add(
+    pieces: &mut Pieces,
+    descriptor: Descriptor,
+    before: u32,
+    is_first: bool,
+) -> Result<u32, ChainFault> {
+    if !descriptor.has(IS_TABLE) {
+        return pieces.add(descriptor, before);
+    }
+    if descriptor.has(HAS_NEXT) || !is_first {
+        return Err(ChainFault::Table);
+    }
+    let mut bytes = before;
+    for number in 0..Pieces::entries(descriptor)? {
+        bytes = pieces.add(Descriptor::packed(pieces.entry(descriptor, number)?), bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Uses the entries of a frame, of which the first one is at a place; returns the place behind them.
+#[inline]
+fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
+    let size = parts.size();
+    if let [Returned { chain: Chain { number, slots: 1, bytes }, .. }] = *frame {
+        parts.give_back(place, number, bytes);
+        return place.forward(1, size);
+    }
+    let mut end = place;
+    for Returned { chain, .. } in frame {
+        // The first descriptor of several has no room for as much as all: who took it for that would write behind it.
+        if chain.slots > 1 {
+            parts.name(end, chain.number);
+        } else {
+            parts.name_length(end, chain.bytes);
+        }
+        end = end.forward(chain.slots, size);
+    }
+    let mut place = end;
+    for Returned { chain, .. } in frame.iter().rev() {
+        for _ in 1..chain.slots {
+            place = place.back(1, size);
+            parts.mark(place, false);
+        }
+        place = place.back(1, size);
+        parts.give_back(place, chain.number, chain.bytes);
+    }
+    end
+}
+
+/// Finds the next entry to take in the ring, after a device that may have died at any moment: while it marked the
+/// descriptors of a frame, those in front of the marked ones are marked as well. Returns whether that was so, too.
+fn find(parts: &PackedParts) -> (Cursor, bool) {
+    let place = locate(parts);
+    let size = parts.size();
+    let mut behind = place;
+    let mut count = 0;
+    while count < size && parts.is_available(behind) {
+        behind = behind.forward(1, size);
+        count += 1;
+    }
+    if count == 0 || count == size || !parts.is_used(behind) {
+        return (place, false);
+    }
+    for _ in 0..count {
+        behind = behind.back(1, size);
+        let is_written = parts.flags(behind.index) & IS_WRITTEN != 0;
+        parts.mark(behind, is_written);
+    }
+    (locate(parts), true)
+}
+
+/// Finds the next entry to take in the ring: the first one behind those that were used.
+///
+/// Of each descriptor its flags say in which of two laps it was made available, and whether it was used then. From the
+/// oldest one on there are used ones of one lap, used ones of the next, and behind these available ones. While a driver
+/// makes a chain available, of which its first descriptor is the last, some of a lap more stand behind the oldest. Only
+/// a chain as long as the whole ring is not told from marks that are missing, while it is made.
+fn locate(parts: &PackedParts) -> Cursor {
+    let size = parts.size();
+    let marks: Vec<Mark> = (0..size).map(|index| Mark::new(parts.flags(index))).collect();
+    let number = |index: u16| usize::from(index);
+    // The lap of the descriptor in front of one, as it would go on.
+    let lap = |index: u16| match index.checked_sub(1) {
+        Some(before) => marks[number(before)].is_odd,
+        None => !marks[number(size - 1)].is_odd,
+    };
+    let is_oldest = |index: &u16| lap(*index) != marks[number(*index)].is_odd;
+    let is_used = |index: &u16| marks[number(*index)].is_used;
+    let all = || (0..size).filter(is_oldest);
+    // Round the ring laps change an odd number of times.
+    let start = all().find(is_used).or_else(|| all().next()).unwrap_or(0);
+    let oldest = marks[number(start)];
+    if !oldest.is_used {
+        return Cursor { index: start, is_odd: oldest.is_odd };
+    }
+    let follows = |index: &u16| {
+        let before = index.checked_sub(1).unwrap_or(size - 1);
+        let mark = marks[number(*index)];
+        is_used(&before) && mark.is_used == (mark.is_odd != lap(*index))
+    };
+    let round = (start..size).chain(0..start);
+    if let Some(index) = round.clone().find(follows) {
+        return Cursor { index, is_odd: lap(index) };
+    }
+    // A chain that fills the ring is on its way: behind it is the next entry, or it is that itself.
+    let mut behind = round.skip(2);
+    match behind.find(is_oldest) {
+        Some(index) => Cursor { index, is_odd: marks[number(index)].is_odd },
+        None => Cursor { index: start, is_odd: !oldest.is_odd },
+    }
+}
+
+/// The meaning of a descriptor's flags.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Whether the lap is odd in which it was made available.
+    is_odd: bool,
+    /// Whether it was used then, or was so from the start.
+    is_used: bool,
+}
+
+impl Mark {
+    fn new(flags: u16) -> Self {
+        let [is_odd, is_used] = [IS_AVAILABLE, IS_USED].map(|flag| flags & flag != 0);
+        Self { is_odd, is_used: is_odd == is_used }
+    }
+}
+
+/// Descriptors that are looked at before the first of them is taken: they are brought into the cache together.
+const LOOKED_AHEAD: u16 = 64;

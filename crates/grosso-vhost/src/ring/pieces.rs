@@ -1,0 +1,134 @@
+//! Pieces of memory that the descriptors of a chain name.
+
+use std::sync::Arc;
+
+use super::ChainFault;
+use crate::{
+    memory::Memory,
+    parts::{DESCRIPTOR_BYTES, Descriptor, IS_WRITTEN},
+};
+
+/// Bytes that a descriptor names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
+
+/// The pieces of the chains at hand.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    memory: Arc<Memory>,
+    all: Vec<Piece>,
+    /// Whether they are for the device to write.
+    pub(super) is_written: bool,
+    /// Descriptors that were read since this was asked last.
+    pub(super) walked: usize,
+}
+
+impl Pieces {
+    pub(super) fn new(memory: &Arc<Memory>) -> Self {
+        Self { memory: Arc::clone(memory), all: Vec::new(), is_written: false, walked: 0 }
+    }
+
+    /// Begins with none, of this direction.
+    pub(super) fn begin(&mut self, is_written: bool) {
+        self.all.clear();
+        self.is_written = is_written;
+    }
+
+    /// Adds a piece to a chain that has `before` bytes, and returns the length of both.
+    pub(super) fn add(&mut self, descriptor: Descriptor, before: u32) -> Result<u32, ChainFault> {
+        self.walked += 1;
+        let Descriptor { address, bytes, .. } = descriptor;
+        let length = before.checked_add(bytes).ok_or(ChainFault::Length)?;
+        let bytes = bytes as usize;
+        if descriptor.has(IS_WRITTEN) != self.is_written {
+            return Err(ChainFault::Direction);
+        }
+        // What is read is looked at when it is copied; a frame is not written in part.
+        if self.is_written && !self.memory.has(address, bytes) {
+            return Err(ChainFault::Outside);
+        }
+        if self.all.len() >= PIECES_MAX {
+            return Err(ChainFault::Endless);
+        }
+        self.all.push(Piece { address, bytes });
+        Ok(length)
+    }
+
+    /// Number of descriptors in a table, one at least.
+    pub(super) fn entries(table: Descriptor) -> Result<usize, ChainFault> {
+        let length = table.bytes as usize;
+        let entries = length / DESCRIPTOR_BYTES;
+        if !length.is_multiple_of(DESCRIPTOR_BYTES) || entries == 0 {
+            return Err(ChainFault::Table);
+        }
+        Ok(entries)
+    }
+
+    /// The words of a descriptor of a table.
+    pub(super) fn entry(&self, table: Descriptor, number: usize) -> Result<[u64; 2], ChainFault> {
+        let mut words = [0; DESCRIPTOR_BYTES];
+        let at = table.address.checked_add((number * DESCRIPTOR_BYTES) as u64);
+        if !at.is_some_and(|at| self.memory.read(at, &mut words)) {
+            return Err(ChainFault::Outside);
+        }
+        let word = |at: usize| words[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        Ok([word(0), word(8)])
+    }
+
+    /// Copies all of them, which have so many bytes together.
+    pub(super) fn copy(&self, bytes: usize, into: &mut [u8]) -> Result<(), ChainFault> {
+        let mut rest = into.get_mut(..bytes).ok_or(ChainFault::TooLong)?;
+        for piece in &self.all {
+            let (part, behind) = rest.split_at_mut(piece.bytes.min(rest.len()));
+            if !self.memory.read(piece.address, part) {
+                return Err(ChainFault::Outside);
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Copies parts one behind the other into all of them, which have room.
+    pub(super) fn fill<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> bool {
+        fill(&self.memory, &self.all, parts)
+    }
+
+    /// Has the processor fetch a frame that is received soon: its bytes are in the cache of the one that wrote them.
+    #[inline]
+    pub(super) fn fetch(&self, address: u64) {
+        self.memory.fetch(address);
+    }
+}
+
+/// Copies parts one behind the other into pieces of memory, which have room.
+pub(crate) fn fill<'a>(
+    memory: &Memory,
+    pieces: &[Piece],
+    parts: impl Iterator<Item = &'a [u8]>,
+) -> bool {
+    let mut pieces = pieces.iter().copied();
+    let mut piece = Piece { address: 0, bytes: 0 };
+    for mut part in parts {
+        while !part.is_empty() {
+            while piece.bytes == 0 {
+                let Some(next) = pieces.next() else { return false };
+                piece = next;
+            }
+            let (now, rest) = part.split_at(piece.bytes.min(part.len()));
+            if !memory.write(piece.address, now) {
+                return false;
+            }
+            piece.address = piece.address.wrapping_add(now.len() as u64);
+            piece.bytes -= now.len();
+            part = rest;
+        }
+    }
+    true
+}
+
+/// Descriptors of a frame, however many chains it is in: a superframe of 64 KiB in pages has 17, and one in fragments
+/// of a socket's pages not many more. Descriptors without bytes count as well, of which a guest might name millions.
+pub const PIECES_MAX: usize = 1024;
