@@ -116,13 +116,17 @@ impl Direction {
             self.expire(from, to, now_ns)?;
             return Ok(0);
         }
-        let mut received = 0;
+        let (mut received, mut few) = (0, FEW_FRAMES);
         while received < self.options.budget_frames {
-            let few = FEW_FRAMES.min(self.options.budget_frames - received);
-            let count = self.take_some(from, to, now_ns, few)?;
+            let (most, before) =
+                (few.min(self.options.budget_frames - received), self.egress.stats.rx_bytes);
+            let count = self.take_some(from, to, now_ns, most)?;
             received += count;
-            if count < few {
+            if count < most {
                 break;
+            }
+            if self.egress.stats.rx_bytes - before < FEW_BYTES {
+                few = self.options.budget_frames;
             }
         }
         let is_full = received >= self.options.budget_frames;
@@ -134,17 +138,17 @@ impl Direction {
         Ok(received)
     }
 
-    /// Receives at most `few` frames. Each is judged while its headers are in the cache, and what is sent gives its
-    /// memory back for the next ones, so that superframes are copied in the same few buffers.
+    /// Receives at most `most` frames. Each is judged while its headers are in the cache, and what is sent gives its
+    /// memory back for the next ones.
     fn take_some(
         &mut self,
         from: &mut dyn Port,
         to: &mut dyn Transmit,
         now_ns: u64,
-        few: usize,
+        most: usize,
     ) -> Result<usize, PortError> {
         let mut failed = None;
-        let received = from.receive(now_ns, few, &mut |frame| match failed {
+        let received = from.receive(now_ns, most, &mut |frame| match failed {
             None => failed = self.take(frame, to, now_ns).err(),
             Some(_) => self.done.push(frame.buffer),
         })?;
@@ -336,8 +340,11 @@ impl Direction {
     }
 }
 
-/// Frames received at once: superframes of so many fit the second level of a processor's cache.
+/// Frames received at once while they are superframes, which are copied in the memory of the same few then: as many as
+/// the second level of a processor's cache has room for.
 const FEW_FRAMES: usize = 8;
+/// Bytes of so many frames above which they are superframes.
+const FEW_BYTES: u64 = 128 << 10;
 
 /// Sends the coalescer's deliveries, and keeps an error until it can be returned.
 struct PortSink<'a> {
