@@ -210,7 +210,8 @@ impl Experiment for Tunnels {
     fn trials(&self) -> usize {
         let settings = || self.groups.iter().flatten();
         let watched = settings().filter(|setting| setting.carrier != TunnelCarrier::Kernel).count();
-        (settings().count() * (TURNS + 1) + watched * TURNS) * self.plan.runs
+        let turns = turns(self.plan.measured) as usize;
+        (settings().count() * (turns + 1) + watched * turns) * self.plan.runs
     }
 
     fn verify(
@@ -232,7 +233,7 @@ impl Experiment for Tunnels {
     /// often.
     fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
         for pair in group.chunk_by_mut(|one, other| one.setting.is_pair(&other.setting)) {
-            measure_in_turn(pair, bench)?;
+            measure_in_turn(pair, turns(self.plan.measured), bench)?;
         }
         Ok(())
     }
@@ -281,7 +282,7 @@ impl TunnelSetting {
     fn turn(&self, watched: bool) -> Self {
         let mut setting = Self { watched, ..self.clone() };
         if let Extent::Time { measured, .. } = &mut setting.extent {
-            *measured /= TURNS as u32;
+            *measured /= turns(*measured);
         }
         setting
     }
@@ -295,11 +296,12 @@ impl TunnelSetting {
 /// Adds a run to each of these settings in turn: streams without the clock and with it, several times, and requests.
 fn measure_in_turn(
     group: &mut [Series<TunnelSetting, TunnelRun>],
+    turns: u32,
     bench: &mut Bench<'_>,
 ) -> Result<(), TrialError> {
     let mut runs = vec![TunnelRun::default(); group.len()];
     let mut order: Vec<usize> = (0..group.len()).collect();
-    for _ in 0..TURNS {
+    for _ in 0..turns {
         for &i in &order {
             runs[i].streams.push(bench.trial(measure, &group[i].setting.turn(false))?);
         }
@@ -320,7 +322,14 @@ fn measure_in_turn(
 }
 
 /// Turns of streams, without the clock and with it, in one run of the experiment: together they last as long as a run.
-const TURNS: usize = 4;
+/// Their number is even, so that each goes first equally often. Each has a start, and where most of the time would be
+/// spent in these, there are fewer.
+fn turns(measured: Duration) -> u32 {
+    if measured < TURNS_MAX * WARM_UP { TURNS_MAX / 2 } else { TURNS_MAX }
+}
+
+/// Most turns of a run.
+const TURNS_MAX: u32 = 4;
 /// Time before the measurement, in which connections find their speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Titles of the groups.
@@ -439,5 +448,19 @@ mod tests {
         assert_eq!(trials, each * 2, "streams in turns, requests, a clock at our own");
         let veth = [("VXLAN".into(), true), ("VXLAN".into(), false), ("Geneve".into(), false)];
         assert_eq!(rows(Device::Veth), (veth.to_vec(), ((3 + 3) * 5 + 5 * 4) * 2));
+    }
+
+    #[test]
+    fn a_run_whose_turns_would_be_shorter_than_their_starts_has_half_of_them() {
+        for (milliseconds, turns) in [(10, 2), (100, 2), (799, 2), (800, 4), (60_000, 4)] {
+            let measured = Duration::from_millis(milliseconds);
+            let plan = Plan { device: Device::Veth, runs: 1, measured, ..Plan::default() };
+            let experiment = Tunnels::new(plan).unwrap();
+            let of_all = 6 * (turns + 1) + 5 * turns;
+            assert_eq!(experiment.trials(), of_all, "{milliseconds} ms");
+            let turn = experiment.groups[0][0].turn(true).extent;
+            let measured = measured / turns as u32;
+            assert_eq!(turn, Extent::Time { warm_up: WARM_UP, measured });
+        }
     }
 }

@@ -37,7 +37,10 @@ pub(super) fn conduct<E: Experiment>(
 ) -> Result<Exit, Failure> {
     let experiment = experiment.map_err(|error| failed(&error.into()))?;
     let trials = experiment.trials();
-    session.talk.remark(&format!("lab: {trials} trials of {:?}", experiment.plan().measured));
+    let measured = experiment.plan().measured;
+    session.talk.remark(&format!(
+        "lab: {trials} trials of at most {measured:?}, each with a start and an end of its own"
+    ));
     let started = Instant::now();
     let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
     let ended = experiment.run(&session.interrupted, |done| progress.at(done as u64));
