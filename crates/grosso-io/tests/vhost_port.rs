@@ -239,6 +239,19 @@ fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
     }
 }
 
+/// Who served the rings before may have died between an entry that it used and the call for it.
+#[test]
+fn a_driver_is_called_once_when_its_rings_begin() {
+    for wanted in FORMS {
+        let mut bench = Bench::new();
+        let mut front = bench.connect(wanted);
+        let _ = arrived(&mut bench.port);
+        assert_eq!([TO_GUEST, FROM_GUEST].map(|ring| front.calls(ring)), [1, 1]);
+        let _ = arrived(&mut bench.port);
+        assert_eq!([TO_GUEST, FROM_GUEST].map(|ring| front.calls(ring)), [0, 0]);
+    }
+}
+
 #[test]
 fn a_driver_is_interrupted_when_it_wants_to_be_and_kicks_when_it_is_asked() {
     for wanted in FORMS {

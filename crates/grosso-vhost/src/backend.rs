@@ -63,6 +63,9 @@ struct Queue {
     is_started: bool,
     is_enabled: bool,
     ring: Option<Ring>,
+    /// Whether the driver is to be called, whatever it wants: who served the ring before may have died when its entries
+    /// were used, and the driver was not told.
+    is_new: bool,
 }
 
 /// Refusal of a message, after which nothing can be agreed on: the other end is to be hung up on.
@@ -351,6 +354,7 @@ impl BackEnd {
                 queue.ring = Ring::new(memory, addresses, size, base, *chosen);
                 // Addresses that are nowhere are not looked for again at each message.
                 queue.is_started = queue.ring.is_some();
+                queue.is_new |= queue.is_started && matches!(base, Base::Told(_));
                 queue.publish(bell);
             }
         }
@@ -381,14 +385,17 @@ impl Queue {
             is_started: false,
             is_enabled: false,
             ring: None,
+            is_new: false,
         }
     }
 
     /// Tells the driver of used entries, and interrupts it where it wants that.
     fn publish(&mut self, bell: &mut Bell) {
-        if self.ring.as_mut().is_some_and(Ring::publish)
+        let Some(ring) = &mut self.ring else { return };
+        if (ring.publish() || self.is_new)
             && let Some(call) = &self.call
         {
+            self.is_new = false;
             // The file is an eventfd, and a full one has told the driver.
             let _ = bell.ring(call.as_fd());
         }

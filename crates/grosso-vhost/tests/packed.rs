@@ -223,8 +223,6 @@ fn a_device_marks_what_another_one_left_unmarked() {
                 guest.put(at, &before[usize::from(slot)][from as usize..]);
             }
             let mut ring = guest.ring_at(BEGAN, true);
-            let is_mended = marked > 0 && marked < 5;
-            assert_eq!(ring.publish(), is_mended, "{first} {marked}: it may not have told");
             if marked == 0 {
                 assert_eq!((guest.used(), give(&mut ring, 180, true)), (vec![], Sent::Whole));
                 ring.publish();

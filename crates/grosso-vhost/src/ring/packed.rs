@@ -24,8 +24,6 @@ pub(super) struct PackedRing {
     before: u16,
     /// Entries to be used as soon as the driver is told, the first of which is so many descriptors before.
     returned: Vec<Returned>,
-    /// Whether entries of a device that died were used, of which the driver may not have been told.
-    is_mended: bool,
     is_broken: bool,
 }
 
@@ -44,10 +42,10 @@ impl PackedRing {
             Base::Told(_) => None,
         };
         let left = left.filter(|place| place.index < parts.size());
-        let (next, is_mended) = left.map_or_else(|| find(&parts), |place| (place, false));
+        let next = left.unwrap_or_else(|| find(&parts));
         let (known, taken, before) = (0, 0, 0);
         let returned = Vec::new();
-        Self { parts, next, known, taken, before, returned, is_mended, is_broken: false }
+        Self { parts, next, known, taken, before, returned, is_broken: false }
     }
 
     pub(super) fn is_broken(&self) -> bool {
@@ -100,9 +98,8 @@ impl PackedRing {
 
     pub(super) fn publish(&mut self) -> bool {
         let (size, count) = (self.parts.size(), core::mem::take(&mut self.taken));
-        let is_mended = core::mem::take(&mut self.is_mended);
         if count == 0 {
-            return is_mended;
+            return false;
         }
         let mut place = self.next.back(count, size);
         for frame in self.returned.chunk_by(|entry, _| !entry.is_last) {
@@ -110,7 +107,7 @@ impl PackedRing {
         }
         debug_assert!(self.is_broken || place == self.next, "each entry that was taken is used");
         self.returned.clear();
-        self.parts.wants(place, count) || is_mended
+        self.parts.wants(place, count)
     }
 
     pub(super) fn ask(&mut self) -> bool {
@@ -227,8 +224,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
 }
 
 /// Finds the next entry to take in the ring, after a device that may have died at any moment: while it marked the
-/// descriptors of a frame, those in front of the marked ones are marked as well. Returns whether that was so, too.
-fn find(parts: &PackedParts) -> (Cursor, bool) {
+/// descriptors of a frame, those in front of the marked ones are marked as well.
+fn find(parts: &PackedParts) -> Cursor {
     let place = locate(parts);
     let size = parts.size();
     let mut behind = place;
@@ -238,14 +235,14 @@ fn find(parts: &PackedParts) -> (Cursor, bool) {
         count += 1;
     }
     if count == 0 || count == size || !parts.is_used(behind) {
-        return (place, false);
+        return place;
     }
     for _ in 0..count {
         behind = behind.back(1, size);
         let is_written = parts.flags(behind.index) & IS_WRITTEN != 0;
         parts.mark(behind, is_written);
     }
-    (locate(parts), true)
+    locate(parts)
 }
 
 /// Finds the next entry to take in the ring: the first one behind those that were used.
