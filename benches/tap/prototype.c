@@ -3,10 +3,10 @@
  *
  *     prototype IFACE TAP SLOTS
  *
- * Packets come from a TPACKET_V2 ring of 2 KiB slots. Those of one flow that continue each other leave as one superframe,
- * in one writev from their slots, when a packet does not fit, has PSH, or the ring is drained; slots are released behind
- * it. Frames of the TAP leave by sendmmsg, past the queueing discipline. It has one flow, believes its senders, and
- * knows no other header than those of TCP over IPv4 on Ethernet.
+ * Packets come from a TPACKET_V2 ring of 2 KiB slots. Those of one flow that continue each other leave as one
+ * superframe, in one writev from their slots, when a packet does not fit, has PSH, or the ring is drained; slots are
+ * released behind it. Frames of the TAP leave by sendmmsg, past the queueing discipline. It has one flow, believes its
+ * senders, and knows no other header than those of TCP over IPv4 on Ethernet.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -140,6 +140,10 @@ impl AsRef<[u8]> for PortBuffer {
     }
 }
 
+/// Up to this length a frame is moved without a call.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<grosso::Frame<PortBuffer>>() <= 128);
+
 /// A bound of a frame; that of memory beyond 4 GiB, which no port has, is beyond the end of any other.
 #[inline]
 fn bound(at: usize) -> u32 {
