@@ -239,7 +239,7 @@ fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
     }
 }
 
-/// Who served the rings before may have died between an entry that it used and the call for it.
+/// A back end that served the rings before may have died between an entry that it used and the call for it.
 #[test]
 fn a_driver_is_called_once_when_its_rings_begin() {
     for wanted in FORMS {
