@@ -27,8 +27,7 @@ impl FairRing {
         }
         self.until_look = self.ring.layout().slots / LOOK_SHARE;
         let Self { ring, fair: Some(fair), .. } = self else { return };
-        let slots = ring.layout().slots;
-        let kept = slots - (slots / 2).min(RESERVE_MAX);
+        let kept = kept(ring.layout().slots);
         if ring.peek(kept).is_none() {
             return;
         }
@@ -58,7 +57,22 @@ impl FairRing {
     }
 }
 
+/// Slots that flows may fill: all of a ring but the reserve.
+fn kept(slots: usize) -> usize {
+    slots - (slots / 2).min(RESERVE_MAX)
+}
+
 /// Slots kept for other flows in a long ring: packets of 1500 bytes of 1.3 ms at 10 Gb/s.
 const RESERVE_MAX: usize = 1024;
 /// Part of the ring that is received between two looks at the reserve, where the kernel writes, which is in no cache.
 const LOOK_SHARE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::kept;
+
+    #[test]
+    fn half_of_a_short_ring_is_kept_for_other_flows_and_1024_slots_of_a_long_one() {
+        assert_eq!([64, 2048, 4096, 8192].map(kept), [32, 1024, 3072, 7168]);
+    }
+}
