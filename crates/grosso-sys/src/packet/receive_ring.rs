@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::ring::{Direction, RingLayout, RingMemory};
 use super::{PacketKind, PacketSocket, ReceivedPacket, Statistics, Status, VlanTag};
-use crate::abi;
+use crate::{abi, fault::Fault};
 
 /// Status of a slot that this program has taken and not returned. The kernel treats every value but
 /// `TP_STATUS_KERNEL`, which is zero, as not its own.
@@ -107,15 +107,19 @@ impl ReceiveRing {
     ///
     /// # Errors
     ///
-    /// As [`PacketSocket::receive`].
+    /// As [`PacketSocket::receive`], without `ENETDOWN`.
     pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
-        self.socket.receive(buffer)
+        match self.socket.receive(buffer) {
+            // It was told in place of the packet, which would be taken for the next one then.
+            Err(error) if Fault::of(&error) == Fault::Down => self.socket.receive(buffer),
+            result => result,
+        }
     }
 
     /// Drops a packet that the kernel kept whole in the socket's queue, in place of receiving it.
     pub fn discard_long(&self) {
         // Of its bytes only a virtio header is asked for; where nothing waits, there is nothing to drop.
-        let _ = self.socket.receive(&mut [0; VIRTIO_BYTES_MAX]);
+        let _ = self.receive_long(&mut [0; VIRTIO_BYTES_MAX]);
     }
 
     /// Size of the socket's queue for packets longer than a slot, in bytes with the kernel's bookkeeping: what

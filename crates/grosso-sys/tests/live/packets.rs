@@ -266,6 +266,23 @@ fn what_is_longer_than_its_slot_is_kept_whole_in_its_place() {
 }
 
 #[test]
+fn a_long_packet_is_there_though_its_interface_went_down_meanwhile() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
+        let mut ring = socket.keep_long(true).bind_receive_ring(tap.name(), SMALL)?;
+        let (header, frame) = superframe(3000);
+        tap.write(&[&header[..], &frame].concat())?;
+        control.set_up(tap.name(), false)?;
+        assert!(ring.receive().expect("the superframe").status().kept());
+        let mut buffer = vec![0; 10 + 4000];
+        let whole = ring.receive_long(&mut buffer)?.expect("the superframe, whole");
+        assert_eq!(buffer[10..whole.length], frame[..]);
+        Ok(())
+    });
+}
+
+#[test]
 fn a_ring_sends_batch_after_batch_in_order() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
