@@ -8,6 +8,7 @@
 //! | [`esp_vectors`] | published encrypted packets |
 //! | [`flows`] | invariants between input and output |
 //! | `front_end` | a machine without a processor, at a socket of vhost-user (Linux) |
+//! | `processor` | a processor of its own for each test that measures (Linux) |
 //! | [`oracle`] | expected results and the flow of a frame, computed slowly and literally |
 //! | [`stack`] | header stacks, nested |
 //! | [`Traffic`] | seeded flows with deviations |
@@ -49,6 +50,8 @@ pub mod front_end;
 pub mod headers;
 pub mod oracle;
 mod packet;
+#[cfg(target_os = "linux")]
+pub mod processor;
 pub mod random;
 pub mod stack;
 pub mod strategy;

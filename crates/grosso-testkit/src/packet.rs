@@ -54,10 +54,9 @@ impl Default for Payload {
 macro_rules! appends {
     ($($(#[$meta:meta])* $name:ident: $kind:ident = $start:expr;)*) => {
         $($(#[$meta])*
-        pub fn $name(mut self, edit: impl FnOnce($kind) -> $kind) -> Self {
+        pub fn $name(self, edit: impl FnOnce($kind) -> $kind) -> Self {
             let start = $start(&self);
-            self.headers.push(Header::$kind(edit(start)));
-            self
+            self.with(Header::$kind(edit(start)))
         })*
     };
 }
@@ -115,6 +114,12 @@ impl Packet {
         fou: Udp = |_: &Self| Udp::new().destination_port(FOU_PORT);
         /// Appends the UDP header of GUE version 1, to [`GUE_PORT`]; IP follows directly.
         gue_direct: Udp = |_: &Self| Udp::new().destination_port(GUE_PORT);
+    }
+
+    /// The packet and one more header. Apart from its callers, which are compiled anew for each closure.
+    fn with(mut self, header: Header) -> Self {
+        self.headers.push(header);
+        self
     }
 
     /// Changes the innermost TCP header, if there is one.

@@ -1,5 +1,5 @@
 //! The lab's trials on the running kernel. User namespaces need a process with one thread, so this program starts
-//! itself for each trial and each way to become privileged, one after the other: they measure.
+//! itself for each trial and each way to become privileged, each on a processor of its own: they measure.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -41,6 +41,7 @@ mod linux {
         permit::{self, Refusal},
         scheduling::allowed_processors,
     };
+    use grosso_testkit::processor::{self, Processor};
     use libtest_mimic::{Arguments, Failed, Trial};
     use std::time::Duration;
 
@@ -149,8 +150,9 @@ mod linux {
                     .map(|name| Trial::test(name.clone(), move || start(&name, user))),
             );
         }
-        let one_by_one = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-        libtest_mimic::run(&one_by_one, trials).exit();
+        let one_a_processor =
+            Arguments { test_threads: Some(processor::count()), ..Arguments::from_args() };
+        libtest_mimic::run(&one_a_processor, trials).exit();
     }
 
     /// Runs one trial in a process of its own, and passes on what it skipped.
@@ -160,6 +162,7 @@ mod linux {
         if let Some(user) = user {
             command.uid(user).gid(user).env_remove("GROSSO_SKIP_NOTHING");
         }
+        let _processor = Processor::acquire();
         let Output { status, stdout, stderr } = command.output()?;
         print!("{}", String::from_utf8_lossy(&stdout));
         if status.success() {

@@ -1,0 +1,98 @@
+//! Processors for tests that measure: one each, so that as many of them run at once as there are processors, and none
+//! beside another on its own.
+
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The processors of this process, and those of them that no test has.
+struct Processors {
+    all: CpuSet,
+    free: Mutex<Vec<usize>>,
+    returned: Condvar,
+}
+
+static PROCESSORS: LazyLock<Processors> = LazyLock::new(|| {
+    let all = sched_getaffinity(None).expect("a thread may ask where it runs");
+    let free = (0..CpuSet::MAX_CPU).filter(|&number| all.is_set(number)).collect();
+    Processors { all, free: Mutex::new(free), returned: Condvar::new() }
+});
+
+impl Processors {
+    fn free(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.free.lock().expect("nobody panics with it")
+    }
+}
+
+/// The number of processors, and so of tests that can measure at once.
+pub fn count() -> usize {
+    PROCESSORS.all.count() as usize
+}
+
+/// The only processor of the calling thread, and of the processes that it starts, until this value is dropped.
+///
+/// It stays with its thread, whose affinity it is.
+#[derive(Debug)]
+pub struct Processor {
+    number: usize,
+    not_send: core::marker::PhantomData<*const ()>,
+}
+
+impl Processor {
+    /// Waits until a processor is free, and binds the calling thread to it.
+    ///
+    /// # Panics
+    ///
+    /// If the system does not let the thread run there.
+    pub fn acquire() -> Self {
+        let mut free = PROCESSORS.free();
+        let number = loop {
+            match free.pop() {
+                Some(number) => break number,
+                None => free = PROCESSORS.returned.wait(free).expect("nobody panics with it"),
+            }
+        };
+        let mut set = CpuSet::new();
+        set.set(number);
+        sched_setaffinity(None, &set).expect("it is one of those that the process has");
+        Self { number, not_send: core::marker::PhantomData }
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        // A thread that cannot go back stays where it is.
+        let _ = sched_setaffinity(None, &PROCESSORS.all);
+        PROCESSORS.free().push(self.number);
+        PROCESSORS.returned.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::AtomicUsize, sync::atomic::Ordering, thread};
+
+    use super::*;
+
+    #[test]
+    fn no_processor_belongs_to_two_threads_and_each_comes_back() {
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..4 * count() {
+                scope.spawn(|| {
+                    let processor = Processor::acquire();
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    let set = sched_getaffinity(None).unwrap();
+                    assert!(set.count() == 1 && set.is_set(processor.number));
+                    thread::yield_now();
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    drop(processor);
+                    assert_eq!(sched_getaffinity(None).unwrap(), PROCESSORS.all);
+                });
+            }
+        });
+        assert!(most.into_inner() <= count());
+        let _all: Vec<Processor> = (0..count()).map(|_| Processor::acquire()).collect();
+        assert!(PROCESSORS.free().is_empty());
+    }
+}
