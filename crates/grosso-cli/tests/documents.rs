@@ -7,6 +7,8 @@ use std::{
     process::Command,
 };
 
+use serde_json::Value;
+
 use crate::common::copy_captures;
 
 /// The line that stands for the rest of an output.
@@ -20,6 +22,39 @@ fn the_readme_prints_what_it_shows() {
 #[test]
 fn the_guide_prints_what_it_shows() {
     assert_true("docs/guide.md", 10);
+}
+
+/// Rows of `docs/peers.json`, and what README.md calls them.
+const BESIDE_PEERS: [(&str, &str); 8] = [
+    ("coalesce-trusted/hot/tcp4_1", "join one flow, checksums trusted"),
+    ("coalesce-verified/hot/tcp4_1", "join one flow, checksums verified"),
+    ("coalesce-verified/hot/tcp4_1000rr", "a thousand flows in turns, verified"),
+    ("coalesce-trusted/hot/vxlan_tcp4", "join a flow in VXLAN, trusted"),
+    ("coalesce-trusted/hot/tcp4_acks", "data and acknowledgments, trusted"),
+    ("segment-copy/hot/gso_tcp4", "cut a superframe, payload copied"),
+    ("reassemble/hot/frag4_8k", "join fragments of 8 KB datagrams"),
+    ("checksum/hot/1500", "the checksum of 1500 bytes"),
+];
+
+/// The table is what `benches/peers --json` wrote, without the times of each round.
+#[test]
+fn the_readme_stands_beside_its_peers_as_the_bench_says() {
+    let text = fs::read_to_string(root().join("docs/peers.json")).expect("the report is there");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let named = |list: &str, key: &str, name: &str| {
+        let list = report[list].as_array().expect("a list");
+        list.iter().find(|entry| entry[key] == name).expect(name).clone()
+    };
+    let row = |(name, work): (&str, &str)| {
+        let (row, goal) = (named("rows", "name", name), named("goals", "row", name));
+        let own = &row["contenders"][0];
+        assert_eq!(own["name"], "grosso");
+        let (own, times) = (own["ns"].as_f64().unwrap(), goal["measured"].as_f64().unwrap());
+        format!("| {work} | {own:.1} | {times:.2} | {} |\n", goal["beside"].as_str().unwrap())
+    };
+    let table: String = BESIDE_PEERS.map(row).concat();
+    let readme = fs::read_to_string(root().join("README.md")).expect("the document is there");
+    assert!(readme.contains(&table), "README.md should have:\n{table}");
 }
 
 /// The rows of the table that have an answer in the output are run in its order, as some read what others wrote.
