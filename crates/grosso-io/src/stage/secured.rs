@@ -487,6 +487,8 @@ struct Pair {
     sequences: Option<SequenceFile>,
     /// Whether the receiver remembers sequence numbers.
     has_window: bool,
+    /// Packets that were delivered since the file recorded no more than were received.
+    unsettled: u64,
     _claims: Vec<File>,
 }
 
@@ -500,26 +502,31 @@ impl Pair {
             has_window: inbound.replay_window_packets != 0,
             decryptor: Decryptor::resume(inbound, received)?,
             sequences,
+            unsettled: 0,
             _claims: claims,
         })
     }
 
     /// Whether a genuine packet may be delivered. It may be once the file records its number as
-    /// received, so that it is not accepted again after a crash. Those of the next packets, up to
-    /// `ahead`, are recorded with it.
-    fn admits(&mut self, sequence: u64, ahead: usize) -> bool {
+    /// received, so that it is not accepted again after a crash. Those of the next packets are
+    /// recorded with it, up to `most`, and to as many as came at once so far: of a peer that is
+    /// quiet few are refused then, which it would have to send again.
+    fn admits(&mut self, sequence: u64, most: usize) -> bool {
         let Some(file) = self.sequences.as_mut().filter(|_| self.has_window) else { return true };
+        let ahead = self.unsettled.min(most as u64);
+        self.unsettled += 1;
         let Numbers { sent, received } = file.numbers();
         if sequence <= received {
             return true;
         }
-        let received = sequence.saturating_add(ahead as u64);
+        let received = sequence.saturating_add(ahead);
         file.note(Numbers { sent, received }).is_ok()
     }
 
     /// Records what was received and no more, because nothing else came: a peer that is quiet must
     /// not have to send numbers that were reserved ahead and are refused after a crash.
     fn settle(&mut self) {
+        self.unsettled = 0;
         let Some(file) = &mut self.sequences else { return };
         let received = self.decryptor.last_sequence();
         let Numbers { sent, received: reserved } = file.numbers();

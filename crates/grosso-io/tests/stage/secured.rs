@@ -324,6 +324,41 @@ fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     }
 }
 
+/// Of a peer that is quiet, what is refused after a crash has to come again, seconds apart.
+#[test]
+fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edge.sequence");
+    let (mut sender, mut far) = pair(0.0);
+    let mut next = || {
+        assert_eq!(send(&mut sender, &udp6(20)), Transmitted::Taken);
+        receive(&mut far, 0).remove(0).0
+    };
+    for came in [1, 2, 3, 10, 64] {
+        let (mut host, mut wire) = remembered(&path, 0);
+        for _ in 0..came {
+            assert_eq!(send(&mut wire, &next()), Transmitted::Taken);
+        }
+        let (mut delivered, mut killed) = (0, Vec::new());
+        host.receive(0, 64, &mut |_| {
+            delivered += 1;
+            killed = std::fs::read(&path).unwrap();
+        })
+        .unwrap();
+        assert_eq!(delivered, came);
+        drop(host);
+        std::fs::write(&path, killed).unwrap();
+        let (mut host, mut wire) = remembered(&path, 0);
+        let refused = (0..)
+            .take_while(|_| {
+                assert_eq!(send(&mut wire, &next()), Transmitted::Taken);
+                receive(&mut host, 0).is_empty()
+            })
+            .count();
+        assert!(refused < came, "{refused} of {came}");
+    }
+}
+
 /// Numbers repeat when an old file is put back, and the vectors made of them do not.
 #[test]
 fn no_vector_repeats_though_a_file_is_restored() {
