@@ -16,7 +16,7 @@ use grosso_vhost::{
 };
 use libfuzzer_sys::fuzz_target;
 
-const OFFERED: u64 = features::OF_RINGS | features::GUEST_CSUM;
+const OFFERED: u64 = features::ALWAYS | features::GUEST_CSUM;
 const PACKED: u64 = features::RING_PACKED;
 /// Bytes of the memory, at the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;
@@ -98,10 +98,13 @@ fn bytes(numbers: &[u64]) -> Vec<u8> {
 }
 
 fn set_up(back: &mut BackEnd, memory: &File, chosen: u64) {
-    let protocol = features::PROTOCOL_MQ | features::PROTOCOL_REPLY_ACK;
+    let protocol =
+        features::PROTOCOL_MQ | features::PROTOCOL_REPLY_ACK | features::PROTOCOL_LOG_SHMFD;
     obey(back, request::SET_PROTOCOL_FEATURES, bytes(&[protocol]), &[]);
     obey(back, request::SET_FEATURES, bytes(&[chosen]), &[]);
     obey(back, request::SET_MEM_TABLE, bytes(&[1, 0, MEMORY_BYTES as u64, 0, 0]), &[memory]);
+    // The log is in the memory itself, where a guest overwrites it.
+    obey(back, request::SET_LOG_BASE, bytes(&[1, MEMORY_BYTES as u64 - 1]), &[memory]);
     for (ring, [table, available, used]) in RINGS.into_iter().enumerate() {
         let of_ring = |value: u32| bytes(&[ring as u64 | u64::from(value) << 32]);
         obey(back, request::SET_VRING_NUM, of_ring(SIZE), &[]);
@@ -122,7 +125,8 @@ fn say(back: &mut BackEnd, memory: &File, decisions: &mut Decisions<'_>) {
     });
     let payload = bytes(&words.collect::<Vec<_>>());
     let files = [memory];
-    let count = if number == request::SET_MEM_TABLE { below(decisions, 2) } else { 0 };
+    let has_file = [request::SET_MEM_TABLE, request::SET_LOG_BASE].contains(&number);
+    let count = if has_file { below(decisions, 2) } else { 0 };
     obey(back, number, payload, &files[..count]);
 }
 

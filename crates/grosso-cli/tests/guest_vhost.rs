@@ -7,6 +7,8 @@
 //!  eth1 ...                                               t1, with the addresses when it is its turn
 //! ```
 
+mod migration;
+
 use std::{
     io::{self, Read},
     net::TcpStream,
@@ -165,19 +167,34 @@ impl Place {
 
     /// Removes the device of a number, which a bridge left to the next.
     fn remove(&self, number: usize) -> io::Result<()> {
+        self.ip(&format!("link del t{number}"))
+    }
+
+    fn ip(&self, words: &str) -> io::Result<()> {
         let mut command = Command::new("ip");
-        let status =
-            self.host.host(command.args(["link", "del", &format!("t{number}")]))?.status()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("ip: {status}"))) }
+        let status = self.host.host(command.args(words.split_whitespace()))?.status()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("ip {words}: {status}")))
+        }
     }
 
     /// A machine whose devices have these words, at sockets of which QEMU has others.
     fn machine(&self, theirs: &str, devices: &[&str]) -> io::Result<Guest> {
+        let mut machine = self.command(theirs, 0, devices);
+        let mut guest = Guest::start(self.host.host(&mut machine)?)?;
+        guest.run(traffic::SERVE)?;
+        Ok(guest)
+    }
+
+    /// The command of such a machine, whose sockets are numbered from `first` on.
+    fn command(&self, theirs: &str, first: usize, devices: &[&str]) -> Command {
         let mut machine = self.image.machine();
         machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
         machine.args(["-numa", "node,memdev=m0", "-action", "reboot=reset", "-smp", "2"]);
         for (n, words) in devices.iter().enumerate() {
-            let socket = self.folder.path().join(format!("vm{n}.sock"));
+            let socket = self.folder.path().join(format!("vm{}.sock", first + n));
             let socket = format!("socket,id=c{n},path={},{theirs}", socket.display());
             let queues = 1 + usize::from(words.contains("mq=on"));
             let netdev = format!("vhost-user,id=n{n},chardev=c{n},queues={queues}");
@@ -185,9 +202,7 @@ impl Place {
             let device = format!("virtio-net-pci,netdev=n{n},vectors=0{words}");
             machine.args(["-chardev", &socket, "-netdev", &netdev, "-device", &device]);
         }
-        let mut guest = Guest::start(self.host.host(&mut machine)?)?;
-        guest.run(traffic::SERVE)?;
-        Ok(guest)
+        machine
     }
 
     /// Sets the guest's device of a number up, and exchanges data through it.

@@ -9,8 +9,12 @@ use std::{
 use grosso_sys::{bell::Bell, fault::Fault};
 
 use crate::{
+    dirty::DirtyLog,
     edges::Edges,
-    features::{PROTOCOL_FEATURES, PROTOCOL_MQ, PROTOCOL_REPLY_ACK, RING_PACKED},
+    features::{
+        LOG_ALL, PROTOCOL_FEATURES, PROTOCOL_LOG_SHMFD, PROTOCOL_MQ, PROTOCOL_REPLY_ACK,
+        RING_PACKED,
+    },
     memory::Memory,
     message::{Message, reply, request},
     ring::{Addresses, Base, Ring},
@@ -42,7 +46,11 @@ pub struct BackEnd {
     chosen: Option<u64>,
     protocol: u64,
     memory: Option<Arc<Memory>>,
-    /// The reason why a table of memory was refused last.
+    /// The dirty log, and whether the front end wants it to be kept: it is set before that or after, and is not taken
+    /// away when it is wanted no more.
+    log: Option<Arc<DirtyLog>>,
+    wants_log: bool,
+    /// The reason why a table of memory, or a log, was refused last.
     refused_memory: Option<io::Error>,
     /// The rings by their numbers: those of a pair are neighbours.
     queues: Vec<Queue>,
@@ -90,6 +98,8 @@ impl BackEnd {
             chosen: None,
             protocol: 0,
             memory: None,
+            log: None,
+            wants_log: false,
             refused_memory: None,
             queues: queues(),
             pairs: 1,
@@ -101,6 +111,7 @@ impl BackEnd {
     pub fn forget(&mut self) {
         self.kicks.iter_mut().for_each(Edges::end_all);
         (self.chosen, self.protocol, self.memory) = (None, 0, None);
+        (self.log, self.wants_log) = (None, false);
         (self.refused_memory, self.queues) = (None, queues());
         (self.pairs, self.at_hand) = (1, FIRST);
     }
@@ -117,7 +128,7 @@ impl BackEnd {
         let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));
         let obeyed = match number {
             request::GET_FEATURES => return answer(self.offered),
-            request::GET_PROTOCOL_FEATURES => return answer(PROTOCOL_REPLY_ACK | PROTOCOL_MQ),
+            request::GET_PROTOCOL_FEATURES => return answer(PROTOCOL),
             request::GET_QUEUE_NUM => return answer(PAIRS_MAX as u64),
             request::GET_VRING_BASE => {
                 let (index, _) = message.of_ring().ok_or(Refused::Message)?;
@@ -127,6 +138,7 @@ impl BackEnd {
                 return Ok(Some(reply(number, &payload)));
             }
             request::SET_MEM_TABLE => self.set_memory(&mut message),
+            request::SET_LOG_BASE => self.set_log(&mut message),
             request::SET_VRING_KICK => self.set_kick(&mut message),
             _ => self.set(&mut message).ok_or(Refused::Message),
         };
@@ -134,6 +146,8 @@ impl BackEnd {
         self.settle();
         match obeyed {
             Err(Refused::System) => Err(Refused::System),
+            // This one has an answer of its own, which says that it was obeyed.
+            _ if number == request::SET_LOG_BASE => obeyed.and_then(|()| answer(0)),
             _ if message.wants_reply && self.protocol & PROTOCOL_REPLY_ACK != 0 => {
                 answer(u64::from(obeyed.is_err()))
             }
@@ -208,7 +222,7 @@ impl BackEnd {
         self.memory.as_ref().is_some_and(|memory| memory.is_lost())
     }
 
-    /// The reason why a table of memory was refused since this was asked last.
+    /// The reason why a table of memory, or a dirty log, was refused since this was asked last.
     pub fn refused_memory(&mut self) -> Option<io::Error> {
         self.refused_memory.take()
     }
@@ -227,12 +241,13 @@ impl BackEnd {
                 if chosen & PROTOCOL_FEATURES == 0 {
                     self.queues.iter_mut().for_each(|queue| queue.is_enabled = true);
                 }
-                self.chosen = Some(chosen);
-                Some(())
+                self.chosen = Some(chosen & !LOG_ALL);
+                self.wants_log = chosen & LOG_ALL != 0;
+                self.keep_log().ok()
             }
             request::SET_PROTOCOL_FEATURES => {
                 let number = message.number()?;
-                self.protocol = number & (PROTOCOL_REPLY_ACK | PROTOCOL_MQ);
+                self.protocol = number & PROTOCOL;
                 (number == self.protocol).then_some(())
             }
             request::SET_VRING_NUM => {
@@ -274,17 +289,43 @@ impl BackEnd {
         self.pause();
         self.memory = None;
         let files = core::mem::take(&mut message.files);
-        match message.regions().and_then(|regions| Memory::map(&regions, &files)) {
-            Ok(memory) => {
-                self.memory = Some(memory);
-                Ok(())
-            }
-            Err(error) if Fault::of(&error) == Fault::Exhausted => Err(Refused::System),
-            Err(error) => {
-                self.refused_memory = Some(error);
-                Err(Refused::Message)
-            }
+        let mapped = message.regions().and_then(|regions| Memory::map(&regions, &files));
+        let kept = mapped.and_then(|memory| {
+            self.memory = Some(memory);
+            self.keep_log()
+        });
+        kept.map_err(|error| self.refuse_memory(error))
+    }
+
+    /// Maps a dirty log in the place of the one that was there.
+    fn set_log(&mut self, message: &mut Message) -> Result<(), Refused> {
+        if self.protocol & PROTOCOL_LOG_SHMFD == 0 {
+            return Err(Refused::Message);
         }
+        let (bytes, offset, file) = message.dirty_log().ok_or(Refused::Message)?;
+        self.pause();
+        let kept = DirtyLog::map(&file, offset, bytes).and_then(|log| {
+            self.log = Some(Arc::new(log));
+            self.keep_log()
+        });
+        kept.map_err(|error| self.refuse_memory(error))
+    }
+
+    /// Lets the memory record what is written in the log, if that is wanted. All rings pause.
+    fn keep_log(&mut self) -> io::Result<()> {
+        let Some(memory) = &mut self.memory else { return Ok(()) };
+        let memory = Arc::get_mut(memory);
+        debug_assert!(memory.is_some(), "rings that pause let go of the memory");
+        let log = self.log.clone().filter(|_| self.wants_log);
+        memory.map_or(Ok(()), |memory| memory.log_to(log))
+    }
+
+    fn refuse_memory(&mut self, error: io::Error) -> Refused {
+        if Fault::of(&error) == Fault::Exhausted {
+            return Refused::System;
+        }
+        self.refused_memory = Some(error);
+        Refused::Message
     }
 
     /// Hears the kicks of a ring, which begins with that.
@@ -341,11 +382,14 @@ impl BackEnd {
         self.queues[index].publish(&mut self.bell);
     }
 
-    /// Begins with the rings of which everything is known.
+    /// Begins with the rings of which everything is known, where what is written is recorded if it has to be.
     fn begin(&mut self) {
         let Self { chosen: Some(chosen), memory: Some(memory), queues, bell, .. } = self else {
             return;
         };
+        if self.wants_log && !memory.is_logged() {
+            return;
+        }
         for queue in queues {
             if let Queue { is_started: true, is_enabled: true, ring: None, .. } = queue
                 && let Some(addresses) = &queue.addresses
@@ -405,6 +449,9 @@ impl Queue {
 fn queues() -> Vec<Queue> {
     (0..2 * PAIRS_MAX).map(|_| Queue::new()).collect()
 }
+
+/// Features of the protocol.
+const PROTOCOL: u64 = PROTOCOL_REPLY_ACK | PROTOCOL_MQ | PROTOCOL_LOG_SHMFD;
 
 /// The number of a ring in messages.
 const fn number(way: Way, pair: usize) -> usize {

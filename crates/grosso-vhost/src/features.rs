@@ -18,8 +18,12 @@ pub const HOST_TSO6: u64 = 1 << 12;
 pub const HOST_ECN: u64 = 1 << 13;
 /// A frame to the guest may be in several of its buffers.
 pub const MRG_RXBUF: u64 = 1 << 15;
+/// The guest makes itself known when it goes on at another place.
+pub const GUEST_ANNOUNCE: u64 = 1 << 21;
 /// The device has several pairs of rings.
 pub const MQ: u64 = 1 << 22;
+/// What the device writes is recorded, while this is chosen.
+pub const LOG_ALL: u64 = 1 << 26;
 /// Headers and frames may be in descriptors of any lengths, for guests before virtio 1.
 pub const ANY_LAYOUT: u64 = 1 << 27;
 /// Descriptors may be in tables of their own.
@@ -39,9 +43,11 @@ pub const GUEST_USO6: u64 = 1 << 55;
 /// The device takes superframes of UDP.
 pub const HOST_USO: u64 = 1 << 56;
 
-/// Features that every guest is offered: those of rings.
-pub const OF_RINGS: u64 = MRG_RXBUF
+/// Features that every guest is offered: those of rings, and of guests that move to another machine.
+pub const ALWAYS: u64 = MRG_RXBUF
+    | GUEST_ANNOUNCE
     | MQ
+    | LOG_ALL
     | ANY_LAYOUT
     | INDIRECT
     | EVENT_INDEX
@@ -75,5 +81,7 @@ const NEEDS: [(u64, u64); 4] = [
 
 /// The protocol feature by which there may be several pairs of rings.
 pub const PROTOCOL_MQ: u64 = 1 << 0;
+/// The protocol feature by which the dirty log is memory of both.
+pub const PROTOCOL_LOG_SHMFD: u64 = 1 << 1;
 /// The protocol feature by which the front end may ask for an answer to any message.
 pub const PROTOCOL_REPLY_ACK: u64 = 1 << 3;

@@ -17,7 +17,7 @@ use crate::{
     backend::{Refused, Way},
     driver::{DriverRing, RING_BYTES, SLOTS, addresses},
     edges::Edges,
-    features::{EVENT_INDEX, OF_RINGS, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK, VERSION_1, usable},
+    features::{ALWAYS, EVENT_INDEX, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK, VERSION_1, usable},
     memory::{Memory, RegionPlace},
     message::{Letter, Message, pair, request},
 };
@@ -87,7 +87,7 @@ impl FrontEnd {
         let number = answer.number().ok_or(Refused::Message)?;
         match awaited.ok_or(Refused::Message)? {
             request::GET_FEATURES => {
-                let chosen = usable(number & self.wanted & (OF_DRIVER | !OF_RINGS));
+                let chosen = usable(number & self.wanted & (OF_DRIVER | !ALWAYS));
                 if chosen & VERSION_1 == 0 {
                     return Err(Refused::Message);
                 }

@@ -4,7 +4,9 @@
 //! | module | contents |
 //! |---|---|
 //! | [`features`] | what a device can do, as bits |
-//! | [`memory`] | shared memory, mapped: the only code here that is `unsafe`, but for [`lost`](memory) files |
+//! | [`memory`] | shared memory, as words and copies |
+//! | [`dirty`] | the pages of it that were written |
+//! | `mapping`, `lost` | files that are mapped, and may become shorter: with the two above all that is `unsafe` here |
 //! | `parts` | a ring in it, of either form, as both sides have it |
 //! | [`ring`] | the device's side: frames that a guest sends, and room for those that it gets |
 //! | [`driver`] | the driver's side, in memory of its own |
@@ -25,11 +27,13 @@
 #![cfg(target_os = "linux")]
 
 pub mod backend;
+pub mod dirty;
 pub mod driver;
 mod edges;
 pub mod features;
 pub mod frontend;
 mod lost;
+mod mapping;
 pub mod memory;
 pub mod message;
 mod parts;

@@ -12,6 +12,8 @@ use core::{
 };
 use std::{io, sync::OnceLock};
 
+use crate::memory::REGIONS_MAX;
+
 /// A mapping that the handler knows.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -94,7 +96,7 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
         );
         let at = ptr::with_exposed_provenance_mut(start);
-        // SAFETY: the range is a mapping of `Memory`, which holds bytes that anybody may change at any time.
+        // SAFETY: the range is a `Mapping`, which holds bytes that anybody may change at any time.
         let put = unsafe { libc::mmap(at, bytes, access, flags, -1, 0) };
         if put != libc::MAP_FAILED {
             slot.lost.store(true, Ordering::Relaxed);
@@ -108,8 +110,8 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
     }
 }
 
-/// Mappings that the process may have at a time: the regions of 64 guests.
-const MAPPINGS_MAX: usize = 512;
+/// Mappings that the process may have at a time: the regions and the dirty logs of 64 guests.
+const MAPPINGS_MAX: usize = 64 * (REGIONS_MAX + 1);
 
 static BEFORE: OnceLock<Result<libc::sigaction, Option<i32>>> = OnceLock::new();
 static SLOTS: [Slot; MAPPINGS_MAX] = [const {

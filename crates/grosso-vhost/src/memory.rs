@@ -7,18 +7,13 @@ use core::{
     ptr::{self, NonNull},
     sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
 };
-use std::{
-    io,
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
-};
+use std::{io, os::fd::OwnedFd, sync::Arc};
 
-use rustix::{
-    fs::{fcntl_get_seals, fstat},
-    mm::{MapFlags, ProtFlags, mmap, munmap},
+pub use crate::mapping::MAPPED_BYTES_MAX;
+use crate::{
+    dirty::DirtyLog,
+    mapping::{Mapping, invalid, whole},
 };
-
-use crate::lost::Watched;
 
 /// A part of a guest's memory, as the front end describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,25 +29,17 @@ pub struct RegionPlace {
 }
 
 impl RegionPlace {
-    /// Bytes of its file from the start on that have to be mapped for it: to the end of a page of the file's own.
-    /// Neither the offset nor the end need be a multiple of its pages, and a part of a huge one can be neither unmapped
-    /// nor replaced.
+    /// Bytes of its file from the start on that have to be mapped for it.
     fn whole(&self, file: &OwnedFd) -> io::Result<u64> {
         let Self { guest, bytes, user, offset } = *self;
-        let wrong = |why| invalid(format!("a region of {bytes} bytes at {guest:#x}: {why}"));
-        // Only files in memory have seals. Others may make who asks for their length, or touches a page, wait for ever.
-        fcntl_get_seals(file)
-            .map_err(|_| wrong("its file is not one of memory (memfd, tmpfs, hugetlbfs)"))?;
-        let facts = fstat(file)?;
-        let file_bytes = u64::try_from(facts.st_size).unwrap_or(0);
-        let end = offset.checked_add(bytes).filter(|end| *end <= file_bytes);
-        let end = end.ok_or_else(|| wrong("its file ends before it"))?;
+        let wrong =
+            |why: String| invalid(format!("a region of {bytes} bytes at {guest:#x}: {why}"));
+        let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;
         let wraps = [guest, user].iter().any(|start| start.checked_add(bytes).is_none());
         if bytes == 0 || wraps {
-            return Err(wrong("it is empty, or goes round the end of all addresses"));
+            return Err(wrong("it is empty, or goes round the end of all addresses".into()));
         }
-        let page = u64::try_from(facts.st_blksize).ok().filter(|page| page.is_power_of_two());
-        end.checked_next_multiple_of(page.unwrap_or(1)).ok_or_else(|| wrong("its file is too long"))
+        Ok(mapped)
     }
 }
 
@@ -60,6 +47,8 @@ impl RegionPlace {
 #[derive(Debug)]
 pub struct Memory {
     regions: Vec<Region>,
+    /// The log of what is written, while the front end wants one.
+    dirty: Option<Arc<DirtyLog>>,
 }
 
 #[derive(Debug)]
@@ -74,14 +63,6 @@ struct Region {
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
-
-/// A file's mapped bytes.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-    watched: Watched,
-}
 
 impl Memory {
     /// Maps these regions of these files.
@@ -108,13 +89,42 @@ impl Memory {
             })?;
             regions.push(Region::map(*place, file, whole)?);
         }
-        Ok(Arc::new(Self { regions }))
+        Ok(Arc::new(Self { regions, dirty: None }))
     }
 
     /// Whether the file behind a part of it became shorter, so that this part is gone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.regions.iter().any(|region| region.mapping.watched.is_lost())
+        let is_log_lost = self.dirty.as_ref().is_some_and(|log| log.is_lost());
+        is_log_lost || self.regions.iter().any(|region| region.mapping.is_lost())
+    }
+
+    /// Records in this log what is written from now on, or nowhere.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the log ends before the memory does.
+    pub fn log_to(&mut self, log: Option<Arc<DirtyLog>>) -> io::Result<()> {
+        let ends = self.regions.iter().map(|region| region.place.guest + region.place.bytes);
+        let end = ends.max().unwrap_or(0);
+        if log.as_ref().is_some_and(|log| !log.covers(end)) {
+            return Err(invalid(format!("the dirty log ends before the memory, at {end:#x}")));
+        }
+        self.dirty = log;
+        Ok(())
+    }
+
+    /// Whether what is written is recorded.
+    #[must_use]
+    pub fn is_logged(&self) -> bool {
+        self.dirty.is_some()
+    }
+
+    /// Records what was written at an address of the guest.
+    #[inline]
+    fn written(&self, guest: u64, bytes: usize) {
+        if let Some(log) = &self.dirty {
+            log.mark(guest, bytes);
+        }
     }
 
     /// A place of this length at an address of the front end, at a multiple of `align`, which is 16 at most.
@@ -122,10 +132,11 @@ impl Memory {
     pub fn place(self: &Arc<Self>, user: u64, bytes: usize, align: usize) -> Option<Place> {
         let found = self.regions.iter().find_map(|region| {
             let at = user.checked_sub(region.place.user)?;
-            region.part(at, bytes as u64)
+            Some((region.part(at, bytes as u64)?, region.place.guest + at))
         });
-        let start = found.filter(|start| start.as_ptr().addr().is_multiple_of(align))?;
-        Some(Place { start, bytes, _memory: Arc::clone(self) })
+        let is_aligned = |start: NonNull<u8>| start.as_ptr().addr().is_multiple_of(align);
+        let (start, guest) = found.filter(|(start, _)| is_aligned(*start))?;
+        Some(Place { start, bytes, guest, memory: Arc::clone(self) })
     }
 
     /// Copies bytes at an address of the guest; returns whether all of them are in its memory.
@@ -146,6 +157,7 @@ impl Memory {
             let Some(piece) = from.get(done..done + bytes) else { return };
             // SAFETY: `pieces` gives mapped memory of this length, to which no reference exists.
             unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), start.as_ptr(), bytes) };
+            self.written(guest.wrapping_add(done as u64), bytes);
         })
     }
 
@@ -202,13 +214,9 @@ impl Memory {
 impl Region {
     /// Maps a region, whose file is mapped as far as `whole` bytes.
     fn map(place: RegionPlace, file: &OwnedFd, whole: u64) -> io::Result<Self> {
-        let invalid = |_| {
-            invalid(format!("{whole} bytes of memory are more than this machine has addresses"))
-        };
-        let mapping = Mapping::new(file, usize::try_from(whole).map_err(invalid)?)?;
-        let offset = usize::try_from(place.offset).map_err(invalid)?;
-        // SAFETY: the offset is inside the mapping, which is as long as the end of the region.
-        let start = unsafe { mapping.start.add(offset) };
+        let mapping = Mapping::new(file, whole)?;
+        // Both fit, as the mapping does that is at least as long.
+        let start = mapping.part(place.offset as usize, place.bytes as usize);
         Ok(Self { place, start, mapping })
     }
 
@@ -221,38 +229,14 @@ impl Region {
     }
 }
 
-impl Mapping {
-    fn new(file: &OwnedFd, bytes: usize) -> io::Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is requested, so no existing mapping is replaced.
-        let start =
-            unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file.as_fd(), 0) }?;
-        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        match Watched::new(start, bytes) {
-            Ok(watched) => Ok(Self { start, bytes, watched }),
-            Err(error) => {
-                // SAFETY: nobody knows of this mapping.
-                let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        self.watched.end();
-        // SAFETY: the mapping is ours alone, and no place in it lives any more: those own it.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
-
 /// Bytes at a fixed place of a guest's memory, such as a part of a ring.
 #[derive(Debug)]
 pub struct Place {
     start: NonNull<u8>,
     bytes: usize,
-    _memory: Arc<Memory>,
+    /// Its address in the guest.
+    guest: u64,
+    memory: Arc<Memory>,
 }
 
 // SAFETY: every access is by atomic words.
@@ -279,6 +263,7 @@ impl Place {
         // SAFETY: as in `load_quad`.
         let word = unsafe { self.word::<8>(at).cast::<AtomicU64>().as_ref() };
         word.store(value.to_le(), Ordering::Release);
+        self.written(at, 8);
     }
 
     /// The number of 2 bytes at `at`; what was written before it is seen afterwards.
@@ -295,6 +280,7 @@ impl Place {
         // SAFETY: as in `load_quad`.
         let word = unsafe { self.word::<2>(at).cast::<AtomicU16>().as_ref() };
         word.store(value.to_le(), Ordering::Release);
+        self.written(at, 2);
     }
 
     /// The number of 4 bytes at `at`.
@@ -311,6 +297,13 @@ impl Place {
         // SAFETY: as in `load_quad`.
         let word = unsafe { self.word::<4>(at).cast::<AtomicU32>().as_ref() };
         word.store(value.to_le(), Ordering::Relaxed);
+        self.written(at, 4);
+    }
+
+    /// Records a word that was written.
+    #[inline]
+    fn written(&self, at: usize, bytes: usize) {
+        self.memory.written(self.guest + at as u64, bytes);
     }
 
     /// Start of an aligned word.
@@ -327,11 +320,6 @@ impl Place {
     }
 }
 
-/// A refusal with its reason.
-pub(crate) fn invalid(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
-}
-
 /// Bytes of a virtio header and those behind it, of which the first lines are fetched ahead.
 #[cfg(target_arch = "x86_64")]
 const HEADERS_BYTES: usize = 2 * LINE_BYTES;
@@ -340,9 +328,6 @@ const HEADERS_BYTES: usize = 2 * LINE_BYTES;
 const LINE_BYTES: usize = 64;
 /// Regions of a guest's memory: what the messages have room for.
 pub const REGIONS_MAX: usize = 8;
-/// Bytes of the files of a guest's memory that are mapped: 1 TiB. Files may have holes, so that more costs a front end
-/// nothing, and this program addresses and, as far as they are touched, tables of pages.
-pub const MAPPED_BYTES_MAX: u64 = 1 << 40;
 
 #[cfg(test)]
 mod tests {

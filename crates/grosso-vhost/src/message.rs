@@ -4,7 +4,10 @@ use std::{io, os::fd::OwnedFd};
 
 use grosso_sys::local::LocalSocket;
 
-use crate::memory::{REGIONS_MAX, RegionPlace, invalid};
+use crate::{
+    mapping::invalid,
+    memory::{REGIONS_MAX, RegionPlace},
+};
 
 /// A message of the other end: a request of the front end, or an answer of the back end.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub mod request {
     pub const RESET_OWNER: u32 = 4;
     /// The guest's memory.
     pub const SET_MEM_TABLE: u32 = 5;
+    /// The dirty log.
+    pub const SET_LOG_BASE: u32 = 6;
     /// Entries of a ring.
     pub const SET_VRING_NUM: u32 = 8;
     /// Addresses of a ring.
@@ -86,6 +91,12 @@ impl Message {
     #[must_use]
     pub fn ring_addresses(&self) -> Option<(u32, [u64; 3])> {
         Some((self.long(0)?, [self.quad(8)?, self.quad(16)?, self.quad(24)?]))
+    }
+
+    /// The payload as the bytes and the place of a dirty log in the file beside it.
+    #[must_use]
+    pub fn dirty_log(&mut self) -> Option<(u64, u64, OwnedFd)> {
+        Some((self.quad(0)?, self.quad(8)?, self.files.pop()?))
     }
 
     /// The payload as regions of memory.

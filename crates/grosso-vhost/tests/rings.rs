@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod dirty;
 mod ends;
 mod packed;
 
@@ -701,27 +702,28 @@ fn of_ring(ring: u64, value: u64) -> [u64; 1] {
     [ring | value << 32]
 }
 
-/// Sets the memory of a guest, and its ring from the guest, up to its being enabled.
-fn set_up(back: &mut BackEnd, guest: &Guest, chosen: u64) {
+/// Sets the memory of a guest, and its ring of this way, up to its being enabled.
+fn set_up(back: &mut BackEnd, guest: &Guest, chosen: u64, way: Way) {
+    let ring = way as u64;
     let file = || vec![guest.file.try_clone().unwrap().into()];
     say(back, request::SET_FEATURES, &[chosen | guest.form()], vec![]).unwrap();
     say(back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file()).unwrap();
-    say(back, request::SET_VRING_NUM, &of_ring(1, guest.size.into()), vec![]).unwrap();
-    say(back, request::SET_VRING_BASE, &of_ring(1, guest.base(guest.offered).into()), vec![])
+    say(back, request::SET_VRING_NUM, &of_ring(ring, guest.size.into()), vec![]).unwrap();
+    say(back, request::SET_VRING_BASE, &of_ring(ring, guest.base(guest.offered).into()), vec![])
         .unwrap();
-    say(back, request::SET_VRING_ADDR, &[1, TABLE, USED, AVAILABLE, 0], vec![]).unwrap();
+    say(back, request::SET_VRING_ADDR, &[ring, TABLE, USED, AVAILABLE, 0], vec![]).unwrap();
     let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-    say(back, request::SET_VRING_KICK, &[1], vec![kick]).unwrap();
+    say(back, request::SET_VRING_KICK, &[ring], vec![kick]).unwrap();
 }
 
-const OFFERED: u64 = features::OF_RINGS;
+const OFFERED: u64 = features::ALWAYS;
 
 #[test]
 fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {
     for (form, first) in [(FORMS[0], 65_533), (FORMS[1], 0)] {
         let mut back = BackEnd::new(OFFERED).unwrap();
         let mut guest = Guest::new(form, 8, first);
-        set_up(&mut back, &guest, features::VERSION_1);
+        set_up(&mut back, &guest, features::VERSION_1, Way::FromGuest);
         // Round the end of the numbers, or to a later lap.
         for number in 0..13 {
             guest.offer_plain(number % 8, 9, 0);
@@ -747,7 +749,12 @@ fn a_ring_is_used_while_it_is_enabled() {
     for form in FORMS {
         let mut back = BackEnd::new(OFFERED).unwrap();
         let mut guest = Guest::new(form, 8, 0);
-        set_up(&mut back, &guest, features::VERSION_1 | features::PROTOCOL_FEATURES);
+        set_up(
+            &mut back,
+            &guest,
+            features::VERSION_1 | features::PROTOCOL_FEATURES,
+            Way::FromGuest,
+        );
         assert!(!back.is_running(Way::FromGuest));
         guest.offer_plain(0, 9, 0);
         for (is_enabled, frames) in [(1, 1), (0, 0), (1, 0)] {
@@ -760,7 +767,7 @@ fn a_ring_is_used_while_it_is_enabled() {
             assert_eq!(count, frames);
         }
         // Without that feature no message enables it.
-        set_up(&mut back, &Guest::new(form, 8, 0), features::VERSION_1);
+        set_up(&mut back, &Guest::new(form, 8, 0), features::VERSION_1, Way::FromGuest);
         assert!(back.is_running(Way::FromGuest));
         back.forget();
         assert!(!back.is_running(Way::FromGuest) && back.chosen().is_none());
@@ -772,7 +779,7 @@ fn a_ring_moves_to_other_memory_and_goes_on_where_it_was() {
     for form in FORMS {
         let mut back = BackEnd::new(OFFERED).unwrap();
         let [mut before, mut after] = [0; 2].map(|_| Guest::new(form, 8, 0));
-        set_up(&mut back, &before, features::VERSION_1);
+        set_up(&mut back, &before, features::VERSION_1, Way::FromGuest);
         before.offer_plain(0, 9, 0);
         after.offer_plain(0, 9, 0);
         assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![0; 9])));
@@ -796,7 +803,8 @@ fn features_that_were_not_offered_are_refused() {
     assert!(say(&mut back, request::SET_FEATURES, &[OFFERED], vec![]).is_err());
     assert_eq!(back.chosen(), None);
     say(&mut back, request::SET_FEATURES, &[OFFERED & !features::EVENT_INDEX], vec![]).unwrap();
-    assert_eq!(back.chosen(), Some(OFFERED & !features::EVENT_INDEX));
+    let of_guest = OFFERED & !features::EVENT_INDEX & !features::LOG_ALL;
+    assert_eq!(back.chosen(), Some(of_guest));
 }
 
 #[test]
@@ -808,7 +816,7 @@ fn rings_of_wrong_sizes_and_numbers_are_not_begun() {
         ("an address nowhere", request::SET_VRING_ADDR, &[1, 0, MEMORY_BYTES, AVAILABLE, 0]),
     ] {
         let mut back = BackEnd::new(OFFERED).unwrap();
-        set_up(&mut back, &Guest::new(FORMS[0], 8, 0), features::VERSION_1);
+        set_up(&mut back, &Guest::new(FORMS[0], 8, 0), features::VERSION_1, Way::FromGuest);
         say(&mut back, request, words, vec![]).unwrap();
         assert!(!back.is_running(Way::FromGuest), "{what}");
     }
@@ -821,7 +829,7 @@ fn rings_of_wrong_sizes_and_numbers_are_not_begun() {
         (request::SET_VRING_CALL, [2 | 1 << 8]),
     ] {
         let mut back = BackEnd::new(OFFERED).unwrap();
-        set_up(&mut back, &Guest::new(FORMS[0], 8, 0), features::VERSION_1);
+        set_up(&mut back, &Guest::new(FORMS[0], 8, 0), features::VERSION_1, Way::FromGuest);
         assert!(say(&mut back, request, &words, vec![]).is_err(), "{request}");
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn exchange(
 }
 
 /// Sends a stream to the guest, which answers with its digest.
-fn give(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
+pub(crate) fn give(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     let mut stream = connect(guest, 9).map_err(|error| told("connecting", &error))?;
     let start = Instant::now();
     let mut sent = || {
@@ -82,7 +82,7 @@ fn give(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
 }
 
 /// Takes a stream of the guest.
-fn take(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
+pub(crate) fn take(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     let mut stream = connect(guest, 19)?;
     let start = Instant::now();
     let mut received = Vec::new();

@@ -285,7 +285,7 @@ const WORDS: [(Features, u64, u64); 4] = [
 
 /// The bits that a guest is offered for these features, or a device is asked for.
 fn offered_bits(features: Features) -> u64 {
-    let mut offered = bits::OF_RINGS;
+    let mut offered = bits::ALWAYS;
     for (_, to, from) in WORDS.iter().filter(|(feature, ..)| features.contains(*feature)) {
         offered |= to | from;
     }

@@ -36,8 +36,8 @@ reasons! {
         RingUnsteady = "ring-unsteady",
         /// A ring had buffers for a second, too few for the frame that waited for more; the frame was lost.
         RingShort = "ring-short",
-        /// A table of memory was refused: too many regions, more bytes than are mapped for a guest, a region outside
-        /// its file, or a file that is not in memory.
+        /// A table of memory, or a dirty log, was refused: too many regions, more bytes than are mapped for a guest, a
+        /// region outside its file, a log that ends before the memory, or a file that is not in memory.
         MemoryRefused = "memory-refused",
         /// This system had no descriptors or no memory to meet the other program, or for what is shared with it: that
         /// waits or was hung up on, through no fault of its own, and is met anew.

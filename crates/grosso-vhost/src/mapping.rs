@@ -1,0 +1,101 @@
+//! A file of another program, mapped from its start on.
+
+use core::ptr::{self, NonNull};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{fcntl_get_seals, fstat},
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
+
+use crate::lost::Watched;
+
+/// A file's mapped bytes, which anybody may change at any time.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+    watched: Watched,
+}
+
+// SAFETY: the memory belongs to no thread, and every access to it is by atomic words or raw copies.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// Bytes of a file from the start on that have to be mapped for a part of it: to the end of a page of the file's own.
+/// Neither the start nor the end of the part need be a multiple of its pages, and a part of a huge one can be neither
+/// unmapped nor replaced.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for a file that is not in memory, or ends before the part does.
+pub(crate) fn whole(file: &OwnedFd, offset: u64, bytes: u64) -> io::Result<u64> {
+    // Only files in memory have seals. Others may make who asks for their length, or touches a page, wait for ever.
+    fcntl_get_seals(file)
+        .map_err(|_| invalid("its file is not one of memory (memfd, tmpfs, hugetlbfs)"))?;
+    let facts = fstat(file)?;
+    let file_bytes = u64::try_from(facts.st_size).unwrap_or(0);
+    let end = offset.checked_add(bytes).filter(|end| *end <= file_bytes);
+    let end = end.ok_or_else(|| invalid("its file ends before it"))?;
+    let page = u64::try_from(facts.st_blksize).ok().filter(|page| page.is_power_of_two());
+    end.checked_next_multiple_of(page.unwrap_or(1)).ok_or_else(|| invalid("its file is too long"))
+}
+
+impl Mapping {
+    /// Maps a file as far as `whole` bytes.
+    pub(crate) fn new(file: &OwnedFd, whole: u64) -> io::Result<Self> {
+        let bytes = usize::try_from(whole).map_err(|_| {
+            invalid(format!("{whole} bytes of memory are more than this machine has addresses"))
+        })?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is requested, so no existing mapping is replaced.
+        let start =
+            unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file.as_fd(), 0) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        match Watched::new(start, bytes) {
+            Ok(watched) => Ok(Self { start, bytes, watched }),
+            Err(error) => {
+                // SAFETY: nobody knows of this mapping.
+                let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Start of `bytes` bytes from `at` on.
+    ///
+    /// # Panics
+    /// If they are not inside, of which a caller makes sure.
+    #[inline]
+    pub(crate) fn part(&self, at: usize, bytes: usize) -> NonNull<u8> {
+        let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        assert!(is_inside, "outside a mapped file");
+        // SAFETY: it is inside the mapping, or one behind it.
+        unsafe { self.start.add(at) }
+    }
+
+    /// Whether the file became shorter, so that a part of it is gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.watched.is_lost()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.watched.end();
+        // SAFETY: the mapping is ours alone, and no place in it lives any more: those own it.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A refusal with its reason.
+pub(crate) fn invalid(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why.into())
+}
+
+/// Bytes of the files of a guest's memory that are mapped: 1 TiB. Files may have holes, so that more costs a front end
+/// nothing, and this program addresses and, as far as they are touched, tables of pages.
+pub const MAPPED_BYTES_MAX: u64 = 1 << 40;
