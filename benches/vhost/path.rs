@@ -69,6 +69,7 @@ fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
         }
     }
     let seconds = start.elapsed().as_secs_f64();
+    assert!(frames > 0, "no frame came through the path");
     handle.stop();
     runs.join().expect("a path").result.expect("a path that ends well");
     // A folder that stays is of no harm.

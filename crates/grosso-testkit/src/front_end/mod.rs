@@ -39,6 +39,8 @@ pub const VERSION_1: u64 = 1 << 32;
 pub const PROTOCOL: u64 = 1 << 30;
 /// Rings are packed.
 pub const PACKED: u64 = 1 << 34;
+/// The feature of a log of what the device writes.
+const LOG_ALL: u64 = 1 << 26;
 
 /// Pieces in which a frame is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +119,8 @@ impl FrontEnd {
         };
         front.offered = front.ask(1, serve)?;
         front.tell(3, &[], &[])?;
-        front.chosen = front.offered & wanted;
+        // Nobody wants a log of what is written without giving one.
+        front.chosen = front.offered & wanted & !LOG_ALL;
         if front.chosen & (VERSION_1 | MERGEABLE) == 0 {
             front.header_bytes = 10;
         }
