@@ -20,6 +20,8 @@ const OFFERED: u64 = features::ALWAYS | features::GUEST_CSUM;
 const PACKED: u64 = features::RING_PACKED;
 /// Bytes of the memory, at the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;
+/// Bytes of a page of the log, which has one of 8 bits.
+const PAGE_BYTES: usize = MEMORY_BYTES / 8;
 /// Places of the tables, available and used entries of the rings of two pairs.
 const RINGS: [[u64; 3]; 4] =
     [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00], [0x1000, 0x1400, 0x1600], [0x1800, 0x1c00, 0x1e00]];
@@ -45,14 +47,26 @@ fn run(back: &mut BackEnd, mut decisions: Decisions<'_>) {
     let forms = [OFFERED, OFFERED & !PACKED, features::VERSION_1, features::VERSION_1 | PACKED];
     let chosen = decisions.choose(&forms);
     set_up(back, &memory, chosen);
+    let mut is_logged = chosen & features::LOG_ALL != 0;
     for _ in 0..64 {
         match below(&mut decisions, 8) {
-            0 => say(back, &memory, &mut decisions),
-            1 => set_up(back, &memory, decisions.choose(&forms)),
+            0 => {
+                say(back, &memory, &mut decisions);
+                // It may have set another log, or none.
+                is_logged = false;
+            }
+            1 => {
+                let chosen = decisions.choose(&forms);
+                set_up(back, &memory, chosen);
+                is_logged = chosen & features::LOG_ALL != 0;
+            }
             2 if chosen & PACKED != 0 => describe(&memory, &mut decisions),
             2..4 => write(&memory, &mut decisions),
-            4..6 => drain(back),
-            _ => give(back, below(&mut decisions, 20), below(&mut decisions, 4000)),
+            4..6 => logged(&memory, is_logged, || drain(back)),
+            _ => {
+                let (pair, len) = (below(&mut decisions, 20), below(&mut decisions, 4000));
+                logged(&memory, is_logged, || give(back, pair, len));
+            }
         }
     }
     // Whatever there was, a ring that is set anew works, of either form.
@@ -84,7 +98,8 @@ fn memory() -> File {
     assert!(number >= 0);
     // SAFETY: the kernel has just made it.
     let memory: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(number) };
-    memory.set_len(MEMORY_BYTES as u64).expect("memory");
+    // Behind the guest's memory is the log of its pages.
+    memory.set_len(MEMORY_BYTES as u64 + 1).expect("memory");
     memory
 }
 
@@ -103,8 +118,7 @@ fn set_up(back: &mut BackEnd, memory: &File, chosen: u64) {
     obey(back, request::SET_PROTOCOL_FEATURES, bytes(&[protocol]), &[]);
     obey(back, request::SET_FEATURES, bytes(&[chosen]), &[]);
     obey(back, request::SET_MEM_TABLE, bytes(&[1, 0, MEMORY_BYTES as u64, 0, 0]), &[memory]);
-    // The log is in the memory itself, where a guest overwrites it.
-    obey(back, request::SET_LOG_BASE, bytes(&[1, MEMORY_BYTES as u64 - 1]), &[memory]);
+    obey(back, request::SET_LOG_BASE, bytes(&[1, MEMORY_BYTES as u64]), &[memory]);
     for (ring, [table, available, used]) in RINGS.into_iter().enumerate() {
         let of_ring = |value: u32| bytes(&[ring as u64 | u64::from(value) << 32]);
         obey(back, request::SET_VRING_NUM, of_ring(SIZE), &[]);
@@ -149,9 +163,32 @@ fn describe(memory: &File, decisions: &mut Decisions<'_>) {
         let flags = decisions.choose(&[0, 0, 1, 4, 5]) | direction;
         // In the next lap the flags are the other ones.
         let is_behind = slot >= SIZE as usize;
-        let laps = decisions.choose(&[laps, laps, laps, 0x8080]) ^ if is_behind { 0x8080 } else { 0 };
+        let laps =
+            decisions.choose(&[laps, laps, laps, 0x8080]) ^ if is_behind { 0x8080 } else { 0 };
         let words = [address, u64::from(length) | u64::from(flags | laps) << 48];
         memory.write_all_at(&bytes(&words), table + 16 * (slot as u64 % 32)).expect("memory");
+    }
+}
+
+/// Does something, after which each page that is another than before is in the log, if there is one.
+fn logged(memory: &File, is_logged: bool, act: impl FnOnce()) {
+    if !is_logged {
+        return act();
+    }
+    let pages = || {
+        let mut bytes = [0; MEMORY_BYTES + 1];
+        memory.read_exact_at(&mut bytes, 0).expect("memory");
+        bytes
+    };
+    memory.write_all_at(&[0], MEMORY_BYTES as u64).expect("memory");
+    let before = pages();
+    act();
+    let after = pages();
+    let log = after[MEMORY_BYTES];
+    let pairs = before.chunks_exact(PAGE_BYTES).zip(after.chunks_exact(PAGE_BYTES));
+    for (page, (before, after)) in pairs.enumerate() {
+        let is_marked = log & 1 << page != 0;
+        assert!(before == after || is_marked, "page {page} was written and is not in the log");
     }
 }
 
