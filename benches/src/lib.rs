@@ -71,7 +71,13 @@ pub fn profiles() -> Vec<Profile> {
     let staged = [
         with("batch", |profile| profile.batch = Batch::ByFlow { packets: 64 }),
         with("bypass", |profile| profile.bypass = Some(Bypass::default())),
+        // As on a path with acknowledgments, which tell it the round trip.
         with("hold", |profile| {
+            profile.hold = Hold::Controlled;
+            profile.limits.hold_ns = 100_000;
+            profile.reorder.round_trip_ns = 200_000;
+        }),
+        with("hold-blind", |profile| {
             profile.hold = Hold::Controlled;
             profile.limits.hold_ns = 100_000;
         }),

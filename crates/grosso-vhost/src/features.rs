@@ -22,7 +22,7 @@ pub const MRG_RXBUF: u64 = 1 << 15;
 pub const GUEST_ANNOUNCE: u64 = 1 << 21;
 /// The device has several pairs of rings.
 pub const MQ: u64 = 1 << 22;
-/// What the device writes is recorded, while this is chosen.
+/// A log of what the device writes is kept, while this is chosen.
 pub const LOG_ALL: u64 = 1 << 26;
 /// Headers and frames may be in descriptors of any lengths, for guests before virtio 1.
 pub const ANY_LAYOUT: u64 = 1 << 27;

@@ -12,8 +12,6 @@ use core::{
 };
 use std::{io, sync::OnceLock};
 
-use crate::memory::REGIONS_MAX;
-
 /// A mapping that the handler knows.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -110,8 +108,8 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
     }
 }
 
-/// Mappings that the process may have at a time: the regions and the dirty logs of 64 guests.
-const MAPPINGS_MAX: usize = 64 * (REGIONS_MAX + 1);
+/// Mappings that the process may have at a time: of 64 guests eight regions each, and a dirty log.
+const MAPPINGS_MAX: usize = 64 * 9;
 
 static BEFORE: OnceLock<Result<libc::sigaction, Option<i32>>> = OnceLock::new();
 static SLOTS: [Slot; MAPPINGS_MAX] = [const {

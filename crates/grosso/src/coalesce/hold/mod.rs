@@ -48,10 +48,6 @@ impl Retention {
         }
     }
 
-    pub(super) fn is_controlled(&self) -> bool {
-        matches!(self, Self::Controlled(_))
-    }
-
     /// Counts a packet in that may be in a train, with what was found of its flow.
     pub(super) fn count(
         &mut self,
@@ -77,20 +73,22 @@ impl Retention {
         }
     }
 
-    /// Decides how long a train that just started may be held.
+    /// Decides how long a train that just started may be held, and how long it may become.
     #[inline]
-    pub(super) fn start<B>(&mut self, slot: TrainId, train: &Train<B>) {
+    pub(super) fn start<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         if let Self::Controlled(controller) = self {
-            controller.hold(slot, train);
+            controller.hold(slot, train, is_tcp);
         }
     }
 
     /// Whether a train that a packet joined is as long as its flow's acknowledgments allow.
     #[inline]
-    pub(super) fn is_full<B>(&self, train: &Train<B>) -> bool {
+    pub(super) fn is_full(&self, slot: TrainId, packets: u16) -> bool {
         match self {
             Self::Fixed(_) => false,
-            Self::Controlled(controller) => controller.is_full(train),
+            Self::Controlled(controller) => {
+                controller.most.get(slot).is_some_and(|most| packets >= *most)
+            }
         }
     }
 
@@ -172,6 +170,8 @@ pub(super) struct Controller {
     touched: Vec<TrainId>,
     /// Whether a slot is among them.
     is_touched: ById<TrainId, bool>,
+    /// The packets that the train of a slot may have. Each packet asks, so it is worked out once a train.
+    most: ById<TrainId, u16>,
     common: Common,
 }
 
@@ -186,6 +186,7 @@ impl Controller {
             deadlines: Deadlines::default(),
             touched: Vec::new(),
             is_touched: ById::default(),
+            most: ById::default(),
             common,
         })
     }
@@ -194,12 +195,6 @@ impl Controller {
     fn count(&mut self, flow: FlowHash, payload_len: usize, now_ns: u64) {
         let pace = self.flows.entry(flow, now_ns, || Pace::starting(now_ns));
         pace.arrive(now_ns, payload_len, &self.common);
-    }
-
-    /// Whether a train that a packet joined is as long as its flow's acknowledgments allow.
-    fn is_full<B>(&self, train: &Train<B>) -> bool {
-        let pace = self.flows.get(train.flow);
-        pace.is_some_and(|pace| train.packets >= pace.segments_max(train.size, &self.common))
     }
 
     /// Notes that a train got a packet.
@@ -213,10 +208,12 @@ impl Controller {
         }
     }
 
-    /// Lets a train be held until its time is over.
-    fn hold<B>(&mut self, slot: TrainId, train: &Train<B>) {
+    /// Lets a train be held until its time is over, or as many packets are in it as its flow's acknowledgments allow.
+    fn hold<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));
+        let most = pace.filter(|_| is_tcp).map(|pace| pace.segments_max(train.size, &self.common));
+        *self.most.get_or_grow(slot, || u16::MAX) = most.unwrap_or(u16::MAX);
         self.deadlines.insert(slot, train.created_ns.saturating_add(hold_ns));
         self.touch(slot);
     }

@@ -24,8 +24,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[cold]
     pub(super) fn note_started(&mut self, slot: TrainId, now_ns: u64) {
         let Some(train) = self.trains.held(slot) else { return };
-        self.retention.start(slot, train);
         let known = &self.shapes[train.known];
+        self.retention.start(slot, train, known.shape.is_tcp);
         let record = || record_of(train.first.buffer.as_ref(), &known.shape, &train.meta, now_ns);
         if self.acknowledgments.is_vector(train) {
             self.acknowledgments.start(slot);
@@ -49,14 +49,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if !known.is_invertible {
             self.acknowledgments.summarize(slot, &record(), !part.range().is_empty(), false);
         }
-        self.is_full_by_clock(slot).then_some(Close::AcknowledgmentClock)
-    }
-
-    /// Whether nothing may follow in a train by the clock of its flow's acknowledgments.
-    pub(super) fn is_full_by_clock(&self, slot: TrainId) -> bool {
-        self.trains.held(slot).is_some_and(|train| {
-            self.shapes[train.known].shape.is_tcp && self.retention.is_full(train)
-        })
+        self.retention.is_full(slot, train.packets).then_some(Close::AcknowledgmentClock)
     }
 
     /// Ends the hold of a train that leaves; whether it is of acknowledgments that waited.

@@ -88,7 +88,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 // It says what the one before it said.
                 self.acknowledgments.repeat(slot, meta, now_ns);
             }
-            if self.retention.is_controlled() && self.is_full_by_clock(slot) {
+            if self.retention.is_full(slot, train.packets) {
                 self.close(slot, Close::AcknowledgmentClock, sink);
             }
         }
