@@ -16,7 +16,7 @@ use grosso_vhost::{
 };
 use libfuzzer_sys::fuzz_target;
 
-const OFFERED: u64 = features::ALWAYS | features::GUEST_CSUM;
+const OFFERED: u64 = features::OF_RINGS | features::OF_MOVES | features::GUEST_CSUM;
 const PACKED: u64 = features::RING_PACKED;
 /// Bytes of the memory, at the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;

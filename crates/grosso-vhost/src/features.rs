@@ -43,17 +43,18 @@ pub const GUEST_USO6: u64 = 1 << 55;
 /// The device takes superframes of UDP.
 pub const HOST_USO: u64 = 1 << 56;
 
-/// Features that every guest is offered: those of rings, and of guests that move to another machine.
-pub const ALWAYS: u64 = MRG_RXBUF
-    | GUEST_ANNOUNCE
+/// Features that every guest is offered: those of rings.
+pub const OF_RINGS: u64 = MRG_RXBUF
     | MQ
-    | LOG_ALL
     | ANY_LAYOUT
     | INDIRECT
     | EVENT_INDEX
     | PROTOCOL_FEATURES
     | VERSION_1
     | RING_PACKED;
+
+/// Features by which a guest may move to another machine while it runs.
+pub const OF_MOVES: u64 = GUEST_ANNOUNCE | LOG_ALL;
 
 /// The features of these that a driver may use together: superframes need checksums to fill in, and CWR in them
 /// superframes of TCP (virtio 1.3 section 5.1.3.1).

@@ -17,7 +17,9 @@ use crate::{
     backend::{Refused, Way},
     driver::{DriverRing, RING_BYTES, SLOTS, addresses},
     edges::Edges,
-    features::{ALWAYS, EVENT_INDEX, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK, VERSION_1, usable},
+    features::{
+        EVENT_INDEX, OF_MOVES, OF_RINGS, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK, VERSION_1, usable,
+    },
     memory::{Memory, RegionPlace},
     message::{Letter, Message, pair, request},
 };
@@ -87,7 +89,8 @@ impl FrontEnd {
         let number = answer.number().ok_or(Refused::Message)?;
         match awaited.ok_or(Refused::Message)? {
             request::GET_FEATURES => {
-                let chosen = usable(number & self.wanted & (OF_DRIVER | !ALWAYS));
+                let others = !(OF_RINGS | OF_MOVES);
+                let chosen = usable(number & self.wanted & (OF_DRIVER | others));
                 if chosen & VERSION_1 == 0 {
                     return Err(Refused::Message);
                 }

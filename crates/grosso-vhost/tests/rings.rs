@@ -716,7 +716,7 @@ fn set_up(back: &mut BackEnd, guest: &Guest, chosen: u64, way: Way) {
     say(back, request::SET_VRING_KICK, &[ring], vec![kick]).unwrap();
 }
 
-const OFFERED: u64 = features::ALWAYS;
+const OFFERED: u64 = features::OF_RINGS | features::OF_MOVES;
 
 #[test]
 fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {

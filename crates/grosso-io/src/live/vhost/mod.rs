@@ -91,9 +91,10 @@ impl VhostPort {
     /// program has a socket there, or the file is none; those of the system.
     pub fn open(options: &VhostOptions) -> io::Result<Self> {
         let offered = (options.features | Features::SCATTER_GATHER).active();
-        let end = MachineEnd::open(options, offered_bits(offered))?;
+        let offered = offered_bits(offered, options.side);
+        let end = MachineEnd::open(options, offered)?;
         let (link, form) = (LinkType::Ethernet, Some(Form::Buffers));
-        let features = device_features(offered_bits(offered), options.side);
+        let features = device_features(offered, options.side);
         Ok(Self {
             name: format!("vhost-user:{}", options.path.display()),
             end,
@@ -284,8 +285,11 @@ const WORDS: [(Features, u64, u64); 4] = [
 ];
 
 /// The bits that a guest is offered for these features, or a device is asked for.
-fn offered_bits(features: Features) -> u64 {
-    let mut offered = bits::ALWAYS;
+fn offered_bits(features: Features, side: VhostSide) -> u64 {
+    let mut offered = match side {
+        VhostSide::Device => bits::OF_RINGS | bits::OF_MOVES,
+        VhostSide::Driver => bits::OF_RINGS,
+    };
     for (_, to, from) in WORDS.iter().filter(|(feature, ..)| features.contains(*feature)) {
         offered |= to | from;
     }
