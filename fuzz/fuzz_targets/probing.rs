@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
             Measured::Nothing | Measured::Whole => None,
         };
         for len in narrow.into_iter().chain(prober.settled()) {
-            assert!(len >= BASE && len < 65_535, "{len} bytes arrive");
+            assert!((BASE..65_535).contains(&len), "{len} bytes arrive");
             assert!(has_lost, "every probe was answered in time");
         }
     }
