@@ -40,9 +40,12 @@ fn a_machine_moves_to_another_place_under_streams() {
 }
 
 fn moves(place: &Place, words: &str) -> io::Result<()> {
+    if let Err(error) = place.ip("link add br0 type bridge") {
+        network::skip(&format!("no bridge of the kernel's own: {error}"));
+        return Ok(());
+    }
     let bridge = |number| place.bridge(number, &format!("vhost-user:vm{number}.sock"));
     let bridges = [bridge(0)?, bridge(1)?];
-    place.ip("link add br0 type bridge")?;
     for tap in ["t0", "t1"] {
         place.ip(&format!("link set {tap} up master br0"))?;
     }
