@@ -243,7 +243,8 @@ impl BackEnd {
                 }
                 self.chosen = Some(chosen & !LOG_ALL);
                 self.wants_log = chosen & LOG_ALL != 0;
-                self.keep_log().ok()
+                let kept = self.keep_log();
+                kept.map_err(|error| self.refuse_memory(error)).ok()
             }
             request::SET_PROTOCOL_FEATURES => {
                 let number = message.number()?;

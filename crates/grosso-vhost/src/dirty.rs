@@ -8,7 +8,7 @@ use crate::mapping::{MAPPED_BYTES_MAX, Mapping, invalid, whole};
 
 /// A bit for each page of a guest's addresses, in memory that the front end has too: it clears those that it has seen.
 #[derive(Debug)]
-pub struct DirtyLog {
+pub(crate) struct DirtyLog {
     mapping: Mapping,
     /// Its start in the mapping.
     offset: usize,
@@ -21,7 +21,7 @@ impl DirtyLog {
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for a file that is not in memory or too short, and more than
     /// [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
-    pub fn map(file: &OwnedFd, offset: u64, bytes: u64) -> io::Result<Self> {
+    pub(crate) fn map(file: &OwnedFd, offset: u64, bytes: u64) -> io::Result<Self> {
         let wrong = |why| invalid(format!("a dirty log of {bytes} bytes: {why}"));
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;
         if bytes == 0 || mapped > MAPPED_BYTES_MAX {

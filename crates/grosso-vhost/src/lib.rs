@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`features`] | what a device can do, as bits |
 //! | [`memory`] | shared memory, as words and copies |
-//! | [`dirty`] | the pages of it that were written |
+//! | `dirty` | the pages of it that were written |
 //! | `mapping`, `lost` | files that are mapped, and may become shorter: with the two above all that is `unsafe` here |
 //! | `parts` | a ring in it, of either form, as both sides have it |
 //! | [`ring`] | the device's side: frames that a guest sends, and room for those that it gets |
@@ -27,7 +27,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod backend;
-pub mod dirty;
+mod dirty;
 pub mod driver;
 mod edges;
 pub mod features;

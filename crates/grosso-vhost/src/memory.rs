@@ -103,7 +103,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if the log ends before the memory does.
-    pub fn log_to(&mut self, log: Option<Arc<DirtyLog>>) -> io::Result<()> {
+    pub(crate) fn log_to(&mut self, log: Option<Arc<DirtyLog>>) -> io::Result<()> {
         let ends = self.regions.iter().map(|region| region.place.guest + region.place.bytes);
         let end = ends.max().unwrap_or(0);
         if log.as_ref().is_some_and(|log| !log.covers(end)) {
@@ -114,8 +114,7 @@ impl Memory {
     }
 
     /// Whether what is written is recorded.
-    #[must_use]
-    pub fn is_logged(&self) -> bool {
+    pub(crate) fn is_logged(&self) -> bool {
         self.dirty.is_some()
     }
 

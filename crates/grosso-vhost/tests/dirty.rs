@@ -159,6 +159,13 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
         assert!(reason.contains(why), "{reason}");
         assert!(!back.is_running(Way::ToGuest));
     }
+    // One that was too short while nobody wanted it.
+    let mut back = back_end();
+    set_up(&mut back, &guest, 0, Way::ToGuest);
+    assert_eq!(give_log(&mut back, [LOG_BYTES - 1, OFFSET], &log_file()), Ok(true));
+    let said = say(&mut back, request::SET_FEATURES, &[features::LOG_ALL], vec![]);
+    assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
+    assert!(back.refused_memory().unwrap().to_string().contains("ends before the memory"));
     // Who does not know of logs in shared memory, and a log without a file.
     let mut back = BackEnd::new(OFFERED).unwrap();
     assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log_file()), Err(Refused::Message));
