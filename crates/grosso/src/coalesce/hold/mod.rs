@@ -87,7 +87,7 @@ impl Retention {
         match self {
             Self::Fixed(_) => false,
             Self::Controlled(controller) => {
-                controller.most.get(slot).is_some_and(|most| packets >= *most)
+                controller.segments_max.get(slot).is_some_and(|most| packets >= *most)
             }
         }
     }
@@ -171,7 +171,7 @@ pub(super) struct Controller {
     /// Whether a slot is among them.
     is_touched: ById<TrainId, bool>,
     /// The packets that the train of a slot may have. Each packet asks, so it is worked out once a train.
-    most: ById<TrainId, u16>,
+    segments_max: ById<TrainId, u16>,
     common: Common,
 }
 
@@ -186,7 +186,7 @@ impl Controller {
             deadlines: Deadlines::default(),
             touched: Vec::new(),
             is_touched: ById::default(),
-            most: ById::default(),
+            segments_max: ById::default(),
             common,
         })
     }
@@ -213,7 +213,7 @@ impl Controller {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));
         let most = pace.filter(|_| is_tcp).map(|pace| pace.segments_max(train.size, &self.common));
-        *self.most.get_or_grow(slot, || u16::MAX) = most.unwrap_or(u16::MAX);
+        *self.segments_max.get_or_grow(slot, || u16::MAX) = most.unwrap_or(u16::MAX);
         self.deadlines.insert(slot, train.created_ns.saturating_add(hold_ns));
         self.touch(slot);
     }
