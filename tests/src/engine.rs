@@ -90,6 +90,11 @@ impl Engine {
         self.step(|coalescer, sink| coalescer.poll_end(now_ns, sink));
     }
 
+    /// Ends a poll that took as many packets as it may.
+    pub fn poll_end_full(&mut self, now_ns: u64) {
+        self.step(|coalescer, sink| coalescer.poll_end_full(now_ns, sink));
+    }
+
     /// Delivers the trains whose holding time is over.
     pub fn expire(&mut self, now_ns: u64) {
         self.step(|coalescer, sink| coalescer.expire(now_ns, sink));

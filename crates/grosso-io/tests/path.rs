@@ -88,6 +88,21 @@ fn packets_are_coalesced_towards_a_port_that_takes_superframes() {
 }
 
 #[test]
+fn trains_go_on_behind_a_poll_that_took_all_it_may_and_leave_with_one_that_found_no_more() {
+    let mut bench = Bench::new(tcp_offloads(), 1000);
+    let mut options = PathOptions::new(1);
+    options.budget_frames = 3;
+    bench.direction = Direction::new(options, LinkType::Ethernet, bench.inside.device());
+    (0..9).for_each(|i| bench.offer(&segment(i), Meta::default()));
+    for (received, left) in [(3, 0), (3, 0), (3, 0), (0, 1)] {
+        assert_eq!(bench.poll(), received);
+        bench.take();
+        assert_eq!(bench.received.len(), left);
+    }
+    assert_eq!(bench.received[0].1.gso.map(|gso| gso.segments), Some(9));
+}
+
+#[test]
 fn superframes_are_cut_towards_a_port_that_takes_none() {
     let mut bench = Bench::new(tcp_offloads(), 1000);
     let packets: Vec<_> = (0..40).map(segment).collect();

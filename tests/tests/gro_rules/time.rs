@@ -52,6 +52,36 @@ fn g71_a_hold_time_keeps_trains_across_polls() {
     assert_eq!(engine.delivered[0].closed, Close::HoldTime);
 }
 
+#[test]
+fn g72_a_full_poll_ends_no_train_that_is_younger_than_a_jiffy() {
+    let mut engine = Engine::new(Profile::linux());
+    let packets = Path::Ipv4.train(&[100; 45], plain);
+    for (index, frame) in packets.into_iter().enumerate() {
+        engine.push_frame(Frame::new(frame), index as u64 * 20_000);
+        engine.poll_end_full(index as u64 * 20_000);
+    }
+    assert!(engine.delivered.is_empty(), "it is 880 microseconds old");
+    engine.push_frame(Frame::new(connections(1).remove(0)), 900_000);
+    engine.poll_end_full(999_999);
+    assert!(engine.delivered.is_empty());
+    engine.poll_end_full(1_000_000);
+    assert_eq!(payloads(&engine.delivered, HEADERS), [4500], "the other one is younger");
+    engine.poll_end(1_000_001);
+    assert_eq!(payloads(&engine.delivered, HEADERS), [4500, 100]);
+    assert!(engine.delivered.iter().all(|out| out.closed == Close::PollEnd));
+}
+
+#[test]
+fn g72_profiles_of_others_end_all_trains_with_a_full_poll() {
+    for profile in Profile::all() {
+        let (name, holds) = (profile.name.clone(), profile.limits.hold_ns > 0);
+        let mut engine = Engine::new(profile);
+        engine.push(&connections(1)[0]);
+        engine.poll_end_full(0);
+        assert_eq!(engine.delivered.is_empty(), name.starts_with("linux") || holds, "{name}");
+    }
+}
+
 // Rules: P23
 #[test]
 fn g71_only_trains_held_long_enough_leave() {

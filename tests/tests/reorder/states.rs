@@ -351,12 +351,15 @@ fn what_fills_a_hole_in_time_may_be_seen_one_full_poll_late() {
 }
 
 #[test]
-fn a_full_poll_holds_no_train_longer() {
+fn trains_go_on_behind_full_polls_longer_than_they_are_held_and_no_longer_than_a_jiffy() {
     let mut flow = Connection::begun(holes());
     flow.push(&[1]);
     flow.session.poll_end_full();
     flow.session.now_ns += HOLD_NS;
     flow.push(&[2]);
+    flow.session.poll_end_full();
+    assert!(flow.left().is_empty());
+    flow.session.now_ns += 1_000_000 - HOLD_NS;
     flow.session.poll_end_full();
     assert_eq!(flow.left(), [[1, 2]]);
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use grosso::{
     CoalesceOptions, Frame, Profile, Sink, Verdict,
     coalesce::{
-        Batch as Order, Level, RoundTrips,
+        Batch as Order, Hold, Level, RoundTrips,
         reason::{Close, NoMerge, Pass, Release},
     },
     stats::CoalesceStats,
@@ -208,29 +208,34 @@ impl Replay {
             }
         };
         if is_over {
-            self.poll_end(before.unwrap_or(0), sink);
+            self.poll_end(before.unwrap_or(0), false, sink);
         }
         self.stamp = now;
     }
 
     fn end(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
         self.polled += 1;
-        let most = match self.batch {
-            Batch::Packets(most) => most,
-            Batch::Gap(_) => POLL_PACKETS_MAX,
+        // What comes within the gap behind as many packets as a path polls was there already.
+        let (most, is_full) = match self.batch {
+            Batch::Packets(most) => (most, false),
+            Batch::Gap(_) => (POLL_PACKETS_MAX, true),
             Batch::Stamp => return,
         };
         if self.polled >= most {
-            self.poll_end(now.unwrap_or(0), sink);
+            self.poll_end(now.unwrap_or(0), is_full, sink);
         }
     }
 
-    fn poll_end(&mut self, now_ns: u64, sink: &mut dyn Receiver) {
+    /// Ends a poll, behind which more packets may have been there already.
+    fn poll_end(&mut self, now_ns: u64, is_full: bool, sink: &mut dyn Receiver) {
         self.polled = 0;
         for lane in &mut self.lanes {
             lane.expire(now_ns, sink);
-            lane.coalescer.poll_end(now_ns, sink);
-            lane.is_polling = false;
+            match is_full {
+                true => lane.coalescer.poll_end_full(now_ns, sink),
+                false => lane.coalescer.poll_end(now_ns, sink),
+            }
+            lane.is_polling = is_full && lane.goes_on();
         }
     }
 
@@ -337,6 +342,12 @@ impl Lane {
             before = Some(deadline);
         }
         sink.at(now_ns);
+    }
+
+    /// Whether trains go on behind a poll that took as many packets as it may, longer than they are held anyway.
+    fn goes_on(&self) -> bool {
+        let Profile { hold, limits, .. } = self.coalescer.profile();
+        *hold == Hold::Fixed && limits.full_poll_ns > limits.hold_ns
     }
 
     /// Delivers the held packets if they could not be given back exactly once this packet joined them: a superframe

@@ -126,6 +126,7 @@ pub(crate) const KEYS: &[ProfileKey] = &[
     key!("limits", "tcp-segments", limits.tcp_segments, 1..=SEGMENTS_MAX),
     key!("limits", "udp-segments", limits.udp_segments, 1..=SEGMENTS_MAX),
     key!("limits", "hold-ns", limits.hold_ns, 0..=HOLD_NS_MAX),
+    key!("limits", "full-poll-ns", limits.full_poll_ns, 0..=HOLD_NS_MAX),
 ];
 
 /// Tunnels of a packet: the dissector enters no more headers (`grosso_wire::LAYERS_MAX`).

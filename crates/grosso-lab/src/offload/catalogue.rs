@@ -586,7 +586,7 @@ const MAERTS_NOTES: &[&str] =
      coalescing concerns the acknowledgements that come back, and joins none."];
 const FLOWS_NOTES: &[&str] =
     &["The connections share what one alone may have under way, so that many have few\n\
-     packets each. A poll takes at most 64 packets; held 0 us, trains end with it."];
+     packets each. Held 0 us, trains end with a poll of fewer than 64 packets."];
 
 /// Most bytes for whose packets the data path's ring has slots: those of the longest queue of a wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;

@@ -222,13 +222,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Ends a poll: delivers every train, or those held long enough when the profile holds across
     /// polls; with [`Hold::Controlled`] those too whose next packet is not due in time.
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.end_poll(now_ns, now_ns, sink);
+        self.end_poll(now_ns, now_ns, 0, sink);
     }
 
-    /// Ends a poll that took as many packets as it may, so that more are there already: as [`Self::poll_end`], but no
-    /// hole is given up that was still waited for at the end of the poll before. What fills it may have come in time.
+    /// Ends a poll that took as many packets as it may, so that more are there already, which the caller pushes next:
+    /// as [`Self::poll_end`], but trains younger than [`Limits::full_poll_ns`] go on (rule G72), and no hole is given
+    /// up that was still waited for at the end of the poll before. What fills it may have come in time.
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.end_poll(now_ns, self.polled_ns, sink);
+        self.end_poll(now_ns, self.polled_ns, self.merger.profile.limits.full_poll_ns, sink);
     }
 
     /// Ends a batch, and delivers the trains whose time is over, in the order in which it was over.
@@ -314,16 +315,27 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.pass(Frame { buffer, meta: *meta }, reason, sink)
     }
 
-    /// Ends a poll after which all that came until `seen_ns` has been seen.
-    fn end_poll(&mut self, now_ns: u64, seen_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+    /// Ends a poll after which all that came until `seen_ns` has been seen, and after which trains younger than
+    /// `kept_ns` go on.
+    fn end_poll(
+        &mut self,
+        now_ns: u64,
+        seen_ns: u64,
+        kept_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
         self.polled_ns = now_ns;
         let Self { assembly, merger, .. } = self;
         assembly.expire(now_ns, seen_ns, merger, sink);
-        if merger.profile.limits.hold_ns == 0 {
-            merger.flush(Close::PollEnd, sink);
-        } else {
-            merger.expire(now_ns, sink);
-            merger.close_idle(sink);
+        match merger.retention.fixed_ns() {
+            Some(0) => merger.close_older(now_ns, kept_ns, Close::PollEnd, sink),
+            Some(hold_ns) => {
+                merger.close_older(now_ns, hold_ns.max(kept_ns), Close::HoldTime, sink);
+            }
+            None => {
+                merger.expire(now_ns, sink);
+                merger.close_idle(sink);
+            }
         }
     }
 }

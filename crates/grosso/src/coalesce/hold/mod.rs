@@ -48,6 +48,15 @@ impl Retention {
         }
     }
 
+    /// Nanoseconds for which every train is held, if that is the same for all.
+    #[inline]
+    pub(super) fn fixed_ns(&self) -> Option<u64> {
+        match self {
+            Self::Fixed(hold_ns) => Some(*hold_ns),
+            Self::Controlled(_) => None,
+        }
+    }
+
     /// Counts a packet in that may be in a train, with what was found of its flow.
     pub(super) fn count(
         &mut self,

@@ -261,6 +261,21 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.retention.give_back(idle);
     }
 
+    /// Closes the trains that are so old, oldest first.
+    pub(super) fn close_older(
+        &mut self,
+        now_ns: u64,
+        age_ns: u64,
+        reason: Close,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        while let Some((slot, created_ns)) = self.trains.oldest()
+            && now_ns.saturating_sub(created_ns) >= age_ns
+        {
+            self.close(slot, reason, sink);
+        }
+    }
+
     /// Closes all trains, oldest first.
     pub(super) fn flush(&mut self, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         while let Some((slot, _)) = self.trains.oldest() {

@@ -17,6 +17,10 @@ pub struct Limits {
     /// Time for which a train may be held across polls at most, in nanoseconds from its first packet (rule
     /// G74); 0 ends every train with its poll.
     pub hold_ns: u64,
+    /// Time for which a train may be held across polls that took as many packets as they may, in nanoseconds from its
+    /// first packet, where every train is held equally long (rule G72): more packets are there already, so that nothing
+    /// is waited for. It counts where it is longer than [`Self::hold_ns`]; 0 leaves all to that.
+    pub full_poll_ns: u64,
 }
 
 impl Limits {

@@ -82,6 +82,7 @@ impl Profile {
                 tcp_segments: u16::MAX,
                 udp_segments: 64,
                 hold_ns: 0,
+                full_poll_ns: JIFFY_NS,
             },
         }
     }
@@ -198,6 +199,7 @@ impl Profile {
         profile.extension_headers = false;
         profile.tunnels_max = 0;
         profile.limits.udp_segments = u16::MAX;
+        profile.limits.full_poll_ns = 0;
         profile
     }
 
@@ -221,6 +223,7 @@ impl Profile {
         };
         profile.reorder.level = Level::Batch;
         profile.limits.flows = 128;
+        profile.limits.full_poll_ns = 0;
         profile
     }
 
@@ -241,6 +244,7 @@ impl Profile {
         };
         profile.reorder.level = Level::Batch;
         profile.limits.flows = 128;
+        profile.limits.full_poll_ns = 0;
         profile
     }
 
@@ -266,6 +270,7 @@ impl Profile {
             push: Push::Joins,
             ..Rules::INVERTIBLE
         };
+        profile.limits.full_poll_ns = 0;
         profile
     }
 
@@ -315,6 +320,8 @@ impl Default for Profile {
     }
 }
 
+/// A jiffy of Linux at 1000 Hz: at lower rates it keeps nothing across polls.
+const JIFFY_NS: u64 = 1_000_000;
 /// FIN and the flags of congestion control, as the low byte of the TCP flags.
 const CONGESTION_AND_FINISH: u8 = (tcp::FIN | tcp::ECE | tcp::CWR) as u8;
 /// Parts of a socket buffer in 2007, with pages of 4 KiB: `MAX_SKB_FRAGS`.
