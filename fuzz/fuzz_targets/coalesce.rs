@@ -55,6 +55,7 @@ fn profile(decisions: &mut Decisions<'_>) -> Profile {
     let mut profile = Profile::linux();
     profile.tunnels_max = 2;
     profile.limits.hold_ns = u64::from(choice / 64) * 20;
+    profile.limits.full_poll_ns = u64::from(choice / 8 % 8) * 10;
     profile
 }
 
@@ -69,7 +70,8 @@ fn step(session: &mut Session, senders: &mut [Sender], decisions: &mut Decisions
         7..=8 => received(&sender.segment(SEGMENT), kit, &mut decisions.random()),
         9..=12 => (sender.changed(decisions, kit, action & 8 != 0), Meta::default()),
         13 => (sender.cut(decisions), Meta::default()),
-        14 => return session.poll_end(),
+        14 if action & 4 == 0 => return session.poll_end(),
+        14 => return session.poll_end_full(),
         _ => return session.expire(),
     };
     session.push(&frame, meta);

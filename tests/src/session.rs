@@ -320,6 +320,7 @@ pub fn random_profile(random: &mut Random) -> Profile {
     profile.limits.tcp_segments = *random.choose(&[0, 1, 2, 3, 17, u16::MAX]);
     profile.limits.udp_segments = *random.choose(&[0, 1, 2, 3, 64, 128]);
     profile.limits.hold_ns = *random.choose(&[0, 0, 1, 100, 10_000]);
+    profile.limits.full_poll_ns = *random.choose(&[0, 50, 1_000_000]);
     profile.hold = *random.choose(&[Hold::Fixed, Hold::Controlled]);
     let bypass = Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 };
     profile.bypass = random.one_in(4).then_some(bypass);

@@ -83,6 +83,7 @@ proptest! {
             match random.below(4) {
                 0 => session.poll_end(),
                 1 => session.expire(),
+                2 => session.poll_end_full(),
                 _ => {}
             }
         }

@@ -62,8 +62,8 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
             });
             assert!(given.unwrap() <= POLL);
             buffers.drain(..).for_each(|buffer| tunnel.recycle(buffer));
-            let stats = tunnel.stats();
-            taken.len() == sent.len() || stats.taken_out.refused.iter().sum::<u64>() > 0
+            // What else a host sends on its own, such as reports of its multicast groups, is refused.
+            taken.len() >= sent.len()
         });
         assert_eq!(taken, sent, "{:?}", tunnel.stats().taken_out);
         assert_eq!(tunnel.stats().cut_inbound, 1, "the wire brought one superframe");

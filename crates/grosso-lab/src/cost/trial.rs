@@ -310,6 +310,7 @@ impl<'scope> TimedPath<'scope> {
             direction.coalesce = setting.offloads != Offloads::Off;
             if setting.offloads == Offloads::OneByOne {
                 direction.budget_frames = 1;
+                direction.profile.limits.full_poll_ns = 0;
             }
         }
         let clocks = Arc::new(Clocks::default());
