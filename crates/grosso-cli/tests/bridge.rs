@@ -128,7 +128,7 @@ fn a_poll_takes_as_many_frames_as_it_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("own.toml");
     fs::write(&profile, "[limits]\nfull-poll-ns = 0\n").unwrap();
-    let superframes = |budget: &str| {
+    let superframes = |options: &str| {
         let hosts = Hosts::new()?;
         let mut off = Command::new("ethtool");
         off.args(["-K", "a0", "tso", "off", "gso", "off", "gro", "off", "tx", "off"]);
@@ -136,7 +136,7 @@ fn a_poll_takes_as_many_frames_as_it_is_told() {
             skip("ethtool is not installed");
             return None;
         }
-        let bridge = hosts.start(&format!("bridge e0 tap:b0 {budget}"));
+        let bridge = hosts.start(&format!("bridge e0 tap:b0 {options}"));
         hosts.address("b0");
         exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 4 << 20);
         let line: Value =

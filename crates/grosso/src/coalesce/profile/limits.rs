@@ -15,7 +15,7 @@ pub struct Limits {
     /// Packets in one UDP train (rule U13).
     pub udp_segments: u16,
     /// Time for which a train may be held across polls at most, in nanoseconds from its first packet (rule
-    /// G74); 0 ends every train with its poll.
+    /// G74); 0 ends every train with its poll. Behind full polls it may be [longer](Self::full_poll_ns).
     pub hold_ns: u64,
     /// Time for which a train may be held across polls that took as many packets as they may, in nanoseconds from its
     /// first packet, where every train is held equally long (rule G72): more packets are there already, so that nothing
