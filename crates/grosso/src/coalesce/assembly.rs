@@ -11,8 +11,10 @@ use crate::{
         line::Line,
         merge::{Merger, Prospect},
         policy::{Laws, Profiled, Tiers},
+        prediction_id::PredictionId,
         reason::Release,
     },
+    flow::FlowHash,
     frame::Frame,
 };
 
@@ -64,7 +66,8 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Takes one packet.
+    /// Takes one packet: at once into the train that it comes next in, where no stage need look at it. The exact laws
+    /// are a profile's rules as well.
     #[inline(always)]
     pub(super) fn push(
         &mut self,
@@ -72,24 +75,78 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self {
-            Self::Laws => merger.push::<Laws>(incoming, sink),
-            Self::Rules => push_by_rules(incoming, merger, sink),
-            Self::Staged(line) => line.push(incoming, merger, sink),
-            Self::Batched(batched) => batched.push(incoming, merger, sink),
+        if !self.may_let_by() {
+            return self.push_unasked(incoming, merger, sink);
+        }
+        let prospect = merger.expect(incoming.bytes(), incoming.meta);
+        match prospect {
+            Prospect::Next(next) if self.lets_by(next, &incoming, merger) => {
+                let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
+                if verdict != Verdict::Joined {
+                    self.note_unjoined();
+                }
+                verdict
+            }
+            Prospect::Next(id) | Prospect::Flow(id) => match self {
+                Self::Laws => merger.take_expected::<Laws>(id, incoming, sink),
+                Self::Staged(line) => line.push_prospect(prospect, incoming, merger, sink),
+                Self::Rules => merger.take_expected::<Profiled>(id, incoming, sink),
+                Self::Batched(batched) => batched.push(incoming, merger, sink),
+            },
+            Prospect::Nothing => match self {
+                Self::Laws => merger.take::<Laws>(incoming, sink),
+                Self::Staged(line) => line.push_prospect(prospect, incoming, merger, sink),
+                Self::Rules => merger.take::<Profiled>(incoming, sink),
+                Self::Batched(batched) => batched.push(incoming, merger, sink),
+            },
         }
     }
 
-    /// Takes one packet behind a batch. The exact laws are a profile's rules as well.
-    fn push_behind(
+    /// Whether a packet that was predicted may go by all stages.
+    #[inline(always)]
+    fn may_let_by(&self) -> bool {
+        match self {
+            Self::Laws | Self::Rules => true,
+            Self::Staged(line) => line.is_leased(),
+            Self::Batched(batched) => batched.may_let_by(),
+        }
+    }
+
+    /// Whether this packet, which was predicted, goes by.
+    #[inline(always)]
+    fn lets_by(
+        &mut self,
+        next: PredictionId,
+        incoming: &Incoming<'_, B>,
+        merger: &Merger<B>,
+    ) -> bool {
+        match self {
+            Self::Laws | Self::Rules => true,
+            Self::Staged(line) => line.lets_by(next, incoming),
+            Self::Batched(batched) => batched.lets_by(merger.flow_predicted(next), incoming),
+        }
+    }
+
+    /// Takes note that a packet which went by did not join.
+    #[inline(always)]
+    fn note_unjoined(&mut self) {
+        if let Self::Staged(line) = self {
+            line.note_unjoined();
+        }
+    }
+
+    /// Takes one packet that is shown to a stage before anything is expected of it.
+    #[inline(always)]
+    fn push_unasked(
         &mut self,
         incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self.line_mut() {
-            Some(line) => line.push(incoming, merger, sink),
-            None => push_by_rules(incoming, merger, sink),
+        match self {
+            Self::Staged(line) => line.push_unleased(incoming, merger, sink),
+            Self::Batched(batched) => batched.push(incoming, merger, sink),
+            Self::Laws | Self::Rules => merger.take::<Profiled>(incoming, sink),
         }
     }
 
@@ -161,6 +218,21 @@ impl<B: AsRef<[u8]>> Assembly<B> {
 }
 
 impl<B: AsRef<[u8]>> Batched<B> {
+    /// Whether a packet that was predicted may be of the flow that comes first, and go on at once, without a stage.
+    #[inline(always)]
+    fn may_let_by(&self) -> bool {
+        self.batch.is_leading() && matches!(self.behind, Assembly::Laws | Assembly::Rules)
+    }
+
+    /// Whether a packet of this flow goes on at once: one that came when the batch began, which does not end with it.
+    #[inline(always)]
+    fn lets_by(&mut self, flow: FlowHash, incoming: &Incoming<'_, B>) -> bool {
+        let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);
+        is_of_its_time
+            && !self.batch.is_almost_full()
+            && self.batch.lead(flow, incoming.now_ns).is_some()
+    }
+
     /// Takes one packet: into the batch, unless it can be of no train or of any, or is of the flow that comes first.
     #[inline(never)]
     fn push(
@@ -169,47 +241,32 @@ impl<B: AsRef<[u8]>> Batched<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if self.batch.is_leading()
-            && self.behind.line_mut().is_none()
-            && let Prospect::Next(next) = merger.expect::<Profiled>(incoming.bytes(), incoming.meta)
-            && let Some(now_ns) = self.batch.lead(merger.flow_predicted(next), incoming.now_ns)
-        {
-            let incoming = Incoming { now_ns, ..incoming };
-            merger.join_predicted::<Profiled>(next, incoming, sink);
-            if self.batch.is_full() {
-                self.flush(merger, sink);
-            }
-            return Verdict::Waits;
-        }
-        self.push_unpredicted(incoming, merger, sink)
-    }
-
-    /// Takes one packet of which nobody knows yet whose it is.
-    #[inline(always)]
-    fn push_unpredicted(
-        &mut self,
-        incoming: Incoming<'_, B>,
-        merger: &mut Merger<B>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let flow = match merger.might_be_of(incoming.bytes(), incoming.meta) {
-            Some(Whose::Flow(flow)) => flow,
+        let incoming = match merger.might_be_of(incoming.bytes(), incoming.meta) {
+            Some(Whose::Flow(flow)) => match self.batch.lead(flow, incoming.now_ns) {
+                Some(now_ns) => Incoming { now_ns, ..incoming },
+                None => {
+                    self.batch.push(incoming, flow);
+                    self.flush_full(merger, sink);
+                    return Verdict::Waits;
+                }
+            },
             Some(Whose::AddressPair(_) | Whose::All) => {
                 self.flush(merger, sink);
-                return self.behind.push_behind(incoming, merger, sink);
+                incoming
             }
-            None => return self.behind.push_behind(incoming, merger, sink),
+            None => incoming,
         };
-        match self.batch.lead(flow, incoming.now_ns) {
-            Some(now_ns) => {
-                self.behind.push_behind(Incoming { now_ns, ..incoming }, merger, sink);
-            }
-            None => self.batch.push(incoming, flow),
-        }
+        let verdict = self.behind.push(incoming, merger, sink);
+        self.flush_full(merger, sink);
+        verdict
+    }
+
+    /// Takes the packets of the batch to what is behind it, if it is full.
+    #[inline(always)]
+    fn flush_full(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
         if self.batch.is_full() {
             self.flush(merger, sink);
         }
-        Verdict::Waits
     }
 
     /// Takes the packets of the batch to what is behind it.
@@ -217,25 +274,10 @@ impl<B: AsRef<[u8]>> Batched<B> {
     fn flush(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
         let Self { batch, behind } = self;
         let Some(now_ns) = batch.since_ns() else { return };
-        match behind.line_mut() {
-            Some(line) => batch.drain(|Frame { buffer, meta }| {
-                line.push(Incoming { buffer, meta: &meta, now_ns }, merger, sink);
-            }),
-            None => batch.drain(|Frame { buffer, meta }| {
-                merger.push::<Profiled>(Incoming { buffer, meta: &meta, now_ns }, sink);
-            }),
-        }
+        batch.drain(|Frame { buffer, meta }| {
+            behind.push(Incoming { buffer, meta: &meta, now_ns }, merger, sink);
+        });
     }
-}
-
-/// Takes one packet by the rules of a profile, in a place of its own, so that the default has no instruction for it.
-#[inline(never)]
-fn push_by_rules<B: AsRef<[u8]>>(
-    incoming: Incoming<'_, B>,
-    merger: &mut Merger<B>,
-    sink: &mut (impl Sink<B> + ?Sized),
-) -> Verdict {
-    merger.push::<Profiled>(incoming, sink)
 }
 
 #[cfg(test)]

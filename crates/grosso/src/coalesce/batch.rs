@@ -79,6 +79,12 @@ impl<B> Batcher<B> {
         self.led + self.packets.len() >= self.packets_max
     }
 
+    /// Whether it is full behind one packet more.
+    #[inline(always)]
+    pub(super) fn is_almost_full(&self) -> bool {
+        self.led + self.packets.len() + 1 >= self.packets_max
+    }
+
     /// Whether a packet is of the flow that comes first, and goes on at once: then it is counted, and this is the time
     /// at which it is taken to have come.
     #[inline(always)]

@@ -174,7 +174,10 @@ mod tests {
         let mut lease = Lease::behind(&predicted, PredictionId::of(predicted.seen.flow), more);
         for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {
             assert!(!lease.is_over());
-            lease.count(verdict);
+            lease.count();
+            if verdict != Verdict::Joined {
+                lease.note_unjoined();
+            }
             learn(&mut all, verdict);
         }
         assert!(lease.is_over());

@@ -3,7 +3,6 @@
 use crate::{
     checksum::Checksum,
     coalesce::{
-        Verdict,
         prediction_id::PredictionId,
         seen::{Predicted, Seen},
     },
@@ -68,13 +67,15 @@ impl Lease {
         is_alike && self.left > 0 && is_unverified(meta) == self.is_unverified
     }
 
-    /// Counts a packet that went by.
+    /// Counts a packet that goes by.
     #[inline(always)]
-    pub(super) fn count(&mut self, verdict: Verdict) {
+    pub(super) fn count(&mut self) {
         self.left -= 1;
-        if verdict != Verdict::Joined {
-            self.unjoined += 1;
-        }
+    }
+
+    /// Takes note that a packet which went by did not join.
+    pub(super) fn note_unjoined(&mut self) {
+        self.unjoined += 1;
     }
 
     /// Ends it, and gives the number of packets that went by.

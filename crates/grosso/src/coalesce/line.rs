@@ -63,30 +63,46 @@ impl<B: AsRef<[u8]>> Line<B> {
         self.stages.is_empty()
     }
 
-    /// Takes a packet.
+    /// Whether packets may go by, which is asked before anything else.
+    #[inline(always)]
+    pub(super) fn is_leased(&self) -> bool {
+        !self.lease.is_over()
+    }
+
+    /// Whether a packet that was predicted goes by, which is counted.
+    #[inline(always)]
+    pub(super) fn lets_by(&mut self, next: PredictionId, incoming: &Incoming<'_, B>) -> bool {
+        let goes_by = self.lease.covers(next, incoming.meta, incoming.now_ns);
+        if goes_by {
+            self.lease.count();
+        }
+        goes_by
+    }
+
+    /// Takes note that a packet which went by did not join.
+    #[cold]
+    pub(super) fn note_unjoined(&mut self) {
+        self.lease.note_unjoined();
+    }
+
+    /// Takes a packet while none may go by.
     #[inline(never)]
-    pub(super) fn push(
+    pub(super) fn push_unleased(
         &mut self,
         incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if self.lease.is_over() && !self.stages.iter().all(Stage::lets_predict) {
+        if !self.stages.iter().all(Stage::lets_predict) {
             return self.push_unpredicted(incoming, merger, sink);
         }
-        match merger.expect::<Profiled>(incoming.bytes(), incoming.meta) {
-            Prospect::Next(next) if self.lease.covers(next, incoming.meta, incoming.now_ns) => {
-                let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
-                self.lease.count(verdict);
-                verdict
-            }
-            prospect => self.push_prospect(prospect, incoming, merger, sink),
-        }
+        let prospect = merger.expect(incoming.bytes(), incoming.meta);
+        self.push_prospect(prospect, incoming, merger, sink)
     }
 
-    /// Takes a packet that the stages look at.
+    /// Takes a packet of which this is expected, and which the stages look at.
     #[inline(never)]
-    fn push_prospect(
+    pub(super) fn push_prospect(
         &mut self,
         prospect: Prospect,
         incoming: Incoming<'_, B>,
@@ -256,7 +272,7 @@ impl<B: AsRef<[u8]>> Line<B> {
     ) -> Verdict {
         self.flush(Whose::All, Release::Finish, merger, sink);
         merger.forget_shapes(sink);
-        self.push(incoming, merger, sink)
+        self.push_unleased(incoming, merger, sink)
     }
 
     /// Hands on what waits of some flows.

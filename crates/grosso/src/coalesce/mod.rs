@@ -99,8 +99,8 @@ pub enum Verdict {
     Refused(NoMerge),
     /// It can be in no train and left as it came.
     Passed(Pass),
-    /// It is in a batch ([`Batch`]), or waits for its turn in the sequence of its flow ([`Reorder`]); what became of
-    /// it is only counted.
+    /// It waits in a batch ([`Batch`]) for the flows before its own, or for its turn in the sequence of its flow
+    /// ([`Reorder`]); what became of it is only counted.
     Waits,
 }
 

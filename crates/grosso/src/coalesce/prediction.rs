@@ -62,7 +62,9 @@ pub(super) struct Prediction {
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
-    /// Whether a summary tells what the packets of a train acknowledge.
+    /// Whether more is known of the train than the exact laws ask, and whether that is a summary of what its packets
+    /// acknowledge.
+    pub(super) is_watched: bool,
     pub(super) is_summed: bool,
     /// Headers that are equal where the mask says so.
     header: [u8; HEADER_BYTES_MAX],
@@ -85,6 +87,8 @@ pub(super) struct Joined<'a> {
     pub(super) size: usize,
     pub(super) fixed_ids: IpLevels,
     pub(super) is_partial: bool,
+    /// Whether more is known of the train than the exact laws ask: what its packets acknowledge, or how long it pays.
+    pub(super) is_watched: bool,
     /// The first packet of the train, and the one that joined.
     pub(super) first: &'a [u8],
     pub(super) last: &'a [u8],
@@ -263,6 +267,7 @@ impl Prediction {
         self.forms.extend(forms(shape, last));
         self.single = Single::of(joined);
         self.is_partial = joined.is_partial;
+        self.is_watched = joined.is_watched;
         self.is_summed = !known.is_invertible;
         self.step(size);
     }
@@ -511,6 +516,7 @@ impl Default for Prediction {
             forms: ArrayVec::new_const(),
             single: None,
             is_partial: false,
+            is_watched: false,
             is_summed: false,
             header: [0; HEADER_BYTES_MAX],
         }

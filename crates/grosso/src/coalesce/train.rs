@@ -120,6 +120,7 @@ impl<B: AsRef<[u8]>> Train<B> {
             size: self.size.into(),
             fixed_ids: self.fixed_ids,
             is_partial: self.partial,
+            is_watched: false,
             first: self.first.buffer.as_ref(),
             last,
         }

@@ -13,6 +13,7 @@ use crate::{
         examine::{Candidate, examine, lengths_agree, verify_all},
         incoming::Incoming,
         policy::Policy,
+        prediction::Joined,
         prediction_id::PredictionId,
         reason::{Close, NoMerge, Pass},
         shape_id::ShapeId,
@@ -69,28 +70,11 @@ pub(in crate::coalesce) struct Located {
 }
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Takes one packet.
+    /// The prediction that a packet may be of, as the packets before tell. Without that tier nothing is predicted.
     #[inline(always)]
-    pub(in crate::coalesce) fn push<P: Policy>(
-        &mut self,
-        incoming: Incoming<'_, B>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        match self.expect::<P>(incoming.bytes(), incoming.meta) {
-            Prospect::Next(next) => self.join_predicted::<P>(next, incoming, sink),
-            Prospect::Flow(id) => self.take_expected::<P>(id, incoming, sink),
-            Prospect::Nothing => self.take::<P>(incoming, sink),
-        }
-    }
-
-    /// The prediction that a packet may be of, as the packets before tell.
-    #[inline(always)]
-    pub(in crate::coalesce) fn expect<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Prospect {
+    pub(in crate::coalesce) fn expect(&self, packet: &[u8], meta: &Meta) -> Prospect {
         let id = self.predictions.latest();
-        let Some(latest) = self.predictions.get(id).filter(|_| P::tiers(self.tiers).prediction)
-        else {
-            return Prospect::Nothing;
-        };
+        let Some(latest) = self.predictions.get(id) else { return Prospect::Nothing };
         if latest.is_next(packet, meta, &self.shapes) {
             return Prospect::Next(id);
         }
@@ -103,7 +87,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Takes one packet that may be of this prediction.
     #[inline(never)]
-    fn take_expected<P: Policy>(
+    pub(in crate::coalesce) fn take_expected<P: Policy>(
         &mut self,
         id: PredictionId,
         incoming: Incoming<'_, B>,
@@ -136,7 +120,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Takes one packet of no flow that was expected, by the first tier that knows whose it is.
     #[inline(never)]
-    pub(super) fn take<P: Policy>(
+    pub(in crate::coalesce) fn take<P: Policy>(
         &mut self,
         incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
@@ -526,7 +510,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 match self.pool.last(&train.rest).filter(|_| candidate.packets == 1) {
                     Some(last) => {
                         let last = last.buffer.as_ref();
+                        let is_controlled = self.retention.fixed_ns().is_none();
+                        let is_watched = P::IS_WATCHED && (is_controlled || !known.is_invertible);
                         let joined = train.joined(slot, known, rules, last);
+                        let joined = Joined { is_watched, ..joined };
                         train.prediction = self.predictions.predict(&joined);
                     }
                     None => self.predictions.forget(train.prediction, slot),

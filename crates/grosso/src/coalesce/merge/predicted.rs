@@ -6,7 +6,7 @@ use crate::{
         Part, Sink, Verdict,
         examine::examine,
         incoming::Incoming,
-        policy::Policy,
+        policy::{Policy, Profiled},
         prediction::Prediction,
         prediction_id::PredictionId,
         reason::Close,
@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let next = self.predictions.get_mut(id);
         let slot = next.as_ref().map_or(TrainId::NONE, |next| next.train);
         let (Some(train), Some(next)) = (self.trains.held_mut(slot), next) else {
-            return self.take_unpredicted::<P>(id, incoming, sink);
+            return self.take_unpredicted(id, incoming, sink);
         };
         let header_len = usize::from(next.header_len);
         let payload_len = next.len - header_len;
@@ -76,29 +76,38 @@ impl<B: AsRef<[u8]>> Merger<B> {
             let (known, flow) = (train.known, train.flow);
             self.close(slot, Close::PartsFull, sink);
             let incoming = Incoming { buffer: part.buffer, meta, now_ns };
-            return self.hold_unexamined::<P>(incoming, known, flow, sink);
+            return self.hold_unexamined(incoming, known, flow, sink);
         }
         train.packets += 1;
         train.payload_len += payload_len;
         train.fixed_ids = next.fixed_ids;
         next.room -= 1;
         next.step(payload_len);
-        if P::IS_WATCHED {
+        if P::IS_WATCHED && next.is_watched {
             if next.is_summed {
                 // It says what the one before it said.
                 self.acknowledgments.repeat(slot, meta, now_ns);
             }
-            if self.retention.is_full(slot, train.packets) {
-                self.close(slot, Close::AcknowledgmentClock, sink);
+            let packets = train.packets;
+            if self.retention.is_full(slot, packets) {
+                return self.close_full(slot, sink);
             }
         }
         Verdict::Joined
     }
 
-    /// Takes a packet that was predicted of a train that is not there, which cannot be: by the other tiers.
+    /// Closes a train that is as long as the acknowledgments of its flow allow.
+    #[inline(never)]
+    fn close_full(&mut self, slot: TrainId, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
+        self.close(slot, Close::AcknowledgmentClock, sink);
+        Verdict::Joined
+    }
+
+    /// Takes a packet that was predicted of a train that is not there, which cannot be: by the other tiers. The exact
+    /// laws are a profile's rules as well.
     #[cold]
     #[inline(never)]
-    fn take_unpredicted<P: Policy>(
+    fn take_unpredicted(
         &mut self,
         id: PredictionId,
         incoming: Incoming<'_, B>,
@@ -107,13 +116,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if let Some(next) = self.predictions.get_mut(id) {
             next.forget();
         }
-        self.take::<P>(incoming, sink)
+        self.take::<Profiled>(incoming, sink)
     }
 
     /// Holds a packet that was predicted, where the train that it would have joined had to leave.
     #[cold]
     #[inline(never)]
-    fn hold_unexamined<P: Policy>(
+    fn hold_unexamined(
         &mut self,
         incoming: Incoming<'_, B>,
         known: ShapeId,
@@ -122,10 +131,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
     ) -> Verdict {
         let now_ns = incoming.now_ns;
         let frame = incoming.into_frame();
-        match examine::<P>(frame.buffer.as_ref(), &self.shapes[known], &frame.meta) {
+        match examine::<Profiled>(frame.buffer.as_ref(), &self.shapes[known], &frame.meta) {
             Ok(candidate) => {
                 let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
-                self.hold_behind::<P>(arrival, sink)
+                self.hold_behind::<Profiled>(arrival, sink)
             }
             Err(reason) => {
                 debug_assert!(false, "what was predicted is in a train: {reason}");
