@@ -1,10 +1,26 @@
-//! Packs the documents in `schemas`, which `grosso schema` prints: they are ten times as long as what they become.
+//! Packs the documents in `schemas`, which `grosso schema` prints: they are ten times as long as what they become. And
+//! says how many tests of the command run at once.
 
-use std::{env, fs, io, io::Write, path::PathBuf};
+use std::{env, fs, io, io::Write, path::PathBuf, thread};
 
 use flate2::{Compression, write::DeflateEncoder};
 
 fn main() -> io::Result<()> {
+    count_threads_of_tests();
+    pack_schemas()
+}
+
+/// Has Cargo start the tests with more threads than there are processors: tests beside hosts and guests mostly wait,
+/// and those that measure have a processor each, however many run (ADR 0190). Who has said another number is obeyed.
+fn count_threads_of_tests() {
+    println!("cargo::rerun-if-env-changed={TEST_THREADS}");
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let usual = (TESTS_A_PROCESSOR * processors).to_string();
+    let threads = env::var(TEST_THREADS).unwrap_or(usual);
+    println!("cargo::rustc-env={TEST_THREADS}={threads}");
+}
+
+fn pack_schemas() -> io::Result<()> {
     println!("cargo::rerun-if-changed=schemas");
     let folder = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("OUT_DIR is not set"))?;
     let packed = fs::File::create(PathBuf::from(folder).join("schemas.deflate"))?;
@@ -22,3 +38,8 @@ fn main() -> io::Result<()> {
     packed.write_all(b"}")?;
     packed.finish().map(drop)
 }
+
+/// The environment variable of Rust's tests that says how many run at once.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+/// Tests that run at once for each processor.
+const TESTS_A_PROCESSOR: usize = 3;

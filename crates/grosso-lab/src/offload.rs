@@ -196,7 +196,8 @@ impl Experiment for Offload {
                 bytes / 1_000_000
             ));
         }
-        notes.extend(stalls(rows().flat_map(|row| &row.runs).collect()));
+        let runs = || rows().flat_map(|row| &row.runs);
+        notes.extend(stalls(runs().map(|run| run.repeated).sum(), runs().count()));
         let retransmits: u64 = rows().map(|row| row.retransmits).sum();
         notes.push(format!("Retransmits in all runs: {retransmits}."));
         notes

@@ -127,15 +127,17 @@ impl Setting {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }
 
-    /// Whether a measurement of this setting tells of a stall and not of the setting: its one connection waited for a
-    /// retransmission timeout, 200 ms at least, although its wire loses nothing. The thread of the data path was not
-    /// scheduled for as long, or the end of a window found no room in a backlog and nothing behind it told the sender.
+    /// Whether a measurement of this setting tells of a stall and not of the setting: its wire loses nothing, but
+    /// nothing arrived, or its one connection waited for a retransmission timeout, 200 ms at least. The thread of the
+    /// data path was not scheduled for as long, or the end of a window found no room in a backlog and nothing behind it
+    /// told the sender.
     #[must_use]
     pub fn stalled(&self, measured: &Measured) -> bool {
         let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
         let is_stream = self.traffic.is_tcp() && !self.traffic.is_requests();
         let is_lossless = !loses(&self.impairment) && !loses(&self.back);
-        measured.timeouts > 0 && is_stream && is_lossless && self.connections == 1
+        let waited = measured.timeouts > 0 && self.connections == 1;
+        is_stream && is_lossless && (waited || measured.bytes == 0)
     }
 
     /// Time for which a train may be held; `None` if Grosso merges nothing.
@@ -262,32 +264,33 @@ impl Measured {
 /// # Errors
 /// Fails if the hosts cannot be made, if the traffic stops or is damaged, or if it is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
-    repeat_stalled(setting, || measure_once(setting, interrupted))
+    let once = || measure_once(setting, interrupted);
+    let (measured, repeated) = repeat_stalled(once, |measured| setting.stalled(measured))?;
+    Ok(Measured { repeated, ..measured })
 }
 
-/// Measures until nothing stalled, and counts what did.
-fn repeat_stalled(
-    setting: &Setting,
-    mut once: impl FnMut() -> Result<Measured, TrialError>,
-) -> Result<Measured, TrialError> {
+/// Measures until nothing stalled, a few times at most; also returns the number of measurements that did.
+pub(crate) fn repeat_stalled<M>(
+    mut once: impl FnMut() -> Result<M, TrialError>,
+    stalled: impl Fn(&M) -> bool,
+) -> Result<(M, u64), TrialError> {
     let mut repeated = 0;
     loop {
         let measured = once()?;
-        if !setting.stalled(&measured) || repeated == REPEATS_MAX {
-            return Ok(Measured { repeated, ..measured });
+        if !stalled(&measured) || repeated == REPEATS_MAX {
+            return Ok((measured, repeated));
         }
         repeated += 1;
     }
 }
 
-/// A note on measurements that stalled, if any did.
-pub(crate) fn stalls(runs: Vec<&Measured>) -> Option<String> {
-    let repeated: u64 = runs.iter().map(|run| run.repeated).sum();
+/// A note on measurements that stalled and were repeated, if any were, beside those that are kept.
+pub(crate) fn stalls(repeated: u64, kept: usize) -> Option<String> {
     (repeated > 0).then(|| {
         format!(
-            "Repeated: {repeated} of {} trials, whose sender waited for its retransmission timeout\n\
-             (200 ms or more) although the wire loses nothing.",
-            repeated + runs.len() as u64,
+            "Repeated: {repeated} of {} trials, which stalled: nothing arrived, or the sender waited\n\
+             for its retransmission timeout (200 ms or more), although the wire loses nothing.",
+            repeated + kept as u64,
         )
     })
 }
@@ -500,11 +503,12 @@ mod tests {
     /// The measurement that is kept if the measurements have these timeouts, and the number of those made.
     fn kept(setting: &Setting, timeouts: &[u64]) -> (Measured, usize) {
         let mut made = 0;
-        let measured = repeat_stalled(setting, || {
+        let once = || {
             made += 1;
-            Ok(Measured { timeouts: timeouts[made - 1], ..Measured::default() })
-        });
-        (measured.unwrap(), made)
+            Ok(Measured { timeouts: timeouts[made - 1], bytes: 1, ..Measured::default() })
+        };
+        let (measured, repeated) = repeat_stalled(once, |run| setting.stalled(run)).unwrap();
+        (Measured { repeated, ..measured }, made)
     }
 
     #[test]
@@ -515,6 +519,14 @@ mod tests {
         assert_eq!((measured.repeated, made), (0, 1));
         let (measured, made) = kept(&setting(), &[9; 4]);
         assert_eq!((measured.timeouts, measured.repeated, made), (9, 3, 4), "not for ever");
+    }
+
+    #[test]
+    fn a_trial_in_which_nothing_arrives_stalled_however_many_connections_it_has() {
+        let (one, many) = (setting(), Setting { connections: 100, ..setting() });
+        let measured = |bytes| Measured { bytes, ..Measured::default() };
+        assert!(one.stalled(&measured(0)) && many.stalled(&measured(0)));
+        assert!(!one.stalled(&measured(1)) && !many.stalled(&measured(1)));
     }
 
     #[test]

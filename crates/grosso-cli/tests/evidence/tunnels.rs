@@ -96,7 +96,9 @@ fn b10_every_command_that_reads_captures_takes_ports() {
     }
     let report = bench.run("inspect --json host.pcap --port vxlan=8472").json();
     assert_eq!(report["tunnels"][0]["kind"], "vxlan", "{report}");
-    assert_eq!(report["tunnels"][0]["packets"], host.len(), "{report}");
+    // The ends of the tunnel may ask for each other's Ethernet addresses beside it.
+    let has_port = |(_, frame): &&Timed| frame.get(36..38) == Some(&8472_u16.to_be_bytes());
+    assert_eq!(report["tunnels"][0]["packets"], host.iter().filter(has_port).count(), "{report}");
     let report = bench.ok("coalesce --json -r wire.pcap -w out.pcapng --port vxlan=8472").json();
     assert!(report["superframe_packets"].as_u64() > Some(100), "{report}");
     let report = bench.ok("explain --json wire.pcap -n 9 --port vxlan=8472").json();

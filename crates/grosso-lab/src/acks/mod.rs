@@ -310,7 +310,8 @@ impl Experiment for Acks {
         }
         let transfers = findings.transfers.iter().flat_map(|row| &row.runs);
         let runs = findings.rows.iter().flat_map(|row| &row.runs).chain(transfers);
-        notes.extend(stalls(runs.clone().collect()));
+        let repeated = runs.clone().map(|run| run.repeated).sum();
+        notes.extend(stalls(repeated, runs.clone().count()));
         let again: u64 = runs.map(|run| run.retransmits).sum();
         if again > 0 {
             notes.push(format!("{again} segments were sent again in all."));

@@ -212,7 +212,8 @@ mod tests {
                 direction: Direction::Receive,
                 measured: plan.measured,
             };
-            let run = |cpu_seconds| FeatureRun { seconds: 1.0, bytes: 1 << 30, cpu_seconds };
+            let run =
+                |cpu_seconds| FeatureRun { seconds: 1.0, bytes: 1 << 30, cpu_seconds, repeated: 0 };
             Series::new(setting, cpu.map(run).to_vec())
         };
         let groups = vec![

@@ -154,6 +154,11 @@ impl Experiment for NicFeatures {
                     .push(format!("{} cannot be turned {missing} as things are.", setting.feature));
             }
         }
+        let repeated: u64 =
+            findings.rows.iter().flat_map(|row| &row.runs).map(|run| run.repeated).sum();
+        if repeated > 0 {
+            notes.push(format!("Repeated: {repeated} trials in which nothing arrived."));
+        }
         let nic = &self.plan.parameters.nic;
         let knobs: Vec<String> = findings
             .pairs()

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::call::{Call, Called, Direction};
-use crate::trial::TrialError;
+use crate::trial::{TrialError, repeat_stalled};
 
 /// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +40,8 @@ pub struct FeatureRun {
     pub bytes: u64,
     /// Time of all processors of this machine that were not idle.
     pub cpu_seconds: f64,
+    /// Measurements before this one in which nothing arrived, and which were repeated.
+    pub repeated: u64,
 }
 
 impl FeatureRun {
@@ -52,7 +54,7 @@ impl FeatureRun {
     }
 }
 
-/// Measures a stream. The feature is put back behind it.
+/// Measures a stream, and again, a few times, if nothing of it arrived. The feature is put back behind it.
 ///
 /// # Errors
 /// Fails if the device does not take the feature, if the sink is not there or the stream stops, or if it is
@@ -62,9 +64,13 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<FeatureRun, TrialError> {
     let _switched = Switched::new(setting)?;
-    let busy = busy_seconds()?;
-    let Called { bytes, seconds } = call(setting, Some(setting.measured)).run(interrupted)?;
-    Ok(FeatureRun { seconds, bytes, cpu_seconds: busy_seconds()? - busy })
+    let once = || {
+        let busy = busy_seconds()?;
+        let Called { bytes, seconds } = call(setting, Some(setting.measured)).run(interrupted)?;
+        Ok(FeatureRun { seconds, bytes, cpu_seconds: busy_seconds()? - busy, repeated: 0 })
+    };
+    let (measured, repeated) = repeat_stalled(once, |measured| measured.bytes == 0)?;
+    Ok(FeatureRun { repeated, ..measured })
 }
 
 /// Compares what arrives with what was sent, and checks that it passes the device.

@@ -74,6 +74,8 @@ pub struct TunnelRun {
     pub watched: Vec<Watched>,
     /// The trial of requests.
     pub requests: TunnelTrial,
+    /// Trials of any kind in which nothing arrived, and which were repeated.
+    pub repeated: u64,
 }
 
 /// Time of one data path during streams. In `[Costs; 2]`, the first is path a, which sends.

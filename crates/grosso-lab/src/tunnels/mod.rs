@@ -20,7 +20,7 @@ use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, Series, VERIFIED_BYTES, three_processors},
     hosts::{Device, Family},
     traffic::Traffic,
-    trial::{Extent, TrialError},
+    trial::{Extent, TrialError, stalls},
     verdict::Verdict,
 };
 
@@ -268,6 +268,9 @@ impl Experiment for Tunnels {
         } else if !findings.rows().any(|row| row.carrier == TunnelCarrier::Kernel) {
             notes.push("The kernel has no VXLAN here, and is left out.".into());
         }
+        let runs = || findings.rows().flat_map(|row| &row.runs);
+        let kept = runs().map(|run| run.streams.len() + run.watched.len() + 1).sum();
+        notes.extend(stalls(runs().map(|run| run.repeated).sum(), kept));
         let again: u64 = findings.rows().map(|row| row.retransmits).sum();
         let wrong: u64 = findings.rows().map(|row| row.checksum_errors).sum();
         notes.push(format!(
@@ -303,11 +306,14 @@ fn measure_in_turn(
     let mut order: Vec<usize> = (0..group.len()).collect();
     for _ in 0..turns {
         for &i in &order {
-            runs[i].streams.push(bench.trial(measure, &group[i].setting.turn(false))?);
+            let trial = bench.trial(measure, &group[i].setting.turn(false))?;
+            runs[i].repeated += trial.repeated;
+            runs[i].streams.push(trial);
         }
         for &i in &order {
             if group[i].setting.carrier != TunnelCarrier::Kernel {
                 let trial = bench.trial(measure, &group[i].setting.turn(true))?;
+                runs[i].repeated += trial.repeated;
                 runs[i].watched.extend(trial.watched);
             }
         }
@@ -316,6 +322,7 @@ fn measure_in_turn(
     for (series, mut run) in group.iter_mut().zip(runs) {
         let setting = TunnelSetting { traffic: Traffic::TcpRequests, ..series.setting.clone() };
         run.requests = bench.trial(measure, &setting)?;
+        run.repeated += run.requests.repeated;
         series.runs.push(run);
     }
     Ok(())
@@ -364,7 +371,7 @@ mod tests {
         let mut requests = TunnelTrial { seconds: 1.0, cpu: stream.cpu, ..TunnelTrial::default() };
         requests.units = 50_000;
         requests.latencies = (1..=200).map(Duration::from_micros).collect();
-        TunnelRun { streams: vec![stream], watched, requests }
+        TunnelRun { streams: vec![stream], watched, requests, repeated: 0 }
     }
 
     /// Results that were never measured: remote checksum offload leaves a fifth of the cost, the kernel is twice as

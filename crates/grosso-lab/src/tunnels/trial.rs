@@ -23,7 +23,7 @@ use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
     hosts::{Family, Hosts, Inside, Layout, Mtu, underlay_addresses},
     running::Running,
-    trial::{self, PATHS, Tool, TrialError, observe_gauged, settle},
+    trial::{self, PATHS, Tool, TrialError, observe_gauged, repeat_stalled, settle},
 };
 
 /// Results of one measurement.
@@ -42,6 +42,11 @@ pub struct TunnelTrial {
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,
+    /// Retransmission timeouts, from the first connection's start to the last one's end.
+    pub timeouts: u64,
+    /// Measurements before this one that stalled, and were repeated.
+    #[serde(skip)]
+    pub repeated: u64,
     /// Latency of each request.
     #[serde(skip)]
     pub latencies: Vec<Duration>,
@@ -120,11 +125,21 @@ pub struct WatchedPath {
     pub tunnel_seconds: f64,
 }
 
-/// Measures once, with hosts of its own, which are removed afterwards.
+/// Measures with hosts of its own, which are removed afterwards. A measurement in which nothing arrived tells of a
+/// stall and not of the setting, and is repeated, a few times.
 ///
 /// # Errors
-/// Fails if the hosts cannot be made, if the traffic stalls or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be made, if the traffic stops or is damaged, or if it is interrupted.
 pub fn measure(
+    setting: &TunnelSetting,
+    interrupted: &AtomicBool,
+) -> Result<TunnelTrial, TrialError> {
+    let once = || measure_once(setting, interrupted);
+    let (measured, repeated) = repeat_stalled(once, |measured| measured.bytes == 0)?;
+    Ok(TunnelTrial { repeated, ..measured })
+}
+
+fn measure_once(
     setting: &TunnelSetting,
     interrupted: &AtomicBool,
 ) -> Result<TunnelTrial, TrialError> {
@@ -280,6 +295,8 @@ fn observe<const ENDS: usize>(
         },
         retransmits: measured.retransmits,
         checksum_errors: measured.checksum_errors,
+        timeouts: measured.timeouts,
+        repeated: 0,
         latencies: measured.latencies,
         watched: match (setting.watched, &paths[..]) {
             (true, &[a, b]) => Some(Watched { gigabytes, paths: [a, b] }),
