@@ -134,6 +134,12 @@ fn profiles() -> Vec<Profile> {
     };
     let staged = [
         with(|profile| profile.batch = Batch::ByFlow { packets: 64 }),
+        // Ends within the packets of one flow.
+        with(|profile| profile.batch = Batch::ByFlow { packets: 3 }),
+        with(|profile| {
+            profile.batch = Batch::ByFlow { packets: 64 };
+            profile.bypass = Some(Bypass { probe_bytes: 3000, joined_min: 50, skip_bytes: 2000 });
+        }),
         with(|profile| {
             profile.bypass = Some(Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 });
         }),
@@ -169,10 +175,12 @@ fn every_workload_leaves_as_it_does_without_tiers() {
         workload.frames.truncate(WORKLOAD_FRAMES);
         let mut joined = 0;
         for profile in profiles() {
-            for is_trusted in [true, false] {
+            // Packets of a poll come in one instant, in which stages and batches let them by, or one after the other.
+            for (is_trusted, is_at_once) in [(true, true), (true, false), (false, true)] {
                 let mut both = Both::new(profile.clone(), LinkType::Ethernet);
                 for (index, frame) in workload.frames.iter().enumerate() {
-                    let now_ns = index as u64 * INTERVAL_NS;
+                    let came = if is_at_once { index - index % POLL } else { index };
+                    let now_ns = came as u64 * INTERVAL_NS;
                     both.push(frame, meta(&workload, frame, is_trusted), now_ns);
                     if index % POLL == POLL - 1 {
                         both.poll_end(now_ns);
@@ -202,7 +210,8 @@ fn random_frames_leave_as_they_do_without_tiers() {
         let traffic = Traffic::over(link, seed).deviations_percent(deviations);
         let (mut now_ns, is_received) = (0, random.one_in(2));
         for frame in traffic.take(RUN_FRAMES) {
-            now_ns += random.below(40) as u64;
+            // Those of a poll may come in one instant.
+            now_ns += if random.one_in(3) { random.below(120) as u64 } else { 0 };
             let (frame, meta) = match is_received {
                 true => received(&frame, link, &mut random),
                 false => (frame, Meta::default()),
