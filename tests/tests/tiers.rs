@@ -143,6 +143,11 @@ fn profiles() -> Vec<Profile> {
         with(|profile| {
             profile.bypass = Some(Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 });
         }),
+        // What goes by a stage finds no part at times, and joins nothing.
+        with(|profile| {
+            profile.limits.parts = 3;
+            profile.bypass = Some(Bypass { probe_bytes: 20_000, joined_min: 9, skip_bytes: 2000 });
+        }),
         with(|profile| (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 100_000)),
         with(|profile| profile.reorder = Reorder::WITHIN_BATCH),
         with(|profile| profile.reorder = Reorder::holes(50_000)),

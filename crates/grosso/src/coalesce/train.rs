@@ -99,11 +99,11 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// The knowledge of a packet that joined as its last one.
+    /// The knowledge of a packet that joined as its last one, of the train in this slot, which is watched or not.
     #[inline]
     pub(super) fn joined<'a>(
         &'a self,
-        slot: TrainId,
+        (slot, is_watched): (TrainId, bool),
         known: &'a Known,
         rules: &'a Rules,
         last: &'a [u8],
@@ -120,7 +120,7 @@ impl<B: AsRef<[u8]>> Train<B> {
             size: self.size.into(),
             fixed_ids: self.fixed_ids,
             is_partial: self.partial,
-            is_watched: false,
+            is_watched,
             first: self.first.buffer.as_ref(),
             last,
         }

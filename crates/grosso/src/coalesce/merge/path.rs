@@ -13,7 +13,6 @@ use crate::{
         examine::{Candidate, examine, lengths_agree, verify_all},
         incoming::Incoming,
         policy::Policy,
-        prediction::Joined,
         prediction_id::PredictionId,
         reason::{Close, NoMerge, Pass},
         shape_id::ShapeId,
@@ -512,8 +511,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                         let last = last.buffer.as_ref();
                         let is_controlled = self.retention.fixed_ns().is_none();
                         let is_watched = P::IS_WATCHED && (is_controlled || !known.is_invertible);
-                        let joined = train.joined(slot, known, rules, last);
-                        let joined = Joined { is_watched, ..joined };
+                        let joined = train.joined((slot, is_watched), known, rules, last);
                         train.prediction = self.predictions.predict(&joined);
                     }
                     None => self.predictions.forget(train.prediction, slot),
