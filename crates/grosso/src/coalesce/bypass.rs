@@ -12,7 +12,6 @@ use crate::{
     },
     flow::FlowHash,
     flow_memory::FlowMemory,
-    meta::Meta,
 };
 
 /// The flows that are tried, and those that are not.
@@ -42,7 +41,7 @@ impl Bypasser {
     fn passes(&mut self, flow: FlowHash, len: usize) -> bool {
         let Some(trial) = self.flows.get_mut(flow) else { return false };
         let Trial::Passing { bytes } = *trial else { return false };
-        let left = bytes.saturating_sub(u32::try_from(len).unwrap_or(u32::MAX));
+        let left = bytes.saturating_sub(bytes_of(len));
         *trial = Trial::Passing { bytes: left };
         if left == 0 {
             *trial = Trial::Tried { bytes: 0, joined: 0 };
@@ -51,8 +50,8 @@ impl Bypasser {
         true
     }
 
-    /// Learns what became of a packet that was tried.
-    fn try_out(&mut self, flow: FlowHash, meta: &Meta, len: usize, verdict: Verdict, now_ns: u64) {
+    /// Learns what became of a packet that was read to verify it.
+    fn try_out(&mut self, flow: FlowHash, len: usize, verdict: Verdict, now_ns: u64) {
         let fresh = || Trial::Tried { bytes: 0, joined: 0 };
         if self.passing > 0
             && let Some(Trial::Passing { .. }) = self.flows.victim(flow)
@@ -61,7 +60,7 @@ impl Bypasser {
         }
         let trial = self.flows.entry(flow, now_ns, fresh);
         let Trial::Tried { bytes, joined } = *trial else { return };
-        let bytes = bytes.saturating_add(bytes_read(is_unverified(meta), len));
+        let bytes = bytes.saturating_add(bytes_of(len));
         let joined = joined.saturating_add(u32::from(verdict == Verdict::Joined));
         *trial = if bytes < self.bypass.probe_bytes {
             Trial::Tried { bytes, joined }
@@ -74,9 +73,9 @@ impl Bypasser {
     }
 }
 
-/// Bytes of a packet that are read to verify it.
-fn bytes_read(is_unverified: bool, len: usize) -> u32 {
-    if is_unverified { u32::try_from(len).unwrap_or(u32::MAX) } else { 0 }
+/// Length of a packet as trials count it.
+fn bytes_of(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
@@ -90,31 +89,32 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         if passes { Step::Pass(Pass::Bypass) } else { Step::On }
     }
 
+    /// Packets that need not be read cost nothing, and nothing is learnt of them.
     #[inline(always)]
     fn learn(&mut self, seen: &Seen<'_>, verdict: Verdict) {
-        if verdict != Verdict::Waits && !seen.is_refused {
-            let &Seen { flow, meta, len, now_ns, .. } = seen;
-            self.try_out(flow, meta, len, verdict, now_ns);
+        if verdict != Verdict::Waits && !seen.is_refused && is_unverified(seen.meta) {
+            self.try_out(seen.flow, seen.len, verdict, seen.now_ns);
         }
     }
 
     /// As many as leave it tried as it is.
-    fn lets_more_by(&self, predicted: &Predicted<'_>) -> u32 {
-        let Some(&Trial::Tried { bytes, .. }) = self.flows.get(predicted.seen.flow) else {
+    #[inline(always)]
+    fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
+        if !is_unverified(next.seen.meta) {
+            return u32::MAX;
+        }
+        let Some(&Trial::Tried { bytes, .. }) = self.flows.get(next.seen.flow) else {
             return 0;
         };
         let left = self.bypass.probe_bytes.saturating_sub(bytes);
-        match bytes_read(is_unverified(predicted.seen.meta), predicted.seen.len) {
-            _ if left == 0 => 0,
-            0 => u32::MAX,
-            read => (left - 1) / read,
-        }
+        left.saturating_sub(1) / bytes_of(next.seen.len).max(1)
     }
 
     fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
-        let read = bytes_read(run.is_unverified, run.len);
-        if let Some(Trial::Tried { bytes, joined }) = self.flows.get_mut(run.flow) {
-            *bytes += read * run.packets;
+        if run.is_unverified
+            && let Some(Trial::Tried { bytes, joined }) = self.flows.get_mut(run.flow)
+        {
+            *bytes += bytes_of(run.len) * run.packets;
             *joined = joined.saturating_add(run.joined());
             debug_assert!(*bytes < self.bypass.probe_bytes, "so many were let by");
         }
@@ -132,6 +132,7 @@ mod tests {
 
     use super::{Bypass, Bypasser, Lease, Predicted, Seen, Stage, Verdict};
     use crate::{
+        checksum::Checksum,
         coalesce::{Profile, prediction_id::PredictionId, stage::probe::Probe, train_id::TrainId},
         flow::FlowHash,
         meta::Meta,
@@ -171,7 +172,7 @@ mod tests {
         }
         let more = Stage::<Vec<u8>>::lets_more_by(&some, &predicted);
         assert_eq!(more, 3, "four of them and one more are 500 bytes");
-        let mut lease = Lease::behind(&predicted, PredictionId::of(predicted.seen.flow), more);
+        let mut lease = Lease::of(&predicted, PredictionId::of(predicted.seen.flow), more);
         for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {
             assert!(!lease.is_over());
             lease.count();
@@ -187,5 +188,14 @@ mod tests {
         let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.seen.flow));
         assert_eq!(state(&some), state(&all));
         assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &predicted), 0);
+        // What a device verified costs nothing.
+        let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
+        let trusted = Predicted { seen: Seen { meta: &meta, ..predicted.seen }, ..predicted };
+        assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &trusted), u32::MAX);
+        let mut lease = Lease::of(&trusted, PredictionId::of(trusted.seen.flow), 9);
+        lease.count();
+        lease.end();
+        some.learn_run(&lease, &mut probe.merger);
+        assert_eq!(state(&some), state(&all));
     }
 }

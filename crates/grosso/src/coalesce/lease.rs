@@ -10,9 +10,9 @@ use crate::{
     meta::Meta,
 };
 
-/// Packets of one prediction that come in one instant, as those of a poll do. The first of them is shown to every
-/// stage, each of which says how many more it lets by; the stages learn of these in one piece, before anything else
-/// happens to them.
+/// Packets of one prediction that come in one instant, as those of a poll do. The one before them is shown to every
+/// stage, each of which says how many it lets by behind it; the stages learn of these in one piece, before anything
+/// else happens to them.
 #[derive(Debug)]
 pub(super) struct Lease {
     prediction: PredictionId,
@@ -45,10 +45,10 @@ impl Lease {
         payload_len: 0,
     };
 
-    /// For so many packets behind one.
+    /// For so many packets, of which this is the first.
     #[inline]
-    pub(super) fn behind(predicted: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
-        let Predicted { seen: Seen { flow, len, meta, now_ns, .. }, payload_len, .. } = *predicted;
+    pub(super) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
+        let Predicted { seen: Seen { flow, len, meta, now_ns, .. }, payload_len, .. } = *next;
         let (packets, unjoined) = (left, 0);
         let is_unverified = is_unverified(meta);
         Self { prediction, left, packets, unjoined, is_unverified, now_ns, flow, len, payload_len }

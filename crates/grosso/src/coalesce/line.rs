@@ -170,8 +170,7 @@ impl<B: AsRef<[u8]>> Line<B> {
             None => {
                 let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
                 self.learn(self.stages.len(), &predicted.seen, verdict);
-                let more = self.stages.iter().map(|stage| stage.lets_more_by(&predicted)).min();
-                self.lease = Lease::behind(&predicted, next, more.unwrap_or(0));
+                self.lease_behind(&predicted.seen, merger);
                 verdict
             }
             Some(stopped) => self.push_stopped(stopped, next, incoming, merger, sink),
@@ -221,7 +220,19 @@ impl<B: AsRef<[u8]>> Line<B> {
             _ => merger.take_located::<Profiled>(packet.incoming, packet.located, sink),
         };
         self.learn(looked - usize::from(step != Step::On), &seen, verdict);
+        if !matches!(verdict, Verdict::Passed(_) | Verdict::Waits) {
+            self.lease_behind(&seen, merger);
+        }
         verdict
+    }
+
+    /// Lets the packets go by that are predicted behind one which all stages have seen, as many as each stage allows.
+    #[inline(always)]
+    fn lease_behind(&mut self, seen: &Seen<'_>, merger: &Merger<B>) {
+        if let Some((prediction, next)) = merger.predicted_behind(seen) {
+            let packets = self.stages.iter().map(|stage| stage.lets_more_by(&next)).min();
+            self.lease = Lease::of(&next, prediction, packets.unwrap_or(0));
+        }
     }
 
     /// Tells the stages before this one what became of a packet.
@@ -364,11 +375,11 @@ impl<B: AsRef<[u8]>> Stage<B> for AnyStage<B> {
     }
 
     #[inline(always)]
-    fn lets_more_by(&self, predicted: &Predicted<'_>) -> u32 {
+    fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
         match self {
-            Self::Bypass(stage) => Stage::<B>::lets_more_by(stage, predicted),
-            Self::Pace(stage) => Stage::<B>::lets_more_by(stage, predicted),
-            Self::Resequence(stage) => stage.lets_more_by(predicted),
+            Self::Bypass(stage) => Stage::<B>::lets_more_by(stage, next),
+            Self::Pace(stage) => Stage::<B>::lets_more_by(stage, next),
+            Self::Resequence(stage) => stage.lets_more_by(next),
         }
     }
 

@@ -65,9 +65,9 @@ pub(super) trait Stage<B: AsRef<[u8]>> {
     /// Learns what became of a packet that went on from here.
     fn learn(&mut self, _seen: &Seen<'_>, _verdict: Verdict) {}
 
-    /// Number of packets behind this one that are let by unseen, if they are predicted as well and come in the same
-    /// instant with the same metadata.
-    fn lets_more_by(&self, _predicted: &Predicted<'_>) -> u32 {
+    /// Number of packets that are let by unseen behind the one which was seen last, if all are predicted, as this next
+    /// one is, and come in the same instant with the same metadata.
+    fn lets_more_by(&self, _next: &Predicted<'_>) -> u32 {
         u32::MAX
     }
 

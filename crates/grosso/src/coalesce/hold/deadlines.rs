@@ -25,7 +25,7 @@ struct Deadline {
 impl Deadlines {
     /// Sets the deadline of a slot that has none.
     pub(super) fn insert(&mut self, slot: TrainId, at_ns: u64) {
-        self.remove(slot);
+        debug_assert!(self.place(slot).is_none(), "a train starts once");
         let place = self.heap.len();
         self.heap.push(Deadline { at_ns, number: self.count, slot });
         self.count += 1;
@@ -68,6 +68,7 @@ impl Deadlines {
         (place != NONE).then_some(place as usize)
     }
 
+    #[inline(always)]
     fn rise(&mut self, mut place: usize) {
         while place > 0 {
             let parent = (place - 1) / 2;
@@ -80,18 +81,14 @@ impl Deadlines {
     }
 
     fn sink(&mut self, mut place: usize) {
-        loop {
-            let children = [2 * place + 1, 2 * place + 2].into_iter();
-            let least = children
-                .filter(|&child| child < self.heap.len())
-                .min_by_key(|&child| self.heap[child]);
-            match least {
-                Some(child) if self.heap[child] < self.heap[place] => {
-                    self.swap(child, place);
-                    place = child;
-                }
-                _ => return,
+        while let Some(left) = self.heap.get(2 * place + 1) {
+            let is_right = self.heap.get(2 * place + 2).is_some_and(|right| right < left);
+            let child = 2 * place + 1 + usize::from(is_right);
+            if self.heap[place] <= self.heap[child] {
+                return;
             }
+            self.swap(child, place);
+            place = child;
         }
     }
 
@@ -124,7 +121,7 @@ mod tests {
         for number in 0..steps {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let (slot, at_ns) = (TrainId::new((random >> 33) as usize % 50), (random >> 40) % 100);
-            if random >> 63 == 0 {
+            if random >> 63 == 0 && !expected.contains_key(&slot) {
                 deadlines.insert(slot, at_ns);
                 expected.insert(slot, (at_ns, number));
             } else {

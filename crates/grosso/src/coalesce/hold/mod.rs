@@ -78,7 +78,10 @@ impl Retention {
     /// Counts packets in that joined a train in the instant in which one was counted before them.
     pub(super) fn count_more(&mut self, flow: FlowHash, payload_bytes: usize, now_ns: u64) {
         if let Self::Controlled(controller) = self {
-            controller.count(flow, payload_bytes, now_ns);
+            controller
+                .flows
+                .entry(flow, now_ns, || Pace::starting(now_ns))
+                .arrive_more(payload_bytes);
         }
     }
 
@@ -201,6 +204,7 @@ impl Controller {
     }
 
     /// Counts a packet in that may be in a train: its flow, and its payload in bytes.
+    #[inline(never)]
     fn count(&mut self, flow: FlowHash, payload_len: usize, now_ns: u64) {
         let pace = self.flows.entry(flow, now_ns, || Pace::starting(now_ns));
         pace.arrive(now_ns, payload_len, &self.common);

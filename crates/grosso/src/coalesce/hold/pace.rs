@@ -71,6 +71,14 @@ impl Pace {
         self.round.count(now_ns, payload_len, round_trip_ns);
     }
 
+    /// Counts packets in of the arrival that was counted last.
+    #[inline]
+    pub(super) fn arrive_more(&mut self, payload_bytes: usize) {
+        let payload_bytes = payload_bytes as u64;
+        self.arriving += payload_bytes;
+        self.round.bytes = self.round.bytes.saturating_add(payload_bytes);
+    }
+
     fn learn_gap(&mut self, gap_ns: u64) {
         let Some(gap) = self.gap else {
             (self.gap, self.bytes) = (Some(gap_ns.saturating_mul(WEIGHT)), self.arriving * WEIGHT);

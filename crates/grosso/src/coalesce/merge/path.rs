@@ -7,7 +7,7 @@
 
 use super::{Merger, Unknown, gathered::examine_acknowledgment, packets_of, verified};
 use crate::{
-    bytes::byte_at,
+    bytes::{byte_at, u32_at},
     coalesce::{
         Acknowledgments, FullTable, Part, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree, verify_all},
@@ -92,7 +92,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         incoming: Incoming<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self.seek_expected(id, incoming.bytes(), incoming.meta) {
+        match self.seek_expected(id, None, incoming.bytes(), incoming.meta) {
             Sought::Next(next) => self.join_predicted::<P>(next, incoming, sink),
             Sought::Located(located) => self.take_located::<P>(incoming, located, sink),
             Sought::Guessed(_) => self.take_apart::<P>(None, incoming, sink),
@@ -236,14 +236,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
     ) -> Sought {
         match prospect {
             Prospect::Next(next) => return Sought::Next(next),
-            Prospect::Flow(id) => return self.seek_expected(id, packet, meta),
+            Prospect::Flow(id) => return self.seek_expected(id, None, packet, meta),
             Prospect::Nothing => {}
         }
         let guess = self.guess::<P>(packet, meta);
-        if let Some(id) = self.predictions.of(guess.flow) {
-            return self.seek_expected(id, packet, meta);
+        match self.predictions.of(guess.flow) {
+            Some(id) => self.seek_expected(id, Some(guess.found), packet, meta),
+            None => self.seek_guessed(guess, packet, meta),
         }
-        self.seek_unpredicted::<P>(packet, meta)
     }
 
     /// Seeks the flow of a packet without parsing it, and without verifying its checksums.
@@ -253,23 +253,34 @@ impl<B: AsRef<[u8]>> Merger<B> {
         packet: &[u8],
         meta: &Meta,
     ) -> Sought {
-        let guess = self.guess::<P>(packet, meta);
+        self.seek_guessed(self.guess::<P>(packet, meta), packet, meta)
+    }
+
+    /// Seeks the flow of a packet that may be of this one.
+    #[inline(always)]
+    fn seek_guessed(&self, guess: Guess, packet: &[u8], meta: &Meta) -> Sought {
         match self.locate_by_train(guess.found, packet, meta) {
             Some(located) => Sought::Located(located),
             None => Sought::Guessed(guess),
         }
     }
 
-    /// Seeks the flow of a packet that may be of this prediction.
+    /// Seeks the flow of a packet that may be of this prediction, which may have been looked up.
     #[inline(always)]
-    fn seek_expected(&self, id: PredictionId, packet: &[u8], meta: &Meta) -> Sought {
+    fn seek_expected(
+        &self,
+        id: PredictionId,
+        found: Option<Found<TrainId>>,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Sought {
         let Some(next) = self.predictions.get(id) else { return Sought::Guessed(Guess::NONE) };
         // That of the burst which goes on was asked before.
         if id != self.predictions.latest() && next.is_next(packet, meta, &self.shapes) {
             return Sought::Next(id);
         }
         let found = match next.train {
-            TrainId::NONE => self.table.find(next.flow, meta.hash),
+            TrainId::NONE => found.unwrap_or_else(|| self.table.find(next.flow, meta.hash)),
             slot => Found::Slot(slot),
         };
         let (known, flow, agrees) = (next.known, next.flow, false);
@@ -383,6 +394,18 @@ impl<B: AsRef<[u8]>> Merger<B> {
             }
             Err(reason) => self.pass_behind(found, incoming.into_frame(), reason, sink),
         }
+    }
+
+    /// The sequence number of a packet of TCP that resembles one which was examined, and the bytes of its payload.
+    #[inline(always)]
+    pub(in crate::coalesce) fn sequence_resembled(
+        &self,
+        packet: &[u8],
+        located: &Located,
+    ) -> Option<(u32, u32)> {
+        let resembled = self.predictions.get(located.resembled)?;
+        let at = self.shapes[located.known].shape.sequence?;
+        Some((u32_at(packet, at.into()), resembled.payload_len() as u32))
     }
 
     /// Examines a packet with known headers alone, unless it resembles one that was examined.

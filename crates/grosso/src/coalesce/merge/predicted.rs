@@ -54,6 +54,18 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
+    /// The packet that is predicted behind one which just came, with the metadata and at the time of that one.
+    #[inline(always)]
+    pub(in crate::coalesce) fn predicted_behind<'a>(
+        &self,
+        seen: &Seen<'a>,
+    ) -> Option<(PredictionId, Predicted<'a>)> {
+        let id = self.predictions.latest();
+        let next = self.predictions.get(id)?;
+        let is_behind = next.flow == seen.flow && next.room > 0;
+        is_behind.then(|| (id, self.predicted(id, seen.meta, seen.now_ns)))
+    }
+
     /// Joins the packet that comes next in a train.
     #[inline(always)]
     pub(in crate::coalesce) fn join_predicted<P: Policy>(

@@ -285,19 +285,16 @@ impl Entry {
         }
     }
 
-    /// Whether a packet is the next one of a flow of which nothing waits.
+    /// Whether a packet is the next one of the flow, of which one came lately, nothing waits, and the phase is what it
+    /// should be now.
     #[inline]
-    pub(super) fn is_next(&self, span: &Span) -> bool {
-        self.runs.is_empty()
+    pub(super) fn goes_on(&self, span: &Span, now_ns: u64, reorder: &Reorder) -> bool {
+        let is_recent = now_ns.saturating_sub(self.seen_ns) < reorder.idle_ns;
+        let is_next = self.runs.is_empty() && span.start == self.next && span.len > 0;
+        is_recent
+            && is_next
             && self.phase != Phase::Build
-            && span.start == self.next
-            && span.len > 0
-    }
-
-    /// Whether its phase is what it should be now.
-    #[inline]
-    pub(super) fn is_settled(&self, now_ns: u64, reorder: &Reorder) -> bool {
-        self.is_quiet() || self.phase_now(now_ns, reorder) == self.phase
+            && (self.is_quiet() || self.phase_now(now_ns, reorder) == self.phase)
     }
 
     /// Whether nothing of it waits, and nothing is missing.

@@ -24,9 +24,16 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
+    /// Packets that are as those before them, and with which their flow goes on, need no place in it.
     #[inline(always)]
-    fn look(&mut self, _: &Packet<'_, B>, _: &mut Merger<B>) -> Step {
-        Step::Take
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step {
+        let Packet { incoming, located } = packet;
+        let Some((start, len)) = trains.sequence_resembled(incoming.bytes(), located) else {
+            return Step::Take;
+        };
+        self.tick(incoming.now_ns);
+        let span = Span { start, len, is_pushed: false, now_ns: incoming.now_ns };
+        if self.goes_on(located.flow, &span) { Step::On } else { Step::Take }
     }
 
     #[inline(always)]
@@ -59,12 +66,18 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
 
     #[inline(always)]
     fn lets_by(&mut self, predicted: &Predicted<'_>, _: &mut Merger<B>) -> bool {
-        let &Predicted { seen: Seen { flow, now_ns, .. }, sequence, payload_len, .. } = predicted;
-        let Some(start) = sequence else { return true };
-        // It leaves at once, so that nobody asks whether it was pushed.
-        let span = Span { start, len: payload_len as u32, is_pushed: false, now_ns };
-        self.tick(now_ns);
-        self.goes_on(flow, &span)
+        let Some(span) = span_of(predicted) else { return true };
+        self.tick(span.now_ns);
+        self.goes_on(predicted.seen.flow, &span)
+    }
+
+    /// All, as long as the flow goes on with them.
+    #[inline(always)]
+    fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
+        match span_of(next) {
+            Some(span) if !self.is_going_on(next.seen.flow, &span) => 0,
+            _ => u32::MAX,
+        }
     }
 
     fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
@@ -301,6 +314,14 @@ fn span<B: AsRef<[u8]>>(arrival: &Arrival<B>, next: &mut impl Next<B>) -> Option
         is_pushed: candidate.flags & tcp::PSH as u8 != 0,
         now_ns: *now_ns,
     })
+}
+
+/// The sequence numbers of a packet that was predicted, if it is of TCP. Nothing of it waits, so that nobody asks whether
+/// it was pushed.
+#[inline(always)]
+fn span_of(predicted: &Predicted<'_>) -> Option<Span> {
+    let &Predicted { seen: Seen { now_ns, .. }, sequence, payload_len, .. } = predicted;
+    sequence.map(|start| Span { start, len: payload_len as u32, is_pushed: false, now_ns })
 }
 
 #[cfg(test)]

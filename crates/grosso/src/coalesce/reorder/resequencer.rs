@@ -105,8 +105,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         else {
             return false;
         };
-        let is_recent = self.now_ns.saturating_sub(known.seen_ns) < self.reorder.idle_ns;
-        if !is_recent || !known.is_next(span) || !known.is_settled(self.now_ns, &self.reorder) {
+        if !known.goes_on(span, self.now_ns, &self.reorder) {
             return false;
         }
         known.seen_ns = self.now_ns;
@@ -115,6 +114,13 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[queue].renew(&mut self.entries, |known| &mut known.link, entry);
         self.latest = entry;
         true
+    }
+
+    /// Whether the flow that went on last is this one, and goes on in the same way with such a packet.
+    #[inline]
+    pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
+        let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
+        latest.is_some_and(|known| known.goes_on(span, self.now_ns, &self.reorder))
     }
 
     /// Renews a flow of which nothing waits or is missing, and which a flush would leave as it is. Whether it is such.
