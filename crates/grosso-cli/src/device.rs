@@ -1,11 +1,12 @@
 //! Interfaces that the user names, and the failures if one does not exist or may not be touched.
 
-use std::io;
+use std::{collections::BTreeSet, io};
 
 use grosso_sys::{
     fault::Fault,
     interface::{Control, InterfaceName},
     netlink::Netlink,
+    permit,
 };
 
 use crate::{error::Failure, wrong::similar};
@@ -49,8 +50,8 @@ pub(crate) fn refused(
 ) -> Failure {
     match Fault::of(error) {
         Fault::Forbidden => {
-            let message = format!("{command}: {what} needs {}", capability.to_uppercase());
-            Failure::environment("environment.permission", message).hint(privilege(capability))
+            let message = format!("{command}: {what} needs CAP_{}", capability.to_uppercase());
+            Failure::environment("environment.permission", message).hint(privilege(&[capability]))
         }
         Fault::Gone => {
             let message = format!("{command}: {what}: the device is gone");
@@ -64,10 +65,30 @@ pub(crate) fn refused(
     }
 }
 
-/// The way to get a capability.
-pub(crate) fn privilege(capability: &str) -> String {
-    format!("sudo, or: sudo setcap {capability}+ep {}", program())
+/// The way to get capabilities, by their names.
+pub(crate) fn privilege(missing: &[&str]) -> String {
+    format!("sudo, or: sudo {}", setcap(missing))
 }
+
+/// The command that adds capabilities to those that this program has. It names these as well, because a file's are
+/// replaced by what the command names.
+pub(crate) fn setcap(missing: &[&str]) -> String {
+    let held = capabilities();
+    let names: BTreeSet<_> = held.iter().chain(missing).map(|name| format!("cap_{name}")).collect();
+    let names: Vec<_> = names.into_iter().collect();
+    format!("setcap {}+ep {}", names.join(","), program())
+}
+
+/// The names of the capabilities that this process has, of those that matter here.
+pub(crate) fn capabilities() -> Vec<&'static str> {
+    let has = permit::capabilities().unwrap_or(0);
+    let held = CAPABILITIES.iter().filter(|(number, _)| has & (1 << number) != 0);
+    held.map(|(_, name)| *name).collect()
+}
+
+/// The capabilities that matter here, with their numbers, by the names of capabilities(7).
+pub(crate) const CAPABILITIES: [(u32, &str); 4] =
+    [(12, "net_admin"), (13, "net_raw"), (21, "sys_admin"), (39, "bpf")];
 
 /// The name of this program on another command line.
 pub(crate) fn program() -> String {

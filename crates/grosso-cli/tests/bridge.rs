@@ -316,13 +316,19 @@ fn a_wrong_command_line_is_refused_before_any_device_is_touched() {
 #[test]
 fn missing_privileges_are_named_with_the_command_that_gives_them() {
     let Some(hosts) = Hosts::new() else { return };
-    for (line, needs, hint) in [
-        ("bridge tap:b0 tap:b1", "opening b0 needs CAP_NET_ADMIN", "setcap cap_net_admin+ep"),
-        ("bridge e0 tap:b0", "opening e0 needs CAP_NET_RAW", "setcap cap_net_raw+ep"),
-        ("bridge xdp:e0 tap:b0", "opening e0 needs CAP_NET_ADMIN, CAP_NET_RAW", "setcap"),
+    // What a program's file is given replaces what it had.
+    let both = "setcap cap_net_admin,cap_net_raw+ep";
+    let admin = "opening b0 needs CAP_NET_ADMIN";
+    for (left, line, needs, hint) in [
+        ("-all", "bridge tap:b0 tap:b1", admin, "setcap cap_net_admin+ep"),
+        ("-all,+net_raw", "bridge tap:b0 tap:b1", admin, both),
+        ("-all", "bridge e0 tap:b0", "opening e0 needs CAP_NET_RAW", "setcap cap_net_raw+ep"),
+        ("-all,+net_admin", "bridge e0 tap:b0", "opening e0 needs CAP_NET_RAW", both),
+        ("-all", "bridge xdp:e0 tap:b0", "opening e0 needs CAP_NET_ADMIN, CAP_NET_RAW", "setcap"),
     ] {
         let mut command = Command::new("setpriv");
-        command.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_grosso")]);
+        let bounding = format!("--bounding-set={left}");
+        command.args([&bounding, "--inh-caps=-all", env!("CARGO_BIN_EXE_grosso")]);
         command.args(line.split(' '));
         let ended = Running::spawn(hosts.b.host(&mut command).unwrap()).end();
         assert_eq!(ended.code, Some(4), "{ended:?}");

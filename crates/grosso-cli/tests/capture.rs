@@ -249,23 +249,31 @@ fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let (header, frame) = superframe();
-    let command = bench.command("capture -i t0 -c 1 -s 60 --json -w x.pcapng");
-    let mut capture = tap.start(command, &bench.path("x.pcapng"));
-    tap.write(&[&header[..], &frame].concat());
-    let mut report = String::new();
-    capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
-    let report = crate::common::report(&report);
-    assert_eq!(report["output"]["bytes"], 60);
-    assert_eq!(capture.wait().unwrap().code(), Some(0));
-    let mut seen = 0;
-    each(&bench.get("x.pcapng"), |packet| {
-        seen += 1;
-        assert_eq!((packet.data, packet.original_len as usize), (&frame[..60], frame.len()));
-        let offload = packet.meta().offload.unwrap();
-        assert_eq!(offload.meta.gso.and_then(|gso| gso.size()), Some(100));
-        assert_eq!(offload.transport, SegmentTransport::Tcp);
-    });
-    assert_eq!(seen, 1);
+    // Within the headers, behind them, and in what seems to be the second segment; all of it.
+    for len in [30, 60, 100, 150, frame.len()] {
+        let command = bench.command(&format!("capture -i t0 -c 1 -s {len} --json -w x.pcapng"));
+        let mut capture = tap.start(command, &bench.path("x.pcapng"));
+        tap.write(&[&header[..], &frame].concat());
+        let mut report = String::new();
+        capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+        let report = crate::common::report(&report);
+        assert_eq!(
+            (&report["output"]["bytes"], &report["superframes_tcp"]),
+            (&len.into(), &1.into())
+        );
+        assert_eq!(capture.wait().unwrap().code(), Some(0));
+        let mut seen = 0;
+        each(&bench.get("x.pcapng"), |packet| {
+            seen += 1;
+            assert_eq!((packet.data, packet.original_len as usize), (&frame[..len], frame.len()));
+            let offload = packet.meta().offload.unwrap();
+            let gso = offload.meta.gso.unwrap();
+            assert_eq!((gso.size(), gso.segments), (Some(100), 2), "{len} bytes");
+            assert_eq!(offload.transport, SegmentTransport::Tcp);
+        });
+        assert_eq!(seen, 1);
+        std::fs::remove_file(bench.path("x.pcapng")).unwrap();
+    }
 }
 
 #[test]

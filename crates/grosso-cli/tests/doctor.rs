@@ -162,6 +162,39 @@ fn a_process_without_capabilities_probes_in_a_user_namespace() {
     assert_eq!(last, format!("{fails} fail, {warns} warn"));
 }
 
+/// A program with capabilities of its file has files in `/proc` that are root's.
+#[test]
+fn capabilities_of_the_file_leave_user_namespaces_as_they_are() {
+    if !has("setcap") || !may(&["-n"], "setpriv --reuid 65534 --clear-groups true") {
+        return;
+    }
+    // The names of a folder of tests are not for everybody to read.
+    let folder = tempfile::Builder::new().prefix("grosso-").tempdir_in("/var/tmp").unwrap();
+    let script = |capabilities: &str| {
+        format!(
+            "chmod 755 {folder}; cp $G {folder}/g; chmod 755 {folder}/g; {capabilities}
+             exec setpriv --reuid 65534 --regid 65534 --clear-groups {folder}/g doctor --json",
+            folder = folder.path().display()
+        )
+    };
+    let without = checks(&inside(&["-n"], &script("")));
+    let with = checks(&inside(
+        &["-n"],
+        &script(&format!("setcap cap_net_raw+ep {}/g;", folder.path().display())),
+    ));
+    assert_eq!(with("rootless"), without("rootless"));
+    assert_eq!(
+        (&with("packet sockets"), &with("tun")),
+        (&without("packet sockets"), &without("tun"))
+    );
+    // Who follows one fix loses nothing that another gave.
+    assert_eq!(with("capture")["state"], "ok");
+    for (finding, named) in [(without("capture"), ""), (with("devices"), "cap_net_raw")] {
+        let fix = finding["fix"].as_str().unwrap();
+        assert!(fix.contains("setcap") && fix.contains(named), "{fix}");
+    }
+}
+
 #[test]
 fn blocked_user_namespaces_are_named_by_their_switch() {
     let block = "echo 0 > /proc/sys/user/max_user_namespaces";

@@ -53,6 +53,41 @@ fn the_same_packets_pass_as_with_tcpdump_byte_for_byte() {
     assert!(taken > 100 && left > 100, "{taken} and {left}: the test shows nothing");
 }
 
+/// Link types whose numbers in files are not those of libpcap, and others of bare IP.
+#[test]
+fn packets_without_a_link_header_are_selected_too() {
+    if !has("tcpdump") {
+        println!("skipped: no tcpdump");
+        return;
+    }
+    let bench = Bench::new();
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    tcpdump(&captures.join("host.pcap"), &bench.path("in.pcap"), "ip");
+    let ethernet = bench.get("in.pcap");
+    for link_type in [12_u32, 101, 228] {
+        let mut bare = ethernet[..20].to_vec();
+        bare.extend_from_slice(&link_type.to_le_bytes());
+        let mut rest = records(&ethernet);
+        while let Some((header, behind)) = rest.split_at_checked(16) {
+            let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().unwrap());
+            let (captured, len) = (number(8), number(12));
+            let (packet, behind) = behind.split_at(captured as usize);
+            bare.extend_from_slice(&header[..8]);
+            [captured - 14, len - 14].iter().for_each(|len| bare.extend(len.to_le_bytes()));
+            bare.extend_from_slice(&packet[14..]);
+            rest = behind;
+        }
+        bench.put("bare.pcap", &bare);
+        for expression in ["tcp", "udp", "host 10.0.0.1", "greater 1000", "icmp"] {
+            tcpdump(&bench.path("bare.pcap"), &bench.path("want.pcap"), expression);
+            bench.ok(&format!("segment -r bare.pcap -w is.pcap {expression}"));
+            let (is, want) = (bench.get("is.pcap"), bench.get("want.pcap"));
+            assert_eq!(records(&is), records(&want), "{link_type}: {expression}");
+            fs::remove_file(bench.path("is.pcap")).unwrap();
+        }
+    }
+}
+
 /// The records of a classic pcap, without its header.
 fn records(capture: &[u8]) -> &[u8] {
     &capture[24..]

@@ -97,6 +97,7 @@ pub(crate) const PACKET_FANOUT_CPU: u16 = 2;
 pub(crate) const PACKET_FANOUT_QM: u16 = 5;
 /// Since Linux 4.16: the kernel chooses an unused number.
 pub(crate) const PACKET_FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
+pub(crate) const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: u16 = 0x4000;
 pub(crate) const PACKET_FANOUT_FLAG_DEFRAG: u16 = 0x8000;
 pub(crate) const TP_STATUS_KERNEL: u32 = 0;
 pub(crate) const TP_STATUS_USER: u32 = 1 << 0;

@@ -43,6 +43,7 @@ impl Program {
         let refused = |why: &str| NotCompiled::Expression(why.to_owned());
         let text = CString::new(expression).map_err(|_| refused("a zero byte"))?;
         let link_type = c_int::try_from(link_type).map_err(|_| refused("no such link type"))?;
+        let link_type = data_link(link_type);
         // SAFETY: the function takes two numbers, by the declaration of libpcap; it returns null or a handle.
         let handle = unsafe { (functions.open_dead)(link_type, SNAPLEN) };
         if handle.is_null() {
@@ -95,6 +96,19 @@ impl Drop for Program {
             // SAFETY: the program came from the compiler and is freed once.
             unsafe { free(&raw mut self.code) };
         }
+    }
+}
+
+/// The number that libpcap has on Linux for a link type of capture files, which differs where systems had numbers of
+/// their own before there was a registry.
+fn data_link(link_type: c_int) -> c_int {
+    match link_type {
+        100 => 11, // LINKTYPE_ATM_RFC1483
+        101 => 12, // LINKTYPE_RAW
+        102 => 15, // LINKTYPE_SLIP_BSDOS
+        103 => 16, // LINKTYPE_PPP_BSDOS
+        106 => 19, // LINKTYPE_ATM_CLIP
+        same => same,
     }
 }
 

@@ -42,7 +42,7 @@ features! {
     TCP_SEGMENTATION = 5, "tx-tcp-segmentation";
     /// TCP segmentation that keeps CWR on the first packet only.
     TCP_ECN_SEGMENTATION = 6, "tx-tcp-ecn-segmentation";
-    /// TCP segmentation that may leave or set IPv4 identifications as it likes.
+    /// Segmentation of TCP, and of UDP here, that may leave or set IPv4 identifications as it likes.
     TCP_MANGLEID_SEGMENTATION = 7, "tx-tcp-mangleid-segmentation";
     /// TCP segmentation over IPv6.
     TCP6_SEGMENTATION = 8, "tx-tcp6-segmentation";
@@ -279,7 +279,9 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
             },
             Segmentation::Gre if has_checksum() => Features::GRE_CHECKSUM_SEGMENTATION,
             Segmentation::Gre => Features::GRE_SEGMENTATION,
-            Segmentation::Udp if layer.end() == header_len => Features::UDP_SEGMENTATION,
+            Segmentation::Udp if layer.end() == header_len => {
+                Features::UDP_SEGMENTATION | identifications_needed(gso)
+            }
             Segmentation::Udp if has_checksum() => Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION,
             Segmentation::Udp => Features::UDP_TUNNEL_SEGMENTATION,
             Segmentation::Tcp => tcp_needed(frame, layer.offset.into(), ip, gso),
@@ -293,14 +295,21 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     needed
 }
 
+/// The feature that keeps identifications as they are, if some stay. Linux counts those of UDP up, whatever they were,
+/// and has no word of its own for a device that does not.
+fn identifications_needed(gso: &Gso) -> Features {
+    match gso.fixed_ids.bits() {
+        0 => Features::NONE,
+        _ => Features::TCP_MANGLEID_SEGMENTATION,
+    }
+}
+
 fn tcp_needed(frame: &[u8], start: usize, ip: Option<Kind>, gso: &Gso) -> Features {
     let mut needed = match ip {
         Some(Kind::Ipv6) => Features::TCP6_SEGMENTATION,
         _ => Features::TCP_SEGMENTATION,
     };
-    if gso.fixed_ids.bits() != 0 {
-        needed |= Features::TCP_MANGLEID_SEGMENTATION;
-    }
+    needed |= identifications_needed(gso);
     let flags = u16_at(frame, start + tcp::field::OFFSET_FLAGS.start);
     if flags & tcp::CWR != 0 {
         needed |= match gso.cwr {

@@ -94,9 +94,18 @@ fn s01_no_feature_names_a_service_header_or_an_l2tp_session() {
 
 #[test]
 fn s48_fixed_identifications_need_a_device_that_mangles_them() {
-    let fixed = tcp(ethernet().ipv4(|ip| ip)).gso(|gso| gso.fixed_ids = IpLevels::from_bits(1));
-    let needed = Features::TCP_SEGMENTATION | Features::TCP_MANGLEID_SEGMENTATION;
-    assert_eq!(needs(&fixed), needed);
+    let udp = ethernet().ipv4(|ip| ip).udp(|udp| udp).payload_len(250);
+    let udp = Superframe::new(&udp, 100).gso(|gso| gso.segments = 3);
+    for (frame, without) in [
+        (tcp(ethernet().ipv4(|ip| ip)), Features::TCP_SEGMENTATION),
+        (udp, Features::UDP_SEGMENTATION),
+    ] {
+        assert_eq!(needs(&frame), without);
+        let fixed = frame.gso(|gso| gso.fixed_ids = IpLevels::from_bits(1));
+        assert_eq!(needs(&fixed), without | Features::TCP_MANGLEID_SEGMENTATION);
+        let device = Device::new(without | Features::CHECKSUM_GENERIC);
+        assert!(matches!(work(&device, &fixed), Work::Segment(_)));
+    }
 }
 
 #[test]

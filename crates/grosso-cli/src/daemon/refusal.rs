@@ -17,14 +17,14 @@ pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io:
         Device::Tap(name) | Device::Tun(name) => tun(command, name, queues, error),
         Device::Passed(_) => passed(command, device, error),
         Device::Packet(name) => interface(command, name)
-            .or_else(|| Some(refused(command, &what(name), "cap_net_raw", error))),
+            .or_else(|| Some(refused(command, &what(name), "net_raw", error))),
         Device::Xdp { name, .. } => {
             interface(command, name).or_else(|| xdp(command, device, queues, error))
         }
         Device::Unix(_) | Device::Vhost(_) => Some(unix(command, device, error)),
         Device::Tunnel(_) => None,
     };
-    failure.unwrap_or_else(|| refused(command, &what(&device.name()), "cap_net_admin", error))
+    failure.unwrap_or_else(|| refused(command, &what(&device.name()), "net_admin", error))
 }
 
 fn what(name: &str) -> String {
@@ -114,7 +114,7 @@ fn xdp(command: &str, device: &Device, queues: usize, error: &io::Error) -> Opti
         rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => (
             "environment.permission",
             " needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF".to_owned(),
-            privilege("cap_net_admin,cap_net_raw,cap_bpf"),
+            privilege(&["net_admin", "net_raw", "bpf"]),
         ),
         rustix::io::Errno::BUSY | rustix::io::Errno::EXIST => (
             "environment.busy",

@@ -92,7 +92,7 @@ pub(crate) fn unprobed(description: &Description) -> Option<String> {
     let Err(error) = probing else { return untold(description) };
     let why = match Fault::of(&error) {
         Fault::Forbidden => {
-            let remedy = privilege("cap_net_admin,cap_net_raw");
+            let remedy = privilege(&["net_admin", "net_raw"]);
             format!("that needs CAP_NET_RAW ({remedy}); noprobe says that it is not wanted")
         }
         _ => error.to_string(),
@@ -134,10 +134,9 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
         _ if port == 0 && Fault::of(error) == Fault::Forbidden => {
             let message =
                 format!("{command}: sockets of an IP protocol at {address} need CAP_NET_RAW");
-            // A program that is given capabilities loses those that it had.
-            let hint = privilege("cap_net_admin,cap_net_raw");
+            let hint = privilege(&["net_admin", "net_raw"]);
             Failure::environment("environment.permission", message).hint(hint)
         }
-        _ => refused(command, &format!("opening sockets at {local}"), "cap_net_admin", error),
+        _ => refused(command, &format!("opening sockets at {local}"), "net_admin", error),
     }
 }

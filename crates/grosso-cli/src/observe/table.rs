@@ -221,7 +221,8 @@ fn traffic() -> Vec<Counter> {
         plain(
             "tx_packets",
             "packets",
-            "Wire packets sent to the device; a superframe counts as its packets.",
+            "Wire packets handed to the device's queue; a superframe counts as its packets. Those that the device \
+             could not send are counted again by the drops of this direction (`drop_tx_*`).",
             |side| side.tx.tx_wire.packets,
         ),
         plain("tx_bytes", "bytes", "Bytes of the wire packets sent, headers included.", |side| {

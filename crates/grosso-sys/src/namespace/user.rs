@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Makes the process root in a new user namespace, in which it may create network namespaces.
@@ -19,10 +20,23 @@ pub fn isolate_process_user() -> io::Result<()> {
     let group = rustix::process::getegid().as_raw();
     // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+    let was_dumpable = dumpable_behavior()? == DumpableBehavior::Dumpable;
+    own_process_files()?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
     // Without this an unprivileged process may not map its group (user_namespaces(7)).
     fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/gid_map", format!("0 {group} 1"))
+    fs::write("/proc/self/gid_map", format!("0 {group} 1"))?;
+    if !was_dumpable {
+        // It may have keys.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    }
+    Ok(())
+}
+
+/// Makes the files of the process in `/proc` its user's. Those of a program with file capabilities are root's, who alone
+/// may then map its users.
+fn own_process_files() -> rustix::io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::Dumpable)
 }
 
 /// Reason that an unprivileged process cannot have a user namespace with a network namespace.
@@ -78,6 +92,7 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
     let attempt = move || {
         // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
         unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+        own_process_files()?;
         // AppArmor refuses here, or grants a namespace without privileges and refuses below.
         let file = rustix::fs::open(
             "/proc/self/uid_map",

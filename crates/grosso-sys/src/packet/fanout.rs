@@ -45,8 +45,9 @@ impl Fanout {
         self
     }
 
-    /// The group in the lower half, rule and flags in the upper half.
-    pub(super) fn argument(self) -> u32 {
+    /// The group in the lower half, rule and flags in the upper half. What a socket of its own ignores counts no more in
+    /// a group, which ignores packets that the host sends from Linux 5.17 on.
+    pub(super) fn argument(self, ignore_outgoing: bool) -> u32 {
         let mut kind = match self.rule {
             FanoutRule::FlowHash => abi::PACKET_FANOUT_HASH,
             FanoutRule::Processor => abi::PACKET_FANOUT_CPU,
@@ -54,6 +55,9 @@ impl Fanout {
         };
         if self.defragment {
             kind |= abi::PACKET_FANOUT_FLAG_DEFRAG;
+        }
+        if ignore_outgoing {
+            kind |= abi::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
         }
         if self.group.is_none() {
             kind |= abi::PACKET_FANOUT_FLAG_UNIQUEID;

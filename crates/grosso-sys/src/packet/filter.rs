@@ -61,6 +61,17 @@ impl IpFilter {
     }
 }
 
+/// Makes a socket refuse packets that the host sends.
+pub(super) fn refuse_outgoing(socket: &OwnedFd) -> io::Result<()> {
+    let program = [
+        instruction(LOAD_WORD, 0, 0, PACKET_KIND),
+        instruction(JUMP_IF_EQUAL, 0, 1, PACKET_OUTGOING),
+        instruction(RETURN, 0, 0, DROP),
+        instruction(RETURN, 0, 0, TAKE),
+    ];
+    attach(socket, &program)
+}
+
 /// Test whether the value at an offset is one of a list.
 struct Test {
     load: u16,
@@ -105,9 +116,10 @@ fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
 pub const PROTOCOLS_MAX: usize = 16;
 /// linux/filter.h: `SKF_NET_OFF`, the base of offsets from the network header.
 const NETWORK: u32 = 0x10_0000_u32.wrapping_neg();
-/// linux/filter.h: `SKF_AD_OFF + SKF_AD_PKTTYPE`, and linux/if_packet.h: `PACKET_HOST`.
+/// linux/filter.h: `SKF_AD_OFF + SKF_AD_PKTTYPE`, and linux/if_packet.h: `PACKET_HOST` and `PACKET_OUTGOING`.
 const PACKET_KIND: u32 = 0x1000_u32.wrapping_neg() + 4;
 const PACKET_HOST: u32 = 0;
+const PACKET_OUTGOING: u32 = 4;
 /// Next headers of IPv6 (RFC 8200).
 const IPV6_FRAGMENT: u32 = 44;
 const IPV6_DESTINATION_OPTIONS: u32 = 60;

@@ -233,6 +233,10 @@ impl PacketSocketBuilder {
         }
         if self.ignore_outgoing {
             set_option(&file, abi::PACKET_IGNORE_OUTGOING, &on)?;
+            if self.fanout.is_some() {
+                // An older kernel takes no notice of what a group asks.
+                filter::refuse_outgoing(&file)?;
+            }
         }
         if self.qdisc_bypass {
             set_option(&file, abi::PACKET_QDISC_BYPASS, &on)?;
@@ -274,7 +278,9 @@ impl PacketSocketBuilder {
         }
         // The kernel accepts only a receiving socket into a group.
         match self.fanout {
-            Some(fanout) => set_option(&socket.file, abi::PACKET_FANOUT, &fanout.argument()),
+            Some(fanout) => {
+                set_option(&socket.file, abi::PACKET_FANOUT, &fanout.argument(self.ignore_outgoing))
+            }
             None => Ok(()),
         }
     }

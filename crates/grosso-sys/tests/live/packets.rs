@@ -469,6 +469,32 @@ fn a_group_shares_the_packets_of_an_interface() {
 }
 
 #[test]
+fn a_group_hears_what_the_host_sends_only_if_its_sockets_do() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let sender = PacketSocket::builder().transmit_only(true).bind(tap.name())?;
+        for rule in [FanoutRule::FlowHash, FanoutRule::Processor, FanoutRule::Queue] {
+            for (ignores, expected) in [(true, 1), (false, 5)] {
+                let builder = PacketSocket::builder().ignore_outgoing(ignores);
+                let first = builder.fanout(Fanout::new(rule)).bind(tap.name())?;
+                let group = first.fanout_group()?.expect("the kernel chose a group");
+                let second = builder.fanout(Fanout::new(rule).join(group)).bind(tap.name())?;
+                for _ in 0..4 {
+                    sender.send_vectored(&[IoSlice::new(&FRAME)])?;
+                }
+                tap.write(&with_header(&FRAME))?;
+                let mut buffer = [0; 256];
+                let mut count = |socket: &PacketSocket| {
+                    std::iter::from_fn(|| socket.receive(&mut buffer).unwrap()).count()
+                };
+                assert_eq!(count(&first) + count(&second), expected, "{rule:?}, {ignores}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn a_socket_that_only_sends_hears_nothing_and_sees_its_interface_go() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;

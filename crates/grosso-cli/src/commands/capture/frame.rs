@@ -1,6 +1,6 @@
 //! The kernel's metadata of a frame, in the form of the capture that it is written to.
 
-use core::num::NonZeroU16;
+use core::num::{NonZeroU16, NonZeroUsize};
 
 use grosso::{
     Meta,
@@ -12,7 +12,7 @@ use grosso::{
 use grosso_capture::{Offload, PacketMeta, SegmentTransport, TunnelPort};
 use grosso_sys::packet::{PacketKind, RingFrame, VlanTag};
 use grosso_wire::{
-    LinkType, Ports, Stack, dissect_into,
+    LinkType, Ports, Stack, Stop, dissect_into,
     virtio::{
         FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
         Order, VirtioHeader,
@@ -95,16 +95,21 @@ impl Recorder {
         else {
             return Offload::default();
         };
-        match understand(&header, bytes, link, &self.stack, Form::Short) {
-            Ok(mut meta) => {
+        // By the bytes that are left of a frame which was cut its payload seems to be shorter than it was.
+        let understood = match frame.truncated() {
+            true => None,
+            false => understand(&header, bytes, link, &self.stack, Form::Short).ok(),
+        };
+        match understood {
+            Some(mut meta) => {
                 // The header comes from this host's own kernel.
                 if let Some(gso) = &mut meta.gso {
                     gso.untrusted = false;
                 }
                 Offload { transport: transport(&header), ..Offload::new(&meta) }
             }
-            // A frame that was cut, or has unknown headers: the claim of its header, unchecked.
-            Err(_) => claimed(&header),
+            // A frame that was cut, or has unknown headers.
+            None => claimed(&header, frame.original_bytes(), &self.stack),
         }
     }
 
@@ -140,8 +145,8 @@ fn direction(kind: PacketKind) -> u32 {
     way | address << 2
 }
 
-/// The contents of a virtio header, unchecked.
-fn claimed(header: &VirtioHeader) -> Offload {
+/// The contents of the virtio header of a frame that had so many bytes, unchecked.
+fn claimed(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Offload {
     let mut meta = Meta::default();
     if header.flags & FLAG_NEEDS_CHECKSUM != 0 {
         let (start, offset) = (header.checksum_start, header.checksum_offset);
@@ -153,9 +158,22 @@ fn claimed(header: &VirtioHeader) -> Offload {
             (Some(size), GSO_UDP) => GsoSize::Fragments(size),
             (Some(size), _) => GsoSize::Every(size),
         };
-        meta.gso = Some(Gso { size: cut, ..Gso::UNKNOWN });
+        let segments = segments(header, original_len, stack).unwrap_or_default();
+        meta.gso = Some(Gso { size: cut, segments, ..Gso::UNKNOWN });
     }
     Offload { transport: transport(header), ..Offload::new(&meta) }
+}
+
+/// Packets of a superframe that had so many bytes, if its headers are whole.
+fn segments(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Option<u16> {
+    let mut layers = stack.layers().iter().filter(|_| stack.stop == Stop::Payload);
+    let layer = layers.find(|layer| layer.offset == header.checksum_start)?;
+    let from = match header.segmentation() {
+        GSO_UDP => usize::from(layer.offset),
+        _ => layer.end(),
+    };
+    let size = NonZeroUsize::new(header.gso_size.into())?;
+    u16::try_from(original_len.checked_sub(from)?.div_ceil(size.get())).ok()
 }
 
 fn transport(header: &VirtioHeader) -> SegmentTransport {
@@ -213,10 +231,10 @@ mod tests {
             checksum_offset: 6,
             ..VirtioHeader::default()
         };
-        let offload = claimed(&header);
+        let offload = claimed(&header, 0, &Stack::new(0));
         assert_eq!(offload.meta.checksum, Checksum::Partial { start: 34, offset: 6 });
         assert_eq!(offload.meta.gso, Gso::every(1200));
         assert_eq!(offload.transport, SegmentTransport::Udp);
-        assert_eq!(claimed(&VirtioHeader::default()), Offload::default());
+        assert_eq!(claimed(&VirtioHeader::default(), 0, &Stack::new(0)), Offload::default());
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn links() -> Result<Vec<Link>, Failure> {
     // Asking needs no privilege, so that the list is there for everybody.
     let links = Netlink::new().and_then(|netlink| netlink.links());
     let mut links = links.map_err(|error| {
-        device::refused("capture", "asking for the interfaces", "cap_net_raw", &error)
+        device::refused("capture", "asking for the interfaces", "net_raw", &error)
     })?;
     links.sort_by_key(|link| (!is_running(link), is_loopback(link), link.index));
     Ok(links)

@@ -49,7 +49,7 @@ impl MonitorPort {
                     Ok(tap)
                 };
                 let tap = open().map_err(|error: io::Error| {
-                    device::refused("capture", &format!("making {name}"), "cap_net_admin", &error)
+                    device::refused("capture", &format!("making {name}"), "net_admin", &error)
                 })?;
                 (tap.name().to_string(), Far::Tap(tap))
             }
@@ -119,7 +119,7 @@ impl MonitorPort {
 }
 
 fn failed(what: &str, error: &io::Error) -> Failure {
-    device::refused("capture", what, "cap_net_raw", error)
+    device::refused("capture", what, "net_raw", error)
 }
 
 /// Packets that are sent with one system call.

@@ -263,12 +263,12 @@ fn refused(name: &str, ring: u64, error: &io::Error) -> Failure {
             let message = format!("capture: no memory for a ring of {ring} bytes: {error}");
             Failure::environment("environment.memory", message).hint("--ring 8M")
         }
-        _ => devices::refused("capture", &format!("opening {name}"), "cap_net_raw", error),
+        _ => devices::refused("capture", &format!("opening {name}"), "net_raw", error),
     }
 }
 
 fn failed(what: &str, error: &io::Error) -> Failure {
-    devices::refused("capture", what, "cap_net_raw", error)
+    devices::refused("capture", what, "net_raw", error)
 }
 
 /// The longest expected header before the first IP header: Ethernet with two tags.

@@ -26,7 +26,7 @@ pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, 
 pub(super) fn set(device: &NamedDevice, pairs: &[(&str, &str)]) -> Result<Exit, Failure> {
     let has = parameters(device, "dev -C")?;
     let what = format!("setting {}", device.name);
-    let refused = |error| device::refused("dev -C", &what, "cap_net_admin", &error);
+    let refused = |error| device::refused("dev -C", &what, "net_admin", &error);
     let mut wanted = ethtool::coalesce(&device.control, &device.name).map_err(refused)?;
     for (name, value) in pairs {
         let name = spelled(name);
@@ -46,7 +46,7 @@ pub(super) fn set(device: &NamedDevice, pairs: &[(&str, &str)]) -> Result<Exit, 
 fn parameters(device: &NamedDevice, command: &str) -> Result<Parameters, Failure> {
     ethtool::coalesce_parameters(&device.name).map_err(|error| {
         let what = format!("interrupt coalescing of {}", device.name);
-        device::refused(command, &what, "cap_net_admin", &error)
+        device::refused(command, &what, "net_admin", &error)
     })
 }
 

@@ -49,8 +49,7 @@ pub(super) fn set(
     }
     let changes = ethtool::set_features(&device.control, &device.name, &wishes);
     let what = format!("changing {}", device.name);
-    let changes =
-        changes.map_err(|error| device::refused("dev -K", &what, "cap_net_admin", &error))?;
+    let changes = changes.map_err(|error| device::refused("dev -K", &what, "net_admin", &error))?;
     let mut report = Changes {
         name: device.name.to_string(),
         rows: changed_rows(&all(device)?, &wishes, &changes, removed == Some(true)),
@@ -68,7 +67,7 @@ pub(super) fn set(
 fn all(device: &NamedDevice) -> Result<Vec<Feature>, Failure> {
     let features = ethtool::features(&device.control, &device.name);
     let what = format!("asking {} for its features", device.name);
-    features.map_err(|error| device::refused("dev", &what, "cap_net_admin", &error))
+    features.map_err(|error| device::refused("dev", &what, "net_admin", &error))
 }
 
 fn switch(name: &str, value: &str) -> Result<bool, Failure> {

@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
     let counters = ethtool::statistics(&device.control, &device.name).map_err(|error| {
         let what = format!("asking {} for its counters", device.name);
-        device::refused("dev -S", &what, "cap_net_admin", &error)
+        device::refused("dev -S", &what, "net_admin", &error)
     })?;
     if counters.is_empty() {
         let message = format!("dev -S: the driver of {} has no counters", device.name);

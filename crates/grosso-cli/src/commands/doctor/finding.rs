@@ -31,11 +31,15 @@ pub(super) struct Finding {
     what: String,
     /// The command, or the action, that fixes it.
     fix: Option<String>,
+    /// The capabilities that it takes and the process lacks.
+    #[serde(skip)]
+    pub(super) lacks: &'static [&'static str],
 }
 
 impl Finding {
     pub(super) fn ok(name: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { state: FindingState::Ok, name: name.into(), what: what.into(), fix: None }
+        let state = FindingState::Ok;
+        Self { state, name: name.into(), what: what.into(), fix: None, lacks: &[] }
     }
 
     pub(super) fn warn(name: impl Into<String>, what: impl Into<String>) -> Self {
@@ -59,6 +63,11 @@ impl Finding {
     /// The same finding, with its fix.
     pub(super) fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
+    }
+
+    /// The same finding, which these capabilities mend.
+    pub(super) fn needs(self, lacks: &'static [&'static str]) -> Self {
+        Self { lacks, ..self }
     }
 
     pub(super) fn text(&self, style: Style) -> String {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::finding::Finding;
-use crate::device::program;
+use crate::device::{CAPABILITIES, capabilities, setcap};
 
 /// The machine, and the privileges of this process on it.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -27,14 +27,12 @@ impl Host {
     pub(super) fn look() -> Self {
         let system = rustix::system::uname();
         let text = |text: &core::ffi::CStr| text.to_string_lossy().into_owned();
-        let has = permit::capabilities().unwrap_or(0);
-        let capabilities = CAPABILITIES.iter().filter(|(number, _)| has & (1 << number) != 0);
         Self {
             kernel: text(system.sysname()),
             release: text(system.release()),
             machine: text(system.machine()),
             uid: rustix::process::getuid().as_raw(),
-            capabilities: capabilities.map(|(_, name)| *name).collect(),
+            capabilities: capabilities(),
             surroundings: Surroundings::detect(),
         }
     }
@@ -66,8 +64,7 @@ impl Host {
         };
         match self.surroundings {
             Surroundings::Machine | Surroundings::VirtualMachine => {
-                let names: Vec<_> = capabilities.iter().map(|name| format!("cap_{name}")).collect();
-                self.sudo(&format!("setcap {}+ep {}", names.join(","), program()))
+                self.sudo(&setcap(capabilities))
             }
             Surroundings::Container => {
                 format!("start the container with {}", upper("--cap-add ").join(" "))
@@ -80,12 +77,12 @@ impl Host {
 }
 
 /// Checks whether packets of the machine's own interfaces may be seen.
-pub(super) fn capture(host: &Host) -> Finding {
+pub(super) fn capture() -> Finding {
     // A socket bound to no interface, which receives nothing.
     match PacketSocket::may_open() {
         Ok(()) => Finding::ok("capture", "packet sockets on this machine's interfaces"),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            Finding::fail("capture", "needs CAP_NET_RAW").fix(host.grant(&["net_raw"]))
+            Finding::fail("capture", "needs CAP_NET_RAW").needs(&["net_raw"])
         }
         Err(error) => Finding::fail("capture", format!("no packet sockets: {error}")),
     }
@@ -96,7 +93,7 @@ pub(super) fn devices(host: &Host) -> Finding {
     if host.capabilities.contains(&"net_admin") {
         Finding::ok("devices", "TUN, TAP and other devices of this machine may be set up")
     } else {
-        Finding::fail("devices", "needs CAP_NET_ADMIN").fix(host.grant(&["net_admin"]))
+        Finding::fail("devices", "needs CAP_NET_ADMIN").needs(&["net_admin"])
     }
 }
 
@@ -120,7 +117,3 @@ pub(super) fn tun_refused(host: &Host, refusal: &Refusal) -> Finding {
 fn as_text<S: Serializer>(surroundings: &Surroundings, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(surroundings)
 }
-
-/// The capabilities that matter here, with their numbers.
-const CAPABILITIES: [(u32, &str); 4] =
-    [(12, "net_admin"), (13, "net_raw"), (21, "sys_admin"), (39, "bpf")];

@@ -15,7 +15,11 @@ mod tunnels;
 use grosso_sys::namespace::{NetworkNamespace, user_namespace_refusal};
 use grosso_sys::permit;
 
-use self::{finding::Finding, host::Host, report::Diagnosis};
+use self::{
+    finding::{Finding, FindingState},
+    host::Host,
+    report::Diagnosis,
+};
 use crate::{
     arguments::{Doctor, Use},
     error::{Exit, Failure},
@@ -33,7 +37,7 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     let host = Host::look();
     let rootless = rootless(&host);
     let interfaces = interfaces::findings(&host);
-    let (capture, devices) = (host::capture(&host), host::devices(&host));
+    let (capture, devices) = (host::capture(), host::devices(&host));
     let confined = confined::findings();
     let network = permit::enter().map_err(|refusal| refusal.to_string());
     let network = network.and_then(|()| {
@@ -43,7 +47,7 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     match &network {
         Ok(network) => {
             checks.extend([probes::tun(&host, network), rootless, probes::udp(Some(network))]);
-            checks.extend([probes::packet(&host, network), probes::xdp(&host, network)]);
+            checks.extend([probes::packet(network), probes::xdp(network)]);
             checks.push(tunnels::finding(&host, network));
         }
         Err(why) => {
@@ -57,9 +61,25 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     checks.extend([capture, devices]);
     checks.extend(confined);
     let checks = checks.into_iter().map(|check| check.asked_by(&options.uses)).collect();
+    let checks = with_grants(checks, &host);
     let mut diagnosis = Diagnosis::new(Tool::THIS, host, options.uses.clone(), checks);
     reports::print(&mut diagnosis, &mut session.talk, Place::Standard)?;
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
+}
+
+/// The findings, of which those that capabilities mend have that as their fix: their own, and those that other
+/// failures take, because whoever follows one fix after the other has what the last one names.
+fn with_grants(checks: Vec<Finding>, host: &Host) -> Vec<Finding> {
+    let failed = checks.iter().filter(|check| check.state == FindingState::Fail);
+    let wanted: Vec<&str> = failed.flat_map(|check| check.lacks).copied().collect();
+    let grant = |check: Finding| match check.lacks {
+        [] => check,
+        own => {
+            let capabilities = [own, &wanted].concat();
+            check.fix(host.grant(&capabilities))
+        }
+    };
+    checks.into_iter().map(grant).collect()
 }
 
 impl Use {

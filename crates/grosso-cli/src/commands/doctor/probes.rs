@@ -40,7 +40,7 @@ pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
         }
         Err(error) if Fault::of(&error) == Fault::Forbidden => {
             Finding::fail("tun", "/dev/net/tun rw; a device needs CAP_NET_ADMIN")
-                .fix(host.grant(&["net_admin"]))
+                .needs(&["net_admin"])
         }
         Err(error) => Finding::fail("tun", format!("/dev/net/tun rw; {error}")),
     }
@@ -108,7 +108,7 @@ fn is_read(tap: &Tun) -> io::Result<bool> {
 }
 
 /// Packet sockets: a superframe over a veth pair into a mapped ring.
-pub(super) fn packet(host: &Host, network: &NetworkNamespace) -> Finding {
+pub(super) fn packet(network: &NetworkNamespace) -> Finding {
     let attempt = || {
         silence_ipv6();
         let [near, far] = wire("probe-p0", "probe-p1")?;
@@ -130,14 +130,14 @@ pub(super) fn packet(host: &Host, network: &NetworkNamespace) -> Finding {
         }
         Ok(None) => Finding::fail(name, "a superframe sent over veth was not received"),
         Err(error) if Fault::of(&error) == Fault::Forbidden => {
-            Finding::fail(name, "needs CAP_NET_RAW").fix(host.grant(&["net_raw"]))
+            Finding::fail(name, "needs CAP_NET_RAW").needs(&["net_raw"])
         }
         Err(error) => Finding::fail(name, format!("veth or packet sockets: {error}")),
     }
 }
 
 /// AF_XDP: a socket on a veth device, and the program that feeds it.
-pub(super) fn xdp(host: &Host, network: &NetworkNamespace) -> Finding {
+pub(super) fn xdp(network: &NetworkNamespace) -> Finding {
     let attempt = || {
         let [_, far] = wire("probe-x0", "probe-x1")?;
         XdpPort::open(far.as_str(), &XdpPortOptions::default()).map(drop)
@@ -146,7 +146,7 @@ pub(super) fn xdp(host: &Host, network: &NetworkNamespace) -> Finding {
         Ok(()) => Finding::ok("af_xdp", "bound to a queue of a veth, fed by a program"),
         Err(error) if Fault::of(&error) == Fault::Forbidden => {
             let what = "BPF programs need CAP_BPF and CAP_NET_ADMIN: packet sockets do instead";
-            Finding::fail("af_xdp", what).fix(host.grant(&["bpf", "net_admin"]))
+            Finding::fail("af_xdp", what).needs(&["bpf", "net_admin"])
         }
         Err(error) => {
             let what = format!("{error}: packet sockets do instead");

@@ -110,7 +110,7 @@ fn call(options: &LabSink, direction: LabCall, session: &mut Session) -> Result<
 fn refused(nic: &InterfaceName, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::InvalidInput => Failure::usage("usage.feature", format!("lab nic: {error}")),
-        _ => device::refused("lab nic", &format!("changing {nic}"), "cap_net_admin", error),
+        _ => device::refused("lab nic", &format!("changing {nic}"), "net_admin", error),
     }
 }
 

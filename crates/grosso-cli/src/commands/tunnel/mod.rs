@@ -93,7 +93,7 @@ fn remove_device(command: &str, name: &str) -> Result<(), Failure> {
         Netlink::new()?.delete_link(index)
     });
     let failed =
-        |error: io::Error| refused(command, &format!("removing {name}"), "cap_net_admin", &error);
+        |error: io::Error| refused(command, &format!("removing {name}"), "net_admin", &error);
     removed.map_err(failed)
 }
 

@@ -222,7 +222,7 @@ pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> 
         return Ok(false);
     };
     let what = format!("ending process {number} of {}", place.name);
-    let failed = |error: io::Error| refused(command, &what, "cap_kill", &error);
+    let failed = |error: io::Error| refused(command, &what, "kill", &error);
     let pid = Pid::from_raw(number).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     let file = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
     kill_process(pid, Signal::TERM).map_err(|error| failed(error.into()))?;
