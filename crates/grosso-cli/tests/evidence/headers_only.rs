@@ -2,6 +2,7 @@
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_checksum::{pseudo_v4, pseudo_v6};
+use grosso_testkit::Packet;
 use serde_json::Value;
 
 use super::{FAMILIES, PLAIN, bench, stream};
@@ -122,4 +123,25 @@ fn a7_headers_only_leave_inspect_undecided() {
     assert!(report["checksums"]["unverifiable"].as_u64() > Some(100), "{report}");
     assert_eq!(report["verdict"]["vantage"], "undecided", "{report}");
     assert_eq!(run.code, 1);
+}
+
+/// Whether a checksum that cannot be verified is right or not, frames whose identifications step by ten are ten packets.
+#[test]
+fn a7_headers_only_tell_superframes_by_their_identifications() {
+    for (step, superframes, vantage) in [(1, 0, "undecided"), (10, 5, "host")] {
+        let frame = |number: u32| {
+            let headers =
+                Packet::new().ethernet(|e| e).ipv4(|ip| ip.id((1 + step * number) as u16));
+            let segment = headers.tcp(|tcp| tcp.sequence(1 + 14480 * number).flags(0x10));
+            (u64::from(number) * 1_000_000, segment.payload_len(14480).build())
+        };
+        let bench = Bench::new();
+        let packets: Vec<Timed> = (0..5).map(frame).collect();
+        bench.put("cut.pcap", &headers_only(&packets));
+        let run = bench.run("inspect --json cut.pcap");
+        let report = run.json();
+        let told = (&report["superframes"]["packets"], &report["verdict"]["vantage"]);
+        assert_eq!(told, (&superframes.into(), &vantage.into()), "{step}: {report}");
+        assert_eq!(run.code, 1, "{report}");
+    }
 }
