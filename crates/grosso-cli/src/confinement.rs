@@ -55,7 +55,8 @@ impl Confinement {
         let landlock = if self.landlock { 1 } else { 0 };
         self.threads.iter().map(move |thread| {
             let ConfinedThread { name, uid, cap_eff, no_new_privs, seccomp, .. } = thread;
-            let [no_new_privs, seccomp] = [no_new_privs, seccomp].map(|is| u8::from(*is));
+            // Of filters, /proc says 2.
+            let (no_new_privs, seccomp) = (u8::from(*no_new_privs), 2 * u8::from(*seccomp));
             format!(
                 "{name}: uid {uid}, CapEff {cap_eff}, NoNewPrivs {no_new_privs}, Seccomp {seccomp}, \
                  Landlock {landlock}"

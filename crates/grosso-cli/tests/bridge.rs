@@ -355,6 +355,21 @@ fn a_missing_device_file_is_named_with_the_command_that_brings_it() {
 }
 
 #[test]
+fn an_interface_that_another_path_has_is_noted_until_that_ends() {
+    let Some(hosts) = Hosts::new() else { return };
+    let note = "note: e0: another path of Grosso has it too";
+    let first = Running::spawn(&mut hosts.command("bridge e0 tap:b0"));
+    first.said("1 queue");
+    let second = Running::spawn(&mut hosts.command("bridge e0 tap:b1"));
+    second.said(note);
+    assert!(!first.stop(Signal::TERM).stderr.contains(note));
+    assert_eq!(second.stop(Signal::TERM).code, Some(0));
+    let third = Running::spawn(&mut hosts.command("bridge e0 tap:b0"));
+    third.said("1 queue");
+    assert!(!third.stop(Signal::TERM).stderr.contains(note));
+}
+
+#[test]
 fn a_device_that_is_down_is_noted() {
     let Some(hosts) = Hosts::new() else { return };
     let down = || grosso_sys::interface::Control::new()?.set_up(&crate::network::name("e0"), false);

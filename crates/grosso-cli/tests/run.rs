@@ -350,7 +350,7 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
     check(&["edge/0", "grosso", "grosso-observe", "more/0", "signals"]);
     assert_eq!(shown(&hosts, &running), confinement(&running), "after a reload too");
     let doctor = hosts.run("doctor").stdout;
-    let line = "more/0: uid 0, CapEff 0000000000000000, NoNewPrivs 1, Seccomp 1";
+    let line = "more/0: uid 0, CapEff 0000000000000000, NoNewPrivs 1, Seccomp 2";
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words(&doctor).contains(line), "{doctor}");
     let verbose = hosts.run("stats --verbose").stdout;

@@ -99,7 +99,7 @@ Examples:
   sudo grosso tunnel add gue0 type ipip local 192.0.2.1 remote 192.0.2.2 \\
        encap gue encap-sport auto encap-dport 6080 encap-remcsum
   sudo ip addr add 10.0.0.1/30 dev gue0
-  grosso tunnel show
+  sudo grosso tunnel show
   sudo grosso tunnel del gue0";
 
 const ADD_HELP: &str = "\
@@ -139,12 +139,12 @@ Bytes and packets are those inside the tunnel, since its process started. The
 last packet is the last one that came out of it.
 
 Examples:
-  grosso tunnel show
-  grosso tunnel show gue0 --json | jq '.tunnels[0].mtu'";
+  sudo grosso tunnel show
+  sudo grosso tunnel show gue0 --json | jq '.tunnels[0].mtu'";
 
 const EXPORT_HELP: &str = "\
 Settings that the other program has no words for are noted.
 
 Examples:
-  grosso tunnel export vx0 --as ip | ssh other sudo sh
-  grosso tunnel export vx0 --as toml > vx0.toml && grosso config check vx0.toml";
+  sudo grosso tunnel export vx0 --as ip > vx0.sh
+  sudo grosso tunnel export vx0 --as toml > vx0.toml && grosso config check vx0.toml";

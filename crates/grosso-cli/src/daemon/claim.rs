@@ -1,8 +1,8 @@
-//! Claims to keys, by which programs on a host see that another one uses the same key.
+//! Claims to keys and interfaces, by which programs on a host see that another one uses the same.
 //!
-//! The claim of a key is a Unix socket without a file, named by the key's fingerprint: it is there for all users of a
-//! network namespace, whatever their directories, and is gone when its program ends, in whatever way. The key file is
-//! locked too, which programs in other network namespaces see.
+//! A claim is a Unix socket without a file, named by the key's fingerprint or by the interface: it is there for all
+//! users of a network namespace, whatever their directories, and is gone when its program ends, in whatever way. The key
+//! file is locked too, which programs in other network namespaces see.
 
 use std::{
     fs::File,
@@ -32,16 +32,24 @@ pub(super) fn claim(keys: &Keys, file: Option<&Path>) -> io::Result<Vec<File>> {
     Ok(claims)
 }
 
+/// Claims an interface until the result is dropped. The error is [`io::ErrorKind::AddrInUse`] if another path has it, or
+/// a program says so: anybody may, so that nothing is refused for it.
+pub(super) fn interface(name: &str) -> io::Result<File> {
+    bind(&format!("grosso-interface-{name}"))
+}
+
 fn named(key: &Key, direction: &str) -> io::Result<File> {
     let name = format!("grosso-esp-{direction}-{:032x}", key.fingerprint(direction));
+    bind(&name).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => taken(&format!("the key \"{direction}\"")),
+        _ => error,
+    })
+}
+
+fn bind(name: &str) -> io::Result<File> {
     let address = SocketAddr::from_abstract_name(name)?;
-    match UnixDatagram::bind_addr(&address) {
-        Ok(socket) => Ok(File::from(OwnedFd::from(socket))),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            Err(taken(&format!("the key \"{direction}\"")))
-        }
-        Err(error) => Err(error),
-    }
+    let socket = UnixDatagram::bind_addr(&address)?;
+    Ok(File::from(OwnedFd::from(socket)))
 }
 
 fn taken(what: &str) -> io::Error {

@@ -1,6 +1,7 @@
 //! A path that runs.
 
 use std::{
+    fs::File,
     hash::{BuildHasher, RandomState},
     io,
     ops::RangeInclusive,
@@ -21,6 +22,7 @@ use grosso_sys::{
 };
 
 use super::{
+    claim,
     port::{Device, PortSpec},
     refusal, stages, tunnel,
 };
@@ -100,6 +102,10 @@ pub(crate) struct RunningPath {
     pub(crate) left: String,
     /// The name of the right device.
     pub(crate) right: String,
+    /// The interfaces that a path of another program has too.
+    pub(crate) shared: Vec<String>,
+    /// What keeps others from having its interfaces unnoticed.
+    _claims: Vec<File>,
     group: Group,
 }
 
@@ -110,6 +116,7 @@ impl RunningPath {
         command: &str,
         ended: impl FnOnce() + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
+        let (claims, shared) = claims(&spec);
         let lefts = open(&spec.left, spec.queues, command)?;
         let name = |ports: &[LivePort]| ports.first().map(|port| port.name().to_owned());
         let left = name(&lefts).unwrap_or_default();
@@ -120,7 +127,7 @@ impl RunningPath {
                 tunnel::Ends::Ip(rights) => start(&spec, lefts, rights, ended),
             };
             let group = group.map_err(|error| failed(command, &spec, &error))?;
-            return Ok(Self { spec, left, right, group });
+            return Ok(Self { spec, left, right, shared, _claims: claims, group });
         }
         let rights = open(&spec.right, spec.queues, command)?;
         let right = name(&rights).unwrap_or_default();
@@ -132,7 +139,7 @@ impl RunningPath {
                 staged(&spec, lefts, rights, command, ended)
             }
         }?;
-        Ok(Self { spec, left, right, group })
+        Ok(Self { spec, left, right, shared, _claims: claims, group })
     }
 
     /// Handles through which its queues can be asked.
@@ -144,6 +151,21 @@ impl RunningPath {
     pub(crate) fn stop(self) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.group.stop_and_join()
     }
+}
+
+/// Claims to the interfaces of a path, and the interfaces that another path has.
+fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
+    let (mut claims, mut shared) = (Vec::new(), Vec::new());
+    for port in [&spec.left, &spec.right] {
+        let Device::Packet(name) = &port.device else { continue };
+        match claim::interface(name) {
+            Ok(claim) => claims.push(claim),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => shared.push(name.clone()),
+            // Who may not claim it carries its packets all the same.
+            Err(_) => {}
+        }
+    }
+    (claims, shared)
 }
 
 /// Opens a port, and configures its interface by its specification.

@@ -115,8 +115,8 @@ impl Paths {
         })
     }
 
-    /// Visible reasons why the paths carry nothing, or could lose something: devices that are down, features that are
-    /// lost with others, tunnels whose path nothing is found out about.
+    /// Visible reasons why the paths carry nothing, or something twice, or could lose something: devices that are down or
+    /// that another program has too, features that are lost with others, tunnels whose path nothing is found out about.
     pub(crate) fn notes(&self) -> Vec<String> {
         let ports = self.specs().flat_map(|spec| [&spec.left, &spec.right]);
         let features = ports.filter_map(PortSpec::features_lost);
@@ -124,7 +124,12 @@ impl Paths {
             Device::Tunnel(description) => tunnel::unprobed(description),
             _ => None,
         });
-        self.down().into_iter().chain(features).chain(tunnels).collect()
+        let shared = self.running.iter().flat_map(|(_, path)| &path.shared).map(|name| {
+            format!(
+                "{name}: another path of Grosso has it too, and each of its packets goes both ways"
+            )
+        });
+        self.down().into_iter().chain(shared).chain(features).chain(tunnels).collect()
     }
 
     /// Notes about devices that are down.
