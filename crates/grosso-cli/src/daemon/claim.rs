@@ -1,8 +1,8 @@
 //! Claims to keys and interfaces, by which programs on a host see that another one uses the same.
 //!
 //! A claim is a Unix socket without a file, named by the key's fingerprint or by the interface: it is there for all
-//! users of a network namespace, whatever their directories, and is gone when its program ends, in whatever way. The key
-//! file is locked too, which programs in other network namespaces see.
+//! users of a network namespace, whatever their directories, and is gone when its program ends, in whatever way. The
+//! key file is locked too, which programs in other network namespaces see.
 
 use std::{
     fs::File,
@@ -32,8 +32,8 @@ pub(super) fn claim(keys: &Keys, file: Option<&Path>) -> io::Result<Vec<File>> {
     Ok(claims)
 }
 
-/// Claims an interface until the result is dropped. The error is [`io::ErrorKind::AddrInUse`] if another path has it, or
-/// a program says so: anybody may, so that nothing is refused for it.
+/// Claims an interface until the result is dropped. The error is [`io::ErrorKind::AddrInUse`] if another path has it,
+/// or a program says so: anybody may, so that nothing is refused for it.
 pub(super) fn interface(name: &str) -> io::Result<File> {
     bind(&format!("grosso-interface-{name}"))
 }

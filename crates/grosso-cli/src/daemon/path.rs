@@ -104,7 +104,7 @@ pub(crate) struct RunningPath {
     pub(crate) right: String,
     /// The interfaces that a path of another program has too.
     pub(crate) shared: Vec<String>,
-    /// What keeps others from having its interfaces unnoticed.
+    /// Claims to its interfaces, which others see.
     _claims: Vec<File>,
     group: Group,
 }

@@ -316,8 +316,8 @@ fn span<B: AsRef<[u8]>>(arrival: &Arrival<B>, next: &mut impl Next<B>) -> Option
     })
 }
 
-/// The sequence numbers of a packet that was predicted, if it is of TCP. Nothing of it waits, so that nobody asks whether
-/// it was pushed.
+/// The sequence numbers of a packet that was predicted, if it is of TCP. Nothing of it waits, so that nobody asks
+/// whether it was pushed.
 #[inline(always)]
 fn span_of(predicted: &Predicted<'_>) -> Option<Span> {
     let &Predicted { seen: Seen { now_ns, .. }, sequence, payload_len, .. } = predicted;
