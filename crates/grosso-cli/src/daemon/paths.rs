@@ -115,8 +115,9 @@ impl Paths {
         })
     }
 
-    /// Visible reasons why the paths carry nothing, or something twice, or could lose something: devices that are down or
-    /// that another program has too, features that are lost with others, tunnels whose path nothing is found out about.
+    /// Visible reasons why the paths carry nothing, or something twice, or could lose something: devices that are down
+    /// or that another program has too, features that are lost with others, tunnels whose path nothing is found out
+    /// about.
     pub(crate) fn notes(&self) -> Vec<String> {
         let ports = self.specs().flat_map(|spec| [&spec.left, &spec.right]);
         let features = ports.filter_map(PortSpec::features_lost);

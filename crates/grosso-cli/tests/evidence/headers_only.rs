@@ -125,7 +125,8 @@ fn a7_headers_only_leave_inspect_undecided() {
     assert_eq!(run.code, 1);
 }
 
-/// Whether a checksum that cannot be verified is right or not, frames whose identifications step by ten are ten packets.
+/// Whether a checksum that cannot be verified is right or not, a frame behind which the identification steps by ten is
+/// ten packets.
 #[test]
 fn a7_headers_only_tell_superframes_by_their_identifications() {
     for (step, superframes, vantage) in [(1, 0, "undecided"), (10, 5, "host")] {

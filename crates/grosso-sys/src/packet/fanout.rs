@@ -45,8 +45,8 @@ impl Fanout {
         self
     }
 
-    /// The group in the lower half, rule and flags in the upper half. What a socket of its own ignores counts no more in
-    /// a group, which ignores packets that the host sends from Linux 5.17 on.
+    /// The group in the lower half, rule and flags in the upper half. What a socket of its own ignores counts no more
+    /// in a group, which ignores packets that the host sends from Linux 5.17 on.
     pub(super) fn argument(self, ignore_outgoing: bool) -> u32 {
         let mut kind = match self.rule {
             FanoutRule::FlowHash => abi::PACKET_FANOUT_HASH,
