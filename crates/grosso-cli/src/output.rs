@@ -90,7 +90,7 @@ impl Output {
             return Err(Failure::usage("usage.terminal", message));
         }
         let name = if is_standard { "standard output".into() } else { shown(path) };
-        input.paths().try_for_each(|read| refuse_same_file(read, path, &name))?;
+        refuse_input(input, path, &name)?;
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
@@ -262,13 +262,18 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
 }
 
 /// Refuses an output that is one of the captures that are read.
+pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(), Failure> {
+    input.paths().try_for_each(|read| refuse_same_file(read, output, name))
+}
+
+/// Refuses an output that is the file `input`.
 pub(crate) fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
     let (read, written) = (device(input, "/dev/stdin"), device(output, "/dev/stdout"));
     // Both ends may be the same terminal or /dev/null, which nothing can overwrite.
     let is_file = std::fs::metadata(&written).is_ok_and(|metadata| metadata.is_file());
     if is_file && same_file(&read, &written).unwrap_or(false) {
         let message = format!("{name}: input and output are the same file");
-        let hint = "write to another file and rename it; captures are never edited in place";
+        let hint = "write to another file and rename it; what is read is never edited in place";
         return Err(Failure::usage("usage.same_file", message).hint(hint));
     }
     Ok(())

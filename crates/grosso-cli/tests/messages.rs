@@ -146,12 +146,20 @@ fn input_is_never_overwritten() {
     let input = capture(Format::Pcap, ETHERNET, &plain(9));
     bench.put("a.pcap", &input);
     std::fs::hard_link(bench.path("a.pcap"), bench.path("b.pcap")).unwrap();
+    let mut link = Command::new("ln");
+    let link = link.arg("-s").args(["a.pcap", "c.pcap"].map(|name| bench.path(name)));
+    assert!(link.status().unwrap().success());
     for line in [
         "wire -r a.pcap -w a.pcap",
         "wire -r a.pcap -w ./b.pcap",
         "coalesce -r a.pcap -w a.pcap",
         "segment -r a.pcap -w b.pcap",
         "csum fix -r a.pcap -w a.pcap",
+        "whatif a.pcap --html a.pcap",
+        "whatif a.pcap --html b.pcap",
+        "whatif a.pcap --html ./c.pcap",
+        "export a.pcap --parquet c.pcap",
+        "export a.pcap --trains b.pcap",
     ] {
         let run = bench.run(line);
         assert_eq!(run.code, 2, "{line}");
