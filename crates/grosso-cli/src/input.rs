@@ -38,7 +38,7 @@ pub(crate) struct Session {
     /// Whether reports name the captures by their hashes.
     pub(crate) names_hash: bool,
     pub(crate) strict: bool,
-    /// Set by Ctrl-C.
+    /// Set by Ctrl-C, and by SIGTERM where captures are read.
     pub(crate) interrupted: Arc<AtomicBool>,
     /// The command line, for provenance.
     pub(crate) command_line: String,

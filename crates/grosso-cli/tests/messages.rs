@@ -278,6 +278,10 @@ fn gone_reader_is_no_message() {
 
 #[test]
 fn interrupt_writes_what_is_there_and_sums_up() {
+    ["-INT", "-TERM"].into_iter().for_each(signal_writes_what_is_there_and_sums_up);
+}
+
+fn signal_writes_what_is_there_and_sums_up(signal: &str) {
     let bench = Bench::new();
     let input = capture(Format::Pcapng, ETHERNET, &plain(500));
     let mut command = bench.command("coalesce -r - -w out.pcapng");
@@ -291,11 +295,11 @@ fn interrupt_writes_what_is_there_and_sums_up() {
     while !bench.path("out.pcapng").exists() {
         std::thread::yield_now();
     }
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let interrupted = Command::new("kill").args([signal, &child.id().to_string()]).status();
     assert!(interrupted.unwrap().success());
     let run = child.wait_with_output().unwrap();
     drop(stdin);
-    assert_eq!(run.status.code(), Some(130));
+    assert_eq!(run.status.code(), Some(130), "{signal}");
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(said.starts_with("out.pcapng: "), "{said}");
     // The output is a valid capture.

@@ -51,8 +51,8 @@ use std::{
     time::Instant,
 };
 
-use clap::{CommandFactory, FromArgMatches};
-use signal_hook::consts::SIGINT;
+use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     arguments::{Arguments, Command, ConfigCommand, Csum, Own},
@@ -71,7 +71,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
         Ok(arguments) => arguments,
         Err(error) => return explain_usage(&error, wants_json),
     };
-    let mut session = session(&arguments, &words, interrupts());
+    let mut session = session(&arguments, &words, interrupts(&arguments.command));
     match guarded(&arguments.command, &mut session) {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::BrokenPipe => Exit::BrokenPipe,
@@ -170,14 +170,16 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     }
 }
 
-/// The flag that Ctrl-C sets.
-fn interrupts() -> Arc<AtomicBool> {
+/// The flag that Ctrl-C sets, and SIGTERM where captures are read; commands on devices have their own end for it.
+fn interrupts(command: &Command) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    // A second Ctrl-C ends the program at once. Without handlers the first one does, which is no reason to fail.
-    let code = Exit::Interrupted as i32;
-    let _ =
-        signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::clone(&interrupted));
-    let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    let ends_reading = command.own().reading.is_some();
+    for signal in [Some(SIGINT), ends_reading.then_some(SIGTERM)].into_iter().flatten() {
+        // A second signal ends the program at once. Without handlers the first one does, which is no reason to fail.
+        let (code, flag) = (Exit::Interrupted as i32, Arc::clone(&interrupted));
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, code, flag);
+        let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
+    }
     interrupted
 }
 
@@ -189,6 +191,7 @@ pub(crate) fn session(
 ) -> Session {
     let common = &arguments.common;
     let Own { reading, naming, strictness, detail } = arguments.command.own();
+    let reading = reading.unwrap_or_default();
     Session {
         talk: Talk {
             json: common.json,
