@@ -35,7 +35,9 @@ pub(crate) struct InspectInput {
     /// Link types, by the names of the tcpdump.org registry.
     pub(crate) linktype: String,
     pub(crate) snaplen: u32,
+    /// The earliest time of a packet.
     pub(crate) first_ts_ns: Option<u64>,
+    /// The latest time of a packet.
     pub(crate) last_ts_ns: Option<u64>,
     /// The place where the file is damaged or ends too early, and the damage.
     pub(crate) truncated: Option<String>,
