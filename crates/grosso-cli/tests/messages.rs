@@ -407,6 +407,23 @@ fn colour_is_asked_for() {
 }
 
 #[test]
+fn help_heeds_the_colour_that_was_asked_for() {
+    let bench = Bench::new();
+    let escapes = |line: &str| {
+        let run = bench.command(line).env("CLICOLOR_FORCE", "1").output().unwrap();
+        assert!(!run.stdout.is_empty(), "{line}");
+        run.stdout.contains(&0x1b)
+    };
+    for line in ["--help", "inspect --help", "-h", "help", "help inspect", "inspect a -h"] {
+        assert!(escapes(line), "{line}");
+        assert!(!escapes(&format!("{line} --color never")), "{line}");
+        assert!(!escapes(&format!("--color=never {line}")), "{line}");
+    }
+    let run = bench.run("inspect --help --color always");
+    assert!(run.bytes.contains(&0x1b), "{}", run.stdout);
+}
+
+#[test]
 fn reports_are_json_with_a_schema_and_text_of_eighty_columns() {
     let bench = Bench::new();
     bench.put(

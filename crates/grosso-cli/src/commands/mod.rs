@@ -84,7 +84,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
 
 /// Finds out what a command line asks for.
 pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
-    let command = Arguments::command();
+    let command = Arguments::command().color(help_color(words));
     let parse = |words: &[OsString]| {
         let parsed = command.clone().try_get_matches_from(arrange(&command, words.to_vec()));
         parsed.and_then(|matches| Arguments::from_arg_matches(&matches))
@@ -95,6 +95,25 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
         let harmless: Vec<OsString> = harmless.map(OsString::from).collect();
         parse(&harmless).err().unwrap_or(error)
     })
+}
+
+/// The colour of help, which is printed instead of parsing what stands beside it.
+fn help_color(words: &[OsString]) -> ColorChoice {
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    let mut when = When::Auto;
+    while let Some(word) = words.next().filter(|word| word != "--") {
+        let said = match word.strip_prefix("--color") {
+            Some("") => words.next(),
+            Some(rest) => rest.strip_prefix('=').map(|said| said.to_owned().into()),
+            None => None,
+        };
+        when = said.and_then(|said| When::from_str(&said, false).ok()).unwrap_or(when);
+    }
+    match when {
+        When::Auto => ColorChoice::Auto,
+        When::Always => ColorChoice::Always,
+        When::Never => ColorChoice::Never,
+    }
 }
 
 /// Runs a command; a defect of this program becomes a failure of it.
