@@ -277,6 +277,17 @@ fn gone_reader_is_no_message() {
 }
 
 #[test]
+fn report_that_cannot_be_written_is_no_failure_to_read() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = bench.command("csum verify a.pcap --json").stdout(full).output().unwrap();
+    let run = crate::common::finished(run);
+    assert_eq!((run.code, &run.json_error()["code"]), (4, &"environment.write".into()));
+    assert!(run.stderr.contains("standard output: No space left on device\""), "{}", run.stderr);
+}
+
+#[test]
 fn interrupt_writes_what_is_there_and_sums_up() {
     ["-INT", "-TERM"].into_iter().for_each(signal_writes_what_is_there_and_sums_up);
 }
