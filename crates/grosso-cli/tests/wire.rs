@@ -461,6 +461,13 @@ fn inspection_tells_the_vantage_point() {
     let merged = host_capture(0, &[50_000]);
     assert_eq!(vantage(&[plain.build(), merged[0].clone()]), "receiver-host");
     assert_eq!(vantage(&[]), "empty");
+    // Frames that nobody looked into are no evidence for the wire.
+    assert_eq!(vantage(&[vec![0xff; 60]]), "unknown");
+    bench.put("a", &capture(Format::Pcap, 105, &[vec![0; 60]]));
+    let run = bench.run("inspect a --json");
+    let verdict = &run.json()["verdict"];
+    assert_eq!((run.code, &verdict["wire_faithful"]), (3, &false.into()));
+    assert_eq!(verdict["reasons"], serde_json::json!(["nothing-parsed"]));
     bench.put("a", &capture(Format::Pcap, ETHERNET, &host_capture(1460, &[1448, 50_000, 20_000])));
     let report = bench.run("inspect a --json").json();
     assert_eq!(report["superframes"]["packets"], 2);

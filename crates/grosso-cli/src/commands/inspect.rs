@@ -257,8 +257,12 @@ impl CaptureFacts {
         if !is_read {
             reasons.push("checksums-unverifiable");
         }
+        let is_empty = self.link_types.is_empty();
+        if self.parsed == 0 && !is_empty {
+            reasons.push("nothing-parsed");
+        }
         let vantage = match self.vantages.side() {
-            _ if self.link_types.is_empty() => "empty",
+            _ if is_empty => "empty",
             _ if self.parsed == 0 => "unknown",
             Some(Side::Sender) if has_superframes => "sender-host",
             Some(Side::Receiver) if has_superframes => "receiver-host",

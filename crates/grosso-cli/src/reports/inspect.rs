@@ -142,7 +142,7 @@ pub(crate) struct TunnelPackets {
 /// The place where the capture was taken, as far as it shows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Vantage {
-    /// Whether the wire carried these packets.
+    /// Whether the wire carried these packets, as far as they tell: not if there is a reason to doubt it.
     pub(crate) wire_faithful: bool,
     pub(crate) vantage: &'static str,
     pub(crate) reasons: Vec<&'static str>,
