@@ -393,6 +393,8 @@ fn help_has_examples_and_exit_codes() {
             assert!(command != "coalesce" || columns < 200 || longest > 100, "{longest}: {help}");
         }
     }
+    let help = bench.ok("conform --help").stdout;
+    assert!(help.contains("Exit 1 also if not all was joined that may be\n"), "{help}");
     assert!(bench.ok("--version").stdout.starts_with("grosso "));
     assert_eq!(bench.run("").code, 2);
 }

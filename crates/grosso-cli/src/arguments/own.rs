@@ -77,7 +77,8 @@ impl Command {
                 Own { detail: options.detail, ..strict(&options.files, options.strictness) }
             }
             Self::Conform(options) => {
-                Own { strictness: options.strictness, detail: options.detail, ..none }
+                let strictness = Strictness { strict: options.strict };
+                Own { strictness, detail: options.detail, ..none }
             }
             Self::Bridge(options) => Own { detail: options.detail, ..none },
             Self::Run(options) => Own { detail: options.detail, ..none },
