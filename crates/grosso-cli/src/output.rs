@@ -2,8 +2,10 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     io::IsTerminal,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use grosso_capture::{
@@ -23,8 +25,8 @@ use crate::{
 
 /// A capture that is written.
 pub(crate) struct Output {
-    /// `None` if only the report is wanted.
-    writer: Option<CaptureWriter<Destination>>,
+    /// Shared with what reads, which lets it out before a wait; `None` if only the report is wanted.
+    writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,
     /// The name in messages.
@@ -101,6 +103,8 @@ impl Output {
             }
             other => Failure::capture(&name, &other),
         })?;
+        let writer = Rc::new(RefCell::new(writer));
+        input.precede_waits_by(&writer);
         let (writer, path) = (Some(writer), Some(Name::of(path)));
         Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None, devices })
     }
@@ -122,8 +126,9 @@ impl Output {
                 self.bytes += packet.data.len() as u64;
                 if let Some(meta) = self.later(packet) {
                     let options = packet.options();
-                    let Some(writer) = &mut self.writer else { return Ok(()) };
-                    let written = writer.write_packet_with(&meta, packet.data, &options);
+                    let Some(writer) = &self.writer else { return Ok(()) };
+                    let written =
+                        writer.borrow_mut().write_packet_with(&meta, packet.data, &options);
                     return written.map_err(|error| self.fail(&error));
                 }
             }
@@ -133,8 +138,8 @@ impl Output {
             }
             Entry::Block(_) => {}
         }
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        writer.copy(entry).map_err(|error| self.fail(&error))
+        let Some(writer) = &self.writer else { return Ok(()) };
+        writer.borrow_mut().copy(entry).map_err(|error| self.fail(&error))
     }
 
     /// Writes a packet.
@@ -156,7 +161,8 @@ impl Output {
         self.packets += 1;
         self.bytes += data.len() as u64;
         let meta = self.spaced(meta, data.len(), timing);
-        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let mut writer = writer.borrow_mut();
         let written = match from {
             Some(from) => writer.write_packet_with(&meta, data, &from.options()),
             None => writer.write_packet(&meta, data),
@@ -176,7 +182,7 @@ impl Output {
 
     /// Packets and other blocks whose options were damaged: those from the damage on are left out.
     pub(crate) fn damaged_options(&self) -> u64 {
-        self.writer.as_ref().map_or(0, CaptureWriter::damaged_options)
+        self.writer.as_ref().map_or(0, |writer| writer.borrow().damaged_options())
     }
 
     /// The facts for the report.
@@ -196,7 +202,10 @@ impl Output {
     /// Returns the facts about the output, and the place of the report about it.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
         let (facts, place) = (self.facts(), Place::beside(self.is_standard));
-        let Some(mut writer) = self.writer.take() else { return Ok((facts, place)) };
+        let Some(writer) = self.writer.take().and_then(Rc::into_inner) else {
+            return Ok((facts, place));
+        };
+        let mut writer = writer.into_inner();
         let fail = |error| Failure::capture(&self.name, &error);
         if self.format == Format::Pcapng {
             for (name, hash) in input.hashes() {
