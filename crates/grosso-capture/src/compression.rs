@@ -10,7 +10,7 @@ use std::io::{self, Read};
 #[cfg(feature = "gzip")]
 use flate2::bufread::MultiGzDecoder;
 
-use super::error::CaptureError;
+use super::error::{CONVERT, CaptureError};
 #[cfg(feature = "zstd")]
 use super::zstd::ZstdReader;
 
@@ -31,14 +31,19 @@ impl Compression {
     /// # Errors
     /// `UnsupportedFormat` for compressions that are recognised but not supported.
     fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
-        let unsupported = |what: &str| Err(CaptureError::UnsupportedFormat { what: what.into() });
+        let unsupported =
+            |what: &str, remedy| Err(CaptureError::UnsupportedFormat { what: what.into(), remedy });
         match bytes {
             [0x1f, 0x8b, ..] => Ok(Self::Gzip),
             // A frame, or a skippable frame (RFC 8878 sections 3.1.1 and 3.1.2).
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Ok(Self::Zstd),
-            [0x04, 0x22, 0x4d, 0x18, ..] => unsupported("lz4 compression"),
-            [0xfd, b'7', b'z', b'X', b'Z', ..] => unsupported("xz compression"),
-            [b'B', b'Z', b'h', b'0'..=b'9', ..] => unsupported("bzip2 compression"),
+            [0x04, 0x22, 0x4d, 0x18, ..] => unsupported("lz4 compression", CONVERT),
+            [0xfd, b'7', b'z', b'X', b'Z', ..] => {
+                unsupported("xz compression", "decompress it with xz -d")
+            }
+            [b'B', b'Z', b'h', b'0'..=b'9', ..] => {
+                unsupported("bzip2 compression", "decompress it with bzip2 -d")
+            }
             _ => Ok(Self::None),
         }
     }
@@ -84,7 +89,7 @@ impl<R: Read> Decompressor<R> {
             #[cfg(not(all(feature = "gzip", feature = "zstd")))]
             other => {
                 let what = format!("{} compression, which this build leaves out,", other.name());
-                return Err(CaptureError::UnsupportedFormat { what });
+                return Err(CaptureError::UnsupportedFormat { what, remedy: CONVERT });
             }
         })
     }

@@ -19,10 +19,12 @@ pub enum CaptureError {
         starts_with: String,
     },
     /// A relative of the known formats, recognised and not supported.
-    #[error("{what} is not supported; convert it with editcap -F pcapng")]
+    #[error("{what} is not supported; {remedy}")]
     UnsupportedFormat {
         /// The name of the format.
         what: String,
+        /// The way to a file that is supported.
+        remedy: &'static str,
     },
     /// The file ends inside a record. Every record before it has been handed out.
     #[error("ends inside {place} (needs {needs} bytes, {there} there, offset {offset})")]
@@ -126,6 +128,9 @@ impl CaptureError {
         matches!(self, Self::BrokenPipe { .. })
     }
 }
+
+/// The remedy for what Wireshark reads.
+pub(crate) const CONVERT: &str = "convert it with editcap -F pcapng";
 
 /// Part of a file that is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

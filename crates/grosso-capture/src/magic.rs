@@ -1,6 +1,6 @@
 //! Formats of captures, recognised by their first bytes.
 
-use super::error::CaptureError;
+use super::error::{CONVERT, CaptureError};
 use super::format::Resolution;
 use super::order::ByteOrder;
 
@@ -41,7 +41,7 @@ impl Magic {
 }
 
 fn unsupported(what: &str) -> CaptureError {
-    CaptureError::UnsupportedFormat { what: what.into() }
+    CaptureError::UnsupportedFormat { what: what.into(), remedy: CONVERT }
 }
 
 /// The first four bytes of a pcapng file, the same in both byte orders.

@@ -109,7 +109,16 @@ fn relatives_are_refused_by_name() {
         text(&modified.bytes),
         "modified pcap (Kuznetzov's patch) is not supported; convert it with editcap -F pcapng"
     );
-    assert!(text(&[0x04, 0x22, 0x4d, 0x18, 0, 0]).starts_with("lz4 compression is not supported"));
+    for (start, said) in [
+        (
+            &[0x04, 0x22, 0x4d, 0x18, 0, 0][..],
+            "lz4 compression is not supported; convert it with editcap -F pcapng",
+        ),
+        (b"\xfd7zXZ\0", "xz compression is not supported; decompress it with xz -d"),
+        (b"BZh91AY", "bzip2 compression is not supported; decompress it with bzip2 -d"),
+    ] {
+        assert_eq!(text(start), said);
+    }
     let mut old = File::new(ByteOrder::Little);
     old.u32(0xa1b2_c3d4).u16(2).u16(2).u32(0).u32(0).u32(0).u32(1);
     assert_eq!(text(&old.bytes), "damaged: format version 2.2 is not known (offset 0)");

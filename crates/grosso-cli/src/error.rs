@@ -25,7 +25,7 @@ pub(crate) enum Exit {
     Environment = 4,
     /// A defect of Grosso.
     Internal = 5,
-    /// Ctrl-C: 128 and the number of SIGINT.
+    /// Ctrl-C, or SIGTERM while captures are read: 128 and the number of SIGINT.
     Interrupted = 130,
     /// The reader of the output has gone: 128 and the number of SIGPIPE.
     BrokenPipe = 141,

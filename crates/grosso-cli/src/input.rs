@@ -6,7 +6,7 @@ use std::{
     io::{self, Read},
     iter,
     path::{Path, PathBuf},
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,8 +15,8 @@ use std::{
 };
 
 use grosso_capture::{
-    CaptureError, CaptureReader, Compression, Entry, Format, Merge, Origin as PacketOrigin,
-    Outcome, Packet,
+    CaptureError, CaptureReader, CaptureWriter, Compression, Entry, Format, Merge,
+    Origin as PacketOrigin, Outcome, Output as Destination, Packet,
 };
 use grosso_wire::LinkType;
 
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     /// Whether reports name the captures by their hashes.
     pub(crate) names_hash: bool,
     pub(crate) strict: bool,
-    /// Set by Ctrl-C.
+    /// Set by Ctrl-C, and by SIGTERM where captures are read.
     pub(crate) interrupted: Arc<AtomicBool>,
     /// The command line, for provenance.
     pub(crate) command_line: String,
@@ -223,6 +223,13 @@ impl Input {
             self.interruption = Some(Interrupted::after(self.reader.packets(), self.share()));
         }
         Ok(ending)
+    }
+
+    /// Lets out what is written to `writer` before every wait for more to read.
+    pub(crate) fn precede_waits_by(&self, writer: &Rc<RefCell<CaptureWriter<Destination>>>) {
+        for origin in &self.origins {
+            origin.record.borrow_mut().writer = Rc::downgrade(writer);
+        }
     }
 
     /// The end that the captures have come to which are merged: that of one may be damage.
@@ -451,6 +458,8 @@ struct ReadRecord {
     sha256: Option<String>,
     bytes: u64,
     is_at_end: bool,
+    /// The capture that is made from the packets, if one is.
+    writer: Weak<RefCell<CaptureWriter<Destination>>>,
 }
 
 /// The bytes of what is read: those of a file as they stand, or of several merged.
@@ -480,7 +489,8 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(stream: File, is_hashed: bool, session: &Session) -> Self {
         let digest = if is_hashed { Digest::start() } else { None };
-        let record = ReadRecord { digest, sha256: None, bytes: 0, is_at_end: false };
+        let writer = Weak::new();
+        let record = ReadRecord { digest, sha256: None, bytes: 0, is_at_end: false, writer };
         let interrupted = Arc::clone(&session.interrupted);
         Self { stream, record: Rc::new(RefCell::new(record)), interrupted }
     }
@@ -488,8 +498,14 @@ impl Source {
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read =
-            if wait(&self.stream, &self.interrupted) { self.stream.read(buffer)? } else { 0 };
+        let before_wait = || {
+            if let Some(writer) = self.record.borrow().writer.upgrade() {
+                // A failure comes again with what is written next, which reports it.
+                let _ = writer.borrow_mut().flush();
+            }
+        };
+        let is_there = wait(&self.stream, &self.interrupted, before_wait);
+        let read = if is_there { self.stream.read(buffer)? } else { 0 };
         let mut record = self.record.borrow_mut();
         if let Some(digest) = &mut record.digest {
             digest.update(&buffer[..read]);
@@ -500,19 +516,26 @@ impl Read for Source {
     }
 }
 
-/// Waits until there is something to read; `false` if the user pressed Ctrl-C meanwhile.
+/// Waits until there is something to read; `false` if the user pressed Ctrl-C meanwhile. If there is nothing yet, it
+/// calls `before_wait` first.
 ///
 /// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not.
 #[cfg(unix)]
-fn wait(stream: &File, interrupted: &AtomicBool) -> bool {
-    use rustix::event::{PollFd, PollFlags, poll};
+fn wait(stream: &File, interrupted: &AtomicBool, before_wait: impl Fn()) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut timeout = Some(&at_once);
     loop {
         if interrupted.load(Ordering::Relaxed) {
             return false;
         }
-        match poll(&mut [PollFd::new(stream, PollFlags::IN)], None) {
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], timeout) {
             Err(rustix::io::Errno::INTR) => {}
+            Ok(0) => {
+                before_wait();
+                timeout = None;
+            }
             // A stream that cannot be polled can still be read.
             _ => return true,
         }
@@ -520,7 +543,7 @@ fn wait(stream: &File, interrupted: &AtomicBool) -> bool {
 }
 
 #[cfg(not(unix))]
-fn wait(_stream: &File, interrupted: &AtomicBool) -> bool {
+fn wait(_stream: &File, interrupted: &AtomicBool, _before_wait: impl Fn()) -> bool {
     !interrupted.load(Ordering::Relaxed)
 }
 

@@ -2,8 +2,10 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     io::IsTerminal,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use grosso_capture::{
@@ -23,8 +25,8 @@ use crate::{
 
 /// A capture that is written.
 pub(crate) struct Output {
-    /// `None` if only the report is wanted.
-    writer: Option<CaptureWriter<Destination>>,
+    /// Shared with what reads, which lets it out before a wait; `None` if only the report is wanted.
+    writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,
     /// The name in messages.
@@ -90,7 +92,7 @@ impl Output {
             return Err(Failure::usage("usage.terminal", message));
         }
         let name = if is_standard { "standard output".into() } else { shown(path) };
-        input.paths().try_for_each(|read| refuse_same_file(read, path, &name))?;
+        refuse_input(input, path, &name)?;
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
@@ -101,6 +103,8 @@ impl Output {
             }
             other => Failure::capture(&name, &other),
         })?;
+        let writer = Rc::new(RefCell::new(writer));
+        input.precede_waits_by(&writer);
         let (writer, path) = (Some(writer), Some(Name::of(path)));
         Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None, devices })
     }
@@ -122,8 +126,9 @@ impl Output {
                 self.bytes += packet.data.len() as u64;
                 if let Some(meta) = self.later(packet) {
                     let options = packet.options();
-                    let Some(writer) = &mut self.writer else { return Ok(()) };
-                    let written = writer.write_packet_with(&meta, packet.data, &options);
+                    let Some(writer) = &self.writer else { return Ok(()) };
+                    let written =
+                        writer.borrow_mut().write_packet_with(&meta, packet.data, &options);
                     return written.map_err(|error| self.fail(&error));
                 }
             }
@@ -133,8 +138,8 @@ impl Output {
             }
             Entry::Block(_) => {}
         }
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        writer.copy(entry).map_err(|error| self.fail(&error))
+        let Some(writer) = &self.writer else { return Ok(()) };
+        writer.borrow_mut().copy(entry).map_err(|error| self.fail(&error))
     }
 
     /// Writes a packet.
@@ -156,7 +161,8 @@ impl Output {
         self.packets += 1;
         self.bytes += data.len() as u64;
         let meta = self.spaced(meta, data.len(), timing);
-        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let mut writer = writer.borrow_mut();
         let written = match from {
             Some(from) => writer.write_packet_with(&meta, data, &from.options()),
             None => writer.write_packet(&meta, data),
@@ -176,7 +182,7 @@ impl Output {
 
     /// Packets and other blocks whose options were damaged: those from the damage on are left out.
     pub(crate) fn damaged_options(&self) -> u64 {
-        self.writer.as_ref().map_or(0, CaptureWriter::damaged_options)
+        self.writer.as_ref().map_or(0, |writer| writer.borrow().damaged_options())
     }
 
     /// The facts for the report.
@@ -196,7 +202,10 @@ impl Output {
     /// Returns the facts about the output, and the place of the report about it.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
         let (facts, place) = (self.facts(), Place::beside(self.is_standard));
-        let Some(mut writer) = self.writer.take() else { return Ok((facts, place)) };
+        let Some(writer) = self.writer.take().and_then(Rc::into_inner) else {
+            return Ok((facts, place));
+        };
+        let mut writer = writer.into_inner();
         let fail = |error| Failure::capture(&self.name, &error);
         if self.format == Format::Pcapng {
             for (name, hash) in input.hashes() {
@@ -262,13 +271,18 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
 }
 
 /// Refuses an output that is one of the captures that are read.
+pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(), Failure> {
+    input.paths().try_for_each(|read| refuse_same_file(read, output, name))
+}
+
+/// Refuses an output that is the file `input`.
 pub(crate) fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
     let (read, written) = (device(input, "/dev/stdin"), device(output, "/dev/stdout"));
     // Both ends may be the same terminal or /dev/null, which nothing can overwrite.
     let is_file = std::fs::metadata(&written).is_ok_and(|metadata| metadata.is_file());
     if is_file && same_file(&read, &written).unwrap_or(false) {
         let message = format!("{name}: input and output are the same file");
-        let hint = "write to another file and rename it; captures are never edited in place";
+        let hint = "write to another file and rename it; what is read is never edited in place";
         return Err(Failure::usage("usage.same_file", message).hint(hint));
     }
     Ok(())

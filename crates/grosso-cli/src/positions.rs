@@ -16,6 +16,11 @@ pub(crate) fn arrange(command: &Command, arguments: Vec<OsString>) -> Vec<OsStri
     if words.iter().any(is_asking) && !words.iter().any(|word| word == "extcap") {
         words.insert(1.min(words.len()), "extcap".into());
     }
+    // The `help` of clap takes no options.
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
     let mut front = 1.min(words.len());
     let mut level = command;
     while let Some(found) = first_word(level, &words[front..]) {
@@ -121,6 +126,7 @@ mod tests {
     fn file_alone_is_inspected() {
         assert_eq!(arranged("grosso send.pcap"), "grosso inspect send.pcap");
         assert_eq!(arranged("grosso --json send.pcap"), "grosso inspect --json send.pcap");
+        assert_eq!(arranged("grosso help csum --color never"), "grosso csum --color never --help");
         assert_eq!(arranged("grosso --color never -"), "grosso inspect --color never -");
         assert_eq!(arranged("grosso insect"), "grosso insect");
     }

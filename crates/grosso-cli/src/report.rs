@@ -112,14 +112,12 @@ pub(crate) fn put(text: &str, place: Place) -> Result<(), Failure> {
         }
         Place::Error => io::stderr().lock().write_all(text.as_bytes()),
     };
-    written.map_err(|source| {
-        let path = "standard output".into();
-        let error = if source.kind() == io::ErrorKind::BrokenPipe {
-            CaptureError::BrokenPipe { path }
-        } else {
-            CaptureError::Io { path, source }
-        };
-        Failure::capture("standard output", &error)
+    let name = "standard output";
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => {
+            Failure::capture(name, &CaptureError::BrokenPipe { path: name.into() })
+        }
+        _ => Failure::environment("environment.write", format!("{name}: {error}")),
     })
 }
 

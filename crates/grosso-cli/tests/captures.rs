@@ -19,6 +19,7 @@ mod messages;
 mod names;
 mod options;
 mod overflow;
+mod pipes;
 mod profiles;
 mod round_trip;
 mod routing;

@@ -45,6 +45,17 @@ fn second(ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<Vec<u8>> {
     vec![plain(0), segment(1, ip, tcp)]
 }
 
+/// A segment with a bit that no standard names, next to the header length.
+fn reserved_bit(index: u32) -> Vec<u8> {
+    let mut frame = plain(index);
+    frame[14 + 20 + 12] |= 0x04;
+    let checksum = 14 + 20 + 16;
+    let sum = !u16::from_be_bytes([frame[checksum], frame[checksum + 1]]);
+    let (sum, carry) = sum.overflowing_add(0x0400);
+    frame[checksum..checksum + 2].copy_from_slice(&(!(sum + u16::from(carry))).to_be_bytes());
+    frame
+}
+
 fn datagram(port: u16, len: usize) -> Vec<u8> {
     let packet = ethernet().ipv4(|ip| ip).udp(|u| u.source_port(port));
     packet.payload_len(len).build()
@@ -441,6 +452,7 @@ fn every_reason_not_to_merge_is_explained() {
                 &["(flags 0x010 -> 0x050)", "tcp flags stay the same, but for FIN and PSH"],
             ),
         ),
+        (NoMerge::TcpFlags, linux(vec![plain(0), reserved_bit(1)], &["(flags 0x010 -> 0x410)"])),
         (
             NoMerge::TcpWindow,
             linux(second(same, |t| t.window(1)), &["-> 1)", "law tcp window stays the same"]),

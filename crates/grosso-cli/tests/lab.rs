@@ -109,6 +109,21 @@ fn every_experiment_with_a_layout_of_cpus_takes_it() {
 }
 
 #[test]
+fn page_does_not_take_the_place_of_the_file() {
+    let bench = Bench::new();
+    example(&bench, "lro-in-the-middle.toml");
+    let file = bench.get("lro-in-the-middle.toml");
+    std::os::unix::fs::symlink("lro-in-the-middle.toml", bench.path("link")).unwrap();
+    for page in ["lro-in-the-middle.toml", "link"] {
+        let line = "lab run --config lro-in-the-middle.toml --runs 1 --time 300ms --html";
+        let run = bench.run(&format!("{line} {page}"));
+        let said = format!("grosso: {page}: input and output are the same file\n");
+        assert!(run.code == 2 && run.stderr.starts_with(&said), "{}", run.stderr);
+        assert_eq!(bench.get("lro-in-the-middle.toml"), file);
+    }
+}
+
+#[test]
 fn hosts_of_a_file_run_on_the_cpus_that_it_says() {
     let allowed = allowed_processors().unwrap();
     let [.., one, other] = allowed[..] else {

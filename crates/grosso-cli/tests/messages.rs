@@ -146,12 +146,20 @@ fn input_is_never_overwritten() {
     let input = capture(Format::Pcap, ETHERNET, &plain(9));
     bench.put("a.pcap", &input);
     std::fs::hard_link(bench.path("a.pcap"), bench.path("b.pcap")).unwrap();
+    let mut link = Command::new("ln");
+    let link = link.arg("-s").args(["a.pcap", "c.pcap"].map(|name| bench.path(name)));
+    assert!(link.status().unwrap().success());
     for line in [
         "wire -r a.pcap -w a.pcap",
         "wire -r a.pcap -w ./b.pcap",
         "coalesce -r a.pcap -w a.pcap",
         "segment -r a.pcap -w b.pcap",
         "csum fix -r a.pcap -w a.pcap",
+        "whatif a.pcap --html a.pcap",
+        "whatif a.pcap --html b.pcap",
+        "whatif a.pcap --html ./c.pcap",
+        "export a.pcap --parquet c.pcap",
+        "export a.pcap --trains b.pcap",
     ] {
         let run = bench.run(line);
         assert_eq!(run.code, 2, "{line}");
@@ -269,7 +277,22 @@ fn gone_reader_is_no_message() {
 }
 
 #[test]
+fn report_that_cannot_be_written_is_no_failure_to_read() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = bench.command("csum verify a.pcap --json").stdout(full).output().unwrap();
+    let run = crate::common::finished(run);
+    assert_eq!((run.code, &run.json_error()["code"]), (4, &"environment.write".into()));
+    assert!(run.stderr.contains("standard output: No space left on device\""), "{}", run.stderr);
+}
+
+#[test]
 fn interrupt_writes_what_is_there_and_sums_up() {
+    ["-INT", "-TERM"].into_iter().for_each(signal_writes_what_is_there_and_sums_up);
+}
+
+fn signal_writes_what_is_there_and_sums_up(signal: &str) {
     let bench = Bench::new();
     let input = capture(Format::Pcapng, ETHERNET, &plain(500));
     let mut command = bench.command("coalesce -r - -w out.pcapng");
@@ -283,11 +306,11 @@ fn interrupt_writes_what_is_there_and_sums_up() {
     while !bench.path("out.pcapng").exists() {
         std::thread::yield_now();
     }
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let interrupted = Command::new("kill").args([signal, &child.id().to_string()]).status();
     assert!(interrupted.unwrap().success());
     let run = child.wait_with_output().unwrap();
     drop(stdin);
-    assert_eq!(run.status.code(), Some(130));
+    assert_eq!(run.status.code(), Some(130), "{signal}");
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(said.starts_with("out.pcapng: "), "{said}");
     // The output is a valid capture.
@@ -370,6 +393,8 @@ fn help_has_examples_and_exit_codes() {
             assert!(command != "coalesce" || columns < 200 || longest > 100, "{longest}: {help}");
         }
     }
+    let help = bench.ok("conform --help").stdout;
+    assert!(help.contains("Exit 1 also if not all was joined that may be\n"), "{help}");
     assert!(bench.ok("--version").stdout.starts_with("grosso "));
     assert_eq!(bench.run("").code, 2);
 }
@@ -392,6 +417,23 @@ fn colour_is_asked_for() {
     let mut both = bench.command("a.pcap");
     let both = both.env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1").output().unwrap();
     assert!(!both.stdout.contains(&0x1b));
+}
+
+#[test]
+fn help_heeds_the_colour_that_was_asked_for() {
+    let bench = Bench::new();
+    let escapes = |line: &str| {
+        let run = bench.command(line).env("CLICOLOR_FORCE", "1").output().unwrap();
+        assert!(!run.stdout.is_empty(), "{line}");
+        run.stdout.contains(&0x1b)
+    };
+    for line in ["--help", "inspect --help", "-h", "help", "help inspect", "inspect a -h"] {
+        assert!(escapes(line), "{line}");
+        assert!(!escapes(&format!("{line} --color never")), "{line}");
+        assert!(!escapes(&format!("--color=never {line}")), "{line}");
+    }
+    let run = bench.run("inspect --help --color always");
+    assert!(run.bytes.contains(&0x1b), "{}", run.stdout);
 }
 
 #[test]

@@ -188,14 +188,16 @@ fn a_tunnel_carries_traffic_and_survives_its_process() {
 
     let again = ends.run("tunnel up vx0");
     assert!(again.stderr.contains("vx0 is up already, in process "), "{again:?}");
-    ends.ok("tunnel down vx0");
+    let down = &report(&ends.ok("tunnel down vx0 --json"))["tunnels"][0];
+    assert_eq!((&down["state"], &down["device_is_there"]), (&"down".into(), &true.into()));
     assert_eq!(ends.shown()["state"], "down");
     assert!(ends.ip(&ends.0.b, "-d link show vx0").contains("persist on"), "the device stays");
     let down = ends.run("tunnel down vx0");
     assert!(down.code == Some(0) && down.stderr.contains("vx0 was down already"), "{down:?}");
     ends.ok("tunnel up vx0");
     exchange(&connection, 1 << 16);
-    ends.ok("tunnel del vx0");
+    let gone = &report(&ends.ok("tunnel del vx0 --json"))["tunnels"][0];
+    assert_eq!((&gone["name"], &gone["device_is_there"]), (&"vx0".into(), &false.into()));
     assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
     let none = ends.run("tunnel show");
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
@@ -580,6 +582,9 @@ fn what_cannot_be_is_said_with_what_to_do() {
     let message = "tunnel add: 10.9.0.2:4789: another program or tunnel receives there";
     assert!(second.stderr.contains(message), "{second:?}");
     assert!(second.stderr.contains("ss -ulpn 'sport = :4789'"), "{second:?}");
+    let export = ends.run("tunnel export vx0 --as ip --json");
+    assert_eq!((export.code, &*export.stdout), (Some(2), ""), "{export:?}");
+    assert_eq!(report(&export.stderr)["code"], "usage.json");
     let misspelt = ends.run("tunnel show vx00");
     assert!(misspelt.stderr.contains("did you mean vx0?"), "{misspelt:?}");
 }

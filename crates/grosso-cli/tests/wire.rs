@@ -430,6 +430,21 @@ fn explanation_names_the_rule_and_the_values() {
 }
 
 #[test]
+fn duration_is_from_the_earliest_packet_to_the_latest() {
+    let bench = Bench::new();
+    let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(900).build();
+    let seconds = [3, 5, 1, 2].map(|s| (START_NS + s * 1_000_000_000, frame.clone()));
+    bench.put("a", &capture_of(Format::Pcap, ETHERNET, &seconds));
+    let text = bench.ok("inspect a").stdout;
+    assert!(text.starts_with("a: pcap, Ethernet, 4 packets, 3816 B, 4.0 s,"), "{text}");
+    let input = &bench.ok("inspect a --json").json()["input"];
+    assert_eq!(input["first_ts_ns"], START_NS + 1_000_000_000);
+    assert_eq!(input["last_ts_ns"], START_NS + 5_000_000_000);
+    let report = bench.ok("whatif a --profile linux --hold 0 --json").json();
+    assert_eq!(report["offered"]["duration_ns"], 4_000_000_000_u64);
+}
+
+#[test]
 fn inspection_tells_the_vantage_point() {
     let bench = Bench::new();
     let vantage = |frames: &[Vec<u8>]| {
@@ -446,6 +461,13 @@ fn inspection_tells_the_vantage_point() {
     let merged = host_capture(0, &[50_000]);
     assert_eq!(vantage(&[plain.build(), merged[0].clone()]), "receiver-host");
     assert_eq!(vantage(&[]), "empty");
+    // Frames that nobody looked into are no evidence for the wire.
+    assert_eq!(vantage(&[vec![0xff; 60]]), "unknown");
+    bench.put("a", &capture(Format::Pcap, 105, &[vec![0; 60]]));
+    let run = bench.run("inspect a --json");
+    let verdict = &run.json()["verdict"];
+    assert_eq!((run.code, &verdict["wire_faithful"]), (3, &false.into()));
+    assert_eq!(verdict["reasons"], serde_json::json!(["nothing-parsed"]));
     bench.put("a", &capture(Format::Pcap, ETHERNET, &host_capture(1460, &[1448, 50_000, 20_000])));
     let report = bench.run("inspect a --json").json();
     assert_eq!(report["superframes"]["packets"], 2);

@@ -5,18 +5,16 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{
-    own::{Detail, Strictness},
-    values::parse_time_ns,
-};
+use super::{own::Detail, values::parse_time_ns};
 
 #[derive(Args, Debug)]
 pub(crate) struct Conform {
     /// Time that the program has for each poll
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     timeout: u64,
-    #[command(flatten)]
-    pub(crate) strictness: Strictness,
+    /// Exit 1 also if not all was joined that may be
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) detail: Detail,
     /// The program that is judged, and its arguments

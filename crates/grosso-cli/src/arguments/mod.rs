@@ -190,7 +190,7 @@ Examples:
 
 Exit codes: 0 done, yes; 1 done, no; 2 usage; 3 input damaged or not supported
 (what could be written was written); 4 environment; 5 internal error;
-130 interrupted by Ctrl-C; 141 nobody reads the output.";
+130 interrupted by Ctrl-C or SIGTERM; 141 nobody reads the output.";
 
 #[cfg(test)]
 mod tests {
@@ -284,7 +284,7 @@ mod tests {
         let own = |line: &str| parse(line).unwrap().command.own();
         assert!(own("grosso wire -r a -w b --strict").strictness.strict);
         assert!(own("grosso csum verify -r a -v --linktype raw").detail.verbose);
-        assert!(own("grosso explain a 3 --allow-truncated").reading.allow_truncated);
+        assert!(own("grosso explain a 3 --allow-truncated").reading.unwrap().allow_truncated);
     }
 
     /// Lines of a tall terminal.

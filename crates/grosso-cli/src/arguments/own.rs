@@ -43,7 +43,8 @@ pub(crate) struct Detail {
 /// The options of a command; those that it does not have are unset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Own {
-    pub(crate) reading: Reading,
+    /// Unset for a command that reads no captures.
+    pub(crate) reading: Option<Reading>,
     pub(crate) naming: Naming,
     pub(crate) strictness: Strictness,
     pub(crate) detail: Detail,
@@ -76,7 +77,8 @@ impl Command {
                 Own { detail: options.detail, ..strict(&options.files, options.strictness) }
             }
             Self::Conform(options) => {
-                Own { strictness: options.strictness, detail: options.detail, ..none }
+                let strictness = Strictness { strict: options.strict };
+                Own { strictness, detail: options.detail, ..none }
             }
             Self::Bridge(options) => Own { detail: options.detail, ..none },
             Self::Run(options) => Own { detail: options.detail, ..none },
@@ -100,7 +102,7 @@ impl Command {
 }
 
 fn read(captures: &Captures, naming: Naming) -> Own {
-    Own { reading: captures.reading, naming, ..Own::default() }
+    Own { reading: Some(captures.reading), naming, ..Own::default() }
 }
 
 fn strict(files: &Files, strictness: Strictness) -> Own {

@@ -96,8 +96,9 @@ impl CaptureFacts {
     /// Counts the properties that need no parsing.
     fn count(&mut self, packet: &Packet<'_>) {
         self.bytes += packet.data.len() as u64;
-        self.first_ns = self.first_ns.or(packet.timestamp_ns);
-        self.last_ns = packet.timestamp_ns.or(self.last_ns);
+        let time = packet.timestamp_ns;
+        self.first_ns = self.first_ns.into_iter().chain(time).min();
+        self.last_ns = self.last_ns.max(time);
         self.snaplen = self.snaplen.max(packet.description.snaplen);
         let link_type = packet.description.link_type;
         if self.link_types.contains_key(&link_type) || self.link_types.len() < LINK_TYPES_MAX {
@@ -256,8 +257,12 @@ impl CaptureFacts {
         if !is_read {
             reasons.push("checksums-unverifiable");
         }
+        let is_empty = self.link_types.is_empty();
+        if self.parsed == 0 && !is_empty {
+            reasons.push("nothing-parsed");
+        }
         let vantage = match self.vantages.side() {
-            _ if self.link_types.is_empty() => "empty",
+            _ if is_empty => "empty",
             _ if self.parsed == 0 => "unknown",
             Some(Side::Sender) if has_superframes => "sender-host",
             Some(Side::Receiver) if has_superframes => "receiver-host",

@@ -51,8 +51,8 @@ use std::{
     time::Instant,
 };
 
-use clap::{CommandFactory, FromArgMatches};
-use signal_hook::consts::SIGINT;
+use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     arguments::{Arguments, Command, ConfigCommand, Csum, Own},
@@ -71,7 +71,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
         Ok(arguments) => arguments,
         Err(error) => return explain_usage(&error, wants_json),
     };
-    let mut session = session(&arguments, &words, interrupts());
+    let mut session = session(&arguments, &words, interrupts(&arguments.command));
     match guarded(&arguments.command, &mut session) {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::BrokenPipe => Exit::BrokenPipe,
@@ -84,7 +84,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
 
 /// Finds out what a command line asks for.
 pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
-    let command = Arguments::command();
+    let command = Arguments::command().color(help_color(words));
     let parse = |words: &[OsString]| {
         let parsed = command.clone().try_get_matches_from(arrange(&command, words.to_vec()));
         parsed.and_then(|matches| Arguments::from_arg_matches(&matches))
@@ -95,6 +95,25 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
         let harmless: Vec<OsString> = harmless.map(OsString::from).collect();
         parse(&harmless).err().unwrap_or(error)
     })
+}
+
+/// The colour of help, which is printed instead of parsing what stands beside it.
+fn help_color(words: &[OsString]) -> ColorChoice {
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    let mut when = When::Auto;
+    while let Some(word) = words.next().filter(|word| word != "--") {
+        let said = match word.strip_prefix("--color") {
+            Some("") => words.next(),
+            Some(rest) => rest.strip_prefix('=').map(|said| said.to_owned().into()),
+            None => None,
+        };
+        when = said.and_then(|said| When::from_str(&said, false).ok()).unwrap_or(when);
+    }
+    match when {
+        When::Auto => ColorChoice::Auto,
+        When::Always => ColorChoice::Always,
+        When::Never => ColorChoice::Never,
+    }
 }
 
 /// Runs a command; a defect of this program becomes a failure of it.
@@ -170,14 +189,16 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     }
 }
 
-/// The flag that Ctrl-C sets.
-fn interrupts() -> Arc<AtomicBool> {
+/// The flag that Ctrl-C sets, and SIGTERM where captures are read; commands on devices have their own end for it.
+fn interrupts(command: &Command) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    // A second Ctrl-C ends the program at once. Without handlers the first one does, which is no reason to fail.
-    let code = Exit::Interrupted as i32;
-    let _ =
-        signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::clone(&interrupted));
-    let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    let ends_reading = command.own().reading.is_some();
+    for signal in [Some(SIGINT), ends_reading.then_some(SIGTERM)].into_iter().flatten() {
+        // A second signal ends the program at once. Without handlers the first one does, which is no reason to fail.
+        let (code, flag) = (Exit::Interrupted as i32, Arc::clone(&interrupted));
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, code, flag);
+        let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
+    }
     interrupted
 }
 
@@ -189,6 +210,7 @@ pub(crate) fn session(
 ) -> Session {
     let common = &arguments.common;
     let Own { reading, naming, strictness, detail } = arguments.command.own();
+    let reading = reading.unwrap_or_default();
     Session {
         talk: Talk {
             json: common.json,

@@ -112,7 +112,7 @@ const DEVICES: &[FormPage] = &[
     FormPage { commands: &["bridge"], forms: &[super::summary::BRIDGE] },
     FormPage { commands: &["run"], forms: &[super::summary::RUN] },
     FormPage {
-        commands: &["tunnel add", "tunnel up", "tunnel show"],
+        commands: &["tunnel add", "tunnel del", "tunnel up", "tunnel down", "tunnel show"],
         forms: &[crate::reports::tunnel::Tunnels::FORM],
     },
     FormPage { commands: &["config check"], forms: &[super::config::CHECKED] },
@@ -175,7 +175,7 @@ mod tests {
     use crate::{arguments::Arguments, form::document};
 
     /// Commands that print no report.
-    const SILENT: [&str; 5] = ["extcap", "lab sink", "tunnel del", "tunnel down", "tunnel export"];
+    const SILENT: [&str; 3] = ["extcap", "lab sink", "tunnel export"];
 
     #[test]
     fn every_command_that_reports_has_a_schema() {

@@ -23,6 +23,7 @@ use crate::{
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
+    output::refuse_input,
     report::{self, InputFacts, Place, Tool},
     reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
 };
@@ -37,6 +38,9 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     let sources = options.captures.sources("whatif")?;
     let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(session.names_hash, session)?;
+    if let Some(page) = &options.html {
+        refuse_input(&input, page, &shown(page))?;
+    }
     let mut crew = Crew::new(rules.into_iter().chain(ordered(options)).collect(), options.jobs)?;
     let mut offered = Offered::default();
     let mut unparsed = Unparsed::default();

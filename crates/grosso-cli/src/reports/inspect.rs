@@ -35,7 +35,9 @@ pub(crate) struct InspectInput {
     /// Link types, by the names of the tcpdump.org registry.
     pub(crate) linktype: String,
     pub(crate) snaplen: u32,
+    /// The earliest time of a packet.
     pub(crate) first_ts_ns: Option<u64>,
+    /// The latest time of a packet.
     pub(crate) last_ts_ns: Option<u64>,
     /// The place where the file is damaged or ends too early, and the damage.
     pub(crate) truncated: Option<String>,
@@ -140,7 +142,7 @@ pub(crate) struct TunnelPackets {
 /// The place where the capture was taken, as far as it shows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Vantage {
-    /// Whether the wire carried these packets.
+    /// Whether the wire carried these packets, as far as they tell: not if there is a reason to doubt it.
     pub(crate) wire_faithful: bool,
     pub(crate) vantage: &'static str,
     pub(crate) reasons: Vec<&'static str>,

@@ -45,12 +45,13 @@ pub(crate) struct Offered {
     pub(crate) wire_packets: u64,
     /// Packets of the capture that are superframes.
     pub(crate) superframes: u64,
-    /// The time from the first packet to the last.
+    /// The time from the earliest packet to the latest.
     pub(crate) duration_ns: u64,
     #[serde(skip)]
     pub(crate) bytes: u64,
+    /// The time of the earliest packet, and of the latest.
     #[serde(skip)]
-    first_ns: Option<u64>,
+    span_ns: Option<(u64, u64)>,
 }
 
 /// The effect of one profile with one level of order and one hold.
@@ -143,8 +144,9 @@ impl Offered {
         self.superframes += u64::from(gso.is_some());
         self.wire_packets += gso.map_or(1, |gso| u64::from(gso.segments.max(1)));
         if let Some(now_ns) = packet.timestamp_ns {
-            let first_ns = *self.first_ns.get_or_insert(now_ns);
-            self.duration_ns = self.duration_ns.max(now_ns.saturating_sub(first_ns));
+            let (first, last) = self.span_ns.unwrap_or((now_ns, now_ns));
+            let (first, last) = (first.min(now_ns), last.max(now_ns));
+            (self.span_ns, self.duration_ns) = (Some((first, last)), last - first);
         }
     }
 }

@@ -314,7 +314,7 @@ fn words_of(field: &Field, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<
 
 /// The flags that must not change within a train.
 fn flags(word: &[u8]) -> u16 {
-    u16_at(word, 0) & 0x0fff & !(tcp::FIN | tcp::PSH)
+    u16_at(word, 0) & FLAGS & !(tcp::FIN | tcp::PSH)
 }
 
 /// The value of a field as people read it.
@@ -323,7 +323,7 @@ fn value(form: Notation, field: &[u8]) -> String {
     match form {
         Notation::Number => number.to_string(),
         Notation::Hexadecimal => format!("{number:#0width$x}", width = 2 + 2 * field.len()),
-        Notation::Flags => format!("{:#05x}", number & 0x01ff),
+        Notation::Flags => format!("{:#05x}", number & u64::from(FLAGS)),
         Notation::Bytes => bytes(field),
     }
 }
@@ -392,6 +392,8 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     })
 }
 
+/// The flags beside the header length, with the reserved bits, which a train keeps too.
+const FLAGS: u16 = 0x0fff;
 /// Trains of a bucket (rule G3).
 const WAYS: u64 = 8;
 /// Header stacks that are remembered.

@@ -28,7 +28,7 @@ use crate::{
     error::Failure,
     input::Input,
     name::{Name, shown},
-    output::refuse_same_file,
+    output::refuse_input,
     reports::export::FileWritten,
 };
 
@@ -66,7 +66,7 @@ impl<C: Columns> TableFile<C> {
             let message = "export: a table is read from its end, so it cannot go to a pipe";
             return Err(Failure::usage("usage.output", message).hint("name a file"));
         }
-        input.paths().try_for_each(|read| refuse_same_file(read, path, &name))?;
+        refuse_input(input, path, &name)?;
         let failed = |error: &dyn core::fmt::Display| {
             Failure::environment("environment.write", format!("{name}: {error}"))
         };

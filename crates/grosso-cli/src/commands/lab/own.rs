@@ -21,6 +21,7 @@ use crate::{
     form::ReportForm,
     input::Session,
     name::shown,
+    output::refuse_same_file,
 };
 
 /// The form of its JSON.
@@ -29,6 +30,9 @@ pub(super) const FORM: ReportForm =
 
 /// Runs the experiment that a file describes.
 pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {
+    if let Some(page) = &options.html {
+        refuse_same_file(config, page, &shown(page))?;
+    }
     let mut file = OwnFile::read(config)?;
     if let Some(runs) = options.runs {
         file.runs = runs.into();

@@ -68,22 +68,33 @@ fn begin(
 
 fn down(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
     let place = TunnelFiles::find("tunnel down", &options.name)?;
+    let told = told(&place, session);
     if !process::stop("tunnel down", &place)? {
         session.talk.note(format!("{} was down already", place.name));
     }
-    Ok(Exit::Yes)
+    show::end(&place, told.as_ref(), session).map(|()| Exit::Yes)
 }
 
-fn remove(options: &TunnelName, _session: &mut Session) -> Result<Exit, Failure> {
+fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
     let command = "tunnel del";
     let place = TunnelFiles::find(command, &options.name)?;
+    let told = told(&place, session);
     process::stop(command, &place)?;
     remove_device(command, &place.name)?;
     place.remove().map_err(|error| {
         let message = format!("{command}: {}: {error}", place.definition().display());
         Failure::environment("environment.write", message)
     })?;
-    Ok(Exit::Yes)
+    show::end(&place, told.as_ref(), session).map(|()| Exit::Yes)
+}
+
+/// The definition of a tunnel that is to end, if a program is told of it. A damaged one does not keep it from ending.
+fn told(place: &TunnelFiles, session: &mut Session) -> Option<Definition> {
+    if !session.talk.json {
+        return None;
+    }
+    let read = definition::read(&place.definition());
+    read.map_err(|failure| session.talk.note(failure.message)).ok()
 }
 
 /// Removes a device, if it is there.
@@ -98,6 +109,11 @@ fn remove_device(command: &str, name: &str) -> Result<(), Failure> {
 }
 
 fn print_export(options: &TunnelExport, session: &mut Session) -> Result<Exit, Failure> {
+    if session.talk.json {
+        let message = "tunnel export: --json: it prints a text for another program, no report";
+        let hint = format!("leave --json out, or grosso tunnel show {} --json", options.name);
+        return Err(Failure::usage("usage.json", message).hint(hint));
+    }
     let place = TunnelFiles::find("tunnel export", &options.name)?;
     let definition = definition::read(&place.definition())?;
     let exported = match options.whose {

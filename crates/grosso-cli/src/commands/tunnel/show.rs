@@ -61,6 +61,20 @@ pub(super) fn headline(
     report::print(&mut tunnels, &mut session.talk, report::Place::Standard)
 }
 
+/// Tells a program of a tunnel that was stopped or removed; people see that it worked.
+pub(super) fn end(
+    place: &TunnelFiles,
+    told: Option<&Definition>,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    if !session.talk.json {
+        return Ok(());
+    }
+    let facts = told.map(|definition| facts(place, definition, &[]));
+    let mut tunnels = Tunnels::new(facts.into_iter().collect());
+    report::print(&mut tunnels, &mut session.talk, report::Place::Standard)
+}
+
 fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> TunnelFacts {
     let description = &definition.description;
     let process = Process::of(place);

@@ -1,0 +1,50 @@
+//! Pipes at both ends: what is written does not wait for what may yet come.
+#![cfg(unix)]
+
+use std::{
+    io::{Read, Write},
+    process::Stdio,
+};
+
+use grosso_capture::Format;
+use grosso_testkit::Packet;
+
+use crate::common::{Bench, ETHERNET, capture};
+
+#[test]
+fn packets_go_out_while_the_input_is_idle() {
+    let bench = Bench::new();
+    let packet = |id: u16| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id));
+        packet.udp(|u| u).payload_len(300).build()
+    };
+    let frames: Vec<_> = (0..100).map(packet).collect();
+    let input = capture(Format::Pcap, ETHERNET, &frames);
+    let merged = capture(Format::Pcapng, ETHERNET, &frames);
+    // Those that join fragments read a pipe to its end first.
+    for (line, input) in [
+        ("wire -r - -w -", &input),
+        ("wire -r - -f udp -w -", &merged),
+        ("segment -r - -w -", &input),
+        ("decap -r - -w -", &input),
+        ("fragment --mtu 1500 -r - -w -", &input),
+        ("csum fix -r - -w -", &input),
+        ("encap -r - -w - type ipip local 192.0.2.1 remote 192.0.2.2", &input),
+        // Of its trains those that are held stay.
+        ("coalesce -r - -w -", &input),
+    ] {
+        let mut command = bench.command(line);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        stdin.write_all(input).unwrap();
+        // All of it for commands that change nothing; of trains, a part at least.
+        let is_copied = !line.starts_with("encap") && !line.starts_with("coalesce");
+        let bytes = if is_copied { input.len() - input.len() / 100 } else { 4000 };
+        let mut out = vec![0; bytes];
+        stdout.read_exact(&mut out).unwrap_or_else(|error| panic!("{line}: {error}"));
+        drop(stdin);
+        std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+        assert!(child.wait().unwrap().code().is_some_and(|code| code <= 1), "{line}");
+    }
+}
