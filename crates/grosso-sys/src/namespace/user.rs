@@ -33,8 +33,8 @@ pub fn isolate_process_user() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the files of the process in `/proc` its user's. Those of a program with file capabilities are root's, who alone
-/// may then map its users.
+/// Makes the files of the process in `/proc` its user's. Those of a program with file capabilities are root's, who
+/// alone may then map its users.
 fn own_process_files() -> rustix::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)
 }
