@@ -8,9 +8,10 @@ use std::{
     net::{TcpListener, TcpStream},
     process::{Child, Stdio},
     thread,
+    time::Duration,
 };
 
-use grosso_sys::{interface::Control, packet::PacketSocket};
+use grosso_sys::{interface::Control, netlink::Netlink, packet::PacketSocket};
 use grosso_testkit::Packet;
 use serde_json::{Value, json};
 
@@ -239,6 +240,35 @@ fn packets_too_long_for_the_monitor_s_device_are_counted() {
     assert_eq!((&monitor["kind"], &monitor["packets"]), (&"device".into(), &2.into()), "{report}");
     assert_eq!(monitor["lost"], json!({ "longer-than-mtu": 2 }), "{report}");
     assert_eq!(report["output"]["packets"], 4);
+}
+
+#[test]
+fn a_monitor_s_device_that_goes_is_said() {
+    for (outputs, code, said) in [
+        ("--to tap:mon0", 4, "grosso: capture: mon0 is gone, after "),
+        ("-w x.pcapng --to tap:mon0", 0, "note: mon0 is gone, with "),
+    ] {
+        let Some(tap) = Tap::new() else { return };
+        let bench = Bench::new();
+        let mut command = tap.command(bench.command(&format!("capture -i t0 {outputs}")));
+        let mut capture = command.stderr(Stdio::piped()).spawn().unwrap();
+        let index = || Control::new()?.index(&name("mon0"));
+        until(|| tap.network.run(index).unwrap().is_ok());
+        // Packets come all the time, until nobody is left to send them to, or as long as the rest.
+        let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("mon0"))?);
+        tap.network.run(remove).unwrap().unwrap();
+        for _ in 0..100 {
+            tap.write(&[&[0; 10][..], &BROADCAST].concat());
+            thread::sleep(Duration::from_millis(10));
+        }
+        if code == 0 {
+            signal(&capture, "TERM");
+        }
+        let mut stderr = String::new();
+        capture.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(capture.wait().unwrap().code(), Some(code), "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+    }
 }
 
 #[test]

@@ -218,6 +218,7 @@ impl Running {
         self.outlets.finish(&self.source)?;
         let Self { source, recorder, unloader, outlets, started } = self;
         let (counts, packets, name) = (recorder.counts, outlets.packets, outlets.name());
+        outlets.gone().for_each(|note| session.talk.note(note));
         let lost = source.counted.drops;
         if lost > 0 {
             session.talk.note(format!("{lost} packets found no room; a larger --ring holds more"));

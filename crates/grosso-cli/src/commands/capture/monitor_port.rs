@@ -23,6 +23,8 @@ pub(super) struct MonitorPort {
     pub(super) full: u64,
     /// Packets longer than its MTU.
     pub(super) too_long: u64,
+    /// Packets that came when it was there no more.
+    pub(super) gone: u64,
     /// Packets that it refused for another reason, such as being down.
     pub(super) refused: u64,
 }
@@ -67,8 +69,8 @@ impl MonitorPort {
             }
         };
         let (waiting, spare) = (Vec::new(), Vec::new());
-        let (packets, full, too_long, refused) = (0, 0, 0, 0);
-        Ok(Self { name, far, waiting, spare, packets, full, too_long, refused })
+        let (packets, full, too_long, gone, refused) = (0, 0, 0, 0, 0);
+        Ok(Self { name, far, waiting, spare, packets, full, too_long, gone, refused })
     }
 
     pub(super) fn write(&mut self, data: &[u8]) {
@@ -95,6 +97,7 @@ impl MonitorPort {
                     let count = match Fault::of(&error) {
                         Fault::Later => &mut self.full,
                         Fault::TooLong => &mut self.too_long,
+                        Fault::Gone => &mut self.gone,
                         _ => &mut self.refused,
                     };
                     *count += 1;

@@ -13,7 +13,9 @@ use super::{
     report::{FilesReport, InterfacePackets, OutletReport},
     source::CapturedInterface,
 };
-use crate::{arguments::Capture, error::Failure, input::Session, name::Name, report::Counts};
+use crate::{
+    arguments::Capture, error::Failure, input::Session, name::Name, report::Counts, units,
+};
 
 /// The outputs of a capture, and what went there.
 pub(super) struct Outlets {
@@ -105,9 +107,17 @@ impl Outlets {
         Ok(())
     }
 
-    /// Sends on everything that was put.
+    /// Sends on everything that was put. That fails where nobody is left to send to.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.monitors.iter_mut().for_each(MonitorPort::flush);
+        let has_others = !self.files.is_empty() || !self.servers.is_empty();
+        if let Some(monitor) = self.monitors.last().filter(|_| !has_others)
+            && self.monitors.iter().all(|monitor| monitor.gone > 0)
+        {
+            let (name, packets) = (&monitor.name, units::count(self.packets, "packet"));
+            let message = format!("capture: {name} is gone, after {packets} for it");
+            return Err(Failure::environment("environment.device_gone", message));
+        }
         self.servers.iter_mut().try_for_each(PcapServer::flush)?;
         self.files.iter_mut().try_for_each(CaptureFiles::flush)
     }
@@ -122,6 +132,14 @@ impl Outlets {
     /// Whether there are as many packets as there may be.
     pub(super) const fn is_full(&self) -> bool {
         self.packets >= self.packets_max
+    }
+
+    /// The devices of monitors that went while packets came, each in a sentence.
+    pub(super) fn gone(&self) -> impl Iterator<Item = String> {
+        self.monitors.iter().filter(|monitor| monitor.gone > 0).map(|monitor| {
+            let packets = units::count(monitor.gone, "packet");
+            format!("{} is gone, with {packets} for it", monitor.name)
+        })
     }
 
     /// The packets of each interface.
@@ -179,6 +197,7 @@ impl Outlets {
             lost: lost(&[
                 ("device-full", monitor.full),
                 ("longer-than-mtu", monitor.too_long),
+                ("device-gone", monitor.gone),
                 ("device-refused", monitor.refused),
             ]),
         });
