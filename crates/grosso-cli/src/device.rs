@@ -67,13 +67,12 @@ pub(crate) fn refused(
 
 /// The way to get capabilities, by their names.
 pub(crate) fn privilege(missing: &[&str]) -> String {
-    format!("sudo, or: sudo {}", setcap(missing))
+    format!("sudo, or: sudo {}", setcap(missing, &capabilities()))
 }
 
 /// The command that adds capabilities to those that this program has. It names these as well, because a file's are
 /// replaced by what the command names.
-pub(crate) fn setcap(missing: &[&str]) -> String {
-    let held = capabilities();
+pub(crate) fn setcap(missing: &[&str], held: &[&str]) -> String {
     let names: BTreeSet<_> = held.iter().chain(missing).map(|name| format!("cap_{name}")).collect();
     let names: Vec<_> = names.into_iter().collect();
     format!("setcap {}+ep {}", names.join(","), program())

@@ -64,7 +64,7 @@ impl Host {
         };
         match self.surroundings {
             Surroundings::Machine | Surroundings::VirtualMachine => {
-                self.sudo(&setcap(capabilities))
+                self.sudo(&setcap(capabilities, &self.capabilities))
             }
             Surroundings::Container => {
                 format!("start the container with {}", upper("--cap-add ").join(" "))

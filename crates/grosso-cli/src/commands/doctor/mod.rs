@@ -61,17 +61,18 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     checks.extend([capture, devices]);
     checks.extend(confined);
     let checks = checks.into_iter().map(|check| check.asked_by(&options.uses)).collect();
-    let checks = with_grants(checks, &host);
+    let checks = with_grants(checks, &host, &options.uses);
     let mut diagnosis = Diagnosis::new(Tool::THIS, host, options.uses.clone(), checks);
     reports::print(&mut diagnosis, &mut session.talk, Place::Standard)?;
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
 }
 
-/// The findings, of which those that capabilities mend have that as their fix: their own, and those that other
-/// failures take, because whoever follows one fix after the other has what the last one names.
-fn with_grants(checks: Vec<Finding>, host: &Host) -> Vec<Finding> {
-    let failed = checks.iter().filter(|check| check.state == FindingState::Fail);
-    let wanted: Vec<&str> = failed.flat_map(|check| check.lacks).copied().collect();
+/// The findings, of which those that capabilities mend have that as their fix: their own, and those that these uses
+/// take, or all if none was asked about, because whoever follows one fix after the other has what the last one names.
+fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> {
+    let is_meant = |check: &&Finding| uses.is_empty() || check.state == FindingState::Fail;
+    let meant = checks.iter().filter(is_meant);
+    let wanted: Vec<&str> = meant.flat_map(|check| check.lacks).copied().collect();
     let grant = |check: Finding| match check.lacks {
         [] => check,
         own => {
