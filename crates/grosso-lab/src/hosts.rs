@@ -278,10 +278,6 @@ impl Hosts {
     /// As [`Hosts::receiving`].
     pub fn alone(layout: &Layout, device: Device) -> io::Result<(Self, LivePort, [u8; 6])> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
-        // Room for all from the start: what the receiver's kernel learns of its reader would be in the figures.
-        let most = layout.tcp_buffer_bytes;
-        let sizes = format!("{} {most} {most}", most.min(4 << 10));
-        hosts.receiver.run(|| fs::write("/proc/sys/net/ipv4/tcp_rmem", sizes))??;
         let ethernet = (device, Layer::Ethernet);
         let port = open_device(&hosts.receiver, (RECEIVER, mtu.receiver), ethernet, false)?;
         hosts.set_up_receiver(mtu)?;
@@ -322,16 +318,11 @@ impl Hosts {
             host.run(|| {
                 silence_ipv6("all")?;
                 silence_ipv6("default")?;
-                let most = layout.tcp_buffer_bytes;
-                let (least, initial) = (most.min(4 << 10), most.min(128 << 10));
-                let sizes = format!("{least} {initial} {most}");
-                fs::write("/proc/sys/net/ipv4/tcp_rmem", &sizes)?;
-                fs::write("/proc/sys/net/ipv4/tcp_wmem", &sizes)?;
+                set_up_host(layout.tcp_buffer_bytes)?;
                 if !layout.timestamps {
                     fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0")?;
                 }
-                // Packets from a host to itself use its loopback device.
-                Control::new()?.set_up(&name("lo")?, true)
+                Ok::<_, io::Error>(())
             })??;
         }
         if layout.patient {
@@ -521,6 +512,25 @@ impl Hosts {
     fn set_up_receiver(&self, mtu: Mtu) -> io::Result<()> {
         self.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESSES, self.family, mtu.receiver))?
     }
+}
+
+/// Sets up the calling thread's namespace as that of a host whose TCP sockets have buffers of that size.
+///
+/// They have all of it from the start: what a kernel learns of its reader, or does not while the reader waits for the
+/// processor, would be in the figures.
+///
+/// Connections begin with Reno, which every kernel has: one that begins with a congestion control that paces, as BBR
+/// where that is the system's default, goes on pacing when it is given another, and spreads what a window allows at
+/// once over its round trip.
+pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
+    let sizes = format!("{} {tcp_buffer_bytes} {tcp_buffer_bytes}", tcp_buffer_bytes.min(4 << 10));
+    for (setting, value) in
+        [("tcp_rmem", &*sizes), ("tcp_wmem", &sizes), ("tcp_congestion_control", "reno")]
+    {
+        fs::write(format!("/proc/sys/net/ipv4/{setting}"), value)?;
+    }
+    // Packets from a host to itself use its loopback device.
+    Control::new()?.set_up(&name("lo")?, true)
 }
 
 /// The thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those of a

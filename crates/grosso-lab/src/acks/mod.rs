@@ -185,7 +185,7 @@ impl Acks {
                 }
             }
         }
-        let transfers = transfer::cases(&plan.parameters.round_trips, HOLD);
+        let transfers = transfer::cases(&plan.parameters.round_trips);
         Ok(Self { plan, cases, transfers, processors, senders })
     }
 
@@ -244,6 +244,7 @@ impl Acks {
             layout: Layout {
                 tcp_buffer_bytes: TRANSFER_BUFFER_BYTES,
                 under_way_bytes: UNDER_WAY_BYTES,
+                read_bytes_min: READ_BYTES_MIN,
                 // A loss is to be noticed as soon as anywhere.
                 patient: transfer.loss <= 0.0,
                 ..setting.layout
@@ -325,8 +326,6 @@ const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
 /// The end of the poll, and the 82599's default mitigation time.
 const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
-/// Time for which trains of a transfer are held, unless it says otherwise: the lab's usual one.
-const HOLD: Duration = Duration::from_micros(100);
 /// Sizes for some milliseconds of delay: TCP's buffers, and what the wire holds.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
 const UNDER_WAY_BYTES: usize = 16 << 20;
@@ -352,9 +351,10 @@ delay: a merged acknowledgment grows its window by all that it acknowledges.
 Transfers are timed from their first byte on; their senders are Reno, with an
 acknowledgment worth all its bytes (as to Linux), two segments at most (L = 2,
 RFC 3465, as to FreeBSD) or one segment. The column off is their measure.
-Grosso at the sender: the receiver's kernel wakes its reader once 16 KB are
-there (SO_RCVLOWAT) and acknowledges every second segment until then, so that
-its reads are batched. Grosso at the receiver: what there is is read.
+Transfers, and streams with Grosso at the sender: the receiver's kernel wakes
+its reader once 16 KB are there (SO_RCVLOWAT) and acknowledges every second
+segment until then, so that its reads are batched. Other streams: what there is
+is read.
 expanded: linux, and one acknowledgment for two packets of what was joined, back
 to back, 32 at most for one; reached counts them.";
 const IN_USERSPACE: &str = "\

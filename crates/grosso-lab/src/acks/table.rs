@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(words, ["4.00", "(4.00-4.00)", "340k", "42.5k", "60.0k", "120k", "1.0"]);
         assert!(table.contains("of 1600 packets"), "{table}");
         let rows: Vec<_> =
-            table.lines().filter(|line| line.starts_with("freebsd      100")).collect();
+            table.lines().filter(|line| line.starts_with("freebsd        0")).collect();
         let words: Vec<_> = rows[0].split_whitespace().skip(2).collect();
         assert_eq!(words, ["266", "1.00", "798", "3.00", "1590", "3.00"]);
         assert_eq!(rows.len(), 4, "20 ms, with loss, 1 ms and 100 ms: {table}");

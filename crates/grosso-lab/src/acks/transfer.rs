@@ -42,22 +42,23 @@ impl Transfer {
 }
 
 /// The settings: at the first round trip every treatment and a lossy wire, at the others what tells most.
-pub(super) fn cases(round_trips: &[Duration], hold: Duration) -> Vec<Case> {
+pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |side, handling, hold, transfer| {
         cases.push(Case { side, handling, hold, window_bytes: None, transfer: Some(transfer) });
     };
+    let usual = |side| if side == Sender { Duration::ZERO } else { HOLD };
     for (i, &round_trip) in round_trips.iter().enumerate() {
         let detailed = i == 0;
         for worth in Worth::ALL {
             let on = |loss| Transfer { worth, round_trip, loss };
             let sender = if detailed { &AT_THE_SENDER[..] } else { &SHORT };
-            sender.iter().for_each(|&handling| add(Sender, handling, hold, on(0.0)));
+            sender.iter().for_each(|&handling| add(Sender, handling, usual(Sender), on(0.0)));
             if detailed {
                 for handling in AT_THE_RECEIVER {
-                    add(Receiver, handling, hold, on(0.0));
+                    add(Receiver, handling, usual(Receiver), on(0.0));
                 }
-                SHORT.iter().for_each(|&handling| add(Sender, handling, hold, on(LOSS)));
+                SHORT.iter().for_each(|&handling| add(Sender, handling, usual(Sender), on(LOSS)));
             }
         }
         if detailed {
@@ -132,7 +133,7 @@ struct Claim {
     side: NicOf,
     over: (Handling, Worth),
     under: (Handling, Worth),
-    /// The wait of the first, in microseconds, if it is not the usual one.
+    /// The wait of the first, in microseconds, if it is not the side's usual one.
     hold_us: Option<f64>,
     bound: Bound,
     /// The cause if it is contradicted.
@@ -151,13 +152,18 @@ impl Claim {
     }
 
     fn judge(&self, rows: &[TransferRow], senders: SenderKind) -> Option<Verdict> {
-        let first = rows.first()?;
-        let find = |(handling, worth), hold_us: Option<f64>| {
-            rows.iter().find(|row| {
+        let round_trip_ms = rows.first()?.round_trip_ms;
+        let beside = || {
+            rows.iter().filter(|row| {
                 let wire = (row.side, row.round_trip_ms.to_bits(), row.loss.to_bits());
-                wire == (self.side, first.round_trip_ms.to_bits(), 0.0_f64.to_bits())
-                    && (row.handling, row.worth) == (handling, worth)
-                    && row.hold_us.to_bits() == hold_us.unwrap_or(first.hold_us).to_bits()
+                wire == (self.side, round_trip_ms.to_bits(), 0.0_f64.to_bits())
+            })
+        };
+        let usual_us = beside().next()?.hold_us;
+        let find = |(handling, worth), hold_us: Option<f64>| {
+            beside().find(|row| {
+                (row.handling, row.worth) == (handling, worth)
+                    && row.hold_us.to_bits() == hold_us.unwrap_or(usual_us).to_bits()
             })
         };
         let over = find(self.over, self.hold_us)?.milliseconds;
@@ -217,13 +223,13 @@ const CLAIMS: [Claim; 13] = [
         COSTS,
     ),
     Claim {
-        hold_us: Some(0.0),
+        hold_us: Some(1000.0),
         ..Claim::new(
-            "not the wait: it costs as much with none",
+            "not the wait: 1 ms more does not cost half",
             Sender,
             (Merged, Limited),
-            (Off, Limited),
-            COSTS,
+            (Merged, Limited),
+            Bound::Under(HALF),
         )
     },
     Claim::new(
@@ -255,7 +261,8 @@ const CLAIMS: [Claim; 13] = [
 ];
 
 /// Ratios of times: half of the speed or less, with what 5 of 8 Gb/s leave of that; a harm; and none.
-const COSTS: Bound = Bound::AtLeast(1.6);
+const HALF: f64 = 1.6;
+const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const DISTURBED: &str =
@@ -266,7 +273,10 @@ and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
-/// Waits beside the usual one: none, and a long one.
-const WAITS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
+/// Time for which trains are held at the receiver: the lab's usual one. At the sender they end with the poll, as those
+/// of FreeBSD's `tcp_lro`.
+const HOLD: Duration = Duration::from_micros(100);
+/// Waits at the sender beside none: that of the receiver, and a long one.
+const WAITS: [Duration; 2] = [HOLD, Duration::from_millis(1)];
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

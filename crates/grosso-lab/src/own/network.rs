@@ -9,7 +9,7 @@ use grosso_sys::{
     netlink::{LinkChange, Netlink},
 };
 
-use crate::hosts::{engine_network, segment_in_the_kernel};
+use crate::hosts::{engine_network, segment_in_the_kernel, set_up_host};
 
 /// A host and its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -370,9 +370,7 @@ fn twice<'a>(names: &[&'a String]) -> Option<&'a String> {
 fn open_host(host: &OwnHost) -> io::Result<NetworkNamespace> {
     let network = engine_network()?;
     network.run(|| {
-        let sizes = format!("4096 131072 {TCP_BUFFER_BYTES}");
-        fs::write("/proc/sys/net/ipv4/tcp_rmem", &sizes)?;
-        fs::write("/proc/sys/net/ipv4/tcp_wmem", &sizes)?;
+        set_up_host(TCP_BUFFER_BYTES)?;
         if host.forwards {
             for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
                 match fs::write(format!("/proc/sys/net/{switch}"), "1") {
@@ -381,8 +379,7 @@ fn open_host(host: &OwnHost) -> io::Result<NetworkNamespace> {
                 }
             }
         }
-        // Packets from a host to itself use its loopback device.
-        Control::new()?.set_up(&InterfaceName::new("lo")?, true)
+        Ok(())
     })??;
     Ok(network)
 }

@@ -31,7 +31,7 @@ mod linux {
 
     use grosso::{Profile, coalesce::Reorder};
     use grosso_lab::{
-        hosts::{Device, Family, Layout, Mtu},
+        hosts::{Device, Family, Hosts, Layout, Mtu},
         traffic::Traffic,
         trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
     };
@@ -104,13 +104,14 @@ mod linux {
         own.into_iter().chain(others).collect()
     }
 
-    fn alone() -> [Alone; 6] {
+    fn alone() -> [Alone; 7] {
         named![
             fragments::tshark_joins_and_decrypts_what_is_on_the_wire,
             iperf3_measures_the_same,
             the_kernel_s_own_wire_carries_the_same,
             tunnels::the_kernel_s_vxlan_carries_the_same,
             unknown_congestion_control_is_named,
+            no_connection_begins_with_pacing,
             an_interruption_ends_a_trial,
         ]
     }
@@ -365,6 +366,16 @@ mod linux {
             measure(&Setting { congestion, ..setting(grosso(false)) }, &AtomicBool::new(false));
         let text = refused.unwrap_err().to_string();
         assert!(text.starts_with("no congestion control carrier-pigeon: "), "{text}");
+    }
+
+    /// A socket that began with BBR, as where that is the system's default, paces with whatever it is given then.
+    fn no_connection_begins_with_pacing() {
+        let hosts = Hosts::joined(&Layout::default(), false).unwrap();
+        for host in hosts.networks() {
+            let first =
+                host.run(|| std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control"));
+            assert_eq!(first.unwrap().unwrap().trim(), "reno");
+        }
     }
 
     fn an_interruption_ends_a_trial() {
