@@ -3,10 +3,11 @@
 #![cfg(target_os = "linux")]
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, UdpSocket},
     os::fd::AsFd,
     path::PathBuf,
     process::Command,
+    time::Duration,
 };
 
 use grosso_sys::{
@@ -354,6 +355,23 @@ fn tunnels_directly_in_ip_carry_traffic() {
         // The number of packets that find no room in a socket depends on the load of the processor.
         let mut drops = shown["drops"].as_object().unwrap().keys();
         assert!(drops.all(|name| name == "socket_rx_dropped"), "{words}: {shown}");
+    }
+}
+
+/// Fragments inside a tunnel are the hosts' matter: who joins them may be behind this host.
+#[test]
+fn a_tunnel_directly_in_ip_leaves_fragments_inside_to_the_hosts() {
+    for words in ["gre", "ip6tnl"] {
+        let Some(ends) = Ends::new() else { return };
+        between_two(&ends, words);
+        let bind = |host: &NetworkNamespace, address| host.run(|| UdpSocket::bind((address, 0)));
+        let (near, far) = (bind(&ends.0.a, NEAR), bind(&ends.0.b, FAR));
+        let (near, far) = (near.unwrap().unwrap(), far.unwrap().unwrap());
+        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        near.send_to(&[7; 5000], far.local_addr().unwrap()).unwrap();
+        assert_eq!(far.recv(&mut [0; 6000]).unwrap(), 5000, "{words}");
+        let stats = ends.ok("stats");
+        assert!(!stats.contains("ip_reasm_"), "{words}: {stats}");
     }
 }
 

@@ -4,7 +4,10 @@ use grosso::{
     Meta,
     checksum::Checksum,
     meta::VlanTag,
-    reassemble::{ReassemblyMode, ReassemblyVerdict, Transport, reason::Discard},
+    reassemble::{
+        ReassemblyMode, ReassemblyVerdict, Transport,
+        reason::{Discard, Pass},
+    },
 };
 use grosso_testkit::{Packet, oracle};
 use grosso_tests::fragments::{Piece, Rig, Version, cut};
@@ -303,6 +306,41 @@ fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
                 let whole = rig.take_whole();
                 assert_eq!(whole, std::slice::from_ref(&expected), "{name} {version:?} {mode:?}");
             }
+        }
+    }
+}
+
+/// The end of a tunnel joins the fragments of the tunnel's own packets, and those inside pass as they are: malformed
+/// and atomic ones too.
+#[test]
+fn fragments_inside_a_tunnel_pass_where_they_are_for_others() {
+    type Around = fn(Packet) -> Packet;
+    let around: [(&str, bool, Around); 4] = [
+        ("vlan", true, |p| p.ethernet(|e| e).vlan(|v| v.id(7))),
+        ("ipip", false, |p| p.ethernet(|e| e).ipv4(|ip| ip.id(3))),
+        ("gre over ipv6", false, |p| p.ethernet(|e| e).ipv6(|ip| ip).gre(|g| g)),
+        ("vxlan", false, |p| {
+            p.ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e)
+        }),
+    ];
+    let mut rules = rules(ReassemblyMode::Coalesce);
+    rules.in_tunnels = false;
+    for (name, is_joined, around) in around {
+        for version in Version::ALL {
+            let data = data(version, 777, 26);
+            let mut pieces = cut(&data, 256);
+            if !is_joined {
+                pieces.push(Piece { offset: 8, more: true, data: vec![1; 3] });
+                pieces.push(Piece { offset: 0, more: false, data: vec![2; 40] });
+            }
+            let mut rig = Rig::new(rules.clone());
+            let passed = |piece| {
+                let verdict = rig.push(&version.behind(around(Packet::new()), 5, piece));
+                matches!(verdict, ReassemblyVerdict::Passed(Pass::Whole))
+            };
+            let passed = pieces.iter().map(passed).filter(|passed| *passed).count();
+            let expected = if is_joined { 0 } else { pieces.len() };
+            assert_eq!(passed, expected, "{name} {version:?}");
         }
     }
 }

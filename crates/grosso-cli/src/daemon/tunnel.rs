@@ -60,6 +60,9 @@ pub(super) fn open(
     let ports = IpPort::open_queues(&sockets, queues).map_err(no_socket)?;
     let joined = ports.into_iter().map(|port| {
         let mut joining = FragmentationOptions::new(seed);
+        if let Some(rules) = &mut joining.rules {
+            rules.in_tunnels = false;
+        }
         joining.ports = endpoint.ports();
         // Only the sender fragments IPv6, and the kernel does not for raw sockets.
         joining.follows_path = endpoint.local.is_ipv6();

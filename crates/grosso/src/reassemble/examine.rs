@@ -73,19 +73,28 @@ impl From<Pass> for Refusal {
     }
 }
 
-/// Reads the outermost fragment of a frame. The key identifies its datagram, except for the headers around it.
+/// Reads the outermost fragment of a frame, unless it is inside a tunnel and those are not joined. The key identifies
+/// its datagram, except for the headers around it.
 pub(crate) fn examine(
     packet: &[u8],
     stack: &Stack,
     meta: &Meta,
+    in_tunnels: bool,
 ) -> Result<(Key, ArrivedFragment), Refusal> {
     let layers = stack.layers();
+    let is_joined = |layers: &[Layer]| {
+        in_tunnels || layers.iter().filter(|layer| layer.kind.is_ip()).count() <= 1
+    };
     let Some(last) = stack.last().filter(|_| stack.stop == Stop::Fragment) else {
-        return match layers.iter().position(|layer| layer.kind == Kind::Ipv6Fragment) {
-            Some(place) => atomic(packet, &layers[..=place], meta),
-            None => Err(Pass::Whole.into()),
+        let fragment = layers.iter().position(|layer| layer.kind == Kind::Ipv6Fragment);
+        return match fragment.map(|place| &layers[..=place]) {
+            Some(layers) if is_joined(layers) => atomic(packet, layers, meta),
+            _ => Err(Pass::Whole.into()),
         };
     };
+    if !is_joined(layers) {
+        return Err(Pass::Whole.into());
+    }
     if stack.extent == Extent::Short || stack.end as usize > packet.len() {
         return Err(Pass::Truncated.into());
     }

@@ -201,7 +201,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             };
         }
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
-        match examine(packet, &self.stack, &frame.meta) {
+        match examine(packet, &self.stack, &frame.meta, self.rules.in_tunnels) {
             Ok((mut key, arrival)) => {
                 key.outside = self.outside(packet, arrival.outside, &frame.meta);
                 self.stats.fragments_in += 1;
@@ -276,7 +276,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
         let packet = frame.buffer.as_ref();
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
-        let (mut key, arrival) = examine(packet, &self.stack, &frame.meta).ok()?;
+        let in_tunnels = self.rules.in_tunnels;
+        let (mut key, arrival) = examine(packet, &self.stack, &frame.meta, in_tunnels).ok()?;
         key.outside = self.outside(packet, arrival.outside, &frame.meta);
         Some(key.identity())
     }

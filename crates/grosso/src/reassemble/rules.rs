@@ -10,6 +10,9 @@ pub struct ReassemblyRules {
     pub overlap: Overlap,
     /// Whether the transport checksum of a whole datagram is verified if no device did so.
     pub verify: bool,
+    /// Whether fragments inside a tunnel are joined too. Who ends a tunnel joins the fragments of the tunnel's own
+    /// packets only: those inside are for the hosts to which they go.
+    pub in_tunnels: bool,
     /// The limits.
     pub limits: ReassemblyLimits,
 }
@@ -73,7 +76,13 @@ impl ReassemblyRules {
     /// Linux's rules where they are safe, and stricter ones where they are not.
     #[must_use]
     pub fn new(mode: ReassemblyMode) -> Self {
-        Self { mode, overlap: Overlap::Drop, verify: false, limits: ReassemblyLimits::default() }
+        Self {
+            mode,
+            overlap: Overlap::Drop,
+            verify: false,
+            in_tunnels: true,
+            limits: ReassemblyLimits::default(),
+        }
     }
 }
 
