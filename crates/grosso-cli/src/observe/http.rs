@@ -15,7 +15,7 @@ pub(crate) enum Wanted {
 pub(crate) enum Refusal {
     Malformed,
     TooLong,
-    NotFound,
+    NotFound { head: bool },
     Method,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn wanted(bytes: &[u8], is_full: bool) -> Option<Wanted> {
     Some(match target.split(['?', '#']).next() {
         Some("/metrics") => Wanted::Metrics { head },
         Some("/healthz") => Wanted::Health { head },
-        _ => Wanted::Refused(Refusal::NotFound),
+        _ => Wanted::Refused(Refusal::NotFound { head }),
     })
 }
 
@@ -64,10 +64,11 @@ pub(crate) fn refused(refusal: Refusal) -> Vec<u8> {
         Refusal::TooLong => {
             ("431 Request Header Fields Too Large", "", "the request is too long\n")
         }
-        Refusal::NotFound => ("404 Not Found", "", "there are /metrics and /healthz\n"),
+        Refusal::NotFound { .. } => ("404 Not Found", "", "there are /metrics and /healthz\n"),
         Refusal::Method => ("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET it\n"),
     };
-    response(status, PLAIN, extra, body, false)
+    let head = matches!(refusal, Refusal::NotFound { head: true });
+    response(status, PLAIN, extra, body, head)
 }
 
 fn response(status: &str, content_type: &str, extra: &str, body: &str, head: bool) -> Vec<u8> {
@@ -100,7 +101,8 @@ mod tests {
         let of = |text: &str| wanted(text.as_bytes(), false);
         assert_eq!(of("HEAD /healthz HTTP/1.0\r\n\r\n"), Some(Wanted::Health { head: true }));
         for (text, refusal) in [
-            ("GET / HTTP/1.1\r\n\r\n", Refusal::NotFound),
+            ("GET / HTTP/1.1\r\n\r\n", Refusal::NotFound { head: false }),
+            ("HEAD / HTTP/1.1\r\n\r\n", Refusal::NotFound { head: true }),
             ("POST /metrics HTTP/1.1\r\n\r\n", Refusal::Method),
             ("\u{1}\u{2}\u{3}\r\n\r\n", Refusal::Malformed),
         ] {

@@ -448,7 +448,9 @@ fn prometheus_gets_its_page() {
     assert_prometheus(&body);
     let (head_only, none) = get(&service, "HEAD /metrics HTTP/1.1\r\n\r\n");
     assert_eq!((head_only, none.as_str()), (head, ""));
-    assert!(get(&service, "GET / HTTP/1.1\r\n\r\n").0.starts_with("HTTP/1.1 404 "));
+    let (head, body) = get(&service, "GET / HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 404 ") && !body.is_empty());
+    assert_eq!(get(&service, "HEAD / HTTP/1.1\r\n\r\n"), (head, String::new()));
     let (head, _) = get(&service, "POST /metrics HTTP/1.1\r\nContent-Length: 0\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 405 ") && head.contains("Allow: GET, HEAD"));
 }
