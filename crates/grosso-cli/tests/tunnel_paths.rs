@@ -548,25 +548,53 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
 
 /// Whether the packets outside that carry a datagram of the first host forbid fragments.
 fn forbids_fragments(routed: &Routed, net: u8, inner: usize) -> bool {
-    const MARK: &[u8] = b"who may cut this datagram?";
+    let of_first_host = |frame: &[u8]| frame[12..14] == [8, 0] && frame[26..30] == [10, 9, 1, 1];
+    outside_of(routed, net, inner, of_first_host)[20] & 0x40 != 0
+}
+
+/// A frame on the first host's wire that this is true of, and that carries a datagram of the first host.
+fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    const MARK: &[u8] = b"who carries this datagram?";
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
     let [near, far] = [1, 2].map(|host| inside(net, host)[inner]);
     let sender = routed.hosts[0].run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
     let mut frame = [0; 2048];
-    let mut found = None;
+    let mut found = Vec::new();
     until(|| {
         sender.send_to(MARK, (far, 9)).unwrap();
         while let Some(packet) = wire.receive(&mut frame).unwrap() {
             let frame = &frame[..packet.length];
-            let local = frame[12..14] == [8, 0] && frame[26..30] == [10, 9, 1, 1];
-            if local && frame.windows(MARK.len()).any(|part| part == MARK) {
-                found = Some(frame[20] & 0x40 != 0);
+            if is_it(frame) && frame.windows(MARK.len()).any(|part| part == MARK) {
+                found = frame.to_vec();
             }
         }
-        found.is_some()
+        !found.is_empty()
     });
-    found.unwrap()
+    found
+}
+
+/// In UDP the kernel writes the header outside, and is told of the label.
+#[test]
+fn the_flow_label_outside_is_the_one_that_was_said() {
+    let Some(routed) = Routed::new() else { return };
+    let IpAddr::V6(first) = OUTSIDE[0][1] else { unreachable!() };
+    let of_first_host =
+        |frame: &[u8]| frame[12..14] == [0x86, 0xdd] && frame[22..38] == first.octets();
+    for (net, (words, label)) in (0..).zip([
+        ("ip6gre flowlabel 0x12345", 0x12345),
+        ("vxlan id 7 flowlabel 0x12345", 0x12345),
+        ("geneve id 7 flowlabel 0xfffff", 0xfffff),
+        ("ip6tnl encap gue flowlabel 5 tos 0xb8", 5),
+        ("vxlan id 7 dstport 4790 srcport 4790 4790 flowlabel 0", 0),
+    ]) {
+        routed.tunnel(words, 1, net);
+        for inner in 0..2 {
+            let frame = outside_of(&routed, net, inner, of_first_host);
+            let word = u32::from_be_bytes([0, frame[15], frame[16], frame[17]]);
+            assert_eq!(word & 0xf_ffff, label, "{words}, IPv{} inside", [4, 6][inner]);
+        }
+    }
 }
 
 /// The words mean what they mean to `ip link`: the kernel's own VXLAN does the same.

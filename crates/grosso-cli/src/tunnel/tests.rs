@@ -168,6 +168,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("vxlan id 1 V6 noudpcsum", "noudpcsum is for IPv4, and remote 2001:db8::2 is not"),
         ("vxlan id 1 V4 udp6zerocsumtx", "udp6zerocsumtx is for IPv6, and remote 192.0.2.2"),
         ("vxlan id 1 V4 flowlabel 1", "flowlabel 0x1 is for IPv6, and remote 192.0.2.2"),
+        ("ip6gre V6 flowlabel inherit", "flowlabel: \"inherit\" is not a number"),
         ("vxlan id 1 V4 tos 0x29", "tos 0x29: its two lowest bits are ECN"),
         ("vxlan id 1 V4 noremcsumpartial", "noremcsumpartial is for remcsumrx"),
         ("gre V4 ikey 1 okey 2", "key 1 inwards and key 2 outwards: key is one for both"),

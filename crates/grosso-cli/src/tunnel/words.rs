@@ -322,7 +322,7 @@ const WORDS: &[Word] = &[
     word("maxaddress", &["maxaddr"], ETHERNET, Form::Number(1, ADDRESSES_MAX, &[])),
     word("ttl", &["hoplimit", "hlim"], &Kind::ALL, Form::Number(1, 255, &["inherit", "auto"])),
     word("tos", &["dsfield", "tclass"], &Kind::ALL, Form::Number(0, 255, &["inherit"])),
-    word("flowlabel", &["flow"], &Kind::ALL, Form::Number(0, FLOW_LABEL_MAX, &["inherit"])),
+    word("flowlabel", &["flow"], &Kind::ALL, Form::Number(0, FLOW_LABEL_MAX, &[])),
     word("encaplimit", &["elim"], OVER_IPV6, Form::Number(0, 255, &["none"])),
     word("df", &[], &[Kind::Vxlan, Kind::Geneve], Form::Choice(&["set", "unset", "inherit"])),
     word("pmtudisc", &[], OVER_IPV4, Form::Switch),

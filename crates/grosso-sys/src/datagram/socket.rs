@@ -41,6 +41,7 @@ pub struct DatagramSocketBuilder {
     send_only: bool,
     coalescing: bool,
     hop_limit: Option<u8>,
+    flow_label: Option<u32>,
     buffer_bytes: Option<usize>,
 }
 
@@ -59,6 +60,7 @@ impl DatagramSocketBuilder {
             send_only: false,
             coalescing: false,
             hop_limit: None,
+            flow_label: None,
             buffer_bytes: None,
         }
     }
@@ -116,6 +118,14 @@ impl DatagramSocketBuilder {
         self
     }
 
+    /// The flow label of UDP over IPv6, 20 bits (`IPV6_FLOWINFO`, Linux 5.3); by default the kernel
+    /// makes one of each flow.
+    #[must_use]
+    pub const fn flow_label(mut self, flow_label: Option<u32>) -> Self {
+        self.flow_label = flow_label;
+        self
+    }
+
     /// Size of the send and of the receive buffer in bytes, above the system's limit if permitted.
     #[must_use]
     pub const fn buffer_bytes(mut self, bytes: usize) -> Self {
@@ -151,7 +161,7 @@ impl DatagramSocketBuilder {
         self.prepare(&file)?;
         bind(&file, &self.local)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&file)?)?;
-        DatagramSocket::new(file, self.protocol, bound)
+        DatagramSocket::new(file, &self, bound)
     }
 
     /// Takes over a socket that another program bound. Its protocol must match; its address is
@@ -173,7 +183,7 @@ impl DatagramSocketBuilder {
         };
         rustix::io::ioctl_fionbio(&file, true)?;
         Self { local, ..self }.prepare(&file)?;
-        DatagramSocket::new(file, self.protocol, local)
+        DatagramSocket::new(file, &self, local)
     }
 
     /// Sets all options.
@@ -207,6 +217,10 @@ impl DatagramSocketBuilder {
         for option in wanted {
             set(file, level(is_ipv4), option, 1)?;
         }
+        if self.flow_label.is_some() && !is_ipv4 && self.protocol == Protocol::Udp {
+            // A label of zero is none, in whose place the kernel would put its own.
+            set(file, libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)?;
+        }
         if let Some(hop_limit) = self.hop_limit {
             let option = if is_ipv4 { libc::IP_TTL } else { libc::IPV6_UNICAST_HOPS };
             set(file, level(is_ipv4), option, hop_limit.into())?;
@@ -235,6 +249,7 @@ pub struct DatagramSocket {
     protocol: Protocol,
     local: SocketAddr,
     hop_limit: u8,
+    flow_label: Option<u32>,
     /// The last value set in the kernel; `None` if never set.
     dont_fragment: Option<bool>,
     /// Addresses and control messages of the messages of one call.
@@ -277,16 +292,17 @@ pub struct ReceivedMessage {
 }
 
 impl DatagramSocket {
-    fn new(file: OwnedFd, protocol: Protocol, local: SocketAddr) -> io::Result<Self> {
+    fn new(file: OwnedFd, builder: &DatagramSocketBuilder, local: SocketAddr) -> io::Result<Self> {
         let is_ipv4 = local.is_ipv4();
         let option = if is_ipv4 { libc::IP_TTL } else { libc::IPV6_UNICAST_HOPS };
         let [hop_limit] = read(&file, level(is_ipv4), option)?;
         let hop_limit = u8::try_from(hop_limit).unwrap_or_default();
         let mut socket = Self {
             file,
-            protocol,
+            protocol: builder.protocol,
             local,
             hop_limit,
+            flow_label: builder.flow_label,
             dont_fragment: None,
             addresses: Vec::new(),
             controls: Vec::new(),
@@ -484,6 +500,9 @@ impl DatagramSocket {
         }
         if datagram.hop_limit != self.hop_limit {
             control.push(level(is_ipv4), limit, c_int::from(datagram.hop_limit).to_ne_bytes());
+        }
+        if let Some(label) = self.flow_label.filter(|label| !is_ipv4 && *label != 0) {
+            control.push(libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO, label.to_be_bytes());
         }
         if let Some(bytes) = datagram.segment_bytes {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, bytes.to_ne_bytes());

@@ -54,6 +54,8 @@ pub struct UdpOptions {
     pub wants_checksum: bool,
     /// The TTL or hop limit that most frames have.
     pub hop_limit: u8,
+    /// The flow label of all frames over IPv6; `None` lets the kernel make one of each flow.
+    pub flow_label: Option<u32>,
     /// Whether several ports receive at the same address, each its share of the flows.
     pub shared: bool,
     /// Size of each socket's send and receive buffer in bytes, as far as permitted.
@@ -81,6 +83,7 @@ impl UdpOptions {
             takes_no_checksum: false,
             wants_checksum: false,
             hop_limit: 64,
+            flow_label: None,
             shared: false,
             buffer_bytes: 4 << 20,
             probes: true,
@@ -106,6 +109,7 @@ impl UdpOptions {
             sends_checksum: udp.checksum,
             takes_no_checksum: udp.ipv6_without_checksum,
             wants_checksum: udp.remote_checksum.receive,
+            flow_label: endpoint.flow_label,
             ports: endpoint.ports(),
             ..Self::new(SocketAddr::new(endpoint.local, udp.destination))
         })
@@ -117,8 +121,9 @@ impl UdpOptions {
 ///
 /// Its frames are of [`LinkType::Raw`] and start with the outer IP header, which the kernel builds.
 /// Of a transmitted frame's outer headers, destination, ports, traffic class, hop limit and DF are
-/// used; identification and flow label are the kernel's. The outer headers of a received frame have
-/// no UDP checksum, whether or not the datagram had one.
+/// used; the identification is the kernel's, and so is the flow label without
+/// [`UdpOptions::flow_label`]. The outer headers of a received frame have no UDP checksum, whether or
+/// not the datagram had one.
 ///
 /// The port takes superframes with any inner headers, and partial checksums. Inner headers and
 /// checksums are computed here while the payload stays in place; the kernel copies it once,
@@ -376,6 +381,7 @@ fn receiver(options: &UdpOptions) -> DatagramSocketBuilder {
         .wants_checksum(options.wants_checksum)
         .coalescing(options.coalescing)
         .hop_limit(options.hop_limit)
+        .flow_label(options.flow_label)
         .buffer_bytes(options.buffer_bytes)
 }
 
@@ -398,6 +404,7 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
                     .send_only(true)
                     .sends_checksum(options.sends_checksum)
                     .hop_limit(options.hop_limit)
+                    .flow_label(options.flow_label)
                     .buffer_bytes(options.buffer_bytes);
             builder.open().map_err(|error| refusal = Some(error)).ok()
         });
