@@ -254,7 +254,7 @@ fn a_burst_waits_in_front_of_a_tunnel_and_a_chosen_length_stays() {
     exchange(&connect((&ends.0.a, NEAR), (b, FAR)), 1 << 10);
     kill_process(pid, Signal::STOP).unwrap();
     let before = link().statistics;
-    let socket = b.run(|| std::net::UdpSocket::bind((FAR, 0))).unwrap().unwrap();
+    let socket = b.run(|| UdpSocket::bind((FAR, 0))).unwrap().unwrap();
     for _ in 0..1500 {
         socket.send_to(&[0; 100], (NEAR, 9)).unwrap();
     }
@@ -355,6 +355,37 @@ fn tunnels_directly_in_ip_carry_traffic() {
         // The number of packets that find no room in a socket depends on the load of the processor.
         let mut drops = shown["drops"].as_object().unwrap().keys();
         assert!(drops.all(|name| name == "socket_rx_dropped"), "{words}: {shown}");
+    }
+}
+
+/// A mode says which packets are carried, as `ip link` has it: the other version is neither sent nor taken.
+#[test]
+fn the_mode_of_a_tunnel_says_which_packets_it_carries() {
+    for (words, carried) in [
+        ("ipip mode ipip", [true, false]),
+        ("sit mode ip6ip", [false, true]),
+        ("sit encap gue", [true, true]),
+    ] {
+        let Some(ends) = Ends::new() else { return };
+        between_two(&ends, words);
+        let inside = [[NEAR, FAR], ["fd08::1", "fd08::2"].map(|address| address.parse().unwrap())];
+        for (host, address) in [(&ends.0.a, inside[1][0]), (&ends.0.b, inside[1][1])] {
+            ends.ip(host, &format!("addr add {address}/64 dev t0 nodad"));
+        }
+        let bind = |host: &NetworkNamespace, address| host.run(|| UdpSocket::bind((address, 0)));
+        let sockets = inside.map(|[near, far]| {
+            [bind(&ends.0.a, near), bind(&ends.0.b, far)].map(|socket| socket.unwrap().unwrap())
+        });
+        let mut arrived = [false; 2];
+        until(|| {
+            for ([near, far], arrived) in sockets.iter().zip(&mut arrived) {
+                near.send_to(b"which version is this?", far.local_addr().unwrap()).unwrap();
+                far.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+                *arrived |= far.recv(&mut [0; 64]).is_ok();
+            }
+            arrived == carried || arrived == [true; 2]
+        });
+        assert_eq!(arrived, carried, "{words}");
     }
 }
 

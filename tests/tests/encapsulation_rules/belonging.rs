@@ -6,23 +6,27 @@ use grosso::{
     Meta,
     checksum::Checksum,
     tunnel::{
-        Carrier, Endpoint, Expected, Header, NotAdmitted, RemoteChecksumUse,
+        Carrier, Endpoint, Expected, Header, IpVersion, NotAdmitted, RemoteChecksumUse,
         decapsulate::{Decapsulation, OuterChecksum, Refusal, RemoteChecksumMode},
-        encapsulate::Encapsulator,
+        encapsulate::{self, Encapsulator},
     },
 };
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, dissect};
 
 use super::{
-    formats::{V4, V6, VXLAN, all, gre, udp, with_remote_checksum, without_checksum},
+    formats::{Carried, V4, V6, VXLAN, all, gre, udp, with_remote_checksum, without_checksum},
     putting::{Known, packets, partial, put},
 };
 
-/// The receiver's decapsulation plan for a packet from the sender.
+/// The receiver's decapsulation plan for the first packet from the sender.
 fn plan(sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
+    planned(packets(sender).swap_remove(0).1, sender, receiver)
+}
+
+/// The receiver's decapsulation plan for this packet from the sender.
+fn planned(packet: Packet, sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
     let mut encapsulator = Encapsulator::new(sender.clone(), 1).unwrap();
-    let (_, packet) = packets(sender).swap_remove(0);
     let link = super::putting::link_of(sender);
     let sent = put(&mut encapsulator, &Known::new(packet.build()), link).unwrap();
     let mut rules = receiver.rules();
@@ -112,6 +116,33 @@ fn w30_w31_identifiers_and_policies_have_to_be_the_tunnels() {
     };
     assert_eq!(check(geneve(true), geneve(false)), Err(NotAdmitted::Payload));
     assert_eq!(check(geneve(false), geneve(true)), Err(NotAdmitted::Payload));
+}
+
+/// What the mode of `ip link` says: packets of the other version are neither sent nor taken.
+#[test]
+fn packets_have_to_be_of_the_version_that_the_tunnel_carries() {
+    for carrier in [Carrier::Ip, Carrier::Gue(udp(6080))] {
+        let both = v4(Header::Ip, carrier);
+        let only = |version| {
+            let mut endpoint = both.clone();
+            endpoint.version = Some(version);
+            endpoint
+        };
+        for (carried, packet) in packets(&both) {
+            let (right, wrong) = match carried {
+                Carried::Ipv4 => (IpVersion::V4, IpVersion::V6),
+                _ => (IpVersion::V6, IpVersion::V4),
+            };
+            let plan = planned(packet.clone(), &both, &other_end(&both));
+            let admit = |version| other_end(&only(version)).admit(&plan, &mut Expected::default());
+            assert_eq!((admit(right), admit(wrong)), (Ok(()), Err(NotAdmitted::Payload)));
+            let put = |version| {
+                let mut encapsulator = Encapsulator::new(only(version), 1).unwrap();
+                put(&mut encapsulator, &Known::new(packet.clone().build()), LinkType::Raw).err()
+            };
+            assert_eq!((put(right), put(wrong)), (None, Some(encapsulate::Refusal::NotIp)));
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use core::{fmt, ops::RangeInclusive};
 use std::net::IpAddr;
 
 use grosso::tunnel::{
-    Carrier, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive, Udp,
+    Carrier, DontFragment, Dscp, Endpoint, Header, IpVersion, RemoteChecksumUse, TimeToLive, Udp,
 };
 use grosso_io::stage::{Forwarding, MTU_MIN_IPV4, MTU_MIN_IPV6, REMOTES_MAX};
 use grosso_wire::{geneve, gue, vxlan};
@@ -25,9 +25,6 @@ pub(crate) struct Description {
     pub(crate) probes: bool,
     /// The least path MTU that makes it carry less, in bytes from the outer IP header on.
     pub(crate) mtu_min: Option<u16>,
-    /// The packets that the other end accepts from a tunnel without a header of its own, in the words of its type. This
-    /// end carries IPv4 and IPv6.
-    mode: &'static str,
 }
 
 impl TryFrom<&Words> for Description {
@@ -38,6 +35,7 @@ impl TryFrom<&Words> for Description {
         let (local, remote) = (words.address("local")?, words.address("remote")?);
         check_families(kind, local, remote)?;
         let mut endpoint = Endpoint::new(local, remote, header(words)?, carrier(words, remote)?);
+        endpoint.version = version(words)?;
         endpoint.ttl = ttl(words);
         endpoint.dscp = dscp(words)?;
         endpoint.dont_fragment = dont_fragment(words, remote)?;
@@ -51,7 +49,6 @@ impl TryFrom<&Words> for Description {
             forwarding,
             probes: probes(words)?,
             mtu_min: mtu_min(words, remote)?,
-            mode: mode(words)?,
         })
     }
 }
@@ -127,9 +124,15 @@ impl Description {
         words.put("maxaddress", Value::Number(*addresses_max as u64));
     }
 
+    /// The packets in a tunnel without a header of its own, in the words of its type.
+    pub(super) fn mode(&self) -> &'static str {
+        let mode = modes(self.kind).iter().find(|(_, version)| *version == self.endpoint.version);
+        mode.map_or("any", |(mode, _)| mode)
+    }
+
     fn put_header(&self, words: &mut Words) {
         match &self.endpoint.header {
-            Header::Ip => words.put("mode", Value::Choice(self.mode)),
+            Header::Ip => words.put("mode", Value::Choice(self.mode())),
             Header::Gre { key, checksum, sequence, .. } => {
                 if let Some(key) = key {
                     words.put("key", Value::Number((*key).into()));
@@ -606,19 +609,28 @@ fn encapsulation_limit(words: &Words, endpoint: &Endpoint) -> Result<Option<u8>,
     }
 }
 
-fn mode(words: &Words) -> Result<&'static str, String> {
-    let mode = words.choice("mode").unwrap_or("any");
-    let there: &[&str] = match words.kind {
-        Kind::Ipip => &["any", "ipip"],
-        Kind::Sit => &["any", "ip6ip", "ipip"],
-        Kind::Ip6tnl => &["any", "ip6ip6", "ipip6"],
-        _ => return Ok(mode),
-    };
-    if there.contains(&mode) {
-        return Ok(mode);
+fn version(words: &Words) -> Result<Option<IpVersion>, String> {
+    let (mode, there) = (words.choice("mode").unwrap_or("any"), modes(words.kind));
+    let found = there.iter().find(|(word, _)| *word == mode).map(|(_, version)| *version);
+    found.ok_or_else(|| {
+        let (kind, words) = (words.kind.name(), there.iter().map(|(word, _)| *word));
+        let words = words.collect::<Vec<_>>().join(", ");
+        format!("mode {mode} is not one of {kind}, which are {words}")
+    })
+}
+
+/// The modes of a type, and the IP version of packets in each.
+const fn modes(kind: Kind) -> &'static [(&'static str, Option<IpVersion>)] {
+    match kind {
+        Kind::Ipip => &[("any", None), ("ipip", Some(IpVersion::V4))],
+        Kind::Sit => {
+            &[("any", None), ("ip6ip", Some(IpVersion::V6)), ("ipip", Some(IpVersion::V4))]
+        }
+        Kind::Ip6tnl => {
+            &[("any", None), ("ip6ip6", Some(IpVersion::V6)), ("ipip6", Some(IpVersion::V4))]
+        }
+        _ => &[("any", None)],
     }
-    let kind = words.kind.name();
-    Err(format!("mode {mode} is not one of {kind}, which are {}", there.join(", ")))
 }
 
 /// The source ports of packets: those for dynamic use (RFC 6335 section 6). Linux uses 32768 to 60999 by default.

@@ -210,7 +210,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
                 }
             }
         }
-        Header::Ip if *kind == Kind::Ip6tnl => section.put("Mode", "any"),
+        Header::Ip if *kind == Kind::Ip6tnl => section.put("Mode", description.mode()),
         Header::Ip => {}
     }
 }

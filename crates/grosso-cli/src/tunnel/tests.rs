@@ -64,6 +64,12 @@ fn every_type_has_its_header_and_carrier() {
     assert_eq!(gre.dont_fragment, DontFragment::Ignored);
     let ip6 = end(&format!("ip6tnl {V6} mode ip6ip6"));
     assert_eq!((ip6.header, ip6.encapsulation_limit), (Header::Ip, Some(4)));
+    let version = |words: &str| end(words).version;
+    assert_eq!(version(&format!("ip6tnl {V6} mode ip6ip6")), Some(IpVersion::V6));
+    assert_eq!(version(&format!("ip6tnl {V6} mode ipip6")), Some(IpVersion::V4));
+    assert_eq!(version(&format!("sit {V4} mode ip6ip")), Some(IpVersion::V6));
+    assert_eq!(version(&format!("ipip {V4} mode ipip")), Some(IpVersion::V4));
+    assert_eq!(version(&format!("ipip {V4} mode any")), None);
     let ip6 = end(&format!("ip6gre {V6} encaplimit none hoplimit 3 tclass 0xb8 flowlabel 0x12345"));
     assert_eq!((ip6.encapsulation_limit, ip6.ttl), (None, TimeToLive::Fixed(3)));
     assert_eq!((ip6.dscp, ip6.flow_label), (Dscp::Fixed(46), Some(0x12345)));

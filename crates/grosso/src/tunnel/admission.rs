@@ -1,7 +1,5 @@
 //! Admission of decapsulated packets by a tunnel endpoint.
 
-use grosso_wire::Kind;
-
 use super::{
     Carrier, Endpoint, Header, Tunnel,
     decapsulate::{Decapsulation, DecapsulationRules, RemoteChecksumMode},
@@ -17,7 +15,8 @@ reasons! {
         Tunnel = "foreign-tunnel",
         /// It has another network identifier or key, or has none, or should have none.
         Identifier = "foreign-identifier",
-        /// The tunnel carries Ethernet frames and this is none, or IP packets and this is none.
+        /// The tunnel carries Ethernet frames and this is none, or IP packets and this is none, or is of the other
+        /// version.
         Payload = "foreign-payload",
         /// It has a group policy, and the tunnel takes none (rules W30, W31).
         Policy = "policy",
@@ -95,12 +94,7 @@ impl Endpoint {
         if path.identifier != identifier {
             return Err(NotAdmitted::Identifier);
         }
-        let is_right = match details.carried {
-            Some(Kind::Ethernet) => self.carries_ethernet(),
-            Some(Kind::Ipv4 | Kind::Ipv6) => !self.carries_ethernet(),
-            _ => false,
-        };
-        if !is_right {
+        if !details.carried.is_some_and(|kind| self.carries(kind)) {
             return Err(NotAdmitted::Payload);
         }
         match self.header {

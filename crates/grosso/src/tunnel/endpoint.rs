@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::{fmt, net::IpAddr, ops::RangeInclusive};
 
-use grosso_wire::{Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
+use grosso_wire::{Kind, Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
 use crate::tunnel::CongestionMode;
 
@@ -20,6 +20,8 @@ pub struct Endpoint {
     pub header: Header,
     /// Carrier of that header.
     pub carrier: Carrier,
+    /// The only IP version that is carried, as the mode of `ip link` says it; `None` for both.
+    pub version: Option<IpVersion>,
     /// TTL or hop limit of the outer header.
     pub ttl: TimeToLive,
     /// DSCP of the outer header.
@@ -33,6 +35,15 @@ pub struct Endpoint {
     /// Over IPv6 and directly in IP, the number of further tunnels that the packet may enter, as a destination option
     /// (RFC 2473 section 4.1.1, rule W61).
     pub encapsulation_limit: Option<u8>,
+}
+
+/// A version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IpVersion {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
 }
 
 /// Header in front of the packets in a tunnel.
@@ -154,6 +165,7 @@ impl Endpoint {
             remote,
             header,
             carrier,
+            version: None,
             ttl: TimeToLive::Fixed(64),
             dscp: Dscp::Inherit,
             congestion: CongestionMode::Normal,
@@ -245,6 +257,17 @@ impl Endpoint {
             Header::Gre { ethernet, .. } => *ethernet,
             Header::Vxlan { generic_protocol, .. } => !*generic_protocol,
             Header::Geneve { inherit_protocol, .. } => !*inherit_protocol,
+        }
+    }
+
+    /// Whether what begins with a header of this kind is carried: Ethernet frames, or packets of an IP version.
+    #[must_use]
+    pub const fn carries(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Ethernet => self.carries_ethernet(),
+            Kind::Ipv4 => !self.carries_ethernet() && !matches!(self.version, Some(IpVersion::V6)),
+            Kind::Ipv6 => !self.carries_ethernet() && !matches!(self.version, Some(IpVersion::V4)),
+            _ => false,
         }
     }
 

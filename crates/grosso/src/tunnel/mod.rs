@@ -26,7 +26,7 @@ pub mod probing;
 pub use admission::{Expected, NotAdmitted};
 pub use congestion::{Congestion, CongestionMode};
 pub use endpoint::{
-    Carrier, Contradiction, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive,
-    Udp,
+    Carrier, Contradiction, DontFragment, Dscp, Endpoint, Header, IpVersion, RemoteChecksumUse,
+    TimeToLive, Udp,
 };
 pub use kind::Tunnel;

@@ -17,7 +17,7 @@ use grosso_sys::{
     datagram::{DatagramSocket, DatagramSocketBuilder, Protocol},
     packet::{Fanout, FanoutRule, RingLayout},
 };
-use grosso_wire::{LinkType, Ports, ipv4};
+use grosso_wire::{Kind, LinkType, Ports, ipv4};
 
 use self::receiving::IpReceiver;
 use super::{
@@ -71,7 +71,12 @@ impl IpOptions {
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let protocols = match (&endpoint.carrier, &endpoint.header) {
             (Carrier::Ip, Header::Gre { .. }) => vec![ipv4::PROTOCOL_GRE],
-            (Carrier::Ip, Header::Ip) => vec![ipv4::PROTOCOL_IPV4, ipv4::PROTOCOL_IPV6],
+            (Carrier::Ip, Header::Ip) => {
+                let carried =
+                    [(Kind::Ipv4, ipv4::PROTOCOL_IPV4), (Kind::Ipv6, ipv4::PROTOCOL_IPV6)];
+                let carried = carried.iter().filter(|(kind, _)| endpoint.carries(*kind));
+                carried.map(|(_, protocol)| *protocol).collect()
+            }
             _ => return None,
         };
         Some(Self { remotes: vec![endpoint.remote], ..Self::new(endpoint.local, protocols) })

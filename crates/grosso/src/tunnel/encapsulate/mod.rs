@@ -161,6 +161,9 @@ impl Encapsulator {
         meta.dissect_into(head, link, &Ports::ASSIGNED, &mut self.stack);
         let carries_ethernet = self.endpoint.carries_ethernet();
         let inside = Inside::find(slices, &self.stack, meta, link, carries_ethernet)?;
+        if !self.endpoint.carries(inside.kind) {
+            return Err(Refusal::NotIp);
+        }
         let is_numbered = matches!(self.endpoint.header, Header::Gre { sequence: true, .. });
         if is_numbered && inside.is_superframe {
             return Err(Refusal::SuperframeNumbered);

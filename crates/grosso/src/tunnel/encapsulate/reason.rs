@@ -7,8 +7,8 @@ reasons! {
     Refusal {
         /// The tunnel carries Ethernet frames, and this is none.
         NotEthernet = "not-ethernet",
-        /// The tunnel carries IP packets, and this is none, or is one behind a header that the
-        /// tunnel cannot carry: PPPoE or MPLS.
+        /// The tunnel carries IP packets, and this is none, or is of the other version, or is one
+        /// behind a header that the tunnel cannot carry: PPPoE or MPLS.
         NotIp = "not-ip",
         /// The tunnel carries IP packets, and this one has a VLAN tag, which would be lost.
         VlanTag = "vlan-tag",
