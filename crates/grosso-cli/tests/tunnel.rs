@@ -579,6 +579,32 @@ fn what_is_exported_makes_the_same_tunnel_in_the_kernel() {
     assert!(checked.stdout.contains("vx0: tap:vx0 <-> vxlan:42:10.9.0.1, 1 queue"), "{checked:?}");
 }
 
+/// Both would take each packet, as the kernel's tunnels would, which are refused too.
+#[test]
+fn a_second_tunnel_for_the_same_packets_is_refused() {
+    let Some(ends) = Ends::new() else { return };
+    let add = |name: &str, words: &str| {
+        let line = format!("tunnel add {name} type {words} local 10.9.0.2 remote 10.9.0.1");
+        ends.run(&line)
+    };
+    for (number, (words, code)) in (0..).zip([
+        ("gre", 0),
+        ("gre ttl 7 csum", 4),
+        ("gre key 5", 0),
+        ("gre key 5", 4),
+        ("gretap", 0),
+        ("ipip mode ipip", 0),
+        ("sit", 4),
+        ("sit mode ip6ip", 0),
+        ("ipip encap gue", 0),
+    ]) {
+        let ended = add(&format!("t{number}"), words);
+        assert_eq!(ended.code, Some(code), "{words}: {ended:?}");
+        let is_named = ended.stderr.contains("takes these packets already");
+        assert_eq!(is_named, code == 4, "{words}: {ended:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_said_with_what_to_do() {
     let Some(ends) = Ends::new() else { return };

@@ -124,6 +124,28 @@ impl Description {
         words.put("maxaddress", Value::Number(*addresses_max as u64));
     }
 
+    /// Whether both are directly in IP and take some of the same packets.
+    pub(crate) fn takes_same(&self, other: &Self) -> bool {
+        let is_bare = |end: &Self| matches!(end.endpoint.carrier, Carrier::Ip);
+        let (one, two) = (&self.endpoint, &other.endpoint);
+        let is_same = match (&one.header, &two.header) {
+            (
+                Header::Gre { key, ethernet, .. },
+                Header::Gre { key: other, ethernet: frames, .. },
+            ) => (key, ethernet) == (other, frames),
+            (Header::Ip, Header::Ip) => {
+                one.version.is_none() || two.version.is_none() || one.version == two.version
+            }
+            _ => false,
+        };
+        let meets = |remote| other.remotes().any(|other| other == remote);
+        is_same
+            && is_bare(self)
+            && is_bare(other)
+            && one.local == two.local
+            && self.remotes().any(meets)
+    }
+
     /// The packets in a tunnel without a header of its own, in the words of its type.
     pub(super) fn mode(&self) -> &'static str {
         let mode = modes(self.kind).iter().find(|(_, version)| *version == self.endpoint.version);

@@ -30,6 +30,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     }
     let description = describe(COMMAND, words)?;
     refuse_taken(name)?;
+    refuse_same(&description)?;
     check_local(description.endpoint.local)?;
     let path_mtu = path_mtu(&description).map_err(|(remote, error)| unreachable(remote, &error))?;
     let definition =
@@ -92,6 +93,22 @@ fn refuse_taken(name: &str) -> Result<(), Failure> {
         return Err(Failure::environment("environment.name_taken", message).hint(hint));
     }
     Ok(())
+}
+
+/// Refuses what another tunnel directly in IP takes already: each packet would arrive twice. In UDP the port is taken.
+fn refuse_same(description: &Description) -> Result<(), Failure> {
+    let is_same = |place: &TunnelFiles| {
+        let other = daemon::definition::read(&place.definition());
+        other.is_ok_and(|other| other.description.takes_same(description))
+    };
+    let Some(TunnelFiles { name, .. }) = TunnelFiles::all().into_iter().find(is_same) else {
+        return Ok(());
+    };
+    let message = format!("{COMMAND}: the tunnel {name} takes these packets already");
+    let hint = format!(
+        "grosso tunnel show {name}; of GRE, key tells tunnels between the same addresses apart"
+    );
+    Err(Failure::environment("environment.busy", message).hint(hint))
 }
 
 /// Checks that this host has the address that packets are sent from.
