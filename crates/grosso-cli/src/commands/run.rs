@@ -103,10 +103,11 @@ mod linux {
             Ok(())
         }
 
-        /// Serves metrics at the address of the command line or the file.
+        /// Serves metrics at the address of the command line or the file. What could not listen before is tried again.
         fn observe(&mut self, config: &Config, session: &mut Session) {
             let metrics = self.options.metrics.or(config.metrics);
-            if self.service.is_some()
+            let is_whole = |service: &Service| service.missing().is_empty();
+            if self.service.as_ref().is_some_and(is_whole)
                 && (self.options.metrics.is_some() || metrics == self.config.metrics)
             {
                 return;
