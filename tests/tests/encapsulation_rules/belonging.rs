@@ -118,7 +118,7 @@ fn w30_w31_identifiers_and_policies_have_to_be_the_tunnels() {
     assert_eq!(check(geneve(false), geneve(true)), Err(NotAdmitted::Payload));
 }
 
-/// What the mode of `ip link` says: packets of the other version are neither sent nor taken.
+/// The mode of `ip link`: packets of the other version are neither sent nor taken.
 #[test]
 fn packets_have_to_be_of_the_version_that_the_tunnel_carries() {
     for carrier in [Carrier::Ip, Carrier::Gue(udp(6080))] {

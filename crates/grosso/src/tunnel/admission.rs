@@ -1,7 +1,9 @@
 //! Admission of decapsulated packets by a tunnel endpoint.
 
+use grosso_wire::Kind;
+
 use super::{
-    Carrier, Endpoint, Header, Tunnel,
+    Carrier, Endpoint, Header, IpVersion, Tunnel,
     decapsulate::{Decapsulation, DecapsulationRules, RemoteChecksumMode},
 };
 use crate::reasons::reasons;
@@ -108,6 +110,17 @@ impl Endpoint {
                 expected.take(details.sequence.ok_or(NotAdmitted::Unnumbered)?)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whether what begins with a header of this kind is carried: Ethernet frames, or packets of an IP version.
+    #[must_use]
+    pub const fn carries(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Ethernet => self.carries_ethernet(),
+            Kind::Ipv4 => !self.carries_ethernet() && !matches!(self.version, Some(IpVersion::V6)),
+            Kind::Ipv6 => !self.carries_ethernet() && !matches!(self.version, Some(IpVersion::V4)),
+            _ => false,
         }
     }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::{fmt, net::IpAddr, ops::RangeInclusive};
 
-use grosso_wire::{Kind, Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
+use grosso_wire::{Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
 use crate::tunnel::CongestionMode;
 
@@ -257,17 +257,6 @@ impl Endpoint {
             Header::Gre { ethernet, .. } => *ethernet,
             Header::Vxlan { generic_protocol, .. } => !*generic_protocol,
             Header::Geneve { inherit_protocol, .. } => !*inherit_protocol,
-        }
-    }
-
-    /// Whether what begins with a header of this kind is carried: Ethernet frames, or packets of an IP version.
-    #[must_use]
-    pub const fn carries(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::Ethernet => self.carries_ethernet(),
-            Kind::Ipv4 => !self.carries_ethernet() && !matches!(self.version, Some(IpVersion::V6)),
-            Kind::Ipv6 => !self.carries_ethernet() && !matches!(self.version, Some(IpVersion::V4)),
-            _ => false,
         }
     }
 
