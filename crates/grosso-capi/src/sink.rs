@@ -29,6 +29,8 @@ pub(crate) struct Sink {
     link: LinkType,
     device: Device,
     stack: Stack,
+    /// Headers of a frame in which a sum has to be put.
+    head: Vec<u8>,
     pieces: Vec<libc::iovec>,
 }
 
@@ -50,6 +52,7 @@ impl Sink {
             link,
             device: Device::new(features),
             stack: Stack::new(0),
+            head: Vec::new(),
             pieces: Vec::new(),
         }
     }
@@ -63,8 +66,10 @@ impl Sink {
         }
     }
 
-    /// The virtio header of a frame. What was verified is said, and the bytes stay as they are.
+    /// The virtio header of a frame. What was verified is said, and the bytes stay as they are, except those of a
+    /// superframe whose checksum was: it has to be partial, in a copy of the headers.
     fn header(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<VirtioHeader, PortError> {
+        self.head.clear();
         let mut header = VirtioHeader { buffers: 1, ..VirtioHeader::default() };
         if matches!(meta.checksum, Checksum::Unnecessary { .. }) {
             header.flags = FLAG_DATA_VALID;
@@ -81,6 +86,12 @@ impl Sink {
             action: "take a frame",
             source: io::Error::new(io::ErrorKind::InvalidData, error.sentence()),
         })?;
+        if let Some((at, pseudo_sum)) = described.pseudo_sum {
+            self.head.extend_from_slice(head.get(..self.stack.header_len()).unwrap_or_default());
+            if let Some(field) = self.head.get_mut(at..at + 2) {
+                field.copy_from_slice(&pseudo_sum);
+            }
+        }
         Ok(described.header)
     }
 }
@@ -92,10 +103,14 @@ impl Transmit for Sink {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let vnet = Vnet::from(self.header(slices, meta)?);
+        let mut copied = self.head.len();
+        let behind = slices.iter().map(|slice| slice.get(core::mem::take(&mut copied)..));
+        let head = Some(&self.head[..]).filter(|head| !head.is_empty());
+        let pieces = head.into_iter().chain(behind.map(Option::unwrap_or_default));
         self.pieces.clear();
-        self.pieces.extend(slices.iter().map(|slice| libc::iovec {
-            iov_base: slice.as_ptr().cast_mut().cast(),
-            iov_len: slice.len(),
+        self.pieces.extend(pieces.map(|piece| libc::iovec {
+            iov_base: piece.as_ptr().cast_mut().cast(),
+            iov_len: piece.len(),
         }));
         if let Some(take) = self.take {
             // SAFETY: the caller gave the function for this context; the pieces, their bytes and the header outlive the

@@ -135,6 +135,29 @@ fn packets_become_a_superframe_and_packets_again() {
 }
 
 #[test]
+fn a_verified_checksum_of_a_superframe_leaves_as_the_partial_one_that_its_header_speaks_of() {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(3000);
+    let (verified, (partial, start, offset)) = (packet.build(), packet.build_superframe());
+    assert_ne!(verified, partial);
+    let mut seen = Seen::default();
+    let handle = coalescer(&options(&mut seen));
+    let vnet = Vnet { flags: 2, gso_type: 1, gso_size: 1000, ..Vnet::default() };
+    let (bytes, user) = (verified.as_ptr().cast(), ptr::null_mut());
+    // SAFETY: the handle lives, and the frame and its header outlive it.
+    let pushed =
+        unsafe { grosso_coalescer_push(handle, bytes, verified.len(), &raw const vnet, user, 0) };
+    // SAFETY: the handle lives.
+    assert_eq!((pushed, unsafe { grosso_coalescer_end(handle, 0) }), (0, 0));
+    // SAFETY: the handle lives.
+    assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
+    let [(frame, vnet, pieces)] = &seen.frames[..] else { panic!("one frame") };
+    let place = (usize::from(vnet.checksum_start), usize::from(vnet.checksum_offset));
+    assert_eq!((vnet.flags, vnet.gso_type, vnet.gso_size, place), (1, 1, 1000, (start, offset)));
+    assert_eq!(*pieces, 2, "the headers in the first");
+    assert!(*frame == partial);
+}
+
+#[test]
 fn a_callback_cannot_enter_or_free_its_own_handle() {
     let mut seen = Seen::default();
     let handle = coalescer(&options(&mut seen));

@@ -339,6 +339,23 @@ fn a_message_that_cannot_be_cut_is_sent_datagram_by_datagram() {
     assert!(socket.segments(), "others can be cut");
 }
 
+#[test]
+fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
+    let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let mut far = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    // The source of a datagram from port 0, and the address of another family.
+    let nowhere = ["127.0.0.1:0", "127.0.0.1:0", "[::1]:9", "[::1]:9"];
+    let destinations = nowhere.map(|address| address.parse().unwrap()).into_iter();
+    let payload = &[7; 100];
+    let datagrams: Vec<_> =
+        destinations.chain([far.local()]).map(|to| Datagram { payload, to, class: 0 }).collect();
+    near.send(&datagrams).unwrap();
+    assert_eq!((near.stats().lost, near.stats().sent), (4, 1), "{:?}", near.stats());
+    let mut arrived = 0;
+    far.recv(|_| arrived += 1).unwrap();
+    assert_eq!(arrived, 1);
+}
+
 #[cfg(feature = "tokio")]
 #[test]
 fn tokio_waits_for_both() {
