@@ -16,7 +16,8 @@ pub enum Fault {
     TooLong,
     /// The interface is down: wait until it is up (`EIO` of a TUN device, `ENETDOWN`).
     Down,
-    /// The other host is currently unreachable (`ENETUNREACH`, `EHOSTUNREACH`, `EADDRNOTAVAIL`).
+    /// The other host is currently unreachable, or never from this socket (`ENETUNREACH`, `EHOSTUNREACH`,
+    /// `EADDRNOTAVAIL`, `EAFNOSUPPORT`).
     Unreachable,
     /// The device is gone (`ENODEV`, `ENXIO`, `EBADFD`).
     Gone,
@@ -49,7 +50,9 @@ impl Fault {
             libc::EINVAL | libc::EPROTO => Self::Malformed,
             libc::EMSGSIZE | libc::E2BIG => Self::TooLong,
             libc::EIO | libc::ENETDOWN => Self::Down,
-            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EADDRNOTAVAIL => Self::Unreachable,
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT => {
+                Self::Unreachable
+            }
             libc::ENODEV | libc::ENXIO | libc::EBADFD => Self::Gone,
             libc::EPERM | libc::EACCES => Self::Forbidden,
             libc::EOPNOTSUPP | libc::ENOPROTOOPT | libc::ENOTTY | libc::ENOSYS => Self::Unsupported,

@@ -55,7 +55,7 @@ pub(crate) enum Refusal {
     /// This message cannot be segmented, such as one whose datagrams are longer than the MTU: send its datagrams one
     /// by one.
     ThisOne,
-    /// This datagram is lost: too long, or nobody is reached.
+    /// This datagram is lost: too long, to an address that cannot be one, or nobody is reached.
     Lost,
     /// The socket is broken.
     Broken,
@@ -69,7 +69,8 @@ impl Refusal {
             // EIO; for a TUN device the same code says that it is down.
             (Fault::Down, 2..) => Self::NoSegments,
             (Fault::Malformed | Fault::TooLong | Fault::Unsupported, 2..) => Self::ThisOne,
-            (Fault::TooLong | Fault::Unreachable | Fault::Down | Fault::Forbidden, _) => Self::Lost,
+            (Fault::Malformed | Fault::TooLong, _)
+            | (Fault::Unreachable | Fault::Down | Fault::Forbidden, _) => Self::Lost,
             // The ICMP error of an earlier datagram, of which this call is only told.
             _ if error.kind() == io::ErrorKind::ConnectionRefused => Self::Lost,
             _ => Self::Broken,
@@ -112,11 +113,12 @@ mod tests {
     fn an_io_error_of_segments_ends_segmenting_and_of_one_datagram_does_not() {
         let of = |code, datagrams| Refusal::of(&io::Error::from_raw_os_error(code), datagrams);
         // Numbers of Linux on every machine that this crate is tested on.
-        let [eio, eagain, einval, emsgsize, ebadf] = [5, 11, 22, 90, 9];
+        let [eio, eagain, einval, emsgsize, ebadf, eafnosupport] = [5, 11, 22, 90, 9, 97];
         assert_eq!(of(eio, 2), Refusal::NoSegments);
         assert_eq!(of(eio, 1), Refusal::Lost);
         assert_eq!([of(einval, 2), of(emsgsize, 2)], [Refusal::ThisOne; 2]);
-        assert_eq!(of(emsgsize, 1), Refusal::Lost);
+        assert_eq!([of(einval, 1), of(emsgsize, 1)], [Refusal::Lost; 2]);
+        assert_eq!([of(eafnosupport, 1), of(eafnosupport, 2)], [Refusal::Lost; 2]);
         assert_eq!([of(eagain, 1), of(eagain, 2)], [Refusal::Full; 2]);
         assert_eq!(of(ebadf, 2), Refusal::Broken);
     }

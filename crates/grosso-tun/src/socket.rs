@@ -58,7 +58,8 @@ pub struct UdpStats {
     pub received: u64,
     /// Messages that they arrived in.
     pub received_messages: u64,
-    /// Datagrams that the kernel would not send: too long for the link, or nobody reached.
+    /// Datagrams that the kernel would not send: too long for the link, to an address that cannot be one, such as port
+    /// 0, or nobody reached.
     pub lost: u64,
     /// Messages that the kernel could not cut, whose datagrams were sent one by one.
     pub uncut: u64,
