@@ -103,7 +103,7 @@ impl Waiter {
     /// Those of `epoll_wait(2)`, without `EINTR`.
     pub fn wait(&self, ready: &mut Vec<Ready>, at_most: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        let timeout = at_most.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        let timeout = limit(at_most);
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
         let told = match epoll::wait(&self.file, &mut events[..], timeout.as_ref()) {
             Err(Errno::INTR) => return Ok(()),
@@ -143,7 +143,7 @@ pub fn wait_for<'a>(
     sources: &[(BorrowedFd<'a>, Interest)],
     at_most: Option<Duration>,
 ) -> io::Result<Option<usize>> {
-    let timeout = at_most.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    let timeout = limit(at_most);
     let polled = |&(file, Interest(flags)): &(BorrowedFd<'a>, Interest)| {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, flags.contains(epoll::EventFlags::IN));
@@ -156,6 +156,11 @@ pub fn wait_for<'a>(
         Err(Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The longest wait as the kernel has it. What its number of seconds cannot hold is no limit: [`Duration::MAX`].
+pub(crate) fn limit(at_most: Option<Duration>) -> Option<Timespec> {
+    at_most.and_then(|at_most| Timespec::try_from(at_most).ok())
 }
 
 /// Makes every later wait of the calling thread end on time. By default the kernel delays the end
@@ -254,6 +259,7 @@ mod tests {
         }
         other.raise().unwrap();
         assert_eq!(wait_for(&sources, None).unwrap(), Some(1));
+        assert_eq!(wait_for(&sources, Some(Duration::MAX)).unwrap(), Some(1));
         raised.raise().unwrap();
         assert_eq!(wait_for(&sources, None).unwrap(), Some(0));
         raised.take().unwrap();

@@ -119,17 +119,17 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// name the kernel inserts a number.
     ///
     /// # Errors
-    /// Not found if the kernel has no TUN, `EPERM` without `CAP_NET_ADMIN`, `EBUSY` if another program has the device,
+    /// Invalid input if it is no name of an interface, not found if the kernel has no TUN, `EPERM` without `CAP_NET_ADMIN`, `EBUSY` if another program has the device,
     /// `EINVAL` if it exists with another layer or other queues. What the kernel merely lacks is no error: see
     /// [`Tun::fallbacks`].
     pub fn open(name: &str, options: &TunOptions) -> io::Result<Self> {
         Ok(Self::new(TapPort::open(name, options.layer, &port_options(options))?, options))
     }
 
-    /// Opens so many queues of one device. The kernel keeps a flow in one queue.
+    /// Opens so many queues of one device, and one at least. The kernel keeps a flow in one queue.
     ///
     /// # Errors
-    /// As [`Tun::open`].
+    /// As [`Tun::open`], and `E2BIG` for more queues than the kernel has for a device.
     pub fn open_queues(name: &str, options: &TunOptions, queues: usize) -> io::Result<Vec<Self>> {
         let options = options.multi_queue(true);
         let first = Self::open(name, &options)?;

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
@@ -17,6 +17,7 @@ use rustix::net::{bind, sendmsg, socket_with, sockopt};
 use crate::abi;
 use crate::calls::seen;
 use crate::interface::{Control, InterfaceName};
+use crate::wait::limit;
 
 mod fanout;
 mod filter;
@@ -542,8 +543,8 @@ impl PacketSocket {
     }
 
     fn wait_for(&self, events: PollFlags, at_most: Duration) -> io::Result<bool> {
-        let timeout = Timespec::try_from(at_most).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(&self.file, events)], Some(&timeout)) {
+        let timeout = limit(Some(at_most));
+        match poll(&mut [PollFd::new(&self.file, events)], timeout.as_ref()) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
