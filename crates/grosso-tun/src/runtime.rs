@@ -3,7 +3,7 @@
 use std::{io, ops::Deref, os::fd::AsRawFd};
 
 use grosso::Meta;
-use tokio::io::unix::AsyncFd;
+use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     datagrams::Datagram,
@@ -35,7 +35,7 @@ impl<B: AsRef<[u8]>> AsyncTun<B> {
     /// As [`Tun::recv`].
     pub async fn recv(&mut self, mut each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
         loop {
-            let mut guard = self.device.readable_mut().await?;
+            let mut guard = self.device.ready_mut(READ).await?;
             let read = guard.try_io(|device| some(device.get_mut().try_recv(&mut each)));
             if let Ok(result) = read {
                 return result;
@@ -55,7 +55,7 @@ impl<B: AsRef<[u8]>> AsyncTun<B> {
 
     async fn flush(&mut self) -> io::Result<()> {
         while !self.device.get_mut().try_flush()? {
-            self.device.writable_mut().await?.clear_ready();
+            self.device.ready_mut(WRITE).await?.clear_ready();
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl AsyncUdp {
     /// As [`Udp::recv`].
     pub async fn recv(&mut self, mut each: impl FnMut(Received<'_>)) -> io::Result<usize> {
         loop {
-            let mut guard = self.socket.readable_mut().await?;
+            let mut guard = self.socket.ready_mut(READ).await?;
             let read = guard.try_io(|socket| some(socket.get_mut().try_recv(&mut each)));
             if let Ok(result) = read {
                 return result;
@@ -103,7 +103,7 @@ impl AsyncUdp {
             if datagrams.is_empty() {
                 return Ok(());
             }
-            self.socket.writable_mut().await?.clear_ready();
+            self.socket.ready_mut(WRITE).await?.clear_ready();
         }
     }
 }
@@ -111,7 +111,7 @@ impl AsyncUdp {
 /// Registers a device or a socket, which owns its descriptor and keeps it as long as it lives.
 #[allow(deprecated, reason = "its successor is unsafe, for types whose descriptor may change")]
 fn registered<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
-    AsyncFd::new(owner)
+    AsyncFd::with_interest(owner, READ.add(WRITE))
 }
 
 /// Turns nothing into the error that makes the runtime wait.
@@ -137,3 +137,8 @@ impl Deref for AsyncUdp {
         self.socket.get_ref()
     }
 }
+
+/// Something to read, or an error to hear: the only news of a device that is gone.
+const READ: Interest = Interest::READABLE.add(Interest::ERROR);
+/// Room to write, or an error to hear.
+const WRITE: Interest = Interest::WRITABLE.add(Interest::ERROR);

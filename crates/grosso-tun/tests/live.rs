@@ -390,3 +390,33 @@ fn tokio_waits_for_both() {
         assert_eq!(marks, [1]);
     });
 }
+
+#[cfg(feature = "tokio")]
+#[test]
+fn tokio_is_told_that_the_device_is_gone() {
+    let Some((host, tun)) = host(A, TunOptions::default()) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async {
+        let mut tun = grosso_tun::AsyncTun::new(tun).unwrap();
+        let read = async {
+            loop {
+                if let Err(error) = tun.recv(|_, _| ()).await {
+                    return error;
+                }
+            }
+        };
+        let removal = async {
+            tokio::task::yield_now().await;
+            let name = InterfaceName::new("tun0").unwrap();
+            let remove = || {
+                let netlink = Netlink::new()?;
+                netlink.delete_link(netlink.link(&name)?.index)
+            };
+            host.run(remove).unwrap().unwrap();
+        };
+        let (error, ()) = tokio::join!(read, removal);
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        let error = tun.send(&mut vec![datagram(9, b"too late", true)]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    });
+}
