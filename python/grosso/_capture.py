@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any, Union
 
+from grosso._error import UsageFailure
 from grosso._native import Rows, report
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -27,7 +30,7 @@ def open(
 
     Nothing is read but the beginning of each file, and whether the filter is right.
     """
-    words = [os.fspath(path) for path in paths]
+    words = [_file(path) for path in paths]
     if not words:
         raise TypeError("grosso.open() needs a path: a capture, or a folder of captures")
     reading = _words(linktype=linktype, allow_truncated=allow_truncated)
@@ -62,7 +65,7 @@ class Capture:
         selection: list[str] | None = None,
         reading: list[str] | None = None,
         report: Report | None = None,
-        folder: tempfile.TemporaryDirectory[str] | None = None,
+        folder: _Folder | None = None,
     ) -> None:
         self._words = words
         self._selection = selection or []
@@ -165,11 +168,32 @@ class Capture:
     def _made(self, command: str, write: PathLike | None, options: dict[str, Any]) -> Capture:
         folder = None
         if write is None:
-            folder = tempfile.TemporaryDirectory(prefix="grosso-")
+            folder = _Folder()
             write = Path(folder.name) / f"{command.replace(' ', '-')}.pcapng"
-        path = os.fspath(write)
+        path = _file(write)
         made = _report([*self._command(command, {"write": path, **options})])
         return Capture([path], report=made, folder=folder)
+
+
+class _Folder:
+    """A temporary folder, which is removed with the last capture that needs it."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="grosso-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+
+def _file(path: PathLike) -> str:
+    """A capture's path as a word of the command line."""
+    word = os.fspath(path)
+    if word == "-" or Path(word).is_fifo():
+        raise UsageFailure(
+            f"{word}: a pipe can be read once, and a capture any number of times",
+            code="usage.pipe",
+            exit=2,
+            hint="name a file",
+        )
+    return word
 
 
 def _words(**options: Any) -> list[str]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import pyarrow
@@ -50,9 +51,24 @@ def test_a_temporary_capture_lives_as_long_as_what_needs_it(captures):
     rows = grosso.open(captures / "host.pcap").wire().packets()
     path = Path(rows.capture.paths[0])
     assert path.exists() and pyarrow.table(rows).num_rows > 34
-    del rows
-    gc.collect()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        del rows
+        gc.collect()
     assert not path.exists()
+    assert not warned
+
+
+def test_a_pipe_is_refused_because_it_can_be_read_once(captures, tmp_path):
+    capture = grosso.open(captures / "host.pcap")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for name in ("-", pipe):
+        with pytest.raises(grosso.UsageFailure, match="pipe") as raised:
+            grosso.open(captures / "host.pcap", name)
+        assert raised.value.code == "usage.pipe" and raised.value.hint
+        with pytest.raises(grosso.UsageFailure, match="pipe"):
+            capture.wire(write=name)
 
 
 def test_failures_say_what_where_and_what_now(captures, tmp_path):
