@@ -23,11 +23,17 @@ impl Lent {
         len: usize,
         user: *mut c_void,
     ) -> Result<Self, Failure> {
-        if bytes.is_null() || len > FRAME_BYTES_MAX {
+        let len = frame_len(len)?;
+        if bytes.is_null() {
             return Err(Failure(GROSSO_ERROR_ARGUMENT));
         }
         Ok(Self { bytes: bytes.cast(), len, user })
     }
+}
+
+/// The length of a frame, unless it is too long.
+pub(crate) fn frame_len(len: usize) -> Result<usize, Failure> {
+    if len > FRAME_BYTES_MAX { Err(Failure(GROSSO_ERROR_ARGUMENT)) } else { Ok(len) }
 }
 
 impl AsRef<[u8]> for Lent {

@@ -15,6 +15,7 @@ use crate::{
         GROSSO_ERROR_SEGMENT,
     },
     guard::guarded,
+    lent::frame_len,
     types::{Packet, Vnet, link},
 };
 
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn grosso_segment(
         let link = link(link_type)?;
         let packet = packet.ok_or(Failure(GROSSO_ERROR_ARGUMENT))?;
         // SAFETY: this function has the contract of `read`.
-        let frame = unsafe { read(frame, len) }?;
+        let frame = unsafe { read(frame, frame_len(len)?) }?;
         // SAFETY: this function has the contract of `write`.
         let buffer = unsafe { write(buffer, room) }?;
         // SAFETY: null, or a header of the caller that nobody writes meanwhile.
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn grosso_checksum_open(
     guarded(|| {
         let link = link(link_type)?;
         // SAFETY: this function has the contract of `write`.
-        let packet = unsafe { write(packet, len) }?;
+        let packet = unsafe { write(packet, frame_len(len)?) }?;
         // SAFETY: null, or a header of the caller that nobody else touches meanwhile.
         let vnet = unsafe { vnet.as_mut() }.ok_or(Failure(GROSSO_ERROR_ARGUMENT))?;
         let stack = dissect(packet, link, &Ports::ASSIGNED);

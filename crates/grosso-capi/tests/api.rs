@@ -158,6 +158,29 @@ fn a_verified_checksum_of_a_superframe_leaves_as_the_partial_one_that_its_header
 }
 
 #[test]
+fn a_frame_of_more_than_16_mib_is_refused_by_every_function() {
+    let mut seen = Seen::default();
+    let handle = coalescer(&options(&mut seen));
+    let mut frame = tcp(0);
+    frame.resize((16 << 20) + 1, 0);
+    let (bytes, len) = (frame.as_mut_ptr().cast::<c_void>(), frame.len());
+    let (mut buffer, mut vnet) = (vec![0_u8; len], Vnet::default());
+    let mut cut = Vec::<Vec<u8>>::new();
+    let (out, context) = (buffer.as_mut_ptr().cast(), (&raw mut cut).cast());
+    let link = GROSSO_LINK_ETHERNET;
+    // SAFETY: the handle lives, and the frame outlives it.
+    let pushed = unsafe { grosso_coalescer_push(handle, bytes, len, ptr::null(), context, 0) };
+    // SAFETY: every pointer is to so many bytes, and the context is what `keep` wants.
+    let cut =
+        unsafe { grosso_segment(link, bytes, len, ptr::null(), out, len, Some(keep), context) };
+    // SAFETY: so many bytes, and a header.
+    let opened = unsafe { grosso_checksum_open(link, bytes, len, &raw mut vnet) };
+    assert_eq!([pushed, cut, opened], [GROSSO_ERROR_ARGUMENT; 3]);
+    // SAFETY: the handle lives.
+    assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
+}
+
+#[test]
 fn a_callback_cannot_enter_or_free_its_own_handle() {
     let mut seen = Seen::default();
     let handle = coalescer(&options(&mut seen));
