@@ -109,7 +109,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
         header.into_iter().chain(self.delivery.parts().map(Part::bytes))
     }
 
-    /// Its length in bytes, at most 65,535.
+    /// Its length in bytes: at most 65,535, unless it came longer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.delivery.len

@@ -82,8 +82,9 @@ impl UdpStats {
 
 impl Udp {
     /// Binds a socket in the calling thread's network namespace; port 0 lets the kernel choose one. Several sockets
-    /// may share a port, over which the kernel distributes flows, if `shared`. Without `UDP_GRO` (Linux before 5.0)
-    /// datagrams arrive one by one.
+    /// may share a port, over which the kernel distributes flows, if `shared`. A socket of an IPv6 address is for IPv6
+    /// alone, the unspecified one included: both families take two. Without `UDP_GRO` (Linux before 5.0) datagrams
+    /// arrive one by one.
     ///
     /// # Errors
     /// `EADDRINUSE` and `EADDRNOTAVAIL` for the address.
