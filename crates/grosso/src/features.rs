@@ -241,9 +241,9 @@ impl Device {
         let mut ip = stack.layers().iter().filter(|l| l.kind.is_ip());
         let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
         let extended = stack.layers().iter().any(is_extension);
-        // Nor does any kind but the generic one look for IP behind a header that only a tunnel has.
+        // Nor does any kind but the generic one look for IP behind a header that no feature names.
         let mut links = stack.layers().iter().take_while(|layer| !layer.kind.is_ip());
-        if links.any(|layer| layer.kind.class() == Class::Tunnel) {
+        if links.any(|layer| layer.kind.spec().segmentation == Segmentation::Never) {
             return false;
         }
         match (ip.next().map(|layer| layer.kind), ip.next()) {

@@ -75,13 +75,16 @@ fn s01_every_kind_of_superframe_needs_its_features() {
     }
 }
 
-/// Ethtool has no word for them, so that a device either repeats the header unread or gets what is cut.
+/// Ethtool has no word for them, so that a device either repeats the header unread or gets what is cut. A kernel takes
+/// such a superframe from a TAP device, and drops it where it has to cut it.
 #[test]
-fn s01_no_feature_names_a_service_header_or_an_l2tp_session() {
+fn s01_no_feature_names_a_service_header_a_label_or_a_session() {
     for frame in [
         tcp(ethernet().nsh(|n| n).ipv4(|ip| ip)),
         tcp(ethernet().ipv4(|ip| ip).gre(|g| g).nsh(|n| n).ipv4(|ip| ip)),
         tcp(ethernet().ipv4(|ip| ip).l2tp(|l| l).ethernet(|e| e).ipv4(|ip| ip)),
+        tcp(ethernet().mpls(|m| m).ipv4(|ip| ip)),
+        tcp(ethernet().pppoe(|p| p).ipv4(|ip| ip)),
     ] {
         let partial = Work::Segment(Outgoing::GSO_PARTIAL);
         assert_eq!(work(&Device::new(Features::ALL), &frame), partial);
@@ -172,6 +175,9 @@ fn b22_devices_that_parse_a_fixed_header_do_not_see_behind_others() {
     assert_eq!(works(ethernet().ipv6(|ip| ip).hop_by_hop(|h| h)), Work::Complete);
     assert_eq!(works(ethernet().ipv4(|ip| ip).ipv6(|ip| ip)), Work::Complete);
     assert_eq!(works(vxlan(|udp| udp)), Work::Complete);
+    assert_eq!(works(ethernet().vlan(|v| v).ipv4(|ip| ip)), Work::Nothing);
+    assert_eq!(works(ethernet().mpls(|m| m).ipv4(|ip| ip)), Work::Complete);
+    assert_eq!(works(ethernet().pppoe(|p| p).ipv6(|ip| ip)), Work::Complete);
     let generic = Device::new(Features::CHECKSUM_GENERIC);
     let extended = partial(ethernet().ipv6(|ip| ip).hop_by_hop(|h| h));
     assert_eq!(work(&generic, &extended), Work::Nothing);

@@ -153,7 +153,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     .shown(Notation::Hexadecimal)])),
     tail: Tail { name: "content", role: Role::Link },
     structure: Structure::Bits(&[(2, 0x01)]),
-    segmentation: Segmentation::Nothing,
+    segmentation: Segmentation::Never,
     remote_checksum: None,
 };
 

@@ -143,7 +143,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     ])),
     tail: Tail { name: "content", role: Role::Link },
     structure: Structure::Bits(&[(0, 0xff), (1, 0xff), (6, 0xff), (7, 0xff)]),
-    segmentation: Segmentation::Nothing,
+    segmentation: Segmentation::Never,
     remote_checksum: None,
 };
 
