@@ -119,9 +119,9 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// name the kernel inserts a number.
     ///
     /// # Errors
-    /// Invalid input if it is no name of an interface, not found if the kernel has no TUN, `EPERM` without `CAP_NET_ADMIN`, `EBUSY` if another program has the device,
-    /// `EINVAL` if it exists with another layer or other queues. What the kernel merely lacks is no error: see
-    /// [`Tun::fallbacks`].
+    /// Invalid input if it is no name of an interface, not found if the kernel has no TUN, `EPERM` without
+    /// `CAP_NET_ADMIN`, `EBUSY` if another program has the device, `EINVAL` if it exists with another layer or other
+    /// queues. What the kernel merely lacks is no error: see [`Tun::fallbacks`].
     pub fn open(name: &str, options: &TunOptions) -> io::Result<Self> {
         Ok(Self::new(TapPort::open(name, options.layer, &port_options(options))?, options))
     }
