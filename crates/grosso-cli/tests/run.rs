@@ -76,6 +76,12 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
     assert_eq!(started(&running, "edge"), edge);
     started(&running, "core");
 
+    write(&hosts, &format!("{EDGE}{}", CORE.replace("core", "spine").replace("e1", "e7")));
+    running.signal(Signal::HUP);
+    running.said("run: no interface \"e7\"");
+    running.said("run: core runs as before");
+    started(&running, "core");
+
     write(&hosts, EDGE);
     running.signal(Signal::HUP);
     running.said("run: core stopped");

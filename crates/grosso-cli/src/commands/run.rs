@@ -147,7 +147,7 @@ mod linux {
                     Ok(()) => session.talk.remark(&format!("run: {} started", spec.name)),
                     Err(failure) => {
                         session.talk.fail(&failure);
-                        self.go_back(leaving.iter().find(|old| old.name == spec.name), session);
+                        self.go_back(replaced(&leaving, spec, &config), session);
                     }
                 }
             }
@@ -222,6 +222,21 @@ mod linux {
                 false => format!("{running} of {wanted} paths running"),
             }
         }
+    }
+
+    /// The path in whose place a new one is: that of its name, or one whose name is gone and whose device it has.
+    fn replaced<'a>(
+        leaving: &'a [PathSpec],
+        new: &PathSpec,
+        config: &Config,
+    ) -> Option<&'a PathSpec> {
+        let is_gone = |old: &PathSpec| config.paths.iter().all(|path| path.name != old.name);
+        let has = |old: &PathSpec| {
+            let devices = [&old.left.device, &old.right.device];
+            [&new.left.device, &new.right.device].iter().any(|device| devices.contains(device))
+        };
+        let same = leaving.iter().find(|old| old.name == new.name);
+        same.or_else(|| leaving.iter().find(|old| is_gone(old) && has(old)))
     }
 
     /// Most ended paths that are remembered for the summary.
