@@ -255,7 +255,7 @@ const CLAIMS: [Claim; 13] = [
             Receiver,
             (Expanded, One),
             (Off, One),
-            Bound::AtLeast(1.15),
+            Bound::AtLeast(1.1),
         )
     },
 ];

@@ -385,7 +385,7 @@ mod tests {
                 TunnelCarrier::Kernel => 20_000.0,
             };
             let checksums_seconds = match setting.carrier {
-                TunnelCarrier::Completes => 0.08,
+                TunnelCarrier::Completes => 0.12,
                 _ if setting.remote_checksum => 0.0025,
                 _ => 0.03,
             };
