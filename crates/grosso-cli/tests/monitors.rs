@@ -252,8 +252,8 @@ fn a_monitor_s_device_that_goes_is_said() {
         let bench = Bench::new();
         let mut command = tap.command(bench.command(&format!("capture -i t0 {outputs}")));
         let mut capture = command.stderr(Stdio::piped()).spawn().unwrap();
-        let index = || Control::new()?.index(&name("mon0"));
-        until(|| tap.network.run(index).unwrap().is_ok());
+        let is_up = || Ok::<_, std::io::Error>(Netlink::new()?.link(&name("mon0"))?.up);
+        until(|| tap.network.run(is_up).unwrap().is_ok_and(|up| up));
         // Packets come all the time, until nobody is left to send them to, or as long as the rest.
         let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("mon0"))?);
         tap.network.run(remove).unwrap().unwrap();
