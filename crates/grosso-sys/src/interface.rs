@@ -17,7 +17,8 @@ use crate::mapping::Mapping;
 /// Length of the kernel's name field in bytes, including its terminating zero (`IFNAMSIZ`).
 const NAME_BYTES: usize = 16;
 
-/// The name of a network interface: 1 to 15 bytes, no zero, slash or white space.
+/// The name of a network interface: 1 to 15 bytes, no control character, slash, colon or white space,
+/// and `%` only in one `%d`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceName {
     bytes: [u8; NAME_BYTES],
@@ -31,12 +32,14 @@ impl InterfaceName {
     ///
     /// [`io::ErrorKind::InvalidInput`] if the kernel would refuse the name.
     pub fn new(name: &str) -> io::Result<Self> {
-        let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+        // The kernel's white space is that of Latin-1, where 0xa0 is a space.
+        let legal = |byte: u8| !matches!(byte, 0..=b' ' | b'/' | b':' | 0x7f | 0xa0);
         if name.is_empty()
             || name.len() >= NAME_BYTES
             || name == "."
             || name == ".."
             || !name.bytes().all(legal)
+            || name.replacen("%d", "", 1).contains('%')
         {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -334,10 +337,10 @@ mod tests {
 
     #[test]
     fn names_follow_the_rules_of_the_kernel() {
-        for legal in ["a", "eth0", "fifteen-bytes-x", "tap%d", "a.b"] {
+        for legal in ["a", "eth0", "fifteen-bytes-x", "tap%d", "a.b", "büro"] {
             assert_eq!(InterfaceName::new(legal).unwrap().as_str(), legal);
         }
-        for illegal in ["", ".", "..", "sixteen-bytes-xx", "a/b", "a b", "a:b", "a\0b", "é"] {
+        for illegal in ["", ".", "..", "sixteen-bytes-xx", "a/b", "a b", "a:b", "a\0b", "à", "a%%", "%d%d"] {
             assert!(InterfaceName::new(illegal).is_err(), "{illegal:?}");
         }
     }

@@ -58,7 +58,7 @@ reasons! {
         TunnelPlaces = "vnet-tunnel-places",
         /// The tunnel's outer checksum is to be computed, but its field holds no pseudo-header sum
         /// (rule V8).
-        TunnelPseudoSumMissing = "vnet-tunnel-pseudo_sum-missing",
+        TunnelPseudoSumMissing = "vnet-tunnel-pseudo-sum-missing",
         /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
         Inexpressible = "vnet-inexpressible",
     }

@@ -50,7 +50,7 @@ pub enum Overlap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReassemblyLimits {
-    /// Incomplete datagrams at once.
+    /// Incomplete datagrams at once; 0 counts as 1.
     pub datagrams: usize,
     /// Keys of killed datagrams remembered at once.
     pub tombstones: usize,
