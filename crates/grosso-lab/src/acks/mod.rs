@@ -230,8 +230,9 @@ impl Acks {
     /// The setting of a transfer, which is measured from its first byte on.
     fn timed(&self, case: &Case, transfer: &Transfer) -> Setting {
         let mut setting = self.setting(case);
-        let [there, back] = transfer.wire();
+        let [mut there, back] = transfer.wire();
         if self.sender_kind() == SenderKind::Userspace {
+            there.rate_bits = (case.side == NicOf::Receiver).then_some(USERSPACE_RATE_BITS);
             setting.carrier = Carrier::Userspace {
                 profile: case.handling.profile(case.hold).map(Box::new),
                 expand: case.handling == Handling::Expanded,
@@ -329,7 +330,11 @@ const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
 /// Sizes for some milliseconds of delay: TCP's buffers, and what the wire holds.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
 const UNDER_WAY_BYTES: usize = 16 << 20;
+/// The time for which the 82599 waits by default, which trains are held at the receiver of a transfer, too.
 const MITIGATION: Duration = Duration::from_micros(16);
+/// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits a second. Such a sender sends what a
+/// batch of acknowledgments allows at one instant, where a kernel takes its time for each of them: some 6 us a segment.
+const USERSPACE_RATE_BITS: u64 = 2_000_000_000;
 /// Sizes around the window that was best in 2011, and the lab's default.
 const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
 const BEST_2011: usize = 100 << 10;
@@ -355,12 +360,16 @@ Transfers, and streams with Grosso at the sender: the receiver's kernel wakes
 its reader once 16 KB are there (SO_RCVLOWAT) and acknowledges every second
 segment until then, so that its reads are batched. Other streams: what there is
 is read.
+Trains of transfers end with the poll at the sender, and after 16 us at the
+receiver, if nothing else is said.
 expanded: linux, and one acknowledgment for two packets of what was joined, back
 to back, 32 at most for one; reached counts them.";
 const IN_USERSPACE: &str = "\
 The senders of the transfers ran in userspace, each as the one connection of a
 port: without selective acknowledgments, tail loss probes and small queues, and
-with a retransmission timeout of a second or more. Their CPU is the path's.";
+with a retransmission timeout of a second or more. Their CPU is the path's.
+They send a window at one instant, so that their wire to a receiver's NIC has a
+rate: 2 Gb/s.";
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{
     Case,
     Handling::{self, Controlled, Expanded, Filtered, Hardware, Merged, Off, Passed, Vector},
+    MITIGATION,
     NicOf::{self, Receiver, Sender},
     SenderKind,
     Worth::{self, Bytes, Limited, One},
@@ -47,7 +48,8 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     let mut add = |side, handling, hold, transfer| {
         cases.push(Case { side, handling, hold, window_bytes: None, transfer: Some(transfer) });
     };
-    let usual = |side| if side == Sender { Duration::ZERO } else { HOLD };
+    // At the sender trains end with the poll, as those of FreeBSD's `tcp_lro`.
+    let usual = |side| if side == Sender { Duration::ZERO } else { MITIGATION };
     for (i, &round_trip) in round_trips.iter().enumerate() {
         let detailed = i == 0;
         for worth in Worth::ALL {
@@ -273,10 +275,7 @@ and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
-/// Time for which trains are held at the receiver: the lab's usual one. At the sender they end with the poll, as those
-/// of FreeBSD's `tcp_lro`.
-const HOLD: Duration = Duration::from_micros(100);
-/// Waits at the sender beside none: that of the receiver, and a long one.
-const WAITS: [Duration; 2] = [HOLD, Duration::from_millis(1)];
+/// Waits at the sender beside none: the lab's usual one, and a long one.
+const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;
