@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grosso_capture::Format;
+use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
 use grosso_testkit::{
     Packet,
     headers::Tcp,
@@ -14,6 +14,8 @@ use crate::common::{
     Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has, packets, tshark,
 };
 
+/// The offset of the header checksum after Ethernet.
+const IPV4_CHECKSUM_AT: usize = 14 + 10;
 /// The offset of the TCP flags after Ethernet and IPv4.
 const TCP_FLAGS_AT: usize = 14 + 20 + 13;
 
@@ -35,6 +37,14 @@ fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
         sequence += len as u32;
     }
     frames
+}
+
+/// A capture of one frame, cut to `len` bytes.
+fn cut_to(len: usize, frame: &[u8]) -> Vec<u8> {
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));
+    let meta = PacketMeta { original_len: frame.len() as u32, ..PacketMeta::default() };
+    writer.write_packet(&meta, &frame[..len]).unwrap();
+    writer.finish().unwrap()
 }
 
 /// A frame in the other direction: ports and addresses exchanged, so that the sums stay the same.
@@ -348,6 +358,36 @@ fn tshark_finds_nothing_wrong() {
     assert_eq!(tshark(&bench.path("back.pcapng"), wrong), Vec::<String>::new());
     let count = tshark(&bench.path("wire.pcapng"), "tcp").len();
     assert_eq!(tshark(&bench.path("back.pcapng"), "tcp").len(), count);
+}
+
+#[test]
+fn ipv4_header_checksum_left_to_the_device_is_completed() {
+    let bench = Bench::new();
+    let packet = |n: u16| Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(n));
+    // A device may complete the headers of IPv4 alone: of TCP, ICMP, fragments and of the headers around a tunnel.
+    let right = [
+        packet(1).tcp(|t| t).payload_len(100).build(),
+        packet(2).icmp(|icmp| icmp).payload_len(40).build(),
+        packet(3).gre(|g| g).ipv4(|ip| ip.id(7)).udp(|u| u).payload_len(60).build(),
+        packet(4).tcp(|t| t).payload_len(400).build(),
+    ];
+    let mut sent = right.clone();
+    for frame in &mut sent {
+        frame[IPV4_CHECKSUM_AT..IPV4_CHECKSUM_AT + 2].fill(0);
+    }
+    for format in [Format::Pcap, Format::Pcapng] {
+        bench.put("sent", &capture(format, ETHERNET, &sent));
+        let report = bench.ok("wire sent -w wire --json").json();
+        assert_eq!(report["checksums_completed"], 4);
+        assert_eq!(frames(&bench.get("wire")), right);
+        assert_eq!(bench.ok("inspect wire --json").json()["verdict"]["vantage"], "wire");
+    }
+    // The header is there although the capture cut what is behind it.
+    bench.put("short.pcap", &cut_to(60, &sent[3]));
+    let report = bench.ok("wire short.pcap -w wire.pcap --json").json();
+    assert_eq!(report["checksums_completed"], 1);
+    assert_eq!(report["left"], serde_json::json!({}));
+    assert_eq!(frames(&bench.get("wire.pcap")), [right[3][..60].to_vec()]);
 }
 
 #[test]

@@ -6,6 +6,6 @@ mod verdict;
 
 pub(crate) use fix::{complete, fix};
 pub(crate) use verdict::{
-    Claim, Level, Levels, Verdict, Why, has_gre_checksum_to_come, is_left_to_device, is_seeded,
-    is_seeded_anywhere, is_seeded_to_the_end, judge, seeded_around,
+    Claim, Level, Levels, Verdict, Why, has_gre_checksum_to_come, has_header_checksum_to_come,
+    is_left_to_device, is_seeded, is_seeded_anywhere, is_seeded_to_the_end, judge, seeded_around,
 };

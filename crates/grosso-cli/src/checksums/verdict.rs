@@ -193,6 +193,13 @@ pub(crate) fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     })
 }
 
+/// Whether the checksum of an IPv4 or GRE header is zero, which tells that a device computes it.
+pub(crate) fn has_header_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
+    let mut ipv4 = stack.layers().iter().filter(|layer| layer.kind == Kind::Ipv4);
+    ipv4.any(|ip| u16_at(packet, ip.offset as usize + ipv4::field::CHECKSUM.start) == 0)
+        || has_gre_checksum_to_come(packet, stack)
+}
+
 /// Whether any transport checksum is the sum of its pseudo-header. Reads no payload.
 pub(crate) fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack) || seeded_around(packet, stack).is_some()

@@ -7,7 +7,7 @@ use grosso_wire::{LinkType, Stack, Stop, dissect};
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
     arguments::Wire,
-    checksums::{Levels, complete, is_seeded_anywhere},
+    checksums::{Levels, complete, has_header_checksum_to_come, is_seeded_anywhere},
     error::{Exit, Failure},
     evidence::{Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
     input::Session,
@@ -208,17 +208,19 @@ impl WireWork {
         said: &PacketMeta,
     ) -> Result<(), Failure> {
         let claim = meta::claim(said, stack);
-        if !said.is_partial() && !is_seeded_anywhere(packet.data, stack) {
+        let is_seeded = said.is_partial() || is_seeded_anywhere(packet.data, stack);
+        // A device that completes the checksums of IPv4 headers does so whatever they carry.
+        if !is_seeded && !has_header_checksum_to_come(packet.data, stack) {
             return self.output.copy(entry);
         }
-        if packet.is_cut() {
+        if is_seeded && packet.is_cut() {
             self.count_cut(packet);
             *self.left.entry("captured-short").or_default() += 1;
             return self.output.copy(entry);
         }
         self.packet.clear();
         self.packet.extend_from_slice(packet.data);
-        let fixed = complete(&mut self.packet, false, stack, claim, &mut self.levels);
+        let fixed = complete(&mut self.packet, packet.is_cut(), stack, claim, &mut self.levels);
         if fixed == 0 && !said.is_partial() {
             // Its checksum is right, and happens to be the sum of the pseudo-header too.
             return self.output.copy(entry);
