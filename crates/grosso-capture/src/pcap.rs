@@ -15,27 +15,61 @@ pub(crate) const FILE_HEADER_BYTES: usize = 24;
 /// Length of the header of each record.
 pub(crate) const RECORD_HEADER_BYTES: usize = 16;
 
-/// The header of a pcap file. It keeps its original bytes, so that a copy has the same.
+/// The header of a pcap file. It keeps its original bytes, so that a copy has the same; but a copy
+/// is never of a version before [`VERSION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) order: ByteOrder,
     pub(crate) interface: Interface,
     pub(crate) raw: [u8; FILE_HEADER_BYTES],
+    lengths: Lengths,
+}
+
+/// The order of the two lengths in the header of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lengths {
+    /// The captured length, then the original one.
+    CapturedFirst,
+    /// The original length, then the captured one: before version 2.3.
+    OriginalFirst,
+    /// Either order, as programs of version 2.3 differed: the captured length is the shorter.
+    CapturedShorter,
+}
+
+impl Lengths {
+    /// The order in a file of this version; `None` if nobody knows the version.
+    fn of_version(version: (u16, u16)) -> Option<Self> {
+        match version {
+            VERSION => Some(Self::CapturedFirst),
+            (2, 3) => Some(Self::CapturedShorter),
+            (2, 0..=2) => Some(Self::OriginalFirst),
+            _ => None,
+        }
+    }
+
+    /// The captured and the original length by the first and the second number.
+    #[inline]
+    fn sort(self, first: u32, second: u32) -> (u32, u32) {
+        match self {
+            Self::OriginalFirst => (second, first),
+            Self::CapturedShorter if first > second => (second, first),
+            _ => (first, second),
+        }
+    }
 }
 
 impl FileHeader {
-    pub(crate) fn parse(raw: [u8; FILE_HEADER_BYTES]) -> Result<Self, CaptureError> {
+    pub(crate) fn parse(mut raw: [u8; FILE_HEADER_BYTES]) -> Result<Self, CaptureError> {
         let Magic::Pcap { order, resolution } = Magic::detect(&raw)? else {
             return Err(CaptureError::not_a_capture(&raw));
         };
         let (major, minor) = (order.u16_at(&raw, 4), order.u16_at(&raw, 6));
-        // Version 2.4 dates from 1998. Before 2.3 the two lengths of a record were swapped.
-        if (major, minor) != VERSION {
-            return Err(CaptureError::Damaged {
-                what: Damage::Version { major, minor },
-                offset: 0,
-            });
-        }
+        // Version 2.4 dates from 1998, and captures of before are still passed on.
+        let Some(lengths) = Lengths::of_version((major, minor)) else {
+            let what = Damage::Version { major, minor };
+            return Err(CaptureError::Damaged { what, offset: 0 });
+        };
+        raw[6..8].copy_from_slice(&order.u16_bytes(VERSION.1));
         let network = order.u32_at(&raw, 20);
         // The upper half holds the length of the frame check sequence, in units of 16 bits, when
         // its presence bit is set (draft-ietf-opsawg-pcap section 4).
@@ -47,7 +81,7 @@ impl FileHeader {
             offset_seconds: 0,
             fcs_bytes,
         };
-        Ok(Self { order, interface, raw })
+        Ok(Self { order, interface, raw, lengths })
     }
 
     /// A header for `interface`: nanoseconds if its unit is finer than microseconds.
@@ -68,7 +102,7 @@ impl FileHeader {
         raw[16..20].copy_from_slice(&order.u32_bytes(snaplen));
         raw[20..24].copy_from_slice(&order.u32_bytes(interface.link_type & LINK_TYPE_MASK | fcs));
         let interface = Interface { snaplen, resolution, offset_seconds: 0, ..*interface };
-        Self { order, interface, raw }
+        Self { order, interface, raw, lengths: Lengths::CapturedFirst }
     }
 
     /// Raises the snapshot length to at least `bytes`; 0 means no limit and stays.
@@ -103,6 +137,12 @@ impl FileHeader {
     }
 }
 
+/// Whether `record` has its captured and its original length in the order in which they are written.
+pub(crate) fn has_lengths(record: &[u8], order: ByteOrder, captured: u32, original: u32) -> bool {
+    let lengths = record.get(8..RECORD_HEADER_BYTES);
+    lengths == Some([order.u32_bytes(captured), order.u32_bytes(original)].as_flattened())
+}
+
 /// Finds the record at the front of `bytes`.
 #[inline]
 pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
@@ -111,7 +151,8 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
         return Ok(Step::Need(Need { bytes: RECORD_HEADER_BYTES, before: 0, part }));
     };
     let order = header.order;
-    let captured = order.u32_at(record, 8);
+    let (captured, original_len) =
+        header.lengths.sort(order.u32_at(record, 8), order.u32_at(record, 12));
     if captured as usize > RECORD_BYTES_MAX - RECORD_HEADER_BYTES {
         return Err(Damage::RecordTooLong { bytes: u64::from(captured) });
     }
@@ -128,14 +169,14 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
     let layout = PacketLayout {
         interface: 0,
         timestamp_ns: Some(timestamp_ns),
-        original_len: order.u32_at(record, 12),
+        original_len,
         data: Span { start: RECORD_HEADER_BYTES, end: length },
         options: Span { start: length, end: length },
     };
     Ok(Step::Record { bytes: length, layout: Layout::Packet(layout) })
 }
 
-/// The only version in use.
+/// The version in use, and the one that is written.
 const VERSION: (u16, u16) = (2, 4);
 /// The part of the network field that is the link type.
 const LINK_TYPE_MASK: u32 = 0xffff;

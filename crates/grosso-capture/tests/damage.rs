@@ -119,9 +119,9 @@ fn relatives_are_refused_by_name() {
     ] {
         assert_eq!(text(start), said);
     }
-    let mut old = File::new(ByteOrder::Little);
-    old.u32(0xa1b2_c3d4).u16(2).u16(2).u32(0).u32(0).u32(0).u32(1);
-    assert_eq!(text(&old.bytes), "damaged: format version 2.2 is not known (offset 0)");
+    let mut new = File::new(ByteOrder::Little);
+    new.u32(0xa1b2_c3d4).u16(2).u16(5).u32(0).u32(0).u32(0).u32(1);
+    assert_eq!(text(&new.bytes), "damaged: format version 2.5 is not known (offset 0)");
 }
 
 #[test]

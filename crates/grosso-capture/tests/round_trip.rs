@@ -46,6 +46,26 @@ fn pcap_copy_is_byte_identical() {
 }
 
 #[test]
+fn pcap_of_a_version_before_2_4_is_read_and_copied_as_2_4() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let file = |minor: u16, lengths: [u32; 2]| {
+            let mut file = File::new(order);
+            file.u32(0xa1b2_c3d4).u16(2).u16(minor).u32(3600).u32(2).u32(1600).u32(1);
+            file.record(1, 2, b"whole", 5).u32(3).u32(4).u32(lengths[0]).u32(lengths[1]);
+            file.raw(b"cut");
+            file.bytes
+        };
+        let today = file(4, [3, 1514]);
+        // Programs of version 2.3 had both orders.
+        let old = [(0, [1514, 3]), (1, [1514, 3]), (2, [1514, 3]), (3, [1514, 3]), (3, [3, 1514])];
+        for (minor, lengths) in old {
+            let copied = copy(&file(minor, lengths), |_| {}).unwrap();
+            assert_eq!(copied, today, "version 2.{minor} {order:?}");
+        }
+    }
+}
+
+#[test]
 fn section_length_becomes_unknown_and_comments_are_added_to_the_first_section() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         let section = |file: &mut File, length: u64, comments: &[&[u8]]| {
