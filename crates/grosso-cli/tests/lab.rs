@@ -41,6 +41,18 @@ fn lab_measures_and_reports() {
 }
 
 #[test]
+fn figures_are_said_without_their_page() {
+    let bench = Bench::new();
+    let run = bench.run("lab --runs 1 --time 100ms --html no/such/page.html --json");
+    if !run.stderr.contains("no/such/page.html") {
+        assert!(!is_allowed(&run), "{}", run.stdout);
+        return;
+    }
+    assert_eq!(run.code, 4, "{}", run.stderr);
+    assert_eq!(run.json()["experiment"], "lro");
+}
+
+#[test]
 fn lab_runs_sender_path_and_receiver_on_the_cpus_that_were_chosen() {
     let allowed = allowed_processors().unwrap();
     let [.., one, other] = allowed[..] else {

@@ -515,7 +515,9 @@ fn what_cannot_be_is_refused_with_what_can() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("expected off, batch, holes, or holes:TIME"), "{}", run.stderr);
     assert_eq!(bench.run("whatif none").code, 4);
-    assert_eq!(bench.run("whatif a --html no/such/folder.html").code, 4);
+    let told = bench.ok("whatif a").stdout;
+    let run = bench.run("whatif a --html no/such/folder.html");
+    assert_eq!((run.code, run.stdout), (4, told), "the report is told without its page");
 }
 
 #[test]

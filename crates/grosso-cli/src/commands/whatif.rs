@@ -7,7 +7,7 @@ mod crew;
 mod meter;
 mod trial;
 
-use std::fs;
+use std::{fs, path::Path};
 
 use grosso::Profile;
 use grosso_capture::Entry;
@@ -63,13 +63,11 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
         Ok(Next::Go)
     })?;
     let mut report = report(options, &input, offered, crew.finish()?);
-    if let Some(page) = &options.html {
+    // What a long capture took is said also if there is no room for its page.
+    let written = options.html.as_deref().map_or(Ok(()), |page| {
         report.html = Some(Name::of(page));
-        fs::write(page, report.page(&session.command_line)).map_err(|error| {
-            let message = format!("whatif: {}: {error}", shown(page));
-            Failure::environment("environment.write", message)
-        })?;
-    }
+        write_page(&mut report, page, session)
+    });
     report.elapsed_s = session.elapsed_s();
     note_superframes(&report, session);
     let blind_flows = report.settings.iter().map(|setting| setting.blind_flows).max();
@@ -79,7 +77,15 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     report::remark_rate(&session.talk, packets, bytes, session.started.elapsed());
     let exit = ending.conclude(&input, session, "processed")?;
     unparsed.conclude(&input, "")?;
-    Ok(exit)
+    written.map(|()| exit)
+}
+
+fn write_page(report: &mut WhatifReport, page: &Path, session: &Session) -> Result<(), Failure> {
+    fs::write(page, report.page(&session.command_line)).map_err(|error| {
+        report.html = None;
+        let message = format!("whatif: {}: {error}", shown(page));
+        Failure::environment("environment.write", message)
+    })
 }
 
 /// The rules of every setting: all holds of the first profile and level of order, then those of the next level, and

@@ -53,8 +53,15 @@ pub(super) fn conduct<E: Experiment>(
     for remark in results.remarks() {
         session.talk.note(remark);
     }
-    let html = write_page(name, page, |command| results.page(command), session)?;
-    LabReport::new(form, results.table(), results).with_page(html).print(started, session)
+    // Figures of minutes are said also if there is no room for their page.
+    let written = write_page(name, page, |command| results.page(command), session);
+    let (html, unwritten) = match written {
+        Ok(html) => (html, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    let report = LabReport::new(form, results.table(), results).with_page(html);
+    let exit = report.print(started, session)?;
+    unwritten.map_or(Ok(exit), Err)
 }
 
 /// The plan of an experiment whose trials last that many nanoseconds.
