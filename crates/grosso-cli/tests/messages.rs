@@ -141,6 +141,32 @@ fn cut_packets_are_unverifiable_and_left_as_they_are() {
 }
 
 #[test]
+fn packets_that_are_cut_and_do_not_merge_lose_no_payload() {
+    let bench = Bench::new();
+    let options = WriterOptions::new(Format::Pcapng);
+    let mut writer = CaptureWriter::new(Vec::new(), options);
+    for (number, sequence) in [0, 1460].into_iter().enumerate() {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));
+        let frame = packet.tcp(|t| t.sequence(sequence)).payload_len(1460).build();
+        let meta = PacketMeta {
+            timestamp_ns: Some(START_NS),
+            original_len: frame.len() as u32,
+            ..PacketMeta::default()
+        };
+        writer.write_packet(&meta, &frame[..96]).unwrap();
+    }
+    bench.put("cut.pcapng", &writer.finish().unwrap());
+    let notes = |options: &str| bench.ok(&format!("coalesce cut.pcapng {options}")).stderr;
+    let merged = "grosso: note: 2 packets are cut: merged by their headers, with checksums taken for \
+                  right; 42 B of captured payload are not in the output, where superframes end with \
+                  what was captured of their first packets\n";
+    assert_eq!(notes(""), merged);
+    let alone = "grosso: note: 2 packets are cut: merged by their headers, with checksums taken for \
+                 right\n";
+    assert_eq!(notes("--batch 1"), alone);
+}
+
+#[test]
 fn input_is_never_overwritten() {
     let bench = Bench::new();
     let input = capture(Format::Pcap, ETHERNET, &plain(9));

@@ -114,6 +114,7 @@ fn classic_pcap_becomes_pcapng_that_gives_it_back() {
     bench.put("a.pcap", &input);
     let run = bench.ok("coalesce -r a.pcap -w b.pcapng");
     assert_eq!(run.stderr.matches("note: writing pcapng").count(), 1, "{}", run.stderr);
+    assert_eq!(bench.ok("coalesce -r a.pcap").stderr, "", "nothing is written");
     assert!(bench.get("b.pcapng").starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
     bench.ok("segment -r b.pcapng -w c.pcap -F pcap");
     assert_same(&packets(&input), &packets(&bench.get("c.pcap")), Link::Ethernet);

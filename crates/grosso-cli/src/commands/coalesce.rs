@@ -18,7 +18,7 @@ use crate::{
     arguments::Coalesce,
     error::{Exit, Failure},
     evidence::Judge,
-    input::{Input, Links, Session},
+    input::{Links, Session},
     output::Output,
     report::{InputFacts, OutputFacts, Tool, counts},
     reports::coalesce::{CoalesceReport, buckets, original},
@@ -33,7 +33,9 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     let mut input = sources.input(options.files.keeps_hash(session), session)?;
     let replay = Replay::new(&options.rules, Purpose::Writes)?;
     let format = options.files.format(Format::Pcapng);
-    note_format(&input, format, replay.profile(), session);
+    let is_pcapng_unasked =
+        input.is_pcap() && format == Format::Pcapng && options.files.write.is_some();
+    note_format(format, is_pcapng_unasked, replay.profile(), session);
     let output = Output::create(options.files.write.as_deref(), format, &input, session)?;
     let (links, writer) = (input.links, Writer::new(output));
     let mut work = CoalesceWork { links, judge, replay, writer, cut_packets: 0 };
@@ -106,11 +108,15 @@ fn note_cut(packets: u64, bytes_beyond: u64, session: &mut Session) {
         return;
     }
     let are = if packets == 1 { "packet is" } else { "packets are" };
-    session.talk.note(format!(
-        "{packets} {are} cut: merged by their headers, with checksums taken for right; {bytes_beyond} B \
-         of captured payload are not in the output, where superframes end with what was captured of \
-         their first packets"
-    ));
+    let mut said =
+        format!("{packets} {are} cut: merged by their headers, with checksums taken for right");
+    if bytes_beyond > 0 {
+        said.push_str(&format!(
+            "; {bytes_beyond} B of captured payload are not in the output, where superframes end with \
+             what was captured of their first packets"
+        ));
+    }
+    session.talk.note(said);
 }
 
 /// Notes that packets out of order kept others from merging, where nothing puts them in order.
@@ -128,7 +134,7 @@ fn note_disorder(replay: &Replay, session: &mut Session) {
     session.talk.hint("--reorder batch puts them in order; `grosso whatif` says what that gives");
 }
 
-fn note_format(input: &Input, format: Format, profile: &Profile, session: &mut Session) {
+fn note_format(format: Format, is_pcapng_unasked: bool, profile: &Profile, session: &mut Session) {
     if !profile.rules.is_invertible() {
         let name = &profile.name;
         session.talk.note(format!(
@@ -137,7 +143,7 @@ fn note_format(input: &Input, format: Format, profile: &Profile, session: &mut S
         session.talk.hint("--profile linux joins only what can be cut again");
     } else if format == Format::Pcap {
         session.talk.note("pcap cannot say how superframes split: `segment` will not undo this");
-    } else if input.is_pcap() {
+    } else if is_pcapng_unasked {
         session
             .talk
             .note("writing pcapng: pcap cannot say how superframes split (-F pcap if you must)");
