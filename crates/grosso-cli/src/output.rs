@@ -16,6 +16,7 @@ use grosso_capture::{
 };
 
 use crate::{
+    arguments::compressor,
     error::Failure,
     input::{Devices, Input, Session},
     line::{Lines, Spacing, Timing},
@@ -47,7 +48,7 @@ impl Output {
         path: Option<&Path>,
         format: Format,
         input: &Input,
-        session: &Session,
+        session: &mut Session,
     ) -> Result<Self, Failure> {
         Self::open(path, format, input, session, 0)
     }
@@ -57,7 +58,7 @@ impl Output {
         path: Option<&Path>,
         format: Format,
         input: &Input,
-        session: &Session,
+        session: &mut Session,
     ) -> Result<Self, Failure> {
         Self::open(path, format, input, session, SNAPLEN_DEFAULT)
     }
@@ -66,7 +67,7 @@ impl Output {
         path: Option<&Path>,
         format: Format,
         input: &Input,
-        session: &Session,
+        session: &mut Session,
         snaplen_min: u32,
     ) -> Result<Self, Failure> {
         let (packets, bytes) = (0, 0);
@@ -103,6 +104,12 @@ impl Output {
             }
             other => Failure::capture(&name, &other),
         })?;
+        if let Some(program) = compressor(path) {
+            session
+                .talk
+                .note(format!("{name} is written without compression, whatever its name says"));
+            session.talk.hint(&format!("-w - | {program} > {name}"));
+        }
         let writer = Rc::new(RefCell::new(writer));
         input.precede_waits_by(&writer);
         let (writer, path) = (Some(writer), Some(Name::of(path)));

@@ -49,7 +49,7 @@ pub(crate) struct Transformed {
 pub(crate) fn open(
     files: &Files,
     command: &str,
-    session: &Session,
+    session: &mut Session,
 ) -> Result<(Sources, Input, Output), Failure> {
     let sources = files.captures.sources(command)?;
     let input = sources.input(files.keeps_hash(session), session)?;

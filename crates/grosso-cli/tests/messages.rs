@@ -167,6 +167,21 @@ fn packets_that_are_cut_and_do_not_merge_lose_no_payload() {
 }
 
 #[test]
+fn name_that_promises_compression_is_contradicted() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    for (name, program) in [("b.pcapng.gz", "gzip"), ("b.pcapng.zst", "zstd")] {
+        let run = bench.ok(&format!("wire a.pcap -w {name}"));
+        let said = format!(
+            "grosso: note: {name} is written without compression, whatever its name says\n\
+             grosso: hint: -w - | {program} > {name}\n"
+        );
+        assert_eq!(run.stderr, said);
+        assert!(bench.get(name).starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "pcapng, by its name");
+    }
+}
+
+#[test]
 fn input_is_never_overwritten() {
     let bench = Bench::new();
     let input = capture(Format::Pcap, ETHERNET, &plain(9));

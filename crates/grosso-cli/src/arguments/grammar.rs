@@ -1,6 +1,6 @@
 //! The grammar of every command that reads captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use grosso_capture::Format;
@@ -88,7 +88,11 @@ pub(crate) struct Files {
 impl Files {
     /// The format of the output: what the user says or the name of the file does, or `default`.
     pub(crate) fn format(&self, default: Format) -> Format {
-        let by_name = || match self.write.as_ref()?.extension()?.to_str()? {
+        let name = self.write.as_deref().map(|path| match compressor(path) {
+            Some(_) => path.with_extension(""),
+            None => path.to_path_buf(),
+        });
+        let by_name = || match name?.extension()?.to_str()? {
             "pcap" => Some(OutputFormat::Pcap),
             "pcapng" => Some(OutputFormat::Pcapng),
             _ => None,
@@ -100,6 +104,15 @@ impl Files {
     pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
         let is_kept = self.write.is_some() && self.format(Format::Pcapng) != Format::Pcap;
         session.names_hash || is_kept
+    }
+}
+
+/// The program that makes files with the last part of this name, if that promises compression.
+pub(crate) fn compressor(path: &Path) -> Option<&'static str> {
+    match path.extension()?.to_str()? {
+        "gz" => Some("gzip"),
+        "zst" => Some("zstd"),
+        _ => None,
     }
 }
 
