@@ -251,7 +251,7 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
 }
 
 /// The words of clap about a wrong command line, in the form of this program's own.
-fn in_own_voice(error: &clap::Error) -> Option<String> {
+pub(crate) fn in_own_voice(error: &clap::Error) -> Option<String> {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").filter(|_| error.use_stderr())?;
     Some(text.trim_end().replace("\n  tip: ", "\nhint: "))

@@ -104,8 +104,10 @@ fn begin(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<(Arguments, 
         .chain(words.iter().map(String::as_str))
         .map(Into::into)
         .collect();
-    let mut arguments = commands::parse(&words)
-        .map_err(|error| Failure::usage("usage", error.to_string().trim_end()))?;
+    let mut arguments = commands::parse(&words).map_err(|error| {
+        let said = commands::in_own_voice(&error).unwrap_or_else(|| error.to_string());
+        Failure::usage("usage", said.trim_end())
+    })?;
     arguments.common.json = true;
     arguments.common.quiet = true;
     let session = commands::session(&arguments, &words, Arc::clone(interrupted));

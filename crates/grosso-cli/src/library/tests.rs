@@ -102,6 +102,9 @@ fn failures_have_code_message_hint_and_exit() {
     }
     let error = packets(&words("inspect"), &free(), &mut Count::up_to(1)).unwrap_err();
     assert!(error.to_string().contains("; hint: "), "{error}");
+    let error = report(&words("inspect CAPTURE --no-such-option"), &free()).unwrap_err();
+    let said = "unexpected argument '--no-such-option' found\n\nhint: ";
+    assert!(error.to_string().starts_with(said), "in the words of the command: {error}");
 }
 
 #[test]
