@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions, flag};
 use grosso_testkit::{
     Packet,
     headers::Tcp,
@@ -108,6 +108,25 @@ fn superframes_are_split_by_the_mss_of_the_syn() {
     assert_eq!(piped.bytes, bench.get("wire.pcap"));
     assert!(!piped.stderr.contains("note:"), "{}", piped.stderr);
     assert_eq!(bench.ok("inspect wire.pcap --json").json()["verdict"]["vantage"], "wire");
+}
+
+#[test]
+fn partial_packets_that_came_in_tell_of_a_virtual_link() {
+    let bench = Bench::new();
+    let vantage = |plain: Vec<u8>| {
+        let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+        for frame in [host_capture(0, &[50_000]).remove(0), plain] {
+            let original_len = frame.len() as u32;
+            let meta =
+                PacketMeta { original_len, flags: Some(flag::INBOUND), ..PacketMeta::default() };
+            writer.write_packet(&meta, &frame).unwrap();
+        }
+        bench.put("a", &writer.finish().unwrap());
+        bench.run("inspect a --json").json()["verdict"]["vantage"].clone()
+    };
+    let plain = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(9);
+    assert_eq!(vantage(plain.build()), "receiver-host");
+    assert_eq!(vantage(plain.build_partial().0), "sender-host", "whose text names virtual links");
 }
 
 #[test]

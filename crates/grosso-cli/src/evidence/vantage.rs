@@ -94,7 +94,8 @@ impl Direction {
     fn side(&self, reverse: &Self, is_tcp: bool) -> Option<Side> {
         match (self.outbound, self.inbound) {
             (1.., 0) => return Some(Side::Sender),
-            (0, 1..) => return Some(Side::Receiver),
+            // A plain packet that comes in with a partial checksum crossed a virtual link; so did its superframes.
+            (0, 1..) if self.partial == 0 => return Some(Side::Receiver),
             _ => {}
         }
         match (self.partial, self.complete, reverse.partial, reverse.complete) {
