@@ -130,6 +130,32 @@ fn partial_packets_that_came_in_tell_of_a_virtual_link() {
 }
 
 #[test]
+fn shares_are_of_what_the_link_carried_and_a_replay_loses_all_that_is_too_long() {
+    let bench = Bench::new();
+    let mut frames = host_capture(1460, &[50_000, 700, 2000]);
+    let text = |frames: &[Vec<u8>], len: usize| {
+        let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));
+        for frame in frames {
+            let meta = PacketMeta { original_len: frame.len() as u32, ..PacketMeta::default() };
+            writer.write_packet(&meta, &frame[..len.min(frame.len())]).unwrap();
+        }
+        bench.put("a", &writer.finish().unwrap());
+        bench.run("inspect a").stdout.replace("\n", " ")
+    };
+    for len in [usize::MAX, 80] {
+        let text = text(&frames, len);
+        assert!(text.contains("superframes   2 packets, 98.4 % of bytes"), "{len}: {text}");
+        assert!(text.contains("would lose 2 packets (98.4 % of the bytes)"), "{len}: {text}");
+    }
+    // Packets of a link with a greater MTU are no superframes.
+    let long = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(8000).build();
+    frames.extend([long.clone(), long]);
+    let text = text(&frames, usize::MAX);
+    assert!(text.contains("superframes   2 packets"), "{text}");
+    assert!(text.contains("would lose 4 packets (98.8 % of the bytes)"), "{text}");
+}
+
+#[test]
 fn sources_of_the_segment_size_come_in_order() {
     let bench = Bench::new();
     let source = |frames: &[Vec<u8>], options: &str| {

@@ -14,7 +14,8 @@ use crate::{
     input::{Ending, Input, Next, Session, Unparsed},
     report::{self, Place, Tool},
     reports::inspect::{
-        Fragments, InspectInput, InspectReport, Mss, Superframes, TunnelPackets, Vantage, Verdicts,
+        Fragments, InspectInput, InspectReport, Mss, OnLink, Superframes, TunnelPackets, Vantage,
+        Verdicts,
     },
     suspicion::Suspicions,
 };
@@ -68,6 +69,7 @@ struct CaptureFacts {
     first_cut: Option<(u64, u64)>,
     judge: Judge,
     superframes: Superframes,
+    on_link: OnLink,
     sizes: HashMap<Size, SizeFlows>,
     undecided: u64,
     tally: Tally,
@@ -96,6 +98,7 @@ impl CaptureFacts {
     /// Counts the properties that need no parsing.
     fn count(&mut self, packet: &Packet<'_>) {
         self.bytes += packet.data.len() as u64;
+        self.on_link.bytes += on_link(packet);
         let time = packet.timestamp_ns;
         self.first_ns = self.first_ns.into_iter().chain(time).min();
         self.last_ns = self.last_ns.max(time);
@@ -115,7 +118,11 @@ impl CaptureFacts {
         let said = packet.meta();
         let ports = self.judge.ports(&said);
         let stack = dissect(packet.data, link, &ports);
-        self.parsed += u64::from(stack.layers().iter().any(is_ip));
+        let ip = stack.layers().iter().find(|layer| is_ip(layer));
+        self.parsed += u64::from(ip.is_some());
+        if let Some(ip) = ip {
+            self.on_link.count(on_link(packet), ip.offset.into());
+        }
         self.look_at_tunnels(&stack);
         self.suspicions.observe(packet.data, &stack);
         if stack.stop == Stop::Fragment {
@@ -158,7 +165,7 @@ impl CaptureFacts {
             Nature::Packet | Nature::Left(_) => 0,
         };
         let superframes = &mut self.superframes;
-        let len = u64::from(sight.packet.original_len).max(sight.packet.data.len() as u64);
+        let len = on_link(sight.packet);
         superframes.packets += 1;
         superframes.bytes += len;
         superframes.largest_bytes = superframes.largest_bytes.max(len);
@@ -236,6 +243,7 @@ impl CaptureFacts {
             fragments: self.fragments.summary(),
             tunnels: tunnels.map(|(&kind, &packets)| TunnelPackets { kind, packets }).collect(),
             verdict,
+            on_link: self.on_link,
             warnings: Vec::new(),
         }
     }
@@ -372,6 +380,11 @@ impl SeenFragment {
             is_last: word & 1 == 0,
         })
     }
+}
+
+/// The length of a packet on its link.
+fn on_link(packet: &Packet<'_>) -> u64 {
+    u64::from(packet.original_len).max(packet.data.len() as u64)
 }
 
 /// The name of a link type.

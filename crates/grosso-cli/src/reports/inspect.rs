@@ -24,8 +24,33 @@ pub(crate) struct InspectReport {
     pub(crate) fragments: Fragments,
     pub(crate) tunnels: Vec<TunnelPackets>,
     pub(crate) verdict: Vantage,
+    #[serde(skip)]
+    pub(crate) on_link: OnLink,
     pub(crate) warnings: Vec<String>,
 }
+
+/// Bytes that the link carried, of which the capture may hold fewer.
+#[derive(Debug, Default)]
+pub(crate) struct OnLink {
+    /// Those of all packets.
+    pub(crate) bytes: u64,
+    /// Packets longer than [`MTU_OF_REPLAY`], superframes or not.
+    pub(crate) too_long: u64,
+    pub(crate) too_long_bytes: u64,
+}
+
+impl OnLink {
+    /// Looks at a packet of `len` bytes whose outermost IP header is at `ip`.
+    pub(crate) fn count(&mut self, len: u64, ip: u64) {
+        if len > ip + MTU_OF_REPLAY {
+            self.too_long += 1;
+            self.too_long_bytes += len;
+        }
+    }
+}
+
+/// The MTU at which a replay is thought of.
+const MTU_OF_REPLAY: u64 = 1500;
 
 /// The file.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -202,7 +227,7 @@ impl InspectReport {
             "  {:<14}{}, {} of bytes",
             "superframes",
             units::count(superframes.packets, "packet"),
-            units::percent(superframes.bytes, self.input.facts.bytes),
+            units::percent(superframes.bytes, self.on_link.bytes),
         );
         let more = format!(
             "{} up to {} B; about {} on the wire",
@@ -290,12 +315,16 @@ impl InspectReport {
             }
         };
         let mut sentences = verdict.to_string();
-        if has_superframes {
+        let OnLink { bytes, too_long, too_long_bytes } = self.on_link;
+        if has_superframes && too_long > 0 {
             sentences.push_str(&format!(
-                " at MTU 1500 a replay would lose {} ({} of the bytes).",
-                units::count(self.superframes.packets, "packet"),
-                units::percent(self.superframes.bytes, self.input.facts.bytes),
+                " at MTU {MTU_OF_REPLAY} a replay would lose {} ({} of the bytes).",
+                units::count(too_long, "packet"),
+                units::percent(too_long_bytes, bytes),
             ));
+        } else if sentences.ends_with(':') {
+            sentences.pop();
+            sentences.push('.');
         }
         let wrapped = wrap(&sentences);
         let mut text = match self.verdict.vantage {
