@@ -175,7 +175,8 @@ impl<P> Environment<P> {
     /// The last lines of a heading; `what` names the statistic that the table shows.
     pub(crate) fn lines(&self, what: &str) -> String {
         let Self { kernel, runs, seconds, .. } = self;
-        format!("Linux {kernel}\n{what} of {runs} runs of {seconds} s")
+        let s = if *runs == 1 { "" } else { "s" };
+        format!("Linux {kernel}\n{what} of {runs} run{s} of {seconds} s")
     }
 
     /// The same for a table of medians with minimum and maximum.

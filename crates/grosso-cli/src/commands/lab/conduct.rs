@@ -26,6 +26,7 @@ use crate::{
     progress::Progress,
     report::{self, Place, Report, Tool},
     style::Style,
+    units,
 };
 
 /// Runs an experiment, and prints its report. `name` is the end of the usual name of its page.
@@ -39,7 +40,8 @@ pub(super) fn conduct<E: Experiment>(
     let trials = experiment.trials();
     let measured = experiment.plan().measured;
     session.talk.remark(&format!(
-        "lab: {trials} trials of at most {measured:?}, each with a start and an end of its own"
+        "lab: {} of at most {measured:?}, each with a start and an end of its own",
+        units::count(trials as u64, "trial")
     ));
     let started = Instant::now();
     let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
