@@ -89,7 +89,7 @@ impl Config {
     }
 }
 
-/// The paths of tables of `text`. No two have a name, a device or a tunnel's packets in common.
+/// The paths of tables of `text`. No two have a name or a device in common.
 pub(crate) fn paths(
     text: &str,
     tables: Vec<Spanned<PathTable>>,
@@ -101,23 +101,15 @@ pub(crate) fn paths(
         let span = table.span();
         let path = table.into_inner().spec(folder);
         let path = path.map_err(|what| Wrong::at(text, span.clone(), &what))?;
+        let devices = [path.left.device.name(), path.right.device.name()];
         for other in &paths {
+            let taken = [other.left.device.name(), other.right.device.name()];
             if other.name == path.name {
                 return wrong(span, &format!("there is a path \"{}\" already", path.name));
             }
-            let devices = [&path.left.device, &path.right.device];
-            let taken = [&other.left.device, &other.right.device];
-            let mut pairs = devices.iter().flat_map(|device| taken.map(|taken| (device, taken)));
-            if let Some((device, taken)) = pairs.find(|(device, taken)| device.takes_same(taken)) {
-                let (device, taken, path) = (device.name(), taken.name(), &other.name);
-                return if device == taken {
-                    wrong(span, &format!("{device} is in path \"{path}\" already"))
-                } else {
-                    wrong(
-                        span,
-                        &format!("{device} takes the packets of {taken} in path \"{path}\""),
-                    )
-                };
+            if let Some(device) = devices.iter().find(|device| taken.contains(device)) {
+                let what = format!("{device} is in path \"{}\" already", other.name);
+                return wrong(span, &what);
             }
         }
         paths.push(path);

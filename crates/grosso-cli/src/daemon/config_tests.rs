@@ -484,23 +484,6 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
 }
 
 #[test]
-fn two_paths_cannot_take_the_same_packets() {
-    let both = |one: &str, two: &str| {
-        let two = to_tunnel("tun:b", two).replace("\"t\"", "\"u\"");
-        parse(&(to_tunnel("tun:a", one) + &two))
-    };
-    let ipip = format!("type = \"ipip\"\n{ENDS}");
-    let sit = ipip.replace("ipip", "sit");
-    let mode = |lines: &str, mode: &str| format!("{lines}\nmode = \"{mode}\"");
-    let refused = both(&mode(&ipip, "any"), &mode(&sit, "any")).unwrap_err().to_string();
-    assert!(
-        refused.contains("sit:192.0.2.2 takes the packets of ipip:192.0.2.2 in path \"t\""),
-        "{refused}"
-    );
-    assert!(both(&mode(&ipip, "ipip"), &mode(&sit, "ip6ip")).is_ok());
-}
-
-#[test]
 fn a_unix_socket_has_the_header_and_the_features_of_its_table_or_of_its_words() {
     let options = |port: &str| {
         let text = format!("[[path]]\nleft = \"tap:t\"\nright = {port}\n");

@@ -91,15 +91,7 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// Whether no two paths may have both: they are one device, or tunnels that take some of the same packets.
-    pub(crate) fn takes_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Tunnel(one), Self::Tunnel(two)) if one.takes_same(two) => true,
-            _ => self.name() == other.name(),
-        }
-    }
-
-    /// The name that identifies it.
+    /// The name that identifies it: no two ports may share one.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Packet(name) | Self::Tap(name) | Self::Tun(name) | Self::Xdp { name, .. } => {
