@@ -40,6 +40,11 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
                 words.push("external gpe".to_owned());
                 "gpe with external alone"
             }
+            // It prints `encap-csum6`, but reads this.
+            ("encap-csum6", _) => {
+                words.push(spelt.replace("encap-csum6", "encap-udp6-csum"));
+                continue;
+            }
             ("remote", _) => {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
                 continue;
@@ -339,7 +344,8 @@ mod tests {
         assert_eq!(exported.notes, [note]);
         let gue = ip(&definition("ip6tnl local fd00::1 remote fd00::2 encap gue"));
         assert!(gue.text.starts_with("ip -6 fou add port 6080 gue\nip link add t0 "), "{gue:?}");
-        assert!(gue.text.contains(" encap gue encap-sport auto encap-dport 6080 encap-csum6 "));
+        let port = " encap gue encap-sport auto encap-dport 6080 encap-udp6-csum ";
+        assert!(gue.text.contains(port), "{gue:?}");
         assert!(gue.notes.is_empty(), "{gue:?}");
         let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));
         assert!(!geneve.text.contains("local"), "{geneve:?}");
