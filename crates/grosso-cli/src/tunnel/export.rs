@@ -45,6 +45,9 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
                 words.push(spelt.replace("encap-csum6", "encap-udp6-csum"));
                 continue;
             }
+            ("ttl", _) if spelt != "ttl inherit" && inherits_ttl(description) => {
+                "no TTL but that of the packet inside beside nopmtudisc"
+            }
             ("remote", _) => {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
                 continue;
@@ -79,6 +82,12 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
     }
     let _ = writeln!(text, "ip link set {name} up");
     Exported { text, notes }
+}
+
+/// Whether iproute2 refuses a TTL: it takes none with `nopmtudisc`, unless the tunnel is of GRE.
+fn inherits_ttl(description: &Description) -> bool {
+    let Description { kind, endpoint, .. } = description;
+    matches!(kind, Kind::Ipip | Kind::Sit) && endpoint.dont_fragment != DontFragment::Set
 }
 
 /// The entries of the kernel's forwarding table that stand for several other ends; only VXLAN has them.
@@ -350,6 +359,22 @@ mod tests {
         let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));
         assert!(!geneve.text.contains("local"), "{geneve:?}");
         assert_eq!(geneve.notes.len(), 2);
+    }
+
+    #[test]
+    fn a_ttl_that_ip_refuses_is_noted() {
+        let ends = "local 192.0.2.1 remote 192.0.2.2 nopmtudisc";
+        for kind in ["ipip", "sit"] {
+            let exported = ip(&definition(&format!("{kind} {ends}")));
+            assert!(!exported.text.contains("ttl"), "{exported:?}");
+            let note =
+                "ip has no TTL but that of the packet inside beside nopmtudisc: ttl 64 is left out";
+            assert_eq!(exported.notes, [note]);
+        }
+        let same = ip(&definition(&format!("ipip {ends} ttl inherit")));
+        assert!(same.notes.is_empty(), "{same:?}");
+        let gre = ip(&definition(&format!("gre {ends}")));
+        assert!(gre.text.contains(" ttl 64 ") && gre.notes.is_empty(), "{gre:?}");
     }
 
     #[test]
