@@ -38,7 +38,11 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
             }
             ("gpe", _) => {
                 words.push("external gpe".to_owned());
-                "gpe with external alone"
+                continue;
+            }
+            // The kernel makes no other devices for GPE.
+            ("id" | "remote", _) if is_generic(&description.endpoint) => {
+                "gpe with external alone, by route and not by tunnel"
             }
             // It prints `encap-csum6`, but reads this.
             ("encap-csum6", _) => {
@@ -82,6 +86,11 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
     }
     let _ = writeln!(text, "ip link set {name} up");
     Exported { text, notes }
+}
+
+/// Whether packets say their protocol by the generic extension of VXLAN.
+fn is_generic(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.header, Header::Vxlan { generic_protocol: true, .. })
 }
 
 /// Whether iproute2 refuses a TTL: it takes none with `nopmtudisc`, unless the tunnel is of GRE.
@@ -200,6 +209,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
             }
             if *generic_protocol {
                 section.put("GenericProtocolExtension", true);
+                notes.push("the kernel has gpe with external alone, and refuses this".to_owned());
             }
             if policy.is_some_and(|policy| policy > 0) {
                 notes.push("networkd takes the policy of a packet from its mark".to_owned());
@@ -375,6 +385,21 @@ mod tests {
         assert!(same.notes.is_empty(), "{same:?}");
         let gre = ip(&definition(&format!("gre {ends}")));
         assert!(gre.text.contains(" ttl 64 ") && gre.notes.is_empty(), "{gre:?}");
+    }
+
+    #[test]
+    fn gpe_leaves_the_other_end_to_routes() {
+        let exported = ip(&definition("vxlan id 42 local 192.0.2.1 remote 192.0.2.2 gpe"));
+        assert_eq!(
+            exported.text,
+            "ip link add t0 mtu 1400 type vxlan local 192.0.2.1 ttl 64 tos inherit df unset \
+             srcport 49152 65535 dstport 4790 udpcsum external gpe\nip link set t0 up\n"
+        );
+        let why = "ip has gpe with external alone, by route and not by tunnel";
+        let left = ["id 42", "remote 192.0.2.2"].map(|word| format!("{why}: {word} is left out"));
+        assert_eq!(exported.notes, left);
+        let units = networkd(&definition("vxlan id 42 local 192.0.2.1 remote 192.0.2.2 gpe"));
+        assert_eq!(units.notes, ["the kernel has gpe with external alone, and refuses this"]);
     }
 
     #[test]
