@@ -101,20 +101,35 @@ pub(crate) fn paths(
         let span = table.span();
         let path = table.into_inner().spec(folder);
         let path = path.map_err(|what| Wrong::at(text, span.clone(), &what))?;
-        let devices = [path.left.device.name(), path.right.device.name()];
         for other in &paths {
-            let taken = [other.left.device.name(), other.right.device.name()];
             if other.name == path.name {
                 return wrong(span, &format!("there is a path \"{}\" already", path.name));
             }
-            if let Some(device) = devices.iter().find(|device| taken.contains(device)) {
-                let what = format!("{device} is in path \"{}\" already", other.name);
-                return wrong(span, &what);
+            if let Some(what) = in_common(&path, other) {
+                return wrong(span, &format!("{what} path \"{}\" already", other.name));
             }
         }
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// Says why two paths cannot be: they have a device in common, or tunnels that would take each other's packets.
+fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
+    let taken = [&other.left.device, &other.right.device];
+    [&path.left.device, &path.right.device].into_iter().find_map(|device| match device {
+        Device::Tunnel(tunnel) => {
+            let meets = |taken: &&Device| match taken {
+                Device::Tunnel(taken) => tunnel.takes_same(taken) || tunnel.shares_port(taken),
+                _ => false,
+            };
+            taken.iter().any(meets).then(|| format!("packets for {} come to", device.name()))
+        }
+        _ => {
+            let is_same = |taken: &&Device| taken.name() == device.name();
+            taken.iter().any(is_same).then(|| format!("{} is in", device.name()))
+        }
+    })
 }
 
 #[derive(Deserialize)]

@@ -72,6 +72,38 @@ right = { port = "xdp:eth3:1", partial-checksums = true }
 }
 
 #[test]
+fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
+    let path = |number: u8, tap: &str, tunnel: &str| {
+        format!(
+            "[[path]]\nname = \"{number}\"\nleft = \"{tap}:t{number}\"\n\
+             right.tunnel = {{ remote = \"192.0.2.9\", {tunnel} }}\n"
+        )
+    };
+    let both = |tap, one, two| path(1, tap, one) + &path(2, tap, two);
+    let vxlan = "type = \"vxlan\", id = 9, local = \"192.0.2.1\"";
+    let gre = "type = \"gre\", local = \"192.0.2.1\"";
+    let (sit, ipip) =
+        ("type = \"sit\", local = \"192.0.2.1\"", "type = \"ipip\", local = \"192.0.2.1\"");
+    for (tap, one, two) in [
+        ("tap", vxlan, "type = \"vxlan\", id = 9, local = \"192.0.2.2\""),
+        ("tap", vxlan, "type = \"vxlan\", id = 9, local = \"192.0.2.1\", dstport = 8472"),
+        ("tun", gre, "type = \"gre\", local = \"192.0.2.2\""),
+        ("tun", gre, "type = \"gre\", key = 1, local = \"192.0.2.1\""),
+    ] {
+        assert_eq!(parse(&both(tap, one, two)).unwrap().paths.len(), 2, "{two}");
+    }
+    for (tap, one, two, name) in [
+        ("tap", vxlan, "type = \"vxlan\", id = 8, local = \"192.0.2.1\"", "vxlan:8"),
+        ("tun", gre, gre, "gre"),
+        ("tun", ipip, sit, "sit"),
+    ] {
+        let wrong = wrong(&both(tap, one, two));
+        let expected = format!("5:1: packets for {name}:192.0.2.9 come to path \"1\" already");
+        assert!(wrong.contains(&expected), "{wrong}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
     let path = "[[path]]\nleft = \"eth1\"\nright = \"tap:t\"\n";
     for (text, expected) in [

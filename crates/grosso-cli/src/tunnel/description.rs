@@ -146,6 +146,13 @@ impl Description {
             && self.remotes().any(meets)
     }
 
+    /// Whether both receive at one UDP port of one address, which belongs to one socket.
+    pub(crate) fn shares_port(&self, other: &Self) -> bool {
+        let port = |end: &Endpoint| end.udp().map(|udp| (end.local, udp.destination));
+        let own = port(&self.endpoint);
+        own.is_some() && own == port(&other.endpoint)
+    }
+
     /// The packets in a tunnel without a header of its own, in the words of its type.
     pub(super) fn mode(&self) -> &'static str {
         let mode = modes(self.kind).iter().find(|(_, version)| *version == self.endpoint.version);
