@@ -93,7 +93,7 @@ impl Description {
         if let Some(mtu_min) = self.mtu_min {
             words.put("mtu-min", Value::Number(mtu_min.into()));
         }
-        if kind.is_over_ipv6() == Some(true) && matches!(end.carrier, Carrier::Ip) {
+        if kind.is_over_ipv6() == Some(true) {
             let limit = end.encapsulation_limit.map(|limit| Value::Number(limit.into()));
             words.put("encaplimit", limit.unwrap_or(Value::Choice("none")));
         }

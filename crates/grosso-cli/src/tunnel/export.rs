@@ -365,6 +365,8 @@ mod tests {
         assert!(gue.text.starts_with("ip -6 fou add port 6080 gue\nip link add t0 "), "{gue:?}");
         let port = " encap gue encap-sport auto encap-dport 6080 encap-udp6-csum ";
         assert!(gue.text.contains(port), "{gue:?}");
+        // The kernel's own default is 4, with which its packets are 8 bytes longer.
+        assert!(gue.text.contains(" encaplimit none "), "{gue:?}");
         assert!(gue.notes.is_empty(), "{gue:?}");
         let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));
         assert!(!geneve.text.contains("local"), "{geneve:?}");
