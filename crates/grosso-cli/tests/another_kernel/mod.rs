@@ -13,6 +13,7 @@
 pub(crate) mod boot;
 mod cases;
 mod esp;
+mod export;
 pub(crate) mod traffic;
 mod wire;
 

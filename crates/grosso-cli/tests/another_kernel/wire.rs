@@ -189,7 +189,7 @@ echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 ";
 
 /// Programs in the guest beside the image's own.
-const PROGRAMS: &[&str] = &["ip", "ethtool", "socat", "cat"];
+const PROGRAMS: &[&str] = &["ip", "bridge", "ethtool", "socat", "cat"];
 /// Programs of the host.
 const OWN: &[&str] = &["tcpdump"];
 
