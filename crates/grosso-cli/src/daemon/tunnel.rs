@@ -129,6 +129,15 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
                 format!("ip addr shows which are; sudo ip addr add {address} dev IFACE adds it");
             Failure::environment("environment.local", message).hint(hint)
         }
+        // The kernel's own error is that of the port to receive at.
+        io::ErrorKind::AddrInUse if error.raw_os_error().is_none() => {
+            let hint = format!(
+                "ss -uanp 'src {address}' shows who has them; srcport or encap-sport chooses others, \
+                 fewer queues take fewer"
+            );
+            Failure::environment("environment.busy", format!("{command}: {address}: {error}"))
+                .hint(hint)
+        }
         io::ErrorKind::AddrInUse => {
             let message = format!("{command}: {local}: another program or tunnel receives there");
             let hint = format!("ss -ulpn 'sport = :{port}' shows which; or choose another port");

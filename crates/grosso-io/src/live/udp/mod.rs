@@ -3,9 +3,10 @@
 mod receiving;
 
 use std::{
-    io,
+    hash::{BuildHasher, RandomState},
+    io, iter,
     net::{IpAddr, SocketAddr},
-    ops::RangeInclusive,
+    ops::{Range, RangeInclusive},
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -39,8 +40,8 @@ pub struct UdpOptions {
     /// Addresses of the other ends. The path MTU is the least of those to these addresses.
     pub remotes: Vec<IpAddr>,
     /// The source ports of sent datagrams. The range is split among up to [`Self::senders_max`]
-    /// sockets, and each socket binds the first free port of its part. If the range is just the
-    /// receiving port, datagrams are sent from the receiving socket.
+    /// sockets, and each socket binds a free port of its part, the first of it if it can. If the
+    /// range is just the receiving port, datagrams are sent from the receiving socket.
     pub source_ports: RangeInclusive<u16>,
     /// Greatest number of sending sockets, 1 to [`SOURCE_PORTS_MAX`]. Datagrams sent by different
     /// sockets may be reordered.
@@ -385,7 +386,7 @@ fn receiver(options: &UdpOptions) -> DatagramSocketBuilder {
         .buffer_bytes(options.buffer_bytes)
 }
 
-/// Opens the sending sockets, each at the first free port of its part of the range.
+/// Opens the sending sockets, each at a free port of its part of the range.
 fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<DatagramSocket>> {
     let (first, last) = (*options.source_ports.start(), *options.source_ports.end());
     if (first, last) == (local.port(), local.port()) {
@@ -397,7 +398,7 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     for i in 0..count {
         let share = (i * width).div_ceil(count)..((i + 1) * width).div_ceil(count);
         let mut refusal = None;
-        let opened = share.take(TRIES_MAX).find_map(|place| {
+        let opened = places(share).find_map(|place| {
             let port = first + place as u16;
             let builder =
                 DatagramSocketBuilder::new(Protocol::Udp, SocketAddr::new(local.ip(), port))
@@ -410,11 +411,23 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
         });
         match (opened, refusal) {
             (Some(socket), _) => senders.push(socket),
+            (None, Some(error)) if error.kind() == io::ErrorKind::AddrInUse => {
+                let message = format!("no source port from {first} to {last} was found free");
+                return Err(io::Error::new(error.kind(), message));
+            }
             (None, Some(error)) => return Err(error),
             (None, None) => {}
         }
     }
     Ok(senders)
+}
+
+/// The places of a part that are tried: the first, and then those from one on that is drawn. Each queue of a host has
+/// ports of its own, and one after another they would try those of all before them.
+fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
+    let drawn = RandomState::new().hash_one(share.start) as usize % share.len().max(1);
+    let from = share.start + drawn;
+    iter::once(share.start).chain(from..share.end).chain(share.start..from).take(TRIES_MAX)
 }
 
 /// Greatest number of sending sockets: at least this many flows can be distinguished by the

@@ -231,3 +231,17 @@ fn what_no_socket_can_make_is_dropped_by_name() {
     assert_eq!(stats.events(SocketEvent::TransmitTooLong), 1);
     assert_eq!(stats.events(SocketEvent::TransmitDatagram), 0);
 }
+
+#[test]
+fn many_queues_find_source_ports_and_the_last_is_told_that_there_are_none() {
+    let mut options = UdpOptions::new("127.0.0.9:0".parse().unwrap());
+    (options.senders_max, options.probes) = (1, false);
+    options.source_ports = 40000..=50000;
+    let ports: io::Result<Vec<_>> = (0..3 * TRIES_MAX).map(|_| UdpPort::open(&options)).collect();
+    assert_eq!(ports.unwrap().len(), 3 * TRIES_MAX);
+    options.source_ports = 40000..=40001;
+    let _taken = [(); 2].map(|()| UdpPort::open(&options).unwrap());
+    let error = UdpPort::open(&options).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    assert_eq!(error.to_string(), "no source port from 40000 to 40001 was found free");
+}
