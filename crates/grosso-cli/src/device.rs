@@ -61,9 +61,20 @@ pub(crate) fn refused(
             let message = format!("{command}: {what}: the driver does not support it");
             Failure::environment("environment.unsupported", message)
         }
-        _ => Failure::environment("environment.device", format!("{command}: {what}: {error}")),
+        _ => {
+            let failure =
+                Failure::environment("environment.device", format!("{command}: {what}: {error}"));
+            match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+                Some(rustix::io::Errno::MFILE) => failure.hint(DESCRIPTORS),
+                _ => failure,
+            }
+        }
     }
 }
+
+/// Hint where this program has as many descriptors as it may; a queue of a tunnel in UDP takes 22.
+const DESCRIPTORS: &str =
+    "each queue takes several: ulimit -n 20000 permits more, for a service LimitNOFILE=20000";
 
 /// The way to get capabilities, by their names.
 pub(crate) fn privilege(missing: &[&str]) -> String {
@@ -93,4 +104,18 @@ pub(crate) const CAPABILITIES: [(u32, &str); 4] =
 pub(crate) fn program() -> String {
     let path = std::env::current_exe();
     path.map_or_else(|_| "grosso".into(), |path| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_descriptors_left_is_told_of_more() {
+        let error = io::Error::from(rustix::io::Errno::MFILE);
+        let failure = refused("run", "opening sockets", "net_admin", &error);
+        assert_eq!(failure.hint.as_deref(), Some(DESCRIPTORS));
+        let other = refused("run", "opening", "net_admin", &io::ErrorKind::BrokenPipe.into());
+        assert_eq!(other.hint, None);
+    }
 }
