@@ -91,7 +91,7 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// The name that identifies it: no two ports may share one.
+    /// The name that identifies it; that of a tunnel leaves out its own address, and two may share it.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Packet(name) | Self::Tap(name) | Self::Tun(name) | Self::Xdp { name, .. } => {
