@@ -34,17 +34,16 @@ impl InterfaceName {
     pub fn new(name: &str) -> io::Result<Self> {
         // The kernel's white space is that of Latin-1, where 0xa0 is a space.
         let legal = |byte: u8| !matches!(byte, 0..=b' ' | b'/' | b':' | 0x7f | 0xa0);
-        if name.is_empty()
-            || name.len() >= NAME_BYTES
-            || name == "."
-            || name == ".."
-            || !name.bytes().all(legal)
-            || name.replacen("%d", "", 1).contains('%')
-        {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("not an interface name: {name:?}"),
-            ));
+        let refused = |why: &str| {
+            let message = format!("not an interface name: {name:?}{why}");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+        };
+        if name.len() >= NAME_BYTES {
+            return refused(" is longer than 15 bytes");
+        }
+        let is_reserved = matches!(name, "" | "." | "..");
+        if is_reserved || !name.bytes().all(legal) || name.replacen("%d", "", 1).contains('%') {
+            return refused("");
         }
         let mut bytes = [0; NAME_BYTES];
         bytes[..name.len()].copy_from_slice(name.as_bytes());
@@ -340,9 +339,13 @@ mod tests {
         for legal in ["a", "eth0", "fifteen-bytes-x", "tap%d", "a.b", "büro"] {
             assert_eq!(InterfaceName::new(legal).unwrap().as_str(), legal);
         }
-        for illegal in ["", ".", "..", "sixteen-bytes-xx", "a/b", "a b", "a:b", "a\0b", "à", "a%%", "%d%d"] {
+        for illegal in
+            ["", ".", "..", "sixteen-bytes-xx", "a/b", "a b", "a:b", "a\0b", "à", "a%%", "%d%d"]
+        {
             assert!(InterfaceName::new(illegal).is_err(), "{illegal:?}");
         }
+        let long = InterfaceName::new("sixteen-bytes-xx").unwrap_err().to_string();
+        assert!(long.ends_with("is longer than 15 bytes"), "{long}");
     }
 
     #[test]
