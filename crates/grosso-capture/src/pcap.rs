@@ -14,6 +14,8 @@ pub(crate) const FILE_HEADER_BYTES: usize = 24;
 
 /// Length of the header of each record.
 pub(crate) const RECORD_HEADER_BYTES: usize = 16;
+/// Length of the time at the front of that header.
+pub(crate) const RECORD_TIME_BYTES: usize = 8;
 
 /// The header of a pcap file. It keeps its original bytes, so that a copy has the same; but a copy
 /// is never of a version before [`VERSION`].
@@ -137,10 +139,12 @@ impl FileHeader {
     }
 }
 
-/// Whether `record` has its captured and its original length in the order in which they are written.
-pub(crate) fn has_lengths(record: &[u8], order: ByteOrder, captured: u32, original: u32) -> bool {
-    let lengths = record.get(8..RECORD_HEADER_BYTES);
-    lengths == Some([order.u32_bytes(captured), order.u32_bytes(original)].as_flattened())
+/// The lengths in the header of a record of [`VERSION`].
+pub(crate) fn lengths(order: ByteOrder, captured: u32, original: u32) -> [u8; 8] {
+    let mut lengths = [0; 8];
+    lengths[..4].copy_from_slice(&order.u32_bytes(captured));
+    lengths[4..].copy_from_slice(&order.u32_bytes(original));
+    lengths
 }
 
 /// Finds the record at the front of `bytes`.

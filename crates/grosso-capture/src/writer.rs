@@ -11,7 +11,7 @@ use super::metadata::PacketMeta;
 use super::offload_option;
 use super::options::{Options, code, padding, push_end, push_option};
 use super::order::ByteOrder;
-use super::pcap::{self, FileHeader, RECORD_HEADER_BYTES};
+use super::pcap::{self, FileHeader, RECORD_HEADER_BYTES, RECORD_TIME_BYTES};
 use super::pcapng::{self, ENHANCED_PACKET_BYTES, EnhancedPacket, TRAILER_BYTES};
 use super::reader::{CaptureReader, STANDARD_STREAM};
 
@@ -294,18 +294,15 @@ impl<W: Write> CaptureWriter<W> {
         let is_same_record = packet.format == Format::Pcap
             && header.order == packet.order()
             && header.interface.resolution == packet.description.resolution
-            && header.interface.link_type == packet.description.link_type
-            // Before version 2.3 they had the other order.
-            && pcap::has_lengths(
-                packet.raw,
-                header.order,
-                packet.data.len() as u32,
-                packet.original_len,
-            );
+            && header.interface.link_type == packet.description.link_type;
         if !is_same_record {
             return self.write_record(&packet.meta(), packet.data, packet.description);
         }
-        self.write_all(&[packet.raw])?;
+        // The time stays, even one that only these bytes can say.
+        let (time, rest) = packet.raw.split_at(RECORD_TIME_BYTES);
+        let captured = packet.data.len() as u32;
+        let lengths = pcap::lengths(header.order, captured, packet.original_len);
+        self.write_all(&[time, &lengths, &rest[lengths.len()..]])?;
         self.packets += 1;
         Ok(())
     }

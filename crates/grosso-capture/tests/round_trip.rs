@@ -51,7 +51,12 @@ fn pcap_of_a_version_before_2_4_is_read_and_copied_as_2_4() {
         let file = |minor: u16, lengths: [u32; 2]| {
             let mut file = File::new(order);
             file.u32(0xa1b2_c3d4).u16(2).u16(minor).u32(3600).u32(2).u32(1600).u32(1);
-            file.record(1, 2, b"whole", 5).u32(3).u32(4).u32(lengths[0]).u32(lengths[1]);
+            // A time that is later than any that could be written anew.
+            file.record(1, 2, b"whole", 5)
+                .u32(u32::MAX)
+                .u32(u32::MAX)
+                .u32(lengths[0])
+                .u32(lengths[1]);
             file.raw(b"cut");
             file.bytes
         };
