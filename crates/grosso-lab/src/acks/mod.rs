@@ -444,6 +444,11 @@ mod tests {
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());
             assert_eq!(setting.extent, Extent::Bytes(4 << 20));
+            // What a kernel's sender spreads by its own work comes to a receiver's NIC at a rate.
+            assert_eq!(there.rate_bits.is_some(), case.side == NicOf::Receiver);
+            assert_eq!(back.rate_bits, None);
+            let is_usual = case.side == NicOf::Sender || case.hold == MITIGATION;
+            assert!(is_usual, "{:?}", case.hold);
         }
     }
 
