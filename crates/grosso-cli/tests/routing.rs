@@ -1,4 +1,5 @@
-//! Packets on their way: the final addresses are in routing headers and home address options, for every command.
+//! Packets on their way: the final addresses are in source routes, routing headers and home address options, for every
+//! command.
 
 use grosso_capture::Format;
 use grosso_testkit::Packet;
@@ -51,5 +52,29 @@ fn c11_packets_with_routing_headers_join_are_cut_and_verify() {
         assert_eq!(frames(&bench.get("h.pcap")), packets, "{name}");
         let shown = bench.ok("explain a.pcap -n 2").stdout;
         assert!(shown.contains("MERGED") && !shown.contains("bad"), "{name}: {shown}");
+    }
+}
+
+#[test]
+fn c11_packets_with_source_routes_verify_as_their_last_stop_will() {
+    let routes: [(u8, usize); 4] = [(131, 0), (137, 0), (131, 1), (131, 2)];
+    for (kind, passed) in routes {
+        let bench = Bench::new();
+        let route = [[198, 51, 100, 1], [203, 0, 113, 9]];
+        let ip = || {
+            Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false).source_route(kind, passed, &route))
+        };
+        let segment = ip().tcp(|t| t).payload_len(1000).build();
+        let packets = [segment, ip().udp(|u| u).payload_len(1300).build()];
+        bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &packets));
+        bench.ok("csum verify -q -r a.pcap");
+        bench.ok("csum fix -q -r a.pcap -w b.pcap");
+        assert_eq!(frames(&bench.get("b.pcap")), packets);
+        bench.ok("coalesce -q -r a.pcap -w c.pcapng");
+        bench.ok("wire -q -r c.pcapng -w d.pcap -F pcap --strict");
+        assert_eq!(frames(&bench.get("d.pcap")), packets);
+        bench.ok("fragment -q -r a.pcap -w e.pcap --mtu 600");
+        bench.ok("reassemble -q -r e.pcap -w f.pcap --strict");
+        assert_eq!(frames(&bench.get("f.pcap")), packets, "{kind} {passed}");
     }
 }

@@ -1,8 +1,9 @@
 //! The addresses that count in a pseudo-header, which are not always those of the IP header.
 //!
-//! An IPv6 packet under way may show other addresses than its transport header was summed with. A routing header with
-//! segments left has the final destination (RFC 8200 section 8.1), a home address option the source (RFC 6275 sections
-//! 6.3 and 11.3.2). Everything that sums a pseudo-header asks here for both, so that all agree.
+//! A packet under way may show other addresses than its transport header was summed with. A source route with hops left
+//! has the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section 3.9.2.1), a routing header with
+//! segments left that of an IPv6 packet (RFC 8200 section 8.1), a home address option the source (RFC 6275 sections 6.3
+//! and 11.3.2). Everything that sums a pseudo-header asks here for both, so that all agree.
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 
@@ -21,8 +22,10 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Finds the ends of the IPv4 or IPv6 header `ip` of `packet`, following its extension headers as far as the bytes
-    /// reach.
+    /// Finds the ends of the IPv4 or IPv6 header `ip` of `packet`, following its options or extension headers as far as
+    /// the bytes reach.
+    ///
+    /// A source route lists the final destination last. The first of several counts, which RFC 791 does not allow.
     ///
     /// Of several routing headers with segments left the innermost counts, because those in front of it only lead to it
     /// (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last, unless half
@@ -34,7 +37,11 @@ impl Ends {
         if ip.kind != Kind::Ipv6 {
             let source = place(ipv4::field::SOURCE.start);
             let destination = place(ipv4::field::DESTINATION.start);
-            return Self { is_ipv6: false, source, destination };
+            let mut ends = Self { is_ipv6: false, source, destination };
+            if usize::from(ip.len) > ipv4::HEADER_LEN {
+                ends.follow_route(packet, ip);
+            }
+            return ends;
         }
         let source = place(ipv6::field::SOURCE.start);
         let destination = place(ipv6::field::DESTINATION.start);
@@ -46,9 +53,16 @@ impl Ends {
         ends
     }
 
-    /// Calls `decide` with the offset of every byte behind the IPv6 header `ip` that determines its [`Ends`], except
+    /// Calls `decide` with the offset of every byte behind the fixed IP header `ip` that determines its [`Ends`], except
     /// the bytes that determine which extension headers there are and how long they are.
     pub fn deciding(packet: &[u8], ip: &Layer, mut decide: impl FnMut(usize)) {
+        if ip.kind == Kind::Ipv4 {
+            for option in ipv4_options(packet, ip) {
+                let len = if option.is_route() { ROUTE_FIXED } else { OPTION_FIXED };
+                (option.start..).take(len.min(option.len)).for_each(&mut decide);
+            }
+            return;
+        }
         if ip.kind != Kind::Ipv6 {
             return;
         }
@@ -86,6 +100,13 @@ impl Ends {
         }
         let ends = address(packet, source).zip(address(packet, destination));
         ends.map_or(Sum::ZERO, |(from, to)| pseudo_v4(*from, *to, protocol, len))
+    }
+
+    #[cold]
+    fn follow_route(&mut self, packet: &[u8], ip: &Layer) {
+        let route = ipv4_options(packet, ip).find(Place::is_route);
+        let destination = route.and_then(|route| route.final_destination(packet));
+        self.destination = destination.unwrap_or(self.destination);
     }
 
     #[cold]
@@ -225,6 +246,41 @@ struct Place {
     len: usize,
 }
 
+impl Place {
+    /// Whether it is a loose or a strict source route of IPv4.
+    const fn is_route(&self) -> bool {
+        matches!(self.kind, OPTION_LOOSE_ROUTE | OPTION_STRICT_ROUTE)
+    }
+
+    /// Offset of the final destination in a source route of whole addresses whose pointer is not behind them.
+    fn final_destination(&self, packet: &[u8]) -> Option<u16> {
+        let &[_, len, pointer] = packet.get(self.start..)?.first_chunk()?;
+        let list = self.len.checked_sub(ROUTE_FIXED)?;
+        let is_whole = usize::from(len) == self.len && list.is_multiple_of(ROUTE_ADDRESS_LEN);
+        let is_under_way = (ROUTE_FIXED + 1..=self.len).contains(&usize::from(pointer));
+        (is_whole && is_under_way).then(|| (self.start + self.len - ROUTE_ADDRESS_LEN) as u16)
+    }
+}
+
+/// The options of an IPv4 header, the end of their list among them. One whose length is wrong takes the rest.
+fn ipv4_options(packet: &[u8], ip: &Layer) -> impl Iterator<Item = Place> {
+    let mut at = usize::from(ip.offset) + ipv4::HEADER_LEN;
+    let header = packet.get(..ip.end()).unwrap_or(packet);
+    core::iter::from_fn(move || {
+        let (start, bytes) = (at, header.get(at..)?);
+        let kind = *bytes.first()?;
+        let len = match kind {
+            OPTION_END => bytes.len(),
+            OPTION_NO_OPERATION => 1,
+            _ => bytes.get(1).map_or(0, |&len| usize::from(len)),
+        };
+        let is_right = len <= bytes.len() && (len >= OPTION_FIXED || kind == OPTION_NO_OPERATION);
+        let len = if is_right { len } else { bytes.len() };
+        at += len;
+        Some(Place { kind, start, len })
+    })
+}
+
 #[inline]
 fn address<const N: usize>(packet: &[u8], at: usize) -> Option<&[u8; N]> {
     packet.get(at..at + N)?.first_chunk()
@@ -238,6 +294,15 @@ const OPTION_FIXED: usize = 2;
 const ROUTING_TYPE: usize = 2;
 const SEGMENTS_LEFT: usize = 3;
 const ROUTING_LIST: usize = 8;
+
+/// Options of IPv4 and parts of a source route (RFC 791 section 3.1).
+const OPTION_END: u8 = 0;
+const OPTION_NO_OPERATION: u8 = 1;
+const OPTION_LOOSE_ROUTE: u8 = 131;
+const OPTION_STRICT_ROUTE: u8 = 137;
+/// Bytes of a source route before its list.
+const ROUTE_FIXED: usize = 3;
+const ROUTE_ADDRESS_LEN: usize = 4;
 
 const ROUTING_SOURCE: u8 = 0;
 const ROUTING_MOBILE: u8 = 2;
@@ -291,6 +356,65 @@ mod tests {
         let header: Vec<u8> = (0..20).collect();
         let expected = pseudo_v4([12, 13, 14, 15], [16, 17, 18, 19], 17, 8);
         assert_eq!(Ends::of(&header, &ip).pseudo(&header, 17, 8).fold(), expected.fold());
+    }
+
+    /// An IPv4 header with options, three bytes into the packet.
+    fn packet_with_options(options: &[u8]) -> (Vec<u8>, Layer) {
+        let header: Vec<u8> = (0..20).collect();
+        let len = (20 + options.len()) as u16;
+        let packet = [&[0; 3][..], &header, options, &[6; 20]].concat();
+        (packet, Layer { kind: Kind::Ipv4, offset: 3, len })
+    }
+
+    #[test]
+    fn a_source_route_under_way_lists_the_final_destination_last() {
+        let here = [16, 17, 18, 19];
+        let route = |kind, len, pointer| [kind, len, pointer, 1, 2, 3, 4, 5, 6, 7, 8, 0];
+        let cases: &[(&[u8], [u8; 4])] = &[
+            (&route(131, 11, 4), [5, 6, 7, 8]),
+            (&route(137, 11, 8), [5, 6, 7, 8]),
+            (&route(131, 7, 4), [1, 2, 3, 4]),
+            (&[&[1, 1, 1, 1, 7, 3, 4, 1][..], &route(137, 11, 4)].concat(), [5, 6, 7, 8]),
+            // It has arrived, records the route, or is not a list of addresses.
+            (&route(131, 11, 12), here),
+            (&route(7, 11, 4), here),
+            (&route(131, 10, 4), here),
+            (&route(131, 3, 4), here),
+            (&route(131, 11, 3), here),
+            // It lies behind the end of the list, or behind an option with a wrong length, or has one.
+            (&[&[0, 0, 0, 0][..], &route(131, 11, 4)].concat(), here),
+            (&[&[7, 1, 0, 0][..], &route(131, 11, 4)].concat(), here),
+            (&route(131, 15, 4), here),
+            (&route(131, 0, 4), here),
+            // The first of two.
+            (&[route(131, 11, 4), route(137, 7, 4)].concat(), [5, 6, 7, 8]),
+        ];
+        for (options, destination) in cases {
+            let (packet, ip) = packet_with_options(options);
+            let expected = pseudo_v4([12, 13, 14, 15], *destination, 6, 20).fold();
+            assert_eq!(
+                Ends::of(&packet, &ip).pseudo(&packet, 6, 20).fold(),
+                expected,
+                "{options:?}"
+            );
+        }
+    }
+
+    /// The first segment to 10.9.0.77 over 10.9.0.2 and 10.9.0.7 as Linux 6.18 sends it.
+    #[test]
+    fn the_sum_of_linux_is_that_for_the_last_stop() {
+        let segment = [
+            0x48, 0x00, 0x00, 0x48, 0x67, 0xbb, 0x40, 0x00, 0x40, 0x06, 0xce, 0xbf, 0x0a, 0x09,
+            0x00, 0x01, 0x0a, 0x09, 0x00, 0x02, 0x83, 0x0b, 0x04, 0x0a, 0x09, 0x00, 0x07, 0x0a,
+            0x09, 0x00, 0x4d, 0x01, 0xd1, 0xee, 0x00, 0x50, 0x39, 0x19, 0xee, 0x7a, 0x00, 0x00,
+            0x00, 0x00, 0xa0, 0x02, 0xfa, 0xf0, 0xbf, 0x9f, 0x00, 0x00, 0x02, 0x04, 0x05, 0xb4,
+            0x04, 0x02, 0x08, 0x0a, 0x73, 0x52, 0x0b, 0xe8, 0x00, 0x00, 0x00, 0x00, 0x01, 0x03,
+            0x03, 0x0a,
+        ];
+        let ip = Layer { kind: Kind::Ipv4, offset: 0, len: 32 };
+        let tcp = &segment[32..];
+        let sum = Ends::of(&segment, &ip).pseudo(&segment, 6, tcp.len()) + Sum::of(tcp);
+        assert_eq!(sum.fold(), 0xffff);
     }
 
     #[test]
@@ -358,10 +482,33 @@ mod tests {
     }
 
     #[test]
+    fn source_routes_that_agree_in_the_deciding_bytes_lead_to_one_place() {
+        let options = [1, 7, 3, 4, 131, 11, 4, 1, 2, 3, 4, 5, 6, 7, 8, 0];
+        let (packet, ip) = packet_with_options(&options);
+        let mut deciding = Vec::new();
+        Ends::deciding(&packet, &ip, |at| deciding.push(at));
+        let ends = Ends::of(&packet, &ip);
+        for at in (3..packet.len()).filter(|at| !deciding.contains(at)) {
+            for value in 0..=255 {
+                let mut changed = packet.clone();
+                changed[at] = value;
+                assert_eq!(Ends::of(&changed, &ip), ends, "byte {at} = {value}");
+            }
+        }
+        assert_eq!(deciding, [23, 24, 25, 27, 28, 29, 38]);
+    }
+
+    #[test]
     fn anything_is_followed_to_an_end() {
         let (whole, ip) = packet(43, &[&routing(60, 4, 1), &home(44), &[6, 0, 0, 0, 0, 0, 0, 1]]);
         for len in 0..whole.len() {
             let cut = &whole[..len];
+            let _ = Ends::of(cut, &ip).pseudo(cut, 6, 20);
+            Ends::deciding(cut, &ip, |at| assert!(at < len));
+        }
+        let (whole_route, ip) = packet_with_options(&[131, 11, 4, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
+        for len in 0..whole_route.len() {
+            let cut = &whole_route[..len];
             let _ = Ends::of(cut, &ip).pseudo(cut, 6, 20);
             Ends::deciding(cut, &ip, |at| assert!(at < len));
         }

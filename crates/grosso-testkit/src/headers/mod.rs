@@ -109,8 +109,8 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     /// The addresses for the checksum of a header behind `headers`: those of the nearest IP header, except that a
-    /// routing header with segments left gives the final destination (RFC 8200 section 8.1), and a home address option
-    /// the source (RFC 6275 section 11.3.1).
+    /// source route with hops left and a routing header with segments left give the final destination (RFC 9293 section
+    /// 3.9.2.1, RFC 8200 section 8.1), and a home address option the source (RFC 6275 section 11.3.1).
     pub(crate) fn behind(headers: &[Header]) -> Option<Self> {
         let network = headers.iter().rposition(|header| header.addresses().is_some())?;
         let mut addresses = headers[network].addresses()?;
@@ -246,7 +246,7 @@ impl Header {
         match self {
             Self::Ipv4(header) => Some(Addresses {
                 source: header.source.to_vec(),
-                destination: header.destination.to_vec(),
+                destination: header.end_of_route.unwrap_or(header.destination).to_vec(),
             }),
             Self::Ipv6(header) => Some(Addresses {
                 source: header.source.to_vec(),

@@ -17,6 +17,8 @@ pub struct Ipv4 {
     pub(crate) fragment_offset: u16,
     pub(crate) ttl: u8,
     pub(crate) options: Vec<u8>,
+    /// End of a source route that is under way.
+    pub(crate) end_of_route: Option<[u8; 4]>,
     pub(crate) protocol: Option<u8>,
     pub(crate) total_len: Option<u16>,
     pub(crate) version_ihl: Option<u8>,
@@ -40,6 +42,7 @@ impl Ipv4 {
             fragment_offset: 0,
             ttl: 8,
             options: Vec::new(),
+            end_of_route: None,
             protocol: None,
             total_len: None,
             version_ihl: None,
@@ -75,6 +78,19 @@ impl Ipv4 {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
         self
+    }
+
+    /// Gives it a loose (131) or strict (137) source route over these addresses, of which so many were passed. Transport
+    /// checksums are made for the last one while any is left.
+    ///
+    /// # Panics
+    /// Panics if there are no addresses.
+    pub fn source_route(self, kind: u8, passed: usize, addresses: &[[u8; 4]]) -> Self {
+        let last = addresses[addresses.len() - 1];
+        let fixed = [kind, 3 + 4 * addresses.len() as u8, 4 + 4 * passed as u8];
+        let mut header = self.options(&[&fixed[..], &addresses.concat()].concat());
+        header.end_of_route = (passed < addresses.len()).then_some(last);
+        header
     }
 
     /// Writes this protocol number whatever follows.

@@ -117,13 +117,14 @@ impl Parsed {
 
     /// The bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header around it.
     ///
-    /// Its destination is the final one: that of a routing header with segments left, instead of the next hop in the
-    /// IPv6 header (RFC 8200 section 8.1). Its source is the home address if an option has one (RFC 6275 section
+    /// Its destination is the final one: that of a source route with hops left, instead of the next in the IPv4 header
+    /// (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). Its source is the home address if an option has one (RFC 6275 section
     /// 11.3.1).
     pub fn pseudo_header_of(&self, index: usize, protocol: u8, len: usize) -> Option<Vec<u8>> {
         let network = self.layers[..index].iter().rposition(Layer::is_ip)?;
         let mut source = self.layers[network].bytes("source");
         let mut destination = self.layers[network].bytes("destination");
+        destination = end_of_route(&self.layers[network]).unwrap_or(destination);
         for layer in &self.layers[network + 1..index] {
             if let Some(stop) = last_stop(layer) {
                 destination = stop;
@@ -145,6 +146,29 @@ impl Parsed {
             }
             _ => false,
         })
+    }
+}
+
+/// Final destination of a source route that is under way, among the options of an IPv4 header.
+fn end_of_route(layer: &Layer) -> Option<&[u8]> {
+    if layer.name != "ipv4" {
+        return None;
+    }
+    let mut options = layer.bytes("options");
+    loop {
+        let (kind, len) = match *options {
+            [1, ..] => (1, 1),
+            [kind, len, ..] if kind != 0 && len >= 2 => (kind, usize::from(len)),
+            _ => return None,
+        };
+        let option;
+        (option, options) = options.split_at_checked(len)?;
+        if kind == 131 || kind == 137 {
+            let (fixed, list) = option.split_at_checked(3)?;
+            let pointer = usize::from(fixed[2]);
+            let is_route = list.len().is_multiple_of(4) && pointer >= 4 && pointer <= len;
+            return list.last_chunk::<4>().filter(|_| is_route).map(<[u8; 4]>::as_slice);
+        }
     }
 }
 
