@@ -425,7 +425,8 @@ impl Unparsed {
             link_name(self.link_type),
             total - self.packets,
         );
-        Err(Failure::input("input.link_type", message).hint("--linktype ethernet to override"))
+        Err(Failure::input("input.link_type", message)
+            .hint("--linktype NAME if the capture names a wrong one"))
     }
 }
 

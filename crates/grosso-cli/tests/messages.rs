@@ -90,7 +90,7 @@ fn unknown_link_type_passes_through() {
             run.stderr.ends_with(
                 "grosso: x.pcap: link type 147 (USER0) is not one I can parse. Packets pass \
                  through unchanged; 0 of 12 processed.\n\
-                 hint: --linktype ethernet to override\n"
+                 hint: --linktype NAME if the capture names a wrong one\n"
             ),
             "{}",
             run.stderr

@@ -207,10 +207,23 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// # Errors
     /// The device is gone, or broken. A device that is down drops packets instead, as a wire would.
     pub fn send(&mut self, packets: &mut Vec<B>) -> io::Result<()> {
-        while !self.try_flush()? {
-            wait_for(&[(self.as_fd(), Interest::WRITE)], None)?;
-        }
+        self.flush()?;
         self.try_send(packets)?;
+        self.flush()
+    }
+
+    /// Sends one frame as it is described, such as a superframe of a guest or of a TCP stack in userspace, and waits for
+    /// room if there is none. The first slice holds the headers. What the device cannot take is cut or completed.
+    ///
+    /// # Errors
+    /// As [`Tun::send`].
+    pub fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
+        self.flush()?;
+        self.try_send_frame(slices, meta)?;
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         while !self.try_flush()? {
             wait_for(&[(self.as_fd(), Interest::WRITE)], None)?;
         }
@@ -245,8 +258,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         result.map_err(failed)
     }
 
-    /// Sends one frame as it is described, such as a superframe of a guest or of a TCP stack in userspace. The first
-    /// slice holds the headers. What the device cannot take is cut or completed.
+    /// As [`Tun::send_frame`], and never waits.
     ///
     /// # Errors
     /// As [`Tun::try_send`].

@@ -53,6 +53,16 @@ impl<B: AsRef<[u8]>> AsyncTun<B> {
         self.flush().await
     }
 
+    /// As [`Tun::send_frame`]. Dropped while it waits, it has taken the frame or not.
+    ///
+    /// # Errors
+    /// As [`Tun::send_frame`].
+    pub async fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
+        self.flush().await?;
+        self.device.get_mut().try_send_frame(slices, meta)?;
+        self.flush().await
+    }
+
     async fn flush(&mut self) -> io::Result<()> {
         while !self.device.get_mut().try_flush()? {
             self.device.ready_mut(WRITE).await?.clear_ready();

@@ -180,7 +180,7 @@ fn relay(from: &mut Tun, to: &mut Tun) -> u32 {
     let mut superframes = 0;
     from.try_recv(|frame, meta| {
         superframes += u32::from(meta.gso.is_some());
-        to.try_send_frame(&[frame], meta).unwrap();
+        to.send_frame(&[frame], meta).unwrap();
     })
     .unwrap();
     superframes
@@ -369,6 +369,11 @@ fn tokio_waits_for_both() {
         let mut buffer = [0; 16];
         let (len, peer) = socket.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], b"to the socket");
+        let frame = datagram(port, b"in parts", true);
+        let (headers, payload) = frame.split_at(28);
+        tun.send_frame(&[headers, payload], &grosso_tun::Meta::default()).await.unwrap();
+        let (len, _) = socket.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"in parts");
 
         // The device has nothing to read yet, so the runtime has to wait.
         let answer = async {

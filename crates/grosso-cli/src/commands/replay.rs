@@ -8,7 +8,7 @@ use std::path::Path;
 use grosso::{
     CoalesceOptions, Frame, Profile, Sink, Verdict,
     coalesce::{
-        Batch as Order, Hold, Level, RoundTrips,
+        Batch as Order, Level, RoundTrips,
         reason::{Close, NoMerge, Pass, Release},
     },
     stats::CoalesceStats,
@@ -235,7 +235,7 @@ impl Replay {
                 true => lane.coalescer.poll_end_full(now_ns, sink),
                 false => lane.coalescer.poll_end(now_ns, sink),
             }
-            lane.is_polling = is_full && lane.goes_on();
+            lane.is_polling = is_full && lane.coalescer.profile().outlasts_full_polls();
         }
     }
 
@@ -342,12 +342,6 @@ impl Lane {
             before = Some(deadline);
         }
         sink.at(now_ns);
-    }
-
-    /// Whether trains go on behind a poll that took as many packets as it may, longer than they are held anyway.
-    fn goes_on(&self) -> bool {
-        let Profile { hold, limits, .. } = self.coalescer.profile();
-        *hold == Hold::Fixed && limits.full_poll_ns > limits.hold_ns
     }
 
     /// Delivers the held packets if they could not be given back exactly once this packet joined them: a superframe

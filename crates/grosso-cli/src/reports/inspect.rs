@@ -291,7 +291,7 @@ impl InspectReport {
         let has_superframes = self.superframes.packets > 0;
         let verdict = match self.verdict.vantage {
             "empty" => "No packets.",
-            "unknown" => "Nothing here that I can parse.",
+            "unknown" => "No IP packet among them, so there is nothing to judge.",
             "wire" => "This is the wire: no superframes, no partial checksums.",
             "undecided" => {
                 "Headers only, so no checksum can be verified. Nothing in the headers speaks against \

@@ -280,6 +280,13 @@ impl Profile {
         self.hold == Hold::Controlled || self.reorder.is_adaptive()
     }
 
+    /// Whether trains go on behind polls that took as many packets as they may ([`Limits::full_poll_ns`]), longer than
+    /// they are held anyway.
+    #[must_use]
+    pub fn outlasts_full_polls(&self) -> bool {
+        self.hold == Hold::Fixed && self.limits.full_poll_ns > self.limits.hold_ns
+    }
+
     /// Whether it asks for more of one packet than the exact laws do.
     pub(super) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
