@@ -87,7 +87,7 @@ pub trait Experiment {
     /// The figures.
     type Findings: Findings<Parameters = Self::Parameters>;
 
-    /// The name, as in the command of `grosso`.
+    /// The name, as in the command of `grosso`; empty for what `grosso lab` runs without one.
     fn name(&self) -> &'static str;
 
     /// Parameters of the measurement.

@@ -55,7 +55,7 @@ pub struct Knob {
 #[schemars(bound = "")]
 #[non_exhaustive]
 pub struct Report<F: Findings> {
-    /// The experiment's name.
+    /// The experiment's name; empty for what `grosso lab` runs without one.
     pub experiment: &'static str,
     /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment<F::Parameters>,
@@ -108,9 +108,14 @@ impl<F: Findings> Report<F> {
         text
     }
 
+    /// The words of the command behind `grosso`.
+    fn command(&self) -> String {
+        ["lab", self.experiment].join(" ").trim_end().to_owned()
+    }
+
     fn figures(&self) -> String {
         let heading = self.findings.heading(&self.environment);
-        let mut text = format!("lab {}: {heading}\n", self.experiment);
+        let mut text = format!("{}: {heading}\n", self.command());
         self.findings.write(&mut text);
         text.push('\n');
         for verdict in &self.verdicts {
@@ -126,11 +131,11 @@ impl<F: Findings> Report<F> {
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width\">\n\
-             <title>grosso lab {experiment}</title>\n<style>{STYLE}</style>\n\
+             <title>grosso {experiment}</title>\n<style>{STYLE}</style>\n\
              <h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}{knobs}\
              <h2>The figures</h2>\n<pre>{table}</pre>\n\
              <p>Measured on {processor}, by <code>{command}</code></p>\n</html>\n",
-            experiment = self.experiment,
+            experiment = self.command(),
             headline = escape(&self.findings.headline()),
             legend = F::LEGEND,
             charts = self.findings.charts(),

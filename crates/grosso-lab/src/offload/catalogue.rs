@@ -32,7 +32,7 @@ impl Offload {
             RowGroup { title: title(&setting), rows, comparisons: vec![compared] }
         });
         let groups = groups.collect();
-        Ok(Self { name: "lro", plan, groups, judge: judge_headline, ..Self::receiving() })
+        Ok(Self { name: "", plan, groups, judge: judge_headline, ..Self::receiving() })
     }
 
     /// Table R1: three pairs of MTUs, with packets joined in place or copied first, in buffers of several sizes, and

@@ -103,7 +103,10 @@ impl Findings for OffloadFindings {
         let runs = || self.rows().flat_map(|row| &row.runs);
         let mut remarks = Vec::new();
         if self.groups.iter().any(OffloadGroup::is_disturbed) {
-            remarks.push("other programs ran on the CPU meanwhile: Gb/s per CPU allows for it");
+            remarks.push(
+                "other programs ran on the CPU meanwhile: Gb/s per CPU allows for it, but packets that wait for the \
+                 CPU come in batches, so that single ones cost less than alone",
+            );
         }
         if runs().any(|run| run.receiver_coalesced == Some(false)) {
             remarks.push(
