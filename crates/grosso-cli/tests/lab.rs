@@ -26,7 +26,7 @@ fn lab_measures_and_reports() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     let report = run.json();
     assert_eq!(report["schema"], "grosso.lab/2");
-    assert_eq!(report["experiment"], "lro");
+    assert_eq!(report["experiment"], "");
     assert_eq!(report["environment"]["congestion"], "reno");
     assert_eq!(report["groups"][0]["processors"], 1);
     let rows = report["groups"][0]["rows"].as_array().unwrap();

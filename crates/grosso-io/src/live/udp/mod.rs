@@ -126,6 +126,9 @@ impl UdpOptions {
 /// [`UdpOptions::flow_label`]. The outer headers of a received frame have no UDP checksum, whether or
 /// not the datagram had one.
 ///
+/// Datagrams of a kernel on the same machine may have a superframe inside. One of UDP is told as such; one of TCP is a
+/// long packet, because nothing that a socket tells has the size of its segments.
+///
 /// The port takes superframes with any inner headers, and partial checksums. Inner headers and
 /// checksums are computed here while the payload stays in place; the kernel copies it once,
 /// segments it into datagrams and computes the outer checksums (`UDP_SEGMENT`). Without outer
@@ -190,7 +193,7 @@ impl UdpPort {
             // Over IPv6 no datagram without a checksum is received unless requested (RFC 8200
             // section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
-            receiving: UdpReceiver::new(),
+            receiving: UdpReceiver::new(options.ports),
             paths: Paths::new(local.ip(), &options.remotes, options.probes)?,
             drops: 0,
             stats: SocketStats::default(),

@@ -3,8 +3,9 @@
 
 use std::io::{self, IoSliceMut};
 
-use grosso::Frame;
+use grosso::{Frame, Meta, meta::Gso};
 use grosso_sys::datagram::{DatagramSocket, ReceivedMessage};
+use grosso_wire::{Extent, Kind, LinkType, Ports, Stack, Stop, dissect_into};
 
 use crate::{
     buffer::{Buffers, PortBuffer},
@@ -21,16 +22,21 @@ pub(super) struct UdpReceiver {
     message: usize,
     offset: usize,
     buffers: Buffers,
+    /// The UDP ports of tunnels.
+    ports: Ports,
+    stack: Stack,
 }
 
 impl UdpReceiver {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(ports: Ports) -> Self {
         Self {
             slots: vec![0; MESSAGES_MAX * SLOT_BYTES],
             received: Vec::new(),
             message: 0,
             offset: 0,
             buffers: Buffers::new(FRAME_BYTES),
+            ports,
+            stack: Stack::new(0),
         }
     }
 
@@ -45,9 +51,9 @@ impl UdpReceiver {
         let mut given = 0;
         while given < max {
             match self.next(socket) {
-                Some(buffer) => {
+                Some(frame) => {
                     given += 1;
-                    each(Frame::new(buffer));
+                    each(frame);
                 }
                 None if self.read(socket, stats)? => {}
                 None => break,
@@ -69,8 +75,10 @@ impl UdpReceiver {
     /// Reads messages into the slots; returns whether there were any.
     fn read(&mut self, socket: &mut DatagramSocket, stats: &mut SocketStats) -> io::Result<bool> {
         let mut slots = self.slots.chunks_exact_mut(SLOT_BYTES);
-        let mut parts: [[IoSliceMut<'_>; 1]; MESSAGES_MAX] =
-            core::array::from_fn(|_| [IoSliceMut::new(slots.next().unwrap_or_default())]);
+        let mut parts: [[IoSliceMut<'_>; 1]; MESSAGES_MAX] = core::array::from_fn(|_| {
+            let slot = slots.next().unwrap_or_default();
+            [IoSliceMut::new(slot.get_mut(HEADERS_MAX..).unwrap_or_default())]
+        });
         let mut messages = parts.each_mut().map(|parts| &mut parts[..]);
         let count = socket.receive_batch(&mut messages, &mut self.received)?;
         (self.message, self.offset) = (0, 0);
@@ -84,24 +92,28 @@ impl UdpReceiver {
     }
 
     /// The next datagram, after its rebuilt headers.
-    fn next(&mut self, socket: &DatagramSocket) -> Option<PortBuffer> {
+    fn next(&mut self, socket: &DatagramSocket) -> Option<Frame<PortBuffer>> {
         loop {
-            let message = self.received.get(self.message)?;
+            let &message = self.received.get(self.message)?;
             if self.offset >= message.length {
                 (self.message, self.offset) = (self.message + 1, 0);
                 continue;
             }
-            let left = message.length - self.offset;
-            let len = message.segment_bytes.map_or(left, |bytes| left.min(bytes.into()));
-            let start = self.message * SLOT_BYTES + self.offset;
-            self.offset += len;
-            let datagram = self.slots.get(start..start + len).unwrap_or_default();
             let arrived = Arrived {
                 source: message.source,
                 destination: socket.local(),
                 traffic_class: message.traffic_class,
                 hop_limit: message.hop_limit,
             };
+            let left = message.length - self.offset;
+            let many = message.segment_bytes.filter(|&bytes| usize::from(bytes) < left);
+            let is_first = self.offset == 0;
+            let gso =
+                many.filter(|_| is_first).and_then(|bytes| self.inside(&message, &arrived, bytes));
+            let len = many.filter(|_| gso.is_none()).map_or(left, usize::from);
+            let start = self.message * SLOT_BYTES + HEADERS_MAX + self.offset;
+            self.offset += len;
+            let datagram = self.slots.get(start..start + len).unwrap_or_default();
             let headers = Outer::len_over(arrived.destination.is_ipv4());
             let mut bytes = self.buffers.take();
             if bytes.len() < headers + len {
@@ -110,14 +122,33 @@ impl UdpReceiver {
             let (header, rest) = bytes.split_at_mut(headers);
             arrived.write(header, len);
             rest[..len].copy_from_slice(datagram);
-            return Some(PortBuffer::filled(bytes, 0..headers + len));
+            let buffer = PortBuffer::filled(bytes, 0..headers + len);
+            return Some(Frame { buffer, meta: Meta { gso, ..Meta::default() } });
         }
+    }
+
+    /// Segmentation of the packet in a message, if that is one datagram with a superframe of UDP in it, which a kernel
+    /// on this machine left to a device. Its size is told as that of datagrams that were merged is; these, however, have
+    /// lengths of their own inside (B29).
+    fn inside(&mut self, message: &ReceivedMessage, arrived: &Arrived, bytes: u16) -> Option<Gso> {
+        let headers = Outer::len_over(arrived.destination.is_ipv4());
+        let start = self.message * SLOT_BYTES + HEADERS_MAX - headers;
+        let frame = self.slots.get_mut(start..start + headers + message.length)?;
+        arrived.write(&mut frame[..headers], message.length);
+        let stack = &mut self.stack;
+        dissect_into(frame, LinkType::Raw, &self.ports, stack);
+        let is_tunnel = stack.layers().iter().filter(|layer| layer.kind.is_ip()).count() > 1;
+        let is_udp = stack.last().is_some_and(|layer| layer.kind == Kind::Udp);
+        let is_whole = stack.stop == Stop::Payload && stack.extent == Extent::Exact;
+        Gso::every(bytes).filter(|_| is_tunnel && is_udp && is_whole)
     }
 }
 
 /// Messages read in one call, each of up to a superframe of datagrams.
 const MESSAGES_MAX: usize = 16;
-/// Size of a slot in bytes: more than any message, which is less than 64 KiB.
-const SLOT_BYTES: usize = 64 << 10;
+/// Size of a slot in bytes: more than any message, which is less than 64 KiB, behind headers.
+const SLOT_BYTES: usize = HEADERS_MAX + (64 << 10);
+/// Bytes of the longest headers that are rebuilt.
+const HEADERS_MAX: usize = Outer::len_over(false);
 /// Initial size of a buffer in bytes, for datagrams of Ethernet's usual MTU; buffers grow.
 const FRAME_BYTES: usize = 2048;

@@ -132,6 +132,47 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
+/// A kernel on the same machine sends one datagram with a superframe of UDP inside, whose size a socket is told as that of
+/// datagrams which were merged.
+#[test]
+fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
+    for place in [0, 1] {
+        let mut ends = Ends::new(place, |_| {});
+        ends.far.receiving = UdpReceiver::new(ends.ports());
+        let inner = |payload: usize| {
+            let inner = Packet::new().vxlan(|vxlan| vxlan).ethernet(|e| e).ipv4(|ip| ip);
+            inner.udp(|udp| udp).payload_len(payload).build()
+        };
+        let inside = 8 + 14 + 20 + 8;
+        // As one datagram of a superframe, as ten of 1000 bytes, and as ten whose first claims more than all.
+        let merged = [inner(1000 - inside), inner(1000 - inside)].concat().repeat(5);
+        let claimed = [inner(20_000)[..1000].to_vec(), vec![7; 9000]].concat();
+        let cases = [(inner(10_000 - inside), 1000, 1), (merged, 1000, 10), (claimed, 1000, 10)];
+        for (bytes, size, frames) in cases {
+            let socket = std::net::UdpSocket::bind((ends.near.local().ip(), 0)).unwrap();
+            grosso_sys::datagram::set_segment_bytes(&socket, size).unwrap();
+            socket.send_to(&bytes, ends.far.local()).unwrap();
+            let source = [(ends.far.descriptor().unwrap(), Interest::READ)];
+            assert!(wait_for(&source, Some(STALLED)).unwrap().is_some());
+            let mut received = Vec::new();
+            let mut each = |frame: Frame<PortBuffer>| {
+                let outer = Outer::parse(frame.buffer.as_ref(), BuiltHeaders::Udp).unwrap();
+                received.push((frame.buffer.as_ref()[outer.len..].to_vec(), frame.meta.gso));
+            };
+            while received_so_far(&mut ends.far, &mut each) {}
+            let gso = (frames == 1).then(|| Gso::every(size).unwrap());
+            assert_eq!(received.len(), frames);
+            assert!(received.iter().all(|(_, told)| *told == gso));
+            assert!(received.into_iter().flat_map(|(bytes, _)| bytes).eq(bytes));
+        }
+    }
+}
+
+/// Whether anything was received.
+fn received_so_far(port: &mut UdpPort, each: &mut dyn FnMut(Frame<PortBuffer>)) -> bool {
+    port.receive(0, 64, each).unwrap() > 0
+}
+
 // Rules: S14
 #[test]
 fn packets_that_were_partial_when_they_joined_leave_with_their_checksums_made() {

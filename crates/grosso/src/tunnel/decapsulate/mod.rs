@@ -276,7 +276,7 @@ impl Decapsulation {
         plan.follow_congestion(frame);
         if let Some(remote) = outer.remote_checksum {
             plan.resolve(remote, verified.is_protected, rules.remote_checksum)?;
-        } else if rules.completes_left_open && gso.is_none() {
+        } else if rules.completes_left_open {
             plan.find_left_open(frame, inside);
         }
         plan.shift_partial()?;
