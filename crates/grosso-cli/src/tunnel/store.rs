@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use grosso_sys::namespace::network_cookie;
+
 use super::Definition;
 use crate::{
     error::Failure,
@@ -116,7 +118,8 @@ impl TunnelFiles {
     /// The folder of running programs' sockets, and the one of this tunnel's process in it.
     fn own_folder(&self) -> io::Result<(PathBuf, PathBuf)> {
         let above = self.folder.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
-        let name = format!("{}-{}.{OWN_FOLDER}", namespace()?, self.name);
+        let namespace = self.folder.file_name().ok_or(io::ErrorKind::NotFound)?;
+        let name = format!("{}-{}.{OWN_FOLDER}", namespace.display(), self.name);
         Ok((above.to_owned(), above.join(name)))
     }
 
@@ -142,10 +145,11 @@ impl TunnelFiles {
     }
 }
 
-/// The name of the folder of this network namespace, with its number as `ls -l /proc/self/ns/net` prints it. The number
-/// belongs to no other namespace while a process of a tunnel is in this one.
+/// The name of the folder of this network namespace, with a number that no later one gets; before Linux 5.14 with that of
+/// its inode, which a later one may get once this one is gone.
 fn namespace() -> io::Result<String> {
-    Ok(format!("net-{}", fs::metadata("/proc/self/ns/net")?.ino()))
+    let number = network_cookie().or_else(|_| Ok(fs::metadata("/proc/self/ns/net")?.ino()));
+    number.map(|number| format!("net-{number}"))
 }
 
 /// The folder of tunnels.

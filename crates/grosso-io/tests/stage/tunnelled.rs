@@ -248,6 +248,31 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
     assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
 }
 
+/// A kernel on the same machine leaves the sums of TCP and the cutting of its superframes to a device; a socket does not
+/// tell the size.
+#[test]
+fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
+    let arrive = |payload: usize, is_open: bool, family: usize| {
+        let (mut near, mut far) = vxlan(|options| options.mtu = Some(1450));
+        let outer = Packet::new().ipv4(|ip| ip.source([192, 0, 2, 2]).destination([192, 0, 2, 1]));
+        let outer = outer.udp(|udp| udp.destination_port(4789).checksum_raw(0));
+        let inner = outer.vxlan(|v| v.vni(7)).ethernet(|e| e).vlan(|tag| tag);
+        let inner = if family == 0 { inner.ipv4(|ip| ip) } else { inner.ipv6(|ip| ip) };
+        let inner = inner.tcp(|tcp| if is_open { tcp.checksum_seed() } else { tcp });
+        assert_eq!(send(&mut far, &inner.payload_len(payload).build()), Transmitted::Taken);
+        let taken = receive(&mut near, 1);
+        let gso = taken[0].1.gso;
+        assert_eq!(counter(&mut near, "tunnel-in-left-whole"), u64::from(gso.is_some()));
+        let packets = on_the_wire(&taken[0].0, &taken[0].1, LinkType::Ethernet);
+        (gso, packets.iter().map(Vec::len).collect::<Vec<_>>())
+    };
+    assert_eq!(arrive(3000, true, 0), (Gso::every(1410), vec![1468, 1468, 18 + 40 + 180]));
+    assert_eq!(arrive(3000, true, 1), (Gso::every(1390), vec![1468, 1468, 18 + 60 + 220]));
+    // It fits, or is a packet of a longer link.
+    assert_eq!(arrive(1410, true, 0), (None, vec![1468]));
+    assert_eq!(arrive(3000, false, 0), (None, vec![3058]));
+}
+
 #[test]
 fn nothing_of_hostile_frames_comes_out_and_every_buffer_goes_back() {
     let (near, mut far) = wire(LinkType::Raw, Device::new(Features::NONE), 256);

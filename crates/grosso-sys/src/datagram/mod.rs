@@ -92,7 +92,7 @@ fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Res
 }
 
 /// Reads an option of one number or several; numbers that the kernel lacks are 0.
-fn read<const COUNT: usize>(
+pub(crate) fn read<const COUNT: usize>(
     socket: &impl AsFd,
     level: c_int,
     option: c_int,

@@ -12,12 +12,15 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+use crate::datagram;
 
 mod user;
 
@@ -120,6 +123,21 @@ impl AsRawFd for NetworkNamespace {
     fn as_raw_fd(&self) -> i32 {
         self.file.as_raw_fd()
     }
+}
+
+/// Asks for the number of the calling thread's network namespace, which no other one gets until the machine starts again
+/// (`SO_NETNS_COOKIE`). The inode's number, in contrast, goes to the next namespace once this one is gone.
+///
+/// # Errors
+///
+/// `ENOPROTOOPT` before Linux 5.14.
+pub fn network_cookie() -> io::Result<u64> {
+    let socket = UnixDatagram::unbound()?;
+    let [one, two] = datagram::read::<2>(&socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE)?;
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&one.to_ne_bytes());
+    bytes[4..].copy_from_slice(&two.to_ne_bytes());
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Gives the calling thread a new network namespace and a mount namespace whose `/sys` shows it.

@@ -5,7 +5,9 @@ use std::os::fd::AsFd;
 use std::process::Command;
 
 use grosso_sys::interface::{Control, InterfaceName, write_attribute};
-use grosso_sys::namespace::{NetworkNamespace, show_network_in_sysfs, user_namespace_refusal};
+use grosso_sys::namespace::{
+    NetworkNamespace, network_cookie, show_network_in_sysfs, user_namespace_refusal,
+};
 use grosso_sys::netlink::{LinkChange, Netlink};
 
 use super::{isolated, skip};
@@ -31,6 +33,27 @@ fn a_network_is_entered_by_a_thread_and_by_a_program() {
         let listing = there.host(command.arg("/proc/self/net/dev"))?.output()?;
         let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
         assert!(listing.contains("only-there") && !listing.contains("tap"), "{listing}");
+        Ok(())
+    });
+}
+
+#[test]
+fn no_network_has_the_number_of_one_that_is_gone() {
+    isolated(|_| {
+        let here = match network_cookie() {
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                skip("the number of a network wants Linux 5.14");
+                return Ok(());
+            }
+            number => number?,
+        };
+        assert_eq!(NetworkNamespace::current()?.run(network_cookie)??, here);
+        let mut seen = vec![here];
+        for _ in 0..8 {
+            let number = NetworkNamespace::new()?.run(network_cookie)??;
+            assert!(!seen.contains(&number), "{number}: {seen:?}");
+            seen.push(number);
+        }
         Ok(())
     });
 }

@@ -246,7 +246,7 @@ impl<P: Port> Tunnelled<P> {
         let inner = |outer: Option<usize>| outer.and_then(|mtu| self.endpoint().mtu(mtu));
         let whole = [inner(route), inner(hint)].into_iter().flatten().min();
         let mtu = [inner(route), inner(believed), self.mtu_wanted].into_iter().flatten().min();
-        self.mtu = mtu;
+        (self.mtu, self.taking.mtu) = (mtu, mtu);
         self.peers.set_mtu(whole.or(mtu).unwrap_or(usize::MAX));
     }
 

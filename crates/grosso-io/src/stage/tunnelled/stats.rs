@@ -41,6 +41,9 @@ pub struct TunnelledStats {
     pub moved: u64,
     /// Packets whose checksum had been left to a device that was not there, and is completed.
     pub left_open: u64,
+    /// Superframes of TCP whose cutting had been left to a device that was not there: they are cut to what the tunnel
+    /// carries.
+    pub left_whole: u64,
 }
 
 impl Default for TunnelledStats {
@@ -59,6 +62,7 @@ impl Default for TunnelledStats {
             no_device: 0,
             moved: 0,
             left_open: 0,
+            left_whole: 0,
         }
     }
 }
@@ -137,6 +141,14 @@ impl TunnelledStats {
                      where it comes from lets it be made.",
                 ),
                 self.left_open,
+            ),
+            (
+                event(
+                    "tunnel-in-left-whole",
+                    "A superframe of TCP inside that no device had cut is cut to what the tunnel carries; \
+                     ethtool -K DEV tx off where it comes from lets it be cut.",
+                ),
+                self.left_whole,
             ),
             (
                 loss("tunnel-in-own-address", "Dropped: it has the tunnel device's own address."),

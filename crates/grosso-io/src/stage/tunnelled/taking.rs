@@ -2,13 +2,14 @@
 
 use grosso::{
     Frame, Meta,
+    meta::Gso,
     segment::{Outgoing, Segments},
     tunnel::{
         NotAdmitted,
         decapsulate::{Decapsulation, DecapsulationRules, Presented, Refusal},
     },
 };
-use grosso_wire::{LinkType, Stack, dissect_into, ethernet};
+use grosso_wire::{Kind, LinkType, Stack, dissect_into, ethernet};
 
 use super::{TunnelledOptions, TunnelledStats, forwarding::Unlearnable, peers::Peers};
 use crate::buffer::{PortBuffer, Spare};
@@ -21,6 +22,8 @@ pub(super) struct Taking {
     rules: DecapsulationRules,
     address: Option<[u8; 6]>,
     stack: Stack,
+    /// The longest packet that the tunnel carries, in bytes from the inner IP header on, if that is known.
+    pub(super) mtu: Option<usize>,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
     pub(super) returned: Vec<PortBuffer>,
@@ -46,6 +49,7 @@ impl Taking {
             rules,
             address: options.address.filter(|_| options.endpoint.carries_ethernet()),
             stack: Stack::new(0),
+            mtu: options.mtu,
             spare: Spare::default(),
             returned: Vec::new(),
             stats: TunnelledStats::default(),
@@ -62,7 +66,15 @@ impl Taking {
     ) {
         let Frame { buffer, meta } = frame;
         match self.plan(buffer.as_ref(), &meta, peers) {
-            Ok(plan) => each(self.open(buffer, &plan)),
+            Ok(plan) => {
+                let left_whole = self.left_whole(buffer.as_ref(), &plan);
+                let mut taken = self.open(buffer, &plan);
+                if left_whole.is_some() {
+                    taken.meta.gso = left_whole;
+                    self.stats.left_whole += 1;
+                }
+                each(taken);
+            }
             Err(reason) => {
                 let is_many = matches!(reason, Dropped::Refused(Refusal::Superframe));
                 if !(is_many && self.take_cut(buffer.as_ref(), &meta, peers, each)) {
@@ -107,6 +119,21 @@ impl Taking {
                 }
             }
         }
+    }
+
+    /// Segmentation of a superframe of TCP that a kernel on this machine left to a device which was not there, as it did
+    /// its checksum. No socket tells its size; what is longer than the tunnel carries is cut to what it does carry.
+    fn left_whole(&self, frame: &[u8], plan: &Decapsulation) -> Option<Gso> {
+        if !plan.details.left_open || plan.meta.gso.is_some() {
+            return None;
+        }
+        let mtu = self.mtu?;
+        let (transport, around) = self.stack.layers().split_last()?;
+        let ip = around.iter().rfind(|layer| layer.kind.is_ip())?;
+        let headers = transport.end().checked_sub(usize::from(ip.offset))?;
+        let is_long = plan.inner().end.min(frame.len()) > usize::from(ip.offset) + mtu;
+        let size = u16::try_from(mtu.checked_sub(headers)?).ok()?;
+        Gso::every(size).filter(|_| transport.kind == Kind::Tcp && is_long)
     }
 
     /// Takes the packet out, within its buffer unless it has to be changed.
