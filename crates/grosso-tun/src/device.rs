@@ -212,8 +212,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.flush()
     }
 
-    /// Sends one frame as it is described, such as a superframe of a guest or of a TCP stack in userspace, and waits for
-    /// room if there is none. The first slice holds the headers. What the device cannot take is cut or completed.
+    /// Sends one frame as it is described, such as a superframe of a guest or of a TCP stack in userspace, and waits
+    /// for room if there is none. The first slice holds the headers. What the device cannot take is cut or completed.
     ///
     /// # Errors
     /// As [`Tun::send`].

@@ -53,8 +53,8 @@ impl Ends {
         ends
     }
 
-    /// Calls `decide` with the offset of every byte behind the fixed IP header `ip` that determines its [`Ends`], except
-    /// the bytes that determine which extension headers there are and how long they are.
+    /// Calls `decide` with the offset of every byte behind the fixed IP header `ip` that determines its [`Ends`],
+    /// except the bytes that determine which extension headers there are and how long they are.
     pub fn deciding(packet: &[u8], ip: &Layer, mut decide: impl FnMut(usize)) {
         if ip.kind == Kind::Ipv4 {
             for option in ipv4_options(packet, ip) {

@@ -14,7 +14,7 @@ use grosso_sys::{
 use grosso_wire::virtio::Form;
 
 use super::{
-    stages::{EspSpec, FragmentsMode, FragmentsSpec},
+    stages::{EspSpec, FragmentsMode, FragmentsSpec, MTU_MIN},
     unix::Unix,
     vhost::Vhost,
 };
@@ -203,6 +203,13 @@ impl PortSpec {
         if let Some((key, .., whose)) = misplaced.iter().find(|(_, set, fits, _)| *set && !fits) {
             return Err(format!("{key} is for {whose}, and this is {}", self.device));
         }
+        let longest = match self.device {
+            Device::Tap(_) => MTU_TAP_MAX,
+            _ => u16::MAX,
+        };
+        if let Some(mtu) = self.mtu.filter(|mtu| !(MTU_MIN..=longest).contains(mtu)) {
+            return Err(format!("mtu {mtu}: {} takes {MTU_MIN} to {longest}", self.device));
+        }
         if self.terminates && self.has_stages() {
             return Err(
                 "terminates: fragments and esp send packets on, so TCP does not end there".into()
@@ -330,6 +337,8 @@ pub(crate) const WORDS: &str = "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFA
                                 unix:PATH[,WORD...], vhost-user:PATH[,WORD...] or fd:NUMBER";
 /// Bytes of the shortest slot that a packet socket's ring can have.
 const SLOT_BYTES_MIN: usize = 256;
+/// Bytes of the largest MTU of a TAP device: those of the longest frame without its Ethernet header.
+const MTU_TAP_MAX: u16 = 65521;
 /// Bytes of the longest ring: what the kernel locks for one socket without complaint.
 const RING_BYTES_MAX: usize = 1 << 30;
 /// Slots that a transmit ring may have: as many as the queues of the longest NICs.
@@ -399,6 +408,13 @@ mod tests {
         assert!(refused("tap:t", |spec| spec.transmit_slots = Some(64)).is_some());
         assert_eq!(refused("e", |spec| spec.transmit_slots = Some(64)), None);
         assert_eq!(refused("tap:t", |spec| spec.mtu = Some(9000)), None);
+        assert_eq!(refused("tap:t", |spec| spec.mtu = Some(65521)), None);
+        assert_eq!(refused("tun:t", |spec| spec.mtu = Some(65535)), None);
+        assert_eq!(
+            refused("tap:t", |spec| spec.mtu = Some(65522)).as_deref(),
+            Some("mtu 65522: tap:t takes 68 to 65521")
+        );
+        assert!(refused("tun:t", |spec| spec.mtu = Some(67)).is_some());
         assert_eq!(refused("unix:/s", |spec| spec.header = Some(Form::Short)), None);
         assert!(refused("unix:/s", |spec| spec.mtu = Some(9000)).is_some());
         assert!(refused("vhost-user:/s", |spec| spec.header = Some(Form::Short)).is_some());

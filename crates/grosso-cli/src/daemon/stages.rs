@@ -436,7 +436,7 @@ pub(super) fn options(
 /// Bits of the integrity check value by default.
 const ICV_BITS: u32 = 128;
 /// Bytes of the smallest MTU (RFC 791 section 3.2).
-const MTU_MIN: u16 = 68;
+pub(super) const MTU_MIN: u16 = 68;
 /// Bounds of the memory for incomplete datagrams, in bytes: at least a few of the longest, at most more than enough.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;

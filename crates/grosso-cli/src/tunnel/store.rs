@@ -145,8 +145,8 @@ impl TunnelFiles {
     }
 }
 
-/// The name of the folder of this network namespace, with a number that no later one gets; before Linux 5.14 with that of
-/// its inode, which a later one may get once this one is gone.
+/// The name of the folder of this network namespace, with a number that no later one gets; before Linux 5.14 with that
+/// of its inode, which a later one may get once this one is gone.
 fn namespace() -> io::Result<String> {
     let number = network_cookie().or_else(|_| Ok(fs::metadata("/proc/self/ns/net")?.ino()));
     number.map(|number| format!("net-{number}"))

@@ -248,8 +248,8 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
     assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
 }
 
-/// A kernel on the same machine leaves the sums of TCP and the cutting of its superframes to a device; a socket does not
-/// tell the size.
+/// A kernel on the same machine leaves the sums of TCP and the cutting of its superframes to a device; a socket does
+/// not tell the size.
 #[test]
 fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     let arrive = |payload: usize, is_open: bool, family: usize| {

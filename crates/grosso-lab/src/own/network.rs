@@ -133,7 +133,34 @@ impl OwnNetwork {
                 return wrong(name, format!("no host has {name}, which a path makes"));
             }
         }
+        for host in &self.hosts {
+            let addresses = host.devices.iter().flat_map(|device| &device.addresses);
+            let addresses: Vec<String> = addresses.map(|(own, _)| own.to_string()).collect();
+            if let Some(address) = twice(&addresses.iter().collect::<Vec<_>>()) {
+                return wrong(address, format!("{} has {address} twice", host.name));
+            }
+        }
+        for wire in &self.wires {
+            self.check_mtu(wire)?;
+        }
         (0..self.paths.len()).try_for_each(|path| self.place(path).map(drop))
+    }
+
+    /// Checks that a wire carries the smallest packets of the addresses at its ends.
+    fn check_mtu(&self, wire: &OwnWire) -> Result<(), Contradiction> {
+        let OwnWire { ends: [end, other], mtu, .. } = wire;
+        let devices = self.hosts.iter().flat_map(|host| &host.devices);
+        let at_end = devices.filter(|device| wire.ends.contains(&device.name));
+        let mut addresses = at_end.flat_map(|device| &device.addresses);
+        let (least, of) = match addresses.any(|(address, _)| address.is_ipv6()) {
+            true => (MTU_MIN_IPV6, "IPv6"),
+            false => (MTU_MIN_IPV4, "IPv4"),
+        };
+        if *mtu >= least {
+            return Ok(());
+        }
+        let what = format!("mtu {mtu} between {end} and {other}: {of} wants {least} at least");
+        Err(Contradiction { about: end.clone(), what })
     }
 
     /// The host that has a device.
@@ -387,6 +414,10 @@ fn open_host(host: &OwnHost) -> io::Result<NetworkNamespace> {
 /// Greatest size of a TCP socket's buffer in bytes: less than 1000 packets, the length of a wire's backlog.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
 
+/// Bytes of the smallest MTUs (RFC 791 section 3.2, RFC 8200 section 5).
+const MTU_MIN_IPV4: u16 = 68;
+const MTU_MIN_IPV6: u16 = 1280;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -447,6 +478,12 @@ mod tests {
             refused(&|network| network.paths[0].opens.push("x0".into())),
             refused(&|network| network.paths[0].address = Some("10.9.0.1".parse().unwrap())),
             refused(&|network| network.wires.clear()),
+            refused(&|network| network.hosts[0].devices[0].addresses.extend_from_within(..)),
+            refused(&|network| network.wires[0].mtu = 67),
+            refused(&|network| {
+                network.wires[0].mtu = 1279;
+                network.hosts[0].devices[0].addresses.push(("fd00::1".parse().unwrap(), 64));
+            }),
         ];
         assert_eq!(
             said,
@@ -459,6 +496,9 @@ mod tests {
                 "x0 is no end of a wire",
                 "no host has 10.9.0.1, from which a tunnel sends",
                 "a0 is no end of a wire, and no path makes it",
+                "a has 10.1.0.1 twice",
+                "mtu 67 between a0 and e0: IPv4 wants 68 at least",
+                "mtu 1279 between a0 and e0: IPv6 wants 1280 at least",
             ]
         );
     }

@@ -125,8 +125,8 @@ impl AsRawFd for NetworkNamespace {
     }
 }
 
-/// Asks for the number of the calling thread's network namespace, which no other one gets until the machine starts again
-/// (`SO_NETNS_COOKIE`). The inode's number, in contrast, goes to the next namespace once this one is gone.
+/// Asks for the number of the calling thread's network namespace, which no other one gets until the machine starts
+/// again (`SO_NETNS_COOKIE`). The inode's number, in contrast, goes to the next namespace once this one is gone.
 ///
 /// # Errors
 ///

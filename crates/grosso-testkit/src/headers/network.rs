@@ -80,8 +80,8 @@ impl Ipv4 {
         self
     }
 
-    /// Gives it a loose (131) or strict (137) source route over these addresses, of which so many were passed. Transport
-    /// checksums are made for the last one while any is left.
+    /// Gives it a loose (131) or strict (137) source route over these addresses, of which so many were passed.
+    /// Transport checksums are made for the last one while any is left.
     ///
     /// # Panics
     /// Panics if there are no addresses.

@@ -118,8 +118,8 @@ impl Parsed {
     /// The bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header around it.
     ///
     /// Its destination is the final one: that of a source route with hops left, instead of the next in the IPv4 header
-    /// (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). Its source is the home address if an option has one (RFC 6275 section
-    /// 11.3.1).
+    /// (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). Its source
+    /// is the home address if an option has one (RFC 6275 section 11.3.1).
     pub fn pseudo_header_of(&self, index: usize, protocol: u8, len: usize) -> Option<Vec<u8>> {
         let network = self.layers[..index].iter().rposition(Layer::is_ip)?;
         let mut source = self.layers[network].bytes("source");

@@ -19,7 +19,7 @@ use crate::{
     },
     error::Failure,
     name::shown,
-    text_file,
+    text_file, units,
     wrong::{Wrong, similar},
 };
 
@@ -228,11 +228,23 @@ impl From<HostTable> for OwnHost {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireTable {
+    #[serde(deserialize_with = "just")]
     ends: [String; 2],
     #[serde(default = "usual_mtu")]
     mtu: u16,
     #[serde(default)]
     offloads: bool,
+}
+
+/// A list of just so many elements: Serde takes the first ones of a longer list.
+fn just<'de, D: Deserializer<'de>, T: Deserialize<'de>, const COUNT: usize>(
+    list: D,
+) -> Result<[T; COUNT], D::Error> {
+    let list = Vec::deserialize(list)?;
+    let count = list.len();
+    list.try_into().map_err(|_| {
+        D::Error::custom(format!("{}, where {COUNT} belong", units::count(count as u64, "element")))
+    })
 }
 
 fn usual_mtu() -> u16 {
@@ -267,7 +279,12 @@ struct MeasureTable {
     connections: Connections,
     #[serde(default = "usual_congestion")]
     congestion: String,
+    #[serde(default, deserialize_with = "two_if_any")]
     cpus: Option<[usize; 2]>,
+}
+
+fn two_if_any<'de, D: Deserializer<'de>>(list: D) -> Result<Option<[usize; 2]>, D::Error> {
+    just(list).map(Some)
 }
 
 fn usual_congestion() -> String {

@@ -75,6 +75,10 @@ fn what_is_wrong_is_said_with_its_place() {
     said("path.nic.gro = false", "path.nic.left = \"r1\"", "changes the devices");
     said("name = \"GRO\"", "name = \"every packet alone\"", "one of this name already");
     said("name = \"GRO\"", "name = \"a name of more than twenty-four letters\"", "1 to 24");
+    said("[\"a0\", \"e0\"]", "[\"a0\", \"e0\", \"e1\"]", "3 elements, where 2 belong");
+    said("[\"a0\", \"e0\"]", "[\"a0\"]", "1 element, where 2 belong");
+    said("runs = 5", "cpus = [0, 0, 1]", "3 elements, where 2 belong");
+    said("[\"a0\", \"e0\"]", "[\"a0\", \"e0\"]\nmtu = 60", "IPv4 wants 68 at least");
     said("to = \"b\"", "to = \"c\"", "no host \"c\"");
     said("to = \"b\"", "to = \"b\"\nto-address = \"10.93.1.1\"", "has no address 10.93.1.1");
     said("runs = 5", "runs = 0", "runs are 1 to 1000");

@@ -128,8 +128,8 @@ impl UdpReceiver {
     }
 
     /// Segmentation of the packet in a message, if that is one datagram with a superframe of UDP in it, which a kernel
-    /// on this machine left to a device. Its size is told as that of datagrams that were merged is; these, however, have
-    /// lengths of their own inside (B29).
+    /// on this machine left to a device. Its size is told as that of datagrams that were merged is; these, however,
+    /// have lengths of their own inside (B29).
     fn inside(&mut self, message: &ReceivedMessage, arrived: &Arrived, bytes: u16) -> Option<Gso> {
         let headers = Outer::len_over(arrived.destination.is_ipv4());
         let start = self.message * SLOT_BYTES + HEADERS_MAX - headers;

@@ -132,8 +132,8 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
-/// A kernel on the same machine sends one datagram with a superframe of UDP inside, whose size a socket is told as that of
-/// datagrams which were merged.
+/// A kernel on the same machine sends one datagram with a superframe of UDP inside, whose size a socket is told as that
+/// of datagrams which were merged.
 #[test]
 fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
     for place in [0, 1] {

@@ -121,8 +121,8 @@ impl Taking {
         }
     }
 
-    /// Segmentation of a superframe of TCP that a kernel on this machine left to a device which was not there, as it did
-    /// its checksum. No socket tells its size; what is longer than the tunnel carries is cut to what it does carry.
+    /// Segmentation of a superframe of TCP that a kernel on this machine left to a device which was not there, as it
+    /// did its checksum. No socket tells its size; what is longer than the tunnel carries is cut to what it does carry.
     fn left_whole(&self, frame: &[u8], plan: &Decapsulation) -> Option<Gso> {
         if !plan.details.left_open || plan.meta.gso.is_some() {
             return None;
