@@ -158,3 +158,17 @@ const FOLDER: &str = "tunnels";
 const DEFINITION: &str = ".toml";
 /// Most tunnels that are read.
 const TUNNELS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel gives the inode's number of a network that is gone to the next one.
+    #[test]
+    fn a_folder_has_the_number_that_no_later_network_gets() {
+        match network_cookie() {
+            Ok(number) => assert_eq!(namespace().unwrap(), format!("net-{number}")),
+            Err(_) => println!("skipped: the number of a network wants Linux 5.14"),
+        }
+    }
+}

@@ -273,6 +273,24 @@ fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     assert_eq!(arrive(3000, false, 0), (None, vec![3058]));
 }
 
+/// The same of UDP, whose size a socket does tell.
+#[test]
+fn the_sum_of_a_superframe_that_no_device_made_is_made_for_each_packet() {
+    let (mut near, mut far) = vxlan(|_| ());
+    let outer = Packet::new().ipv4(|ip| ip.source([192, 0, 2, 2]).destination([192, 0, 2, 1]));
+    let outer = outer.udp(|udp| udp.destination_port(4789).checksum_raw(0));
+    let inner = outer.vxlan(|v| v.vni(7)).ethernet(|e| e).ipv4(|ip| ip);
+    let frame = inner.udp(|udp| udp.checksum_seed()).payload_len(2500).build();
+    let meta = Meta { gso: Gso::every(1000), ..Meta::default() };
+    assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
+    let taken = receive(&mut near, 1);
+    let (packet, told) = &taken[0];
+    assert_eq!((told.gso, counter(&mut near, "tunnel-in-left-open")), (meta.gso, 1));
+    assert_eq!(told.checksum, Checksum::Partial { start: 34, offset: 6 });
+    let packets = on_the_wire(packet, told, LinkType::Ethernet);
+    assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [1042, 1042, 542]);
+}
+
 #[test]
 fn nothing_of_hostile_frames_comes_out_and_every_buffer_goes_back() {
     let (near, mut far) = wire(LinkType::Raw, Device::new(Features::NONE), 256);

@@ -94,8 +94,9 @@ impl UdpReceiver {
     /// The next datagram, after its rebuilt headers.
     fn next(&mut self, socket: &DatagramSocket) -> Option<Frame<PortBuffer>> {
         loop {
-            let &message = self.received.get(self.message)?;
-            if self.offset >= message.length {
+            let message = self.received.get(self.message)?;
+            let (length, segment_bytes) = (message.length, message.segment_bytes);
+            if self.offset >= length {
                 (self.message, self.offset) = (self.message + 1, 0);
                 continue;
             }
@@ -105,11 +106,11 @@ impl UdpReceiver {
                 traffic_class: message.traffic_class,
                 hop_limit: message.hop_limit,
             };
-            let left = message.length - self.offset;
-            let many = message.segment_bytes.filter(|&bytes| usize::from(bytes) < left);
+            let left = length - self.offset;
+            let many = segment_bytes.filter(|&bytes| usize::from(bytes) < left);
             let is_first = self.offset == 0;
             let gso =
-                many.filter(|_| is_first).and_then(|bytes| self.inside(&message, &arrived, bytes));
+                many.filter(|_| is_first).and_then(|bytes| self.inside(length, &arrived, bytes));
             let len = many.filter(|_| gso.is_none()).map_or(left, usize::from);
             let start = self.message * SLOT_BYTES + HEADERS_MAX + self.offset;
             self.offset += len;
@@ -127,14 +128,14 @@ impl UdpReceiver {
         }
     }
 
-    /// Segmentation of the packet in a message, if that is one datagram with a superframe of UDP in it, which a kernel
-    /// on this machine left to a device. Its size is told as that of datagrams that were merged is; these, however,
-    /// have lengths of their own inside (B29).
-    fn inside(&mut self, message: &ReceivedMessage, arrived: &Arrived, bytes: u16) -> Option<Gso> {
+    /// Segmentation of the packet in a message of this length, if that is one datagram with a superframe of UDP in it,
+    /// which a kernel on this machine left to a device. Its size is told as that of datagrams that were merged is;
+    /// these, however, have lengths of their own inside (B29).
+    fn inside(&mut self, length: usize, arrived: &Arrived, bytes: u16) -> Option<Gso> {
         let headers = Outer::len_over(arrived.destination.is_ipv4());
         let start = self.message * SLOT_BYTES + HEADERS_MAX - headers;
-        let frame = self.slots.get_mut(start..start + headers + message.length)?;
-        arrived.write(&mut frame[..headers], message.length);
+        let frame = self.slots.get_mut(start..start + headers + length)?;
+        arrived.write(&mut frame[..headers], length);
         let stack = &mut self.stack;
         dissect_into(frame, LinkType::Raw, &self.ports, stack);
         let is_tunnel = stack.layers().iter().filter(|layer| layer.kind.is_ip()).count() > 1;

@@ -246,7 +246,7 @@ impl<P: Port> Tunnelled<P> {
         let inner = |outer: Option<usize>| outer.and_then(|mtu| self.endpoint().mtu(mtu));
         let whole = [inner(route), inner(hint)].into_iter().flatten().min();
         let mtu = [inner(route), inner(believed), self.mtu_wanted].into_iter().flatten().min();
-        (self.mtu, self.taking.mtu) = (mtu, mtu);
+        self.mtu = mtu;
         self.peers.set_mtu(whole.or(mtu).unwrap_or(usize::MAX));
     }
 
@@ -382,7 +382,7 @@ impl<P: Port> Port for Tunnelled<P> {
             given += 1;
             each(Frame::new(message));
         }
-        let Self { port, taking, peers, ready, .. } = self;
+        let Self { port, taking, peers, ready, mtu, .. } = self;
         while given < max
             && let Some(frame) = ready.pop_front()
         {
@@ -399,7 +399,7 @@ impl<P: Port> Port for Tunnelled<P> {
             }
         };
         let received =
-            port.receive(now_ns, asked, &mut |frame| taking.take(frame, peers, &mut give));
+            port.receive(now_ns, asked, &mut |frame| taking.take(frame, *mtu, peers, &mut give));
         taking.returned.drain(..).for_each(|buffer| port.recycle(buffer));
         self.more = asked > 0 && received? == asked;
         Ok(given)

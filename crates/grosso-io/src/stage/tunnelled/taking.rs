@@ -22,8 +22,6 @@ pub(super) struct Taking {
     rules: DecapsulationRules,
     address: Option<[u8; 6]>,
     stack: Stack,
-    /// The longest packet that the tunnel carries, in bytes from the inner IP header on, if that is known.
-    pub(super) mtu: Option<usize>,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
     pub(super) returned: Vec<PortBuffer>,
@@ -49,7 +47,6 @@ impl Taking {
             rules,
             address: options.address.filter(|_| options.endpoint.carries_ethernet()),
             stack: Stack::new(0),
-            mtu: options.mtu,
             spare: Spare::default(),
             returned: Vec::new(),
             stats: TunnelledStats::default(),
@@ -57,17 +54,19 @@ impl Taking {
     }
 
     /// Decapsulates a frame, and hands out the packet in it unless that is dropped. A superframe of the tunnel's
-    /// datagrams is many packets (B29): it is segmented, and each is decapsulated.
+    /// datagrams is many packets (B29): it is segmented, and each is decapsulated. `mtu` is the length of the longest
+    /// packet that the tunnel carries, if that is known.
     pub(super) fn take(
         &mut self,
         frame: Frame<PortBuffer>,
+        mtu: Option<usize>,
         peers: &mut Peers,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) {
         let Frame { buffer, meta } = frame;
         match self.plan(buffer.as_ref(), &meta, peers) {
             Ok(plan) => {
-                let left_whole = self.left_whole(buffer.as_ref(), &plan);
+                let left_whole = self.left_whole(buffer.as_ref(), &plan, mtu);
                 let mut taken = self.open(buffer, &plan);
                 if left_whole.is_some() {
                     taken.meta.gso = left_whole;
@@ -123,11 +122,11 @@ impl Taking {
 
     /// Segmentation of a superframe of TCP that a kernel on this machine left to a device which was not there, as it
     /// did its checksum. No socket tells its size; what is longer than the tunnel carries is cut to what it does carry.
-    fn left_whole(&self, frame: &[u8], plan: &Decapsulation) -> Option<Gso> {
+    fn left_whole(&self, frame: &[u8], plan: &Decapsulation, mtu: Option<usize>) -> Option<Gso> {
         if !plan.details.left_open || plan.meta.gso.is_some() {
             return None;
         }
-        let mtu = self.mtu?;
+        let mtu = mtu?;
         let (transport, around) = self.stack.layers().split_last()?;
         let ip = around.iter().rfind(|layer| layer.kind.is_ip())?;
         let headers = transport.end().checked_sub(usize::from(ip.offset))?;
