@@ -11,10 +11,10 @@ use grosso_sys::{
     tun::Layer,
     xdp::{self, XdpOptions},
 };
-use grosso_wire::virtio::Form;
+use grosso_wire::{ipv4, virtio::Form};
 
 use super::{
-    stages::{EspSpec, FragmentsMode, FragmentsSpec, MTU_MIN},
+    stages::{EspSpec, FragmentsMode, FragmentsSpec},
     unix::Unix,
     vhost::Vhost,
 };
@@ -207,8 +207,9 @@ impl PortSpec {
             Device::Tap(_) => MTU_TAP_MAX,
             _ => u16::MAX,
         };
-        if let Some(mtu) = self.mtu.filter(|mtu| !(MTU_MIN..=longest).contains(mtu)) {
-            return Err(format!("mtu {mtu}: {} takes {MTU_MIN} to {longest}", self.device));
+        if let Some(mtu) = self.mtu.filter(|mtu| !(ipv4::MTU_MIN..=longest).contains(mtu)) {
+            let (device, least) = (&self.device, ipv4::MTU_MIN);
+            return Err(format!("mtu {mtu}: {device} takes {least} to {longest}"));
         }
         if self.terminates && self.has_stages() {
             return Err(

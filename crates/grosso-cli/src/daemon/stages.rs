@@ -17,6 +17,7 @@ use grosso::{
 };
 use grosso_io::stage::{FragmentationOptions, Level, SecuredOptions, SequenceFile};
 use grosso_sys::secret;
+use grosso_wire::ipv4;
 use serde::Deserialize;
 
 use super::{
@@ -72,8 +73,8 @@ impl FragmentsSpec {
 
     /// Checks that the options agree; the error says why not.
     pub(super) fn check(&self) -> Result<(), String> {
-        if self.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
-            return Err(format!("fragments: an mtu has at least {MTU_MIN} bytes"));
+        if self.mtu.is_some_and(|mtu| mtu < ipv4::MTU_MIN) {
+            return Err(format!("fragments: an mtu has at least {} bytes", ipv4::MTU_MIN));
         }
         if self.mtu.is_none() && !self.reassemble {
             return Err("fragments: without mtu and reassemble there is nothing to do".to_owned());
@@ -435,8 +436,6 @@ pub(super) fn options(
 
 /// Bits of the integrity check value by default.
 const ICV_BITS: u32 = 128;
-/// Bytes of the smallest MTU (RFC 791 section 3.2).
-pub(super) const MTU_MIN: u16 = 68;
 /// Bounds of the memory for incomplete datagrams, in bytes: at least a few of the longest, at most more than enough.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;

@@ -56,14 +56,10 @@ pub(super) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16)> {
         (Kind::Ipv6, [2, 0, ..]) if version == 6 => u32_at(message, 4),
         _ => return None,
     };
-    let least = if version == 4 { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
+    let least = if version == 4 { ipv4::MTU_MIN } else { ipv6::MTU_MIN };
     let mtu = u16::try_from(mtu).ok().filter(|&mtu| mtu >= least)?;
     Some((Path::at(packet, quoted, version == 4)?, mtu))
 }
 
 /// Bytes of an ICMP message before the packet that it quotes.
 const ICMP_HEADER: usize = 8;
-/// The smallest MTU of IPv4 (RFC 791).
-const MTU_MIN_IPV4: u16 = 68;
-/// The smallest MTU of IPv6 (RFC 8200 section 5).
-const MTU_MIN_IPV6: u16 = 1280;

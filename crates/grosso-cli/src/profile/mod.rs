@@ -12,6 +12,7 @@ use core::{fmt::Write, ops::Range};
 use std::{borrow::Cow, io, path::Path};
 
 use grosso::Profile;
+use grosso_wire::ipv4;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -47,8 +48,10 @@ fn named(name: &str) -> Result<Profile, String> {
     let Some((OF_AN_MTU, bytes)) = name.split_once(':') else {
         return Profile::named(name).ok_or_else(|| no_profile(name));
     };
-    let mtu = bytes.parse().ok().filter(|mtu| *mtu >= MTU_MIN);
-    let mtu = mtu.ok_or_else(|| format!("{name}: an MTU is {MTU_MIN} to {} bytes", u16::MAX))?;
+    let possible = ipv4::MTU_MIN..=u16::MAX;
+    let mtu = bytes.parse().ok().filter(|mtu| possible.contains(mtu));
+    let [least, most] = [possible.start(), possible.end()];
+    let mtu = mtu.ok_or_else(|| format!("{name}: an MTU is {least} to {most} bytes"))?;
     let mut profile = Profile::inet_lro_2007(mtu);
     profile.name = Cow::Owned(name.to_owned());
     Ok(profile)
@@ -192,8 +195,6 @@ const OF_THE_FILE: [&str; 2] = ["base", "name"];
 const NAME_BYTES_MAX: usize = 64;
 /// The profile that counts packets by the MTU of its receiver.
 const OF_AN_MTU: &str = "inet-lro-2007";
-/// Bytes of the smallest MTU (RFC 791 section 3.2).
-const MTU_MIN: u16 = 68;
 /// Bytes of the longest file; one with every key has two thousand.
 const FILE_BYTES_MAX: u64 = 1 << 16;
 /// The column of the permitted values of a key.

@@ -7,7 +7,7 @@ use grosso::{
     reassemble::{Reassembler, ReassemblyMode, ReassemblyRules},
     stats::ReassembleStats,
 };
-use grosso_wire::Ports;
+use grosso_wire::{Ports, ipv4};
 
 use super::{
     cutting::{Cutting, CuttingStats},
@@ -113,9 +113,9 @@ impl<P: Port> Fragmentation<P> {
             *options;
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if let Some(mtu) = mtu
-            && mtu < MTU_MIN
+            && mtu < ipv4::MTU_MIN
         {
-            return Err(invalid(format!("an MTU of {mtu} is less than {MTU_MIN} bytes")));
+            return Err(invalid(format!("an MTU of {mtu} is less than {} bytes", ipv4::MTU_MIN)));
         }
         let link = port.link();
         let joining = match rules {
@@ -210,7 +210,7 @@ impl<P: Port> Port for Fragmentation<P> {
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         if let Some(most) = self.path_from {
             let hint = self.port.path_hint().and_then(|hint| u16::try_from(hint).ok());
-            self.cutting.set_mtu(hint.map_or(most, |hint| hint.clamp(MTU_MIN, most)));
+            self.cutting.set_mtu(hint.map_or(most, |hint| hint.clamp(ipv4::MTU_MIN, most)));
         }
         self.cutting.transmit(slices, meta, &mut self.port)
     }
@@ -235,6 +235,3 @@ impl<P: Port> Port for Fragmentation<P> {
         self.port.is_finished() && !has_more
     }
 }
-
-/// The least MTU of IPv4 (RFC 791 section 3.2).
-const MTU_MIN: u16 = 68;

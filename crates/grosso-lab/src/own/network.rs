@@ -8,6 +8,7 @@ use grosso_sys::{
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
 };
+use grosso_wire::{ipv4, ipv6};
 
 use crate::hosts::{engine_network, segment_in_the_kernel, set_up_host};
 
@@ -153,8 +154,8 @@ impl OwnNetwork {
         let at_end = devices.filter(|device| wire.ends.contains(&device.name));
         let mut addresses = at_end.flat_map(|device| &device.addresses);
         let (least, of) = match addresses.any(|(address, _)| address.is_ipv6()) {
-            true => (MTU_MIN_IPV6, "IPv6"),
-            false => (MTU_MIN_IPV4, "IPv4"),
+            true => (ipv6::MTU_MIN, "IPv6"),
+            false => (ipv4::MTU_MIN, "IPv4"),
         };
         if *mtu >= least {
             return Ok(());
@@ -413,10 +414,6 @@ fn open_host(host: &OwnHost) -> io::Result<NetworkNamespace> {
 
 /// Greatest size of a TCP socket's buffer in bytes: less than 1000 packets, the length of a wire's backlog.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
-
-/// Bytes of the smallest MTUs (RFC 791 section 3.2, RFC 8200 section 5).
-const MTU_MIN_IPV4: u16 = 68;
-const MTU_MIN_IPV6: u16 = 1280;
 
 #[cfg(test)]
 mod tests {

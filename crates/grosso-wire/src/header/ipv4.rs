@@ -37,6 +37,8 @@ use crate::walk::{Next, Step, Walk, u16_at};
 pub const HEADER_LEN: usize = 20;
 /// Most bytes of options.
 pub const OPTIONS_LEN_MAX: usize = 40;
+/// Smallest MTU of a link, in bytes: no longer packet is sure to pass unfragmented (RFC 791 section 3.2).
+pub const MTU_MIN: u16 = 68;
 
 /// ICMP.
 pub const PROTOCOL_ICMP: u8 = 1;

@@ -31,6 +31,8 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
+/// Smallest MTU of a link, in bytes: no longer packet is sure to pass (RFC 8200 section 5).
+pub const MTU_MIN: u16 = 1280;
 
 /// Next header: hop-by-hop options.
 pub const NEXT_HOP_BY_HOP: u8 = 0;

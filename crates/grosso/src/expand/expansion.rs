@@ -189,7 +189,7 @@ impl Headers {
     fn may_be_copied(self, packet: &[u8]) -> bool {
         let Some(ip) = self.ipv4 else { return true };
         let fragment = u16_at(packet, ip + ipv4::field::FRAGMENT.start);
-        fragment & ipv4::DONT_FRAGMENT != 0 || packet.len() - ip <= DATAGRAM_BYTES_UNFRAGMENTED
+        fragment & ipv4::DONT_FRAGMENT != 0 || packet.len() - ip <= ipv4::MTU_MIN.into()
     }
 
     fn forbid_fragments(self, packet: &mut [u8]) {
@@ -242,8 +242,6 @@ const EXPANDED_MAX: usize = 32;
 const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
 /// The flags that echo congestion marks, one by one or counted (RFC 3168, RFC 9768).
 const CONGESTION: u16 = tcp::ECE | tcp::CWR | tcp::AE;
-/// Bytes of the longest IPv4 packet that no network fragments (RFC 791 section 3.2).
-const DATAGRAM_BYTES_UNFRAGMENTED: usize = 68;
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,8 @@ use grosso_sys::{
     interface::{Control, InterfaceName},
 };
 
+use grosso_wire::{ipv4, ipv6};
+
 use super::{begin, remove_device};
 use crate::{
     arguments::TunnelAdd,
@@ -35,10 +37,11 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     let path_mtu = path_mtu(&description).map_err(|(remote, error)| unreachable(remote, &error))?;
     let definition =
         Definition { name: name.clone(), mtu: fitting(&description, path_mtu, mtu)?, description };
-    if definition.mtu < IPV6_MTU_MIN {
+    if definition.mtu < ipv6::MTU_MIN {
         session.talk.note(format!(
-            "mtu {}: IPv6 needs {IPV6_MTU_MIN}, so the device carries IPv4 alone",
-            definition.mtu
+            "mtu {}: IPv6 needs {}, so the device carries IPv4 alone",
+            definition.mtu,
+            ipv6::MTU_MIN
         ));
     }
     let place = TunnelFiles::new(name).map_err(|error| {
@@ -73,8 +76,11 @@ fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
     match own {
         [] => Ok((None, rest)),
         [word, bytes] if word == "mtu" => match bytes.parse() {
-            Ok(mtu @ MTU_MIN..) => Ok((Some(mtu), rest)),
-            _ => Err(usage(format!("mtu {bytes}: a number from {MTU_MIN} to 65535 is expected"))),
+            Ok(mtu @ ipv4::MTU_MIN..) => Ok((Some(mtu), rest)),
+            _ => Err(usage(format!(
+                "mtu {bytes}: a number from {} to 65535 is expected",
+                ipv4::MTU_MIN
+            ))),
         },
         [word, ..] => Err(usage(format!("\"{word}\" in front of type: mtu BYTES may be there"))),
     }
@@ -133,7 +139,7 @@ pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::
 
 /// The MTU of the device: the requested one, or the one that the path leaves room for.
 fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Result<u16, Failure> {
-    let fits = description.endpoint.mtu(path).filter(|mtu| *mtu >= usize::from(MTU_MIN));
+    let fits = description.endpoint.mtu(path).filter(|mtu| *mtu >= usize::from(ipv4::MTU_MIN));
     match (wanted, fits) {
         (Some(mtu), _) => Ok(mtu),
         // The largest of a TUN device (`MAX_MTU` of drivers/net/tun.c, less room for its Ethernet header).
@@ -146,9 +152,5 @@ fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Resul
 }
 
 const COMMAND: &str = "tunnel add";
-/// The smallest MTU, in bytes (RFC 791 section 3.2).
-const MTU_MIN: u16 = 68;
 /// The largest MTU that TAP devices accept, in bytes.
 const MTU_MAX: u16 = 65521;
-/// The smallest MTU of IPv6, in bytes (RFC 8200 section 5).
-const IPV6_MTU_MIN: u16 = 1280;

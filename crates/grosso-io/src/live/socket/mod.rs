@@ -16,6 +16,6 @@ pub(super) use self::{
 /// Messages queued for a socket before they are sent: the number that one call sends.
 pub(super) const QUEUE_MAX: usize = grosso_sys::datagram::BATCH_MAX;
 /// Bytes of a packet that every path of IPv6 carries (RFC 8200 section 5).
-const CARRIED_IPV6: usize = 1280;
+const CARRIED_IPV6: usize = grosso_wire::ipv6::MTU_MIN as usize;
 /// Bytes of a packet that probes take any path of IPv4 to carry: those that every host accepts (RFC 791 section 3.1).
 const CARRIED_IPV4: usize = 576;

@@ -117,7 +117,7 @@ impl FragmentHeader {
     /// Size that a fragment may always have, although no fragment of the packet was that large: every IPv6 link carries
     /// it (rule S62).
     pub(super) fn largest_min(&self) -> u16 {
-        if self.ip.kind == Kind::Ipv4 { 0 } else { IPV6_MTU_MIN }
+        if self.ip.kind == Kind::Ipv4 { 0 } else { ipv6::MTU_MIN }
     }
 
     /// Whether DF is set.
@@ -270,8 +270,6 @@ fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragment
     Ok(part)
 }
 
-/// Bytes of a packet that every IPv6 link takes whole (RFC 8200 section 5).
-const IPV6_MTU_MIN: u16 = 1280;
 /// Bytes in which offsets count (RFC 791 section 3.1).
 const UNIT: usize = 8;
 /// Values of the next-header field (RFC 8200 section 4).
