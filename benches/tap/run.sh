@@ -4,6 +4,8 @@
 #
 #   benches/tap/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
 #
+# The prototype runs with io_uring as well, without registered buffers and with them, where liburing is installed.
+#
 # ROUNDS in the environment is the number of runs of each, 5 unless told; SENDER, PATH_CPU and RECEIVER are the
 # processors of the parts, all 0 unless told; REFERENCE is another program of Grosso, which runs in turn with both.
 # A line a run: Gb/s, Gb/s for a second of a processor, processor seconds a GB of the path and of all three parts, and
@@ -85,10 +87,15 @@ medians() {
     done
 }
 
-cc -O2 -o "$scratch/prototype" "$(dirname "$0")/prototype.c"
+source=$(dirname "$0")/prototype.c prototypes=prototype
+cc -O2 -o "$scratch/prototype" "$source"
+if cc -O2 -DURING=1 -o "$scratch/uring" "$source" -luring && cc -O2 -DURING=2 -o "$scratch/registered" "$source" -luring
+then
+    prototypes="prototype uring registered"
+fi
 for _ in $(seq "$rounds"); do
-    one prototype "$scratch/prototype" w0 t0 4096
+    for name in $prototypes; do one "$name" "$scratch/$name" w0 t0 4096; done
     one grosso "$grosso" bridge w0 tap:t0 "$@"
     [ -z "${REFERENCE:-}" ] || one reference "$REFERENCE" bridge w0 tap:t0 "$@"
 done | tee "$scratch/runs"
-for name in prototype grosso ${REFERENCE:+reference}; do medians "$name"; done
+for name in $prototypes grosso ${REFERENCE:+reference}; do medians "$name"; done

@@ -15,6 +15,7 @@ use grosso_sys::{
     interface::{Control, InterfaceName, write_attribute},
     namespace::{NetworkNamespace, show_network_in_sysfs},
     netlink::{LinkChange, Netlink},
+    packet::RingLayout,
     scheduling::{kernel_threads, pin},
     stream::{set_pacing_max, set_receive_low_water},
     tun::Layer,
@@ -114,7 +115,7 @@ impl Layout {
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
-        needed.next_power_of_two().max(self.buffer_bytes)
+        RingLayout::fitting(needed.max(self.buffer_bytes), 1).slot_bytes
     }
 }
 
@@ -703,6 +704,6 @@ const TIMEOUT_US: &str = "400000";
 /// while their train is still held.
 const RING_SPARE: usize = 64;
 /// Bytes before the IP header of a packet, and the kernel's own part of a slot.
-const SLOT_OVERHEAD_BYTES: usize = 256;
+const SLOT_OVERHEAD_BYTES: usize = 160;
 /// Bytes of the IP and TCP headers in a packet of a stream, with timestamps.
 const TCP_HEADERS_BYTES: usize = 52;

@@ -232,17 +232,13 @@ impl PortSpec {
         {
             return Err(format!("{unix}: offloads are said in virtio headers: vnet"));
         }
-        let told = [self.ring_slots, self.slot_bytes];
-        let slots = self.ring_slots.unwrap_or(RingLayout::PACKETS.slots);
-        let slot_bytes = self.slot_bytes.unwrap_or(RingLayout::PACKETS.slot_bytes);
-        if !told.into_iter().flatten().all(usize::is_power_of_two)
-            || slot_bytes < SLOT_BYTES_MIN
-            || slots.saturating_mul(slot_bytes) > RING_BYTES_MAX
-        {
+        let usual = RingLayout::PACKETS;
+        let slots = self.ring_slots.unwrap_or(usual.slots);
+        let slot_bytes = self.slot_bytes.unwrap_or(usual.slot_bytes);
+        if !slots.is_power_of_two() || (RingLayout { slot_bytes, slots }).checked().is_err() {
             return Err(format!(
-                "a ring of {slots} slots of {slot_bytes} bytes cannot be: rx and rx-buf-len are powers of two, \
-                 slots have at least {SLOT_BYTES_MIN} bytes, and a ring at most {} MiB",
-                RING_BYTES_MAX >> 20,
+                "a ring of {slots} slots of {slot_bytes} bytes cannot be: rx is a power of two, rx-buf-len a multiple \
+                 of 64 from 256 to 16384, or of the page up to 1 MiB, and a ring has at most 1 GiB",
             ));
         }
         match self.transmit_slots {
@@ -336,12 +332,8 @@ impl PortSpec {
 /// The forms of port names.
 pub(crate) const WORDS: &str = "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], \
                                 unix:PATH[,WORD...], vhost-user:PATH[,WORD...] or fd:NUMBER";
-/// Bytes of the shortest slot that a packet socket's ring can have.
-const SLOT_BYTES_MIN: usize = 256;
 /// Bytes of the largest MTU of a TAP device: those of the longest frame without its Ethernet header.
 const MTU_TAP_MAX: u16 = 65521;
-/// Bytes of the longest ring: what the kernel locks for one socket without complaint.
-const RING_BYTES_MAX: usize = 1 << 30;
 /// Slots that a transmit ring may have: as many as the queues of the longest NICs.
 const TRANSMIT_SLOTS: RangeInclusive<usize> = 2..=8192;
 

@@ -47,8 +47,8 @@ pub struct PacketOptions {
     pub virtio_header: bool,
     /// Features of frames handed to the interface's driver, limited to those of packet sockets.
     pub transmit: Features,
-    /// Slots of the receive ring, a power of two; `None` for 4096 of a packet of 1500 bytes, 8 MiB,
-    /// fewer of longer ones, and 2048 of superframes.
+    /// Slots of the receive ring; `None` for 4096 of a packet of 1500 bytes, 7 MiB, fewer of longer
+    /// ones, and 2048 of superframes.
     pub slots: Option<usize>,
     /// Length of a slot in bytes, as [`RingLayout::slot_bytes`]; `None` for packets of the
     /// interface's MTU if the system lets superframes wait in the socket's queue (64 MiB of it,
@@ -389,7 +389,7 @@ fn open_ring(
             error.kind(),
             format!(
                 "{error}: superframes may not wait beside the ring without CAP_NET_ADMIN of the host, so that its \
-                 slots are long; fewer slots, or 2048 bytes a slot where nobody sends superframes, are a ring"
+                 slots are long; fewer slots, or 1664 bytes a slot where nobody sends superframes, are a ring"
             ),
         ),
         _ => error,
@@ -400,9 +400,7 @@ fn open_ring(
 fn layout_of(mtu: usize) -> RingLayout {
     let usual = RingLayout::PACKETS;
     let wanted = mtu.saturating_add(SLOT_HEADERS_BYTES).clamp(usual.slot_bytes, SLOT_BYTES_MAX);
-    let slot_bytes = wanted.next_power_of_two();
-    let slots = (usual.slot_bytes * usual.slots / slot_bytes).max(SLOTS_MIN);
-    RingLayout { slot_bytes, slots }
+    RingLayout::fitting(wanted, (usual.slot_bytes * usual.slots / wanted).max(SLOTS_MIN))
 }
 
 /// Features that a packet socket can express; its header has no form for tunnels (rule V21).

@@ -34,8 +34,8 @@ impl Transmitter {
     ) -> io::Result<Self> {
         let bytes_max = (control.mtu(name)? as usize).saturating_add(HEADERS_BYTES);
         let slot_bytes = bytes_max.saturating_add(SLOT_HEADER_BYTES);
-        let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX).next_power_of_two();
-        let layout = slots.map(|slots| RingLayout { slot_bytes, slots });
+        let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX);
+        let layout = slots.map(|slots| RingLayout::fitting(slot_bytes, slots));
         let ring = match layout.map(|layout| builder.bind_transmit_ring(name, layout)) {
             // A kernel without transmit rings, or without the memory for one.
             Some(Err(error))
@@ -95,7 +95,7 @@ const HEADERS_BYTES: usize = 10 + 14;
 /// More than the kernel reserves in a slot, in bytes.
 const SLOT_HEADER_BYTES: usize = 64;
 /// The shortest slot in bytes, for Ethernet's usual MTU.
-const SLOT_BYTES_MIN: usize = 2048;
+const SLOT_BYTES_MIN: usize = 1664;
 /// The longest slot in bytes, for jumbo frames. For longer frames the cost of a system call matters
 /// less.
 const SLOT_BYTES_MAX: usize = 16 << 10;

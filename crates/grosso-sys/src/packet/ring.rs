@@ -11,12 +11,13 @@ use super::{PacketSocket, set_option};
 use crate::abi;
 use crate::mapping::Mapping;
 
-/// Least memory in bytes that the kernel accepts for a block of slots. On machines with larger
-/// pages the slots must be at least a page.
-const BLOCK_BYTES_MIN: usize = 4096;
-/// Memory in bytes that the kernel allocates for a block of slots of an odd size, which fill it as
-/// far as they can. It allocates powers of two.
+/// Memory in bytes that the kernel allocates at once for a block of slots, which fill it as far as they can. It
+/// allocates powers of two, and finds slots sooner in few blocks.
 const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes of the shortest slot.
+const SLOT_BYTES_MIN: usize = 256;
+/// Length in bytes of a line of the processor's cache.
+const LINE_BYTES: usize = 64;
 /// Greatest length in bytes of a superframe's packet, unless the host is told otherwise (BIG TCP).
 const SUPERFRAME_BYTES: usize = 64 << 10;
 /// Length in bytes of what is read first of a slot: the kernel's header, a virtio header, and those of a packet.
@@ -27,12 +28,11 @@ const RING_BYTES_MAX: usize = 1 << 30;
 /// Number and size of the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Length of a slot in bytes: a power of two from 256, or a multiple of the page up to 1 MiB.
+    /// Length of a slot in bytes: a multiple of 64 from 256 to 16 KiB, or of the page up to 1 MiB.
     /// About 100 bytes are the kernel's; a packet longer than the rest is truncated on receive and
     /// refused on transmit.
     pub slot_bytes: usize,
-    /// Number of slots: a power of two. If their length is none, a few more are made: as many as
-    /// fill the memory that the kernel allocates.
+    /// Number of slots. A few more are made: as many as fill the memory that the kernel allocates.
     pub slots: usize,
 }
 
@@ -44,27 +44,49 @@ impl RingLayout {
     }
 
     /// Slots for packets of up to 1500 bytes and their headers.
-    pub const PACKETS: Self = Self { slot_bytes: 2048, slots: 4096 };
+    pub const PACKETS: Self = Self { slot_bytes: 1664, slots: 4096 };
 
-    fn checked(self) -> io::Result<Self> {
+    /// Slots of so many bytes, the kernel's included: no longer than that takes whole lines of the processor's cache,
+    /// since of long slots fewer are in the cache.
+    #[must_use]
+    pub fn fitting(slot_bytes: usize, slots: usize) -> Self {
+        let lines = slot_bytes.max(SLOT_BYTES_MIN).next_multiple_of(LINE_BYTES);
+        let by_lines = Self { slot_bytes: lines, slots };
+        match by_lines.pages_bytes() {
+            Some(bytes) if bytes <= BLOCK_BYTES => by_lines,
+            _ => Self { slot_bytes: lines.next_power_of_two(), slots },
+        }
+    }
+
+    /// The ring that there can be, with as many slots as fill its memory.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput`: there can be no such ring.
+    pub fn checked(self) -> io::Result<Self> {
         let bytes = self.slot_bytes.checked_mul(self.slots);
-        let fits = bytes.is_some_and(|bytes| (BLOCK_BYTES_MIN..=RING_BYTES_MAX).contains(&bytes));
-        let is_even = self.slot_bytes >= 256 && self.slot_bytes.is_power_of_two();
-        let is_paged =
-            self.slot_bytes.is_multiple_of(page_size()) && self.slot_bytes <= BLOCK_BYTES;
-        if fits && (is_even || is_paged) && self.slots.is_power_of_two() {
+        let fits = bytes.is_some_and(|bytes| (1..=RING_BYTES_MAX).contains(&bytes));
+        let has_lines =
+            self.slot_bytes >= SLOT_BYTES_MIN && self.slot_bytes.is_multiple_of(LINE_BYTES);
+        let is_in_block = self.pages_bytes().is_some_and(|bytes| bytes <= BLOCK_BYTES);
+        if fits && has_lines && is_in_block {
             let block_slots = self.block_bytes() / self.slot_bytes;
             return Ok(Self { slots: self.slots.next_multiple_of(block_slots), ..self });
         }
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not a ring: {self:?}")))
     }
 
+    /// Length of the least whole pages that slots fill without a gap.
+    fn pages_bytes(self) -> Option<usize> {
+        let shared = self.slot_bytes.trailing_zeros().min(page_size().trailing_zeros());
+        self.slot_bytes.checked_mul(page_size() >> shared)
+    }
+
     /// Length of the blocks that the slots are allocated in, without a gap in between.
     fn block_bytes(self) -> usize {
-        if self.slot_bytes.is_power_of_two() {
-            return self.slot_bytes.max(BLOCK_BYTES_MIN);
-        }
-        BLOCK_BYTES - BLOCK_BYTES % self.slot_bytes
+        let pages = self.pages_bytes().unwrap_or(BLOCK_BYTES);
+        let ring = (self.slot_bytes * self.slots).next_multiple_of(pages);
+        ring.min(BLOCK_BYTES - BLOCK_BYTES % pages)
     }
 }
 
@@ -196,18 +218,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_is_made_of_powers_of_two_or_pages_within_reason() {
+    fn a_ring_is_made_of_lines_and_of_pages_within_reason() {
         let layout = |slot_bytes, slots| RingLayout { slot_bytes, slots }.checked();
         let superframes = RingLayout::superframes(1024).checked().unwrap();
         assert!((1024..1040).contains(&superframes.slots), "{superframes:?}");
         assert!(superframes.slot_bytes * superframes.slots <= 128 << 20, "{superframes:?}");
         assert!(superframes.block_bytes().is_multiple_of(page_size()), "{superframes:?}");
-        assert!(RingLayout::PACKETS.checked().is_ok());
-        assert!(layout(2048, 2).is_ok());
+        let packets = RingLayout::PACKETS.checked().unwrap();
+        assert!((4096..4300).contains(&packets.slots), "{packets:?}");
+        assert!(packets.block_bytes() > BLOCK_BYTES / 2, "{packets:?}");
+        assert_eq!(layout(2048, 1).unwrap().slots, page_size() / 2048);
+        assert_eq!(layout(1 << 20, 3).unwrap(), RingLayout { slot_bytes: 1 << 20, slots: 3 });
         for (slot_bytes, slots) in
-            [(0, 8), (8192, 0), (3000, 8), (4096, 3), (128, 64), (2048, 1), (1 << 20, 1 << 60)]
+            [(0, 8), (8192, 0), (3000, 8), (128, 64), (2 << 20, 1), (1 << 20, 1 << 60)]
         {
             assert!(layout(slot_bytes, slots).is_err(), "{slot_bytes} x {slots}");
+        }
+    }
+
+    #[test]
+    fn slots_are_as_long_as_what_they_are_for_and_fill_whole_pages() {
+        for bytes in (0..16 << 10).chain((16 << 10..1 << 20).step_by(999)) {
+            let fitting = RingLayout::fitting(bytes, 1000);
+            assert!(fitting.slot_bytes >= bytes, "{fitting:?}");
+            let is_short = bytes <= 16 << 10 && page_size() == 4096;
+            assert!(!is_short || fitting.slot_bytes < bytes.max(256) + 64, "{fitting:?}");
+            let ring = fitting.checked().unwrap();
+            let (block_bytes, all) = (ring.block_bytes(), ring.slot_bytes * ring.slots);
+            assert!(block_bytes.is_multiple_of(page_size()), "{ring:?}");
+            assert!(block_bytes <= BLOCK_BYTES && all.is_multiple_of(block_bytes), "{ring:?}");
         }
     }
 }

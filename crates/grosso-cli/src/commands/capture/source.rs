@@ -252,9 +252,9 @@ fn layout(links: &[Link], options: &Capture) -> RingLayout {
     // A superframe must be whole to be split.
     let kept =
         if options.is_wire() { packet } else { packet.min(super::snaplen(options)) } as usize;
-    let slot_bytes = (kept + SLOT_OVERHEAD_BYTES).next_power_of_two();
-    let slots = (options.ring / slot_bytes as u64).clamp(SLOTS_MIN, SLOTS_MAX) as usize;
-    RingLayout { slot_bytes, slots: 1 << slots.ilog2() }
+    let slot_bytes = kept + SLOT_OVERHEAD_BYTES;
+    let slots = (options.ring / slot_bytes as u64).clamp(SLOTS_MIN, SLOTS_MAX);
+    RingLayout::fitting(slot_bytes, slots as usize)
 }
 
 fn refused(name: &str, ring: u64, error: &io::Error) -> Failure {
