@@ -326,16 +326,18 @@ fn s23_last_datagram_may_be_full() {
 // Rules: B19
 #[test]
 fn s02_segment_size_of_65535_is_a_size_like_any_other() {
-    let frame = tcp4(150_000, |ip| ip, |tcp| tcp);
-    let size = Gso::every(65535).unwrap();
-    let frame = frame.gso(|gso| *gso = size);
-    let lengths: Vec<_> = frame
-        .cut(Outgoing::default())
-        .unwrap()
-        .iter()
-        .map(|(packet, _)| packet.len() - HEADERS)
-        .collect();
-    assert_eq!(lengths, [65535, 65535, 18930]);
-    assert!(matches!(size.size, GsoSize::Every(_)));
+    let cut = |bytes| {
+        let size = Gso::every(bytes).unwrap();
+        assert!(matches!(size.size, GsoSize::Every(_)));
+        tcp4(150_000, |ip| ip, |tcp| tcp).gso(|gso| *gso = size).cut(Outgoing::default())
+    };
+    let most = 65535 - 20 - 20;
+    let packets = cut(most).unwrap();
+    let lengths: Vec<_> = packets.iter().map(|(packet, _)| packet.len() - HEADERS).collect();
+    assert_eq!(lengths, [65495, 65495, 19010]);
+    assert!(packets.iter().all(|(packet, _)| is_right(packet, Link::Ethernet)));
+    for longer in [most + 1, 65535] {
+        assert_eq!(cut(longer).err(), Some(NoSegments::TooLong), "no IP header can say so");
+    }
     assert_eq!(Gso::every(0), None);
 }

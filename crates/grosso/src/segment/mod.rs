@@ -73,7 +73,7 @@ pub enum NoSegments {
     GreSequence,
     /// It is a fragment already, or is to be fragmented instead.
     Fragments,
-    /// It is longer than the fragments of one datagram can say (rule F13).
+    /// It is longer than the fragments of one datagram can say (rule F13), or one of its packets than its headers can.
     TooLong,
 }
 
@@ -91,7 +91,7 @@ impl NoSegments {
             Self::ChecksumStart => "its partial checksum is not that of its transport header",
             Self::GreSequence => "each packet would need a GRE sequence number of its own",
             Self::Fragments => "it is an IP fragment, or is to be cut into fragments",
-            Self::TooLong => "it is longer than an IP datagram can be",
+            Self::TooLong => "it, or a packet of it, is longer than an IP datagram can be",
         }
     }
 }
@@ -201,7 +201,7 @@ impl<'a> Segments<'a> {
         }
         let frame_len: usize = slices.iter().map(|slice| slice.len()).sum();
         let payload_len = frame_len.saturating_sub(frame_header_len);
-        let count = count(&gso, slices, frame_header_len, payload_len)?;
+        let (count, longest) = packets(&gso, slices, frame_header_len, payload_len)?;
         let mut header = [0; HEADER_BYTES_MAX];
         header[..frame_header_len].copy_from_slice(&head[..frame_header_len]);
         let stack = match jumbo::remove(&mut header[..frame_header_len], &frame_stack) {
@@ -209,6 +209,10 @@ impl<'a> Segments<'a> {
             None => frame_stack,
         };
         let shape = Shape::new(&stack, &header);
+        let len_max = shape.header_len + longest;
+        if shape.lengths.iter().any(|length| len_max - length.from as usize > u16::MAX.into()) {
+            return Err(NoSegments::TooLong);
+        }
         let completes = can_be_completed(&shape, &header, meta);
         let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
         let sums_payload = shape.made_of_payload(&header, is_partial).is_some();
@@ -428,23 +432,28 @@ fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     is_there && shape.remote_checksum.is_none()
 }
 
-fn count(
+/// Number of packets, and bytes of the longest payload of one.
+fn packets(
     gso: &Gso,
     slices: &[&[u8]],
     header_len: usize,
     payload_len: usize,
-) -> Result<u32, NoSegments> {
-    let count = match gso.size {
-        GsoSize::Every(size) => payload_len.div_ceil(size.get() as usize),
+) -> Result<(u32, usize), NoSegments> {
+    let (count, longest) = match gso.size {
+        GsoSize::Every(size) => {
+            let size = size.get() as usize;
+            (payload_len.div_ceil(size), size)
+        }
         GsoSize::Parts => {
             let in_first = slices.first().map_or(0, |slice| slice.len().saturating_sub(header_len));
-            let others = slices.iter().skip(1).filter(|slice| !slice.is_empty()).count();
-            usize::from(in_first > 0) + others
+            let others = slices.iter().skip(1).map(|slice| slice.len());
+            let parts = core::iter::once(in_first).chain(others).filter(|&len| len > 0);
+            (parts.clone().count(), parts.max().unwrap_or_default())
         }
         GsoSize::Fragments(_) => return Err(NoSegments::Fragments),
         GsoSize::Unknown => return Err(NoSegments::NotSuperframe),
     };
-    if count < 2 { Err(NoSegments::Whole) } else { Ok(count as u32) }
+    if count < 2 { Err(NoSegments::Whole) } else { Ok((count as u32, longest)) }
 }
 
 /// Most IP headers of a superframe (rule S4).
