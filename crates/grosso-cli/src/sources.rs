@@ -32,12 +32,12 @@ struct OneSource {
 }
 
 /// A pipe all of whose bytes go to a temporary file as they are read.
-struct Kept {
+struct Spooled {
     source: Source,
     spool: File,
 }
 
-impl Read for Kept {
+impl Read for Spooled {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         self.spool.write_all(&buffer[..read])?;
@@ -92,7 +92,7 @@ impl Sources {
             let (stream, bytes) = open_stream(&member.path)?;
             if bytes.is_none() {
                 let spool = tempfile::tempfile().map_err(spool_failure)?;
-                let mut kept = Kept { source: Source::new(stream, false, session), spool };
+                let mut kept = Spooled { source: Source::new(stream, false, session), spool };
                 // A pipe that is no capture need not have an end.
                 let first = CaptureReader::new(&mut kept).map(drop);
                 first.or_else(|error| match error {

@@ -10,8 +10,8 @@ use grosso::{
 };
 use grosso_io::{PortBuffer, PortCoalescer};
 use grosso_wire::{
-    CookieLen, Cover, Field, Kind, LAYERS_MAX, Law, LinkType, Notation, Ports, Pseudowire, Role,
-    Stack, dissect, tcp,
+    CookieLen, Cover, Field, LAYERS_MAX, Law, LinkType, Notation, Ports, Pseudowire, Role, Stack,
+    dissect, tcp,
 };
 
 use super::{headers, timestamps};
@@ -92,7 +92,7 @@ pub(super) fn of_pass(
         _ => None,
     };
     let told = match reason {
-        Pass::Protocol if is_untold_session(now, link, ports) => Some(TELL_L2TP),
+        Pass::Protocol if is_untold_session(now, link, &stack, ports) => Some(TELL_L2TP),
         _ => remedy_of_pass(reason),
     };
     let mut remedies: Vec<String> = told.map(String::from).into_iter().collect();
@@ -103,14 +103,12 @@ pub(super) fn of_pass(
     Cause { remedy: remedy(&remedies), limit, ..Cause::default() }
 }
 
-/// Whether a packet is of an L2TPv3 session whose form was not told. Control messages have a header of another length.
-fn is_untold_session(packet: &[u8], link: LinkType, ports: &Ports) -> bool {
-    let form = Pseudowire { cookie: CookieLen::None, has_sublayer: true };
+/// Whether a packet is of an L2TPv3 session whose form was not told: by any form it has a frame inside. A control
+/// message has none.
+fn is_untold_session(packet: &[u8], link: LinkType, stack: &Stack, ports: &Ports) -> bool {
+    let form = Pseudowire { cookie: CookieLen::None, has_sublayer: false };
     let told = dissect(packet, link, &Ports { l2tp: Some(form), ..*ports });
-    let mut layers = told.layers().iter();
-    ports.l2tp.is_none()
-        && layers
-            .any(|layer| layer.kind == Kind::L2tp && usize::from(layer.len) == form.header_len())
+    ports.l2tp.is_none() && told.layers().len() > stack.layers().len() + 1
 }
 
 /// The limit that ended a train.
