@@ -3,7 +3,10 @@
 
 #![no_main]
 
-use grosso::{LinkType, Meta, Ports, tunnel::path_mtu};
+use grosso::{
+    LinkType, Meta, Ports,
+    tunnel::path_mtu::{self, TunnelMtu},
+};
 use grosso_fuzz::{Decisions, stack};
 use grosso_testkit::{
     oracle::{Link, is_right},
@@ -19,7 +22,8 @@ fuzz_target!(|data: &[u8]| {
     let mut decisions = Decisions::new(data);
     let (link, kit) =
         decisions.choose(&[(LinkType::Ethernet, Link::Ethernet), (LinkType::Raw, Link::Ip)]);
-    let mtu = usize::from(decisions.word());
+    let [device, path] = [(); 2].map(|()| usize::from(decisions.word()));
+    let mtu = TunnelMtu { device, path };
     let frame = match decisions.byte() % 4 {
         0 => decisions.rest().to_vec(),
         changes => {
@@ -38,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     let fit = path_mtu::fit(&slices, &Meta::default(), link, mtu, &mut message);
     match fit {
         path_mtu::Fit::Told => told(&frame, &message, link, kit),
-        _ if frame.len() <= mtu => assert_eq!(fit, path_mtu::Fit::Fits),
+        _ if frame.len() <= mtu.behind(0) => assert_eq!(fit, path_mtu::Fit::Fits),
         _ => {}
     }
 });

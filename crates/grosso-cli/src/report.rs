@@ -112,13 +112,18 @@ pub(crate) fn put(text: &str, place: Place) -> Result<(), Failure> {
         }
         Place::Error => io::stderr().lock().write_all(text.as_bytes()),
     };
+    written.map_err(unwritten)
+}
+
+/// The failure to print: a reader who has gone, or no room.
+pub(crate) fn unwritten(error: io::Error) -> Failure {
     let name = "standard output";
-    written.map_err(|error| match error.kind() {
+    match error.kind() {
         io::ErrorKind::BrokenPipe => {
             Failure::capture(name, &CaptureError::BrokenPipe { path: name.into() })
         }
         _ => Failure::environment("environment.write", format!("{name}: {error}")),
-    })
+    }
 }
 
 /// The program that made the report.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Seek},
+    io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
@@ -29,6 +29,20 @@ pub(crate) struct Sources {
 struct OneSource {
     path: PathBuf,
     spool: Option<File>,
+}
+
+/// A pipe all of whose bytes go to a temporary file as they are read.
+struct Spooled {
+    source: Source,
+    spool: File,
+}
+
+impl Read for Spooled {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.spool.write_all(&buffer[..read])?;
+        Ok(read)
+    }
 }
 
 impl Sources {
@@ -72,15 +86,21 @@ impl Sources {
     /// Makes sure that the captures can be read again: pipes are read to their end.
     ///
     /// # Errors
-    /// If there is no room for them.
+    /// If one is no capture, which its first bytes tell, or if there is no room for them.
     pub(crate) fn keep(&mut self, session: &Session) -> Result<(), Failure> {
         for member in &mut self.members {
             let (stream, bytes) = open_stream(&member.path)?;
             if bytes.is_none() {
-                let mut spool = tempfile::tempfile().map_err(spool_failure)?;
-                io::copy(&mut Source::new(stream, false, session), &mut spool)
-                    .map_err(spool_failure)?;
-                member.spool = Some(spool);
+                let spool = tempfile::tempfile().map_err(spool_failure)?;
+                let mut kept = Spooled { source: Source::new(stream, false, session), spool };
+                // A pipe that is no capture need not have an end.
+                let first = CaptureReader::new(&mut kept).map(drop);
+                first.or_else(|error| match error {
+                    CaptureError::Io { source, .. } => Err(spool_failure(source)),
+                    other => opened(&member.path, Err(other), session),
+                })?;
+                io::copy(&mut kept, &mut io::sink()).map_err(spool_failure)?;
+                member.spool = Some(kept.spool);
                 self.is_cut_off |= session.interrupted.swap(false, Ordering::Relaxed);
             }
         }
@@ -108,7 +128,8 @@ impl Sources {
         }
         let mut input = match <[_; 1]>::try_from(streams) {
             Ok([(path, source)]) if self.filter.is_none() => {
-                let reader = opened(path, CaptureReader::new(Feed::File(Box::new(source))))?;
+                let reader = CaptureReader::new(Feed::File(Box::new(source)));
+                let reader = opened(path, reader, session)?;
                 Input::over(reader, origins, None, None, session)
             }
             Ok(alone) => self.merge(alone.into(), origins, session)?,
@@ -127,7 +148,7 @@ impl Sources {
         let is_batched = streams.iter().all(|(path, _)| path.is_file());
         let mut readers = Vec::new();
         for ((path, source), origin) in streams.into_iter().zip(&mut origins) {
-            let reader = opened(path, CaptureReader::new(source))?;
+            let reader = opened(path, CaptureReader::new(source), session)?;
             origin.learn(&reader);
             readers.push((reader, name_of(path)));
         }
@@ -200,12 +221,18 @@ fn is_capture(path: &Path) -> Result<bool, Failure> {
     }
 }
 
-fn opened<R: Read>(
+/// A capture that was opened, or the failure to open it. What Ctrl-C kept from coming says nothing about the capture.
+fn opened<T>(
     path: &Path,
-    reader: Result<CaptureReader<R>, CaptureError>,
-) -> Result<CaptureReader<R>, Failure> {
+    reader: Result<T, CaptureError>,
+    session: &Session,
+) -> Result<T, Failure> {
     reader.map_err(|error| match error {
         CaptureError::Io { source, .. } => io_failure(path, source),
+        _ if session.interrupted.load(Ordering::Relaxed) => {
+            let message = format!("{}: interrupted before its first packet", name_of(path));
+            Failure::interrupted(message)
+        }
         other => Failure::capture(&name_of(path), &other),
     })
 }

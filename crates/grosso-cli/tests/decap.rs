@@ -330,6 +330,59 @@ fn a_pipe_is_enough_and_times_bound_the_wait() {
     assert!(frames(&bench.get("b.pcap")) == fragments);
 }
 
+/// A capture has one link type, which may have no place for the addresses and tags of a frame inside a tunnel.
+#[test]
+fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_for_them() {
+    let bench = Bench::new();
+    let tagged = {
+        let mut frame = datagram(1, 40);
+        frame.splice(12..12, [0x81, 0, 0, 7]);
+        frame
+    };
+    let inside = [datagram(1, 40), tagged.clone(), datagram(2, 40)];
+    let outside: Vec<_> = inside.iter().map(|frame| put_in(Tunnel::Vxlan, frame, 1, 1)).collect();
+    let ip: Vec<_> = outside.iter().map(|frame| frame[14..].to_vec()).collect();
+    // What a packet of Linux has in front of it in a cooked capture: its direction, device, address and type.
+    let cooked_header = [0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0];
+    let cooked: Vec<_> = ip.iter().map(|packet| [&cooked_header, &packet[..]].concat()).collect();
+    let note = |what: &str| {
+        format!(
+            "headers inside tunnels for which the capture's link type has no place are left out: \
+             {what}"
+        )
+    };
+    for (link, sent, left_out, said) in [
+        (101, &ip, serde_json::json!({ "eth": 3, "vlan": 1 }), "eth 3, vlan 1"),
+        (113, &cooked, serde_json::json!({ "eth": 3 }), "eth 3"),
+    ] {
+        bench.put("a.pcap", &capture(Format::Pcap, link, sent));
+        for recursive in ["", "--recursive"] {
+            let report = bench.ok(&format!("decap {recursive} --json -r a.pcap -w b.pcap")).json();
+            assert_eq!(report["left_out"], left_out, "{link}");
+            assert_eq!(report["warnings"], serde_json::json!([note(said)]), "{link}");
+            let run = bench.ok(&format!("decap {recursive} -r a.pcap -w b.pcap"));
+            assert!(
+                run.stdout.contains(&format!("\n  left out         {said}\n")),
+                "{}",
+                run.stdout
+            );
+            assert_eq!(run.stderr, format!("grosso: note: {}\n", note(said)));
+        }
+    }
+    // Nothing is left out where frames stay frames, nor of a tunnel of IP packets.
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &outside));
+    let report = bench.ok("decap --json -r a.pcap -w b.pcap").json();
+    assert_eq!(
+        (&report["left_out"], &report["warnings"]),
+        (&serde_json::json!({}), &serde_json::json!([]))
+    );
+    assert!(frames(&bench.get("b.pcap"))[1] == tagged);
+    let ipip = put_in(Tunnel::Gre, &datagram(1, 40), 1, 1)[14..].to_vec();
+    bench.put("a.pcap", &capture(Format::Pcap, 101, &[ipip]));
+    let report = bench.ok("decap --json -r a.pcap -w b.pcap").json();
+    assert_eq!((&report["left_out"], &report["decapsulated"]), (&serde_json::json!({}), &1.into()));
+}
+
 #[test]
 fn raw_captures_show_ip() {
     let bench = Bench::new();

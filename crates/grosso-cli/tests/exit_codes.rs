@@ -5,7 +5,7 @@ use std::process::Stdio;
 use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
 use grosso_testkit::Packet;
 
-use crate::common::{Bench, ETHERNET, capture};
+use crate::common::{Bench, ETHERNET, capture, finished};
 
 /// Files on which every command can run.
 fn bench() -> Bench {
@@ -210,6 +210,25 @@ fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
         let mut command_line = bench.command(&line(command, "wire", output));
         let run = command_line.stdout(writer).stdin(Stdio::null()).output().unwrap();
         assert_eq!(run.status.code(), Some(141), "{command}");
+    }
+}
+
+/// Help and version are written as reports are: a full disk is not a reader who has gone.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_has_no_room_ends_with_4_and_help_without_a_reader_with_141() {
+    let bench = bench();
+    for line in ["--help", "inspect --help", "--version", "inspect wire", "profiles"] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let mut command = bench.command(line);
+        let run = finished(command.stdout(full).stdin(Stdio::null()).output().unwrap());
+        assert_eq!(run.code, 4, "{line}: {}", run.stderr);
+        assert_eq!(run.stderr, "grosso: standard output: No space left on device\n", "{line}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = bench.command(line);
+        let run = finished(command.stdout(writer).stdin(Stdio::null()).output().unwrap());
+        assert_eq!((run.code, &*run.stderr), (141, ""), "{line}");
     }
 }
 

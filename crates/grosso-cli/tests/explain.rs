@@ -654,4 +654,14 @@ fn an_l2tp_session_is_named_where_its_form_is_told() {
     assert_eq!(report["tunnels"][0]["kind"], "l2tp", "{report}");
     let text = explain(&bench, &case(frames(), "", &[]), 2);
     assert!(text.contains("PASSES UNTOUCHED: protocol"), "{text}");
+    let cure =
+        "would merge with the form of its sessions, which no packet says, as --l2tp 4/default";
+    assert!(text.contains(cure), "{text}");
+    // A control message carries no packet, and other protocols carry none of L2TP.
+    let control = ethernet().ipv4(|ip| ip.protocol(115)).payload(&[0; 20]).build();
+    let other = ethernet().ipv4(|ip| ip.protocol(89)).payload(&[1; 20]).build();
+    for frame in [control, other] {
+        let text = explain(&bench, &case(vec![frame], "", &[]), 1);
+        assert!(text.contains("would merge never: ") && !text.contains("--l2tp"), "{text}");
+    }
 }

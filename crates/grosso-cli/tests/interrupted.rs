@@ -143,6 +143,47 @@ fn explain_says_that_it_did_not_get_there() {
     assert_eq!(error["code"], "interrupted");
 }
 
+/// Nothing is known of a capture of which nothing came, not even its format.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_from_which_nothing_came_was_interrupted_and_not_damaged() {
+    let bench = Bench::new();
+    let header = &long_capture()[..24];
+    for line in [
+        "inspect -",
+        "inspect - -f udp",
+        "csum verify -r -",
+        "explain - -n 1",
+        "wire -r - -w b",
+        "decap -r - -w b",
+    ] {
+        for begun in [&[][..], &header[..3], &header[..20]] {
+            let mut command = bench.command(line);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            stdin.write_all(begun).unwrap();
+            until_asleep(&child);
+            interrupt(&child);
+            let run = finished(child.wait_with_output().unwrap());
+            drop(stdin);
+            assert_eq!(run.code, 130, "{line}: {}", run.stderr);
+            let said = "grosso: standard input: interrupted before its first packet\n";
+            assert_eq!(run.stderr, said, "{line}");
+            assert!(!bench.path("b").exists(), "{line}");
+        }
+    }
+}
+
+/// Waits until a command waits for its input, which is all that it sleeps for.
+#[cfg(target_os = "linux")]
+fn until_asleep(child: &Child) {
+    let stat = format!("/proc/{}/stat", child.id());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn what_ends_by_itself_was_not_interrupted() {
     let bench = Bench::new();

@@ -153,6 +153,10 @@ fn hosts_of_a_file_run_on_the_cpus_that_it_says() {
     let missing = bench.run("lab run --config own.toml");
     let said = "lab: cpus of [measure]: there is no CPU 4096";
     assert!(missing.code == 2 && missing.stderr.contains(said), "{}", missing.stderr);
+    // A number is told from a count.
+    let there = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect::<Vec<_>>().join(", ");
+    let hint = format!("hint: the lab may run on {there}; each may stand several times\n");
+    assert!(missing.stderr.ends_with(&hint), "{}", missing.stderr);
     let names = ["sender", "receiver"];
     for cpus in [[one, one], [other, one]] {
         put(cpus);

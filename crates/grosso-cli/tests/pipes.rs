@@ -9,7 +9,33 @@ use std::{
 use grosso_capture::Format;
 use grosso_testkit::Packet;
 
-use crate::common::{Bench, ETHERNET, capture};
+use crate::common::{Bench, ETHERNET, capture, finished};
+
+/// Those that read a pipe twice keep it in a file first, which has no end if the pipe has none.
+#[test]
+fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
+    let bench = Bench::new();
+    for line in ["inspect -", "reassemble -r - -w b", "decap --recursive -r - -w b"] {
+        let mut command = bench.command(line);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let mut written = 0;
+        // A command that keeps reading is given more than a pipe and a buffer hold, and then the end.
+        while written < 64 << 20 && stdin.write_all(&[b'y'; 1 << 16]).is_ok() {
+            written += 1 << 16;
+        }
+        drop(stdin);
+        let run = finished(child.wait_with_output().unwrap());
+        assert!(written < 64 << 20, "{line} read all of it");
+        assert_eq!(run.code, 3, "{line}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("standard input: not a capture (starts \"yyyy"),
+            "{}",
+            run.stderr
+        );
+    }
+}
 
 #[test]
 fn packets_go_out_while_the_input_is_idle() {

@@ -4,11 +4,11 @@ use std::num::NonZeroU16;
 
 use grosso::{
     Meta,
-    meta::{Gso, GsoSize},
+    meta::{Gso, GsoSize, VlanTag},
     tunnel::{
         Carrier, Endpoint, Header,
         encapsulate::Encapsulator,
-        path_mtu::{Fit, fit},
+        path_mtu::{Fit, TunnelMtu, fit},
     },
 };
 use grosso_testkit::{
@@ -18,12 +18,17 @@ use grosso_testkit::{
 use grosso_wire::LinkType;
 
 use super::{
-    formats::V4,
+    formats::{V4, gre},
     putting::{Known, put},
     superframes::superframe,
 };
 
-fn fit_of(frame: &Known, link: LinkType, mtu: usize) -> (Fit, Vec<u8>) {
+/// For a tunnel whose device takes so much, whatever its path.
+fn fit_of(frame: &Known, link: LinkType, device: usize) -> (Fit, Vec<u8>) {
+    fit_within(frame, link, TunnelMtu { device, ..TunnelMtu::UNLIMITED })
+}
+
+fn fit_within(frame: &Known, link: LinkType, mtu: TunnelMtu) -> (Fit, Vec<u8>) {
     // Earlier contents of the buffer do not matter.
     let mut message = vec![0xa5; 30];
     let fit = fit(&[&frame.bytes], &frame.meta, link, mtu, &mut message);
@@ -61,6 +66,42 @@ fn s49_what_fits_fits_to_the_byte() {
     assert_eq!(fit_of(&frame, LinkType::Ethernet, 37).0, Fit::Told);
 }
 
+/// Tags are in front of what a device's MTU is of, but bytes of the path like others, in the frame or beside it.
+#[test]
+fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
+    let long = |start: Packet| start.ipv4(|ip| ip.df(true)).udp(|u| u).payload_len(1218).build();
+    let ethernet = || Packet::new().ethernet(|e| e);
+    let beside = |bytes: Vec<u8>| {
+        let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
+        Known { bytes, meta: Meta { vlan, ..Meta::default() } }
+    };
+    for (frame, tags) in [
+        (Known::new(long(ethernet())), 0),
+        (Known::new(long(ethernet().vlan(|v| v))), 4),
+        (Known::new(long(ethernet().vlan(|v| v).vlan(|v| v))), 8),
+        (beside(long(ethernet())), 4),
+        (beside(long(ethernet().vlan(|v| v))), 8),
+    ] {
+        let fit = |device, path| fit_within(&frame, LinkType::Ethernet, TunnelMtu { device, path });
+        assert_eq!(fit(1246, 1246 + tags).0, Fit::Fits, "{tags}");
+        assert_eq!(fit(1245, 1246 + tags).0, Fit::Told, "{tags}");
+        // The sender is told what fits behind its tags.
+        let (refused, message) = fit(1246, 1245 + tags);
+        assert_eq!(refused, Fit::Told, "{tags}");
+        let link = message.len() - 576;
+        assert_eq!(message[link + 26..link + 28], 1245_u16.to_be_bytes(), "{tags}");
+        // Routers may fragment what the path is said not to carry.
+        for (path, forbids) in [(1246 + tags, 0x40), (1245 + tags, 0)] {
+            let [local, remote] = V4;
+            let endpoint = Endpoint::new(local, remote, gre(None, false, false, true), Carrier::Ip);
+            let mut encapsulator = Encapsulator::new(endpoint, 1).unwrap();
+            encapsulator.set_mtu(TunnelMtu::of_path(path));
+            let outer = put(&mut encapsulator, &frame, LinkType::Ethernet).unwrap().bytes;
+            assert_eq!(outer[6], forbids, "{tags} {path}");
+        }
+    }
+}
+
 /// The length that counts for a superframe is that of its packets.
 #[test]
 fn s49_a_superframe_fits_if_its_packets_do() {
@@ -81,6 +122,7 @@ fn s49_a_superframe_fits_if_its_packets_do() {
     let (one, other) = rest.split_at(1200);
     for (mtu, expected) in [(1828, Fit::Fits), (1827, Fit::Told)] {
         let slices = [head, one, other];
+        let mtu = TunnelMtu::of_path(mtu);
         let got = fit(&slices, &frame.meta, LinkType::Raw, mtu, &mut Vec::new());
         assert_eq!(got, expected);
     }
@@ -142,7 +184,7 @@ fn w60_the_floor_of_ipv6() {
     let [local, remote] = V4;
     let endpoint = Endpoint::new(local, remote, Header::Ip, Carrier::Ip);
     let mut encapsulator = Encapsulator::new(endpoint, 1).unwrap();
-    encapsulator.set_mtu(1000);
+    encapsulator.set_mtu(TunnelMtu::of_path(1000));
     for (frame, expected) in [
         (of_len(v6(), 1000), 0x40),
         (of_len(v6(), 1001), 0),

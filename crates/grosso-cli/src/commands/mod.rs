@@ -60,6 +60,7 @@ use crate::{
     input::Session,
     name::{harmless, quoted},
     positions::arrange,
+    report,
     style::When,
     talk::Talk,
 };
@@ -232,7 +233,14 @@ pub(crate) fn session(
 
 /// Prints a message of clap: help and version are answers, the rest is a wrong command line.
 fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
-    if let Some(message) = in_own_voice(error) {
+    let ended = match in_own_voice(error) {
+        Some(message) => Err(Failure::usage("usage", message)),
+        None => error.print().map_err(report::unwritten),
+    };
+    let Err(failure) = ended else {
+        return if error.use_stderr() { Exit::Usage } else { Exit::Yes };
+    };
+    if failure.exit != Exit::BrokenPipe {
         let talk = Talk {
             json: wants_json,
             quiet: false,
@@ -241,13 +249,9 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
             warnings: Vec::new(),
             kept: None,
         };
-        talk.fail(&Failure::usage("usage", message));
-        return Exit::Usage;
+        talk.fail(&failure);
     }
-    if error.print().is_err() {
-        return Exit::BrokenPipe;
-    }
-    if error.use_stderr() { Exit::Usage } else { Exit::Yes }
+    failure.exit
 }
 
 /// The words of clap about a wrong command line, in the form of this program's own.

@@ -14,6 +14,7 @@ use crate::{
     observe::{self, Missing, PathReading, Service, reading::DeviceReading},
     report::{self, Place, Report, Tool},
     style::Style,
+    units,
 };
 
 /// Starts to listen for signals.
@@ -88,7 +89,8 @@ pub(super) fn summarize(
         text: observe::print(readings),
         warnings: Vec::new(),
     };
-    ring_notes(&summary.devices).into_iter().for_each(|note| session.talk.note(note));
+    let notes = [ring_notes(&summary.devices), tag_notes(&summary.devices)].concat();
+    notes.into_iter().for_each(|note| session.talk.note(note));
     report::print(&mut summary, &mut session.talk, Place::Standard)
 }
 
@@ -108,6 +110,22 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
         })
     });
     full.collect()
+}
+
+/// The devices whose MTU had no room for a tag of 802.1ad, each with what makes some.
+fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
+    let short = devices.iter().filter_map(|reading| {
+        let lost = reading.counters.value("drop_tx_service_tag");
+        (lost > 0).then(|| {
+            format!(
+                "{0}: {1} too long by a tag of 802.1ad, for which a packet socket leaves no room: \
+                 ip link set {0} mtu 1504 in place of 1500 makes some, 4 bytes for each tag",
+                reading.device,
+                units::count(lost, "frame")
+            )
+        })
+    });
+    short.collect()
 }
 
 /// The counts of the paths from their start to their end.
@@ -152,10 +170,26 @@ mod tests {
             serde_json::from_value(reading).unwrap()
         };
         let readings = [reading("e0", [7, 0]), reading("e1", [0, 0]), reading("e2", [0, 9])];
+        assert_eq!(tag_notes(&readings), [""; 0]);
         let notes = ring_notes(&readings);
         let [full, share] = &notes[..] else { panic!("{notes:?}") };
         assert!(full.starts_with("e0: 7 frames") && full.contains("--rx SLOTS"), "{full}");
         assert!(full.ends_with("ethtool -G e0 rx SLOTS"), "{full}");
         assert!(share.starts_with("e2: 0 frames") && share.contains("and 9 of flows"), "{share}");
+    }
+
+    #[test]
+    fn a_tag_of_802_1ad_that_did_not_fit_is_noted_with_its_cure_and_other_long_frames_are_not() {
+        let reading = |device: &str, counter: &str| -> DeviceReading {
+            let reading = serde_json::json!({
+                "path": "p", "device": device, "peer": "b0", "counters": { counter: 5 },
+            });
+            serde_json::from_value(reading).unwrap()
+        };
+        let notes =
+            tag_notes(&[reading("e0", "drop_tx_too_long"), reading("e1", "drop_tx_service_tag")]);
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert!(note.starts_with("e1: 5 frames too long by a tag of 802.1ad"), "{note}");
+        assert!(note.contains("ip link set e1 mtu 1504"), "{note}");
     }
 }

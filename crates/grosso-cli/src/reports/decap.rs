@@ -11,6 +11,7 @@ use crate::{
     form::ReportForm,
     report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
     style::Style,
+    talk::Talk,
     units,
 };
 
@@ -46,6 +47,9 @@ pub(crate) struct DecapTally {
     tunnels: BTreeMap<(u32, Tunnel), u64>,
     /// Packets whose tunnel header signalled congestion, or contradicted the packet (RFC 6040).
     congestion: Counts,
+    /// Headers inside tunnels for which the link type of the capture has no place, by name: addresses of Ethernet, VLAN
+    /// tags and labels that the output does not have.
+    left_out: Counts,
     /// Packets that were in no tunnel.
     pub(crate) plain: u64,
     /// Packets that stayed in a tunnel, by reason.
@@ -94,6 +98,22 @@ impl DecapTally {
         *self.congestion.entry(name).or_default() += 1;
     }
 
+    /// Notes that a header inside a tunnel is not in the output.
+    pub(crate) fn leave_out(&mut self, header: &'static str) {
+        *self.left_out.entry(header).or_default() += 1;
+    }
+
+    /// Notes for the user beside the report.
+    pub(crate) fn note(&self, talk: &mut Talk) {
+        if !self.left_out.is_empty() {
+            let headers = self.left_out.iter().map(|(name, count)| format!("{name} {count}"));
+            talk.note(format!(
+                "headers inside tunnels for which the capture's link type has no place are left out: {}",
+                headers.collect::<Vec<_>>().join(", ")
+            ));
+        }
+    }
+
     fn lines(&self) -> String {
         let tunnels = self.tunnels.iter().map(|((depth, tunnel), packets)| match depth {
             1 => format!("{tunnel} {packets}"),
@@ -101,6 +121,7 @@ impl DecapTally {
         });
         let mut text = list_lines("tunnels", tunnels);
         text.push_str(&count_lines("congestion", &self.congestion));
+        text.push_str(&count_lines("left out", &self.left_out));
         if self.plain > 0 {
             let plain = core::iter::once(self.plain.to_string());
             text.push_str(&list_lines("in no tunnel", plain));

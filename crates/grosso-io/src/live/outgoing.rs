@@ -34,6 +34,11 @@ pub(crate) trait Wire {
         let Some(first) = frames.front() else { return Ok(0) };
         self.send(&[IoSlice::new(&first.bytes)]).map(|()| 1)
     }
+
+    /// The name for the loss of a frame, without its virtio header, that was too long.
+    fn too_long(&self, _frame: &[u8]) -> LiveEvent {
+        LiveEvent::TransmitTooLong
+    }
 }
 
 /// A queued frame with its metadata.
@@ -125,7 +130,7 @@ impl Outgoing {
             return Ok(Transmitted::NoRoom);
         }
         self.enqueue_prepared(slices, prepared);
-        self.refused(error)?;
+        self.refused(error, wire)?;
         let _ = self.flush(wire)?;
         Ok(Transmitted::Taken)
     }
@@ -160,7 +165,7 @@ impl Outgoing {
                     self.give_up_suspect();
                 }
                 Err(error) if Fault::of(&error) == Fault::Later => return Ok(Transmitted::NoRoom),
-                Err(error) => self.refused(error)?,
+                Err(error) => self.refused(error, wire)?,
             }
         }
         Ok(Transmitted::Taken)
@@ -182,20 +187,23 @@ impl Outgoing {
     }
 
     /// Handles the kernel's error for the first frame of the queue.
-    fn refused(&mut self, error: io::Error) -> io::Result<()> {
-        let event = match Fault::of(&error) {
-            Fault::Malformed | Fault::Forbidden | Fault::Unsupported => LiveEvent::TransmitRefused,
-            Fault::TooLong => LiveEvent::TransmitTooLong,
-            Fault::Down | Fault::Unreachable => LiveEvent::TransmitDown,
-            Fault::Exhausted => LiveEvent::TransmitNoMemory,
-            Fault::Later | Fault::Gone | Fault::Other => return Err(error),
-        };
+    fn refused(&mut self, error: io::Error, wire: &impl Wire) -> io::Result<()> {
+        let fault = Fault::of(&error);
+        if matches!(fault, Fault::Later | Fault::Gone | Fault::Other) {
+            return Err(error);
+        }
         let Some(frame) = self.queue.pop_front() else { return Ok(()) };
         let header_len = self.form.map_or(0, Form::len);
         let bytes = frame.bytes.get(header_len..).unwrap_or_default();
         let packets = frame.meta.gso.map(|_| self.cut(&[bytes], &frame.meta)).unwrap_or_default();
         if packets.is_empty() {
             self.suspect = Features::NONE;
+            let event = match fault {
+                Fault::TooLong => wire.too_long(bytes),
+                Fault::Down | Fault::Unreachable => LiveEvent::TransmitDown,
+                Fault::Exhausted => LiveEvent::TransmitNoMemory,
+                _ => LiveEvent::TransmitRefused,
+            };
             self.stats.count(event, 1);
         } else {
             self.suspect = self.suspect_of(bytes, &frame.meta);

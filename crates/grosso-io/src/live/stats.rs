@@ -27,6 +27,10 @@ reasons! {
         TransmitRefused = "tx-refused",
         /// A frame was longer than the device takes, and was dropped.
         TransmitTooLong = "tx-too-long",
+        /// A frame was longer than the device takes by its tags alone, the first of which is of 802.1ad, and was
+        /// dropped. A packet socket leaves no room for that one: `ip link set DEV mtu 1504` makes it where the MTU is
+        /// 1500.
+        TransmitServiceTag = "tx-service-tag",
         /// A frame was dropped because the interface was down.
         TransmitDown = "tx-down",
         /// A frame was dropped because the kernel had no memory for it.

@@ -12,8 +12,12 @@ use grosso_sys::{
     interface::{Control, InterfaceName},
     packet::{PacketSocket, PacketSocketBuilder, RingLayout, TransmitRing},
 };
+use grosso_wire::{ethernet, vlan};
 
-use super::outgoing::{Queued, Wire};
+use super::{
+    outgoing::{Queued, Wire},
+    stats::LiveEvent,
+};
 
 /// Sends frames in order, each through ring or socket.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub(super) struct Transmitter {
     /// The longest frame for the ring in bytes, its virtio header included. The kernel does not
     /// check frames of the ring against the MTU, as it does those of the socket.
     ring_bytes_max: usize,
+    /// The longest frame without tags that the device took when it was opened, in bytes.
+    frame_bytes_max: usize,
     socket: PacketSocket,
 }
 
@@ -32,7 +38,8 @@ impl Transmitter {
         name: &InterfaceName,
         slots: Option<usize>,
     ) -> io::Result<Self> {
-        let bytes_max = (control.mtu(name)? as usize).saturating_add(HEADERS_BYTES);
+        let frame_bytes_max = (control.mtu(name)? as usize).saturating_add(ethernet::HEADER_LEN);
+        let bytes_max = frame_bytes_max.saturating_add(VIRTIO_BYTES);
         let slot_bytes = bytes_max.saturating_add(SLOT_HEADER_BYTES);
         let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX);
         let layout = slots.map(|slots| RingLayout::fitting(slot_bytes, slots));
@@ -50,7 +57,7 @@ impl Transmitter {
         };
         let longest = ring.as_ref().map_or(0, TransmitRing::packet_bytes_max);
         let socket = builder.bind(name)?;
-        Ok(Self { ring, ring_bytes_max: bytes_max.min(longest), socket })
+        Ok(Self { ring, ring_bytes_max: bytes_max.min(longest), frame_bytes_max, socket })
     }
 
     /// Descriptor that becomes writable when there is room for a frame of `frame_len` bytes.
@@ -86,12 +93,32 @@ impl Wire for Transmitter {
             _ => self.socket.send_batch(&packets[..count]),
         }
     }
+
+    /// The kernel leaves a packet socket room for a tag of 802.1Q in front, and for no other.
+    fn too_long(&self, frame: &[u8]) -> LiveEvent {
+        let words = frame.get(ethernet::field::ETHERTYPE.start..).unwrap_or_default();
+        let protocols = words.chunks(vlan::HEADER_LEN).filter_map(|tag| tag.first_chunk());
+        let mut tags = protocols.map(|word| u16::from_be_bytes(*word)).take_while(is_tag);
+        let is_service = tags.next() == Some(ethernet::ETHERTYPE_VLAN_SERVICE);
+        let untagged = frame.len().saturating_sub((1 + tags.count()) * vlan::HEADER_LEN);
+        match is_service && untagged <= self.frame_bytes_max {
+            true => LiveEvent::TransmitServiceTag,
+            false => LiveEvent::TransmitTooLong,
+        }
+    }
+}
+
+/// Whether an EtherType announces a tag.
+const fn is_tag(ethertype: &u16) -> bool {
+    use ethernet::{ETHERTYPE_VLAN, ETHERTYPE_VLAN_OLD, ETHERTYPE_VLAN_SERVICE};
+
+    matches!(*ethertype, ETHERTYPE_VLAN | ETHERTYPE_VLAN_OLD | ETHERTYPE_VLAN_SERVICE)
 }
 
 /// Frames of one batch: the number that one call sends.
 pub(super) const BATCH: usize = 64;
-/// Length of the virtio and Ethernet headers, which the MTU leaves out.
-const HEADERS_BYTES: usize = 10 + 14;
+/// Length of the virtio header of a packet socket.
+const VIRTIO_BYTES: usize = 10;
 /// More than the kernel reserves in a slot, in bytes.
 const SLOT_HEADER_BYTES: usize = 64;
 /// The shortest slot in bytes, for Ethernet's usual MTU.

@@ -146,6 +146,47 @@ fn packets_superframes_and_refused_frames_leave_in_their_order() {
     }
 }
 
+/// The kernel leaves a packet socket room for a tag of 802.1Q beyond the MTU, and for none of 802.1ad.
+#[test]
+fn a_frame_that_is_too_long_by_a_tag_of_802_1ad_is_lost_by_that_name() {
+    let Some(world) = World::new() else { return };
+    // The interface has the other side of a device that is open.
+    let _tap = world.tap_port(&TapOptions::default());
+    for transmit_ring in [true, false] {
+        let mut options = PacketOptions::default();
+        options.transmit_ring = transmit_ring;
+        let mut packet = world.b.run(|| PacketPort::open("b0", &options)).unwrap().unwrap();
+        let full = udp4().payload_len(1500 - 28).build();
+        let tagged = |tags: &[u16], extra: usize| {
+            let tags = tags.iter().flat_map(|protocol| [protocol.to_be_bytes(), [0, 7]]).flatten();
+            let mut frame = full.clone();
+            frame.splice(12..12, tags);
+            frame.resize(frame.len() + extra, 0);
+            frame
+        };
+        let mut send = |frame: &[u8]| {
+            assert_eq!(packet.transmit(&[frame], &Meta::default()).unwrap(), Transmitted::Taken);
+            assert_eq!(packet.flush().unwrap(), Transmitted::Taken);
+            let stats = packet.stats().unwrap();
+            [LiveEvent::TransmitServiceTag, LiveEvent::TransmitTooLong]
+                .map(|event| stats.events(event))
+        };
+        assert_eq!(send(&tagged(&[0x8100], 0)), [0, 0]);
+        assert_eq!(send(&tagged(&[0x88a8], 0)), [1, 0]);
+        assert_eq!(send(&tagged(&[0x88a8, 0x8100], 0)), [2, 0]);
+        // No room for the tag would help these.
+        assert_eq!(send(&tagged(&[0x88a8], 1)), [2, 1]);
+        assert_eq!(send(&tagged(&[0x8100], 1)), [2, 2]);
+        assert_eq!(send(&tagged(&[], 1)), [2, 3]);
+        // A tag that was beside the frame goes into it.
+        let vlan = Some(VlanTag { protocol: 0x88a8, tci: 7 });
+        let beside = Meta { vlan, ..Meta::default() };
+        assert_eq!(packet.transmit(&[&full], &beside).unwrap(), Transmitted::Taken);
+        assert_eq!(packet.flush().unwrap(), Transmitted::Taken);
+        assert_eq!(packet.stats().unwrap().events(LiveEvent::TransmitServiceTag), 3);
+    }
+}
+
 #[test]
 fn v06_verified_packets_are_partial_for_the_kernel_and_unverified_ones_are_not() {
     let Some(world) = World::new() else { return };

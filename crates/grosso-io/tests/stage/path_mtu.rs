@@ -49,8 +49,16 @@ fn ipip(
     hint: usize,
     change: impl FnOnce(&mut TunnelledOptions),
 ) -> (Tunnelled<Pathed>, MemoryPort) {
+    tunnel(Header::Ip, hint, change)
+}
+
+fn tunnel(
+    header: Header,
+    hint: usize,
+    change: impl FnOnce(&mut TunnelledOptions),
+) -> (Tunnelled<Pathed>, MemoryPort) {
     let [local, remote]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|end| end.parse().unwrap());
-    let endpoint = Endpoint::new(local, remote, Header::Ip, Carrier::Ip);
+    let endpoint = Endpoint::new(local, remote, header, Carrier::Ip);
     let mut options = TunnelledOptions::new(endpoint, 7);
     change(&mut options);
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 64);
@@ -100,9 +108,52 @@ fn what_is_proven_counts_down_to_the_floor() {
         assert!(forbids(&mut near, &mut far, &datagram(true, mtu)).is_some());
         assert_eq!(forbids(&mut near, &mut far, &datagram(true, mtu + 1)), None);
     }
-    // The default floor is what the configured MTU needs.
+    // Without a floor nothing that is proven counts.
     let (near, _) = ipip(68, |options| options.mtu = Some(1000));
     assert_eq!(near.mtu(), Some(1000));
+}
+
+/// A tag of a frame inside is in front of what the device's MTU is of, and a part of what the path carries.
+#[test]
+fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
+    let gretap = || Header::Gre { key: None, checksum: false, sequence: false, ethernet: true };
+    let around = 20 + 4 + 14;
+    let frame = |tags: usize, len: usize| {
+        let ethernet = Packet::new().ethernet(|e| e);
+        let tagged = (0..tags).fold(ethernet, |packet, _| packet.vlan(|v| v));
+        tagged.ipv4(|ip| ip.df(true)).udp(|udp| udp).payload_len(len - 28).build()
+    };
+    let told = |near: &mut Tunnelled<Pathed>| {
+        let message = receive(near, 0).pop().expect("a message").0;
+        let icmp = message.len() - 576 + 20;
+        assert_eq!(message[icmp..icmp + 2], [3, 4]);
+        usize::from(u16::from_be_bytes([message[icmp + 6], message[icmp + 7]]))
+    };
+    for tags in 0..3 {
+        let bytes = 4 * tags;
+        // The link, what is proven of the path, and both with a device that has room for tags.
+        for (proven, wanted, fits) in [
+            (None, None, 1500 - around - bytes),
+            (Some(1300), None, 1300 - around - bytes),
+            (Some(1300), Some(1300 - around), 1300 - around - bytes),
+            (Some(1300), Some(1300 - around - 8), 1300 - around - 8),
+        ] {
+            let (mut near, mut far) = tunnel(gretap(), proven.unwrap_or(1500), |options| {
+                options.mtu = wanted;
+                options.mtu_min = Some(1280);
+            });
+            near.inner_mut().proven = proven;
+            near.receive(0, 1, &mut |_| ()).unwrap();
+            assert_eq!(forbids(&mut near, &mut far, &frame(tags, fits)), Some(true), "{tags}");
+            assert_eq!(forbids(&mut near, &mut far, &frame(tags, fits + 1)), None, "{tags}");
+            assert_eq!(told(&mut near), fits, "{tags} {proven:?} {wanted:?}");
+        }
+        // A path that is only said to be narrow loses no packet, and keeps whole what fits with its tags.
+        let (mut near, mut far) = tunnel(gretap(), 1300, |_| ());
+        let fits = 1300 - around - bytes;
+        assert_eq!(forbids(&mut near, &mut far, &frame(tags, fits)), Some(true), "{tags}");
+        assert_eq!(forbids(&mut near, &mut far, &frame(tags, fits + 1)), Some(false), "{tags}");
+    }
 }
 
 #[test]

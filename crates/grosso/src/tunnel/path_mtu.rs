@@ -4,13 +4,43 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use grosso_checksum::{Sum, pseudo_v6};
-use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, dissect, icmp, ipv4, ipv6};
+use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, dissect, icmp, ipv4, ipv6, vlan};
 
 use super::outer::{Fields, OuterEnds};
 use crate::{
     bytes::{put_u16, put_u32, u16_at},
     meta::{GsoSize, Meta},
 };
+
+/// Length of the longest packet that a tunnel carries, in bytes from the inner IP header on. `usize::MAX` is no limit.
+///
+/// A frame inside may have VLAN tags in front of its packet. For the tunnel's device these do not count, as on every
+/// Ethernet; in the tunnel they are bytes like others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelMtu {
+    /// Limit of the tunnel's device.
+    pub device: usize,
+    /// Limit of the path behind it ([`Endpoint::mtu`](super::Endpoint::mtu)), of which tags take their part.
+    pub path: usize,
+}
+
+impl TunnelMtu {
+    /// No limit.
+    pub const UNLIMITED: Self = Self { device: usize::MAX, path: usize::MAX };
+
+    /// The limit of a path alone.
+    #[must_use]
+    pub const fn of_path(path: usize) -> Self {
+        Self { path, ..Self::UNLIMITED }
+    }
+
+    /// Length of the longest packet behind so many bytes of tags.
+    #[must_use]
+    pub const fn behind(self, tags: usize) -> usize {
+        let path = self.path.saturating_sub(tags);
+        if path < self.device { path } else { self.device }
+    }
+}
 
 /// Whether a tunnel can carry a frame in one piece (rule S49).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +57,7 @@ pub enum Fit {
     Untold,
 }
 
-/// Whether a tunnel whose MTU is `mtu` bytes of IP can carry the frame that `slices` make together,
-/// whose headers are all in the first.
+/// Whether a tunnel can carry the frame that `slices` make together, whose headers are all in the first.
 ///
 /// If it cannot, and the sender has to be told, `message` receives a whole frame for `link` on the way back. Its source
 /// is the destination of the packet, because a bridge has no address of its own; Linux does the same. The caller has to
@@ -37,13 +66,14 @@ pub fn fit(
     slices: &[&[u8]],
     meta: &Meta,
     link: LinkType,
-    mtu: usize,
+    mtu: TunnelMtu,
     message: &mut Vec<u8>,
 ) -> Fit {
     let head = slices.first().copied().unwrap_or_default();
     let stack = dissect(head, link, &Ports::NONE);
     let len = slices.iter().map(|slice| slice.len()).sum();
-    let (network, packet_len) = longest(&stack, slices, len, meta);
+    let Longest { network, len: packet_len, tags } = Longest::of(&stack, slices, len, meta);
+    let mtu = mtu.behind(tags);
     let Some(ip) = network else {
         return if packet_len <= mtu { Fit::Fits } else { Fit::Untold };
     };
@@ -65,11 +95,16 @@ pub fn fit(
     }
 }
 
-/// Whether a path that is said to carry `mtu` bytes of IP carries this frame in one piece. Around others, routers must
-/// be allowed to fragment the tunnel's packet (rule W60).
-pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: usize) -> bool {
+/// Whether a path that is said to carry so much carries this frame in one piece. Around others, routers must be allowed
+/// to fragment the tunnel's packet (rule W60).
+pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: TunnelMtu) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();
-    (meta.gso.is_none() && len <= mtu) || longest(stack, slices, len, meta).1 <= mtu
+    // The Ethernet header, which does not count, is longer than a tag beside the frame.
+    if meta.gso.is_none() && len <= mtu.behind(0) {
+        return true;
+    }
+    let longest = Longest::of(stack, slices, len, meta);
+    longest.len <= mtu.behind(longest.tags)
 }
 
 /// The destination of the packet that a message of ICMPv6 about a path quotes, the length that the message names, and
@@ -81,16 +116,39 @@ pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
     Some((Ipv6Addr::from(*destination), u32::from_be_bytes(*header.last_chunk()?), quoted))
 }
 
-/// The first IP header, directly or behind VLAN tags, and the bytes of the longest packet from that header on; without
-/// one, the bytes behind the link layer.
-fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<Layer>, usize) {
-    let layers = stack.layers();
-    let is_link = |layer: &&Layer| !layer.kind.is_ip();
-    let links = layers.iter().take_while(is_link).count();
-    let Some(ip) = layers.get(links).copied() else {
+/// The longest packet of a frame.
+struct Longest {
+    /// Its first IP header, directly or behind VLAN tags, if it has one.
+    network: Option<Layer>,
+    /// Its bytes from that header on; without one, those behind the link layer.
+    len: usize,
+    /// Bytes of the link layer in front of it that an Ethernet header has no room for.
+    tags: usize,
+}
+
+impl Longest {
+    fn of(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> Self {
+        let layers = stack.layers();
+        let is_link = |layer: &&Layer| !layer.kind.is_ip();
+        let links = layers.iter().take_while(is_link).count();
+        let network = layers.get(links).copied();
         let behind = layers.last().map_or(0, Layer::end);
-        return (None, len.saturating_sub(behind));
-    };
+        let start = network.map_or(behind, |ip| ip.offset.into());
+        let tags = match layers.first() {
+            Some(frame) if frame.kind == Kind::Ethernet => {
+                let beside = meta.vlan.map_or(0, |_| vlan::HEADER_LEN);
+                start.saturating_sub(frame.end()) + beside
+            }
+            _ => 0,
+        };
+        let rest = len.saturating_sub(start);
+        let len = network.map_or(rest, |ip| packet_len(stack, &ip, slices, rest, meta));
+        Self { network, len, tags }
+    }
+}
+
+/// Bytes of the longest packet from its IP header `ip` on, behind whose start the frame has `rest` bytes.
+fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &Meta) -> usize {
     let start = usize::from(ip.offset);
     let Some(gso) = meta.gso else {
         // Padding is no part of the packet.
@@ -102,7 +160,7 @@ fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<
                 ipv6::HEADER_LEN + usize::from(payload)
             }
         };
-        return (Some(ip), declared.min(len.saturating_sub(start)));
+        return declared.min(rest);
     };
     let headers = stack.header_len();
     let payload = match gso.size {
@@ -114,9 +172,9 @@ fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<
         // Packets of unknown size pass as the smallest that they could be.
         GsoSize::Unknown => 0,
         // Fragments share only the IP header.
-        GsoSize::Fragments(size) => return (Some(ip), ip.end() - start + usize::from(size.get())),
+        GsoSize::Fragments(size) => return ip.end() - start + usize::from(size.get()),
     };
-    (Some(ip), (headers + payload).min(len).saturating_sub(start))
+    (headers + payload).saturating_sub(start).min(rest)
 }
 
 /// Writes the message; `None` if none may be sent.

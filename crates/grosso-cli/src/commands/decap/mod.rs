@@ -121,6 +121,7 @@ fn finish(
         ));
     }
     let tally = unwrapper.tally;
+    tally.note(&mut session.talk);
     super::reassemble::note_unlisted(unlisted, session);
     let fragments = tally.refused.count(FRAGMENT);
     if fragments > 0 && !recursive {

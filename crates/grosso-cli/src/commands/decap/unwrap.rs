@@ -175,6 +175,7 @@ impl Unwrapper {
             tunnel.leave(&mut state.tunnels);
             self.rules.ports = meta::ports_in(&state.tunnels, self.given);
         }
+        self.leave_out(&plan);
         let range = plan.apply(&mut self.buffer[self.start..]);
         self.buffer.truncate(self.start + range.end);
         self.start += range.start;
@@ -186,6 +187,17 @@ impl Unwrapper {
         }
         self.tally.count(state.depth, plan.tunnel, plan.congestion);
         true
+    }
+
+    /// Counts the headers between the tunnel's own and the packet, which the link of the capture has no place for.
+    fn leave_out(&mut self, plan: &Decapsulation) {
+        let layers = self.stack.layers().iter();
+        let behind = layers.skip_while(|layer| !is_ip(layer.kind)).skip(1);
+        let inside = behind.skip_while(|layer| Some(layer.kind) != plan.details.carried);
+        let start = plan.inner().start;
+        for layer in inside.take_while(|layer| usize::from(layer.offset) < start) {
+            self.tally.leave_out(layer.kind.spec().name);
+        }
     }
 
     /// The plan by which the packet is taken out of its outermost tunnel.

@@ -10,7 +10,8 @@ use grosso::{
 };
 use grosso_io::{PortBuffer, PortCoalescer};
 use grosso_wire::{
-    Cover, Field, LAYERS_MAX, Law, LinkType, Notation, Ports, Role, Stack, dissect, tcp,
+    CookieLen, Cover, Field, LAYERS_MAX, Law, LinkType, Notation, Ports, Pseudowire, Role, Stack,
+    dissect, tcp,
 };
 
 use super::{headers, timestamps};
@@ -90,12 +91,24 @@ pub(super) fn of_pass(
         }
         _ => None,
     };
-    let mut remedies: Vec<String> = remedy_of_pass(reason).map(String::from).into_iter().collect();
+    let told = match reason {
+        Pass::Protocol if is_untold_session(now, link, &stack, ports) => Some(TELL_L2TP),
+        _ => remedy_of_pass(reason),
+    };
+    let mut remedies: Vec<String> = told.map(String::from).into_iter().collect();
     if reason == Pass::TunnelLevels {
         remedies.push(format!("--tunnels {}", levels.saturating_sub(1)));
     }
     remedies.extend(profiles(&[now], link, ports, Verdict::Held));
     Cause { remedy: remedy(&remedies), limit, ..Cause::default() }
+}
+
+/// Whether a packet is of an L2TPv3 session whose form was not told: by any form it has a frame inside. A control
+/// message has none.
+fn is_untold_session(packet: &[u8], link: LinkType, stack: &Stack, ports: &Ports) -> bool {
+    let form = Pseudowire { cookie: CookieLen::None, has_sublayer: false };
+    let told = dissect(packet, link, &Ports { l2tp: Some(form), ..*ports });
+    ports.l2tp.is_none() && told.layers().len() > stack.layers().len() + 1
 }
 
 /// The limit that ended a train.
@@ -392,6 +405,8 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     })
 }
 
+/// The cure of a session whose form was not told.
+const TELL_L2TP: &str = "the form of its sessions, which no packet says, as --l2tp 4/default";
 /// The flags beside the header length, with the reserved bits, which a train keeps too.
 const FLAGS: u16 = 0x0fff;
 /// Trains of a bucket (rule G3).

@@ -88,9 +88,10 @@ pub(super) fn processors<const COUNT: usize>(
     let allowed = allowed_processors().map_err(failed)?;
     let mut of_all = chosen.into_iter().flatten();
     let Some(missing) = of_all.find(|one| !allowed.contains(one)) else { return Ok(chosen) };
-    let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
+    // With its word before it, a number is not taken for a count.
+    let allowed: Vec<String> = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect();
     let message = format!("lab: {word}: there is no CPU {missing} on which the lab may run");
-    let hint = format!("a CPU may be named several times; there are {}", allowed.join(", "));
+    let hint = format!("the lab may run on {}; each may stand several times", allowed.join(", "));
     Err(Failure::usage("usage.cpus", message).hint(hint))
 }
 

@@ -18,7 +18,7 @@ use grosso::{
         DontFragment, Endpoint,
         decapsulate::OuterChecksum,
         encapsulate::{EncapsulateStats, Refusal},
-        path_mtu::{Fit, fit},
+        path_mtu::{Fit, TunnelMtu, fit},
     },
 };
 use grosso_wire::{LinkType, Ports, ethernet};
@@ -52,12 +52,12 @@ pub struct TunnelledOptions {
     pub outer_checksum: OuterChecksum,
     /// The longest packet that the tunnel carries, in bytes from the inner IP header on. It is
     /// further limited by the path MTU of the port behind less the tunnel's headers, if that is
-    /// known; `None` sets no other limit.
+    /// known, and less the VLAN tags of a frame inside, which do not count here; `None` sets no
+    /// other limit.
     pub mtu: Option<usize>,
     /// The least path MTU that makes the tunnel carry less ([`Port::path_proven`]), in bytes from the
-    /// outer IP header on: packets longer than a lesser one leave as fragments. `None` is what `mtu`
-    /// needs, or without one, any length: then nothing but this host's routes does. It is never below
-    /// [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
+    /// outer IP header on: packets longer than a lesser one leave as fragments. With `None` nothing but
+    /// this host's routes does. It is never below [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
     pub mtu_min: Option<usize>,
     /// The UDP ports of tunnels within the tunnel's packets.
     pub ports: Ports,
@@ -126,8 +126,8 @@ pub struct Tunnelled<P: Port> {
     egress: Egress,
     /// The configured MTU, the floor of the path's, and the effective one.
     mtu_wanted: Option<usize>,
-    mtu_min: usize,
-    mtu: Option<usize>,
+    mtu_min: Option<usize>,
+    mtu: TunnelMtu,
     /// The path's MTU and the hint from which the effective one was made.
     path: Option<[Option<usize>; 3]>,
     replies: Replies,
@@ -170,7 +170,7 @@ impl<P: Port> Tunnelled<P> {
             egress,
             mtu_wanted: options.mtu,
             mtu_min,
-            mtu: None,
+            mtu: TunnelMtu::UNLIMITED,
             path: None,
             replies: Replies::default(),
             head: Vec::new(),
@@ -226,10 +226,11 @@ impl<P: Port> Tunnelled<P> {
         }
     }
 
-    /// The tunnel's MTU in bytes from the inner IP header on; `None` if it is not known.
+    /// The tunnel's MTU in bytes from the inner IP header on, for frames without a VLAN tag; `None` if it is not
+    /// known.
     #[must_use]
     pub fn mtu(&self) -> Option<usize> {
-        self.mtu
+        Some(self.mtu.behind(0)).filter(|mtu| *mtu < usize::MAX)
     }
 
     /// Follows the path: what this host knows of it limits the packets that are taken; what is
@@ -242,26 +243,27 @@ impl<P: Port> Tunnelled<P> {
         self.path = Some(path);
         let [route, hint, proven] = path;
         let hint = hint.or(route);
-        let believed = proven.map(|proven| proven.max(self.mtu_min));
+        let believed = proven.zip(self.mtu_min).map(|(proven, floor)| proven.max(floor));
         let inner = |outer: Option<usize>| outer.and_then(|mtu| self.endpoint().mtu(mtu));
-        let whole = [inner(route), inner(hint)].into_iter().flatten().min();
-        let mtu = [inner(route), inner(believed), self.mtu_wanted].into_iter().flatten().min();
+        let least = |paths: [Option<usize>; 2]| paths.into_iter().filter_map(inner).min();
+        let device = self.mtu_wanted.unwrap_or(usize::MAX);
+        let mtu = TunnelMtu { device, path: least([route, believed]).unwrap_or(usize::MAX) };
+        let whole = least([route, hint]).map_or(mtu, TunnelMtu::of_path);
         self.mtu = mtu;
-        self.peers.set_mtu(whole.or(mtu).unwrap_or(usize::MAX));
+        self.peers.set_mtu(whole);
     }
 
     /// Whether a packet is too long for the tunnel, and so is dropped. Its sender is informed
     /// within the rate limit.
     fn is_too_long(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
-        let Some(mtu) = self.mtu else { return false };
         if self.endpoint().dont_fragment == DontFragment::Ignored {
             return false;
         }
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
-        if meta.gso.is_none() && len <= mtu {
+        if self.mtu == TunnelMtu::UNLIMITED || meta.gso.is_none() && len <= self.mtu.behind(0) {
             return false;
         }
-        let link = self.link;
+        let (link, mtu) = (self.link, self.mtu);
         let write = |message: &mut Vec<u8>| fit(slices, meta, link, mtu, message);
         match self.replies.write(write) {
             // The port behind decides, because the outer packet may be fragmented.
@@ -337,13 +339,11 @@ impl<P: Port> Tunnelled<P> {
     }
 }
 
-/// The floor of the path MTU of these options.
-fn mtu_min(options: &TunnelledOptions) -> usize {
-    let endpoint = &options.endpoint;
-    let overhead: usize = endpoint.overhead().map(|(_, bytes)| bytes).sum();
-    let needed = options.mtu.map_or(usize::MAX, |mtu| mtu.saturating_add(overhead));
-    let least = if endpoint.local.is_ipv4() { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
-    options.mtu_min.unwrap_or(needed).max(least)
+/// The floor of the path MTU of these options, if what is proven counts at all.
+fn mtu_min(options: &TunnelledOptions) -> Option<usize> {
+    let is_ipv4 = options.endpoint.local.is_ipv4();
+    let least = if is_ipv4 { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
+    options.mtu_min.map(|floor| floor.max(least))
 }
 
 impl EthernetLink {
@@ -382,7 +382,8 @@ impl<P: Port> Port for Tunnelled<P> {
             given += 1;
             each(Frame::new(message));
         }
-        let Self { port, taking, peers, ready, mtu, .. } = self;
+        let mtu = self.mtu();
+        let Self { port, taking, peers, ready, .. } = self;
         while given < max
             && let Some(frame) = ready.pop_front()
         {
@@ -399,7 +400,7 @@ impl<P: Port> Port for Tunnelled<P> {
             }
         };
         let received =
-            port.receive(now_ns, asked, &mut |frame| taking.take(frame, *mtu, peers, &mut give));
+            port.receive(now_ns, asked, &mut |frame| taking.take(frame, mtu, peers, &mut give));
         taking.returned.drain(..).for_each(|buffer| port.recycle(buffer));
         self.more = asked > 0 && received? == asked;
         Ok(given)
@@ -441,11 +442,11 @@ impl<P: Port> Port for Tunnelled<P> {
     }
 
     fn path_mtu(&self) -> Option<usize> {
-        self.mtu
+        self.mtu()
     }
 
     fn path_hint(&self) -> Option<usize> {
-        self.mtu
+        self.mtu()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

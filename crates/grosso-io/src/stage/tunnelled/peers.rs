@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use grosso::tunnel::{
     Endpoint, Expected, NotAdmitted, decapsulate::Decapsulation, encapsulate::Encapsulator,
+    path_mtu::TunnelMtu,
 };
 use grosso_wire::LinkType;
 
@@ -52,8 +53,8 @@ impl Peers {
         self.now_ns = now_ns;
     }
 
-    /// Sets the tunnel's MTU, in bytes from the inner IP header on.
-    pub(super) fn set_mtu(&mut self, mtu: usize) {
+    /// Sets the length of the packets that the path is said to carry in one piece.
+    pub(super) fn set_mtu(&mut self, mtu: TunnelMtu) {
         self.peers.iter_mut().for_each(|peer| peer.encapsulator.set_mtu(mtu));
     }
 

@@ -44,7 +44,11 @@ use self::{inside::Inside, remote::Remote, write::Numbers};
 use crate::{
     flow::{FlowHasher, Keys},
     meta::{Gso, IpLevels, Meta},
-    tunnel::{Contradiction, Endpoint, Header, outer::OuterEnds, path_mtu},
+    tunnel::{
+        Contradiction, Endpoint, Header,
+        outer::OuterEnds,
+        path_mtu::{self, TunnelMtu},
+    },
 };
 
 /// The sending side of a tunnel.
@@ -59,8 +63,8 @@ pub struct Encapsulator {
     sequence: u32,
     /// The identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,
-    /// Bytes of IP that the path carries in one piece.
-    mtu: usize,
+    /// Length of the packets that the path carries in one piece.
+    mtu: TunnelMtu,
     stats: EncapsulateStats,
 }
 
@@ -96,7 +100,7 @@ impl Encapsulator {
             sequence: 0,
             // Any start will do as long as others cannot predict it.
             identification: (seed >> 48) as u16,
-            mtu: usize::MAX,
+            mtu: TunnelMtu::UNLIMITED,
             stats: EncapsulateStats::default(),
         })
     }
@@ -129,12 +133,12 @@ impl Encapsulator {
         }
     }
 
-    /// Sets the number of IP bytes that the path is said to carry in one piece ([`Endpoint::mtu`]); the default is
-    /// unlimited.
+    /// Sets the length of the packets that the path is said to carry in one piece; the default is
+    /// [`TunnelMtu::UNLIMITED`].
     ///
     /// Longer packets are encapsulated all the same, without the don't-fragment bit (rule W60): whoever calls this has
     /// refused those that do not fit and must not be fragmented ([`path_mtu::fit`]).
-    pub const fn set_mtu(&mut self, mtu: usize) {
+    pub const fn set_mtu(&mut self, mtu: TunnelMtu) {
         self.mtu = mtu;
     }
 
