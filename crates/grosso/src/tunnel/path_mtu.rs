@@ -84,7 +84,7 @@ pub fn fit(
     let may_be_fragmented = if ip.kind == Kind::Ipv4 {
         u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::DONT_FRAGMENT == 0
     } else {
-        packet_len <= IPV6_MTU_MIN
+        packet_len <= ipv6::MTU_MIN.into()
     };
     if may_be_fragmented {
         return Fit::MayBeFragmented;
@@ -199,7 +199,7 @@ fn write(
     message.resize(start + header_len + icmp::HEADER_LEN, 0);
     let (len_max, protocol) = match ends {
         OuterEnds::V4 { .. } => (IPV4_ERROR_BYTES_MAX, ipv4::PROTOCOL_ICMP),
-        OuterEnds::V6 { .. } => (IPV6_MTU_MIN, ipv6::NEXT_ICMP),
+        OuterEnds::V6 { .. } => (IPV6_ERROR_BYTES_MAX, ipv6::NEXT_ICMP),
     };
     let quoted = packet.len().min(len_max - header_len - icmp::HEADER_LEN);
     message.extend_from_slice(&packet[..quoted]);
@@ -281,12 +281,12 @@ fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     let pseudo = match ends {
         OuterEnds::V4 { .. } => {
             error[..2].copy_from_slice(&[3, 4]);
-            put_u16(error, 6, mtu.clamp(IPV4_MTU_MIN, u16::MAX.into()) as u16);
+            put_u16(error, 6, mtu.clamp(ipv4::MTU_MIN.into(), u16::MAX.into()) as u16);
             Sum::ZERO
         }
         OuterEnds::V6 { source, destination } => {
             error[..2].copy_from_slice(&[2, 0]);
-            put_u32(error, 4, mtu.clamp(IPV6_MTU_MIN, u32::MAX as usize) as u32);
+            put_u32(error, 4, mtu.clamp(ipv6::MTU_MIN.into(), u32::MAX as usize) as u32);
             pseudo_v6(source, destination, ipv6::NEXT_ICMP, error.len() as u32)
         }
     };
@@ -294,11 +294,8 @@ fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     put_u16(error, icmp::field::CHECKSUM.start, checksum);
 }
 
-/// Bytes that every IPv6 link carries (RFC 8200 section 5), and greatest length of an ICMPv6 error (RFC 4443 section
-/// 2.4).
-const IPV6_MTU_MIN: usize = 1280;
-/// Bytes that every IPv4 link carries (RFC 791); a path with less does not exist (RFC 1191 section 3).
-const IPV4_MTU_MIN: usize = 68;
+/// Greatest length of an ICMPv6 error in bytes, that of a packet which every link carries (RFC 4443 section 2.4).
+const IPV6_ERROR_BYTES_MAX: usize = ipv6::MTU_MIN as usize;
 /// Most bytes of an ICMP error (RFC 1812 section 4.3.2.3).
 const IPV4_ERROR_BYTES_MAX: usize = 576;
 /// The precedence of ICMP errors (RFC 1812 section 4.3.2.5).

@@ -21,7 +21,7 @@ use grosso::{
         path_mtu::{Fit, TunnelMtu, fit},
     },
 };
-use grosso_wire::{LinkType, Ports, ethernet};
+use grosso_wire::{LinkType, Ports, ethernet, ipv6};
 
 pub use self::{
     forwarding::{Forwarding, REMOTES_MAX, Remote},
@@ -462,4 +462,4 @@ impl<P: Port> Port for Tunnelled<P> {
 /// The least floor of the path MTU over IPv4, in bytes: what every host reassembles (RFC 791).
 pub const MTU_MIN_IPV4: usize = 576;
 /// The least floor of the path MTU over IPv6, in bytes: what every link carries (RFC 8200 section 5).
-pub const MTU_MIN_IPV6: usize = 1280;
+pub const MTU_MIN_IPV6: usize = ipv6::MTU_MIN as usize;
