@@ -43,8 +43,8 @@ static int open_tun(const char *name) {
 
 /* A packet or a superframe of the library, to a device: its header, and then its pieces. */
 static void take(void *to, const struct iovec *pieces, size_t count, const struct grosso_vnet *vnet) {
-    struct iovec vector[1 + BATCH] = {{(void *)vnet, sizeof *vnet}};
-    if (count > BATCH) return; /* A batch has no more, and a superframe no more pieces than its batch. */
+    struct iovec vector[1 + GROSSO_PIECES_MAX];
+    vector[0] = (struct iovec){(void *)vnet, sizeof *vnet};
     memcpy(vector + 1, pieces, count * sizeof *pieces);
     made += writev(*(int *)to, vector, 1 + (int)count) > 0;
 }

@@ -77,6 +77,12 @@
 #define GROSSO_TRUSTED 2
 
 /*
+ Most pieces of a frame that a take callback is given: with a piece of the caller's in front, as many as one writev()
+ takes (IOV_MAX).
+ */
+#define GROSSO_PIECES_MAX 1023
+
+/*
  The packets of a batch become superframes.
  */
 struct grosso_coalescer;
@@ -121,8 +127,9 @@ struct grosso_vnet {
 };
 
 /*
- Takes a frame: its bytes in pieces, the headers in the first; and what is known about it. All of it is the library's
- and gone once the function returns.
+ Takes a frame: its bytes in pieces, at most `GROSSO_PIECES_MAX`, the headers in the first; and what is known about it.
+ All of it is the library's and gone once the function returns. A frame that no virtio header describes, such as a
+ superframe whose checksums nobody vouches for, comes as its packets.
  */
 typedef void (*grosso_take)(void *context,
                             const struct iovec *pieces,

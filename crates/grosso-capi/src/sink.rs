@@ -7,6 +7,7 @@ use grosso::{
     Meta,
     checksum::Checksum,
     features::{Device, Features},
+    segment::{Outgoing, Segments},
     vnet::describe,
 };
 use grosso_io::{PortError, Transmitted, port::Transmit};
@@ -17,7 +18,7 @@ use grosso_wire::{
 
 use crate::{
     lent::Lent,
-    types::{GROSSO_UDP, Options, Release, Take, Vnet},
+    types::{GROSSO_PIECES_MAX, GROSSO_UDP, Options, Release, Take, Vnet},
 };
 
 /// The callbacks of a handle.
@@ -32,6 +33,8 @@ pub(crate) struct Sink {
     /// Headers of a frame in which a sum has to be put.
     head: Vec<u8>,
     pieces: Vec<libc::iovec>,
+    /// Bytes of the pieces that are too many.
+    rest: Vec<u8>,
 }
 
 impl Sink {
@@ -54,6 +57,7 @@ impl Sink {
             stack: Stack::new(0),
             head: Vec::new(),
             pieces: Vec::new(),
+            rest: Vec::new(),
         }
     }
 
@@ -94,6 +98,43 @@ impl Sink {
         }
         Ok(described.header)
     }
+
+    /// Gives a frame to the caller, with the headers that [`Self::header`] changed in place of its own.
+    fn give(&mut self, slices: &[&[u8]], header: VirtioHeader) {
+        let Some(take) = self.take else { return };
+        let vnet = Vnet::from(header);
+        let mut copied = self.head.len();
+        let behind = slices.iter().map(|slice| slice.get(core::mem::take(&mut copied)..));
+        let head = Some(&self.head[..]).filter(|head| !head.is_empty());
+        let mut pieces = head.into_iter().chain(behind.map(Option::unwrap_or_default));
+        let piece = |piece: &[u8]| libc::iovec {
+            iov_base: piece.as_ptr().cast_mut().cast(),
+            iov_len: piece.len(),
+        };
+        self.pieces.clear();
+        self.pieces.extend(pieces.by_ref().take(GROSSO_PIECES_MAX - 1).map(piece));
+        self.rest.clear();
+        pieces.for_each(|piece| self.rest.extend_from_slice(piece));
+        self.pieces.extend(Some(&self.rest[..]).filter(|rest| !rest.is_empty()).map(piece));
+        // SAFETY: the caller gave the function for this context; the pieces, their bytes and the header outlive the
+        // call.
+        unsafe { take(self.context, self.pieces.as_ptr(), self.pieces.len(), &raw const vnet) };
+    }
+
+    /// Gives the packets of a superframe that no virtio header describes to the caller, or fails with what refused it.
+    fn cut(&mut self, slices: &[&[u8]], meta: &Meta, refused: PortError) -> Result<(), PortError> {
+        let (link, ports) = (self.link, Ports::ASSIGNED);
+        let Ok(mut segments) = Segments::new(slices, meta, link, &ports, Outgoing::COMPLETE) else {
+            return Err(refused);
+        };
+        let mut buffer = vec![0; segments.packet_len_max()];
+        while let Ok(Some(segment)) = segments.write_next(&mut buffer) {
+            let packet = buffer.get(..segment.len()).unwrap_or_default();
+            let header = self.header(&[packet], &segment.meta)?;
+            self.give(&[packet], header);
+        }
+        Ok(())
+    }
 }
 
 impl Transmit for Sink {
@@ -102,20 +143,9 @@ impl Transmit for Sink {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        let vnet = Vnet::from(self.header(slices, meta)?);
-        let mut copied = self.head.len();
-        let behind = slices.iter().map(|slice| slice.get(core::mem::take(&mut copied)..));
-        let head = Some(&self.head[..]).filter(|head| !head.is_empty());
-        let pieces = head.into_iter().chain(behind.map(Option::unwrap_or_default));
-        self.pieces.clear();
-        self.pieces.extend(pieces.map(|piece| libc::iovec {
-            iov_base: piece.as_ptr().cast_mut().cast(),
-            iov_len: piece.len(),
-        }));
-        if let Some(take) = self.take {
-            // SAFETY: the caller gave the function for this context; the pieces, their bytes and the header outlive the
-            // call.
-            unsafe { take(self.context, self.pieces.as_ptr(), self.pieces.len(), &raw const vnet) };
+        match self.header(slices, meta) {
+            Ok(header) => self.give(slices, header),
+            Err(refused) => self.cut(slices, meta, refused)?,
         }
         Ok(Transmitted::Taken)
     }

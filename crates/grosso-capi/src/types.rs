@@ -20,6 +20,10 @@ pub const GROSSO_UDP: u32 = 1;
 /// The checksums of frames without a virtio header are verified already, such as by an AEAD.
 pub const GROSSO_TRUSTED: u32 = 2;
 
+/// Most pieces of a frame that a take callback is given: with a piece of the caller's in front, as many as one writev()
+/// takes (IOV_MAX).
+pub const GROSSO_PIECES_MAX: usize = 1023;
+
 /// `struct virtio_net_hdr_mrg_rxbuf`: 12 bytes, in the order of this machine's bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +44,9 @@ pub struct Vnet {
     pub buffers: u16,
 }
 
-/// Takes a frame: its bytes in pieces, the headers in the first; and what is known about it. All of it is the library's
-/// and gone once the function returns.
+/// Takes a frame: its bytes in pieces, at most `GROSSO_PIECES_MAX`, the headers in the first; and what is known about it.
+/// All of it is the library's and gone once the function returns. A frame that no virtio header describes, such as a
+/// superframe whose checksums nobody vouches for, comes as its packets.
 pub type Take = Option<
     unsafe extern "C" fn(
         context: *mut c_void,

@@ -7,7 +7,10 @@ use core::{
 };
 
 use grosso_capi::{coalescer::*, error::*, packet::*, reassembler::*, types::*};
-use grosso_testkit::Packet;
+use grosso_testkit::{
+    Packet,
+    oracle::{Link, is_right},
+};
 
 /// Record of what the callbacks saw.
 #[derive(Default)]
@@ -155,6 +158,58 @@ fn a_verified_checksum_of_a_superframe_leaves_as_the_partial_one_that_its_header
     assert_eq!((vnet.flags, vnet.gso_type, vnet.gso_size, place), (1, 1, 1000, (start, offset)));
     assert_eq!(*pieces, 2, "the headers in the first");
     assert!(*frame == partial);
+}
+
+/// A virtio header has no word for it, so its packets come.
+#[test]
+fn a_superframe_whose_checksum_nobody_vouches_for_is_cut() {
+    let mut seen = Seen::default();
+    let handle = coalescer(&options(&mut seen));
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(4000).build();
+    let vnet = Vnet { gso_type: 1, gso_size: 1400, ..Vnet::default() };
+    let bytes = packet.as_ptr().cast();
+    // SAFETY: the handle lives, and the packet and the header outlive it.
+    let pushed = unsafe {
+        grosso_coalescer_push(handle, bytes, packet.len(), &raw const vnet, ptr::null_mut(), 0)
+    };
+    // SAFETY: the handle lives, and nobody else uses it.
+    unsafe {
+        assert_eq!(
+            (pushed, grosso_coalescer_end(handle, 0), grosso_coalescer_free(handle)),
+            (0, 0, 0)
+        )
+    };
+    let lengths: Vec<_> = seen.frames.iter().map(|(bytes, ..)| bytes.len() - 54).collect();
+    assert_eq!(lengths, [1400, 1400, 1200]);
+    let payload: Vec<u8> =
+        seen.frames.iter().flat_map(|(bytes, ..)| bytes[54..].to_vec()).collect();
+    assert!(payload == packet[54..]);
+    for (bytes, vnet, _) in &seen.frames {
+        assert_eq!((vnet.flags & 1, vnet.gso_type), (0, 0));
+        assert!(is_right(bytes, Link::Ethernet));
+    }
+    assert_eq!(seen.released, [0]);
+}
+
+#[test]
+fn a_frame_has_no_more_pieces_than_one_call_takes() {
+    let mut seen = Seen::default();
+    let handle = coalescer(&options(&mut seen));
+    let packets: Vec<_> = (0..1500)
+        .map(|i| {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+            packet.tcp(|t| t.sequence(1000 + i * 30)).payload_len(30).build()
+        })
+        .collect();
+    for (user, packet) in packets.iter().enumerate() {
+        assert_eq!(push(handle, packet, user), 0);
+    }
+    // SAFETY: the handle lives, and nobody else uses it.
+    unsafe { assert_eq!((grosso_coalescer_end(handle, 0), grosso_coalescer_free(handle)), (0, 0)) };
+    let [(bytes, _, count)] = &seen.frames[..] else { panic!("{} frames", seen.frames.len()) };
+    assert_eq!(*count, GROSSO_PIECES_MAX);
+    let payloads: Vec<u8> = packets.iter().flat_map(|packet| packet[54..].to_vec()).collect();
+    assert!(bytes[54..] == payloads);
 }
 
 #[test]
