@@ -230,8 +230,9 @@ static void deliver(void) {
 static int continues(const uint8_t *packet, const uint8_t *tcp, unsigned header_len, unsigned payload_len) {
     const uint8_t *first = train->first + 14 + train->ip_len;
     return ntohl(*(const uint32_t *)(tcp + 4)) == train->next && header_len == train->header_len &&
-           train->count < PARTS && train->bytes + payload_len < BYTES_MAX && !memcmp(train->first + 26, packet + 26, 12) &&
-           !memcmp(first + 8, tcp + 8, 4) && !memcmp(first + 20, tcp + 20, header_len - 34 - 20);
+           train->count < PARTS && train->bytes + payload_len < BYTES_MAX &&
+           !memcmp(train->first + 26, packet + 26, 12) && !memcmp(first + 8, tcp + 8, 4) &&
+           !memcmp(first + 20, tcp + 20, header_len - 34 - 20);
 }
 
 static void take(unsigned number) {

@@ -128,8 +128,8 @@ struct grosso_vnet {
 
 /*
  Takes a frame: its bytes in pieces, at most `GROSSO_PIECES_MAX`, the headers in the first; and what is known about
- it. All of it is the library's and gone once the function returns. A frame that no virtio header describes, such as a
- superframe whose checksums nobody vouches for, comes as its packets.
+ it. All of it is the library's and gone once the function returns. A frame that no virtio header describes, such as
+ a superframe whose checksums nobody vouches for, comes as its packets.
  */
 typedef void (*grosso_take)(void *context,
                             const struct iovec *pieces,
