@@ -93,7 +93,8 @@ pub unsafe extern "C" fn grosso_reassembler_new(
 }
 
 /// Takes a frame, as `grosso_coalescer_push` does. Fragments wait for the others of their datagram, up to 30 seconds of
-/// the caller's clock over IPv4 and 60 over IPv6; then they are released.
+/// the caller's clock over IPv4 and 60 over IPv6; then they are released. It is for what a wire brings: of a superframe
+/// and of an open checksum it knows nothing, and says nothing of them in the header that leaves with it.
 ///
 /// # Safety
 /// As `grosso_coalescer_push`.

@@ -16,7 +16,7 @@ use super::tunnel_port::TunnelPort;
 /// Metadata of one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketMeta {
-    /// Nanoseconds since the epoch; `None` where the capture holds no time.
+    /// Nanoseconds since the epoch; `None` where the capture holds no time. A writer writes 0 for that.
     pub timestamp_ns: Option<u64>,
     /// The number of the packet's interface within its section.
     pub interface: u32,
@@ -32,6 +32,9 @@ pub struct PacketMeta {
 impl PacketMeta {
     /// Metadata for a capture of a frame with the engine's metadata `meta`. `stack` is scratch
     /// space for the frame's headers, which are dissected with `ports`.
+    ///
+    /// A capture has no word for the fragments that a packet was joined from
+    /// ([`Meta::fragmented`]), which are left out.
     #[must_use]
     pub fn of_frame(
         frame: &[u8],
