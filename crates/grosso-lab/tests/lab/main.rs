@@ -330,7 +330,9 @@ mod linux {
         for (traffic, bytes) in [(Traffic::TcpRequests, 1), (Traffic::UdpRequests, 8)] {
             let extent = Extent::Bytes(500 * bytes);
             let measured = clean(&Setting { traffic, extent, ..through(device, grosso(false)) });
-            assert!(measured.latencies.len() as u64 >= measured.units, "{traffic}");
+            // On a busy machine an answer may come too late: it is lost, the last one behind the end.
+            let known = measured.latencies.len() as u64 + measured.lost + 1;
+            assert!(known >= measured.units, "{traffic}: {measured:?}");
             // The two counters are read one after the other while the traffic continues.
             assert!((measured.units * bytes).abs_diff(measured.bytes) <= bytes * 4, "{traffic}");
         }
