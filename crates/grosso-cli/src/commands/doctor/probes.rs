@@ -115,10 +115,15 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
         let receiver = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
         let mut ring = receiver.bind_receive_ring(&far, SMALL)?;
         let sender = PacketSocket::builder().virtio_header(true).transmit_only(true).bind(&near)?;
-        sender.send(&superframe())?;
-        ring.wait(SOON)?;
-        let arrived = ring.receive();
-        io::Result::Ok(arrived.map(|frame| is_whole(frame.virtio_header(), frame.as_ref())))
+        // A device that has just come up may lose the first.
+        for _ in 0..TRIES {
+            sender.send(&superframe())?;
+            ring.wait(SOON)?;
+            if let Some(frame) = ring.receive() {
+                return Ok(Some(is_whole(frame.virtio_header(), frame.as_ref())));
+            }
+        }
+        io::Result::Ok(None)
     };
     let name = "packet sockets";
     match network.run(attempt).and_then(|tried| tried) {
@@ -226,3 +231,5 @@ fn is_whole(header: &[u8], frame: &[u8]) -> bool {
 const SMALL: RingLayout = RingLayout { slot_bytes: 1024, slots: 16 };
 /// Long enough for work that the kernel does at once.
 const SOON: Duration = Duration::from_secs(1);
+/// Superframes that are sent until one is received.
+const TRIES: usize = 3;
