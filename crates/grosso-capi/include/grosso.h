@@ -101,7 +101,8 @@ struct grosso_vnet {
    */
   uint8_t flags;
   /*
-   0: a packet; 1: TCP in IPv4; 4: TCP in IPv6; 5: UDP; with 0x80, the first packet has CWR.
+   0: a packet; 1: TCP in IPv4; 4: TCP in IPv6; 5: UDP; with 0x80, the first packet has CWR. Others are refused, 3
+   too: datagrams that are to leave in fragments (UFO).
    */
   uint8_t gso_type;
   /*

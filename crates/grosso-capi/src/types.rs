@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use grosso::{Meta, vnet::understand};
+use grosso::{Meta, meta::GsoSize, vnet::understand};
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into,
     virtio::{Form, VirtioHeader},
@@ -30,7 +30,8 @@ pub const GROSSO_PIECES_MAX: usize = 1023;
 pub struct Vnet {
     /// 1: the checksum is to be completed; 2: it is verified.
     pub flags: u8,
-    /// 0: a packet; 1: TCP in IPv4; 4: TCP in IPv6; 5: UDP; with 0x80, the first packet has CWR.
+    /// 0: a packet; 1: TCP in IPv4; 4: TCP in IPv6; 5: UDP; with 0x80, the first packet has CWR. Others are refused, 3
+    /// too: datagrams that are to leave in fragments (UFO).
     pub gso_type: u8,
     /// Bytes of the headers; a hint.
     pub header_length: u16,
@@ -144,8 +145,13 @@ impl Vnet {
             checksum_offset: self.checksum_offset,
             ..VirtioHeader::default()
         };
-        let meta = understand(&header, frame, link, stack, Form::Buffers);
-        meta.map_err(|_| Failure(GROSSO_ERROR_VNET))
+        let refused = Failure(GROSSO_ERROR_VNET);
+        let meta = understand(&header, frame, link, stack, Form::Buffers).map_err(|_| refused)?;
+        match meta.gso.map(|gso| gso.size) {
+            // No taker of these frames fragments datagrams.
+            Some(GsoSize::Fragments(_)) => Err(refused),
+            _ => Ok(meta),
+        }
     }
 }
 

@@ -84,6 +84,13 @@ fn push(handle: *const Coalescer, packet: &[u8], user: usize) -> i32 {
     unsafe { grosso_coalescer_push(handle, bytes, packet.len(), ptr::null(), user, 0) }
 }
 
+fn finish(handle: *mut Coalescer) {
+    // SAFETY: the handle lives, and nobody else uses it.
+    assert_eq!(unsafe { grosso_coalescer_end(handle, 0) }, 0);
+    // SAFETY: as above, and nobody uses it any more.
+    assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
+}
+
 fn tcp(i: u32) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
     packet.tcp(|t| t.sequence(1000 + i * 500)).payload_len(500).build()
@@ -172,13 +179,8 @@ fn a_superframe_whose_checksum_nobody_vouches_for_is_cut() {
     let pushed = unsafe {
         grosso_coalescer_push(handle, bytes, packet.len(), &raw const vnet, ptr::null_mut(), 0)
     };
-    // SAFETY: the handle lives, and nobody else uses it.
-    unsafe {
-        assert_eq!(
-            (pushed, grosso_coalescer_end(handle, 0), grosso_coalescer_free(handle)),
-            (0, 0, 0)
-        )
-    };
+    assert_eq!(pushed, 0);
+    finish(handle);
     let lengths: Vec<_> = seen.frames.iter().map(|(bytes, ..)| bytes.len() - 54).collect();
     assert_eq!(lengths, [1400, 1400, 1200]);
     let payload: Vec<u8> =
@@ -189,6 +191,25 @@ fn a_superframe_whose_checksum_nobody_vouches_for_is_cut() {
         assert!(is_right(bytes, Link::Ethernet));
     }
     assert_eq!(seen.released, [0]);
+}
+
+#[test]
+fn a_datagram_that_is_to_be_fragmented_is_refused_and_not_lost() {
+    let mut seen = Seen::default();
+    let handle = coalescer(&options(&mut seen));
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(4000).build();
+    for flags in 0..2 {
+        let gso = Vnet { flags, gso_type: 3, gso_size: 1400, ..Vnet::default() };
+        let vnet = Vnet { checksum_start: 34, checksum_offset: 6, ..gso };
+        let bytes = packet.as_ptr().cast();
+        // SAFETY: the handle lives, and the packet and the header outlive it.
+        let pushed = unsafe {
+            grosso_coalescer_push(handle, bytes, packet.len(), &raw const vnet, ptr::null_mut(), 0)
+        };
+        assert_eq!(pushed, GROSSO_ERROR_VNET, "{flags}");
+    }
+    finish(handle);
+    assert!(seen.frames.is_empty() && seen.released.is_empty(), "it was not taken");
 }
 
 #[test]
@@ -204,8 +225,7 @@ fn a_frame_has_no_more_pieces_than_one_call_takes() {
     for (user, packet) in packets.iter().enumerate() {
         assert_eq!(push(handle, packet, user), 0);
     }
-    // SAFETY: the handle lives, and nobody else uses it.
-    unsafe { assert_eq!((grosso_coalescer_end(handle, 0), grosso_coalescer_free(handle)), (0, 0)) };
+    finish(handle);
     let [(bytes, _, count)] = &seen.frames[..] else { panic!("{} frames", seen.frames.len()) };
     assert_eq!(*count, GROSSO_PIECES_MAX);
     let payloads: Vec<u8> = packets.iter().flat_map(|packet| packet[54..].to_vec()).collect();
