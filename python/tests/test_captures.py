@@ -136,6 +136,34 @@ except KeyboardInterrupt:
     assert child.wait() == 0
 
 
+def test_what_ctrl_c_interrupts_is_closed_before_python_goes_on(captures, tmp_path):
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("this system does not list what is open")
+    fifo, target = tmp_path / "fifo", tmp_path / "wire.pcap"
+    os.mkfifo(fifo)
+    program = f"""
+import os, signal
+from grosso import _native
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    _native.report(["wire", "-r", {str(fifo)!r}, "-w", {str(target)!r}])
+except KeyboardInterrupt:
+    folder = "/proc/self/fd/"
+    open_files = [os.path.realpath(folder + name) for name in os.listdir(folder)]
+    print("open" if {str(target)!r} in open_files else "closed", flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    with fifo.open("wb") as pipe:
+        pipe.write((captures / "host.pcap").read_bytes())
+        pipe.flush()
+        # What was read is written before the wait for more.
+        while not (target.exists() and target.stat().st_size):
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "closed\n"
+    assert child.wait() == 0
+
+
 def test_the_stubs_have_what_the_module_has():
     folder = Path(grosso.__file__).parent
     tree = ast.parse((folder / "_native.pyi").read_text())
