@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -57,6 +58,35 @@ def test_a_temporary_capture_lives_as_long_as_what_needs_it(captures):
         gc.collect()
     assert not path.exists()
     assert not warned
+
+
+def test_the_link_type_that_a_capture_is_read_with_is_that_of_what_is_made_of_it(captures, tmp_path):
+    whole = (captures / "host.pcap").read_bytes()
+    wrong = tmp_path / "wrong.pcap"
+    wrong.write_bytes(whole[:20] + struct.pack("<I", 147) + whole[24:])
+    expected = pyarrow.table(grosso.open(captures / "host.pcap").wire().packets())["protocol"]
+    capture = grosso.open(wrong, linktype="ethernet")
+    for name in ("wire.pcap", "wire.pcapng"):
+        wire = capture.wire(write=tmp_path / name)
+        assert pyarrow.table(wire.packets())["protocol"] == expected
+        assert wire.coalesce().report["superframes"] > 0
+    # Interfaces of pcapng that name a wrong type too.
+    named = tmp_path / "named.pcapng"
+    named.write_bytes(set_link_type((tmp_path / "wire.pcapng").read_bytes(), 147))
+    assert set(pyarrow.table(grosso.open(named).packets())["protocol"].to_pylist()) == {None}
+    made = grosso.open(named, linktype="ethernet").fix_checksums()
+    assert pyarrow.table(made.packets())["protocol"] == expected
+
+
+def set_link_type(capture, number):
+    """A little-endian pcapng whose interfaces all have the link type of this number."""
+    blocks, at = bytearray(capture), 0
+    while at < len(blocks):
+        kind, length = struct.unpack_from("<II", blocks, at)
+        if kind == 1:
+            struct.pack_into("<H", blocks, at + 8, number)
+        at += length
+    return bytes(blocks)
 
 
 def test_a_pipe_is_refused_because_it_can_be_read_once(captures, tmp_path):
