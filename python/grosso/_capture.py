@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 from grosso._error import UsageFailure
 from grosso._native import Rows, report
@@ -50,7 +50,7 @@ class Capture:
 
     Every method that makes another capture runs the command of its name and gives a new ``Capture`` with the ``report``
     of that command. Its packets are in the file ``write``, or in a temporary one that is removed with the last capture
-    that needs it.
+    that needs it. One in a temporary file is neither pickled nor copied deeply.
 
     ``options`` are those of the command, with underscores: ``strict=True`` is ``--strict``, ``max_size=9000`` is
     ``--max-size 9000``. An option that the command does not have is a ``UsageFailure``.
@@ -181,6 +181,13 @@ class _Folder:
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="grosso-")
         weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+    def __reduce__(self) -> NoReturn:
+        # Copies of a capture share the folder; what is pickled or copied deeply would outlive it.
+        raise TypeError(
+            "a capture in a temporary file is neither pickled nor copied deeply:"
+            " write it with write=PATH, and open that"
+        )
 
 
 def _file(path: PathLike) -> str:

@@ -1,9 +1,11 @@
 """Captures from captures, reports and failures."""
 
 import ast
+import copy
 import gc
 import json
 import os
+import pickle
 import signal
 import struct
 import subprocess
@@ -58,6 +60,26 @@ def test_a_temporary_capture_lives_as_long_as_what_needs_it(captures):
         gc.collect()
     assert not path.exists()
     assert not warned
+
+
+def test_a_capture_in_a_temporary_file_is_copied_as_long_as_the_file_is_there(captures, tmp_path):
+    opened = grosso.open(captures / "host.pcap")
+    wire = opened.wire()
+    path = Path(wire.paths[0])
+    for outlive in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="write=PATH"):
+            outlive(wire)
+    shared = copy.copy(wire)
+    del wire
+    gc.collect()
+    assert pyarrow.table(shared.packets()).num_rows > 34
+    del shared
+    gc.collect()
+    assert not path.exists()
+    for lasting in (opened, opened.wire(write=tmp_path / "wire.pcap")):
+        for made in (copy.deepcopy(lasting), pickle.loads(pickle.dumps(lasting))):
+            assert made.packets(data=False).capture.paths == lasting.paths
+            assert pyarrow.table(made.packets()) == pyarrow.table(lasting.packets())
 
 
 def test_the_link_type_that_a_capture_is_read_with_is_that_of_what_is_made_of_it(captures, tmp_path):
