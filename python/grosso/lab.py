@@ -18,7 +18,7 @@ from grosso._error import EnvironmentFailure, Error
 __all__ = ["run"]
 
 
-def run(*words: str, command: PathLike = "grosso", **options: Option | PathLike) -> Report:
+def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
     """Runs ``grosso lab`` and gives its report as a dictionary.
 
     ``words`` name the experiment, such as ``"lro"``, and none is the one that ``grosso lab`` runs. ``options`` are

@@ -111,6 +111,34 @@ def set_link_type(capture, number):
     return bytes(blocks)
 
 
+def test_an_option_that_repeats_takes_a_list_or_a_tuple(captures):
+    capture = grosso.open(captures / "host.pcap")
+    for words in (list, tuple):
+        report = capture.whatif(profile=words(["linux", "ndis-rsc"]), hold=words(["10us", "20us"]))
+        names = {row["profile"] for row in report["rows"]}
+        assert names == {"linux", "ndis-rsc"}
+    assert capture.inspect(port=["vxlan=4789", "geneve=6082"])["schema"].startswith("grosso.inspect/")
+    with pytest.raises(grosso.UsageFailure, match="mtu"):
+        capture.inspect(mtu=[1500, 9000])
+    assert capture.inspect(port=[])["schema"] == capture.inspect()["schema"]
+
+
+def test_a_table_of_trains_is_written_nowhere(captures, tmp_path):
+    capture = grosso.open(captures / "host.pcap")
+    with pytest.raises(grosso.UsageFailure, match="write.*hint: .*coalesce") as raised:
+        capture.trains(write=tmp_path / "trains.pcapng")
+    assert raised.value.exit == 2
+    assert pyarrow.table(capture.trains(write=None)).num_rows > 0
+
+
+def test_what_the_command_notes_of_a_file_is_a_warning(captures, tmp_path):
+    capture = grosso.open(captures / "host.pcap")
+    with pytest.warns(UserWarning, match="without compression") as warned:
+        wire = capture.wire(write=tmp_path / "wire.pcap.gz")
+    assert warned[0].filename == __file__
+    assert "without compression" in wire.report["warnings"][0]
+
+
 def test_a_pipe_is_refused_because_it_can_be_read_once(captures, tmp_path):
     capture = grosso.open(captures / "host.pcap")
     pipe = tmp_path / "pipe"
