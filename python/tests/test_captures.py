@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import errno
 import gc
 import json
 import os
@@ -62,26 +63,6 @@ def test_a_temporary_capture_lives_as_long_as_what_needs_it(captures):
     assert not warned
 
 
-def test_a_capture_in_a_temporary_file_is_copied_as_long_as_the_file_is_there(captures, tmp_path):
-    opened = grosso.open(captures / "host.pcap")
-    wire = opened.wire()
-    path = Path(wire.paths[0])
-    for outlive in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="write=PATH"):
-            outlive(wire)
-    shared = copy.copy(wire)
-    del wire
-    gc.collect()
-    assert pyarrow.table(shared.packets()).num_rows > 34
-    del shared
-    gc.collect()
-    assert not path.exists()
-    for lasting in (opened, opened.wire(write=tmp_path / "wire.pcap")):
-        for made in (copy.deepcopy(lasting), pickle.loads(pickle.dumps(lasting))):
-            assert made.packets(data=False).capture.paths == lasting.paths
-            assert pyarrow.table(made.packets()) == pyarrow.table(lasting.packets())
-
-
 def test_the_link_type_that_a_capture_is_read_with_is_that_of_what_is_made_of_it(captures, tmp_path):
     whole = (captures / "host.pcap").read_bytes()
     wrong = tmp_path / "wrong.pcap"
@@ -111,6 +92,26 @@ def set_link_type(capture, number):
     return bytes(blocks)
 
 
+def test_a_capture_in_a_temporary_file_is_copied_as_long_as_the_file_is_there(captures, tmp_path):
+    opened = grosso.open(captures / "host.pcap")
+    wire = opened.wire()
+    path = Path(wire.paths[0])
+    for outlive in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="write=PATH"):
+            outlive(wire)
+    shared = copy.copy(wire)
+    del wire
+    gc.collect()
+    assert pyarrow.table(shared.packets()).num_rows > 34
+    del shared
+    gc.collect()
+    assert not path.exists()
+    for lasting in (opened, opened.wire(write=tmp_path / "wire.pcap")):
+        for made in (copy.deepcopy(lasting), pickle.loads(pickle.dumps(lasting))):
+            assert made.packets(data=False).capture.paths == lasting.paths
+            assert pyarrow.table(made.packets()) == pyarrow.table(lasting.packets())
+
+
 def test_an_option_that_repeats_takes_a_list_or_a_tuple(captures):
     capture = grosso.open(captures / "host.pcap")
     for words in (list, tuple):
@@ -137,6 +138,24 @@ def test_what_the_command_notes_of_a_file_is_a_warning(captures, tmp_path):
         wire = capture.wire(write=tmp_path / "wire.pcap.gz")
     assert warned[0].filename == __file__
     assert "without compression" in wire.report["warnings"][0]
+
+
+def test_a_missing_file_is_what_python_calls_one(captures, tmp_path):
+    capture = grosso.open(captures / "host.pcap")
+    nowhere = tmp_path / "nowhere"
+    for reach in (
+        lambda: grosso.open(nowhere),
+        lambda: grosso.open(captures / "host.pcap", nowhere, filter="tcp"),
+        lambda: capture.wire(write=nowhere / "wire.pcap"),
+        lambda: capture.coalesce(profile=nowhere / "profile.toml"),
+    ):
+        with pytest.raises(FileNotFoundError, match="nowhere") as raised:
+            reach()
+        assert isinstance(raised.value, grosso.EnvironmentFailure)
+        assert raised.value.errno == errno.ENOENT
+        assert str(raised.value).startswith(raised.value.message)
+        again = pickle.loads(pickle.dumps(raised.value))
+        assert (str(again), again.errno) == (str(raised.value), errno.ENOENT)
 
 
 def test_a_pipe_is_refused_because_it_can_be_read_once(captures, tmp_path):

@@ -102,7 +102,8 @@ impl Output {
         options.comments.push(session.command_line.clone());
         let writer = CaptureWriter::create(path, options).map_err(|error| match error {
             CaptureError::Io { source, .. } => {
-                Failure::environment("environment.write", format!("{name}: {source}"))
+                let message = format!("{name}: {source}");
+                Failure::environment("environment.write", message).of_system(&source)
             }
             other => Failure::capture(&name, &other),
         })?;
