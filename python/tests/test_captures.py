@@ -116,7 +116,7 @@ def test_an_option_that_repeats_takes_a_list_or_a_tuple(captures):
     capture = grosso.open(captures / "host.pcap")
     for words in (list, tuple):
         report = capture.whatif(profile=words(["linux", "ndis-rsc"]), hold=words(["10us", "20us"]))
-        names = {row["profile"] for row in report["rows"]}
+        names = {setting["profile"] for setting in report["settings"]}
         assert names == {"linux", "ndis-rsc"}
     assert capture.inspect(port=["vxlan=4789", "geneve=6082"])["schema"].startswith("grosso.inspect/")
     with pytest.raises(grosso.UsageFailure, match="mtu"):
