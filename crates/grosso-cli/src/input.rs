@@ -520,8 +520,8 @@ impl Read for Source {
 /// Waits until there is something to read; `false` if the user pressed Ctrl-C meanwhile. If there is nothing yet, it
 /// calls `before_wait` first.
 ///
-/// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not. Nor does it end if another
-/// thread takes the signal, as Python's does, so it looks up by itself.
+/// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not. Nor does it end if
+/// another thread takes the signal, as Python's does, so it looks up by itself.
 #[cfg(unix)]
 fn wait(stream: &File, interrupted: &AtomicBool, before_wait: impl Fn()) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
