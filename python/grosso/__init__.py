@@ -7,7 +7,7 @@
 
 from grosso import lab
 from grosso._capture import Capture, open, profiles
-from grosso._error import EnvironmentFailure, Error, InputFailure, UsageFailure
+from grosso._error import EnvironmentFailure, Error, InputFailure, MissingFile, UsageFailure
 from grosso._native import Rows
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "EnvironmentFailure",
     "Error",
     "InputFailure",
+    "MissingFile",
     "Rows",
     "UsageFailure",
     "lab",

@@ -6,15 +6,18 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 from grosso._error import UsageFailure
 from grosso._native import Rows, report
 
 PathLike = Union[str, "os.PathLike[str]"]
-Option = Union[str, int, float, bool, None]
+Scalar = Union[str, int, float, bool, "os.PathLike[str]"]
+Option = Union[Scalar, Sequence[Scalar], None]
 Report = dict[str, Any]
 
 
@@ -50,10 +53,11 @@ class Capture:
 
     Every method that makes another capture runs the command of its name and gives a new ``Capture`` with the ``report``
     of that command. Its packets are in the file ``write``, or in a temporary one that is removed with the last capture
-    that needs it.
+    that needs it. One in a temporary file is neither pickled nor copied deeply.
 
     ``options`` are those of the command, with underscores: ``strict=True`` is ``--strict``, ``max_size=9000`` is
-    ``--max-size 9000``. An option that the command does not have is a ``UsageFailure``.
+    ``--max-size 9000``, ``port=["vxlan=4789", "geneve=6082"]`` is ``--port`` twice. An option that the command does not
+    have is a ``UsageFailure``.
     """
 
     #: The report of the command that made this capture; ``None`` for one that was opened.
@@ -89,6 +93,13 @@ class Capture:
 
     def trains(self, *, profile: PathLike = "linux", **options: Option) -> Rows:
         """What a receiving host would make of the packets: each is in one train."""
+        if options.pop("write", None) is not None:
+            raise UsageFailure(
+                "a table of trains is written nowhere: it has no option write",
+                code="usage",
+                exit=2,
+                hint="coalesce(write=...) writes superframes, export(trains=...) the table",
+            )
         return Rows.trains(self._command("coalesce", {"profile": profile, **options}), self)
 
     # Captures from captures.
@@ -172,6 +183,9 @@ class Capture:
             write = Path(folder.name) / f"{command.replace(' ', '-')}.pcapng"
         path = _file(write)
         made = _report([*self._command(command, {"write": path, **options})])
+        if folder is None:
+            for note in made.get("warnings", []):
+                warnings.warn(note, stacklevel=3)
         return Capture([path], report=made, folder=folder)
 
 
@@ -181,6 +195,13 @@ class _Folder:
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="grosso-")
         weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+    def __reduce__(self) -> NoReturn:
+        # Copies of a capture share the folder; what is pickled or copied deeply would outlive it.
+        raise TypeError(
+            "a capture in a temporary file is neither pickled nor copied deeply:"
+            " write it with write=PATH, and open that"
+        )
 
 
 def _file(path: PathLike) -> str:
@@ -201,10 +222,11 @@ def _words(**options: Any) -> list[str]:
     words = []
     for name, value in options.items():
         name = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(name)
-        elif value is not None and value is not False:
-            words.append(f"{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            if each is True:
+                words.append(name)
+            elif each is not None and each is not False:
+                words.append(f"{name}={os.fspath(each) if isinstance(each, os.PathLike) else each}")
     return words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 
@@ -40,6 +41,8 @@ class Error(Exception):
     def of(text: str, **more: object) -> Error:
         """The exception for a failure as the command prints it with ``--json``, and ``more`` facts of it."""
         facts = json.loads(text) | more
+        if facts.get("errno") == errno.ENOENT:
+            return MissingFile(**facts)
         return _BY_EXIT.get(facts["exit"], Error)(**facts)
 
 
@@ -52,7 +55,21 @@ class InputFailure(Error, ValueError):
 
 
 class EnvironmentFailure(Error, OSError):
-    """Permission, a missing file, a full disk."""
+    """Permission, a missing file, a full disk; ``errno`` is the system's number for it, where it said one."""
+
+    def __init__(self, message: str, **facts: object) -> None:
+        super().__init__(message, **facts)
+        number = facts.get("errno")
+        self.errno = number if isinstance(number, int) else None
+        # What is in there is pickled, and set anew.
+        vars(self)["errno"] = self.errno
+
+    # That of ``OSError`` makes a text of its own from the number.
+    __str__ = Exception.__str__
+
+
+class MissingFile(EnvironmentFailure, FileNotFoundError):
+    """A file or folder that is not there."""
 
 
 _BY_EXIT = {2: UsageFailure, 3: InputFailure, 4: EnvironmentFailure}

@@ -1,4 +1,4 @@
-"""Tables of captures by many workers, with Dask: ``pip install grosso[dask]``.
+"""Tables of captures by many workers, with Dask: ``pip install ./python[dask]``.
 
 >>> from dask.distributed import Client
 >>> import grosso.dask

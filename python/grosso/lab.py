@@ -18,7 +18,7 @@ from grosso._error import EnvironmentFailure, Error
 __all__ = ["run"]
 
 
-def run(*words: str, command: PathLike = "grosso", **options: Option | PathLike) -> Report:
+def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
     """Runs ``grosso lab`` and gives its report as a dictionary.
 
     ``words`` name the experiment, such as ``"lro"``, and none is the one that ``grosso lab`` runs. ``options`` are
@@ -32,16 +32,19 @@ def run(*words: str, command: PathLike = "grosso", **options: Option | PathLike)
     try:
         done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
-        raise EnvironmentFailure(
-            f"{line[0]}: {error.strerror}",
-            code="environment.command",
-            exit=4,
-            hint="install the command, or name its path by command=...",
-        ) from error
+        raise _not_there(f"{line[0]}: {error.strerror}") from error
     if done.returncode not in _ANSWERS:
         raise _failure(done)
-    report: Report = json.loads(done.stdout)
+    try:
+        report: Report = json.loads(done.stdout)
+    except ValueError as error:
+        raise _not_there(f"{line[0]}: said no report, so it is another command") from error
     return report
+
+
+def _not_there(message: str) -> EnvironmentFailure:
+    hint = "install the command, or name its path by command=..."
+    return EnvironmentFailure(message, code="environment.command", exit=4, hint=hint)
 
 
 def _failure(done: subprocess.CompletedProcess[str]) -> Error:

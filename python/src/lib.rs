@@ -55,11 +55,29 @@ fn wait<T: Send>(
             }
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(raised) = py.check_signals() {
-                    // The thread ends by itself: at the next packet, or when a pipe that is silent speaks.
                     interrupted.store(true, Ordering::Relaxed);
-                    return Err(raised);
+                    return Err(outlast(py, told).err().unwrap_or(raised));
                 }
             }
+        }
+    }
+}
+
+/// Waits until a thread that was interrupted has ended, so that nobody meets a file that it still writes.
+///
+/// # Errors
+///
+/// Ctrl-C does not wait a second time.
+fn outlast<T: Send>(py: Python<'_>, told: Receiver<T>) -> PyResult<()> {
+    let mut told = told;
+    loop {
+        let (message, same) = py.detach(move || (told.recv_timeout(LOOK), told));
+        told = same;
+        match message {
+            // The thread drops what tells as the last of all.
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
         }
     }
 }

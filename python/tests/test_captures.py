@@ -1,10 +1,14 @@
 """Captures from captures, reports and failures."""
 
 import ast
+import copy
+import errno
 import gc
 import json
 import os
+import pickle
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -57,6 +61,101 @@ def test_a_temporary_capture_lives_as_long_as_what_needs_it(captures):
         gc.collect()
     assert not path.exists()
     assert not warned
+
+
+def test_the_link_type_that_a_capture_is_read_with_is_that_of_what_is_made_of_it(captures, tmp_path):
+    whole = (captures / "host.pcap").read_bytes()
+    wrong = tmp_path / "wrong.pcap"
+    wrong.write_bytes(whole[:20] + struct.pack("<I", 147) + whole[24:])
+    expected = pyarrow.table(grosso.open(captures / "host.pcap").wire().packets())["protocol"]
+    capture = grosso.open(wrong, linktype="ethernet")
+    for name in ("wire.pcap", "wire.pcapng"):
+        wire = capture.wire(write=tmp_path / name)
+        assert pyarrow.table(wire.packets())["protocol"] == expected
+        assert wire.coalesce().report["superframes"] > 0
+    # Interfaces of pcapng that name a wrong type too.
+    named = tmp_path / "named.pcapng"
+    named.write_bytes(set_link_type((tmp_path / "wire.pcapng").read_bytes(), 147))
+    assert set(pyarrow.table(grosso.open(named).packets())["protocol"].to_pylist()) == {None}
+    made = grosso.open(named, linktype="ethernet").fix_checksums()
+    assert pyarrow.table(made.packets())["protocol"] == expected
+
+
+def set_link_type(capture, number):
+    """A little-endian pcapng whose interfaces all have the link type of this number."""
+    blocks, at = bytearray(capture), 0
+    while at < len(blocks):
+        kind, length = struct.unpack_from("<II", blocks, at)
+        if kind == 1:
+            struct.pack_into("<H", blocks, at + 8, number)
+        at += length
+    return bytes(blocks)
+
+
+def test_a_capture_in_a_temporary_file_is_copied_as_long_as_the_file_is_there(captures, tmp_path):
+    opened = grosso.open(captures / "host.pcap")
+    wire = opened.wire()
+    path = Path(wire.paths[0])
+    for outlive in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="write=PATH"):
+            outlive(wire)
+    shared = copy.copy(wire)
+    del wire
+    gc.collect()
+    assert pyarrow.table(shared.packets()).num_rows > 34
+    del shared
+    gc.collect()
+    assert not path.exists()
+    for lasting in (opened, opened.wire(write=tmp_path / "wire.pcap")):
+        for made in (copy.deepcopy(lasting), pickle.loads(pickle.dumps(lasting))):
+            assert made.packets(data=False).capture.paths == lasting.paths
+            assert pyarrow.table(made.packets()) == pyarrow.table(lasting.packets())
+
+
+def test_an_option_that_repeats_takes_a_list_or_a_tuple(captures):
+    capture = grosso.open(captures / "host.pcap")
+    for words in (list, tuple):
+        report = capture.whatif(profile=words(["linux", "ndis-rsc"]), hold=words(["10us", "20us"]))
+        names = {setting["profile"] for setting in report["settings"]}
+        assert names == {"linux", "ndis-rsc"}
+    assert capture.inspect(port=["vxlan=4789", "geneve=6082"])["schema"].startswith("grosso.inspect/")
+    with pytest.raises(grosso.UsageFailure, match="mtu"):
+        capture.inspect(mtu=[1500, 9000])
+    assert capture.inspect(port=[])["schema"] == capture.inspect()["schema"]
+
+
+def test_a_table_of_trains_is_written_nowhere(captures, tmp_path):
+    capture = grosso.open(captures / "host.pcap")
+    with pytest.raises(grosso.UsageFailure, match="write.*hint: .*coalesce") as raised:
+        capture.trains(write=tmp_path / "trains.pcapng")
+    assert raised.value.exit == 2
+    assert pyarrow.table(capture.trains(write=None)).num_rows > 0
+
+
+def test_what_the_command_notes_of_a_file_is_a_warning(captures, tmp_path):
+    capture = grosso.open(captures / "host.pcap")
+    with pytest.warns(UserWarning, match="without compression") as warned:
+        wire = capture.wire(write=tmp_path / "wire.pcap.gz")
+    assert warned[0].filename == __file__
+    assert "without compression" in wire.report["warnings"][0]
+
+
+def test_a_missing_file_is_what_python_calls_one(captures, tmp_path):
+    capture = grosso.open(captures / "host.pcap")
+    nowhere = tmp_path / "nowhere"
+    for reach in (
+        lambda: grosso.open(nowhere),
+        lambda: grosso.open(captures / "host.pcap", nowhere, filter="tcp"),
+        lambda: capture.wire(write=nowhere / "wire.pcap"),
+        lambda: capture.coalesce(profile=nowhere / "profile.toml"),
+    ):
+        with pytest.raises(FileNotFoundError, match="nowhere") as raised:
+            reach()
+        assert isinstance(raised.value, grosso.EnvironmentFailure)
+        assert raised.value.errno == errno.ENOENT
+        assert str(raised.value).startswith(raised.value.message)
+        again = pickle.loads(pickle.dumps(raised.value))
+        assert (str(again), again.errno) == (str(raised.value), errno.ENOENT)
 
 
 def test_a_pipe_is_refused_because_it_can_be_read_once(captures, tmp_path):
@@ -133,6 +232,34 @@ except KeyboardInterrupt:
     with fifo.open("wb"):
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n"
+    assert child.wait() == 0
+
+
+def test_what_ctrl_c_interrupts_is_closed_before_python_goes_on(captures, tmp_path):
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("this system does not list what is open")
+    fifo, target = tmp_path / "fifo", tmp_path / "wire.pcap"
+    os.mkfifo(fifo)
+    program = f"""
+import os, signal
+from grosso import _native
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    _native.report(["wire", "-r", {str(fifo)!r}, "-w", {str(target)!r}])
+except KeyboardInterrupt:
+    folder = "/proc/self/fd/"
+    open_files = [os.path.realpath(folder + name) for name in os.listdir(folder)]
+    print("open" if {str(target)!r} in open_files else "closed", flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    with fifo.open("wb") as pipe:
+        pipe.write((captures / "host.pcap").read_bytes())
+        pipe.flush()
+        # What was read is written before the wait for more.
+        while not (target.exists() and target.stat().st_size):
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "closed\n"
     assert child.wait() == 0
 
 

@@ -57,3 +57,9 @@ def test_failures_are_those_of_the_command(command: str) -> None:
 def test_a_command_that_is_not_there_is_named_with_the_remedy() -> None:
     with pytest.raises(grosso.EnvironmentFailure, match="/nonexistent/grosso.*hint: install the command"):
         grosso.lab.run(command="/nonexistent/grosso")
+
+
+def test_a_command_that_is_another_is_named_with_the_remedy() -> None:
+    with pytest.raises(grosso.EnvironmentFailure, match="true.*no report.*hint: install the command") as failure:
+        grosso.lab.run(command="true")
+    assert failure.value.code == "environment.command"

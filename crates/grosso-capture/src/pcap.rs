@@ -116,6 +116,14 @@ impl FileHeader {
         self
     }
 
+    /// Names another link type.
+    pub(crate) fn with_link_type(mut self, link_type: u16) -> Self {
+        self.interface.link_type = link_type.into();
+        let others = self.order.u32_at(&self.raw, 20) & !LINK_TYPE_MASK;
+        self.raw[20..24].copy_from_slice(&self.order.u32_bytes(others | u32::from(link_type)));
+        self
+    }
+
     /// The header of one record.
     pub(crate) fn record(
         &self,

@@ -261,6 +261,13 @@ pub(crate) fn push_interface(
     out.extend_from_slice(&order.u32_bytes(length));
 }
 
+/// Names another link type in an interface description.
+pub(crate) fn put_link_type(raw: &mut [u8], order: ByteOrder, link_type: u16) {
+    if let Some(place) = raw.get_mut(8..10) {
+        place.copy_from_slice(&order.u16_bytes(link_type));
+    }
+}
+
 /// The fields of an enhanced packet block that stand before the packet.
 pub(crate) struct EnhancedPacket {
     pub(crate) interface: u32,

@@ -32,6 +32,9 @@ pub struct WriterOptions {
     /// Least snapshot length in the header of a classic pcap, in bytes: readers cut longer packets.
     /// A header copied from another capture may state a shorter one.
     pub snaplen_min: u32,
+    /// The link type of all packets, for a capture that is copied and names a wrong one; `None` for
+    /// those that its interfaces name.
+    pub link_type: Option<u16>,
     header: Option<FileHeader>,
 }
 
@@ -46,6 +49,7 @@ impl WriterOptions {
             application: concat!("grosso ", env!("CARGO_PKG_VERSION")).into(),
             comments: Vec::new(),
             snaplen_min: 0,
+            link_type: None,
             header: None,
         }
     }
@@ -117,7 +121,11 @@ impl<W: Write> CaptureWriter<W> {
         Self::named(sink, "output".into(), options)
     }
 
-    fn named(sink: W, path: String, options: WriterOptions) -> Self {
+    fn named(sink: W, path: String, mut options: WriterOptions) -> Self {
+        if let Some(link_type) = options.link_type {
+            options.interface.link_type = link_type.into();
+            options.header = options.header.map(|header| header.with_link_type(link_type));
+        }
         Self {
             sink: BufWriter::with_capacity(BUFFER_BYTES, sink),
             path,
@@ -165,11 +173,40 @@ impl<W: Write> CaptureWriter<W> {
         Ok(interface_number(self.interfaces.len() - 1))
     }
 
-    /// Writes an entry of a reader unchanged, as far as the output format can hold it.
+    /// Writes an entry of a reader unchanged, as far as the output format can hold it; but it has
+    /// the [link type](WriterOptions::link_type) that this writer was given.
     ///
     /// # Errors
     /// `Unwritable` when a packet does not fit into the output format, and failures to write.
     pub fn copy(&mut self, entry: &Entry<'_>) -> Result<(), CaptureError> {
+        match self.options.link_type {
+            Some(link_type) => self.copy_as(entry, link_type),
+            None => self.copy_same(entry),
+        }
+    }
+
+    #[cold]
+    fn copy_as(&mut self, entry: &Entry<'_>, link_type: u16) -> Result<(), CaptureError> {
+        let retyped = |interface| Interface { link_type: link_type.into(), ..interface };
+        match entry {
+            Entry::Packet(packet) => {
+                let description = retyped(*packet.description);
+                self.copy_same(&Entry::Packet(Packet { description: &description, ..*packet }))
+            }
+            Entry::Block(block) => {
+                let Some(interface) = block.interface.map(retyped) else {
+                    return self.copy_same(entry);
+                };
+                let mut raw = block.raw.to_vec();
+                pcapng::put_link_type(&mut raw, block.order, link_type);
+                let interface = Some(interface);
+                self.copy_same(&Entry::Block(Block { raw: &raw, interface, ..*block }))
+            }
+        }
+    }
+
+    #[inline]
+    fn copy_same(&mut self, entry: &Entry<'_>) -> Result<(), CaptureError> {
         match (entry, self.options.format) {
             (Entry::Packet(packet), Format::Pcap) => self.copy_to_pcap(packet),
             (Entry::Packet(packet), Format::Pcapng) => self.copy_to_pcapng(packet),

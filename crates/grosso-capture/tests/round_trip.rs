@@ -130,6 +130,44 @@ fn join(files: &[&[u8]], options: WriterOptions) -> Result<Vec<u8>, CaptureError
 }
 
 #[test]
+fn copy_has_the_link_type_that_it_is_given() {
+    let typed = |options: &mut WriterOptions| options.link_type = Some(101);
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        // The length of the frame check sequence, which stands beside it, is kept.
+        let pcap = |link: u32| {
+            let mut file = File::pcap(order, 0xa1b2_c3d4, 0x2400_0000 | link);
+            file.record(1, 2, b"data", 4);
+            file.bytes
+        };
+        assert_eq!(copy(&pcap(147), typed).unwrap(), pcap(101), "{order:?}");
+        assert_eq!(copy(&pcap(147)[..24], typed).unwrap(), pcap(101)[..24], "no packets");
+        let pcapng = |links: [u16; 2]| {
+            let mut file = File::new(order);
+            file.section(|_| {});
+            for link in links {
+                file.interface(link, 0, |_| {});
+            }
+            file.bytes
+        };
+        assert_eq!(copy(&pcapng([147, 1]), typed).unwrap(), pcapng([101; 2]), "{order:?}");
+        for format in [Format::Pcap, Format::Pcapng] {
+            let other = |options: &mut WriterOptions| {
+                typed(options);
+                options.format = format;
+            };
+            for file in [pcap(147), everything(order)] {
+                let copied = copy(&file, other).unwrap();
+                let reader = &mut CaptureReader::new(&copied[..]).unwrap();
+                while reader.next().unwrap().is_some() {}
+                let interfaces = reader.interfaces();
+                assert!(interfaces.iter().all(|interface| interface.link_type == 101));
+                assert_eq!(packets(&copied).len(), packets(&file).len());
+            }
+        }
+    }
+}
+
+#[test]
 fn captures_of_different_interfaces_are_joined_without_confusing_them() {
     let mut first = File::pcap(ByteOrder::Little, 0xa1b2_c3d4, 1);
     first.record(1, 999_999, b"ethernet", 8);

@@ -1,7 +1,7 @@
 //! Every way to fail, with its exit code.
 
-use core::num::NonZeroU32;
-use std::process::ExitCode;
+use core::num::{NonZeroI32, NonZeroU32};
+use std::{io, process::ExitCode};
 
 use grosso_capture::{CaptureError, FilePart};
 use schemars::JsonSchema;
@@ -57,6 +57,9 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<Box<str>>,
     #[serde(skip)]
     pub(crate) exit: Exit,
+    /// The number that the system has for it, which programs that link this crate get.
+    #[serde(skip)]
+    pub(crate) errno: Option<NonZeroI32>,
 }
 
 /// A message without the numbers that the standard library puts behind the words of the system.
@@ -95,6 +98,7 @@ impl Failure {
             place: None,
             hint: None,
             exit,
+            errno: None,
         }
     }
 
@@ -145,13 +149,23 @@ impl Failure {
             _ => Self::input("input.damaged", message),
         };
         failure.locate(error);
-        failure
+        match error {
+            CaptureError::Io { source, .. } | CaptureError::Write { source, .. } => {
+                failure.of_system(source)
+            }
+            _ => failure,
+        }
     }
 
     /// The same failure, with its remedy.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into_boxed_str());
         self
+    }
+
+    /// The same failure, with the number of what the system said.
+    pub(crate) fn of_system(self, error: &io::Error) -> Self {
+        Self { errno: error.raw_os_error().and_then(NonZeroI32::new), ..self }
     }
 
     /// The same failure, with its place in a text.

@@ -520,22 +520,24 @@ impl Read for Source {
 /// Waits until there is something to read; `false` if the user pressed Ctrl-C meanwhile. If there is nothing yet, it
 /// calls `before_wait` first.
 ///
-/// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not.
+/// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not. Nor does it end if
+/// another thread takes the signal, as Python's does, so it looks up by itself.
 #[cfg(unix)]
 fn wait(stream: &File, interrupted: &AtomicBool, before_wait: impl Fn()) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut timeout = Some(&at_once);
+    let mut timeout = &at_once;
     loop {
         if interrupted.load(Ordering::Relaxed) {
             return false;
         }
-        match poll(&mut [PollFd::new(stream, PollFlags::IN)], timeout) {
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(timeout)) {
             Err(rustix::io::Errno::INTR) => {}
             Ok(0) => {
                 before_wait();
-                timeout = None;
+                timeout = &LOOK;
             }
             // A stream that cannot be polled can still be read.
             _ => return true,

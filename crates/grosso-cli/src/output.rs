@@ -97,10 +97,13 @@ impl Output {
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
+        // What was read with another type would else be unreadable by its own.
+        options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
         let writer = CaptureWriter::create(path, options).map_err(|error| match error {
             CaptureError::Io { source, .. } => {
-                Failure::environment("environment.write", format!("{name}: {source}"))
+                let message = format!("{name}: {source}");
+                Failure::environment("environment.write", message).of_system(&source)
             }
             other => Failure::capture(&name, &other),
         })?;

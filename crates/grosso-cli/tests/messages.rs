@@ -102,6 +102,11 @@ fn unknown_link_type_passes_through() {
     assert_eq!(frames(&bench.get("out.pcapng")), frames(&input));
     let report = bench.ok("--linktype ethernet coalesce --json -r x.pcap -w out.pcapng").json();
     assert!(report["superframes"].as_u64().unwrap() > 0);
+    // What was read as Ethernet is Ethernet to whoever reads the result.
+    for format in ["pcap", "pcapng"] {
+        bench.ok(&format!("--linktype ethernet csum fix -r x.pcap -w fixed.{format} -F {format}"));
+        bench.ok(&format!("csum verify -r fixed.{format}"));
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 mod packets;
 mod trains;
 
-use core::fmt;
+use core::{fmt, num::NonZeroI32};
 use std::{
     ffi::OsString,
     sync::{
@@ -66,7 +66,8 @@ pub trait Visit<Row> {
 pub struct Error(Failure);
 
 impl Error {
-    /// The failure as the command prints it with `--json`, with its exit code as `exit`.
+    /// The failure as the command prints it with `--json`, with its exit code as `exit`, and the number that the
+    /// system has for it, if it has, as `errno`.
     #[must_use]
     pub fn json(&self) -> String {
         #[derive(Serialize)]
@@ -74,8 +75,11 @@ impl Error {
             #[serde(flatten)]
             failure: &'a Failure,
             exit: u8,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            errno: Option<NonZeroI32>,
         }
-        let with_exit = WithExit { failure: &self.0, exit: self.0.exit as u8 };
+        let Failure { exit, errno, .. } = self.0;
+        let with_exit = WithExit { failure: &self.0, exit: exit as u8, errno };
         serde_json::to_string(&with_exit).unwrap_or_else(|_| self.0.message.clone())
     }
 }
