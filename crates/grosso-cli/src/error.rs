@@ -57,8 +57,12 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<Box<str>>,
     #[serde(skip)]
     pub(crate) exit: Exit,
-    /// The number that the system has for it, which programs that link this crate get.
+    /// The number that the system has for it.
     #[serde(skip)]
+    #[cfg_attr(
+        not(any(test, feature = "library")),
+        expect(dead_code, reason = "programs that link this crate get it")
+    )]
     pub(crate) errno: Option<NonZeroI32>,
 }
 
