@@ -83,12 +83,18 @@ fn d16_the_part_of_the_file_that_was_read_is_said() {
 
 /// Interrupts a command that has read almost all of the input from a pipe that stays open.
 fn interrupted_while_waiting(bench: &Bench, line: &str, input: &[u8]) -> Run {
+    // After the write, the pipe holds only the end of the input.
+    interrupted_behind(bench, line, input, |_| ())
+}
+
+/// Interrupts a command behind some input from a pipe that stays open, when it is far enough.
+fn interrupted_behind(bench: &Bench, line: &str, input: &[u8], is_far: fn(&Child)) -> Run {
     let mut command = bench.command(line);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // After the write, the pipe holds only the end of the input.
     stdin.write_all(input).unwrap();
+    is_far(&child);
     interrupt(&child);
     let run = finished(child.wait_with_output().unwrap());
     drop(stdin);
@@ -158,15 +164,7 @@ fn a_pipe_from_which_nothing_came_was_interrupted_and_not_damaged() {
         "decap -r - -w b",
     ] {
         for begun in [&[][..], &header[..3], &header[..20]] {
-            let mut command = bench.command(line);
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let mut child = command.spawn().unwrap();
-            let mut stdin = child.stdin.take().unwrap();
-            stdin.write_all(begun).unwrap();
-            until_asleep(&child);
-            interrupt(&child);
-            let run = finished(child.wait_with_output().unwrap());
-            drop(stdin);
+            let run = interrupted_behind(&bench, line, begun, until_asleep);
             assert_eq!(run.code, 130, "{line}: {}", run.stderr);
             let said = "grosso: standard input: interrupted before its first packet\n";
             assert_eq!(run.stderr, said, "{line}");

@@ -98,6 +98,7 @@ impl Wire for Transmitter {
     fn too_long(&self, frame: &[u8]) -> LiveEvent {
         let words = frame.get(ethernet::field::ETHERTYPE.start..).unwrap_or_default();
         let protocols = words.chunks(vlan::HEADER_LEN).filter_map(|tag| tag.first_chunk());
+        let is_tag = |word: &u16| vlan::ETHERTYPES.contains(word);
         let mut tags = protocols.map(|word| u16::from_be_bytes(*word)).take_while(is_tag);
         let is_service = tags.next() == Some(ethernet::ETHERTYPE_VLAN_SERVICE);
         let untagged = frame.len().saturating_sub((1 + tags.count()) * vlan::HEADER_LEN);
@@ -106,13 +107,6 @@ impl Wire for Transmitter {
             false => LiveEvent::TransmitTooLong,
         }
     }
-}
-
-/// Whether an EtherType announces a tag.
-const fn is_tag(ethertype: &u16) -> bool {
-    use ethernet::{ETHERTYPE_VLAN, ETHERTYPE_VLAN_OLD, ETHERTYPE_VLAN_SERVICE};
-
-    matches!(*ethertype, ETHERTYPE_VLAN | ETHERTYPE_VLAN_OLD | ETHERTYPE_VLAN_SERVICE)
 }
 
 /// Frames of one batch: the number that one call sends.

@@ -28,7 +28,8 @@ const RING_BYTES_MAX: usize = 1 << 30;
 /// Number and size of the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Length of a slot in bytes: a multiple of 64 from 256 to 16 KiB, or of the page up to 1 MiB.
+    /// Length of a slot in bytes: a multiple of 64 from 256, of which some fill whole pages within 1 MiB. With pages of
+    /// 4 KiB that is any to 16 KiB, and then those of pages.
     /// About 100 bytes are the kernel's; a packet longer than the rest is truncated on receive and
     /// refused on transmit.
     pub slot_bytes: usize,

@@ -23,6 +23,9 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
+/// EtherTypes that announce a tag: those of 802.1Q and 802.1ad, and the one before the latter.
+pub const ETHERTYPES: &[u16] =
+    &[ethernet::ETHERTYPE_VLAN, ethernet::ETHERTYPE_VLAN_SERVICE, ethernet::ETHERTYPE_VLAN_OLD];
 
 /// Byte ranges inside the header.
 pub mod field {
@@ -130,14 +133,7 @@ const DROP_ELIGIBLE: u16 = 0x1000;
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vlan",
     class: Class::Link,
-    announced: Announced {
-        ethertypes: &[
-            ethernet::ETHERTYPE_VLAN,
-            ethernet::ETHERTYPE_VLAN_SERVICE,
-            ethernet::ETHERTYPE_VLAN_OLD,
-        ],
-        ..Announced::NEVER
-    },
+    announced: Announced { ethertypes: ETHERTYPES, ..Announced::NEVER },
     read,
     layouts: Layouts::One(Layout::new(&[
         Field::new("tag", field::TCI, Role::Tag, Law::Key { bits: (ID_MASK as u64) << 48 })
