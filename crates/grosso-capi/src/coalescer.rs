@@ -80,7 +80,7 @@ impl Joining {
         let Self { engine, egress, sink, done, .. } = self;
         let mut result = Ok(0);
         work(engine, &mut |delivery| {
-            if egress.deliver(delivery, sink, done).is_err() {
+            if egress.deliver(delivery, sink, |buffer| done.push(buffer)).is_err() {
                 result = Err(Failure(GROSSO_ERROR_LOST));
             }
         });

@@ -95,6 +95,19 @@ impl PortBuffer {
         }
     }
 
+    /// Whether the memory returns to its ring when the buffer is dropped, so that no port has to be told.
+    #[inline]
+    pub(crate) fn returns_when_dropped(&self) -> bool {
+        match &self.memory {
+            Memory::Own(_) | Memory::Made(_) => false,
+            Memory::Shared(_) => true,
+            #[cfg(all(target_os = "linux", feature = "live"))]
+            Memory::Ring(_) => true,
+            #[cfg(all(target_os = "linux", feature = "xdp"))]
+            Memory::Chunk(_) => true,
+        }
+    }
+
     /// All bytes of the memory that can be read.
     #[inline]
     fn bytes(&self) -> &[u8] {

@@ -125,15 +125,15 @@ impl Egress {
         self.stats.rx_checksums[Said::of(meta.checksum) as usize] += 1;
     }
 
-    /// Sends a delivery of the coalescer, and collects its buffers for their port.
+    /// Sends a delivery of the coalescer, and hands on its buffers, which their port may want back.
     ///
     /// # Errors
     /// Those of the port.
     pub fn deliver<B: AsRef<[u8]>>(
         &mut self,
-        delivery: Delivery<'_, B>,
+        mut delivery: Delivery<'_, B>,
         to: &mut dyn Transmit,
-        done: &mut Vec<B>,
+        mut done: impl FnMut(B),
     ) -> Result<(), PortError> {
         let mut slices: Vec<&[u8]> = reused(core::mem::take(&mut self.slices));
         slices.extend(delivery.slices());
@@ -145,7 +145,9 @@ impl Egress {
             let wire = WireSize::shared(delivery.len, delivery.header().len(), packets);
             self.stats.joined[Protocol::of(&self.stack) as usize].count(delivery.len, wire);
         }
-        done.extend(delivery.into_parts().map(|part| part.buffer));
+        while let Some(part) = delivery.next_part() {
+            done(part.buffer);
+        }
         sent
     }
 

@@ -63,8 +63,7 @@ pub struct Direction {
     link: LinkType,
     device: Device,
     coalescer: Option<PortCoalescer>,
-    /// Buffers to return to the port that they came from.
-    done: Vec<PortBuffer>,
+    done: Done,
     egress: Egress,
     /// Measurement of round trips, shared by both directions; present while this one moves frames.
     round_trips: Option<Box<RoundTrips>>,
@@ -94,7 +93,7 @@ impl Direction {
             link,
             device,
             coalescer,
-            done: Vec::new(),
+            done: Done::default(),
             round_trips: None,
             expander: None,
             is_blocked: false,
@@ -153,7 +152,7 @@ impl Direction {
             Some(_) => self.done.push(frame.buffer),
         })?;
         self.egress.stats.rx_frames += received as u64;
-        from.recycle_all(&mut self.done);
+        from.recycle_all(&mut self.done.wanted);
         failed.map_or(Ok(received), Err)
     }
 
@@ -333,7 +332,7 @@ impl Direction {
     }
 
     fn hand_back(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
-        from.recycle_all(&mut self.done);
+        from.recycle_all(&mut self.done.wanted);
         // Frames that the port could not send yet remain in the port until the next flush.
         self.is_blocked = to.flush()? == Transmitted::NoRoom;
         Ok(())
@@ -346,11 +345,27 @@ const FEW_FRAMES: usize = 8;
 /// Bytes of so many frames above which they are superframes.
 const FEW_BYTES: u64 = 128 << 10;
 
+/// Buffers that are done with.
+#[derive(Debug, Default)]
+struct Done {
+    /// Those that the port which they came from wants back.
+    wanted: Vec<PortBuffer>,
+}
+
+impl Done {
+    #[inline]
+    fn push(&mut self, buffer: PortBuffer) {
+        if !buffer.returns_when_dropped() {
+            self.wanted.push(buffer);
+        }
+    }
+}
+
 /// Sends the coalescer's deliveries, and keeps an error until it can be returned.
 struct PortSink<'a> {
     egress: &'a mut Egress,
     to: &'a mut dyn Transmit,
-    done: &'a mut Vec<PortBuffer>,
+    done: &'a mut Done,
     expander: &'a mut Option<Box<Expander>>,
     failed: Option<PortError>,
 }
@@ -361,7 +376,9 @@ impl Sink<PortBuffer> for PortSink<'_> {
         if let Some(expander) = expander {
             expander.note(&delivery);
         }
-        egress.deliver(delivery, *to, done).unwrap_or_else(|error| *failed = Some(error));
+        egress
+            .deliver(delivery, *to, |buffer| done.push(buffer))
+            .unwrap_or_else(|error| *failed = Some(error));
     }
 
     fn discard(&mut self, buffer: PortBuffer) {

@@ -87,6 +87,7 @@ impl Mapping {
         self.start.as_ptr().expose_provenance() as u64
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -98,7 +99,9 @@ impl Mapping {
     /// Panics if the offset is outside the mapping or not a multiple of four.
     #[inline]
     pub(crate) fn atomic(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4), "misaligned word at {offset}");
+        if !offset.is_multiple_of(4) {
+            misaligned(offset);
+        }
         let word = self.pointer(offset..offset + 4);
         // SAFETY: the word is inside the mapping, aligned because the mapping is page-aligned, and
         // alive as long as the borrow. The contract of `slice` excludes any other access to it.
@@ -158,10 +161,25 @@ impl Mapping {
     #[inline]
     fn pointer(&self, range: Range<usize>) -> *mut u8 {
         let inside = range.start <= range.end && range.end <= self.bytes;
-        assert!(inside, "{range:?} is outside a mapping of {} bytes", self.bytes);
+        if !inside {
+            outside(&range, self.bytes);
+        }
         // SAFETY: the start is inside the mapping, which is one allocation, or at its end.
         unsafe { self.start.as_ptr().add(range.start) }
     }
+}
+
+// Apart from their conditions, so that these stay short enough to be compiled into every reader of a ring.
+#[cold]
+#[inline(never)]
+fn outside(range: &Range<usize>, bytes: usize) -> ! {
+    panic!("{range:?} is outside a mapping of {bytes} bytes");
+}
+
+#[cold]
+#[inline(never)]
+fn misaligned(offset: usize) -> ! {
+    panic!("misaligned word at {offset}");
 }
 
 impl Drop for Mapping {

@@ -244,7 +244,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         let Self { port, coalescer, egress, done, meta, .. } = self;
         let mut result = Ok(());
         let mut sink = |delivery: Delivery<'_, B>| {
-            let sent = egress.deliver(delivery, port, done);
+            let sent = egress.deliver(delivery, port, |buffer| done.push(buffer));
             if result.is_ok() {
                 result = sent;
             }

@@ -148,6 +148,7 @@ impl Form {
 
     /// Length of the form in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no form is empty")]
+    #[inline]
     pub const fn len(self) -> usize {
         match self {
             Self::Short => HEADER_LEN,
@@ -163,6 +164,7 @@ impl Order {
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
     /// Turns a number between little-endian and this order.
+    #[inline]
     const fn swap(self, number: little_endian::U16) -> little_endian::U16 {
         match self {
             Self::Little => number,
@@ -176,6 +178,7 @@ impl Order {
 
 impl VirtioHeader {
     /// The header in this form and order, and the frame behind it.
+    #[inline]
     pub fn parse(bytes: &[u8], form: Form, order: Order) -> Result<(Self, &[u8]), Malformed> {
         let (header, frame) = layout::split_at(NAME, bytes, form.len())?;
         let mut whole = [0; LEN_MAX];
@@ -225,6 +228,7 @@ impl VirtioHeader {
     }
 
     /// Whether all of these flags are set.
+    #[inline]
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }

@@ -122,6 +122,7 @@ impl FairShare {
     }
 
     /// Removes the oldest frame, and returns whether it is to be dropped. A frame that never joined is not.
+    #[inline]
     pub fn leave(&mut self) -> bool {
         let Some(place) = self.queue.pop_front() else { return false };
         if !place.is_shed {

@@ -241,10 +241,12 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
 }
 
 /// Decodes the metadata that a virtio header gives for the frame after it. The header length that
-/// it states is ignored (rule V20).
+/// it states is ignored (rule V20). The frame's headers in `stack` count only if it is a superframe:
+/// where the header's type is [`GSO_NONE`], nobody has to find them.
 ///
 /// # Errors
 /// The contradiction between header and frame.
+#[inline]
 pub fn understand(
     header: &VirtioHeader,
     frame: &[u8],
@@ -255,23 +257,26 @@ pub fn understand(
     if link == LinkType::Ethernet && frame.len() < ETHERNET_LEN {
         return Err(VnetError::Short);
     }
-    let mut meta = Meta::default();
-    if header.has(FLAG_NEEDS_CHECKSUM) {
+    let checksum = if header.has(FLAG_NEEDS_CHECKSUM) {
         let (start, offset) = (header.checksum_start, header.checksum_offset);
         let link_len = if link == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
         check_checksum(start, offset, frame.len(), link_len + IPV4_LEN)?;
-        meta.checksum = Checksum::Partial { start, offset };
+        Checksum::Partial { start, offset }
     } else if header.has(FLAG_DATA_VALID) {
-        meta.checksum = Checksum::Unnecessary { levels: 0 };
+        Checksum::Unnecessary { levels: 0 }
+    } else {
+        Checksum::None
+    };
+    let meta = Meta { checksum, ..Meta::default() };
+    if header.gso_type == GSO_NONE {
+        return Ok(meta);
     }
-    if header.gso_type != GSO_NONE {
-        // Provisional: which header it is cut behind depends on its being a superframe.
-        meta.gso = Gso::every(header.gso_size);
-        let is_around = header.tunnel() == 0 && meta.cuts_around(stack);
-        let outer = is_around.then(|| dissect(frame, link, &Ports::NONE));
-        meta.gso = understand_gso(header, frame, outer.as_ref().unwrap_or(stack), form)?;
-    }
-    Ok(meta)
+    // Provisional: which header it is cut behind depends on its being a superframe.
+    let provisional = Meta { gso: Gso::every(header.gso_size), ..meta };
+    let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);
+    let outer = is_around.then(|| dissect(frame, link, &Ports::NONE));
+    let gso = understand_gso(header, frame, outer.as_ref().unwrap_or(stack), form)?;
+    Ok(Meta { gso, ..meta })
 }
 
 fn understand_gso(
@@ -401,6 +406,7 @@ fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError
 }
 
 /// Rule V3.
+#[inline]
 fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(), VnetError> {
     if usize::from(start) + usize::from(offset) + 2 > len {
         return Err(VnetError::ChecksumOutside);

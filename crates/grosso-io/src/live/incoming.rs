@@ -6,7 +6,7 @@ use grosso::{
 };
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into, ethernet,
-    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Order, VirtioHeader},
+    virtio::{Form, GSO_NONE, Order, VirtioHeader},
 };
 
 /// Reads virtio headers in front of received frames, none of which is trusted.
@@ -31,12 +31,30 @@ impl Incoming {
     /// The metadata of a frame behind its virtio header, if the device has those.
     pub(super) fn understand(&mut self, packet: &[u8]) -> Result<Meta, VnetError> {
         let Some(form) = self.form else { return self.without_header(packet) };
-        let (header, frame) =
-            VirtioHeader::parse(packet, form, Order::NATIVE).map_err(|_| VnetError::Short)?;
-        if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
-            dissect_into(frame, self.link, &self.ports, &mut self.stack);
+        let behind = packet.get(form.len()..).unwrap_or_default();
+        self.understand_apart(packet, behind, form)
+    }
+
+    /// The metadata of a frame whose virtio header is elsewhere.
+    #[inline]
+    pub(super) fn understand_apart(
+        &mut self,
+        header: &[u8],
+        frame: &[u8],
+        form: Form,
+    ) -> Result<Meta, VnetError> {
+        let header = VirtioHeader::parse(header, form, Order::NATIVE);
+        let (header, _) = header.map_err(|_| VnetError::Short)?;
+        if header.gso_type != GSO_NONE {
+            self.dissect(frame);
         }
         understand(&header, frame, self.link, &self.stack, form)
+    }
+
+    /// The headers of a frame, as far as they are known.
+    pub(super) fn dissect(&mut self, frame: &[u8]) -> &Stack {
+        dissect_into(frame, self.link, &self.ports, &mut self.stack);
+        &self.stack
     }
 
     fn without_header(&self, frame: &[u8]) -> Result<Meta, VnetError> {

@@ -11,7 +11,7 @@ use grosso::{
     fair::FairShare,
     features::{Device, Features},
     meta::VlanTag,
-    vnet::{VnetError, understand, unflagged_partial},
+    vnet::{VnetError, unflagged_partial},
 };
 use grosso_sys::{
     fault::Fault,
@@ -21,14 +21,12 @@ use grosso_sys::{
     },
     secret,
 };
-use grosso_wire::{
-    LinkType, Ports, Stack, dissect_into,
-    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Order, VirtioHeader},
-};
+use grosso_wire::{LinkType, Ports, virtio::Form};
 
 use super::{
     broken,
     fair_ring::FairRing,
+    incoming::Incoming,
     outgoing::Outgoing,
     stats::{LiveEvent, LiveStats},
     transmitter::{BATCH, Transmitter},
@@ -103,9 +101,7 @@ pub struct PacketPort {
     long: Buffers,
     transmitter: Transmitter,
     device: Device,
-    ports: Ports,
-    form: Option<Form>,
-    stack: Stack,
+    incoming: Incoming,
     malformed: u64,
     /// Time of the next check whether an interface that is down still exists, in nanoseconds.
     look_ns: Option<u64>,
@@ -141,9 +137,7 @@ impl PacketPort {
             long: Buffers::new(LONG_BYTES),
             transmitter,
             device: Device::new(features),
-            ports: options.ports,
-            form,
-            stack: Stack::new(0),
+            incoming: Incoming::new(LinkType::Ethernet, options.ports, form),
             malformed: 0,
             look_ns: None,
             outgoing: Outgoing::new(LinkType::Ethernet, options.ports, form, features),
@@ -181,19 +175,27 @@ impl PacketPort {
         Ok(*stats)
     }
 
-    /// A frame from its slot, or from the socket's queue if it is longer; `None` if it was dropped.
-    fn take(&mut self, frame: RingFrame) -> Option<Frame<PortBuffer>> {
+    /// Hands on a frame from its slot, or from the socket's queue if it is longer, unless it is dropped.
+    #[inline]
+    fn take(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         if frame.truncated() {
-            return self.take_long(&frame);
+            self.take_long(frame.status()).into_iter().for_each(each);
+            return;
         }
         let meta = self.understand(frame.virtio_header(), frame.as_ref(), frame.status());
-        let vlan = frame.vlan();
-        self.with_tag(meta, vlan).map(|meta| Frame { buffer: frame.into(), meta })
+        match meta {
+            Ok(meta) => {
+                let vlan = frame.vlan().map(beside);
+                each(Frame { meta: Meta { vlan, ..meta }, buffer: frame.into() });
+            }
+            Err(error) => self.outgoing.stats.refuse(error),
+        }
     }
 
-    /// Reads a frame of which the slot has the beginning.
-    fn take_long(&mut self, beginning: &RingFrame) -> Option<Frame<PortBuffer>> {
-        if !beginning.status().kept() {
+    /// Reads a frame of which a slot of this status has the beginning.
+    #[inline(never)]
+    fn take_long(&mut self, status: Status) -> Option<Frame<PortBuffer>> {
+        if !status.kept() {
             self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
             return None;
         }
@@ -203,67 +205,47 @@ impl PacketPort {
             self.long.put_back(bytes);
             return None;
         };
-        let meta = if whole.truncated {
+        if whole.truncated {
             self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
-            None
-        } else {
-            let (header, frame) = bytes.split_at(self.header_len());
-            let frame = frame.get(..whole.length - header.len()).unwrap_or_default();
-            let meta = self.understand(header, frame, beginning.status());
-            self.with_tag(meta, whole.vlan)
-        };
-        let Some(meta) = meta else {
             self.long.put_back(bytes);
             return None;
-        };
-        let frame = self.header_len()..whole.length;
-        Some(Frame { buffer: PortBuffer::filled(bytes, frame), meta })
-    }
-
-    /// Bytes in front of a frame that is read from the queue.
-    fn header_len(&self) -> usize {
-        self.form.map_or(0, Form::len)
-    }
-
-    /// Unwraps the metadata of a frame and adds its tag, or counts what is wrong.
-    #[inline]
-    fn with_tag(
-        &mut self,
-        meta: Result<Meta, VnetError>,
-        tag: Option<packet::VlanTag>,
-    ) -> Option<Meta> {
-        let vlan = tag.map(|tag| VlanTag { protocol: tag.protocol, tci: tag.control });
-        match meta {
-            Ok(meta) => Some(Meta { vlan, ..meta }),
+        }
+        let (header, frame) = bytes.split_at(self.incoming.header_len());
+        let frame = frame.get(..whole.length - header.len()).unwrap_or_default();
+        match self.understand(header, frame, status) {
+            Ok(meta) => {
+                let meta = Meta { vlan: whole.vlan.map(beside), ..meta };
+                let frame = self.incoming.header_len()..whole.length;
+                Some(Frame { meta, buffer: PortBuffer::filled(bytes, frame) })
+            }
             Err(error) => {
                 self.outgoing.stats.refuse(error);
+                self.long.put_back(bytes);
                 None
             }
         }
     }
 
     /// Metadata of a received frame.
+    #[inline]
     fn understand(
         &mut self,
         header: &[u8],
         frame: &[u8],
         status: Status,
     ) -> Result<Meta, VnetError> {
-        let Some(form) = self.form else { return Ok(self.status(frame, status)) };
-        let header = VirtioHeader::parse(header, form, Order::NATIVE);
-        let (header, _) = header.map_err(|_| VnetError::Short)?;
-        if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
-            dissect_into(frame, LinkType::Ethernet, &self.ports, &mut self.stack);
+        match self.incoming.form {
+            Some(form) => self.incoming.understand_apart(header, frame, form),
+            None => Ok(self.status(frame, status)),
         }
-        understand(&header, frame, LinkType::Ethernet, &self.stack, form)
     }
 
     /// Checksum state of the slot, for sockets without virtio headers: partial says not which
     /// checksum.
+    #[inline(never)]
     fn status(&mut self, frame: &[u8], status: Status) -> Meta {
         let checksum = if status.checksum_not_ready() {
-            dissect_into(frame, LinkType::Ethernet, &self.ports, &mut self.stack);
-            unflagged_partial(frame, &self.stack).unwrap_or_default()
+            unflagged_partial(frame, self.incoming.dissect(frame)).unwrap_or_default()
         } else if status.checksum_valid() {
             Checksum::Unnecessary { levels: 0 }
         } else {
@@ -314,9 +296,7 @@ impl Port for PacketPort {
         while received < max {
             let Some(frame) = self.ring.receive() else { break };
             received += 1;
-            if let Some(frame) = self.take(frame) {
-                each(frame);
-            }
+            self.take(frame, each);
         }
         if received == 0 {
             self.check(now_ns)?;
@@ -394,6 +374,11 @@ fn open_ring(
         ),
         _ => error,
     })
+}
+
+/// The tag of a frame that has it beside its bytes.
+fn beside(tag: packet::VlanTag) -> VlanTag {
+    VlanTag { protocol: tag.protocol, tci: tag.control }
 }
 
 /// Slots for packets of an MTU and their headers: 4096 of usual packets, at least 1024 of longer ones.

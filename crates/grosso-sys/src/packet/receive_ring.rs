@@ -49,36 +49,53 @@ impl ReceiveRing {
 
     /// The next packet in the order of arrival; `None` if none waits, or if the next slot is still
     /// held from the previous round.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self) -> Option<RingFrame> {
+        self.take()?.or_else(|slot| self.receive_behind(slot).ok_or(())).ok()
+    }
+
+    /// The packet of the next slot, or the slot itself if its header points outside of it; `None` as of
+    /// [`Self::receive`].
+    #[inline(always)]
+    fn take(&mut self) -> Option<Result<RingFrame, usize>> {
+        let slot = self.next;
+        if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
+            return None;
+        }
+        self.next = self.memory.after(slot, 1);
+        self.memory.fetch(self.memory.after(slot, SOON));
+        // SAFETY: the kernel released the slot, and nobody else takes it.
+        let header = unsafe { self.memory.header(slot) };
+        let range = header.range();
+        let is_inside = range.end <= self.memory.layout().slot_bytes
+            && range.start >= abi::PACKET_RING_HEADER_BYTES + self.memory.virtio_bytes;
+        if !is_inside {
+            return Some(Err(slot));
+        }
+        let is_cut = if header.snap_length < header.length { CUT } else { 0 };
+        let frame = RingFrame {
+            // Counted before the slot is written to: an atomic addition waits for what was written before it.
+            memory: Arc::clone(&self.memory),
+            slot: slot as u32,
+            status: header.status & !OWN | is_cut,
+            start: range.start as u32,
+            end: range.end as u32,
+        };
+        self.memory.release(slot, TAKEN);
+        Some(Ok(frame))
+    }
+
+    /// Returns a slot whose header points outside of it, and receives the packet behind it.
+    #[cold]
+    fn receive_behind(&mut self, mut slot: usize) -> Option<RingFrame> {
         // A correct kernel fills every slot validly; the bound is for one that does not.
         for _ in 0..self.memory.layout().slots {
-            let slot = self.next;
-            if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
-                return None;
-            }
-            self.next = self.memory.after(slot, 1);
-            self.memory.fetch(self.memory.after(slot, SOON));
-            // SAFETY: the kernel released the slot, and nobody else takes it.
-            let header = unsafe { self.memory.header(slot) };
-            let virtio_bytes = self.socket.virtio_bytes;
-            let range = header.range();
-            let is_inside = range.end <= self.memory.layout().slot_bytes
-                && range.start >= abi::PACKET_RING_HEADER_BYTES + usize::from(virtio_bytes);
-            if is_inside {
-                self.memory.release(slot, TAKEN);
-                return Some(RingFrame {
-                    memory: Arc::clone(&self.memory),
-                    slot: slot as u32,
-                    status: header.status,
-                    start: range.start as u32,
-                    end: range.end as u32,
-                    is_cut: header.snap_length < header.length,
-                    virtio_bytes,
-                });
-            }
             self.memory.release(slot, abi::TP_STATUS_KERNEL);
             self.malformed += 1;
+            match self.take()? {
+                Ok(frame) => return Some(frame),
+                Err(next) => slot = next,
+            }
         }
         None
     }
@@ -180,27 +197,30 @@ impl AsFd for ReceiveRing {
 /// A received packet in its slot of the ring. Dropping it returns the slot to the kernel, in any
 /// order. Frames held for too long stop the ring.
 ///
-/// It is half a cache line, because paths move it from list to list; what is seldom asked for stays in the slot.
+/// It is three words, because paths move it from list to list; what is seldom asked for stays in the slot. None is a
+/// `bool`, whose byte an `Option` would take for itself: a word that was stored in pieces is read late.
 #[derive(Debug)]
 pub struct RingFrame {
     memory: Arc<RingMemory>,
+    /// Place of the slot in the ring's memory, which is at most 1 GiB.
     slot: u32,
-    /// The status that the kernel wrote, which the slot has no more.
+    /// The status that the kernel wrote, which the slot has no more, and the bits of [`OWN`].
     status: u32,
     /// Range of the packet in the slot.
     start: u32,
     end: u32,
-    /// Whether the slot has only the beginning of the packet.
-    is_cut: bool,
-    virtio_bytes: u8,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<RingFrame>() == 24);
 
 impl RingFrame {
     /// The virtio header of the packet; empty if the socket was opened without one.
     #[inline]
     pub fn virtio_header(&self) -> &[u8] {
         let start = self.start as usize;
-        self.bytes(start - usize::from(self.virtio_bytes)..start)
+        let virtio_bytes = if self.status & BARE == 0 { self.memory.virtio_bytes } else { 0 };
+        self.bytes(start - virtio_bytes..start)
     }
 
     /// Offset of the network header in the packet's bytes, as they came.
@@ -220,13 +240,13 @@ impl RingFrame {
     /// Whether the slot was too short for the packet.
     #[inline]
     pub fn truncated(&self) -> bool {
-        self.is_cut
+        self.status & CUT != 0
     }
 
     /// State of the packet's checksum, and whether packets are being lost.
     #[inline]
     pub fn status(&self) -> Status {
-        Status(self.status)
+        Status(self.status & !OWN)
     }
 
     /// The outermost VLAN tag, which the kernel removed from the bytes.
@@ -273,7 +293,7 @@ impl RingFrame {
     /// header.
     pub fn skip(&mut self, bytes: usize) {
         self.start += bytes.min(self.range().len()) as u32;
-        self.virtio_bytes = 0;
+        self.status |= BARE;
     }
 
     #[inline]
@@ -318,6 +338,12 @@ impl Drop for RingFrame {
     }
 }
 
+/// Bits of a status word that the kernel leaves alone.
+const OWN: u32 = CUT | BARE;
+/// The slot has only the beginning of the packet.
+const CUT: u32 = 1 << 25;
+/// The virtio header in front of the packet is left out.
+const BARE: u32 = 1 << 26;
 /// Length of the longest virtio header of packet sockets, in bytes.
 const VIRTIO_BYTES_MAX: usize = 12;
 /// Slots ahead of the one that is taken, whose first lines are asked for: the kernel wrote them last, and of a burst

@@ -98,11 +98,13 @@ pub(super) enum Direction {
     Transmit,
 }
 
-/// The mapped slots of one ring.
+/// The mapped slots of one ring, each named by the place of its first byte.
 #[derive(Debug)]
 pub(super) struct RingMemory {
     mapping: Mapping,
     layout: RingLayout,
+    /// Length of the virtio header in front of each packet, in bytes.
+    pub(super) virtio_bytes: usize,
 }
 
 impl RingMemory {
@@ -129,13 +131,13 @@ impl RingMemory {
         };
         set_option(&socket.file, option, &request)?;
         let mapping = Mapping::of_file(std::os::fd::AsFd::as_fd(&socket.file), 0, bytes)?;
-        Ok(Self { mapping, layout })
+        Ok(Self { mapping, layout, virtio_bytes: socket.virtio_bytes.into() })
     }
 
     /// The word that states the owner of a slot.
     #[inline]
     pub(super) fn status(&self, slot: usize) -> &AtomicU32 {
-        self.mapping.atomic(self.start(slot))
+        self.mapping.atomic(slot)
     }
 
     /// The header of a slot.
@@ -145,17 +147,15 @@ impl RingMemory {
     /// The caller must own the slot.
     #[inline]
     pub(super) unsafe fn header(&self, slot: usize) -> abi::PacketRingHeader {
-        let start = self.start(slot);
         // SAFETY: the caller owns the slot, and this is its beginning.
-        let bytes = unsafe { self.mapping.slice(start..start + abi::PACKET_RING_HEADER_BYTES) };
+        let bytes = unsafe { self.mapping.slice(slot..slot + abi::PACKET_RING_HEADER_BYTES) };
         bytes.first_chunk().map(abi::PacketRingHeader::parse).unwrap_or_default()
     }
 
     /// Asks for the lines of a slot with the kernel's header and those of the packet, whoever owns it.
     #[inline]
     pub(super) fn fetch(&self, slot: usize) {
-        let start = self.start(slot);
-        self.mapping.fetch(start..start + HEADERS_BYTES.min(self.layout.slot_bytes));
+        self.mapping.fetch(slot..slot + HEADERS_BYTES.min(self.layout.slot_bytes));
     }
 
     /// Bytes of a slot.
@@ -198,20 +198,23 @@ impl RingMemory {
     /// The slot that comes so many after another, at most once around.
     #[inline]
     pub(super) fn after(&self, slot: usize, distance: usize) -> usize {
-        let after = slot + distance;
-        if after < self.layout.slots { after } else { after - self.layout.slots }
-    }
-
-    #[inline]
-    fn start(&self, slot: usize) -> usize {
-        slot * self.layout.slot_bytes
+        let (after, all) = (slot + distance * self.layout.slot_bytes, self.mapping.bytes());
+        if after < all { after } else { after - all }
     }
 
     #[inline]
     fn within(&self, slot: usize, range: Range<usize>) -> Range<usize> {
-        assert!(range.end <= self.layout.slot_bytes, "{range:?} leaves the slot");
-        self.start(slot) + range.start..self.start(slot) + range.end
+        if range.end > self.layout.slot_bytes {
+            leaves(&range);
+        }
+        slot + range.start..slot + range.end
     }
+}
+
+#[cold]
+#[inline(never)]
+fn leaves(range: &Range<usize>) -> ! {
+    panic!("{range:?} leaves the slot");
 }
 
 #[cfg(test)]
