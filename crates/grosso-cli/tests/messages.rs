@@ -219,6 +219,24 @@ fn input_is_never_overwritten() {
 }
 
 #[test]
+fn two_tables_do_not_go_into_one_file() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    bench.put("old", b"");
+    let link = Command::new("ln").args(["-s", "old"]).arg(bench.path("link")).status();
+    assert!(link.unwrap().success());
+    for (packets, trains) in [("t", "t"), ("t", "./t"), ("old", "link"), ("/dev/null", "/dev/null")]
+    {
+        let run = bench.run(&format!("export a.pcap --parquet {packets} --trains {trains}"));
+        assert_eq!(run.code, 2, "{packets} and {trains}: {}", run.stderr);
+        let said = format!("{packets}: --parquet and --trains are the same file");
+        assert!(run.stderr.contains(&said), "{}", run.stderr);
+        assert!(!bench.path("t").exists() && bench.get("old").is_empty());
+    }
+    bench.ok("export a.pcap --parquet t --trains u");
+}
+
+#[test]
 fn captures_do_not_go_to_a_terminal() {
     if !has("script") {
         return;

@@ -3,7 +3,9 @@
 mod counts;
 mod file;
 
-use grosso_capture::Entry;
+use std::path::{Path, PathBuf};
+
+use grosso_capture::{Entry, same_file};
 
 use self::{
     counts::{count_packet, count_train},
@@ -96,12 +98,23 @@ pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failu
 
 fn refuse_one_file_for_both(options: &Export) -> Result<(), Failure> {
     match (&options.parquet, &options.trains) {
-        (Some(packets), Some(trains)) if packets == trains => {
+        (Some(packets), Some(trains)) if leads_to_same(packets, trains) => {
             let message = format!("{}: --parquet and --trains are the same file", shown(packets));
             Err(Failure::usage("usage.same_file", message))
         }
         _ => Ok(()),
     }
+}
+
+/// Whether two paths lead to one file, which need not be there yet.
+fn leads_to_same(one: &Path, other: &Path) -> bool {
+    let is_same = |one: &Path, other: &Path| same_file(one, other).unwrap_or(false);
+    let folder = |path: &Path| match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    is_same(one, other)
+        || one.file_name() == other.file_name() && is_same(&folder(one), &folder(other))
 }
 
 /// The table of packets.
