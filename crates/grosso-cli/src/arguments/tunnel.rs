@@ -112,13 +112,15 @@ The words are those of ip-link(8); a value after a colon is the default:
   those two, gretap and ip6gretap, to several other ends:
                  remote A remote A ... [fdb LLADDR A ...] [[no]learning: on]
                  [ageing SECONDS: 300] [maxaddress N: 4096]
-  gre, gretap    local A remote A [key N] [csum] [seq] [nopmtudisc]
+  gre, gretap    local A remote A [[i|o]key N] [[i|o]csum] [[i|o]seq]
+                 [nopmtudisc] [ignore-df]
     over IPv6: ip6gre, ip6gretap                      [encaplimit N|none: 4]
   ipip, sit      local A remote A [mode M: any] [nopmtudisc]
     over IPv6: ip6tnl                                 [encaplimit N|none: 4]
   but for vxlan and geneve, in UDP:
                  encap fou|gue [encap-dport P: 6080 for gue] [encap-sport P:
-                 auto] [[no]encap-csum: on] [encap-remcsum] [encap-variant 0|1]
+                 auto] [[no]encap-csum: on] [[no]encap-csum6: on]
+                 [encap-remcsum] [noencap-remcsumpartial] [encap-variant 0|1]
   all            [ttl N|inherit: 64] [tos N|inherit: inherit] [flowlabel N]
                  [df set|unset|inherit: unset] (vxlan, geneve)
                  [[no]probe: on, but with nopmtudisc]

@@ -395,3 +395,30 @@ const IDENTIFIER_MAX: u64 = 0xff_ffff;
 const ADDRESSES_MAX: u64 = 1 << 20;
 const FLOW_LABEL_MAX: u64 = 0xf_ffff;
 const PORT_MAX: u64 = 65535;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::WORDS;
+    use crate::arguments::Arguments;
+
+    #[test]
+    fn every_word_is_in_the_help_of_tunnel_add() {
+        let mut command = Arguments::command();
+        let tunnel = command.find_subcommand_mut("tunnel").unwrap();
+        let help = tunnel.find_subcommand_mut("add").unwrap().render_long_help().to_string();
+        // Words of one direction are a word of both with a letter in front.
+        let both = help.replace("[i|o]", " ");
+        let said = |name: &str| both.split(|c: char| " []:\n".contains(c)).any(|word| word == name);
+        for name in WORDS.iter().map(|word| word.name) {
+            let of_both = name
+                .strip_prefix(['i', 'o'])
+                .filter(|rest| WORDS.iter().any(|word| word.name == *rest));
+            assert!(
+                said(name) || said(&format!("no{name}")) || of_both.is_some_and(said),
+                "{name} is not in {help}"
+            );
+        }
+    }
+}
