@@ -33,7 +33,7 @@ impl TryFrom<&Words> for Description {
     fn try_from(words: &Words) -> Result<Self, String> {
         let kind = words.kind;
         let (local, remote) = (words.address("local")?, words.address("remote")?);
-        check_families(kind, local, remote)?;
+        check_addresses(kind, local, remote)?;
         let mut endpoint = Endpoint::new(local, remote, header(words)?, carrier(words, remote)?);
         endpoint.version = version(words)?;
         endpoint.ttl = ttl(words);
@@ -287,12 +287,15 @@ impl fmt::Display for Description {
     }
 }
 
-fn check_families(kind: Kind, local: IpAddr, remote: IpAddr) -> Result<(), String> {
+fn check_addresses(kind: Kind, local: IpAddr, remote: IpAddr) -> Result<(), String> {
     if local.is_ipv4() != remote.is_ipv4() {
         return Err(format!("local {local} and remote {remote} are not of one family"));
     }
     if remote.is_multicast() || remote.is_unspecified() {
         return Err(format!("remote {remote} is not the address of one host"));
+    }
+    if local == remote {
+        return Err(format!("local and remote are both {remote}: packets would come back"));
     }
     match (kind.is_over_ipv6(), remote.is_ipv6()) {
         (Some(false), true) => Err(format!(
@@ -334,7 +337,7 @@ fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, 
         return Err(format!("{} remotes are more than {REMOTES_MAX}", remotes.len()));
     }
     for (place, remote) in remotes.iter().enumerate() {
-        check_families(kind, endpoint.local, *remote)?;
+        check_addresses(kind, endpoint.local, *remote)?;
         if remotes[..place].contains(remote) {
             return Err(format!("remote {remote} is given twice"));
         }

@@ -144,6 +144,8 @@ fn what_contradicts_is_named_on_both_sides() {
         ("vxlan id 1 local ::1 remote ::2 df set", "df set is for IPv4, and remote ::2"),
         ("vxlan id 1 local ::1 remote ::2 mtu-min 1279", "mtu-min 1279: towards ::2 it is 1280"),
         ("vxlan id 1 local ::1 remote ff02::1", "remote ff02::1 is not the address of one host"),
+        ("gre local 10.0.0.1 remote 10.0.0.1", "local and remote are both 10.0.0.1: packets"),
+        ("vxlan id 1 local ::1 remote ::2 remote ::1", "local and remote are both ::1: packets"),
     ] {
         assert!(refused(line).starts_with(says), "{line}: {}", refused(line));
     }
