@@ -379,7 +379,9 @@ impl<'a> Segments<'a> {
         } else {
             Checksum::None
         };
-        let gso = repeats.then_some(Gso { segments: packets as u16, ..self.gso });
+        // Of more than can be said, none are (rule S3).
+        let segments = u16::try_from(packets).unwrap_or(0);
+        let gso = repeats.then_some(Gso { segments, ..self.gso });
         Meta { checksum, gso, ..self.meta }
     }
 }
@@ -507,6 +509,23 @@ mod tests {
                 }
                 assert_eq!(lengths, [100, 100, 50]);
             }
+        }
+    }
+
+    #[test]
+    fn of_more_packets_than_a_device_can_be_told_it_is_told_no_number() {
+        let packet =
+            |bytes| Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(bytes);
+        for (bytes, told) in [(65_535, 65_535), (65_536, 0), (70_000, 0)] {
+            let (superframe, start, offset) = packet(bytes).build_superframe();
+            let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+            let meta = Meta { checksum, gso: Gso::every(1), ..Meta::default() };
+            let (slices, ports) = ([&superframe[..]], Ports::ASSIGNED);
+            let plan =
+                Segments::new(&slices, &meta, LinkType::Ethernet, &ports, Outgoing::GSO_PARTIAL);
+            let mut buffer = std::vec![0; superframe.len()];
+            let first = plan.unwrap().write_next(&mut buffer).unwrap().unwrap();
+            assert_eq!(first.meta.gso.map(|gso| gso.segments), Some(told), "{bytes}: {first:?}");
         }
     }
 
