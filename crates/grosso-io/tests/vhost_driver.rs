@@ -181,6 +181,15 @@ fn each_end_has_the_features_on_which_both_agree() {
 }
 
 #[test]
+fn features_that_no_bit_of_virtio_stands_for_are_those_that_are_wanted() {
+    for word in [Features::TCP_MANGLEID_SEGMENTATION, Features::GSO_ROBUST] {
+        let pair = Pair::new(Features::ALL.without(word), Features::ALL, true);
+        assert!(!pair.device.device().features.contains(word));
+        assert!(pair.driver.device().features.contains(word));
+    }
+}
+
+#[test]
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;

@@ -72,7 +72,7 @@ pub struct VhostPort {
     name: String,
     end: MachineEnd,
     side: VhostSide,
-    /// Features of frames of the port until others are agreed on.
+    /// Features of frames of the port at most, and until others are agreed on.
     possible: Features,
     device: Device,
     incoming: Incoming,
@@ -90,11 +90,11 @@ impl VhostPort {
     /// [`io::ErrorKind::InvalidInput`] for a path that no socket can have; [`io::ErrorKind::AddrInUse`] if another
     /// program has a socket there, or the file is none; those of the system.
     pub fn open(options: &VhostOptions) -> io::Result<Self> {
-        let offered = (options.features | Features::SCATTER_GATHER).active();
-        let offered = offered_bits(offered, options.side);
+        let wanted = (options.features | Features::SCATTER_GATHER).active();
+        let offered = offered_bits(wanted, options.side);
         let end = MachineEnd::open(options, offered)?;
         let (link, form) = (LinkType::Ethernet, Some(Form::Buffers));
-        let features = device_features(offered, options.side);
+        let features = device_features(offered, options.side) & wanted;
         Ok(Self {
             name: format!("vhost-user:{}", options.path.display()),
             end,
@@ -139,7 +139,7 @@ impl VhostPort {
         }
         let (form, features) = match chosen {
             None => (Form::Buffers, self.possible),
-            Some(bits) => (form_of(bits), device_features(bits, self.side)),
+            Some(bits) => (form_of(bits), device_features(bits, self.side) & self.possible),
         };
         self.incoming.form = Some(form);
         self.end.header_bytes = form.len();
