@@ -190,6 +190,33 @@ fn features_that_no_bit_of_virtio_stands_for_are_those_that_are_wanted() {
 }
 
 #[test]
+fn a_verified_checksum_stays_whole_for_whoever_completes_none() {
+    let verified = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
+    for (features, completes) in [(Features::ALL, true), (Features::SCATTER_GATHER, false)] {
+        let mut pair = Pair::new(features, Features::ALL, true);
+        for from in [true, false] {
+            for packet in [
+                Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(700),
+                Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp).payload_len(9),
+            ] {
+                let bytes = packet.build();
+                let port = pair.port(from);
+                assert_eq!(port.transmit(&[&bytes], &verified).unwrap(), Transmitted::Taken);
+                let _ = port.flush().unwrap();
+                let got = arrived(pair.port(!from));
+                let [(frame, meta)] = &got[..] else { panic!("{got:?}") };
+                let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
+                assert_eq!(
+                    (is_partial, *frame == bytes),
+                    (completes, !completes),
+                    "{features:?} {meta:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;

@@ -297,7 +297,7 @@ impl Outgoing {
     }
 
     /// Writes the virtio header, and the changed part at the start of the frame: a verified
-    /// checksum is replaced by the pseudo-header sum, and a VLAN tag is inserted.
+    /// checksum is replaced by the pseudo-header sum for a device that completes it, and a VLAN tag is inserted.
     fn prepare(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Prepared, VnetError> {
         let first = slices.first().copied().unwrap_or_default();
         let mut meta = *meta;
@@ -305,7 +305,11 @@ impl Outgoing {
         self.head.clear();
         if let Some(form) = self.form {
             self.head.resize(form.len(), 0);
-            let says_nothing = matches!(meta.checksum, Checksum::None | Checksum::Complete { .. });
+            let says_nothing = match meta.checksum {
+                Checksum::None | Checksum::Complete { .. } => true,
+                Checksum::Unnecessary { .. } => !self.features.contains(Features::CHECKSUM_GENERIC),
+                Checksum::Partial { .. } => false,
+            };
             if meta.gso.is_some() || !says_nothing {
                 meta.dissect_into(first, self.link, &self.ports, &mut self.stack);
                 let len = slices.iter().map(|slice| slice.len()).sum();
