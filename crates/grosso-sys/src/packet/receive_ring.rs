@@ -63,7 +63,7 @@ impl ReceiveRing {
             return None;
         }
         self.next = self.memory.after(slot, 1);
-        self.memory.fetch(self.memory.after(slot, SOON));
+        self.memory.fetch(self.memory.after(self.next, SOON));
         // SAFETY: the kernel released the slot, and nobody else takes it.
         let header = unsafe { self.memory.header(slot) };
         let range = header.range();
@@ -346,6 +346,6 @@ const CUT: u32 = 1 << 25;
 const BARE: u32 = 1 << 26;
 /// Length of the longest virtio header of packet sockets, in bytes.
 const VIRTIO_BYTES_MAX: usize = 12;
-/// Slots ahead of the one that is taken, whose first lines are asked for: the kernel wrote them last, and of a burst
-/// they are in no cache of the first level.
-const SOON: usize = 2;
+/// Slots ahead of the next one, whose first lines are asked for: the kernel wrote them last, and of a burst they are in
+/// no cache of the first level.
+const SOON: usize = 1;

@@ -56,6 +56,24 @@ fn frames_of_the_ring_say_what_the_kernel_knows() {
 }
 
 #[test]
+fn a_ring_may_have_one_slot() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let layout = RingLayout { slot_bytes: 1 << 20, slots: 1 };
+        let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
+        let mut ring = socket.bind_receive_ring(tap.name(), layout)?;
+        for _ in 0..3 {
+            tap.write(&with_header(&FRAME))?;
+            assert!(ring.wait(SOON)?);
+            let frame = ring.receive().expect("a frame");
+            assert_eq!(frame.as_ref(), FRAME);
+            assert!(ring.receive().is_none(), "the slot is held");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn frames_of_the_ring_say_where_they_were_going() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
