@@ -31,7 +31,7 @@ use grosso_tests::{
 use grosso_wire::LinkType;
 
 /// Packets of a run in the gate.
-const PACKETS: u64 = 10_000_000;
+const PACKETS: u64 = 4_000_000;
 /// Packets that are made in advance, and sent again and again with other ports.
 const TEMPLATES: usize = 10_000;
 /// Greatest number of frames on each wire.

@@ -1,10 +1,6 @@
 //! The claims of `docs/sources.md`: each is shown by a test or a command that there is, and the lab answers those that
 //! name a line of its verdicts as the document says.
 
-#![cfg(target_os = "linux")]
-
-mod common;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -13,8 +9,9 @@ use std::{
     thread,
 };
 
-use common::{Bench, Run, copy_captures};
 use grosso_testkit::processor::Processor;
+
+use crate::common::{Bench, Run, copy_captures};
 
 /// Claims of each publication in `docs/sources.md`, by their letters.
 const CLAIMS: [(char, usize); 5] = [('A', 33), ('B', 20), ('C', 25), ('D', 22), ('E', 21)];
@@ -165,11 +162,7 @@ fn the_lab_answers_the_claims_of_the_sources_as_the_document_says() {
 /// Runs a command of the lab until each of these answers was given.
 fn agree(name: &str, words: &str, answers: &[Answer<'_>]) {
     let bench = Bench::new();
-    fs::create_dir_all(bench.path("examples/lab")).unwrap();
-    for entry in fs::read_dir(root().join("examples/lab")).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, bench.path("examples/lab").join(path.file_name().unwrap())).unwrap();
-    }
+    put_examples(&bench);
     let mut open: Vec<Answer<'_>> = answers.to_vec();
     for (runs, is_final) in
         QUICK_RUNS.map(|runs| (runs, false)).into_iter().chain([(FINAL_RUNS, true)])
@@ -206,8 +199,17 @@ fn agree(name: &str, words: &str, answers: &[Answer<'_>]) {
     }
 }
 
+/// Puts the files of experiments where they are in the repository.
+pub(crate) fn put_examples(bench: &Bench) {
+    fs::create_dir_all(bench.path("examples/lab")).unwrap();
+    for entry in fs::read_dir(root().join("examples/lab")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, bench.path("examples/lab").join(path.file_name().unwrap())).unwrap();
+    }
+}
+
 /// Whether there can be no lab here, or no device for the experiment of a file; says so.
-fn is_refused(run: &Run) -> bool {
+pub(crate) fn is_refused(run: &Run) -> bool {
     if run.code != 4 {
         assert_eq!(run.code, 0, "{}", run.stderr);
         return false;

@@ -87,12 +87,24 @@ pub struct Progress {
 
 impl Progress {
     fn arrived(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.units.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Release);
+        self.units.fetch_add(1, Ordering::Release);
     }
 
     fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Bytes and units of one moment: both of the same arrivals, but that each thread may have added the bytes of one
+    /// that it has not counted yet.
+    pub fn arrivals(&self) -> (u64, u64) {
+        loop {
+            let units = self.units.load(Ordering::Acquire);
+            let bytes = self.bytes.load(Ordering::Acquire);
+            if self.units.load(Ordering::Relaxed) == units {
+                return (bytes, units);
+            }
+        }
     }
 }
 
@@ -146,6 +158,23 @@ const SEND_BYTES: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_and_units_are_read_of_the_same_arrivals() {
+        let progress = Progress::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while progress.goes_on() {
+                    progress.arrived(10);
+                }
+            });
+            for _ in 0..100_000 {
+                let (bytes, units) = progress.arrivals();
+                assert!((units..=units + 1).contains(&(bytes / 10)), "{bytes} bytes, {units}");
+            }
+            progress.stop.store(true, Ordering::Relaxed);
+        });
+    }
 
     #[test]
     fn content_tells_lost_doubled_and_exchanged_bytes() {

@@ -67,10 +67,11 @@ fn moves(place: &Place, words: &str) -> io::Result<()> {
     let to = Running::spawn(place.host.host(to.args(["-incoming", &uri]))?);
     // It answers once it listens for the other one.
     network::until(|| Monitor::connect(&path(MONITORS[1])).is_ok());
-    under_streams(place, || Monitor::connect(&path(MONITORS[0]))?.migrate(&uri))?;
+    let moved = under_streams(place, || Monitor::connect(&path(MONITORS[0]))?.migrate(&uri));
     drop(from);
-    place.traffic("where it moved to")?;
-    drop(to);
+    let moved = moved.and_then(|()| place.traffic("where it moved to"));
+    let said = to.stop(Signal::KILL).stdout;
+    moved.map_err(|error| io::Error::other(format!("{error}; the machine said: {said}")))?;
     for bridge in bridges {
         assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
     }

@@ -177,10 +177,11 @@ impl Reading {
         hosts: &Hosts,
         path: Option<ObservedPath<'_>>,
     ) -> io::Result<Self> {
+        let (bytes, units) = progress.arrivals();
         Ok(Self {
             time: Instant::now(),
-            bytes: progress.bytes.load(Ordering::Relaxed),
-            units: progress.units.load(Ordering::Relaxed),
+            bytes,
+            units,
             lost: progress.lost.load(Ordering::Relaxed),
             cpu: accountant.read()?,
             tcp: hosts.tcp_counters()?,

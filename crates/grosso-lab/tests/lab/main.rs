@@ -1,5 +1,5 @@
 //! The lab's trials on the running kernel. User namespaces need a process with one thread, so this program starts
-//! itself for each trial and each way to become privileged, each on a processor of its own: they measure.
+//! itself for each trial and each way to become privileged. Those that measure have a processor of their own.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -116,6 +116,22 @@ mod linux {
         ]
     }
 
+    /// Trials that mostly wait for their wires and timers, and look at no rate. They share the processors, and start
+    /// before those that measure.
+    const WAITING: [&str; 4] = [
+        "a_bad_wire_is_repaired_by_tcp",
+        "fragments::a_datagram_that_lost_a_fragment_dies_when_its_time_is_over",
+        "fragments::tshark_joins_and_decrypts_what_is_on_the_wire",
+        "userspace::every_byte_arrives_over_a_wire_that_loses",
+    ];
+
+    /// Trials at once for each processor, of which one measures.
+    const THREADS_A_PROCESSOR: usize = 4;
+
+    fn waits(trial: &str) -> bool {
+        WAITING.iter().any(|name| trial.ends_with(&format!("::{name}")))
+    }
+
     /// Ways to the rights that a trial needs, and as which user. Somebody who is not root has the rights of a user
     /// namespace in any way.
     fn ways() -> Vec<(&'static str, Option<u32>)> {
@@ -137,7 +153,7 @@ mod linux {
     const DEVICES: [(&str, Device); 2] = [("veth", Device::Veth), ("tap", Device::Tap)];
 
     pub(super) fn start_each() {
-        let mut trials = Vec::new();
+        let mut names = Vec::new();
         for (way, user) in ways() {
             let on_devices = DEVICES.iter().flat_map(|(device, _)| {
                 let names = on_device().into_iter().map(|(name, _)| name);
@@ -145,15 +161,15 @@ mod linux {
                 tried.map(move |name| format!("{way}::{device}::{name}"))
             });
             let alone = alone().into_iter().map(|(name, _)| format!("{way}::{name}"));
-            trials.extend(
-                on_devices
-                    .chain(alone)
-                    .map(|name| Trial::test(name.clone(), move || start(&name, user))),
-            );
+            names.extend(on_devices.chain(alone).map(|name| (name, user)));
         }
-        let one_a_processor =
-            Arguments { test_threads: Some(processor::count()), ..Arguments::from_args() };
-        libtest_mimic::run(&one_a_processor, trials).exit();
+        names.sort_by_key(|(name, _)| !waits(name));
+        let trials = names.into_iter();
+        let trials =
+            trials.map(|(name, user)| Trial::test(name.clone(), move || start(&name, user)));
+        let threads = Some(THREADS_A_PROCESSOR * processor::count());
+        let several = Arguments { test_threads: threads, ..Arguments::from_args() };
+        libtest_mimic::run(&several, trials.collect()).exit();
     }
 
     /// Runs one trial in a process of its own, and passes on what it skipped.
@@ -163,7 +179,7 @@ mod linux {
         if let Some(user) = user {
             command.uid(user).gid(user).env_remove("GROSSO_SKIP_NOTHING");
         }
-        let _processor = Processor::acquire();
+        let _processor = (!waits(name)).then(Processor::acquire);
         let Output { status, stdout, stderr } = command.output()?;
         print!("{}", String::from_utf8_lossy(&stdout));
         if status.success() {
@@ -286,7 +302,9 @@ mod linux {
             };
             let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
             let headers = if family == Family::V4 { 28 } else { 48 };
-            assert_eq!(measured.bytes / (1500 - headers), measured.units, "{family:?}");
+            // The bytes of a datagram may be there before it is counted.
+            let datagrams = measured.bytes / (1500 - headers);
+            assert!(datagrams.abs_diff(measured.units) <= 1, "{family:?}: {measured:?}");
             assert!(measured.segments_per_train.unwrap() > 20.0, "{measured:?}");
         }
     }

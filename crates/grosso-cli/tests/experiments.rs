@@ -1,0 +1,8 @@
+//! Experiments of the lab: the claims of publications that they answer, and the tables that they fill. Each measures,
+//! on a processor of its own, and all of them take minutes: `cargo test -p grosso-cli --test experiments`.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+mod sources;
+mod tables;

@@ -1,0 +1,232 @@
+//! The tables and pages that experiments of the lab fill.
+
+use grosso_testkit::processor::Processor;
+
+use crate::{
+    common::Bench,
+    sources::{is_refused, put_examples},
+};
+
+#[test]
+fn lab_fragments_shows_the_collapse_and_its_cure() {
+    let _processor = Processor::acquire();
+    let bench = Bench::new();
+    // A rate that a machine can carry while it does other things.
+    let options = "--runs 1 --time 300ms --timeout 150ms --rate 300M --loss 0.5%";
+    let run = bench.run(&format!("lab fragments {options} --html page.html --json"));
+    if is_refused(&run) {
+        return;
+    }
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-fragments/2");
+    assert_eq!(report["environment"]["timeout_ms"], 150.0);
+    let losses: Vec<f64> =
+        report["groups"].as_array().unwrap().iter().map(|g| g["loss"].as_f64().unwrap()).collect();
+    assert_eq!(losses, [0.0, 0.005]);
+    for (group, fewest) in report["groups"].as_array().unwrap().iter().zip([32, 64]) {
+        let row = |receiver: &str, buffers: serde_json::Value| {
+            let mut rows = group["rows"].as_array().unwrap().iter();
+            rows.find(|row| row["receiver"] == receiver && row["buffers"] == buffers).unwrap()
+        };
+        let number = |row: &serde_json::Value, name: &str| row[name]["median"].as_f64().unwrap();
+        let (few, unbounded) = (row("coalesces", fewest.into()), row("coalesces", ().into()));
+        let queued = row("queues", fewest.into());
+        // A timeout in the middle of the trial may empty the buffers once more, which then hold complete datagrams.
+        assert!(number(few, "goodput_gbps") > 5.0 * number(queued, "goodput_gbps"), "{group}");
+        assert_eq!(number(few, "no_buffer_a_second"), 0.0, "{few}");
+        assert!(number(queued, "no_buffer_a_second") > 0.0, "{queued}");
+        assert!(queued["buffers_max"] == fewest && number(unbounded, "goodput_gbps") > 0.0);
+        assert!(number(queued, "silence_ms") > 100.0, "it waits for the timeout: {queued}");
+    }
+    let verdicts = report["verdicts"].as_array().unwrap();
+    assert_eq!(
+        (verdicts.len(), &verdicts[0]["verdict"]),
+        (7, &"reproduced".into()),
+        "{verdicts:?}"
+    );
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab fragments --runs 1"), "how to repeat it");
+}
+
+#[test]
+fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
+    let _processor = Processor::acquire();
+    let bench = Bench::new();
+    let options = "--runs 1 --time 100ms --streams 4 --device veth";
+    let run = bench.run(&format!("lab tunnels {options} --html page.html --json"));
+    if is_refused(&run) {
+        return;
+    }
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-tunnels/3");
+    assert_eq!(report["environment"]["streams"], 4);
+    let groups = report["groups"].as_array().unwrap();
+    let rows: Vec<_> = groups.iter().flat_map(|group| group["rows"].as_array().unwrap()).collect();
+    let number = |row: &serde_json::Value, name: &str| row[name]["median"].as_f64().unwrap();
+    for row in &rows {
+        assert!(number(row, "megabits_a_second") > 0.0, "{row}");
+        assert!(number(row, "transactions_a_second") > 0.0, "{row}");
+        assert!(row["latency"]["p99_us"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!(row["checksum_errors"], 0, "{row}");
+    }
+    let row = |carrier: &str, remote_checksum: bool| {
+        let mut rows = rows.iter();
+        let is_it = |row: &&&serde_json::Value| {
+            row["carrier"] == carrier && row["remote_checksum"] == remote_checksum
+        };
+        *rows.find(is_it).unwrap()
+    };
+    let summed = |remote_checksum, side: usize| {
+        let row = row("grosso", remote_checksum);
+        row["costs"][side]["checksums_s_per_gb"].as_f64().unwrap()
+    };
+    for side in [0, 1] {
+        assert!(summed(true, side) < summed(false, side) / 4.0, "{report}");
+    }
+    assert!(
+        number(row("grosso", false), "cpu_s_per_gb") < number(row("plain", false), "cpu_s_per_gb")
+    );
+    let with = |carrier: &str| {
+        let compared = report["comparisons"].as_array().unwrap().iter();
+        compared.filter(|compared| compared["with"] == carrier).count()
+    };
+    assert_eq!(with("plain"), 2);
+    assert!(with("kernel") == 2 || groups[1]["rows"].as_array().unwrap().len() == 2);
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 4);
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab tunnels --runs 1"), "how to repeat it");
+}
+
+#[test]
+fn lab_cost_says_where_the_time_of_a_packet_goes() {
+    let _processor = Processor::acquire();
+    let bench = Bench::new();
+    let run = bench.run("lab cost --runs 1 --time 100ms --device veth --html page.html --json");
+    if is_refused(&run) {
+        return;
+    }
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-cost/2");
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    // AF_XDP needs root.
+    assert!([5, 7].contains(&rows.len()), "{report}");
+    for run in rows.iter().flat_map(|row| row["runs"].as_array().unwrap()) {
+        for path in run["paths"].as_array().unwrap() {
+            let total = number(&path["total_ns"]);
+            let parts = path["parts"].as_object().unwrap();
+            assert_eq!(parts.len(), 10);
+            assert!(number(&parts["unexplained"]) < total / 2.0, "{path}");
+            let all: f64 = parts.values().map(number).sum();
+            assert!(total > 0.0 && (all - total).abs() < total * 1e-6, "{path}");
+        }
+    }
+    let calls = |offloads: &str| {
+        let is_it = |row: &&serde_json::Value| row["wire"] == "ring" && row["offloads"] == offloads;
+        number(&rows.iter().find(is_it).unwrap()["paths"][1]["send_calls_a_packet"])
+    };
+    assert!(calls("on") < calls("one_by_one"), "{report}");
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 3);
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab cost --runs 1"), "how to repeat it");
+}
+
+#[test]
+fn lab_acks_tells_who_reaches_the_sender() {
+    let _processor = Processor::acquire();
+    let bench = Bench::new();
+    let run = bench.run(
+        "lab acks --runs 1 --time 100ms --round-trip 4ms --transfer 512000 --html page.html --json",
+    );
+    if is_refused(&run) {
+        return;
+    }
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-acks/2");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 76);
+    // The share of the acknowledgments arriving at the sender's NIC that the sender was given.
+    let reached = |handling: &str| {
+        let of = |row: &&serde_json::Value| row["side"] == "sender" && row["handling"] == handling;
+        let sum = |name: &str| -> f64 {
+            rows.iter().filter(of).map(|row| row[name]["median"].as_f64().unwrap()).sum()
+        };
+        sum("acknowledgments_reached") / sum("acknowledgments_sent")
+    };
+    assert!(reached("freebsd") < 0.7, "{}", reached("freebsd"));
+    for handling in ["off", "linux", "vector", "rsc-82599"] {
+        assert!((0.8..1.2).contains(&reached(handling)), "{handling}: {}", reached(handling));
+    }
+    assert_eq!(report["overtaken"]["through_it"], 0);
+    // In userspace, one more says what the kernel's senders would do.
+    let others = usize::from(report["senders"] == "userspace");
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 11 + 13 + others);
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab acks --runs 1"), "how to repeat it");
+}
+
+#[test]
+fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
+    let _processor = Processor::acquire();
+    let bench = Bench::new();
+    let words = "--runs 1 --time 50ms --round-trip 10ms --transfer 1000000 --html page.html";
+    let run = bench.run(&format!("lab acks --senders userspace {words} --json"));
+    if is_refused(&run) {
+        return;
+    }
+    let report = run.json();
+    assert_eq!(report["senders"], "userspace");
+    let transfers = report["transfers"].as_array().unwrap();
+    let round_trips = |handling: &str| {
+        let is_it = |row: &&serde_json::Value| {
+            row["side"] == "sender" && row["handling"] == handling && row["worth"] == "one"
+        };
+        let row = transfers.iter().find(is_it).unwrap();
+        row["runs"][0]["round_trips"].as_u64().unwrap()
+    };
+    assert!(round_trips("freebsd") > round_trips("off"), "{transfers:?}");
+    let verdicts = report["verdicts"].as_array().unwrap();
+    let told = verdicts.iter().filter(|verdict| {
+        verdict["measured"].as_str().is_some_and(|measured| measured.ends_with("in userspace"))
+    });
+    let elsewhere = verdicts.iter().filter(|verdict| verdict["verdict"] == "cannot_be_shown_here");
+    assert_eq!((told.count(), elsewhere.count()), (13, 1));
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("ran in userspace"), "the page says so too");
+}
+
+#[test]
+fn lab_run_shows_that_lro_in_the_middle_breaks_the_far_side() {
+    let _processor = Processor::acquire();
+    let bench = Bench::new();
+    put_examples(&bench);
+    let run = bench.run(
+        "lab run --config examples/lab/lro-in-the-middle.toml --time 300ms --html page.html --json",
+    );
+    if is_refused(&run) {
+        return;
+    }
+    let report = run.json();
+    assert_eq!(
+        (&report["schema"], &report["experiment"]),
+        (&"grosso.lab-own/1".into(), &"run".into())
+    );
+    let rows = report["rows"].as_array().unwrap();
+    let number = |row: usize, name: &str| rows[row][name]["median"].as_f64().unwrap();
+    let [alone, gro, lro] = [0, 1, 2];
+    assert!(number(alone, "gbps") > 10.0 * number(lro, "gbps"), "{report}");
+    assert!(number(gro, "gbps") > 10.0 * number(lro, "gbps"), "{report}");
+    assert!(number(gro, "segments_per_train") > 2.0, "{report}");
+    assert_eq!(number(gro, "too_long_a_second") + number(alone, "too_long_a_second"), 0.0);
+    assert!(number(lro, "too_long_a_second") > 0.0 && number(lro, "segments_per_train") > 1.0);
+    let verdicts = report["verdicts"].as_array().unwrap();
+    assert_eq!(verdicts.len(), 4);
+    for verdict in &verdicts[..2] {
+        assert_eq!(verdict["verdict"], "reproduced", "{verdict}");
+    }
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(
+        page.contains("lab run --config examples/lab/lro-in-the-middle.toml"),
+        "how to repeat it"
+    );
+}
