@@ -116,11 +116,10 @@ mod linux {
         ]
     }
 
-    /// Trials that mostly wait for their wires and timers, and look at no rate. They share the processors, and start
-    /// before those that measure.
-    const WAITING: [&str; 4] = [
+    /// Trials that mostly wait for their wires, and look at bytes alone: at no rate, and at nothing that has a time to
+    /// live. They share the processors, and start before those that measure.
+    const WAITING: [&str; 3] = [
         "a_bad_wire_is_repaired_by_tcp",
-        "fragments::a_datagram_that_lost_a_fragment_dies_when_its_time_is_over",
         "fragments::tshark_joins_and_decrypts_what_is_on_the_wire",
         "userspace::every_byte_arrives_over_a_wire_that_loses",
     ];
