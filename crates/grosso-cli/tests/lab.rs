@@ -183,7 +183,8 @@ fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
 /// The CPUs on which threads may run, by their names.
 type ThreadCpus = BTreeMap<String, BTreeSet<String>>;
 
-/// Runs a command, and looks on which CPUs its threads may run, until that is enough or the command ends.
+/// Runs a command, and looks on which CPUs its threads may run, until that is enough or the command ends. A thread that
+/// may run wherever this one may has not chosen yet.
 fn threads_of(
     bench: &Bench,
     words: &str,
@@ -191,6 +192,12 @@ fn threads_of(
 ) -> (Run, ThreadCpus) {
     let mut command = bench.command(words);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let value = |status: &str, name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    let allowed = |status: &str| value(status, "Cpus_allowed_list:");
+    let everywhere = allowed(&fs::read_to_string("/proc/thread-self/status").unwrap());
     let mut seen = ThreadCpus::new();
     while child.try_wait().unwrap().is_none() {
         if is_enough(&seen) {
@@ -202,11 +209,10 @@ fn threads_of(
             fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten()
         {
             let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
-            let value = |name: &str| {
-                let line = status.lines().find_map(|line| line.strip_prefix(name));
-                line.unwrap_or_default().trim().to_owned()
-            };
-            seen.entry(value("Name:")).or_default().insert(value("Cpus_allowed_list:"));
+            let cpus = allowed(&status);
+            if cpus != everywhere {
+                seen.entry(value(&status, "Name:")).or_default().insert(cpus);
+            }
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -554,18 +554,19 @@ fn forbids_fragments(routed: &Routed, net: u8, inner: usize) -> bool {
 
 /// A frame on the first host's wire that this is true of, and that carries a datagram of the first host.
 fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    const MARK: &[u8] = b"who carries this datagram?";
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
     let [near, far] = [1, 2].map(|host| inside(net, host)[inner]);
     let sender = routed.hosts[0].run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
+    // Another port than that of who asked before, whose last datagrams may still come.
+    let mark = format!("who carries this from {}?", sender.local_addr().unwrap());
     let mut frame = [0; 2048];
     let mut found = Vec::new();
     until(|| {
-        sender.send_to(MARK, (far, 9)).unwrap();
+        sender.send_to(mark.as_bytes(), (far, 9)).unwrap();
         while let Some(packet) = wire.receive(&mut frame).unwrap() {
             let frame = &frame[..packet.length];
-            if is_it(frame) && frame.windows(MARK.len()).any(|part| part == MARK) {
+            if is_it(frame) && frame.windows(mark.len()).any(|part| part == mark.as_bytes()) {
                 found = frame.to_vec();
             }
         }
