@@ -244,7 +244,20 @@ fn compared(packets: &[Timed]) -> Vec<Vec<u8>> {
 
 fn compared_frames(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames.retain(|frame| is_compared(frame));
+    frames.iter_mut().for_each(|frame| write_zero_one_way(frame));
     frames
+}
+
+/// Writes a checksum of TCP that is zero in one of its two forms. Linux writes 0 where it makes checksums while it cuts
+/// (`gso_make_checksum`), and 0xffff where they are left to a device that cannot (`skb_checksum_help`): no capture of a
+/// host tells which.
+fn write_zero_one_way(frame: &mut [u8]) {
+    for tcp in parsed(frame).layers.iter().filter(|layer| layer.name == "tcp") {
+        let checksum = &mut frame[tcp.offset + 16..tcp.offset + 18];
+        if *checksum == [0xff; 2] {
+            checksum.fill(0);
+        }
+    }
 }
 
 /// Whether a frame belongs to the stream: neighbour discovery comes at any time.
