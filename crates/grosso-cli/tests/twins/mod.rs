@@ -2,7 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-mod law;
+pub(crate) mod law;
 mod tagged;
 mod tunnel;
 
