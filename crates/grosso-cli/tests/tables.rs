@@ -1,34 +1,41 @@
 //! The tables and pages that experiments of the lab fill.
 
 use grosso_testkit::processor::Processor;
+use serde_json::Value;
 
 use crate::{
     common::Bench,
     sources::{is_refused, put_examples},
 };
 
+/// The report of an experiment, which has a processor for itself; `None` if there can be no lab here.
+fn report_of(bench: &Bench, words: &str) -> Option<Value> {
+    let _processor = Processor::acquire();
+    let run = bench.run(words);
+    (!is_refused(&run)).then(|| run.json())
+}
+
 #[test]
 fn lab_fragments_shows_the_collapse_and_its_cure() {
-    let _processor = Processor::acquire();
     let bench = Bench::new();
     // A rate that a machine can carry while it does other things.
     let options = "--runs 1 --time 300ms --timeout 150ms --rate 300M --loss 0.5%";
-    let run = bench.run(&format!("lab fragments {options} --html page.html --json"));
-    if is_refused(&run) {
+    let Some(report) =
+        report_of(&bench, &format!("lab fragments {options} --html page.html --json"))
+    else {
         return;
-    }
-    let report = run.json();
+    };
     assert_eq!(report["schema"], "grosso.lab-fragments/2");
     assert_eq!(report["environment"]["timeout_ms"], 150.0);
     let losses: Vec<f64> =
         report["groups"].as_array().unwrap().iter().map(|g| g["loss"].as_f64().unwrap()).collect();
     assert_eq!(losses, [0.0, 0.005]);
     for (group, fewest) in report["groups"].as_array().unwrap().iter().zip([32, 64]) {
-        let row = |receiver: &str, buffers: serde_json::Value| {
+        let row = |receiver: &str, buffers: Value| {
             let mut rows = group["rows"].as_array().unwrap().iter();
             rows.find(|row| row["receiver"] == receiver && row["buffers"] == buffers).unwrap()
         };
-        let number = |row: &serde_json::Value, name: &str| row[name]["median"].as_f64().unwrap();
+        let number = |row: &Value, name: &str| row[name]["median"].as_f64().unwrap();
         let (few, unbounded) = (row("coalesces", fewest.into()), row("coalesces", ().into()));
         let queued = row("queues", fewest.into());
         // A timeout in the middle of the trial may empty the buffers once more, which then hold complete datagrams.
@@ -50,19 +57,17 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
 
 #[test]
 fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
-    let _processor = Processor::acquire();
     let bench = Bench::new();
     let options = "--runs 1 --time 100ms --streams 4 --device veth";
-    let run = bench.run(&format!("lab tunnels {options} --html page.html --json"));
-    if is_refused(&run) {
+    let Some(report) = report_of(&bench, &format!("lab tunnels {options} --html page.html --json"))
+    else {
         return;
-    }
-    let report = run.json();
+    };
     assert_eq!(report["schema"], "grosso.lab-tunnels/3");
     assert_eq!(report["environment"]["streams"], 4);
     let groups = report["groups"].as_array().unwrap();
     let rows: Vec<_> = groups.iter().flat_map(|group| group["rows"].as_array().unwrap()).collect();
-    let number = |row: &serde_json::Value, name: &str| row[name]["median"].as_f64().unwrap();
+    let number = |row: &Value, name: &str| row[name]["median"].as_f64().unwrap();
     for row in &rows {
         assert!(number(row, "megabits_a_second") > 0.0, "{row}");
         assert!(number(row, "transactions_a_second") > 0.0, "{row}");
@@ -71,9 +76,8 @@ fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
     }
     let row = |carrier: &str, remote_checksum: bool| {
         let mut rows = rows.iter();
-        let is_it = |row: &&&serde_json::Value| {
-            row["carrier"] == carrier && row["remote_checksum"] == remote_checksum
-        };
+        let is_it =
+            |row: &&&Value| row["carrier"] == carrier && row["remote_checksum"] == remote_checksum;
         *rows.find(is_it).unwrap()
     };
     let summed = |remote_checksum, side: usize| {
@@ -99,15 +103,14 @@ fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
 
 #[test]
 fn lab_cost_says_where_the_time_of_a_packet_goes() {
-    let _processor = Processor::acquire();
     let bench = Bench::new();
-    let run = bench.run("lab cost --runs 1 --time 100ms --device veth --html page.html --json");
-    if is_refused(&run) {
+    let Some(report) =
+        report_of(&bench, "lab cost --runs 1 --time 100ms --device veth --html page.html --json")
+    else {
         return;
-    }
-    let report = run.json();
+    };
     assert_eq!(report["schema"], "grosso.lab-cost/2");
-    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let number = |value: &Value| value.as_f64().unwrap();
     let rows = report["rows"].as_array().unwrap();
     // AF_XDP needs root.
     assert!([5, 7].contains(&rows.len()), "{report}");
@@ -122,7 +125,7 @@ fn lab_cost_says_where_the_time_of_a_packet_goes() {
         }
     }
     let calls = |offloads: &str| {
-        let is_it = |row: &&serde_json::Value| row["wire"] == "ring" && row["offloads"] == offloads;
+        let is_it = |row: &&Value| row["wire"] == "ring" && row["offloads"] == offloads;
         number(&rows.iter().find(is_it).unwrap()["paths"][1]["send_calls_a_packet"])
     };
     assert!(calls("on") < calls("one_by_one"), "{report}");
@@ -133,21 +136,19 @@ fn lab_cost_says_where_the_time_of_a_packet_goes() {
 
 #[test]
 fn lab_acks_tells_who_reaches_the_sender() {
-    let _processor = Processor::acquire();
     let bench = Bench::new();
-    let run = bench.run(
+    let Some(report) = report_of(
+        &bench,
         "lab acks --runs 1 --time 100ms --round-trip 4ms --transfer 512000 --html page.html --json",
-    );
-    if is_refused(&run) {
+    ) else {
         return;
-    }
-    let report = run.json();
+    };
     assert_eq!(report["schema"], "grosso.lab-acks/2");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 76);
     // The share of the acknowledgments arriving at the sender's NIC that the sender was given.
     let reached = |handling: &str| {
-        let of = |row: &&serde_json::Value| row["side"] == "sender" && row["handling"] == handling;
+        let of = |row: &&Value| row["side"] == "sender" && row["handling"] == handling;
         let sum = |name: &str| -> f64 {
             rows.iter().filter(of).map(|row| row[name]["median"].as_f64().unwrap()).sum()
         };
@@ -167,18 +168,16 @@ fn lab_acks_tells_who_reaches_the_sender() {
 
 #[test]
 fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
-    let _processor = Processor::acquire();
     let bench = Bench::new();
     let words = "--runs 1 --time 50ms --round-trip 10ms --transfer 1000000 --html page.html";
-    let run = bench.run(&format!("lab acks --senders userspace {words} --json"));
-    if is_refused(&run) {
+    let Some(report) = report_of(&bench, &format!("lab acks --senders userspace {words} --json"))
+    else {
         return;
-    }
-    let report = run.json();
+    };
     assert_eq!(report["senders"], "userspace");
     let transfers = report["transfers"].as_array().unwrap();
     let round_trips = |handling: &str| {
-        let is_it = |row: &&serde_json::Value| {
+        let is_it = |row: &&Value| {
             row["side"] == "sender" && row["handling"] == handling && row["worth"] == "one"
         };
         let row = transfers.iter().find(is_it).unwrap();
@@ -197,16 +196,14 @@ fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
 
 #[test]
 fn lab_run_shows_that_lro_in_the_middle_breaks_the_far_side() {
-    let _processor = Processor::acquire();
     let bench = Bench::new();
     put_examples(&bench);
-    let run = bench.run(
+    let Some(report) = report_of(
+        &bench,
         "lab run --config examples/lab/lro-in-the-middle.toml --time 300ms --html page.html --json",
-    );
-    if is_refused(&run) {
+    ) else {
         return;
-    }
-    let report = run.json();
+    };
     assert_eq!(
         (&report["schema"], &report["experiment"]),
         (&"grosso.lab-own/1".into(), &"run".into())
