@@ -173,7 +173,7 @@ mod tests {
                 let bytes;
                 (bytes, units) = progress.arrivals();
                 let is_torn = !(units..=units + 1).contains(&(bytes / 10));
-                torn = torn.or(is_torn.then_some((bytes, units)));
+                torn = torn.or_else(|| is_torn.then_some((bytes, units)));
             }
             progress.stop.store(true, Ordering::Relaxed);
             assert_eq!(torn, None, "bytes and units");
