@@ -11,6 +11,7 @@ use std::{
     thread,
 };
 
+#[cfg(feature = "wireguard")]
 use boringtun::x25519::{PublicKey, StaticSecret};
 use grosso_sys::{
     interface::{Control, InterfaceName},
@@ -155,6 +156,7 @@ fn a_stream_passes_from_the_vpn_on_tokio_to_the_other() {
     fs::remove_file(&key).unwrap();
 }
 
+#[cfg(feature = "wireguard")]
 #[test]
 fn a_stream_passes_wireguard() {
     let own = [[0x11; 32], [0x22; 32]];

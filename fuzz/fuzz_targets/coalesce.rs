@@ -10,7 +10,7 @@ use grosso_testkit::{
     random::Random,
     stack::{Place, Stack},
 };
-use grosso_tests::session::{
+use grosso_rig::session::{
     Session, complete_checksums, random_profile, random_reorder, received,
 };
 use grosso_wire::LinkType;

@@ -4,7 +4,7 @@
 
 use grosso_fuzz::Decisions;
 use grosso_testkit::oracle::{Lengths, Link, parse};
-use grosso_tests::engine::PORTS;
+use grosso_rig::engine::PORTS;
 use grosso_wire::{Extent, Kind, LAYERS_MAX, LinkType, Ports, Stack, dissect, dissect_into};
 use libfuzzer_sys::fuzz_target;
 

@@ -10,7 +10,7 @@ use grosso::{
     reassemble::{Overlap, ReassemblyMode, ReassemblyRules, ReassemblyVerdict, reason::Discard},
 };
 use grosso_fuzz::Decisions;
-use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version};
+use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 use libfuzzer_sys::fuzz_target;
 
 /// Greatest number of fragments: more cost time and find nothing new.

@@ -15,7 +15,7 @@ use grosso_testkit::{
     oracle::{Link, State, verify},
     stack::{Place, Transport},
 };
-use grosso_tests::engine::{PORTS, cut};
+use grosso_rig::engine::{PORTS, cut};
 use grosso_wire::{LinkType, dissect};
 use libfuzzer_sys::fuzz_target;
 

@@ -8,8 +8,8 @@ use grosso::{
         reason::{Close, NoMerge, Pass},
     },
 };
+use grosso_rig::engine::{Engine, PORTS};
 use grosso_testkit::{Packet, headers::Tcp};
-use grosso_tests::engine::{Engine, PORTS};
 use grosso_wire::LinkType;
 
 fn profile(acknowledgments: Acknowledgments) -> Profile {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use grosso::{Profile, Verdict, coalesce::Batch};
+use grosso_rig::engine::{Engine, Out, PORTS, coalesce_with};
 use grosso_testkit::{Packet, Traffic, headers::Tcp, random::Random};
-use grosso_tests::engine::{Engine, Out, PORTS, coalesce_with};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 

@@ -6,16 +6,16 @@ use grosso::{
     coalesce::reason::Pass,
     segment::Outgoing,
 };
+use grosso_rig::{
+    engine::{Engine, coalesce, segment},
+    frames::{Path, at, payload_lengths, plain},
+    superframe::Superframe,
+};
 use grosso_testkit::{
     Packet,
     headers::{Gue, Tcp, Udp, Vxlan},
     oracle::{Link, is_right, sum},
     stream,
-};
-use grosso_tests::{
-    engine::{Engine, coalesce, segment},
-    frames::{Path, at, payload_lengths, plain},
-    superframe::Superframe,
 };
 
 /// The verdict on one packet with this state of its checksum, and the state when it leaves.

@@ -1,7 +1,6 @@
-//! Laws, rules by number, bounds of memory and work: what needs no more than this process.
+//! Laws and rules by number: what needs no more than this process.
 
 mod acknowledgments;
-mod allocation;
 mod batches;
 mod checksum_rules;
 mod decapsulation_rules;
@@ -19,20 +18,13 @@ mod pitfalls;
 mod prediction;
 mod profiles;
 mod properties;
-mod reassembly_allocation;
-mod reassembly_work;
 mod reorder;
-mod reorder_work;
-mod soak;
-mod stage_allocation;
 mod steering;
-mod tiers;
 mod tunnel_rules;
-mod tunnel_work;
 mod udp_rules;
 mod vectors;
 
-use grosso_tests::allocator::Counting;
+use grosso_rig::allocator::Counting;
 
 /// It counts for each thread, and so for each test.
 #[global_allocator]

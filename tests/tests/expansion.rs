@@ -5,12 +5,12 @@ use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink,
     expand::{Expander, Unexpanded},
 };
+use grosso_rig::engine::PORTS;
 use grosso_testkit::{
     Packet,
     headers::Tcp,
     oracle::{Link, is_right},
 };
-use grosso_tests::engine::PORTS;
 use grosso_wire::{LinkType, ipv4};
 use proptest::{collection::vec, prelude::*};
 

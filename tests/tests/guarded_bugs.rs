@@ -8,16 +8,16 @@ use grosso::{
     meta::{GsoSize, VlanTag},
     segment::{BufferTooSmall, NoSegments, Outgoing, Segments},
 };
+use grosso_rig::{
+    engine::{Engine, PORTS, coalesce, cut, segment},
+    frames::{Path, assert_apart, payload_lengths, plain},
+    superframe::{Superframe, lengths_behind},
+};
 use grosso_testkit::{
     Packet,
     headers::Tcp,
     oracle::{Link, is_right},
     stream,
-};
-use grosso_tests::{
-    engine::{Engine, PORTS, coalesce, cut, segment},
-    frames::{Path, assert_apart, payload_lengths, plain},
-    superframe::{Superframe, lengths_behind},
 };
 use grosso_wire::{LinkType, Ports};
 

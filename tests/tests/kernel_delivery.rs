@@ -4,11 +4,11 @@
 
 use grosso::Profile;
 use grosso::checksum::Checksum;
+use grosso_rig::engine::{Engine, Out, PORTS};
+use grosso_rig::kernel::{Host, VirtioHeader, skip};
 use grosso_testkit::headers::{Ipv4, Tcp};
 use grosso_testkit::oracle::{Lengths, Link, parse};
 use grosso_testkit::{Packet, stream};
-use grosso_tests::engine::{Engine, Out, PORTS};
-use grosso_tests::kernel::{Host, VirtioHeader, skip};
 use grosso_wire::LinkType;
 
 /// Port of the host's sockets.

@@ -5,11 +5,11 @@
 
 #![cfg(target_os = "linux")]
 
+use grosso_rig::kernel::{FRAMES_MAX, GroOptions, GroOracle, release, skip};
 use grosso_testkit::Traffic;
 use grosso_testkit::oracle::{Link, Rules, VXLAN_PORT, join, trains};
 use grosso_testkit::random::Random;
 use grosso_testkit::stack::{Front, Network, Stack, Transport, Tunnel};
-use grosso_tests::kernel::{FRAMES_MAX, GroOptions, GroOracle, release, skip};
 
 /// Number of vectors of a test; a vector takes well under a millisecond.
 const VECTORS: u64 = 1000;

@@ -4,9 +4,9 @@
 
 use grosso::Meta;
 use grosso::segment::{FragmentOptions, Fragments, NoFragments};
+use grosso_rig::kernel::{Router, Source, seed, skip};
 use grosso_testkit::random::Random;
 use grosso_testkit::{Packet, oracle};
-use grosso_tests::kernel::{Router, Source, seed, skip};
 use grosso_wire::LinkType;
 
 /// Number of packets sent.

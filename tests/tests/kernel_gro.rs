@@ -4,13 +4,13 @@
 
 #![cfg(target_os = "linux")]
 
-use grosso_testkit::Packet;
-use grosso_testkit::headers::{Gre, Tcp, Udp};
-use grosso_testkit::random::Random;
-use grosso_tests::kernel::{
+use grosso_rig::kernel::{
     Batching, Capability, Delivered, GroOptions, GroOracle, GsoOracle, TunnelOffsets, VirtioHeader,
     capabilities, release, skip,
 };
+use grosso_testkit::Packet;
+use grosso_testkit::headers::{Gre, Tcp, Udp};
+use grosso_testkit::random::Random;
 
 /// Bytes of Ethernet, IPv4 and TCP without options.
 const TCP_HEADERS: usize = 14 + 20 + 20;

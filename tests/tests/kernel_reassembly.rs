@@ -6,11 +6,11 @@
 use std::net::IpAddr;
 
 use grosso::reassemble::{IcmpError, Overlap, ReassemblyMode, ReassemblyRules};
-use grosso_testkit::{Packet, oracle, random::Random};
-use grosso_tests::{
+use grosso_rig::{
     fragments::{Piece, Rig, Version, random_pieces},
     kernel::{Host, VirtioHeader, release, skip},
 };
+use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_wire::LinkType;
 
 /// Port of the host's socket.

@@ -11,12 +11,12 @@ use std::slice;
 
 use grosso::checksum::{Checksum, complete};
 use grosso::segment::{NoSegments, Outgoing};
+use grosso_rig::kernel::{GsoOracle, TunnelOffsets, VirtioHeader, dump, release, seed, skip};
+use grosso_rig::superframe::Superframe;
 use grosso_testkit::Packet;
 use grosso_testkit::flows::hex;
 use grosso_testkit::headers::Tcp;
 use grosso_testkit::random::Random;
-use grosso_tests::kernel::{GsoOracle, TunnelOffsets, VirtioHeader, dump, release, seed, skip};
-use grosso_tests::superframe::Superframe;
 
 /// Number of superframes in the random test.
 const SUPERFRAMES: u64 = 1500;

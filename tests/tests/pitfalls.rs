@@ -5,14 +5,14 @@ use grosso::{
     checksum::Checksum,
     coalesce::{BucketChoice, reason::Close},
 };
+use grosso_rig::{
+    engine::{Engine, coalesce, coalesce_with, segment},
+    frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
+};
 use grosso_testkit::{
     headers::Tcp,
     oracle::{Link, checksum, is_right, sum},
     random::Random,
-};
-use grosso_tests::{
-    engine::{Engine, coalesce, coalesce_with, segment},
-    frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
 /// The first segments of that many connections.

@@ -7,8 +7,8 @@ use grosso::{
     coalesce::reason::{Close, NoMerge, Pass},
     meta::VlanTag,
 };
+use grosso_rig::engine::{Engine, Out, PORTS, segment};
 use grosso_testkit::{Packet, oracle::checksum};
-use grosso_tests::engine::{Engine, Out, PORTS, segment};
 use grosso_wire::{Kind, LinkType, dissect};
 
 /// A packet of a connection, by its number.

@@ -4,8 +4,8 @@ use grosso::{
     Meta,
     steering::{QUEUES_MAX, Steering, symmetric_hash},
 };
+use grosso_rig::engine::PORTS;
 use grosso_testkit::{Packet, Traffic};
-use grosso_tests::engine::PORTS;
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 

@@ -7,14 +7,14 @@ use grosso::{
     features::{Features, needed},
     meta::IpLevels,
 };
+use grosso_rig::{
+    engine::{Engine, Out, PORTS, coalesce, coalesce_with, segment},
+    frames::payload_lengths,
+};
 use grosso_testkit::{
     Packet,
     headers::{Ethernet, Geneve, Gre, Gue, Ipv4, L2tp, Udp, Vxlan},
     oracle::{Link, is_right, pseudo_header, sum},
-};
-use grosso_tests::{
-    engine::{Engine, Out, PORTS, coalesce, coalesce_with, segment},
-    frames::payload_lengths,
 };
 use grosso_wire::{LinkType, Ports, dissect};
 

@@ -6,13 +6,13 @@ use grosso::{
     coalesce::reason::{Close, NoMerge, Pass},
     meta::{Gso, IpLevels},
 };
+use grosso_rig::{
+    engine::{Engine, coalesce, coalesce_with, segment},
+    frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
+};
 use grosso_testkit::{
     headers::Udp,
     oracle::{pseudo_header, sum},
-};
-use grosso_tests::{
-    engine::{Engine, coalesce, coalesce_with, segment},
-    frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
 /// Asserts the verdict on the second of three datagrams after a change, that it leaves in its place, and that the

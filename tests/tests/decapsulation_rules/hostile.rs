@@ -8,8 +8,8 @@ use grosso::{
         DecapsulateStats, Decapsulation, DecapsulationRules, RemoteChecksumMode,
     },
 };
+use grosso_rig::damage::{checksum, frames, links};
 use grosso_testkit::stack::{Place, Stack};
-use grosso_tests::damage::{checksum, frames, links};
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 

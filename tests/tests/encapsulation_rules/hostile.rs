@@ -11,7 +11,7 @@ use grosso::{
         encapsulate::{Encapsulator, HEADER_BYTES_MAX},
     },
 };
-use grosso_tests::damage::{checksum, frames, links};
+use grosso_rig::damage::{checksum, frames, links};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 

@@ -12,8 +12,8 @@ use grosso::{
         encapsulate::{Encapsulator, Refusal},
     },
 };
+use grosso_rig::engine::Engine;
 use grosso_testkit::{Packet, random::Random};
-use grosso_tests::engine::Engine;
 use grosso_wire::{LinkType, Ports, dissect};
 
 use super::{

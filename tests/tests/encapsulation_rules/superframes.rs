@@ -12,8 +12,8 @@ use grosso::{
         encapsulate::{Encapsulator, Refusal},
     },
 };
+use grosso_rig::engine::Engine;
 use grosso_testkit::Packet;
-use grosso_tests::engine::Engine;
 use grosso_wire::{LinkType, Ports};
 
 use super::{

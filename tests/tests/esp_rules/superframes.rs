@@ -6,12 +6,12 @@ use grosso::{
     segment::{Outgoing, Segments},
     tunnel::esp::{Encryptor, EspMode, Refusal},
 };
+use grosso_rig::{engine::PORTS, superframe::Superframe};
 use grosso_testkit::{
     Packet,
     oracle::{Link, is_right},
     stack::{Front, NETWORKS, Network, Place, Stack, Transport, Tunnel},
 };
-use grosso_tests::{engine::PORTS, superframe::Superframe};
 use grosso_wire::LinkType;
 
 use super::association::{MODES, Recipe, TUNNEL_V4, TUNNEL_V6, decrypt, encrypt};

@@ -3,8 +3,8 @@
 use grosso::reassemble::{
     IcmpError, ReassemblyMode, ReassemblyRules, ReassemblyVerdict, Returned, reason::Discard,
 };
+use grosso_rig::fragments::{Piece, Rig, Version, cut};
 use grosso_testkit::Packet;
-use grosso_tests::fragments::{Piece, Rig, Version, cut};
 
 use super::{data, push_all, rules};
 

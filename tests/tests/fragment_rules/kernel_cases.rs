@@ -1,8 +1,8 @@
 //! The kernel's own cases: `ip_defrag`, and `ipv6_fragmentation`.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyRules};
+use grosso_rig::fragments::{Piece, Version, cut};
 use grosso_testkit::random::Random;
-use grosso_tests::fragments::{Piece, Version, cut};
 
 use super::{data, overlap, rules, whole};
 

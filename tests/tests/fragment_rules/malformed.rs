@@ -9,8 +9,8 @@ use grosso::{
         reason::{Discard, Pass},
     },
 };
+use grosso_rig::fragments::{Piece, Rig, Version, cut};
 use grosso_testkit::{Packet, oracle, random::Random};
-use grosso_tests::fragments::{Piece, Rig, Version, cut};
 
 use super::{DEAD, data, overlap, push_all, rules, whole};
 

@@ -14,8 +14,8 @@ mod shortcut;
 use grosso::reassemble::{
     Overlap, ReassemblyMode, ReassemblyRules, ReassemblyVerdict, reason::Discard,
 };
+use grosso_rig::fragments::{Piece, Rig, Version};
 use grosso_testkit::random::Random;
-use grosso_tests::fragments::{Piece, Rig, Version};
 
 /// The default rules of a mode.
 fn rules(mode: ReassemblyMode) -> ReassemblyRules {

@@ -8,11 +8,11 @@ use grosso::{
         ReassemblyVerdict, Returned, reason::Discard,
     },
 };
-use grosso_testkit::random::Random;
-use grosso_tests::{
+use grosso_rig::{
     engine::PORTS,
     fragments::{Piece, Rig, Version, cut},
 };
+use grosso_testkit::random::Random;
 use grosso_wire::LinkType;
 
 use super::{DEAD, data, push_all, rules};

@@ -1,8 +1,8 @@
 //! Places and orders: overlaps, duplicates, and comparison with a byte map.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Discard};
+use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version, cut, random_pieces};
 use grosso_testkit::random::Random;
-use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version, cut, random_pieces};
 
 use super::{DEAD, data, overlap, push_all, relations::RELATIONS, rules, whole};
 

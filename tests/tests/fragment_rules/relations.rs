@@ -2,7 +2,7 @@
 //! under every policy, compared with the byte map.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Discard};
-use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version};
+use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 
 use super::{data, overlap};
 

@@ -9,8 +9,8 @@ use grosso::{
         reason::{Discard, Pass},
     },
 };
+use grosso_rig::fragments::{Piece, Rig, Version, cut};
 use grosso_testkit::{Packet, oracle};
-use grosso_tests::fragments::{Piece, Rig, Version, cut};
 
 use super::{data, push_all, rules};
 

@@ -7,13 +7,13 @@ use grosso::{
     reassemble::{ReassemblyMode, ReassemblyRules},
     segment::{FragmentOptions, Fragments},
 };
+use grosso_rig::fragments::Rig;
 use grosso_testkit::{
     Packet,
     oracle::{self, Link},
     random::Random,
     stack::{Place, Stack, Transport},
 };
-use grosso_tests::fragments::Rig;
 use grosso_wire::LinkType;
 
 /// The fragments of a packet; empty if it cannot be fragmented.

@@ -7,8 +7,8 @@ use grosso::{
     meta::VlanTag,
     reassemble::{Overlap, ReassemblyMode, ReassemblyRules},
 };
+use grosso_rig::fragments::{Piece, Rig, Version, random_pieces};
 use grosso_testkit::{Packet, oracle, random::Random};
-use grosso_tests::fragments::{Piece, Rig, Version, random_pieces};
 
 use super::data;
 
@@ -19,7 +19,7 @@ fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
     let data = data(version, len, random.bits());
     let pieces = match random.one_in(3) {
         true => random_pieces(random, version, &data),
-        false => grosso_tests::fragments::cut(&data, random.within(1, 20) * 8),
+        false => grosso_rig::fragments::cut(&data, random.within(1, 20) * 8),
     };
     let (around, odd) = (random.below(4), random.one_in(2));
     let link = |packet: Packet| match around {

@@ -5,12 +5,12 @@ use grosso::{
     coalesce::reason::{Close, NoMerge, Pass},
     meta::{Cwr, Gso, GsoSize, VlanTag},
 };
-use grosso_testkit::{Packet, headers::Tcp};
-use grosso_tests::{
+use grosso_rig::{
     engine::{Engine, Out, coalesce, coalesce_with},
     frames::{Path, assert_apart, assert_payloads, at, payload_lengths, plain},
     superframe::Superframe,
 };
+use grosso_testkit::{Packet, headers::Tcp};
 
 #[test]
 fn g01_contexts_share_nothing() {

@@ -4,13 +4,13 @@ use grosso::{
     Profile, Verdict,
     coalesce::reason::{NoMerge, Pass},
 };
+use grosso_rig::{
+    engine::{Engine, coalesce},
+    frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
+};
 use grosso_testkit::{
     Packet,
     headers::{Extension, Ipv4, Ipv6},
-};
-use grosso_tests::{
-    engine::{Engine, coalesce},
-    frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
 /// Asserts the verdict on the second of three segments after a change, that it leaves in its place, and that the third

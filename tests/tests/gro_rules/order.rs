@@ -7,12 +7,12 @@ use grosso::{
     coalesce::reason::{Close, NoMerge, Pass},
     meta::{Fragmented, IpLevels},
 };
-use grosso_testkit::{Packet, headers::Tcp};
-use grosso_tests::{
+use grosso_rig::{
     engine::{Engine, Out, coalesce, segment},
     frames::{Path, Segment, at, payload_lengths, plain},
     superframe::Superframe,
 };
+use grosso_testkit::{Packet, headers::Tcp};
 
 /// A change that makes a packet ineligible, by name.
 type Ineligible = (&'static str, fn(Segment) -> Segment);

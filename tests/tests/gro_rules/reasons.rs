@@ -11,14 +11,14 @@ use grosso::{
     },
     meta::VlanTag,
 };
-use grosso_testkit::{
-    Packet,
-    headers::{Geneve, Ipv4, Tcp, Udp, Vxlan},
-};
-use grosso_tests::{
+use grosso_rig::{
     engine::{Engine, Out},
     frames::{Path, Segment, at, plain},
     superframe::Superframe,
+};
+use grosso_testkit::{
+    Packet,
+    headers::{Geneve, Ipv4, Tcp, Udp, Vxlan},
 };
 
 /// One frame of a scenario.

@@ -6,11 +6,11 @@ use grosso::{
     coalesce::reason::{Close, NoMerge},
     meta::{Cwr, Gso, GsoSize, IpLevels},
 };
-use grosso_testkit::oracle::{checksum, pseudo_header, sum};
-use grosso_tests::{
+use grosso_rig::{
     engine::{Engine, Out, coalesce, coalesce_with},
     frames::{Path, assert_payloads, payload_lengths, plain},
 };
+use grosso_testkit::oracle::{checksum, pseudo_header, sum};
 
 /// The only superframe of a train.
 #[track_caller]
@@ -89,7 +89,7 @@ fn g54_cutting_gives_the_packets_back() {
         });
         let delivered = coalesce(&frames);
         assert_eq!(delivered.len(), 1);
-        assert_eq!(grosso_tests::engine::segment(&delivered[0]), frames);
+        assert_eq!(grosso_rig::engine::segment(&delivered[0]), frames);
     }
 }
 

@@ -5,12 +5,12 @@ use grosso::{
     coalesce::reason::{Close, NoMerge, Pass},
     meta::Cwr,
 };
-use grosso_testkit::headers::Tcp;
-use grosso_tests::{
+use grosso_rig::{
     engine::{Engine, coalesce},
     frames::{Path, assert_apart, assert_payloads, at, plain},
     superframe::Superframe,
 };
+use grosso_testkit::headers::Tcp;
 
 /// Asserts the verdict on the second of three segments after a change, that it leaves in its place, and that the third
 /// does not join the first.

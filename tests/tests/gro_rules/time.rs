@@ -1,7 +1,7 @@
 //! G70 to G74: the times at which trains leave.
 
 use grosso::{Frame, Profile, coalesce::reason::Close};
-use grosso_tests::{
+use grosso_rig::{
     engine::{Engine, payloads},
     frames::{Path, plain},
 };

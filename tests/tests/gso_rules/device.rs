@@ -6,11 +6,11 @@ use grosso::{
     meta::{Cwr, Gso, GsoSize, IpLevels},
     segment::Outgoing,
 };
+use grosso_rig::{engine::PORTS, superframe::Superframe};
 use grosso_testkit::{
     Packet,
     headers::{Gre, Tcp, Udp},
 };
-use grosso_tests::{engine::PORTS, superframe::Superframe};
 use grosso_wire::{LinkType, dissect};
 
 /// TCP behind these headers, in segments of 100 bytes.

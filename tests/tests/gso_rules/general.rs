@@ -5,13 +5,13 @@ use grosso::{
     meta::{Cwr, Gso, GsoSize, IpLevels},
     segment::{IP_LEVELS_MAX, NoSegments, Outgoing},
 };
+use grosso_rig::superframe::{Superframe, lengths_behind};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Tcp},
     oracle::{Lengths, Link, is_right, parse},
     stream,
 };
-use grosso_tests::superframe::{Superframe, lengths_behind};
 
 /// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 14 + 20 + 20;

@@ -5,11 +5,11 @@ use grosso::{
     checksum::{Checksum, complete},
     segment::Outgoing,
 };
+use grosso_rig::superframe::Superframe;
 use grosso_testkit::{
     Packet,
     oracle::{Lengths, Link, is_right, parse},
 };
-use grosso_tests::superframe::Superframe;
 
 /// A packet and its metadata.
 type Known = (Vec<u8>, Meta);

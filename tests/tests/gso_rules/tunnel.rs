@@ -1,12 +1,12 @@
 //! S40 to S45: superframes in tunnels.
 
 use grosso::{meta::IpLevels, segment::NoSegments};
+use grosso_rig::superframe::Superframe;
 use grosso_testkit::{
     Packet,
     headers::{Gre, Udp},
     oracle::{Layer, Lengths, Link, is_right, parse},
 };
-use grosso_tests::superframe::Superframe;
 
 /// A superframe of 250 bytes in segments of 100 behind these headers.
 fn superframe(headers: Packet) -> Superframe {

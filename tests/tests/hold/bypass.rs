@@ -5,8 +5,8 @@ use grosso::{
     checksum::Checksum,
     coalesce::{Bypass, Hold, reason::Pass},
 };
+use grosso_rig::session::{Session, random_profile};
 use grosso_testkit::{Traffic, headers::Tcp, random::Random};
-use grosso_tests::session::{Session, random_profile};
 use grosso_wire::LinkType;
 
 use super::{MSS, packet};

@@ -10,8 +10,8 @@ use grosso::{
     checksum::Checksum,
     coalesce::{Hold, LONG_PATH_NS, reason::Close},
 };
+use grosso_rig::session::Session;
 use grosso_testkit::{Packet, headers::Tcp};
-use grosso_tests::session::Session;
 use grosso_wire::LinkType;
 
 /// Payload bytes of a full packet.

@@ -1,15 +1,15 @@
 //! K105: `csum.c`. (K100 to K104 are arithmetic only and are tested in `grosso-checksum`.)
 
 use grosso::{Verdict, checksum::Checksum, checksum::complete, coalesce::reason::Pass};
+use grosso_rig::{
+    engine::{Engine, Out},
+    frames::{Path, Segment, plain},
+    superframe::Superframe,
+};
 use grosso_testkit::{
     Packet, oracle,
     oracle::{Link, is_right},
     stream,
-};
-use grosso_tests::{
-    engine::{Engine, Out},
-    frames::{Path, Segment, plain},
-    superframe::Superframe,
 };
 
 /// The verdict on one frame, and its delivery.

@@ -1,15 +1,15 @@
 //! K1 to K36 of `gro.c`, over the header stacks on which it runs, and K60 to K68 of the UDP scripts.
 
 use grosso::{Profile, coalesce::reason::Close, stats::CoalesceStats};
+use grosso_rig::{
+    engine::{Engine, coalesce, coalesce_with, segment},
+    frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
+};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Tcp},
     oracle::{Link, is_right},
     stream,
-};
-use grosso_tests::{
-    engine::{Engine, coalesce, coalesce_with, segment},
-    frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
 /// A change of each packet by its index.
@@ -334,7 +334,7 @@ fn k36_gro_hw_stats() {
 }
 
 /// The first half of the frames in one poll and the second half in another.
-fn two_polls(frames: &[Vec<u8>]) -> Vec<grosso_tests::engine::Out> {
+fn two_polls(frames: &[Vec<u8>]) -> Vec<grosso_rig::engine::Out> {
     let mut engine = Engine::new(Profile::linux());
     for half in frames.chunks(frames.len() / 2) {
         half.iter().for_each(|frame| {

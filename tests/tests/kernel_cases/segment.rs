@@ -5,11 +5,11 @@ use grosso::{
     meta::GsoSize,
     segment::{NoSegments, Outgoing},
 };
-use grosso_testkit::Packet;
-use grosso_tests::{
+use grosso_rig::{
     engine::cut,
     superframe::{Superframe, lengths_behind},
 };
+use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
 /// Bytes of Ethernet, IPv4 and TCP headers.

@@ -4,12 +4,12 @@
 //! it answers [`NoSegments::Whole`] for a send that is one plain datagram, and cuts everything else.
 
 use grosso::segment::{NoSegments, Outgoing};
+use grosso_rig::superframe::{Superframe, lengths_behind};
 use grosso_testkit::{
     Packet,
     oracle::{Link, is_right},
     stream,
 };
-use grosso_tests::superframe::{Superframe, lengths_behind};
 
 /// Bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS_V4: usize = 14 + 20 + 8;

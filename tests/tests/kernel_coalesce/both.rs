@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use grosso::Profile;
 use grosso::checksum::Checksum;
 use grosso::meta::Meta;
+use grosso_rig::engine::{Engine, Out, PORTS};
+use grosso_rig::kernel::{Delivered, GroOracle, VirtioHeader};
 use grosso_testkit::oracle::{Lengths, Link, parse};
-use grosso_tests::engine::{Engine, Out, PORTS};
-use grosso_tests::kernel::{Delivered, GroOracle, VirtioHeader};
 use grosso_wire::LinkType;
 
 use super::known::flow;
@@ -67,7 +67,7 @@ impl Both {
         delivered.into_iter().fold(Answer::default(), Answer::with_delivered)
     }
 
-    /// Deliveries of the engine, [checked](grosso_tests::engine::Engine::checked).
+    /// Deliveries of the engine, [checked](grosso_rig::engine::Engine::checked).
     pub(crate) fn engine(&self, frames: &[Vec<u8>]) -> Answer {
         let mut engine = Engine::with(self.profile.clone(), LinkType::Ethernet, PORTS, ENGINE_SEED);
         frames.iter().for_each(|frame| _ = engine.push(frame));

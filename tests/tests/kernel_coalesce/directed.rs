@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use grosso::Profile;
+use grosso_rig::kernel::{Batching, GroOptions, GroOracle, release, skip};
 use grosso_testkit::Packet;
 use grosso_testkit::headers::Tcp;
 use grosso_testkit::oracle::{Link, State, verify};
-use grosso_tests::kernel::{Batching, GroOptions, GroOracle, release, skip};
 
 use super::both::Both;
 use super::known::Known;

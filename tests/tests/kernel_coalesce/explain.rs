@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use grosso_rig::kernel::dump;
 use grosso_testkit::flows::hex;
 use grosso_testkit::oracle::{Description, Lengths, Link, is_right, parse, segment};
-use grosso_tests::kernel::dump;
 
 use super::both::{Answer, Both, Difference, Item, difference};
 use super::known::{Joins, Known, Reach, Suspect, suspects};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use grosso_rig::kernel::{capabilities, release};
 use grosso_testkit::oracle::{
     Layer, Lengths, Link, Parsed, State, Stop, VXLAN_GPE_PORT, flow_of, flow_of_parsed, parse,
     verify,
 };
-use grosso_tests::kernel::{capabilities, release};
 
 /// Reason why the kernel and the engine deliver different frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

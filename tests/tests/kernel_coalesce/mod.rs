@@ -17,11 +17,11 @@ mod known;
 use std::thread;
 
 use grosso::Profile;
+use grosso_rig::kernel::{Batching, FRAMES_MAX, GroOptions, GroOracle, seed, skip};
 use grosso_testkit::Traffic;
 use grosso_testkit::oracle::VXLAN_PORT;
 use grosso_testkit::random::Random;
 use grosso_testkit::stack::{Front, Network, Route, Stack, Transport, Tunnel};
-use grosso_tests::kernel::{Batching, FRAMES_MAX, GroOptions, GroOracle, seed, skip};
 
 use self::both::Both;
 use self::explain::{Comparison, Counts};

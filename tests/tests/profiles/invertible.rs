@@ -1,6 +1,6 @@
 //! Profiles other than the default whose superframes can be cut again.
 
-use grosso_tests::engine::coalesce_with;
+use grosso_rig::engine::coalesce_with;
 
 use super::*;
 

@@ -15,12 +15,12 @@ use grosso::{
     checksum::{self, Checksum},
     coalesce::{Batch, Rules, Vary, reason::Pass},
 };
+use grosso_rig::engine::{Engine, Out};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Tcp},
     oracle::{Lengths, Link, Parsed, is_right, parse},
 };
-use grosso_tests::engine::{Engine, Out};
 
 /// Payload bytes of a full packet.
 const MSS: usize = 1448;

@@ -2,11 +2,11 @@
 //! segmentation restores the bit.
 
 use grosso::{Meta, Profile};
+use grosso_rig::session::{Session, complete_checksums};
 use grosso_testkit::{
     oracle::Link,
     stack::{Place, Stack},
 };
-use grosso_tests::session::{Session, complete_checksums};
 use grosso_wire::LinkType;
 
 #[test]

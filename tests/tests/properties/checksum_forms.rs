@@ -2,12 +2,12 @@
 //! unchanged, whatever the state of its checksums.
 
 use grosso::{Meta, Profile, checksum::Checksum};
+use grosso_rig::session::Session;
 use grosso_testkit::{
     Packet,
     oracle::{self, Link, State, add, verify},
     stream,
 };
-use grosso_tests::session::Session;
 use grosso_wire::LinkType;
 
 #[test]

@@ -2,12 +2,12 @@
 //! limits for any input (P50).
 
 use grosso::{Meta, Profile, coalesce::BucketChoice};
+use grosso_rig::session::Session;
 use grosso_testkit::{
     Packet,
     oracle::{Link, flow_of},
     random::Random,
 };
-use grosso_tests::session::Session;
 use grosso_wire::LinkType;
 
 /// One bucket and more flows than it has ways: every lookup meets other flows.

@@ -4,8 +4,8 @@ use grosso::{
     Meta, Profile,
     coalesce::{Hold, reason::Close},
 };
+use grosso_rig::session::{Session, random_profile};
 use grosso_testkit::{Packet, Traffic, random::Random};
-use grosso_tests::session::{Session, random_profile};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 

@@ -1,11 +1,11 @@
 //! Equality of the engine's trains with those of the slow literal merger, packet for packet.
 
 use grosso::{Meta, Profile, coalesce::reason::Close};
+use grosso_rig::{engine::PORTS, session::Session};
 use grosso_testkit::{
     Traffic,
     oracle::{FOU_PORT, Layer, Lengths, Link, Rules, Stop, flow_of, parse, trains},
 };
-use grosso_tests::{engine::PORTS, session::Session};
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 

@@ -1,12 +1,12 @@
 //! Order within a flow: no packet overtakes another with the same addresses and ports, whatever the two are (rule G75).
 
 use grosso::{Meta, Profile};
+use grosso_rig::session::Session;
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Ipv6, Tcp, Udp},
     oracle::{Lengths, Link, parse},
 };
-use grosso_tests::session::Session;
 use grosso_wire::LinkType;
 
 /// Headers in front of the innermost IP header.

@@ -1,6 +1,7 @@
 //! `segment(coalesce(x)) == x`, byte for byte and in the order of every flow.
 
 use grosso::Meta;
+use grosso_rig::session::{Session, random_profile, received};
 use grosso_testkit::{
     Traffic,
     flows::{assert_conserved, assert_order_within_flows},
@@ -8,7 +9,6 @@ use grosso_testkit::{
     random::Random,
     stack::{Front, NETWORKS, Stack, TRANSPORTS, TUNNELS},
 };
-use grosso_tests::session::{Session, random_profile, received};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 

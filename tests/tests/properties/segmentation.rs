@@ -6,12 +6,12 @@ use grosso::{
     meta::{Cwr, Gso, GsoSize, IpLevels},
     segment::{NoSegments, Outgoing},
 };
+use grosso_rig::engine::cut;
 use grosso_testkit::{
     Packet,
     oracle::{Description, Lengths, Link, is_right, join, parse, segment},
     random::Random,
 };
-use grosso_tests::engine::cut;
 use grosso_wire::{LinkType, ethernet};
 use proptest::prelude::*;
 

@@ -6,11 +6,11 @@ use grosso::{
     checksum::Checksum,
     coalesce::{Reorder, reason::Release},
 };
-use grosso_testkit::{Packet, random::Random};
-use grosso_tests::{
+use grosso_rig::{
     allocator::{allocations, live_bytes},
     engine::PORTS,
 };
+use grosso_testkit::{Packet, random::Random};
 use grosso_wire::LinkType;
 
 use super::connection::{Connection, holes};

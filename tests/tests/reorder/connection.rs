@@ -1,7 +1,7 @@
 //! One connection whose packets are numbered by their places in it.
 
 use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
-use grosso_tests::{frames::Path, frames::Segment, session::Session};
+use grosso_rig::{frames::Path, frames::Segment, session::Session};
 use grosso_wire::LinkType;
 
 /// Time to wait for a hole, and time to hold a train, in these tests, in nanoseconds.

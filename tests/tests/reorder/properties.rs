@@ -4,12 +4,12 @@ use grosso::{
     Meta, Profile,
     coalesce::{Hold, Reorder},
 };
-use grosso_testkit::{
-    Traffic, flows::assert_order_within_flows, headers::Tcp, oracle::Link, random::Random,
-};
-use grosso_tests::{
+use grosso_rig::{
     frames::{Path, Segment},
     session::{Session, random_profile, random_reorder},
+};
+use grosso_testkit::{
+    Traffic, flows::assert_order_within_flows, headers::Tcp, oracle::Link, random::Random,
 };
 use grosso_wire::LinkType;
 

@@ -7,8 +7,8 @@ use grosso::{
         reason::{Close, Pass, Release},
     },
 };
+use grosso_rig::frames::Segment;
 use grosso_testkit::headers::Tcp;
-use grosso_tests::frames::Segment;
 
 use super::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 

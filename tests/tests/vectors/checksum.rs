@@ -3,13 +3,13 @@
 
 use grosso::{Profile, Verdict, checksum::complete, coalesce::reason::Pass};
 use grosso_checksum::Sum;
+use grosso_rig::{engine::Engine, frames::Path};
 use grosso_testkit::{
     Packet,
     headers::Udp,
     oracle::{self, Link, State},
     stream,
 };
-use grosso_tests::{engine::Engine, frames::Path};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,13 +1,13 @@
 //! Vectors of coalescing: packets of one poll, and the superframes that they make.
 
+use grosso_rig::{
+    engine::{Out, coalesce, segment},
+    frames::{Path, Segment, at, plain},
+};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Ipv6, Tcp, Udp},
     oracle::{Link, Rules, flow_of, trains},
-};
-use grosso_tests::{
-    engine::{Out, coalesce, segment},
-    frames::{Path, Segment, at, plain},
 };
 use grosso_wire::{
     LinkType, Ports, dissect,

@@ -1,8 +1,8 @@
 //! Vectors of reassembly: fragments in the order in which they arrive, and the datagrams that they make.
 
 use grosso::reassemble::{ReassemblyMode, ReassemblyRules, ReassemblyVerdict};
+use grosso_rig::fragments::{Piece, Rig, Version, cut};
 use grosso_testkit::random::Random;
-use grosso_tests::fragments::{Piece, Rig, Version, cut};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -4,12 +4,12 @@ use grosso::{
     meta::{Cwr, IpLevels},
     segment::Outgoing,
 };
+use grosso_rig::{engine::cut, superframe::Superframe};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Tcp, Udp},
     oracle::{self, Link},
 };
-use grosso_tests::{engine::cut, superframe::Superframe};
 use grosso_wire::LinkType;
 use serde::Serialize;
 use serde_json::Value;

@@ -3,16 +3,16 @@
 use std::io;
 
 use grosso::vnet::VnetError;
+use grosso_rig::{
+    engine,
+    kernel::{TunnelOffsets, VirtioHeader, release},
+};
 use grosso_sys::{
     fault::Fault,
     interface::{Control, InterfaceName, write_attribute},
     netlink::Netlink,
     packet::PacketSocket,
     tun::{Offloads, Tun, TunBuilder},
-};
-use grosso_tests::{
-    engine,
-    kernel::{TunnelOffsets, VirtioHeader, release},
 };
 use grosso_wire::LinkType;
 

@@ -2,11 +2,11 @@
 
 use std::io::{self, IoSlice};
 
+use grosso_rig::kernel::{VirtioHeader, release};
 use grosso_sys::{
     interface::InterfaceName,
     tun::{Offloads, TunBuilder},
 };
-use grosso_tests::kernel::{VirtioHeader, release};
 
 use super::{Case, isolated, observer, read_all, shown, taken, tap, tcp4, udp4};
 
@@ -87,7 +87,7 @@ fn v32_napi_takes_what_is_written_and_fragments_have_a_limit() {
         let tap = match builder.clone().napi_fragments(true).open() {
             Ok(tap) => tap,
             Err(error) if error.raw_os_error() == Some(1) => {
-                grosso_tests::kernel::skip("IFF_NAPI_FRAGS wants real root");
+                grosso_rig::kernel::skip("IFF_NAPI_FRAGS wants real root");
                 return Ok(());
             }
             Err(error) => return Err(error),

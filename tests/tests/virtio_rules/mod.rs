@@ -17,6 +17,7 @@ use std::{fs, io, thread};
 
 use grosso::Meta;
 use grosso::vnet::{VnetError, understand};
+use grosso_rig::kernel::{TunnelOffsets, VirtioHeader, skip};
 use grosso_sys::{
     fault::Fault,
     interface::{Control, InterfaceName},
@@ -25,7 +26,6 @@ use grosso_sys::{
     tun::{Tun, TunBuilder},
 };
 use grosso_testkit::Packet;
-use grosso_tests::kernel::{TunnelOffsets, VirtioHeader, skip};
 use grosso_wire::{
     LinkType, Ports, dissect,
     virtio::{self, Form, Order},

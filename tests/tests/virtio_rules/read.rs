@@ -1,7 +1,7 @@
 //! Section 6.3: reading of headers.
 
+use grosso_rig::kernel::VirtioHeader;
 use grosso_sys::tun::Offloads;
-use grosso_tests::kernel::VirtioHeader;
 use grosso_wire::virtio::{self, Form, Order};
 
 use super::{Case, isolated, packet_socket, read_all, tap, tcp4, tcp6, udp4};
@@ -108,7 +108,7 @@ fn v33_packets_of_af_xdp_ask_for_nothing_and_are_whole() {
         let port = match XdpPort::open(tap.name().as_str(), &XdpPortOptions::default()) {
             Ok(port) => port,
             Err(error) => {
-                grosso_tests::kernel::skip(&format!("no program for AF_XDP: {error}"));
+                grosso_rig::kernel::skip(&format!("no program for AF_XDP: {error}"));
                 return Ok(());
             }
         };

@@ -2,8 +2,8 @@
 
 use grosso::vnet::VnetError;
 use grosso::{checksum::Checksum, meta::Gso};
+use grosso_rig::kernel::{GsoOracle, Host, VirtioHeader, skip};
 use grosso_testkit::random::Random;
-use grosso_tests::kernel::{GsoOracle, Host, VirtioHeader, skip};
 
 use super::{Case, isolated, observer, shown, taken, tap, tcp4, tcp6, udp4, udp6, vxlan};
 
@@ -300,7 +300,7 @@ fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
 
 /// Whether the kernel has the defect, which is in all that have the form.
 fn kernel_keeps_the_type() -> bool {
-    grosso_tests::kernel::release() >= (6, 17)
+    grosso_rig::kernel::release() >= (6, 17)
 }
 
 // Rules: P51

@@ -1,0 +1,66 @@
+//! An allocator that counts for each thread, and so for each test. It is that of a whole program, whose root has it:
+//!
+//! ```
+//! use grosso_rig::allocator::{Counting, allocations, live_bytes};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Counting = Counting;
+//!
+//! let before = (allocations(), live_bytes());
+//! let held = std::hint::black_box(vec![0_u8; 5000]);
+//! assert_eq!((allocations(), live_bytes()), (before.0 + 1, before.1 + 5000));
+//! # drop(held);
+//! ```
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+/// The system's allocator, with counters of each thread's requests.
+#[derive(Debug)]
+pub struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+// SAFETY: every method hands its arguments to the system's allocator and returns what that returns;
+// the counters are plain cells without a destructor, which themselves never allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is that of the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size() as i64);
+        // SAFETY: the pointer came from `alloc` above, which is the system's, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64 - layout.size() as i64);
+        // SAFETY: the pointer came from `alloc` above, which is the system's, with this layout.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+fn count(bytes: i64) {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    LIVE_BYTES.set(LIVE_BYTES.get() + bytes);
+}
+
+/// Number of allocations by the calling thread.
+#[must_use]
+pub fn allocations() -> u64 {
+    ALLOCATIONS.get()
+}
+
+/// Bytes that the calling thread has allocated and not freed.
+#[must_use]
+pub fn live_bytes() -> i64 {
+    LIVE_BYTES.get()
+}

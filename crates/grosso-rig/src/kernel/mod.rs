@@ -1,0 +1,104 @@
+//! The running kernel as an oracle: the treatment of given frames by Linux.
+//!
+//! [`GroOracle`] passes a vector of frames to the kernel's receive coalescing and returns its deliveries; [`GsoOracle`]
+//! passes it a superframe and returns the packets on the wire. Both live in network namespaces of their own, touch
+//! nothing outside them, and need no program.
+//!
+//! They need root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`): [`GsoOracle`]
+//! works there; [`GroOracle`] does not, because keeping a vector together needs real-time priority or
+//! `gro_flush_timeout`, which the kernel grants to real root only.
+//!
+//! The kernel's behaviour depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule asks [`release`]
+//! first. A test whose oracle cannot start calls [`skip`], which prints the reason:
+//!
+//! ```no_run
+//! use grosso_rig::kernel::{GroOracle, skip};
+//!
+//! match GroOracle::new() {
+//!     Ok(mut oracle) => println!("{:?}", oracle.coalesce(&[vec![0; 60]])),
+//!     Err(why) => skip(&why),
+//! }
+//! ```
+
+use std::env;
+use std::fs;
+use std::time::Duration;
+
+use grosso_sys::interface::Control;
+use grosso_sys::namespace;
+
+mod capabilities;
+mod gro;
+mod gso;
+mod host;
+mod replay;
+mod router;
+mod source;
+mod virtio;
+mod worker;
+
+pub use capabilities::{Capability, capabilities};
+pub use gro::{Batching, Delivered, FRAMES_MAX, GroOptions, GroOracle, most_frequent};
+pub use gso::GsoOracle;
+pub use host::Host;
+pub use replay::{dump, seed};
+pub use router::{Forwarded, Router};
+pub use source::Source;
+pub use virtio::{TunnelOffsets, VirtioHeader};
+
+/// The greatest MTU of the oracles' devices; superframes may be longer.
+const MTU_BYTES: u16 = 65_000;
+/// The longest frame that is read back: the limit of rule G60, plus link-layer header and virtio header.
+const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
+/// Time without a packet after which none is expected. The kernel's own timer in the oracle is 2 ms.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// The environment variable that makes a skipped test fail, for CI as root, where every test must run.
+const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
+
+/// Reports that a test is skipped, and the reason.
+///
+/// # Panics
+///
+/// If the environment has `GROSSO_SKIP_NOTHING`, so that a broken oracle is not mistaken for a forbidden one.
+pub fn skip(why: &str) {
+    println!("skipped: {why}");
+    assert!(env::var_os(SKIP_NOTHING).is_none(), "skipped where nothing may be: {why}");
+}
+
+/// Checks whether the oracles can run here.
+///
+/// # Errors
+///
+/// A sentence for `skipped:` that names the oracle and the refusal.
+pub fn probe() -> Result<(), String> {
+    GroOracle::new().map_err(|why| format!("the kernel's GRO cannot be asked: {why}"))?;
+    GsoOracle::new().map_err(|why| format!("the kernel's GSO cannot be asked: {why}"))?;
+    Ok(())
+}
+
+/// The running kernel's major and minor version.
+pub fn release() -> (u32, u32) {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    (next(), next())
+}
+
+/// Moves the calling thread into a network namespace of its own in which the kernel sends nothing.
+fn isolate() -> Result<Control, String> {
+    namespace::isolate_thread_network()
+        .map_err(|error| format!("no network namespace of one's own: {error}"))?;
+    // Without these settings the kernel sends neighbour discovery of its own accord, and netfilter looks into bridged
+    // frames. A kernel without IPv6 or bridge netfilter lacks the files, and needs no silencing.
+    for (path, value) in [
+        ("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"),
+        ("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"),
+        ("/proc/sys/net/bridge/bridge-nf-call-iptables", "0"),
+        ("/proc/sys/net/bridge/bridge-nf-call-ip6tables", "0"),
+        ("/proc/sys/net/bridge/bridge-nf-call-arptables", "0"),
+    ] {
+        let _ = fs::write(path, value);
+    }
+    Control::new().map_err(|error| format!("no control socket: {error}"))
+}

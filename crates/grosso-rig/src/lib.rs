@@ -1,0 +1,24 @@
+//! Helpers for the tests that span several crates, optimised because they loop over packets (ADR 0196).
+//!
+//! | module | content |
+//! |---|---|
+//! | [`allocator`] | an allocator that counts |
+//! | [`damage`] | frames that are almost right, for property tests |
+//! | [`engine`] | the engine as a function from frames to frames, checked |
+//! | [`fragments`] | IP fragments, the reassembler as a function, and its oracle |
+//! | [`frames`] | one connection, in which a test changes one field at a time |
+//! | [`instructions`] | the work of a test, counted by valgrind |
+//! | [`session`] | one run of the engine with numbered buffers and a given time |
+//! | [`superframe`] | superframes as senders hand them over |
+//! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
+
+pub mod allocator;
+pub mod damage;
+pub mod engine;
+pub mod fragments;
+pub mod frames;
+pub mod instructions;
+#[cfg(target_os = "linux")]
+pub mod kernel;
+pub mod session;
+pub mod superframe;

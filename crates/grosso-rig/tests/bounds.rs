@@ -1,0 +1,17 @@
+//! Bounds of memory and work, which are measured: this package is optimised, and that of the other tests is not (ADR
+//! 0196).
+
+mod allocation;
+mod reassembly_allocation;
+mod reassembly_work;
+mod reorder_work;
+mod soak;
+mod stage_allocation;
+mod tiers;
+mod tunnel_work;
+
+use grosso_rig::allocator::Counting;
+
+/// It counts for each thread, and so for each test.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

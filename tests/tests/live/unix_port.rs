@@ -1,0 +1,455 @@
+//! Ports on Unix sockets, with a program at the other end that is written here from the formats.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs,
+    io::{ErrorKind, Read, Write},
+    num::NonZeroU16,
+    os::unix::net::{UnixDatagram, UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{Gso, GsoSize},
+    vnet::VnetError,
+};
+use grosso_io::{
+    Port, Transmitted,
+    live::{LiveEvent, MODE, UnixEvent, UnixOptions, UnixPort, UnixRole},
+};
+use grosso_sys::local::LocalKind;
+use grosso_testkit::{Packet, oracle, random::Random};
+use grosso_wire::virtio::Form;
+
+/// A frame, and what its virtio header says of it.
+type Arrived = (Vec<u8>, Meta);
+
+const KINDS: [LocalKind; 2] = [LocalKind::Stream, LocalKind::Datagram];
+const HEADERS: [Option<Form>; 2] = [None, Some(Form::Buffers)];
+/// Bytes of the longest headers here, which are all in the first slice.
+const HEADERS_LEN: usize = 54;
+/// The time without a byte after which none will come: the test fails instead of hanging.
+const STALLED: Duration = Duration::from_secs(20);
+const CONNECT: UnixRole = UnixRole::Connect { local: None, mode: MODE };
+
+/// A folder, and what is in it.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn options(&self, kind: LocalKind, header: Option<Form>, role: UnixRole) -> UnixOptions {
+        let mut options = UnixOptions::new(self.path("port"));
+        (options.kind, options.header, options.role) = (kind, header, role);
+        if let UnixRole::Connect { local, .. } = &mut options.role {
+            *local = (kind == LocalKind::Datagram).then(|| self.path("own"));
+        }
+        options
+    }
+}
+
+/// The other program: a socket, and the bytes in front of each frame.
+enum Peer {
+    Stream(UnixStream),
+    Datagram(UnixDatagram),
+}
+
+impl Peer {
+    /// A program that connects to a port, from a path of its own.
+    fn connect(kind: LocalKind, place: &Place, own: &str) -> Self {
+        match kind {
+            LocalKind::Stream => Self::Stream(UnixStream::connect(place.path("port")).unwrap()),
+            LocalKind::Datagram => {
+                let socket = UnixDatagram::bind(place.path(own)).unwrap();
+                socket.connect(place.path("port")).unwrap();
+                Self::Datagram(socket)
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Stream(stream) => {
+                stream.write_all(&(bytes.len() as u32).to_be_bytes()).unwrap();
+                stream.write_all(bytes).unwrap();
+            }
+            Self::Datagram(socket) => assert_eq!(socket.send(bytes).unwrap(), bytes.len()),
+        }
+    }
+
+    fn receive(&mut self) -> Vec<u8> {
+        let mut buffer = vec![0; 1 << 17];
+        let len = match self {
+            Self::Stream(stream) => {
+                stream.set_read_timeout(Some(STALLED)).unwrap();
+                let mut len = [0; 4];
+                stream.read_exact(&mut len).unwrap();
+                let len = u32::from_be_bytes(len) as usize;
+                stream.read_exact(&mut buffer[..len]).unwrap();
+                len
+            }
+            Self::Datagram(socket) => {
+                socket.set_read_timeout(Some(STALLED)).unwrap();
+                socket.recv(&mut buffer).unwrap()
+            }
+        };
+        buffer.truncate(len);
+        buffer
+    }
+}
+
+/// Everything that has arrived.
+fn arrived(port: &mut UnixPort, now_ns: u64) -> Vec<Arrived> {
+    let (mut frames, mut buffers) = (Vec::new(), Vec::new());
+    let each = &mut |frame: grosso::Frame<grosso_io::PortBuffer>| {
+        frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
+        buffers.push(frame.buffer);
+    };
+    while port.receive(now_ns, 64, each).unwrap() > 0 {}
+    port.recycle_all(&mut buffers);
+    frames
+}
+
+fn transmit(port: &mut UnixPort, frame: &[u8], meta: &Meta) {
+    let (start, end) = frame.split_at(HEADERS_LEN.min(frame.len()));
+    assert_eq!(port.transmit(&[start, end], meta).unwrap(), Transmitted::Taken);
+    assert_eq!(port.flush().unwrap(), Transmitted::Taken);
+}
+
+fn frame(len: usize) -> Vec<u8> {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
+}
+
+/// A frame behind a virtio header that says nothing, if there are headers.
+fn plain(header: Option<Form>, frame: &[u8]) -> Vec<u8> {
+    [vec![0; header.map_or(0, Form::len)], frame.to_vec()].concat()
+}
+
+fn event(port: &UnixPort, event: UnixEvent) -> u64 {
+    port.socket_stats().events(event)
+}
+
+#[test]
+fn frames_of_all_lengths_go_there_and_back_whoever_was_first() {
+    for (kind, header) in KINDS.into_iter().flat_map(|kind| HEADERS.map(|header| (kind, header))) {
+        for role in [UnixRole::Listen { mode: MODE }, CONNECT] {
+            let place = Place::new();
+            let options = place.options(kind, header, role.clone());
+            let (mut port, mut peer) = match (&role, kind) {
+                (UnixRole::Listen { .. }, _) => {
+                    let port = UnixPort::open(&options).unwrap();
+                    (port, Peer::connect(kind, &place, "peer"))
+                }
+                (_, LocalKind::Stream) => {
+                    let listener = UnixListener::bind(place.path("port")).unwrap();
+                    let port = UnixPort::open(&options).unwrap();
+                    (port, Peer::Stream(listener.accept().unwrap().0))
+                }
+                (_, LocalKind::Datagram) => {
+                    let socket = UnixDatagram::bind(place.path("port")).unwrap();
+                    let port = UnixPort::open(&options).unwrap();
+                    socket.connect(place.path("own")).unwrap();
+                    (port, Peer::Datagram(socket))
+                }
+            };
+            for len in [0, 1, 1446, 5000, 60_000] {
+                let sent = frame(len);
+                peer.send(&plain(header, &sent));
+                let frames = arrived(&mut port, 0);
+                assert_eq!(frames, [(sent.clone(), Meta::default())], "{kind:?} {header:?} {len}");
+                transmit(&mut port, &sent, &Meta::default());
+                assert_eq!(peer.receive(), plain(header, &sent), "{kind:?} {header:?} {len}");
+            }
+            assert_eq!(event(&port, UnixEvent::PeerMet), 1);
+        }
+    }
+}
+
+#[test]
+fn partial_checksums_and_superframes_are_said_in_the_header() {
+    for kind in KINDS {
+        let place = Place::new();
+        let options = place.options(kind, Some(Form::Buffers), UnixRole::Listen { mode: MODE });
+        let mut port = UnixPort::open(&options).unwrap();
+        let mut peer = Peer::connect(kind, &place, "peer");
+        let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(9000);
+        let (bytes, start, offset) = whole.build_superframe();
+        // NEEDS_CSUM, TCPV4, the headers' length, packets of 1448 bytes, and two buffers at most.
+        let mut header = vec![1, 1];
+        for field in [whole.header_len() as u16, 1448, start as u16, offset as u16, 0] {
+            header.extend(field.to_ne_bytes());
+        }
+        peer.send(&[header.clone(), bytes.clone()].concat());
+        let frames = arrived(&mut port, 0);
+        let [(received, meta)] = &frames[..] else { panic!("{frames:?}") };
+        assert_eq!(*received, bytes);
+        let (start, offset) = (start as u16, offset as u16);
+        assert_eq!(meta.checksum, Checksum::Partial { start, offset });
+        assert!(meta.gso.is_some());
+        transmit(&mut port, received, meta);
+        let back = peer.receive();
+        assert_eq!((back[..2].to_vec(), &back[4..10]), (vec![1, 1], &header[4..10]));
+        assert_eq!(back[12..], bytes);
+    }
+}
+
+#[test]
+fn a_program_that_does_not_read_makes_the_port_wait_and_loses_nothing() {
+    for (kind, len) in KINDS.into_iter().flat_map(|kind| [100, 1446, 60_000].map(|len| (kind, len)))
+    {
+        let place = Place::new();
+        let role = UnixRole::Listen { mode: MODE };
+        let mut port = UnixPort::open(&place.options(kind, None, role)).unwrap();
+        let mut peer = Peer::connect(kind, &place, "peer");
+        peer.send(&frame(0));
+        assert_eq!(arrived(&mut port, 0).len(), 1);
+        let numbered = |number: u32| {
+            let mut frame = frame(len);
+            frame[14..18].copy_from_slice(&number.to_be_bytes());
+            frame
+        };
+        let mut taken = 0;
+        while port.transmit(&[&numbered(taken)], &Meta::default()).unwrap() == Transmitted::Taken {
+            taken += 1;
+            assert!(taken < 1_000_000, "it never waits");
+        }
+        assert!(taken > 2, "{kind:?} {len}: {taken}");
+        for number in 0..taken {
+            assert!(peer.receive() == numbered(number), "{kind:?} {len}: {number} of {taken}");
+            let _ = port.flush().unwrap();
+        }
+        transmit(&mut port, &numbered(taken), &Meta::default());
+        assert!(peer.receive() == numbered(taken));
+        let lost = port.socket_stats().counters().filter(|(counter, _)| counter.is_loss);
+        assert_eq!(lost.map(|(_, count)| count).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn a_program_that_hangs_up_is_counted_and_the_next_one_is_met() {
+    for kind in KINDS {
+        let place = Place::new();
+        let role = UnixRole::Listen { mode: MODE };
+        let mut port = UnixPort::open(&place.options(kind, None, role)).unwrap();
+        transmit(&mut port, &frame(1), &Meta::default());
+        assert_eq!(event(&port, UnixEvent::TransmitNoPeer), 1);
+        for round in 1..=3_u64 {
+            let mut peer = Peer::connect(kind, &place, &format!("peer{round}"));
+            peer.send(&frame(2));
+            // Datagrams have no end; it shows at the next look that nobody is there any more.
+            assert_eq!(arrived(&mut port, round << 40).len(), 1, "{kind:?} {round}");
+            transmit(&mut port, &frame(3), &Meta::default());
+            assert_eq!(peer.receive(), frame(3));
+            drop(peer);
+            assert!(arrived(&mut port, (round << 40) + 1).is_empty());
+            assert!(arrived(&mut port, (round << 40) + (1 << 30)).is_empty());
+            assert!(arrived(&mut port, (round << 40) + (2 << 30)).is_empty());
+            transmit(&mut port, &frame(4), &Meta::default());
+            let counted = [UnixEvent::PeerMet, UnixEvent::PeerGone].map(|what| event(&port, what));
+            assert_eq!(counted, [round, round], "{kind:?}");
+            assert_eq!(event(&port, UnixEvent::TransmitNoPeer), 1 + round);
+        }
+    }
+}
+
+#[test]
+fn a_port_that_connects_finds_a_program_that_comes_later_and_comes_again() {
+    for kind in KINDS {
+        let place = Place::new();
+        let mut port = UnixPort::open(&place.options(kind, None, CONNECT)).unwrap();
+        let mut now_ns = 0;
+        for round in 1..=3 {
+            assert!(arrived(&mut port, now_ns).is_empty());
+            let mut peer = match kind {
+                LocalKind::Stream => {
+                    let listener = UnixListener::bind(place.path("port")).unwrap();
+                    now_ns = port.deadline().expect("it will try again");
+                    assert!(arrived(&mut port, now_ns).is_empty());
+                    Peer::Stream(listener.accept().unwrap().0)
+                }
+                LocalKind::Datagram => {
+                    let socket = UnixDatagram::bind(place.path("port")).unwrap();
+                    socket.connect(place.path("own")).unwrap();
+                    now_ns = port.deadline().expect("it will try again");
+                    assert!(arrived(&mut port, now_ns).is_empty());
+                    Peer::Datagram(socket)
+                }
+            };
+            transmit(&mut port, &frame(3), &Meta::default());
+            assert_eq!(peer.receive(), frame(3));
+            peer.send(&frame(4));
+            assert_eq!(arrived(&mut port, now_ns).len(), 1);
+            drop(peer);
+            fs::remove_file(place.path("port")).unwrap();
+            for _ in 0..2 {
+                now_ns = port.deadline().unwrap_or(now_ns);
+                assert!(arrived(&mut port, now_ns).is_empty());
+            }
+            assert_eq!(event(&port, UnixEvent::PeerGone), round, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn half_a_frame_at_the_end_of_a_stream_is_counted() {
+    let place = Place::new();
+    let role = UnixRole::Listen { mode: MODE };
+    let mut port = UnixPort::open(&place.options(LocalKind::Stream, None, role)).unwrap();
+    let mut stream = UnixStream::connect(place.path("port")).unwrap();
+    stream.write_all(&[0, 0, 0, 60, 1, 2, 3]).unwrap();
+    assert!(arrived(&mut port, 0).is_empty());
+    drop(stream);
+    assert!(arrived(&mut port, 0).is_empty());
+    assert_eq!(event(&port, UnixEvent::ReceiveUnfinished), 1);
+}
+
+#[test]
+fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
+    for kind in KINDS {
+        let place = Place::new();
+        let role = UnixRole::Listen { mode: MODE };
+        let options = place.options(kind, Some(Form::Buffers), role);
+        let mut port = UnixPort::open(&options).unwrap();
+        let mut peer = Peer::connect(kind, &place, "peer");
+        let refused = |port: &UnixPort, error| port.stats().refused(error);
+        for bytes in [vec![], vec![0; 11], vec![0; 12], plain(Some(Form::Buffers), &[0; 13])] {
+            peer.send(&bytes);
+        }
+        assert!(arrived(&mut port, 0).is_empty());
+        assert_eq!(refused(&port, VnetError::Short), 4, "{kind:?}");
+        // A superframe of packets of 0 bytes, and a checksum outside of the frame.
+        let lies = [
+            (VnetError::SizeZero, [1, 1, 54, 0, 0, 0, 34, 0, 16, 0, 0, 0]),
+            (VnetError::ChecksumOutside, [1, 0, 0, 0, 0, 0, 255, 255, 16, 0, 0, 0]),
+        ];
+        for (error, header) in lies {
+            peer.send(&[&header[..], &frame(3000)].concat());
+            assert!(arrived(&mut port, 0).is_empty());
+            assert_eq!(refused(&port, error), 1, "{kind:?}");
+        }
+        peer.send(&plain(Some(Form::Buffers), &vec![0; 66 << 10]));
+        assert_eq!(arrived(&mut port, 0).len(), 1, "the longest");
+        match &mut peer {
+            Peer::Stream(stream) => {
+                stream.write_all(&(12 + (66 << 10) + 1_u32).to_be_bytes()).unwrap();
+                assert!(arrived(&mut port, 0).is_empty());
+                assert_eq!(event(&port, UnixEvent::PeerCutOff), 1);
+                assert_eq!(stream.read(&mut [0]).unwrap(), 0, "hung up on");
+                peer = Peer::connect(kind, &place, "peer");
+            }
+            Peer::Datagram(_) => {
+                peer.send(&plain(Some(Form::Buffers), &vec![0; (66 << 10) + 1]));
+                assert!(arrived(&mut port, 0).is_empty());
+                assert_eq!(port.stats().events(LiveEvent::ReceiveTruncated), 1);
+            }
+        }
+        peer.send(&plain(Some(Form::Buffers), &frame(5)));
+        assert_eq!(arrived(&mut port, 0).len(), 1, "the port is as it was");
+    }
+}
+
+/// Cutting one superframe may take as long as cutting many, and what has no room is kept.
+#[test]
+fn superframes_of_countless_packets_are_handed_out_one_by_one() {
+    for kind in KINDS {
+        let place = Place::new();
+        let options = place.options(kind, Some(Form::Buffers), UnixRole::Listen { mode: MODE });
+        let mut port = UnixPort::open(&options).unwrap();
+        let mut peer = Peer::connect(kind, &place, "peer");
+        for (packet_len, at_once) in [(1_u16, [1, 1, 1]), (1448, [3, 0, 0])] {
+            let header =
+                [vec![1, 1, 54, 0], packet_len.to_ne_bytes().to_vec(), vec![34, 0, 16, 0, 0, 0]];
+            for _ in 0..3 {
+                peer.send(&[header.concat(), frame(60_000)].concat());
+            }
+            for expected in at_once {
+                assert_eq!(port.receive(0, 64, &mut |_| ()).unwrap(), expected, "{kind:?}");
+            }
+        }
+    }
+}
+
+/// A path cuts and completes for such a port; this is the last place that could send a lie.
+#[test]
+fn without_headers_no_superframe_and_no_partial_checksum_leaves() {
+    for kind in KINDS {
+        let place = Place::new();
+        let options = place.options(kind, None, UnixRole::Listen { mode: MODE });
+        let mut port = UnixPort::open(&options).unwrap();
+        let mut peer = Peer::connect(kind, &place, "peer");
+        peer.send(&frame(0));
+        assert_eq!(arrived(&mut port, 0).len(), 1);
+        let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(2000);
+        let (bytes, start, offset) = whole.build_superframe();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let mut meta = Meta { checksum, ..Meta::default() };
+        transmit(&mut port, &bytes, &meta);
+        let size = NonZeroU16::new(1448).unwrap();
+        meta.gso = Some(Gso { size: GsoSize::Every(size), ..Gso::UNKNOWN });
+        transmit(&mut port, &bytes, &meta);
+        for len in [1448, 552] {
+            let packet = peer.receive();
+            assert_eq!(packet.len(), HEADERS_LEN + len, "{kind:?}");
+            assert!(oracle::is_right(&packet, oracle::Link::Ethernet));
+        }
+        assert_eq!(port.stats().refused(VnetError::Inexpressible), 1, "the partial one");
+    }
+}
+
+#[test]
+fn random_bytes_and_random_headers_stop_nothing() {
+    let mut random = Random::new(20);
+    let place = Place::new();
+    let role = UnixRole::Listen { mode: MODE };
+    let options = place.options(LocalKind::Stream, Some(Form::Buffers), role);
+    let mut port = UnixPort::open(&options).unwrap();
+    for _ in 0..300 {
+        let mut stream = UnixStream::connect(place.path("port")).unwrap();
+        if random.one_in(2) {
+            let len = random.below(2000);
+            stream.write_all(&random.bytes(len)).unwrap();
+        } else {
+            for _ in 0..20 {
+                let mut bytes = [random.bytes(12), frame(random.below(3000))].concat();
+                // Flags and types that there are, so that more than the first check is tried.
+                (bytes[0], bytes[1]) = (random.below(8) as u8, random.below(8) as u8);
+                stream.write_all(&(bytes.len() as u32).to_be_bytes()).unwrap();
+                stream.write_all(&bytes).unwrap();
+            }
+        }
+        for (frame, meta) in arrived(&mut port, 0) {
+            let _ = port.transmit(&[&frame], &meta).unwrap();
+        }
+        let _ = port.flush().unwrap();
+        drop(stream);
+        arrived(&mut port, 0);
+    }
+    let mut peer = Peer::connect(LocalKind::Stream, &place, "peer");
+    peer.send(&plain(Some(Form::Buffers), &frame(5)));
+    assert_eq!(arrived(&mut port, 0).len(), 1, "the port is as it was");
+}
+
+#[test]
+fn a_place_that_cannot_be_is_refused() {
+    let place = Place::new();
+    let open = |path: &Path| UnixPort::open(&UnixOptions::new(path)).unwrap_err().kind();
+    assert_eq!(open(&place.path(&"x".repeat(200))), ErrorKind::InvalidInput);
+    assert_eq!(open(&place.path("no/folder")), ErrorKind::NotFound);
+    fs::write(place.path("text"), "").unwrap();
+    assert_eq!(open(&place.path("text")), ErrorKind::AddrInUse);
+    let _port = UnixPort::open(&UnixOptions::new(place.path("port"))).unwrap();
+    assert_eq!(open(&place.path("port")), ErrorKind::AddrInUse, "another port is there");
+    let mut lacking = place.options(LocalKind::Datagram, None, CONNECT);
+    lacking.role = CONNECT;
+    assert_eq!(UnixPort::open(&lacking).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
