@@ -171,6 +171,13 @@ pub fn show_network_in_sysfs() -> io::Result<()> {
 
 /// Runs `work` on a new thread, whose namespaces end with it.
 fn on_a_thread<Output: Send>(work: impl FnOnce() -> Output + Send) -> io::Result<Output> {
+    let mut output = None;
+    run_boxed(Box::new(|| output = Some(work())))?;
+    Ok(output.expect("a thread that ended without a panic has done its work"))
+}
+
+/// Runs `work` on a new thread: apart from its caller, which is compiled anew for each kind of work.
+fn run_boxed(work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {
     thread::scope(|scope| {
         let running = thread::Builder::new().spawn_scoped(scope, work)?;
         Ok(running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
