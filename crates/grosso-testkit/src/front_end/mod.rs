@@ -430,8 +430,13 @@ impl FrontEnd {
 
     /// Takes note of what the back end took of the guest's frames.
     fn reclaim(&mut self, ring: usize) {
-        if ring % 2 == FROM_GUEST {
-            while self.is_packed() && self.returned_packed(ring).is_some() {}
+        if ring % 2 != FROM_GUEST {
+            return;
+        }
+        if self.is_packed() {
+            // Each adds itself: counted apart, one that comes back in between would be counted twice.
+            while self.returned_packed(ring).is_some() {}
+        } else {
             self.used[ring] = self.count_used(ring);
         }
     }
