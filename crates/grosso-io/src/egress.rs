@@ -7,7 +7,7 @@ use grosso::{
     Delivery, Meta,
     checksum::{self, Checksum},
     expand::{Expansion, Unexpanded},
-    features::{Device, Work},
+    features::{Device, Features, Work},
     segment::{Outgoing, Segments},
 };
 use grosso_wire::{LinkType, Ports, Stack};
@@ -84,9 +84,54 @@ impl Egress {
     /// # Errors
     /// Those of the port.
     pub fn drain(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
+        for _ in 0..RENEWALS_MAX {
+            self.renew(to)?;
+            if self.send_waiting(to)? {
+                return Ok(true);
+            }
+            if !self.is_outdated(to) {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes waiting frames anew for a port that takes less by now, which may have room for them, and so never tells of
+    /// it.
+    pub(crate) fn drain_outdated(&mut self, to: &mut dyn Transmit) -> Result<(), PortError> {
+        if self.has_waiting() && self.is_outdated(to) {
+            self.drain(to)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the port takes less than frames were made for: its guest booted anew, or a kernel refused a kind.
+    fn is_outdated(&self, to: &dyn Transmit) -> bool {
+        self.device.features.without(to.device().features) != Features::NONE
+    }
+
+    /// Takes over the features of the port. Frames that wait are made anew if it has fewer than before.
+    fn renew(&mut self, to: &dyn Transmit) -> Result<(), PortError> {
+        let is_outdated = self.is_outdated(to);
         self.device.features = self.wanted.features & to.device().features;
+        if !is_outdated || self.backlog.is_empty() {
+            return Ok(());
+        }
+        let no_room = self.stats.no_room;
+        for Waiting { mut frame, meta, .. } in core::mem::take(&mut self.backlog) {
+            self.look(&frame, &meta);
+            self.make(&[&frame], &meta, &mut Full)?;
+            frame.clear();
+            self.spare.push(frame);
+        }
+        // The port was not asked.
+        self.stats.no_room = no_room;
+        Ok(())
+    }
+
+    fn send_waiting(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
         while let Some(Waiting { frame, meta, .. }) = self.backlog.front() {
-            if transmit_or_flush(to, &[frame], meta)? == Transmitted::NoRoom {
+            if self.offer(to, &[frame], meta)? == Transmitted::NoRoom {
                 self.stats.no_room += 1;
                 return Ok(false);
             }
@@ -218,6 +263,16 @@ impl Egress {
             Checksum::Partial { .. } => self.stats.tx_partial += 1,
             _ => self.stats.tx_complete += 1,
         }
+        self.make(slices, meta, to)
+    }
+
+    /// Makes of a frame what the port takes, and sends that.
+    fn make(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut dyn Transmit,
+    ) -> Result<(), PortError> {
         match self.work(slices, meta) {
             Work::Nothing => self.transmit_whole(slices, meta, to),
             Work::Complete => self.complete(slices, meta, to),
@@ -339,7 +394,7 @@ impl Egress {
         to: &mut dyn Transmit,
     ) -> Result<(), PortError> {
         if self.backlog.is_empty() {
-            if transmit_or_flush(to, slices, meta)? == Transmitted::Taken {
+            if self.offer(to, slices, meta)? == Transmitted::Taken {
                 self.count_sent(slices.iter().map(|slice| slice.len()).sum(), wire);
                 return Ok(());
             }
@@ -349,6 +404,24 @@ impl Egress {
         slices.iter().for_each(|slice| frame.extend_from_slice(slice));
         self.backlog.push_back(Waiting { frame, meta: *meta, wire });
         Ok(())
+    }
+
+    /// Transmits, and flushes once if there is no room: a port that batches may have room after sending its batch. One
+    /// that takes less by now gets nothing that was made for more.
+    fn offer(
+        &self,
+        to: &mut dyn Transmit,
+        slices: &[&[u8]],
+        meta: &Meta,
+    ) -> Result<Transmitted, PortError> {
+        if to.transmit(slices, meta)? == Transmitted::Taken {
+            return Ok(Transmitted::Taken);
+        }
+        let _ = to.flush()?;
+        if self.is_outdated(to) {
+            return Ok(Transmitted::NoRoom);
+        }
+        to.transmit(slices, meta)
     }
 
     fn count_sent(&mut self, len: usize, wire: WireSize) {
@@ -370,21 +443,25 @@ pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.into_iter().map(|_| &[][..]).collect()
 }
 
-/// Transmits, and flushes once if there is no room: a port that batches may have room after sending
-/// its batch.
-fn transmit_or_flush(
-    to: &mut dyn Transmit,
-    slices: &[&[u8]],
-    meta: &Meta,
-) -> Result<Transmitted, PortError> {
-    match to.transmit(slices, meta)? {
-        Transmitted::Taken => Ok(Transmitted::Taken),
-        Transmitted::NoRoom => {
-            let _ = to.flush()?;
-            to.transmit(slices, meta)
-        }
+/// A port without room, and with every feature: frames sent to it wait.
+struct Full;
+
+impl Transmit for Full {
+    fn device(&self) -> Device {
+        Device::new(Features::ALL)
+    }
+
+    fn transmit(&mut self, _: &[&[u8]], _: &Meta) -> Result<Transmitted, PortError> {
+        Ok(Transmitted::NoRoom)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        Ok(Transmitted::NoRoom)
     }
 }
+
+/// Times that waiting frames are made anew in one call: the features may be those of a guest, who changes them at will.
+const RENEWALS_MAX: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -333,6 +333,7 @@ impl Direction {
 
     fn hand_back(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         from.recycle_all(&mut self.done.wanted);
+        self.egress.drain_outdated(to)?;
         // Frames that the port could not send yet remain in the port until the next flush.
         self.is_blocked = to.flush()? == Transmitted::NoRoom;
         Ok(())

@@ -145,7 +145,7 @@ impl Kind {
         while to.give(room, Shape::Direct(1)) {}
         to.kick(TO_GUEST).unwrap();
         for frame in self.frames(from.chosen) {
-            assert!(from.send(&frame, Shape::Table(3)));
+            assert!(from.send(&frame, Shape::Table(3)), "{what}: its ring is full");
         }
         from.kick(FROM_GUEST).unwrap();
         let whole = self.packet(PAYLOAD_BYTES).build();

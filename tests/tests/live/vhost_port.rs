@@ -9,10 +9,16 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use grosso::{Frame, Meta, checksum::Checksum, features::Features};
+use grosso::{
+    Frame, Meta,
+    checksum::Checksum,
+    features::{Device, Features},
+};
 use grosso_io::{
     Port, PortBuffer, Transmitted,
     live::{LiveEvent, VhostEvent, VhostOptions, VhostPort},
+    memory::wire,
+    path::{Direction, PathOptions},
     runner::{DataPath, End, Handle, RunOptions},
 };
 use grosso_testkit::{
@@ -21,8 +27,10 @@ use grosso_testkit::{
         self, EVENT_INDEX, FROM_GUEST, FrontEnd, GUEST, MERGEABLE, PACKED, PROTOCOL, SLOTS, Shape,
         TO_GUEST, VERSION_1, descriptor, rings, slot_at,
     },
+    oracle::{Link, State, verify},
     random::Random,
 };
+use grosso_wire::LinkType;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -321,6 +329,37 @@ fn a_machine_may_boot_again_go_and_come() {
             assert_eq!(bench.event(VhostEvent::PeerGone), round);
         }
         assert_eq!(bench.event(VhostEvent::PeerCutOff), 0);
+    }
+}
+
+/// A superframe waits for the room of a guest; the next guest takes packets alone, with whole checksums.
+#[test]
+fn a_frame_that_waited_for_a_guest_is_made_for_the_one_that_boots_anew() {
+    for wanted in FORMS {
+        let mut bench = Bench::new();
+        let mut front = bench.connect(wanted);
+        let (mut far, mut near) = wire(LinkType::Ethernet, Device::new(Features::ALL), 1);
+        let mut path = Direction::new(PathOptions::new(1), LinkType::Ethernet, bench.port.device());
+        let sent = superframe(10 * 1448);
+        assert!(front.send(&sent, Shape::Table(17)));
+        let (bytes, meta) = arrived(&mut bench.port).remove(0);
+        assert_eq!(far.transmit(&[&bytes], &meta).unwrap(), Transmitted::Taken);
+        assert_eq!(path.poll(&mut near, &mut bench.port, 0).unwrap(), 1);
+        assert!(path.is_stalled(), "it has no buffers");
+
+        drop(front);
+        let mut front = bench.connect(wanted & !(GUEST_TSO4 | GUEST_CSUM));
+        while front.give(2000, Shape::Direct(1)) {}
+        assert_eq!(path.poll(&mut near, &mut bench.port, 0).unwrap(), 0);
+        assert!(!path.is_stalled());
+        let got: Vec<_> = core::iter::from_fn(|| front.received()).collect();
+        assert_eq!(got.len(), 10);
+        for packet in got {
+            assert_eq!(packet[..10], [0; 10], "it takes neither superframes nor partial checksums");
+            assert_eq!(packet.len(), 12 + HEADERS_LEN + 1448);
+            let verdicts = verify(&packet[12..], Link::Ethernet);
+            assert!(verdicts.iter().all(|verdict| verdict.state == State::Right), "{verdicts:?}");
+        }
     }
 }
 

@@ -4,5 +4,6 @@ mod around;
 mod expansion;
 mod faults;
 mod path;
+mod renewal;
 mod runner;
 mod stage;

@@ -225,8 +225,12 @@ impl Port for VhostPort {
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let Self { outgoing, end, .. } = self;
         let mut sent = outgoing.transmit(slices, meta, end);
-        // Whoever gave no room may have gone, or come anew.
-        if matches!(sent, Ok(Transmitted::NoRoom)) && self.serve() {
+        let features = outgoing.features();
+        // Whoever gave no room may have gone, or come anew, and takes less now than the frame was made for.
+        let is_sent_again = matches!(sent, Ok(Transmitted::NoRoom))
+            && self.serve()
+            && self.outgoing.features().contains(features);
+        if is_sent_again {
             sent = self.outgoing.transmit(slices, meta, &mut self.end);
         }
         sent.map_err(|error| broken(&self.name, "send", error))
