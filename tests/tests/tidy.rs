@@ -205,6 +205,34 @@ fn every_file_of_tests_is_part_of_a_program() {
     assert_none(&wrong, "name it as a module in a [[test]] of a Cargo.toml, or it never runs");
 }
 
+/// proptest keeps them beside the sources, or in a folder beside that of a `main.rs` or `lib.rs` above them.
+#[test]
+fn regressions_are_where_the_next_run_reads_them() {
+    let is_root =
+        |folder: &Path| ["main.rs", "lib.rs"].iter().any(|file| folder.join(file).exists());
+    let beside =
+        |path: &Path| path.with_extension("rs").exists() && !path.ancestors().skip(1).any(is_root);
+    let apart = |path: &Path| {
+        let mut folders = path.ancestors().skip(1);
+        let Some(kept) = folders.find(|folder| folder.ends_with("proptest-regressions")) else {
+            return false;
+        };
+        let Ok(source) = path.strip_prefix(kept).map(|path| path.with_extension("rs")) else {
+            return false;
+        };
+        let around = kept.parent().and_then(|parent| fs::read_dir(parent).ok());
+        let mut around = around.into_iter().flatten().flatten().map(|entry| entry.path());
+        around.any(|folder| is_root(&folder) && folder.join(&source).exists())
+    };
+    let kept = tree().into_iter().filter(|path| is_regression(path));
+    let wrong = kept.filter(|path| match path.extension().and_then(|end| end.to_str()) {
+        Some("proptest-regressions") => !beside(path),
+        _ => !apart(path),
+    });
+    let wrong: Vec<String> = wrong.map(|path| shown(&path)).collect();
+    assert_none(&wrong, "move it to where proptest writes one, or no run tries it again");
+}
+
 /// The files that a source names as its modules. `is_root` is of a file whose modules lie beside it.
 fn modules(path: &Path, is_root: bool) -> Vec<PathBuf> {
     let folder = path.parent().expect("a folder");
@@ -495,7 +523,7 @@ fn texts() -> Vec<(PathBuf, String)> {
         let text = fs::read_to_string(&path).ok()?;
         Some((path, text))
     });
-    texts.filter(|(path, _)| !path.iter().any(|part| part == "proptest-regressions")).collect()
+    texts.filter(|(path, _)| !is_regression(path)).collect()
 }
 
 fn lines_where(is_wrong: impl Fn(&Path, &str) -> bool) -> Vec<String> {
@@ -514,6 +542,11 @@ fn is_rust(path: &Path) -> bool {
 /// Whether tools write the file: the versions of dependencies, and their checksums.
 fn is_lock(path: &Path) -> bool {
     path.extension() == Some("lock".as_ref()) || path.file_name() == Some("go.sum".as_ref())
+}
+
+/// Whether proptest writes the file.
+fn is_regression(path: &Path) -> bool {
+    shown(path).contains("proptest-regressions")
 }
 
 fn is_document(path: &Path) -> bool {

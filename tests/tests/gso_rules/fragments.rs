@@ -154,6 +154,16 @@ fn s60_padding_is_left_out_and_missing_bytes_are_noticed() {
     assert_eq!(of_mtu(&packet, 68), Err(NoFragments::BytesMissing));
 }
 
+/// A receiver cuts a packet where PPPoE says that it ends, and drops one that is longer by its IP header (rule G5a).
+#[test]
+fn s60_bytes_that_pppoe_does_not_count_are_missing() {
+    let packet = Packet::new().ethernet(|e| e).pppoe(|p| p).ipv4(|ip| ip.df(false)).udp(|udp| udp);
+    let mut packet = packet.payload_len(100).build();
+    assert_eq!(of_mtu(&packet, 68).map(|fragments| fragments.len()), Ok(3));
+    packet[14 + 5] -= 1;
+    assert_eq!(of_mtu(&packet, 68), Err(NoFragments::BytesMissing));
+}
+
 #[test]
 fn s61_df_refuses_unless_it_may_be_ignored_or_the_packet_came_in_fragments() {
     let packet = udp4(2000, |ip| ip.df(true));

@@ -256,7 +256,7 @@ impl Walk<'_> {
     /// Reads the header that `next` announces. Every header has at least 4 bytes, so the walk ends.
     fn step(&mut self, next: Next) -> Option<Next> {
         match next {
-            Next::EtherType(0x8100 | 0x88a8) => self.vlan(),
+            Next::EtherType(0x8100 | 0x88a8 | 0x9100) => self.vlan(),
             Next::EtherType(0x8864) => self.pppoe(),
             Next::EtherType(0x8847) | Next::Protocol(137) => self.mpls(),
             Next::EtherType(0x0800) | Next::Protocol(4) => self.ipv4(),

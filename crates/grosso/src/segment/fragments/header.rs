@@ -106,12 +106,20 @@ impl FragmentHeader {
             return Err(NoFragments::TooLong);
         }
         let end = start + self.whole_len();
-        let data_len = end.checked_sub(self.data_start).filter(|_| end <= frame_len);
+        // What a PPPoE header does not count is padding, and nobody's data.
+        let frame_end = self.pppoe.map_or(frame_len, |start| frame_len.min(self.pppoe_end(start)));
+        let data_len = end.checked_sub(self.data_start).filter(|_| end <= frame_end);
         let data_len = data_len.ok_or(NoFragments::BytesMissing)?;
         // IPv6 does not count its fixed header.
         let counted = if self.ip.kind == Kind::Ipv4 { usize::from(self.ip.len) } else { 0 };
         let is_too_long = counted + self.offset + data_len > usize::from(u16::MAX);
         if is_too_long { Err(NoFragments::TooLong) } else { Ok(data_len) }
+    }
+
+    /// End of the packet by the PPPoE header that starts here.
+    fn pppoe_end(&self, start: usize) -> usize {
+        let counted = u16_at(&self.bytes, start + pppoe::field::LENGTH.start);
+        start + pppoe::field::PROTOCOL.start + usize::from(counted)
     }
 
     /// Size that a fragment may always have, although no fragment of the packet was that large: every IPv6 link carries
