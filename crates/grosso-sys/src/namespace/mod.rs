@@ -180,6 +180,7 @@ fn on_a_thread<Output: Send>(work: impl FnOnce() -> Output + Send) -> io::Result
 fn run_boxed(work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {
     thread::scope(|scope| {
         let running = thread::Builder::new().spawn_scoped(scope, work)?;
-        Ok(running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok(())
     })
 }
