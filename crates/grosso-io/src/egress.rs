@@ -112,9 +112,9 @@ impl Egress {
 
     /// Takes over the features of the port. Frames that wait are made anew if it has fewer than before.
     fn renew(&mut self, to: &dyn Transmit) -> Result<(), PortError> {
-        let is_outdated = self.is_outdated(to);
-        self.device.features = self.wanted.features & to.device().features;
-        if !is_outdated || self.backlog.is_empty() {
+        let features = self.wanted.features & to.device().features;
+        let before = core::mem::replace(&mut self.device.features, features);
+        if features.contains(before) || self.backlog.is_empty() {
             return Ok(());
         }
         let no_room = self.stats.no_room;

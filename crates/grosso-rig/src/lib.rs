@@ -12,6 +12,9 @@
 //! | [`superframe`] | superframes as senders hand them over |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 
+#![deny(unsafe_code)]
+
+#[expect(unsafe_code, reason = "the trait of allocators is unsafe")]
 pub mod allocator;
 pub mod damage;
 pub mod engine;
