@@ -1,13 +1,14 @@
 //! One thread that answers, no matter how its clients behave.
 //!
 //! A client may ask once per connection. It has [`ClientBounds::client_time`] in total, whether it sends byte by byte
-//! or does not read. At most [`CLIENTS_MAX`] are served at a time at each of the two listeners, and one more replaces
-//! the one that has been there the longest, at the same listener: metrics clients that stall push nobody out who asks
-//! at the socket. Data paths are asked at most once in [`ClientBounds::fresh`], however many clients ask.
+//! or does not read. What it sends beyond its ask is read and thrown away, up to [`DRAINED_BYTES_MAX`]. At most
+//! [`CLIENTS_MAX`] are served at a time at each of the two listeners, and one more replaces the one that has been there
+//! the longest, at the same listener: metrics clients that stall push nobody out who asks at the socket. Data paths are
+//! asked at most once in [`ClientBounds::fresh`], however many clients ask.
 
 use std::{
     io::{self, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net::{UnixListener, UnixStream},
@@ -98,7 +99,8 @@ impl Server {
         let now = Instant::now();
         let mut descriptors = vec![PollFd::new(&self.stopped, PollFlags::IN)];
         descriptors.extend(self.clients.iter().map(|client| {
-            let wants = if client.outgoing.is_empty() { PollFlags::IN } else { PollFlags::OUT };
+            let is_sending = client.sent < client.outgoing.len();
+            let wants = if is_sending { PollFlags::OUT } else { PollFlags::IN };
             PollFd::from_borrowed_fd(client.stream.as_fd(), wants)
         }));
         let closed_until = self.closed_until.filter(|until| now < *until);
@@ -196,6 +198,8 @@ struct Client {
     /// The answer; empty until there is one.
     outgoing: Vec<u8>,
     sent: usize,
+    /// Bytes that came after the answer was sent.
+    drained: usize,
     /// The time at which it must have finished.
     end: Instant,
     done: bool,
@@ -204,15 +208,16 @@ struct Client {
 impl Client {
     fn new(stream: Stream, end: Instant) -> Self {
         let (incoming, outgoing) = (Vec::new(), Vec::new());
-        Self { stream, incoming, outgoing, sent: 0, end, done: false }
+        Self { stream, incoming, outgoing, sent: 0, drained: 0, end, done: false }
     }
 
-    /// Reads the available part of the request, or sends as much of the answer as there is room for.
+    /// Reads the available part of the request, sends as much of the answer as there is room for, or reads the rest.
     fn go_on(&mut self, paths: &mut PathsCache) {
-        let result = match self.outgoing.is_empty() {
-            true => self.receive(paths).and_then(|()| self.send()),
-            false => self.send(),
+        let received = match self.outgoing.is_empty() {
+            true => self.receive(paths),
+            false => Ok(()),
         };
+        let result = received.and_then(|()| self.send()).and_then(|()| self.drain());
         match result {
             Err(error) if is_soon(&error) => {}
             Err(_) => self.done = true,
@@ -239,13 +244,29 @@ impl Client {
         Ok(())
     }
 
+    /// Sends the answer, and that nothing follows it.
     fn send(&mut self) -> io::Result<()> {
+        if self.sent == self.outgoing.len() {
+            return Ok(());
+        }
         while self.sent < self.outgoing.len() {
             let count = self.stream.write(&self.outgoing[self.sent..])?;
             if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.sent += count;
+        }
+        self.stream.end_sending()
+    }
+
+    /// Reads to the client's end: bytes that nobody reads make the end a reset, which takes the answer with it.
+    fn drain(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        while self.drained < DRAINED_BYTES_MAX {
+            match self.stream.read(&mut buffer)? {
+                0 => break,
+                count => self.drained += count,
+            }
         }
         self.done = true;
         Ok(())
@@ -274,8 +295,11 @@ fn answer_line(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Ve
     if end.is_none() && !is_full {
         return None;
     }
-    let line = &bytes[..end.unwrap_or(bytes.len())];
-    let answer = match serde_json::from_slice(line) {
+    let asked = match end {
+        Some(end) => serde_json::from_slice(&bytes[..end]).map_err(|error| error.to_string()),
+        None => Err(format!("a line of more than {ASK_BYTES_MAX} bytes")),
+    };
+    let answer = match asked {
         Ok(Ask::Counters { per_queue }) => {
             let devices = devices(paths.readings(), per_queue);
             serde_json::to_vec(&Answer::new(paths.at, devices))
@@ -320,6 +344,13 @@ impl Stream {
         }
     }
 
+    fn end_sending(&self) -> io::Result<()> {
+        match self {
+            Self::Control(stream) => stream.shutdown(Shutdown::Write),
+            Self::Http(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Control(stream) => stream.as_fd(),
@@ -359,5 +390,7 @@ fn is_soon(error: &io::Error) -> bool {
 pub(crate) const CLIENTS_MAX: usize = 32;
 /// Most bytes of a request.
 pub(crate) const ASK_BYTES_MAX: usize = 8 << 10;
+/// Most bytes that are read behind an ask; a request with all cookies of a browser ends long before.
+const DRAINED_BYTES_MAX: usize = 1 << 20;
 /// The time for which no client is accepted when there are no descriptors left.
 const CLOSED: Duration = Duration::from_millis(100);

@@ -33,7 +33,7 @@ use super::{
     control::{Answers, Ask, ask_all},
     prometheus,
     reading::{DeviceReading, devices},
-    server::{CLIENTS_MAX, ClientBounds},
+    server::{ASK_BYTES_MAX, CLIENTS_MAX, ClientBounds},
     table::{COUNTERS, Label},
     text,
 };
@@ -361,14 +361,32 @@ fn nonsense_is_answered_and_does_no_harm() {
     let (_folder, service, _) = service(FOREVER, false);
     for nonsense in [&b"\n"[..], b"{\"ask\":\"everything\"}\n", &[0xff; 9000], b"[[[[[[[[\n"] {
         let mut stream = UnixStream::connect(service.socket().unwrap()).unwrap();
-        // The server may hang up before it has read everything.
-        let _ = stream.write_all(nonsense);
+        stream.write_all(nonsense).unwrap();
         let mut reply = Vec::new();
-        // Unread bytes make the end of the connection an error, after the reply.
-        let _ = stream.read_to_end(&mut reply);
+        stream.read_to_end(&mut reply).unwrap();
         let reply: Value = serde_json::from_slice(&reply).unwrap();
         assert_eq!(reply["code"], "usage.ask");
     }
+    assert_eq!(ask(&service).answers.len(), 1);
+}
+
+#[test]
+fn requests_that_are_too_long_are_answered_and_read_up_to_a_bound() {
+    let (_folder, service, _) = service(FOREVER, true);
+    let cookie = "a".repeat(4 * ASK_BYTES_MAX);
+    let request = format!("GET /metrics HTTP/1.1\r\nCookie: {cookie}\r\n\r\n");
+    let (head, body) = get(&service, &request);
+    assert!(head.starts_with("HTTP/1.1 431 ") && body.contains("too long"), "{head}{body}");
+    let request = format!("POST /metrics HTTP/1.1\r\n\r\n{cookie}");
+    assert!(get(&service, &request).0.starts_with("HTTP/1.1 405 "));
+    let mut stream = UnixStream::connect(service.socket().unwrap()).unwrap();
+    stream.write_all(cookie.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("not an ask: a line of more than 8192 bytes"), "{reply}");
+    // It ends only because it is cut off.
+    let mut endless = TcpStream::connect(service.metrics().unwrap()).unwrap();
+    while endless.write_all(cookie.as_bytes()).is_ok() {}
     assert_eq!(ask(&service).answers.len(), 1);
 }
 
