@@ -119,11 +119,14 @@ fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
     let taken = [&other.left.device, &other.right.device];
     [&path.left.device, &path.right.device].into_iter().find_map(|device| match device {
         Device::Tunnel(tunnel) => {
-            let meets = |taken: &&Device| match taken {
-                Device::Tunnel(taken) => tunnel.takes_same(taken) || tunnel.shares_port(taken),
-                _ => false,
-            };
-            taken.iter().any(meets).then(|| format!("packets for {} come to", device.name()))
+            // A tunnel is never the left end.
+            let Device::Tunnel(taken) = &other.right.device else { return None };
+            let name = tunnel.name();
+            if tunnel.takes_same(taken) || tunnel.shares_port(taken) {
+                return Some(format!("packets for {name} come to"));
+            }
+            let is_sent_from = tunnel.sends_from_port_of(taken);
+            is_sent_from.then(|| format!("the source port of {name} is that of"))
         }
         _ => {
             let is_same = |taken: &&Device| taken.name() == device.name();
@@ -288,6 +291,15 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
              sends all of it",
             tunnel.name(),
             spec.queues
+        ));
+    }
+    if tunnel.senders(spec.queues) == Some(0) {
+        return Err(format!(
+            "{} has too few source ports for {} queues, each of which sends from one of its own: fewer queues, or more \
+             ports with {}",
+            tunnel.name(),
+            spec.queues,
+            if tunnel.kind.has_port() { "srcport" } else { "encap-sport auto" }
         ));
     }
     Ok(())

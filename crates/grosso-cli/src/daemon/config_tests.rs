@@ -79,7 +79,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
              right.tunnel = {{ remote = \"192.0.2.9\", {tunnel} }}\n"
         )
     };
-    let both = |tap, one, two| path(1, tap, one) + &path(2, tap, two);
+    let both = |tap: &str, one: &str, two: &str| path(1, tap, one) + &path(2, tap, two);
     let vxlan = "type = \"vxlan\", id = 9, local = \"192.0.2.1\"";
     let gre = "type = \"gre\", local = \"192.0.2.1\"";
     let (sit, ipip) =
@@ -100,6 +100,52 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
         let wrong = wrong(&both(tap, one, two));
         let expected = format!("5:1: packets for {name}:192.0.2.9 come to path \"1\" already");
         assert!(wrong.contains(&expected), "{wrong}");
+    }
+    // The kernel gives a port that something is sent from to one socket.
+    let fou = |sport, dport| {
+        format!("{ipip}, encap = \"fou\", encap-sport = {sport}, encap-dport = {dport}")
+    };
+    for (one, two) in [((5, 6), (5, 7)), ((5, 6), (7, 5)), ((5, 6), (6, 8))] {
+        let wrong = wrong(&both("tun", &fou(one.0, one.1), &fou(two.0, two.1)));
+        let expected = "the source port of ipip:192.0.2.9 is that of path \"1\" already";
+        assert!(wrong.contains(expected), "{wrong}");
+    }
+    assert!(parse(&both("tun", &fou(5, 6), &fou(8, 7))).is_ok());
+}
+
+/// Every socket of every queue sends from a port of its own, and one of them may be the port at which all receive.
+#[test]
+fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
+    let path = |queues: u8, lines: &str| {
+        let text = to_tunnel("tap:t", &format!("{ENDS}\n{lines}"));
+        text.replacen("name", &format!("queues = {queues}\nname"), 1)
+    };
+    let vxlan =
+        |low: u16, high: u16| format!("type = \"vxlan\"\nid = 1\nsrcport = [{low}, {high}]");
+    let fou = "type = \"gretap\"\nencap = \"fou\"\nencap-dport = 5\nencap-sport = ";
+    for (queues, lines, words) in [
+        (
+            3,
+            vxlan(50_000, 50_001),
+            "3 queues, each of which sends from one of its own: fewer queues, or more ports with srcport",
+        ),
+        (2, vxlan(4789, 4790), "vxlan:1:192.0.2.2 has too few source ports for 2 queues"),
+        (2, format!("{fou}7"), "gretap:192.0.2.2 has too few"),
+        (2, format!("{fou}7"), "or more ports with encap-sport auto"),
+    ] {
+        let wrong = wrong(&path(queues, &lines));
+        assert!(wrong.starts_with("1:1: ") && wrong.contains(words), "{wrong}");
+    }
+    for (queues, lines) in [
+        (2, vxlan(50_000, 50_001)),
+        (1, vxlan(4789, 4790)),
+        (64, vxlan(4789, 4789)),
+        (64, vxlan(50_000, 50_063)),
+        (1, format!("{fou}7")),
+        (64, format!("{fou}5")),
+        (64, format!("{fou}\"auto\"")),
+    ] {
+        assert!(parse(&path(queues, &lines)).is_ok(), "{queues} {lines}");
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) fn open(
     if let Some(mut sockets) = UdpOptions::of(endpoint) {
         sockets.remotes = description.remotes().collect();
         sockets.shared = queues > 1;
+        sockets.senders_max = sockets.senders_max.min(description.senders(queues).unwrap_or(1));
         sockets.probes = description.probes;
         let open = |_| UdpPort::open(&sockets);
         let ports = (0..queues).map(open).collect::<io::Result<Vec<_>>>();
@@ -150,5 +151,22 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
             Failure::environment("environment.permission", message).hint(hint)
         }
         _ => refused(command, &format!("opening sockets at {local}"), "net_admin", error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::describe;
+
+    #[test]
+    fn queues_share_few_source_ports() {
+        // The last of these ports is the one at which all queues receive.
+        let words = "vxlan id 1 local 127.77.1.1 remote 127.77.1.2 srcport 4774 4789 noprobe";
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let description = describe("run", &words).unwrap();
+        for queues in 1..=4 {
+            assert!(open(&description, "lo", queues, "run").is_ok(), "{queues}");
+        }
     }
 }

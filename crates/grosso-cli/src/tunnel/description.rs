@@ -153,6 +153,30 @@ impl Description {
         own.is_some() && own == port(&other.endpoint)
     }
 
+    /// Whether one always sends from a UDP port at which the other receives or always sends, too.
+    pub(crate) fn sends_from_port_of(&self, other: &Self) -> bool {
+        let ports = |end: &Self| {
+            let udp = end.endpoint.udp();
+            let only = |udp: &Udp| (udp.source.len() == 1).then_some(*udp.source.start());
+            [udp.and_then(only), udp.map(|udp| udp.destination)]
+        };
+        let ([from, at], [other_from, other_at]) = (ports(self), ports(other));
+        let is_one = |port: Option<u16>, other: Option<u16>| port.is_some() && port == other;
+        self.endpoint.local == other.endpoint.local
+            && (is_one(from, other_from) || is_one(from, other_at) || is_one(at, other_from))
+    }
+
+    /// The sockets from which each of so many queues can send, every one at a source port of its own; 0 if there are
+    /// too few ports, `None` if it needs none.
+    pub(crate) fn senders(&self, queues: usize) -> Option<usize> {
+        let Udp { source, destination, .. } = self.endpoint.udp()?;
+        // Whoever sends from the port at which it receives has one socket for both.
+        let is_shared = *source == (*destination..=*destination);
+        // A socket's part of the ports must have one for each queue, even the part with the port at which all receive.
+        let needed = queues + usize::from(source.contains(destination));
+        (!is_shared).then(|| source.len() / needed)
+    }
+
     /// The packets in a tunnel without a header of its own, in the words of its type.
     pub(super) fn mode(&self) -> &'static str {
         let mode = modes(self.kind).iter().find(|(_, version)| *version == self.endpoint.version);
