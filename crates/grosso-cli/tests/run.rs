@@ -260,7 +260,7 @@ fn metrics_are_answered_where_the_file_says() {
         page
     });
     let page = page.unwrap();
-    assert!(page.contains("grosso_rx_packets_total{device=\"b0\"}"), "{page}");
+    assert!(page.contains("grosso_rx_packets_total{device=\"b0\",path=\"edge\"}"), "{page}");
     running.stop(Signal::TERM);
 }
 

@@ -127,7 +127,10 @@ fn trains_that_are_held_are_gauges_of_the_moment_and_no_change() {
     until(|| held() == (2, 4));
     let page = hosts.run("stats --prom").stdout;
     assert!(page.contains("# TYPE grosso_rx_gro_held gauge\ngrosso_rx_gro_held{"), "{page}");
-    assert!(page.contains("grosso_rx_gro_held_packets{device=\"e0\"} 4\n"), "{page}");
+    assert!(
+        page.contains("grosso_rx_gro_held_packets{device=\"e0\",path=\"e0-b0\"} 4\n"),
+        "{page}"
+    );
     let lines = hosts.run("stats -i 0.05 -c 2 --jsonl --delta e0").stdout;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!((count(&last, "rx_gro_held"), &last["delta"]["rx_gro_held"]), (2, &Value::Null));
@@ -178,7 +181,10 @@ fn every_form_says_the_same() {
         lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
     };
     let page = hosts.run("stats --prom").stdout;
-    assert!(series(&page).contains("grosso_rx_packets_total{device=\"e0\"}"), "{page}");
+    assert!(
+        series(&page).contains("grosso_rx_packets_total{device=\"e0\",path=\"edge\"}"),
+        "{page}"
+    );
     let scraped = hosts.b.run(|| {
         Control::new().unwrap().set_up(&name("lo"), true).unwrap();
         let mut stream = TcpStream::connect(address).unwrap();

@@ -7,7 +7,8 @@ use super::{
     table::{COUNTERS, Counter, Label, Series},
 };
 
-/// The page of these devices. Devices with the same name are added up, because no two series may have the same labels.
+/// The page of these devices. Their paths keep those of one name apart, as tunnels may be, and they are added up only
+/// where paths of two programs have one name too: no two series may have the same labels.
 pub(crate) fn page(devices: &[DeviceReading]) -> String {
     let devices = merged(devices);
     let mut page = String::new();
@@ -21,7 +22,7 @@ pub(crate) fn page(devices: &[DeviceReading]) -> String {
     page
 }
 
-type Devices<'a> = BTreeMap<(&'a str, Option<u32>), Values>;
+type Devices<'a> = BTreeMap<(&'a str, &'a str, Option<u32>), Values>;
 
 /// The counters of one metric, with their indexes in the table.
 struct Metric {
@@ -59,8 +60,8 @@ fn print_metric(page: &mut String, metric: &Metric, devices: &Devices<'_>) {
         false => "counter",
     };
     let mut lines = String::new();
-    for ((device, queue), values) in devices {
-        let mut labels = format!("device=\"{}\"", escaped(device));
+    for ((device, path, queue), values) in devices {
+        let mut labels = format!("device=\"{}\",path=\"{}\"", escaped(device), escaped(path));
         if let Some(queue) = queue {
             let _ = write!(labels, ",queue=\"{queue}\"");
         }

@@ -157,13 +157,13 @@ fn right(queue: &Snapshot) -> PathSide<'_> {
     }
 }
 
-/// One device for each name: those with the same name in several paths or programs are added up.
+/// One device for each name and path: those with the same in several programs are added up.
 pub(crate) fn merged<'a>(
     devices: impl IntoIterator<Item = &'a DeviceReading>,
-) -> BTreeMap<(&'a str, Option<u32>), Values> {
+) -> BTreeMap<(&'a str, &'a str, Option<u32>), Values> {
     let mut merged: BTreeMap<_, Values> = BTreeMap::new();
     for reading in devices {
-        let key = (reading.device.as_str(), reading.queue);
+        let key = (reading.device.as_str(), reading.path.as_str(), reading.queue);
         match merged.get_mut(&key) {
             Some(values) => values.add(&reading.counters),
             None => {

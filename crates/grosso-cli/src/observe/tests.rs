@@ -228,17 +228,21 @@ fn the_page_for_prometheus_obeys_its_grammar() {
     let page = prometheus::page(&devices(&[sample(), second], false));
     let series = assert_prometheus(&page);
     let of = |id: &str| *series.get(id).unwrap_or_else(|| panic!("{id} in\n{page}"));
-    // Devices of one name are one device.
-    assert_eq!(of("grosso_rx_packets_total{device=\"eth0\"}"), 122.0);
-    assert_eq!(of("grosso_rx_gro_packets_total{device=\"eth0\",proto=\"tcp6\"}"), 2.0);
-    assert_eq!(of("grosso_drops_total{device=\"eth0\",reason=\"wire_loss\"}"), 6.0);
-    assert_eq!(of("grosso_rx_csum_total{device=\"eth0\",result=\"bad\"}"), 0.0);
-    let bounds = ["1", "2", "4", "8", "16", "32", "45", "64", "128", "+Inf"];
-    let buckets = bounds
-        .map(|le| of(&format!("grosso_rx_gro_segments_bucket{{device=\"eth0\",le=\"{le}\"}}")));
-    assert!(buckets.is_sorted() && buckets[9] > buckets[0]);
-    assert_eq!(buckets[9], of("grosso_rx_gro_segments_count{device=\"eth0\"}"));
-    assert_eq!(of("grosso_rx_gro_segments_sum{device=\"eth0\"}"), 122.0);
+    // Tunnels of two paths may have one name.
+    for path in ["edge", r#"other \"path\"\\\n"#] {
+        let of = |name: &str, label: &str| {
+            of(&format!("grosso_{name}{{device=\"eth0\",path=\"{path}\"{label}}}"))
+        };
+        assert_eq!(of("rx_packets_total", ""), 61.0);
+        assert_eq!(of("rx_gro_packets_total", ",proto=\"tcp6\""), 1.0);
+        assert_eq!(of("drops_total", ",reason=\"wire_loss\""), 3.0);
+        assert_eq!(of("rx_csum_total", ",result=\"bad\""), 0.0);
+        let bounds = ["1", "2", "4", "8", "16", "32", "45", "64", "128", "+Inf"];
+        let buckets = bounds.map(|le| of("rx_gro_segments_bucket", &format!(",le=\"{le}\"")));
+        assert!(buckets.is_sorted() && buckets[9] > buckets[0]);
+        assert_eq!(buckets[9], of("rx_gro_segments_count", ""));
+        assert_eq!(of("rx_gro_segments_sum", ""), 61.0);
+    }
 }
 
 #[test]
@@ -246,7 +250,10 @@ fn names_of_devices_cannot_break_the_page() {
     let mut path = sample();
     path.left = "a\"} 1\n\\".to_owned();
     let page = prometheus::page(&devices(&[path], false));
-    assert!(page.contains(r#"grosso_rx_packets_total{device="a\"} 1\n\\"} 61"#), "{page}");
+    assert!(
+        page.contains(r#"grosso_rx_packets_total{device="a\"} 1\n\\",path="edge"} 61"#),
+        "{page}"
+    );
 }
 
 #[test]
