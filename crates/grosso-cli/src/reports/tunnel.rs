@@ -67,7 +67,7 @@ pub(crate) struct TunnelFacts {
     #[serde(rename = "path_hint_bytes", skip_serializing_if = "Option::is_none")]
     pub(crate) path_hint: Option<usize>,
     overhead: Vec<Part>,
-    /// Whether its TUN or TAP device exists.
+    /// Whether its TUN or TAP device exists, under its name.
     pub(crate) device_is_there: bool,
     /// The offloads that the host's stack leaves to the device.
     pub(crate) features: Vec<String>,
@@ -228,10 +228,13 @@ impl TunnelFacts {
     fn state_text(&self, style: Style) -> String {
         let gone = if self.device_is_there { "" } else { "; its device is gone" };
         match (self.state, self.pid) {
-            (TunnelState::Up, Some(number)) => {
-                format!("{}, process {number}{gone}", style.good("up"))
+            // A path whose device is removed ends.
+            (TunnelState::Up, number) => {
+                let process = number.map(|number| format!(", process {number}"));
+                let other =
+                    if self.device_is_there { "" } else { "; its device was renamed or moved" };
+                format!("{}{}{other}", style.good("up"), process.unwrap_or_default())
             }
-            (TunnelState::Up, None) => format!("{}{gone}", style.good("up")),
             (TunnelState::Down, _) => format!("{}{gone}", style.notice("down")),
             (TunnelState::Ended, _) => format!(
                 "{}: its process ended without being told to{gone}; grosso tunnel up {}",
@@ -425,7 +428,10 @@ mod tests {
         (alone.path_mtu, alone.device_is_there) = (None, false);
         alone.path_hint = Some(1280);
         let text = text(alone);
-        assert!(text.contains("  state:    up, process 7; its device is gone\n"), "{text}");
+        assert!(
+            text.contains("  state:    up, process 7; its device was renamed or moved\n"),
+            "{text}"
+        );
         assert!(text.contains("  path:     said to carry 1280 bytes (ICMP); "), "{text}");
         assert!(text.contains("  endpoint: [fd00::2]:4789 "), "{text}");
         assert!(text.contains("  ports:    from 9\n"), "{text}");
