@@ -49,6 +49,8 @@ pub struct Outcome {
     pub packets: Vec<u64>,
     /// The first damage: the index of the capture that ends there, and the damage.
     pub damage: Option<(usize, CaptureError)>,
+    /// Wanted packets that have no time, and have that of 0 in the merged capture.
+    pub without_time: u64,
     devices: Devices,
     /// The origins of packets that nobody has asked for yet, if somebody will.
     origins: Option<VecDeque<Origin>>,
@@ -226,6 +228,7 @@ impl<R: Read> Merge<R> {
         let options = Options::new(&packet.options, packet.order);
         let written = self.writer.write_packet_with(&packet.meta, &packet.data, &options);
         written.map_err(io::Error::other)?;
+        self.outcome.borrow_mut().without_time = self.writer.without_time();
         self.outcome.borrow_mut().count(Origin { file: first as u32, ..packet.origin });
         Ok(true)
     }

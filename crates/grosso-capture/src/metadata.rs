@@ -16,7 +16,8 @@ use super::tunnel_port::TunnelPort;
 /// Metadata of one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketMeta {
-    /// Nanoseconds since the epoch; `None` where the capture holds no time. A writer writes 0 for that.
+    /// Nanoseconds since the epoch; `None` where the capture holds no time. A writer writes 0 for
+    /// that, and [counts it](super::CaptureWriter::without_time).
     pub timestamp_ns: Option<u64>,
     /// The number of the packet's interface within its section.
     pub interface: u32,

@@ -84,6 +84,7 @@ pub struct CaptureWriter<W: Write> {
     packets: u64,
     bytes: u64,
     damaged_options: u64,
+    without_time: u64,
     scratch: Vec<u8>,
 }
 
@@ -135,6 +136,7 @@ impl<W: Write> CaptureWriter<W> {
             packets: 0,
             bytes: 0,
             damaged_options: 0,
+            without_time: 0,
             scratch: Vec::new(),
         }
     }
@@ -296,6 +298,13 @@ impl<W: Write> CaptureWriter<W> {
         self.damaged_options
     }
 
+    /// Number of packets that have no time, and were written in records that must have one: with 0,
+    /// the first of 1970.
+    #[must_use]
+    pub const fn without_time(&self) -> u64 {
+        self.without_time
+    }
+
     #[inline]
     fn write(
         &mut self,
@@ -446,7 +455,7 @@ impl<W: Write> CaptureWriter<W> {
         if first != other {
             return Err(CaptureError::Unwritable { what: Misfit::SecondLinkType { first, other } });
         }
-        let nanoseconds = meta.timestamp_ns.unwrap_or(0);
+        let nanoseconds = self.nanoseconds(meta);
         let seconds = nanoseconds / NANOSECONDS_PER_SECOND;
         let Ok(seconds) = u32::try_from(seconds) else {
             return Err(CaptureError::Unwritable { what: Misfit::TimestampTooLate { seconds } });
@@ -484,7 +493,7 @@ impl<W: Write> CaptureWriter<W> {
         let length = ENHANCED_PACKET_BYTES + data.len() + padding + self.scratch.len();
         let header = EnhancedPacket {
             interface: meta.interface,
-            ticks: interface.ticks(meta.timestamp_ns.unwrap_or(0)),
+            ticks: interface.ticks(self.nanoseconds(meta)),
             captured,
             original: meta.original_len.max(captured),
             // Bounded by `packet_length`.
@@ -498,6 +507,13 @@ impl<W: Write> CaptureWriter<W> {
         written?;
         self.packets += 1;
         Ok(())
+    }
+
+    /// The time of a packet, or 0 if it has none, which is counted.
+    #[inline]
+    fn nanoseconds(&mut self, meta: &PacketMeta) -> u64 {
+        self.without_time += u64::from(meta.timestamp_ns.is_none());
+        meta.timestamp_ns.unwrap_or(0)
     }
 
     /// Writes the pcap file header if it is not there yet.

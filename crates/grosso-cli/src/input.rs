@@ -299,6 +299,11 @@ impl Input {
         self.interruption
     }
 
+    /// The packets without a time that got that of 0 when the captures were merged.
+    pub(crate) fn without_time(&self) -> u64 {
+        self.merged.as_ref().map_or(0, |merged| merged.outcome.borrow().without_time)
+    }
+
     /// The number of bytes of the files that were read, and the total; `None` for a pipe.
     fn share(&self) -> Option<(u64, u64)> {
         let read = match self.reader.compression() {

@@ -101,9 +101,9 @@ impl Output {
         options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
         let writer = CaptureWriter::create(path, options).map_err(|error| match error {
-            CaptureError::Io { source, .. } => {
+            CaptureError::Io { path, source } => {
                 let message = format!("{name}: {source}");
-                Failure::environment("environment.write", message).of_system(&source)
+                Failure::environment("environment.write", message).of_system(&path, &source)
             }
             other => Failure::capture(&name, &other),
         })?;
@@ -196,13 +196,15 @@ impl Output {
     }
 
     /// The facts for the report.
-    fn facts(&self) -> OutputFacts {
+    fn facts(&self, input: &Input) -> OutputFacts {
+        let written = self.writer.as_ref().map_or(0, |writer| writer.borrow().without_time());
         OutputFacts {
             path: self.path.clone(),
             format: self.format.to_string(),
             packets: self.packets,
             bytes: self.bytes,
             damaged_options: self.damaged_options(),
+            without_time: written + input.without_time(),
         }
     }
 
@@ -211,7 +213,7 @@ impl Output {
     ///
     /// Returns the facts about the output, and the place of the report about it.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
-        let (facts, place) = (self.facts(), Place::beside(self.is_standard));
+        let (facts, place) = (self.facts(input), Place::beside(self.is_standard));
         let Some(writer) = self.writer.take().and_then(Rc::into_inner) else {
             return Ok((facts, place));
         };

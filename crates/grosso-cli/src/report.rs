@@ -64,7 +64,10 @@ pub(crate) fn print(
     if let Some(interrupted) = report.interrupted() {
         talk.note(interrupted.to_string());
     }
-    note_damage(report.output().map_or(0, |output| output.damaged_options), talk);
+    if let Some(output) = report.output() {
+        note_damage(output.damaged_options, talk);
+        note_missing_times(output.without_time, talk);
+    }
     report.warn(core::mem::take(&mut talk.warnings));
     let is_terminal = match place {
         Place::Standard => io::stdout().is_terminal(),
@@ -94,6 +97,14 @@ fn note_damage(options: u64, talk: &mut Talk) {
         talk.note(format!(
             "damaged options of {blocks} are left out; sound options before them are kept"
         ));
+    }
+}
+
+fn note_missing_times(packets: u64, talk: &mut Talk) {
+    if packets > 0 {
+        let are = if packets == 1 { "is" } else { "are" };
+        let packets = units::count(packets, "packet");
+        talk.note(format!("{packets} without a time {are} written with that of 0, in 1970"));
     }
 }
 
@@ -216,6 +227,9 @@ pub(crate) struct OutputFacts {
     pub(crate) bytes: u64,
     /// Packets and other blocks whose options were damaged: those from the damage on are left out.
     pub(crate) damaged_options: u64,
+    /// Packets whose time is 0 because the input has none for them.
+    #[serde(skip)]
+    pub(crate) without_time: u64,
 }
 
 impl OutputFacts {

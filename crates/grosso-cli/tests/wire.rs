@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions, flag};
+use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::{
     Packet,
     headers::Tcp,
@@ -11,7 +11,7 @@ use grosso_testkit::{
 };
 
 use crate::common::{
-    Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has, packets, tshark,
+    Bench, ETHERNET, START_NS, Timed, capture, capture_of, each, frames, has, packets, tshark,
 };
 
 /// The offset of the header checksum after Ethernet.
@@ -45,6 +45,24 @@ fn cut_to(len: usize, frame: &[u8]) -> Vec<u8> {
     let meta = PacketMeta { original_len: frame.len() as u32, ..PacketMeta::default() };
     writer.write_packet(&meta, &frame[..len]).unwrap();
     writer.finish().unwrap()
+}
+
+/// A capture of these frames in simple packet blocks, which have no time.
+fn without_times(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    writer.add_interface(&Interface::new(ETHERNET)).unwrap();
+    let mut file = writer.finish().unwrap();
+    for frame in frames {
+        let padded = frame.len().next_multiple_of(4);
+        let length = 16 + padded as u32;
+        for word in [3, length, frame.len() as u32] {
+            file.extend(word.to_ne_bytes());
+        }
+        file.extend(frame);
+        file.resize(file.len() + padded - frame.len(), 0);
+        file.extend(length.to_ne_bytes());
+    }
+    file
 }
 
 /// A frame in the other direction: ports and addresses exchanged, so that the sums stay the same.
@@ -573,4 +591,27 @@ fn inspection_tells_the_vantage_point() {
     let report = bench.ok("inspect a --json").json();
     assert_eq!(report["fragments"]["complete"], 1);
     assert_eq!(report["fragments"]["incomplete"], 0);
+}
+
+/// Blocks that are copied stay without; others must have one.
+#[test]
+fn packets_without_a_time_are_noted_where_they_get_that_of_0() {
+    let bench = Bench::new();
+    bench.put("simple.pcapng", &without_times(&host_capture(1460, &[2896, 100])));
+    for (line, written, noted) in [
+        ("coalesce simple.pcapng -w out.pcapng", 0, 0),
+        ("wire simple.pcapng -w out.pcapng", 4, 4),
+        ("wire simple.pcapng -F pcap -w out.pcapng", 4, 4),
+        // Merged packets have the time before they are cut.
+        ("wire simple.pcapng simple.pcapng -w out.pcapng", 8, 6),
+    ] {
+        let run = bench.ok(line);
+        let mut found = 0;
+        each(&bench.get("out.pcapng"), |packet| {
+            found += usize::from(packet.timestamp_ns == Some(0));
+        });
+        let note = format!("note: {noted} packets without a time are written with that of 0");
+        let is_noted = run.stderr.contains(&note);
+        assert_eq!((found, is_noted), (written, noted > 0), "{line}: {}", run.stderr);
+    }
 }

@@ -249,6 +249,7 @@ impl Running {
                 packets,
                 bytes: outlets.bytes,
                 damaged_options: 0,
+                without_time: 0,
             },
             files: outlets.files(),
             outputs: outlets.reports(),
