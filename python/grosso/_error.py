@@ -55,14 +55,17 @@ class InputFailure(Error, ValueError):
 
 
 class EnvironmentFailure(Error, OSError):
-    """Permission, a missing file, a full disk; ``errno`` is the system's number for it, where it said one."""
+    """Permission, a missing file, a full disk.
+
+    ``errno`` is the system's number for it, where it said one, and ``filename`` the file that it said it of.
+    """
 
     def __init__(self, message: str, **facts: object) -> None:
         super().__init__(message, **facts)
-        number = facts.get("errno")
-        self.errno = number if isinstance(number, int) else None
-        # What is in there is pickled, and set anew.
-        vars(self)["errno"] = self.errno
+        for name in ("errno", "filename"):
+            setattr(self, name, facts.get(name))
+            # What is in there is pickled, and set anew.
+            vars(self)[name] = facts.get(name)
 
     # That of ``OSError`` makes a text of its own from the number.
     __str__ = Exception.__str__

@@ -153,9 +153,11 @@ def test_a_missing_file_is_what_python_calls_one(captures, tmp_path):
             reach()
         assert isinstance(raised.value, grosso.EnvironmentFailure)
         assert raised.value.errno == errno.ENOENT
+        assert raised.value.filename.startswith(str(nowhere))
         assert str(raised.value).startswith(raised.value.message)
         again = pickle.loads(pickle.dumps(raised.value))
         assert (str(again), again.errno) == (str(raised.value), errno.ENOENT)
+        assert again.filename == raised.value.filename
 
 
 def test_a_pipe_is_refused_because_it_can_be_read_once(captures, tmp_path):

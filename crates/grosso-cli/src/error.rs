@@ -1,6 +1,6 @@
 //! Every way to fail, with its exit code.
 
-use core::num::{NonZeroI32, NonZeroU32};
+use core::num::{NonZeroI32, NonZeroU32, NonZeroU64};
 use std::{io, process::ExitCode};
 
 use grosso_capture::{CaptureError, FilePart};
@@ -44,9 +44,9 @@ pub(crate) struct Failure {
     /// A name that programs can match.
     pub(crate) code: &'static str,
     pub(crate) message: String,
-    /// The packet in which the input went wrong.
+    /// The packet in which the input went wrong, from 1 on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) packet: Option<u64>,
+    pub(crate) packet: Option<NonZeroU64>,
     /// The byte at which the input went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<u64>,
@@ -57,13 +57,24 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<Box<str>>,
     #[serde(skip)]
     pub(crate) exit: Exit,
-    /// The number that the system has for it.
     #[serde(skip)]
     #[cfg_attr(
         not(any(test, feature = "library")),
         expect(dead_code, reason = "programs that link this crate get it")
     )]
-    pub(crate) errno: Option<NonZeroI32>,
+    pub(crate) refusal: Option<Box<SystemRefusal>>,
+}
+
+/// A file that the system refused.
+#[derive(Clone, Debug)]
+#[cfg_attr(
+    not(any(test, feature = "library")),
+    expect(dead_code, reason = "programs that link this crate get it")
+)]
+pub(crate) struct SystemRefusal {
+    /// The number that the system has for it.
+    pub(crate) errno: NonZeroI32,
+    pub(crate) path: String,
 }
 
 /// A message without the numbers that the standard library puts behind the words of the system.
@@ -102,7 +113,7 @@ impl Failure {
             place: None,
             hint: None,
             exit,
-            errno: None,
+            refusal: None,
         }
     }
 
@@ -154,8 +165,8 @@ impl Failure {
         };
         failure.locate(error);
         match error {
-            CaptureError::Io { source, .. } | CaptureError::Write { source, .. } => {
-                failure.of_system(source)
+            CaptureError::Io { path, source } | CaptureError::Write { path, source, .. } => {
+                failure.of_system(path, source)
             }
             _ => failure,
         }
@@ -167,9 +178,11 @@ impl Failure {
         self
     }
 
-    /// The same failure, with the number of what the system said.
-    pub(crate) fn of_system(self, error: &io::Error) -> Self {
-        Self { errno: error.raw_os_error().and_then(NonZeroI32::new), ..self }
+    /// The same failure, with the number of what the system said of the file at `path`.
+    pub(crate) fn of_system(self, path: &str, error: &io::Error) -> Self {
+        let errno = error.raw_os_error().and_then(NonZeroI32::new);
+        let refusal = errno.map(|errno| Box::new(SystemRefusal { errno, path: path.to_owned() }));
+        Self { refusal, ..self }
     }
 
     /// The same failure, with its place in a text.
@@ -182,7 +195,7 @@ impl Failure {
             CaptureError::Truncated { place, offset, .. } => {
                 self.offset = Some(*offset);
                 if let FilePart::Packet(number) | FilePart::PacketHeader(number) = place {
-                    self.packet = Some(*number);
+                    self.packet = NonZeroU64::new(*number);
                 }
             }
             CaptureError::CompressedTruncated { offset, .. }
@@ -207,7 +220,7 @@ mod tests {
         };
         let failure = Failure::capture("send.pcap", &error);
         assert_eq!(failure.exit, Exit::Input);
-        assert_eq!((failure.packet, failure.offset), (Some(56), Some(594_242)));
+        assert_eq!((failure.packet, failure.offset), (NonZeroU64::new(56), Some(594_242)));
         assert!(failure.message.starts_with("send.pcap: ends inside packet 56 ("));
     }
 }

@@ -254,7 +254,7 @@ fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
 
 /// The failure to read a capture.
 fn io_failure(path: &Path, source: io::Error) -> Failure {
-    let path = name_of(path);
+    let path = if is_pipe(path) { name_of(path) } else { path.display().to_string() };
     Failure::capture(&path.clone(), &CaptureError::Io { path, source })
 }
 

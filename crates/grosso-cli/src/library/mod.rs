@@ -66,8 +66,8 @@ pub trait Visit<Row> {
 pub struct Error(Failure);
 
 impl Error {
-    /// The failure as the command prints it with `--json`, with its exit code as `exit`, and the number that the
-    /// system has for it, if it has, as `errno`.
+    /// The failure as the command prints it with `--json`, with its exit code as `exit`, and as `errno` and `filename`
+    /// the number that the system has for it, if it has, and the file that it is about.
     #[must_use]
     pub fn json(&self) -> String {
         #[derive(Serialize)]
@@ -77,9 +77,16 @@ impl Error {
             exit: u8,
             #[serde(skip_serializing_if = "Option::is_none")]
             errno: Option<NonZeroI32>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            filename: Option<&'a str>,
         }
-        let Failure { exit, errno, .. } = self.0;
-        let with_exit = WithExit { failure: &self.0, exit: exit as u8, errno };
+        let Failure { exit, refusal, .. } = &self.0;
+        let with_exit = WithExit {
+            failure: &self.0,
+            exit: *exit as u8,
+            errno: refusal.as_ref().map(|refusal| refusal.errno),
+            filename: refusal.as_ref().map(|refusal| &*refusal.path),
+        };
         serde_json::to_string(&with_exit).unwrap_or_else(|_| self.0.message.clone())
     }
 }

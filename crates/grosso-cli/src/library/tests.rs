@@ -94,11 +94,15 @@ fn failures_have_code_message_hint_and_exit() {
         ("inspect", "usage.input", 2),
         ("inspect CAPTURE --no-such-option", "usage", 2),
         ("inspect /nowhere/x.pcap", "environment.read", 4),
+        ("wire CAPTURE -w /nowhere/x.pcap", "environment.write", 4),
+        ("whatif CAPTURE --profile /nowhere/x.toml", "environment.read", 4),
     ] {
         let error = report(&words(command), &free()).unwrap_err();
         let value: serde_json::Value = serde_json::from_str(&error.json()).unwrap();
         assert_eq!((&value["code"], &value["exit"]), (&code.into(), &exit.into()), "{value}");
         assert!(value["message"].as_str().is_some_and(|text| !text.is_empty()));
+        let missing = command.split(' ').find(|word| word.starts_with("/nowhere"));
+        assert_eq!(value.get("filename").and_then(serde_json::Value::as_str), missing, "{value}");
     }
     let error = packets(&words("inspect"), &free(), &mut Count::up_to(1)).unwrap_err();
     assert!(error.to_string().contains("; hint: "), "{error}");

@@ -76,7 +76,8 @@ fn read(path: &Path) -> Result<Profile, Failure> {
         io::ErrorKind::FileTooLarge => {
             Failure::input("input.profile", format!("{name}: a profile of {error}"))
         }
-        _ => Failure::environment("environment.read", format!("{name}: {error}")).of_system(&error),
+        _ => Failure::environment("environment.read", format!("{name}: {error}"))
+            .of_system(&path.to_string_lossy(), &error),
     })?;
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     parse(&text, stem.unwrap_or_default()).map_err(|wrong| {
