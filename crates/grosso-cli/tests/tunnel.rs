@@ -433,6 +433,22 @@ fn a_tunnel_directly_in_ip_is_shown_and_survives_its_process() {
     assert!(shown["drops"].to_string().contains("foreign_identifier"), "{shown}");
 }
 
+/// The kernel does not say which device had another name before.
+#[test]
+fn a_device_that_was_renamed_is_said_to_be_and_stays() {
+    let Some(ends) = Ends::new() else { return };
+    ends.ok("tunnel add t0 type ipip local 10.9.0.2 remote 10.9.0.1");
+    for change in ["t0 down", "t0 name other", "other up"] {
+        ends.ip(&ends.0.b, &format!("link set {change}"));
+    }
+    let shown = ends.ok("tunnel show t0");
+    assert!(shown.contains("; its device was renamed or moved\n"), "{shown}");
+    let ended = ends.run("tunnel del t0");
+    let note = "note: no device t0 is there to remove; if it has another name: sudo ip link del";
+    assert!(ended.code == Some(0) && ended.stderr.contains(note), "{ended:?}");
+    ends.ip(&ends.0.b, "link del other");
+}
+
 #[test]
 fn a_path_that_shrinks_is_told_of_and_the_device_stays_as_it_was() {
     for (words, family, mtu, left) in [

@@ -80,7 +80,12 @@ fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> 
     let place = TunnelFiles::find(command, &options.name)?;
     let told = told(&place, session);
     process::stop(command, &place)?;
-    remove_device(command, &place.name)?;
+    if !remove_device(command, &place.name)? {
+        let name = &place.name;
+        session.talk.note(format!(
+            "no device {name} is there to remove; if it has another name: sudo ip link del NAME"
+        ));
+    }
     place.remove().map_err(|error| {
         let message = format!("{command}: {}: {error}", place.definition().display());
         Failure::environment("environment.write", message)
@@ -97,11 +102,11 @@ fn told(place: &TunnelFiles, session: &mut Session) -> Option<Definition> {
     read.map_err(|failure| session.talk.note(failure.message)).ok()
 }
 
-/// Removes a device, if it is there.
-fn remove_device(command: &str, name: &str) -> Result<(), Failure> {
+/// Removes a device, and returns whether it was there.
+fn remove_device(command: &str, name: &str) -> Result<bool, Failure> {
     let removed = InterfaceName::new(name).and_then(|name| {
-        let Ok(index) = Control::new()?.index(&name) else { return Ok(()) };
-        Netlink::new()?.delete_link(index)
+        let Ok(index) = Control::new()?.index(&name) else { return Ok(false) };
+        Netlink::new()?.delete_link(index).map(|()| true)
     });
     let failed =
         |error: io::Error| refused(command, &format!("removing {name}"), "net_admin", &error);
