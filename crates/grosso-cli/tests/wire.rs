@@ -593,6 +593,25 @@ fn inspection_tells_the_vantage_point() {
     assert_eq!(report["fragments"]["incomplete"], 0);
 }
 
+#[test]
+fn what_was_left_of_a_sender_s_superframes_does_not_tell_of_a_receiver() {
+    let bench = Bench::new();
+    let frames = host_capture(1460, &[1448, 50_000, 20_000, 100]);
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));
+    for frame in &frames {
+        let meta = PacketMeta { original_len: frame.len() as u32, ..PacketMeta::default() };
+        let captured = if frame.len() == frames[2].len() { 2000 } else { frame.len() };
+        writer.write_packet(&meta, &frame[..captured]).unwrap();
+    }
+    bench.put("host.pcap", &writer.finish().unwrap());
+    let vantage =
+        |file| bench.run(&format!("inspect {file} --json")).json()["verdict"]["vantage"].clone();
+    assert_eq!(vantage("host.pcap"), "sender-host");
+    let wire = bench.ok("wire host.pcap -w wire.pcap --json").json();
+    assert_eq!(wire["left"]["captured-short"], 1, "{wire}");
+    assert_eq!(vantage("wire.pcap"), "host");
+}
+
 /// Blocks that are copied stay without; others must have one.
 #[test]
 fn packets_without_a_time_are_noted_where_they_get_that_of_0() {

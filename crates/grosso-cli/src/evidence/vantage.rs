@@ -33,6 +33,8 @@ pub(crate) struct Vantages {
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
     superframes: u64,
+    /// Those of them that were captured whole.
+    whole: u64,
     /// Counts of packets that are no superframes.
     partial: u64,
     complete: u64,
@@ -55,6 +57,8 @@ impl Vantages {
         }
         let direction = self.directions.entry(endpoints).or_default();
         direction.superframes += u64::from(is_superframe);
+        let is_whole = is_superframe && verdict != Some(Verdict::Unverifiable);
+        direction.whole += u64::from(is_whole);
         match side {
             Some(Side::Sender) => direction.outbound += 1,
             Some(Side::Receiver) => direction.inbound += 1,
@@ -101,7 +105,9 @@ impl Direction {
         match (self.partial, self.complete, reverse.partial, reverse.complete) {
             // Also on a virtual link, where both ends leave their checksums to a device that does not exist.
             (1.., ..) => Some(Side::Sender),
-            (0, _, 1.., _) | (0, 1.., ..) => Some(Side::Receiver),
+            (0, _, 1.., _) => Some(Side::Receiver),
+            // Those that were captured short may be the ones that could not be cut of a sender's, whose others were.
+            (0, 1.., ..) => (self.whole > 0).then_some(Side::Receiver),
             (0, 0, 0, 1..) => Some(Side::Sender),
             // Datagrams are merged only for sockets that ask for it, and for the next hop.
             (0, 0, 0, 0) => (!is_tcp).then_some(Side::Sender),
