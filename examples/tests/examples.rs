@@ -57,7 +57,11 @@ fn example(name: &str) -> PathBuf {
 /// Starts an example in a namespace and waits until it has its device.
 fn start(host: &NetworkNamespace, name: &str, words: &[&str]) -> Running {
     let program = example(name);
-    assert!(program.exists(), "{} is not there: `cargo build --examples` makes it", program.display());
+    assert!(
+        program.exists(),
+        "{} is not there: `cargo build --examples` makes it",
+        program.display()
+    );
     let mut command = Command::new(program);
     command.args(words).stdout(Stdio::piped());
     let mut child = host.host(&mut command).unwrap().spawn().unwrap();
