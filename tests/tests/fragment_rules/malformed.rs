@@ -192,6 +192,18 @@ fn f30_atomic_fragments_that_are_not_finished_keep_their_header() {
 }
 
 #[test]
+fn f30_an_atomic_fragment_longer_than_pppoe_says_is_not_understood() {
+    let packet = link().pppoe(|p| p).ipv6(|ip| ip).fragment(|f| f.id(1)).udp(|u| u);
+    let mut packet = packet.payload_len(9).build();
+    assert_eq!(pushed(&packet).1, ReassemblyVerdict::Completed);
+    packet[14 + 5] -= 1;
+    let (mut rig, verdict) = pushed(&packet);
+    assert_eq!(verdict, ReassemblyVerdict::Passed(Pass::Truncated));
+    assert_eq!(rig.passed, [(packet, Pass::Truncated)]);
+    rig.finish();
+}
+
+#[test]
 fn f31_p29_a_first_fragment_has_all_headers() {
     let first = |packet: Packet, next: u8, len: usize| {
         let packet = packet.fragment(|f| f.more(true).next_header(next));

@@ -88,7 +88,10 @@ pub(crate) fn examine(
     let Some(last) = stack.last().filter(|_| stack.stop == Stop::Fragment) else {
         let fragment = layers.iter().position(|layer| layer.kind == Kind::Ipv6Fragment);
         return match fragment.map(|place| &layers[..=place]) {
-            Some(layers) if is_joined(layers) => atomic(packet, layers, meta),
+            Some(layers) if is_joined(layers) && stack.extent != Extent::Short => {
+                atomic(packet, layers, meta)
+            }
+            Some(layers) if is_joined(layers) => Err(Pass::Truncated.into()),
             _ => Err(Pass::Whole.into()),
         };
     };
@@ -122,9 +125,6 @@ fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedF
     let ip = layers.iter().rfind(|layer| layer.kind == Kind::Ipv6).copied().unwrap_or_default();
     let field = usize::from(ip.offset) + ipv6::field::PAYLOAD_LENGTH.start;
     let end = ip.end() + usize::from(u16_at(packet, field));
-    if end > packet.len() {
-        return Err(Pass::Truncated.into());
-    }
     if fragment.end() > HEADER_BYTES_MAX {
         return Err(Pass::HeaderTooLong.into());
     }
