@@ -147,35 +147,41 @@ impl Direction {
         most: usize,
     ) -> Result<usize, PortError> {
         let mut failed = None;
-        let received = from.receive(now_ns, most, &mut |frame| match failed {
-            None => failed = self.take(frame, to, now_ns).err(),
-            Some(_) => self.done.push(frame.buffer),
+        let received = from.receive(now_ns, most, &mut |frame| {
+            self.take(frame, to, now_ns, &mut failed);
         })?;
         self.egress.stats.rx_frames += received as u64;
         from.recycle_all(&mut self.done.wanted);
         failed.map_or(Ok(received), Err)
     }
 
-    /// Lets a received frame join a train, or sends it on.
+    /// Lets a received frame join a train, or sends it on, unless the port that they leave at has failed.
     #[inline]
     fn take(
         &mut self,
         frame: Frame<PortBuffer>,
         to: &mut dyn Transmit,
         now_ns: u64,
-    ) -> Result<(), PortError> {
+        failed: &mut Option<PortError>,
+    ) {
         self.learn_round_trip(&frame, now_ns);
-        self.expand(&frame, to)?;
+        if failed.is_none() {
+            self.expand(&frame, to).unwrap_or_else(|error| *failed = Some(error));
+        }
         let Self { egress, done, coalescer, expander, .. } = self;
-        let Some(coalescer) = coalescer else {
-            egress.forward(frame.buffer.as_ref(), &frame.meta, to)?;
-            done.push(frame.buffer);
-            return Ok(());
-        };
-        egress.count_received(frame.buffer.as_ref(), &frame.meta);
-        let mut sending = PortSink { egress, to, done, expander, failed: None };
-        coalescer.push(frame, now_ns, &mut sending);
-        sending.failed.map_or(Ok(()), Err)
+        match coalescer {
+            _ if failed.is_some() => done.push(frame.buffer),
+            Some(coalescer) => {
+                egress.count_received(frame.buffer.as_ref(), &frame.meta);
+                let mut sending = PortSink { egress, to, done, expander, failed };
+                coalescer.push(frame, now_ns, &mut sending);
+            }
+            None => {
+                let sent = egress.forward(frame.buffer.as_ref(), &frame.meta, to);
+                sent.unwrap_or_else(|error| *failed = Some(error));
+                done.push(frame.buffer);
+            }
+        }
     }
 
     /// Whether the coalescer uses measured round-trip times.
@@ -326,9 +332,9 @@ impl Direction {
         let Self { coalescer: Some(coalescer), egress, done, expander, .. } = self else {
             return Ok(());
         };
-        let mut sending = PortSink { egress, to, done, expander, failed: None };
-        act(coalescer, &mut sending);
-        sending.failed.map_or(Ok(()), Err)
+        let mut failed = None;
+        act(coalescer, &mut PortSink { egress, to, done, expander, failed: &mut failed });
+        failed.map_or(Ok(()), Err)
     }
 
     fn hand_back(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
@@ -368,7 +374,7 @@ struct PortSink<'a> {
     to: &'a mut dyn Transmit,
     done: &'a mut Done,
     expander: &'a mut Option<Box<Expander>>,
-    failed: Option<PortError>,
+    failed: &'a mut Option<PortError>,
 }
 
 impl Sink<PortBuffer> for PortSink<'_> {
@@ -379,7 +385,7 @@ impl Sink<PortBuffer> for PortSink<'_> {
         }
         egress
             .deliver(delivery, *to, |buffer| done.push(buffer))
-            .unwrap_or_else(|error| *failed = Some(error));
+            .unwrap_or_else(|error| **failed = Some(error));
     }
 
     fn discard(&mut self, buffer: PortBuffer) {

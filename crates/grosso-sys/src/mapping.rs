@@ -102,7 +102,21 @@ impl Mapping {
         if !offset.is_multiple_of(4) {
             misaligned(offset);
         }
-        let word = self.pointer(offset..offset + 4);
+        self.check(&(offset..offset + 4));
+        // SAFETY: the word is inside the mapping, and aligned.
+        unsafe { self.atomic_unchecked(offset) }
+    }
+
+    /// As [`Self::atomic`], of a place that the caller has checked.
+    ///
+    /// # Safety
+    ///
+    /// The offset must be a multiple of four, with as many bytes of the mapping behind it.
+    #[inline]
+    pub(crate) unsafe fn atomic_unchecked(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes, "{offset}");
+        // SAFETY: the caller says that the offset is inside the mapping, which is one allocation.
+        let word = unsafe { self.start.as_ptr().add(offset) };
         // SAFETY: the word is inside the mapping, aligned because the mapping is page-aligned, and
         // alive as long as the borrow. The contract of `slice` excludes any other access to it.
         unsafe { AtomicU32::from_ptr(word.cast()) }
@@ -119,10 +133,24 @@ impl Mapping {
     /// Panics if the range is not inside the mapping.
     #[inline]
     pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &[u8] {
-        let (start, bytes) = (self.pointer(range.clone()), range.len());
+        self.check(&range);
+        // SAFETY: the range is inside the mapping, and the caller guarantees that it is not written.
+        unsafe { self.slice_unchecked(range) }
+    }
+
+    /// As [`Self::slice`], of a range that the caller has checked.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::slice`], and the range must be inside the mapping.
+    #[inline]
+    pub(crate) unsafe fn slice_unchecked(&self, range: Range<usize>) -> &[u8] {
+        debug_assert!(self.holds(&range), "{range:?}");
+        // SAFETY: the caller says that the range is inside the mapping, which is one allocation.
+        let start = unsafe { self.start.as_ptr().add(range.start) };
         // SAFETY: the range is inside the mapping, whose bytes the kernel has initialised, and the
         // caller guarantees that it is not written.
-        unsafe { core::slice::from_raw_parts(start, bytes) }
+        unsafe { core::slice::from_raw_parts(start, range.end - range.start) }
     }
 
     /// Bytes that belong to the caller alone during the borrow.
@@ -142,28 +170,36 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts_mut(start, bytes) }
     }
 
-    /// Has the processor fetch the lines of a range, which are about to be read; it is no harm if they are another's.
+    /// Has the processor fetch so many lines from an offset on, which are about to be read; it is no harm if they are
+    /// another's.
     #[inline]
-    pub(crate) fn fetch(&self, range: Range<usize>) {
+    pub(crate) fn fetch<const LINES: usize>(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
-        {
+        for line in 0..LINES {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let (start, bytes) = (self.pointer(range.clone()), range.len());
-            for line in (0..bytes).step_by(LINE_BYTES) {
-                // SAFETY: this only hints at an address, and faults at none.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast::<i8>().wrapping_add(line)) };
-            }
+            let start = self.start.as_ptr().cast::<i8>().wrapping_add(offset);
+            // SAFETY: this only hints at an address, and faults at none.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE_BYTES)) };
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = range;
+        let _ = offset;
+    }
+
+    #[inline]
+    fn holds(&self, range: &Range<usize>) -> bool {
+        range.start <= range.end && range.end <= self.bytes
+    }
+
+    #[inline]
+    fn check(&self, range: &Range<usize>) {
+        if !self.holds(range) {
+            outside(range, self.bytes);
+        }
     }
 
     #[inline]
     fn pointer(&self, range: Range<usize>) -> *mut u8 {
-        let inside = range.start <= range.end && range.end <= self.bytes;
-        if !inside {
-            outside(&range, self.bytes);
-        }
+        self.check(&range);
         // SAFETY: the start is inside the mapping, which is one allocation, or at its end.
         unsafe { self.start.as_ptr().add(range.start) }
     }

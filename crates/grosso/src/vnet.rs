@@ -267,24 +267,28 @@ pub fn understand(
     } else {
         Checksum::None
     };
-    let meta = Meta { checksum, ..Meta::default() };
     if header.gso_type == GSO_NONE {
-        return Ok(meta);
+        return Ok(Meta { checksum, ..Meta::default() });
     }
-    // Provisional: which header it is cut behind depends on its being a superframe.
-    let provisional = Meta { gso: Gso::every(header.gso_size), ..meta };
-    let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);
-    let outer = is_around.then(|| dissect(frame, link, &Ports::NONE));
-    let gso = understand_gso(header, frame, outer.as_ref().unwrap_or(stack), form)?;
-    Ok(Meta { gso, ..meta })
+    understand_gso(header, checksum, frame, link, stack, form)
 }
 
+/// The metadata of a superframe whose checksum is understood.
+#[inline(never)]
 fn understand_gso(
     header: &VirtioHeader,
+    checksum: Checksum,
     frame: &[u8],
+    link: LinkType,
     stack: &Stack,
     form: Form,
-) -> Result<Option<Gso>, VnetError> {
+) -> Result<Meta, VnetError> {
+    // Provisional: which header it is cut behind depends on its being a superframe.
+    let packet = Meta { checksum, ..Meta::default() };
+    let provisional = Meta { gso: Gso::every(header.gso_size), ..packet };
+    let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);
+    let outer = is_around.then(|| dissect(frame, link, &Ports::NONE));
+    let stack = outer.as_ref().unwrap_or(stack);
     let kind = header.segmentation();
     if header.tunnel() != 0 {
         check_tunnel(header, frame, stack, form)?;
@@ -315,11 +319,11 @@ fn understand_gso(
     check_gso(kind, size, payload)?;
     if payload <= usize::from(size.get()) {
         // The kernel treats it as a plain packet (rule V6).
-        return Ok(None);
+        return Ok(packet);
     }
     let segments = payload.div_ceil(usize::from(size.get()));
     let segments = u16::try_from(segments).map_err(|_| VnetError::TooManySegments)?;
-    Ok(Some(Gso {
+    let gso = Gso {
         size: cut,
         segments,
         fixed_ids: IpLevels::NONE,
@@ -328,7 +332,8 @@ fn understand_gso(
         partial_members: false,
         // Rules G8 and V7: the source of the header may be untrusted.
         untrusted: true,
-    }))
+    };
+    Ok(Meta { gso: Some(gso), ..packet })
 }
 
 /// Rule V8, and what the kernel does not check: that the headers are at the stated offsets.

@@ -49,11 +49,16 @@ impl FairRing {
             if !self.fair.as_mut().is_some_and(|fair| fair.leave()) {
                 return Some(frame);
             }
-            if frame.status().kept() {
-                self.ring.discard_long();
-            }
-            self.shed += 1;
+            self.drop_of_greedy(frame);
         }
+    }
+
+    #[cold]
+    fn drop_of_greedy(&mut self, frame: RingFrame) {
+        if frame.status().kept() {
+            self.ring.discard_long();
+        }
+        self.shed += 1;
     }
 }
 

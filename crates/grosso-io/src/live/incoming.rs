@@ -6,7 +6,7 @@ use grosso::{
 };
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into, ethernet,
-    virtio::{Form, GSO_NONE, Order, VirtioHeader},
+    virtio::{Form, GSO_NONE, Order, VirtioHeader, field},
 };
 
 /// Reads virtio headers in front of received frames, none of which is trusted.
@@ -43,12 +43,17 @@ impl Incoming {
         frame: &[u8],
         form: Form,
     ) -> Result<Meta, VnetError> {
+        if header.get(field::GSO_TYPE.start).is_some_and(|&kind| kind != GSO_NONE) {
+            self.dissect_superframe(frame);
+        }
         let header = VirtioHeader::parse(header, form, Order::NATIVE);
         let (header, _) = header.map_err(|_| VnetError::Short)?;
-        if header.gso_type != GSO_NONE {
-            self.dissect(frame);
-        }
         understand(&header, frame, self.link, &self.stack, form)
+    }
+
+    #[inline(never)]
+    fn dissect_superframe(&mut self, frame: &[u8]) {
+        self.dissect(frame);
     }
 
     /// The headers of a frame, as far as they are known.

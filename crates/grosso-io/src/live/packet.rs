@@ -179,7 +179,9 @@ impl PacketPort {
     #[inline]
     fn take(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         if frame.truncated() {
-            self.take_long(frame.status()).into_iter().for_each(each);
+            let status = frame.status();
+            drop(frame);
+            self.take_long(status).into_iter().for_each(each);
             return;
         }
         let meta = self.understand(frame.virtio_header(), frame.as_ref(), frame.status());

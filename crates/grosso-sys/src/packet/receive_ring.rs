@@ -1,5 +1,6 @@
 //! Packets received in mapped memory (`TPACKET_V2`), without a system call or a copy per packet.
 
+use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -7,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use super::ring::{Direction, RingLayout, RingMemory};
+use super::ring::{Direction, RingLayout, RingMemory, SlotPlace};
 use super::{PacketKind, PacketSocket, ReceivedPacket, Statistics, Status, VlanTag};
 use crate::{abi, fault::Fault};
 
@@ -24,14 +25,14 @@ const TAKEN: u32 = 1 << 27;
 pub struct ReceiveRing {
     socket: PacketSocket,
     memory: Arc<RingMemory>,
-    next: usize,
+    next: SlotPlace,
     malformed: u64,
 }
 
 impl ReceiveRing {
     pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
         let memory = Arc::new(RingMemory::attach(&socket, layout, Direction::Receive)?);
-        Ok(Self { socket, memory, next: 0, malformed: 0 })
+        Ok(Self { socket, memory, next: SlotPlace::FIRST, malformed: 0 })
     }
 
     pub(super) fn socket(&self) -> &PacketSocket {
@@ -51,53 +52,49 @@ impl ReceiveRing {
     /// held from the previous round.
     #[inline(always)]
     pub fn receive(&mut self) -> Option<RingFrame> {
-        self.take()?.or_else(|slot| self.receive_behind(slot).ok_or(())).ok()
+        // A correct kernel fills every slot validly; the bound is for one that does not.
+        for _ in 0..self.memory.layout().slots {
+            let slot = self.next;
+            if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
+                return None;
+            }
+            self.next = self.memory.after(slot, 1);
+            self.memory.fetch(self.memory.after(self.next, SOON));
+            // SAFETY: the kernel released the slot, and nobody else takes it.
+            let header = unsafe { self.memory.header(slot) };
+            let range = header.range();
+            let is_inside = range.end <= self.memory.layout().slot_bytes
+                && range.start >= abi::PACKET_RING_HEADER_BYTES + self.memory.virtio_bytes;
+            if is_inside {
+                return Some(self.take(slot, &header));
+            }
+            self.give_back_unread(slot);
+        }
+        None
     }
 
-    /// The packet of the next slot, or the slot itself if its header points outside of it; `None` as of
-    /// [`Self::receive`].
+    /// Takes a packet that is inside of its slot.
     #[inline(always)]
-    fn take(&mut self) -> Option<Result<RingFrame, usize>> {
-        let slot = self.next;
-        if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
-            return None;
-        }
-        self.next = self.memory.after(slot, 1);
-        self.memory.fetch(self.memory.after(self.next, SOON));
-        // SAFETY: the kernel released the slot, and nobody else takes it.
-        let header = unsafe { self.memory.header(slot) };
+    fn take(&self, slot: SlotPlace, header: &abi::PacketRingHeader) -> RingFrame {
         let range = header.range();
-        let is_inside = range.end <= self.memory.layout().slot_bytes
-            && range.start >= abi::PACKET_RING_HEADER_BYTES + self.memory.virtio_bytes;
-        if !is_inside {
-            return Some(Err(slot));
-        }
         let is_cut = if header.snap_length < header.length { CUT } else { 0 };
         let frame = RingFrame {
             // Counted before the slot is written to: an atomic addition waits for what was written before it.
-            memory: Arc::clone(&self.memory),
-            slot: slot as u32,
+            memory: ManuallyDrop::new(Arc::clone(&self.memory)),
+            slot,
             status: header.status & !OWN | is_cut,
             start: range.start as u32,
             end: range.end as u32,
         };
         self.memory.release(slot, TAKEN);
-        Some(Ok(frame))
+        frame
     }
 
-    /// Returns a slot whose header points outside of it, and receives the packet behind it.
+    /// Returns a slot whose header points outside of it.
     #[cold]
-    fn receive_behind(&mut self, mut slot: usize) -> Option<RingFrame> {
-        // A correct kernel fills every slot validly; the bound is for one that does not.
-        for _ in 0..self.memory.layout().slots {
-            self.memory.release(slot, abi::TP_STATUS_KERNEL);
-            self.malformed += 1;
-            match self.take()? {
-                Ok(frame) => return Some(frame),
-                Err(next) => slot = next,
-            }
-        }
-        None
+    fn give_back_unread(&mut self, slot: SlotPlace) {
+        self.memory.release(slot, abi::TP_STATUS_KERNEL);
+        self.malformed += 1;
     }
 
     /// The bytes of a packet that waits behind so many others, without taking it; `None` if there
@@ -115,7 +112,7 @@ impl ReceiveRing {
         if range.start > range.end || range.end > self.memory.layout().slot_bytes {
             return Some(&[]);
         }
-        // SAFETY: as above, and nothing writes to a slot that is not taken.
+        // SAFETY: as above, the range is inside the slot, and nothing writes to a slot that is not taken.
         Some(unsafe { self.memory.bytes(slot, range) })
     }
 
@@ -201,12 +198,13 @@ impl AsFd for ReceiveRing {
 /// `bool`, whose byte an `Option` would take for itself: a word that was stored in pieces is read late.
 #[derive(Debug)]
 pub struct RingFrame {
-    memory: Arc<RingMemory>,
-    /// Place of the slot in the ring's memory, which is at most 1 GiB.
-    slot: u32,
+    /// Given up by value, so that a frame which nobody keeps is in registers: who is given the address of a field makes
+    /// the compiler store all of them.
+    memory: ManuallyDrop<Arc<RingMemory>>,
+    slot: SlotPlace,
     /// The status that the kernel wrote, which the slot has no more, and the bits of [`OWN`].
     status: u32,
-    /// Range of the packet in the slot.
+    /// Range of the packet in the slot, which is inside of it.
     start: u32,
     end: u32,
 }
@@ -305,13 +303,14 @@ impl RingFrame {
     #[inline]
     fn header(&self) -> abi::PacketRingHeader {
         // SAFETY: this frame owns its slot until it is dropped.
-        unsafe { self.memory.header(self.slot as usize) }
+        unsafe { self.memory.header(self.slot) }
     }
 
     #[inline]
     fn bytes(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: this frame owns its slot until it is dropped, and writing requires `&mut self`.
-        unsafe { self.memory.bytes(self.slot as usize, range) }
+        // SAFETY: callers ask for the packet, for what is in front of it, or for the kernel's header, all of which are
+        // in the slot. This frame owns it until it is dropped, and writing requires `&mut self`.
+        unsafe { self.memory.bytes(self.slot, range) }
     }
 }
 
@@ -327,14 +326,16 @@ impl AsMut<[u8]> for RingFrame {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: this frame owns its slot until it is dropped, and is borrowed mutably.
-        unsafe { self.memory.bytes_mut(self.slot as usize, self.range()) }
+        unsafe { self.memory.bytes_mut(self.slot, self.range()) }
     }
 }
 
 impl Drop for RingFrame {
     #[inline]
     fn drop(&mut self) {
-        self.memory.release(self.slot as usize, abi::TP_STATUS_KERNEL);
+        self.memory.release(self.slot, abi::TP_STATUS_KERNEL);
+        // SAFETY: nothing reads the field after it.
+        drop(unsafe { ManuallyDrop::take(&mut self.memory) });
     }
 }
 

@@ -20,8 +20,8 @@ const SLOT_BYTES_MIN: usize = 256;
 const LINE_BYTES: usize = 64;
 /// Greatest length in bytes of a superframe's packet, unless the host is told otherwise (BIG TCP).
 const SUPERFRAME_BYTES: usize = 64 << 10;
-/// Length in bytes of what is read first of a slot: the kernel's header, a virtio header, and those of a packet.
-const HEADERS_BYTES: usize = 192;
+/// Lines of a slot that are read first: the kernel's header, a virtio header, and those of a packet. No slot is shorter.
+const HEADER_LINES: usize = 3;
 /// Greatest memory of one ring in bytes: a greater one is a mistake in the configuration.
 const RING_BYTES_MAX: usize = 1 << 30;
 
@@ -98,7 +98,22 @@ pub(super) enum Direction {
     Transmit,
 }
 
-/// The mapped slots of one ring, each named by the place of its first byte.
+/// Place of a slot in the memory of a ring: that of its first byte. Only [`RingMemory`] makes them, so that all of a slot
+/// is inside of its ring; of a socket's two rings each keeps its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotPlace(u32);
+
+impl SlotPlace {
+    /// Place of the first slot of every ring.
+    pub(super) const FIRST: Self = Self(0);
+
+    #[inline]
+    fn start(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The mapped slots of one ring.
 #[derive(Debug)]
 pub(super) struct RingMemory {
     mapping: Mapping,
@@ -136,8 +151,9 @@ impl RingMemory {
 
     /// The word that states the owner of a slot.
     #[inline]
-    pub(super) fn status(&self, slot: usize) -> &AtomicU32 {
-        self.mapping.atomic(slot)
+    pub(super) fn status(&self, slot: SlotPlace) -> &AtomicU32 {
+        // SAFETY: it is the beginning of a slot, all of which is in the mapping; slots are whole lines.
+        unsafe { self.mapping.atomic_unchecked(slot.start()) }
     }
 
     /// The header of a slot.
@@ -146,28 +162,29 @@ impl RingMemory {
     ///
     /// The caller must own the slot.
     #[inline]
-    pub(super) unsafe fn header(&self, slot: usize) -> abi::PacketRingHeader {
-        // SAFETY: the caller owns the slot, and this is its beginning.
-        let bytes = unsafe { self.mapping.slice(slot..slot + abi::PACKET_RING_HEADER_BYTES) };
+    pub(super) unsafe fn header(&self, slot: SlotPlace) -> abi::PacketRingHeader {
+        // SAFETY: the caller owns the slot, which is longer than this.
+        let bytes = unsafe { self.bytes(slot, 0..abi::PACKET_RING_HEADER_BYTES) };
         bytes.first_chunk().map(abi::PacketRingHeader::parse).unwrap_or_default()
     }
 
     /// Asks for the lines of a slot with the kernel's header and those of the packet, whoever owns it.
     #[inline]
-    pub(super) fn fetch(&self, slot: usize) {
-        self.mapping.fetch(slot..slot + HEADERS_BYTES.min(self.layout.slot_bytes));
+    pub(super) fn fetch(&self, slot: SlotPlace) {
+        self.mapping.fetch::<HEADER_LINES>(slot.start());
     }
 
     /// Bytes of a slot.
     ///
     /// # Safety
     ///
-    /// The caller must own the slot until the borrow ends, and not write these bytes.
+    /// The range must be inside a slot, which the caller must own until the borrow ends, and not write these bytes.
     #[inline]
-    pub(super) unsafe fn bytes(&self, slot: usize, range: Range<usize>) -> &[u8] {
-        let range = self.within(slot, range);
-        // SAFETY: the range is in the slot, which the caller owns.
-        unsafe { self.mapping.slice(range) }
+    pub(super) unsafe fn bytes(&self, slot: SlotPlace, range: Range<usize>) -> &[u8] {
+        debug_assert!(range.end <= self.layout.slot_bytes, "{range:?} leaves the slot");
+        let range = slot.start() + range.start..slot.start() + range.end;
+        // SAFETY: the caller says that the range is in the slot, which is in the mapping and the caller's.
+        unsafe { self.mapping.slice_unchecked(range) }
     }
 
     /// Bytes of a slot, for writing.
@@ -177,7 +194,7 @@ impl RingMemory {
     /// The caller must own the slot until the borrow ends, and hold no other reference into it.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "each slot has its own owner")]
-    pub(super) unsafe fn bytes_mut(&self, slot: usize, range: Range<usize>) -> &mut [u8] {
+    pub(super) unsafe fn bytes_mut(&self, slot: SlotPlace, range: Range<usize>) -> &mut [u8] {
         let range = self.within(slot, range);
         // SAFETY: the range is in the slot, which the caller owns.
         unsafe { self.mapping.slice_mut(range) }
@@ -186,7 +203,7 @@ impl RingMemory {
     /// Releases a slot: whoever reads the new status also sees everything written to the slot
     /// before.
     #[inline]
-    pub(super) fn release(&self, slot: usize, status: u32) {
+    pub(super) fn release(&self, slot: SlotPlace, status: u32) {
         self.status(slot).store(status, Ordering::Release);
     }
 
@@ -197,17 +214,21 @@ impl RingMemory {
 
     /// The slot that comes so many after another, at most once around.
     #[inline]
-    pub(super) fn after(&self, slot: usize, distance: usize) -> usize {
-        let (after, all) = (slot + distance * self.layout.slot_bytes, self.mapping.bytes());
-        if after < all { after } else { after - all }
+    pub(super) fn after(&self, slot: SlotPlace, distance: usize) -> SlotPlace {
+        let all = self.mapping.bytes();
+        let after = slot.start() + distance * self.layout.slot_bytes;
+        let after = if after < all { after } else { after - all };
+        debug_assert!(after < all, "{distance} slots after {slot:?}");
+        // A ring has at most 1 GiB.
+        SlotPlace(after as u32)
     }
 
     #[inline]
-    fn within(&self, slot: usize, range: Range<usize>) -> Range<usize> {
+    fn within(&self, slot: SlotPlace, range: Range<usize>) -> Range<usize> {
         if range.end > self.layout.slot_bytes {
             leaves(&range);
         }
-        slot + range.start..slot + range.end
+        slot.start() + range.start..slot.start() + range.end
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use super::PacketSocket;
-use super::ring::{Direction, RingLayout, RingMemory};
+use super::ring::{Direction, RingLayout, RingMemory, SlotPlace};
 use crate::abi;
 use crate::calls::seen;
 
@@ -27,13 +27,13 @@ pub struct TransmitRing {
     socket: PacketSocket,
     memory: RingMemory,
     /// The slot that the kernel will read next.
-    next: usize,
+    next: SlotPlace,
 }
 
 impl TransmitRing {
     pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
         let memory = RingMemory::attach(&socket, layout, Direction::Transmit)?;
-        Ok(Self { socket, memory, next: 0 })
+        Ok(Self { socket, memory, next: SlotPlace::FIRST })
     }
 
     pub(super) fn socket(&self) -> &PacketSocket {
@@ -90,7 +90,7 @@ impl TransmitRing {
     }
 
     /// Copies a packet into a slot and offers it to the kernel, which reads it in the next `kick`.
-    fn write(&self, slot: usize, parts: &[IoSlice<'_>]) -> io::Result<()> {
+    fn write(&self, slot: SlotPlace, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let bytes =
             parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len())).unwrap_or(!0);
         if bytes > self.packet_bytes_max() {
@@ -119,7 +119,7 @@ impl TransmitRing {
     /// headers. The kernel would reference the bytes after the headers in place, and a driver on
     /// this host (veth, bridge) would have to copy those page by page, which costs more for one
     /// packet. The header length of a superframe stays true.
-    fn ask_for_a_copy(&self, slot: usize, bytes: usize) {
+    fn ask_for_a_copy(&self, slot: SlotPlace, bytes: usize) {
         let header = usize::from(self.socket.virtio_bytes);
         let Some(packet) = bytes.checked_sub(header).filter(|_| header > 0) else { return };
         let start = DATA_START + GSO_TYPE;
