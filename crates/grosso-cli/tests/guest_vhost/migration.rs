@@ -151,8 +151,8 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Begins to move the machine, and waits until all of its memory has been copied once; what it writes meanwhile keeps
-    /// it here.
+    /// Begins to move the machine, and waits until all of its memory has been copied once; what it writes meanwhile
+    /// keeps it here.
     fn copy(&mut self, uri: &str) -> io::Result<()> {
         self.set_parameters(COPIED_SLOWLY)?;
         self.execute(&json!({"execute": "migrate", "arguments": {"uri": uri}}))?;

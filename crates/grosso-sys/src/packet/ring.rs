@@ -20,7 +20,7 @@ const SLOT_BYTES_MIN: usize = 256;
 const LINE_BYTES: usize = 64;
 /// Greatest length in bytes of a superframe's packet, unless the host is told otherwise (BIG TCP).
 const SUPERFRAME_BYTES: usize = 64 << 10;
-/// Lines of a slot that are read first: the kernel's header, a virtio header, and those of a packet. No slot is shorter.
+/// Lines of a slot that are read first: the kernel's header, a virtio header, and those of a packet.
 const HEADER_LINES: usize = 3;
 /// Greatest memory of one ring in bytes: a greater one is a mistake in the configuration.
 const RING_BYTES_MAX: usize = 1 << 30;
@@ -98,8 +98,8 @@ pub(super) enum Direction {
     Transmit,
 }
 
-/// Place of a slot in the memory of a ring: that of its first byte. Only [`RingMemory`] makes them, so that all of a slot
-/// is inside of its ring; of a socket's two rings each keeps its own.
+/// Place of a slot in the memory of a ring: that of its first byte. Only [`RingMemory`] makes them, so that all of a
+/// slot is inside of its ring; of a socket's two rings each keeps its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotPlace(u32);
 
