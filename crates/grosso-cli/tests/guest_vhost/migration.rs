@@ -1,5 +1,6 @@
 //! A machine that goes on in another QEMU while streams pass. What a bridge has written into its memory meanwhile is in
-//! the dirty log, by which QEMU knows what to copy once more.
+//! the dirty log, by which QEMU knows what to copy once more. Streams seldom show a page that the log misses, because a
+//! guest that clears pages before it posts them has QEMU copy them anyway; `tests/rings/dirty.rs` has the log alone.
 //!
 //! ```text
 //!  guest: in one QEMU, then in the other      host
