@@ -9,6 +9,7 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use arrayvec::ArrayVec;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 use rustix::thread::set_current_timer_slack;
@@ -18,6 +19,9 @@ use crate::calls::seen;
 
 /// Greatest number of events returned by one [`Waiter::wait`]; the next call returns the others.
 const EVENTS_MAX: usize = 64;
+
+/// Greatest number of descriptors of one [`wait_for`].
+pub const SOURCES_MAX: usize = 16;
 
 /// Readiness of a descriptor to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,20 +133,23 @@ impl AsFd for Waiter {
     }
 }
 
-/// Waits until one of several descriptors is ready, and returns its index, the first of several;
-/// `None` when the time has passed. `at_most` of `None` waits without limit. A signal ends the wait
-/// early.
+/// Waits until one of at most [`SOURCES_MAX`] descriptors is ready, and returns its index, the first
+/// of several; `None` when the time has passed. `at_most` of `None` waits without limit. A signal
+/// ends the wait early.
 ///
 /// The descriptors are registered with the kernel only while the thread waits, so packets that
 /// arrive while it works cost no wake-up. With a [`Waiter`] each of them does.
 ///
 /// # Errors
 ///
-/// Those of `poll(2)`, without `EINTR`.
+/// Those of `poll(2)`, without `EINTR`, of which `EINVAL` stands for too many descriptors.
 pub fn wait_for<'a>(
     sources: &[(BorrowedFd<'a>, Interest)],
     at_most: Option<Duration>,
 ) -> io::Result<Option<usize>> {
+    if sources.len() > SOURCES_MAX {
+        return Err(Errno::INVAL.into());
+    }
     let timeout = limit(at_most);
     let polled = |&(file, Interest(flags)): &(BorrowedFd<'a>, Interest)| {
         let mut wanted = PollFlags::empty();
@@ -150,7 +157,7 @@ pub fn wait_for<'a>(
         wanted.set(PollFlags::OUT, flags.contains(epoll::EventFlags::OUT));
         PollFd::from_borrowed_fd(file, wanted)
     };
-    let mut sources: Vec<PollFd<'_>> = sources.iter().map(polled).collect();
+    let mut sources: ArrayVec<PollFd<'_>, SOURCES_MAX> = sources.iter().map(polled).collect();
     match seen(|| poll(&mut sources, timeout.as_ref())) {
         Ok(_) => Ok(sources.iter().position(|source| !source.revents().is_empty())),
         Err(Errno::INTR) => Ok(None),
@@ -245,6 +252,15 @@ mod tests {
         event.raise().unwrap();
         assert!(event.take().unwrap());
         assert!(!event.take().unwrap());
+    }
+
+    #[test]
+    fn a_wait_takes_as_many_sources_as_it_says() {
+        let event = Event::new().unwrap();
+        let sources = [(event.as_fd(), Interest::READ); SOURCES_MAX + 1];
+        assert_eq!(wait_for(&sources[1..], Some(Duration::ZERO)).unwrap(), None);
+        let error = wait_for(&sources, Some(Duration::ZERO)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

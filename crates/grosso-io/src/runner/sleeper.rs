@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use grosso_sys::wait::{Event, Interest, wait_for};
+use arrayvec::ArrayVec;
+use grosso_sys::wait::{Event, Interest, SOURCES_MAX, wait_for};
 
 use super::{ROOM_AGAIN_NS, now_ns};
 use crate::port::Port;
@@ -19,6 +20,9 @@ pub(super) struct Wants {
     /// Room for frames that wait.
     pub(super) room: bool,
 }
+
+/// Descriptors to wait for: of each port at most four.
+type Sources<'a> = ArrayVec<(BorrowedFd<'a>, Interest), SOURCES_MAX>;
 
 /// Waits for events of the ports.
 ///
@@ -40,7 +44,8 @@ impl Sleeper {
         deadline: Option<u64>,
     ) -> io::Result<()> {
         self.sleeps += 1;
-        let mut sources = vec![(asked.as_fd(), Interest::READ)];
+        let mut sources = Sources::new();
+        sources.push((asked.as_fd(), Interest::READ));
         let left_tells = watch(left, left_wants, &mut sources);
         let right_tells = watch(right, right_wants, &mut sources);
         let now_ns = now_ns();
@@ -56,17 +61,13 @@ impl Sleeper {
 
 /// Adds the descriptors for the wanted events of a port; returns whether every wanted event has
 /// one.
-fn watch<'a>(
-    port: &'a impl Port,
-    wants: Wants,
-    sources: &mut Vec<(BorrowedFd<'a>, Interest)>,
-) -> bool {
+fn watch<'a>(port: &'a impl Port, wants: Wants, sources: &mut Sources<'a>) -> bool {
     let frames = wants.frames.then(|| port.descriptor().map(|file| (file, Interest::READ)));
     let room = wants.room.then(|| port.transmit_descriptor().map(|file| (file, Interest::WRITE)));
     let kick = port.room_kick().filter(|_| wants.room);
     let room = kick.map_or(room, |file| Some(Some((file, Interest::READ))));
     let wanted = [frames, room];
-    sources.extend(wanted.iter().flatten().flatten());
+    sources.extend(wanted.into_iter().flatten().flatten());
     // Who is told of room by a kick hears from the other end that it is gone by its first descriptor.
     let told = port.descriptor().filter(|_| kick.is_some() && !wants.frames);
     let frames_kick = port.frames_kick().filter(|_| wants.frames);
