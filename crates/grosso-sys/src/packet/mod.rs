@@ -21,6 +21,7 @@ use crate::wait::limit;
 
 mod fanout;
 mod filter;
+mod lent;
 mod receive_ring;
 mod ring;
 mod transmit_ring;

@@ -1,20 +1,15 @@
 //! Packets received in mapped memory (`TPACKET_V2`), without a system call or a copy per packet.
 
-use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
+use super::lent::{LentMemory, Loan};
 use super::ring::{Direction, RingLayout, RingMemory, SlotPlace};
 use super::{PacketKind, PacketSocket, ReceivedPacket, Statistics, Status, VlanTag};
 use crate::{abi, fault::Fault};
-
-/// Status of a slot that this program has taken and not returned. The kernel treats every value but
-/// `TP_STATUS_KERNEL`, which is zero, as not its own.
-const TAKEN: u32 = 1 << 27;
 
 /// A packet socket whose packets arrive in a mapped ring.
 ///
@@ -24,14 +19,14 @@ const TAKEN: u32 = 1 << 27;
 #[derive(Debug)]
 pub struct ReceiveRing {
     socket: PacketSocket,
-    memory: Arc<RingMemory>,
+    memory: LentMemory,
     next: SlotPlace,
     malformed: u64,
 }
 
 impl ReceiveRing {
     pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
-        let memory = Arc::new(RingMemory::attach(&socket, layout, Direction::Receive)?);
+        let memory = LentMemory::new(RingMemory::attach(&socket, layout, Direction::Receive)?);
         Ok(Self { socket, memory, next: SlotPlace::FIRST, malformed: 0 })
     }
 
@@ -78,16 +73,13 @@ impl ReceiveRing {
     fn take(&self, slot: SlotPlace, header: &abi::PacketRingHeader) -> RingFrame {
         let range = header.range();
         let is_cut = if header.snap_length < header.length { CUT } else { 0 };
-        let frame = RingFrame {
-            // Counted before the slot is written to: an atomic addition waits for what was written before it.
-            memory: ManuallyDrop::new(Arc::clone(&self.memory)),
+        RingFrame {
+            memory: self.memory.lend(slot),
             slot,
             status: header.status & !OWN | is_cut,
             start: range.start as u32,
             end: range.end as u32,
-        };
-        self.memory.release(slot, TAKEN);
-        frame
+        }
     }
 
     /// Returns a slot whose header points outside of it.
@@ -198,9 +190,7 @@ impl AsFd for ReceiveRing {
 /// `bool`, whose byte an `Option` would take for itself: a word that was stored in pieces is read late.
 #[derive(Debug)]
 pub struct RingFrame {
-    /// Given up by value, so that a frame which nobody keeps is in registers: who is given the address of a field makes
-    /// the compiler store all of them.
-    memory: ManuallyDrop<Arc<RingMemory>>,
+    memory: Loan,
     slot: SlotPlace,
     /// The status that the kernel wrote, which the slot has no more, and the bits of [`OWN`].
     status: u32,
@@ -333,9 +323,7 @@ impl AsMut<[u8]> for RingFrame {
 impl Drop for RingFrame {
     #[inline]
     fn drop(&mut self) {
-        self.memory.release(self.slot, abi::TP_STATUS_KERNEL);
-        // SAFETY: nothing reads the field after it.
-        drop(unsafe { ManuallyDrop::take(&mut self.memory) });
+        self.memory.give_back(self.slot);
     }
 }
 

@@ -223,6 +223,11 @@ impl RingMemory {
         SlotPlace(after as u32)
     }
 
+    /// All slots, from the first on.
+    pub(super) fn slots(&self) -> impl Iterator<Item = SlotPlace> {
+        (0..self.layout.slots).map(|number| self.after(SlotPlace::FIRST, number))
+    }
+
     #[inline]
     fn within(&self, slot: SlotPlace, range: Range<usize>) -> Range<usize> {
         if range.end > self.layout.slot_bytes {

@@ -1,6 +1,7 @@
 //! Packet sockets: rings, batches, fanout, and the metadata of packets.
 
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, SystemTime};
 
 use grosso_sys::interface::{Control, InterfaceName};
@@ -207,6 +208,42 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
         // A frame may outlive its ring.
         drop(ring);
         assert_eq!(frame.as_ref()[53], 0xee);
+        Ok(())
+    });
+}
+
+/// The name of a ring's socket among the memory that is mapped.
+fn name_of(ring: &ReceiveRing) -> String {
+    let link = format!("/proc/self/fd/{}", ring.as_fd().as_raw_fd());
+    std::fs::read_link(link).unwrap().to_string_lossy().into_owned()
+}
+
+/// Whether the memory of a socket's ring is mapped.
+fn is_mapped(socket: &str) -> bool {
+    std::fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| line.ends_with(socket))
+}
+
+#[test]
+fn a_ring_s_memory_stays_until_its_last_frame_is_gone_and_no_longer_than_the_next_ring() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let open = || PacketSocket::builder().bind_receive_ring(tap.name(), FOUR);
+        let mut ring = open()?;
+        let socket = name_of(&ring);
+        (0..2).try_for_each(|_| tap.write(&with_header(&FRAME)).map(drop))?;
+        let frames = [(); 2].map(|()| ring.receive().expect("a frame"));
+        drop(ring);
+        for frame in frames {
+            drop(open()?);
+            assert!(is_mapped(&socket), "a frame is in it");
+            std::thread::spawn(move || assert_eq!(frame.as_ref(), FRAME)).join().unwrap();
+        }
+        drop(open()?);
+        assert!(!is_mapped(&socket));
+        let ring = open()?;
+        let socket = name_of(&ring);
+        drop(ring);
+        assert!(!is_mapped(&socket), "a ring without frames goes at once");
         Ok(())
     });
 }
