@@ -34,7 +34,7 @@ use grosso::{
 pub use bench::{Bench, configuration, group};
 pub use cutter::Cutter;
 pub use joiner::{Join, Joiner};
-pub use receiver::{Receiver, Trust};
+pub use receiver::{Receiver, Trust, leave_checksums};
 pub use sender::{Scatterer, Sender};
 pub use step::{Cache, Step, touch};
 pub use terminator::{Ends, Terminator};
@@ -55,6 +55,9 @@ pub const COALESCED: &[&str] = &[
     "gre_tcp4",
     "gue_rco_tcp4",
 ];
+
+/// The workloads that are coalesced with checksums that the sender left to a device as well.
+pub const LEFT: &[&str] = &["tcp4_1", "tcp4_64burst", "vxlan_tcp4"];
 
 /// The workloads that are coalesced by every profile but the default.
 pub const PROFILED: &[&str] = &["tcp4_1", "tcp4_64burst", "tcp4_acks"];

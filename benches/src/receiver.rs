@@ -1,8 +1,11 @@
 //! Coalescing a workload.
 
-use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
+use grosso::{
+    CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile,
+    checksum::{Checksum, make_partial},
+};
 use grosso_testkit::workloads::{POLL, Workload};
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::{LinkType, Ports, dissect};
 
 use crate::{
     SEED,
@@ -41,6 +44,18 @@ impl Trust {
     }
 }
 
+/// Leaves the innermost checksum of each packet to a device, as a host does whose device offers it, and returns what
+/// every packet's metadata then say.
+#[must_use]
+pub fn leave_checksums(workload: &mut Workload) -> Checksum {
+    let mut left = Checksum::None;
+    for frame in &mut workload.frames {
+        let stack = dissect(frame, LinkType::Ethernet, &Ports::ASSIGNED);
+        left = make_partial(frame, &stack);
+    }
+    left
+}
+
 /// Coalesces the frames of a workload in polls, over and over, with buffers that are slices of the trace.
 #[derive(Debug)]
 pub struct Receiver<'a> {
@@ -68,6 +83,12 @@ impl<'a> Receiver<'a> {
         let coalescer =
             Coalescer::new(CoalesceOptions::new(link, SEED).profile(profile).ports(ports));
         Self { frames: &workload.frames, coalescer, meta, next: 0, ahead: 0, delivered_bytes: 0 }
+    }
+
+    /// The same for a workload whose innermost checksums [are left to a device](leave_checksums).
+    #[must_use]
+    pub fn completing(self, checksum: Checksum) -> Self {
+        Self { meta: Meta { checksum, ..self.meta }, ..self }
     }
 
     /// The same with prefetching: packets that are not in a cache are fetched from memory while earlier ones are

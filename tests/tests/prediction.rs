@@ -3,7 +3,7 @@
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
-    checksum::Checksum,
+    checksum::{Checksum, make_partial},
     coalesce::reason::{Close, NoMerge, Pass},
     meta::VlanTag,
 };
@@ -124,6 +124,34 @@ fn every_bit_counts_as_much_behind_a_train_that_left() {
                 });
                 assert_eq!(with, without, "{name}: bit {bit} {is_repaired}");
             }
+        }
+    }
+}
+
+/// Third packets of a train are predicted, fifth ones start a train that resembles the one before, seventh ones are
+/// predicted in it.
+#[test]
+fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
+    for (name, stack) in STACKS {
+        let header_len = dissect(&stack(1), LinkType::Ethernet, &PORTS).header_len();
+        let mut meta = TRUSTED;
+        let packets: Vec<_> = (0..8)
+            .map(|number| {
+                let mut packet = stack(number);
+                let layers = dissect(&packet, LinkType::Ethernet, &PORTS);
+                meta.checksum = make_partial(&mut packet, &layers);
+                packet
+            })
+            .collect();
+        for (changed, bit) in
+            [2, 4, 6].into_iter().flat_map(|n| (0..header_len * 8).map(move |bit| (n, bit)))
+        {
+            let mut packets = packets.clone();
+            packets[changed][bit / 8] ^= 0x80 >> (bit % 8);
+            let [with, without] = [Coalescer::new, Coalescer::without_tiers].map(|new| {
+                left(new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(PORTS)), &packets, meta)
+            });
+            assert_eq!(with, without, "{name}: packet {changed}, bit {bit}");
         }
     }
 }

@@ -14,8 +14,8 @@ use std::{
 };
 
 use grosso_benches::{
-    COALESCED, CUT, Cutter, Ends, JOINED, Join, Joiner, PROFILED, Receiver, SEED, SEGMENTED,
-    Scatterer, Sender, TERMINATED, Terminator, Trust, profiles,
+    COALESCED, CUT, Cutter, Ends, JOINED, Join, Joiner, LEFT, PROFILED, Receiver, SEED, SEGMENTED,
+    Scatterer, Sender, TERMINATED, Terminator, Trust, leave_checksums, profiles,
 };
 use grosso_testkit::workloads::workload;
 
@@ -49,6 +49,7 @@ fn names() -> impl Iterator<Item = String> {
     let coalesce = COALESCED
         .iter()
         .flat_map(|name| Trust::ALL.map(|trust| format!("coalesce/{}/{name}", trust.name())));
+    let left = LEFT.iter().map(|name| format!("coalesce/partial/{name}"));
     let profiled = profiles().into_iter().flat_map(|profile| {
         PROFILED.iter().map(move |name| format!("profile/{}/{name}", profile.name))
     });
@@ -61,14 +62,27 @@ fn names() -> impl Iterator<Item = String> {
     let ends = TERMINATED
         .iter()
         .flat_map(|name| Ends::ALL.map(|ends| format!("tunnel/{}/{name}", ends.name())));
-    coalesce.chain(profiled).chain(segment).chain(scatter).chain(cut).chain(join).chain(ends)
+    coalesce
+        .chain(left)
+        .chain(profiled)
+        .chain(segment)
+        .chain(scatter)
+        .chain(cut)
+        .chain(join)
+        .chain(ends)
 }
 
 /// Under valgrind: does the work of that name twice, the second time measured, and prints the number of packets.
 fn run(name: &str) -> Result<(), String> {
     let (kind, name) = name.rsplit_once('/').ok_or("no name")?;
-    let workload = workload(name, SEED);
+    let mut workload = workload(name, SEED);
     let packets = match kind.split('/').collect::<Vec<_>>()[..] {
+        ["coalesce", "partial"] => {
+            let checksum = leave_checksums(&mut workload);
+            let mut receiver = Receiver::new(&workload, Trust::Trusted).completing(checksum);
+            receiver.trace();
+            measured(&mut || receiver.trace())
+        }
         ["coalesce", trust] => {
             let trust = Trust::ALL.into_iter().find(|known| known.name() == trust);
             let mut receiver = Receiver::new(&workload, trust.ok_or("no such trust")?);

@@ -264,7 +264,7 @@ impl Prediction {
         self.identifications.extend(numbers);
         self.fixed_ids = joined.fixed_ids;
         self.forms.clear();
-        self.forms.extend(forms(shape, last));
+        self.forms.extend(forms(shape, last, joined.is_partial));
         self.single = Single::of(joined);
         self.is_partial = joined.is_partial;
         self.is_watched = joined.is_watched;
@@ -360,11 +360,24 @@ impl Prediction {
             {
                 self.forms_hold(packet)
             }
-            (state, _) => {
-                self.forms_hold(packet)
-                    && verify_apart(packet, &known.shape, state) == Ok(self.is_partial)
-            }
+            (state, _) => self.forms_hold(packet) && self.is_verified(packet, state, known),
         }
+    }
+
+    /// Whether checksums of the right forms are right.
+    #[inline(always)]
+    fn is_verified(&self, packet: &[u8], state: &Checksum, known: &Known) -> bool {
+        let Checksum::Partial { start, offset } = *state else {
+            return verify_apart(packet, &known.shape, state) == Ok(self.is_partial);
+        };
+        // Of packets with equal addresses and lengths the pseudo-header is the same, and so is the seed, whose form is
+        // its value.
+        let is_right = self.is_partial
+            && known.shape.covers.last().is_some_and(|transport| {
+                (start, start.wrapping_add(offset)) == (transport.start, transport.at)
+            });
+        debug_assert!(!is_right || verify_apart(packet, &known.shape, state) == Ok(true));
+        is_right
     }
 
     #[inline(always)]
@@ -453,15 +466,17 @@ fn room(known: &Known, packets: u16, payload_len: usize, size: usize) -> u16 {
     packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
 }
 
-/// Values of the checksums over the payload of a train, one of whose packets this is.
+/// Values of the checksums over the payload of a train, one of whose packets this is, and the innermost of which may be
+/// partial.
 #[inline]
-fn forms(shape: &Shape, packet: &[u8]) -> impl Iterator<Item = Form> {
-    shape.covers.iter().enumerate().map(|(index, covering)| {
+fn forms(shape: &Shape, packet: &[u8], is_partial: bool) -> impl Iterator<Item = Form> {
+    let is_seed = is_partial || shape.remote_checksum.is_some();
+    shape.covers.iter().enumerate().map(move |(index, covering)| {
         let is_transport = index + 1 == shape.covers.len();
         let field = u16_at(packet, covering.at.into());
         let (value, is_equal) = match covering.zero_means_none {
-            // The receiver completes what is a seed, and the seed has no payload in it (rule C50).
-            _ if is_transport && shape.remote_checksum.is_some() => (field, true),
+            // What is completed later is a seed, which has no payload in it (rule C50).
+            _ if is_transport && is_seed => (field, true),
             // Tunnel packets with and without a checksum do not mix (rule T2).
             true => (0, field == 0),
             // A complement of a sum that is never zero; cutting would not write it again.
@@ -486,7 +501,7 @@ impl Single {
         let [covering] = &shape.covers[..] else { return None };
         let is_left = joined.is_partial || shape.remote_checksum.is_some();
         let len = packet.len() - usize::from(covering.start);
-        let form = forms(shape, packet).next().filter(|_| !is_left)?;
+        let form = forms(shape, packet, false).next().filter(|_| !is_left)?;
         Some(Self { form, start: covering.start, pseudo: pseudo_of(covering, packet, len) })
     }
 
