@@ -156,7 +156,6 @@ impl Direction {
     }
 
     /// Lets a received frame join a train, or sends it on, unless the port that they leave at has failed.
-    #[inline]
     fn take(
         &mut self,
         frame: Frame<PortBuffer>,
@@ -164,8 +163,10 @@ impl Direction {
         now_ns: u64,
         failed: &mut Option<PortError>,
     ) {
-        self.learn_round_trip(&frame, now_ns);
-        if failed.is_none() {
+        if self.round_trips.is_some() {
+            self.learn_round_trip(&frame, now_ns);
+        }
+        if self.expander.is_some() && failed.is_none() {
             self.expand(&frame, to).unwrap_or_else(|error| *failed = Some(error));
         }
         let Self { egress, done, coalescer, expander, .. } = self;
@@ -295,6 +296,7 @@ impl Direction {
     }
 
     /// Passes a measured round-trip time to the coalescer.
+    #[inline(never)]
     fn learn_round_trip(&mut self, frame: &Frame<PortBuffer>, now_ns: u64) {
         let Self { round_trips: Some(seen), coalescer, link, options, .. } = self else { return };
         let packet = frame.buffer.as_ref();
@@ -305,6 +307,7 @@ impl Direction {
     }
 
     /// Sends the acknowledgments that precede `frame`, if it is to be expanded.
+    #[inline(never)]
     fn expand(
         &mut self,
         frame: &Frame<PortBuffer>,
