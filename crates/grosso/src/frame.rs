@@ -7,6 +7,9 @@ use crate::meta::Meta;
 /// The buffer is of the caller's type: a `Vec<u8>`, a descriptor of a ring, a slice of a mapped file. The engine never
 /// copies its payload, holds it no longer than the limits say, and returns every buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Buffers come first: copied with the metadata in vectors and read alone right behind, they are vectors of the same
+// places, which the processor forwards from its store buffer.
+#[repr(C)]
 pub struct Frame<B> {
     /// The bytes, from the first byte of the link layer on.
     pub buffer: B,

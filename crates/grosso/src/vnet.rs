@@ -254,23 +254,38 @@ pub fn understand(
     stack: &Stack,
     form: Form,
 ) -> Result<Meta, VnetError> {
-    if link == LinkType::Ethernet && frame.len() < ETHERNET_LEN {
+    let packet = understand_packet(header, frame.len(), link)?;
+    if header.gso_type == GSO_NONE {
+        return Ok(packet);
+    }
+    understand_gso(header, packet.checksum, frame, link, stack, form)
+}
+
+/// Decodes the metadata that a virtio header gives for a packet of so many bytes behind it, as [`understand`] does,
+/// where the header's type is [`GSO_NONE`]. Who takes packets by the million keeps the result in registers.
+///
+/// # Errors
+/// The contradiction between header and packet.
+#[inline(always)]
+pub fn understand_packet(
+    header: &VirtioHeader,
+    packet_len: usize,
+    link: LinkType,
+) -> Result<Meta, VnetError> {
+    if link == LinkType::Ethernet && packet_len < ETHERNET_LEN {
         return Err(VnetError::Short);
     }
     let checksum = if header.has(FLAG_NEEDS_CHECKSUM) {
         let (start, offset) = (header.checksum_start, header.checksum_offset);
         let link_len = if link == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
-        check_checksum(start, offset, frame.len(), link_len + IPV4_LEN)?;
+        check_checksum(start, offset, packet_len, link_len + IPV4_LEN)?;
         Checksum::Partial { start, offset }
     } else if header.has(FLAG_DATA_VALID) {
         Checksum::Unnecessary { levels: 0 }
     } else {
         Checksum::None
     };
-    if header.gso_type == GSO_NONE {
-        return Ok(Meta { checksum, ..Meta::default() });
-    }
-    understand_gso(header, checksum, frame, link, stack, form)
+    Ok(Meta { checksum, ..Meta::default() })
 }
 
 /// The metadata of a superframe whose checksum is understood.

@@ -2,7 +2,7 @@
 
 use grosso::{
     Meta,
-    vnet::{VnetError, understand},
+    vnet::{VnetError, understand, understand_packet},
 };
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into, ethernet,
@@ -49,6 +49,18 @@ impl Incoming {
         let header = VirtioHeader::parse(header, form, Order::NATIVE);
         let (header, _) = header.map_err(|_| VnetError::Short)?;
         understand(&header, frame, self.link, &self.stack, form)
+    }
+
+    /// The same of a frame that is no superframe; `None` if it is one, or has no virtio header.
+    #[inline(always)]
+    pub(super) fn understand_packet_apart(
+        &self,
+        header: &[u8],
+        packet: &[u8],
+    ) -> Option<Result<Meta, VnetError>> {
+        let (header, _) = VirtioHeader::parse(header, self.form?, Order::NATIVE).ok()?;
+        let is_packet = header.gso_type == GSO_NONE;
+        is_packet.then(|| understand_packet(&header, packet.len(), self.link))
     }
 
     #[inline(never)]

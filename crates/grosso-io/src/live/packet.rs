@@ -184,6 +184,19 @@ impl PacketPort {
             self.take_long(status).into_iter().for_each(each);
             return;
         }
+        match self.incoming.understand_packet_apart(frame.virtio_header(), frame.as_ref()) {
+            Some(Ok(meta)) => {
+                let vlan = frame.vlan().map(beside);
+                each(Frame { meta: Meta { vlan, ..meta }, buffer: frame.into() });
+            }
+            Some(Err(error)) => self.outgoing.stats.refuse(error),
+            None => self.take_superframe(frame, each),
+        }
+    }
+
+    /// Hands on a superframe from its slot, or a frame of a socket without virtio headers.
+    #[inline(never)]
+    fn take_superframe(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         let meta = self.understand(frame.virtio_header(), frame.as_ref(), frame.status());
         match meta {
             Ok(meta) => {
