@@ -63,16 +63,24 @@ impl<B> Pool<B> {
         Self { slots: Vec::new(), free: NONE, limit: limit.min(NONE as usize) }
     }
 
-    /// Appends a part; gives it back when the pool is full.
+    /// Appends a part of a buffer, written where it stays; gives the buffer back when the pool is full.
     #[inline(always)]
-    pub(crate) fn push(&mut self, list: &mut List, part: Part<B>) -> Result<(), Part<B>> {
+    pub(crate) fn push(
+        &mut self,
+        list: &mut List,
+        buffer: B,
+        range: Range<usize>,
+    ) -> Result<(), B> {
         if self.free == NONE {
             self.grow();
         }
         let index = self.free;
-        let Some(slot) = self.slots.get_mut(index as usize) else { return Err(part) };
+        let Some(slot) = self.slots.get_mut(index as usize) else { return Err(buffer) };
         self.free = slot.next;
-        slot.part = Some(part);
+        let (start, end) = (range.start as u32, range.end as u32);
+        let before = slot.part.replace(Part { buffer, start, end });
+        debug_assert!(before.is_none(), "a free slot has no part");
+        core::mem::forget(before);
         slot.next = NONE;
         match self.slots.get_mut(list.tail as usize) {
             Some(tail) => tail.next = index,

@@ -9,7 +9,7 @@ use super::{Merger, Unknown, gathered::examine_acknowledgment, packets_of, verif
 use crate::{
     bytes::{byte_at, u32_at},
     coalesce::{
-        Acknowledgments, FullTable, Part, Refused, Sink, Verdict,
+        Acknowledgments, FullTable, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree, verify_all},
         incoming::Incoming,
         policy::Policy,
@@ -517,9 +517,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
             true => 0..frame.buffer.as_ref().len(),
             false => header_len..header_len + candidate.payload_len,
         };
-        let part = Part::new(frame.buffer, part);
-        if let Err(part) = self.pool.push(&mut train.rest, part) {
-            let frame = Frame { buffer: part.buffer, ..frame };
+        if let Err(buffer) = self.pool.push(&mut train.rest, frame.buffer, part) {
+            let frame = Frame { buffer, ..frame };
             self.close(slot, Close::PartsFull, sink);
             return self.hold_behind::<P>(Arrival { frame, ..arrival }, sink);
         }

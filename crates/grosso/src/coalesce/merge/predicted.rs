@@ -3,7 +3,7 @@
 use super::Merger;
 use crate::{
     coalesce::{
-        Part, Sink, Verdict,
+        Sink, Verdict,
         examine::examine,
         incoming::Incoming,
         policy::{Policy, Profiled},
@@ -83,11 +83,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let header_len = usize::from(next.header_len);
         let payload_len = next.len - header_len;
         let Incoming { buffer, meta, now_ns } = incoming;
-        let part = Part::new(buffer, header_len..next.len);
-        if let Err(part) = self.pool.push(&mut train.rest, part) {
+        if let Err(buffer) = self.pool.push(&mut train.rest, buffer, header_len..next.len) {
             let (known, flow) = (train.known, train.flow);
             self.close(slot, Close::PartsFull, sink);
-            let incoming = Incoming { buffer: part.buffer, meta, now_ns };
+            let incoming = Incoming { buffer, meta, now_ns };
             return self.hold_unexamined(incoming, known, flow, sink);
         }
         train.packets += 1;
