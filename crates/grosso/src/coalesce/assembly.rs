@@ -41,8 +41,7 @@ pub(super) struct Batched<B> {
 impl<B: AsRef<[u8]>> Assembly<B> {
     /// Assembles what a profile asks for.
     pub(super) fn of(profile: &Profile, tiers: Tiers) -> Self {
-        let line = Line::of(profile);
-        let behind = if !line.is_empty() {
+        let behind = if let Some(line) = Line::of(profile) {
             Self::Staged(Box::new(line))
         } else if profile.is_more_than_laws() || tiers != Tiers::ALL {
             Self::Rules
@@ -57,15 +56,6 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Whether trains are those of the exact laws.
-    pub(super) fn is_by_laws(&self) -> bool {
-        match self {
-            Self::Laws => true,
-            Self::Rules | Self::Staged(_) => false,
-            Self::Batched(batched) => batched.behind.is_by_laws(),
-        }
-    }
-
     /// Takes one packet: at once into the train that it comes next in, where no stage need look at it. The exact laws
     /// are a profile's rules as well.
     #[inline(always)]
@@ -75,8 +65,10 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if !self.may_let_by() {
-            return self.push_unasked(incoming, merger, sink);
+        if let Self::Batched(batched) = self
+            && !batched.may_let_by()
+        {
+            return batched.push(incoming, merger, sink);
         }
         let prospect = merger.expect(incoming.bytes(), incoming.meta);
         match prospect {
@@ -102,16 +94,6 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Whether a packet that was predicted may go by all stages.
-    #[inline(always)]
-    fn may_let_by(&self) -> bool {
-        match self {
-            Self::Laws | Self::Rules => true,
-            Self::Staged(line) => line.is_leased(),
-            Self::Batched(batched) => batched.may_let_by(),
-        }
-    }
-
     /// Whether this packet, which was predicted, goes by.
     #[inline(always)]
     fn lets_by(
@@ -132,21 +114,6 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     fn note_unjoined(&mut self) {
         if let Self::Staged(line) = self {
             line.note_unjoined();
-        }
-    }
-
-    /// Takes one packet that is shown to a stage before anything is expected of it.
-    #[inline(always)]
-    fn push_unasked(
-        &mut self,
-        incoming: Incoming<'_, B>,
-        merger: &mut Merger<B>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        match self {
-            Self::Staged(line) => line.push_unleased(incoming, merger, sink),
-            Self::Batched(batched) => batched.push(incoming, merger, sink),
-            Self::Laws | Self::Rules => merger.take::<Profiled>(incoming, sink),
         }
     }
 
@@ -298,7 +265,9 @@ mod tests {
         profile.reorder = Reorder::default();
         profile.batch = Batch::ByFlow { packets: 8 };
         let assembly = of(&profile);
-        assert!(matches!(assembly, Assembly::Batched(_)) && assembly.is_by_laws());
-        assert!(!of(&Profile::freebsd()).is_by_laws());
+        let Assembly::Batched(batched) = assembly else { panic!("it has a batch") };
+        assert!(matches!(batched.behind, Assembly::Laws));
+        let Assembly::Batched(batched) = of(&Profile::freebsd()) else { panic!("it has a batch") };
+        assert!(matches!(batched.behind, Assembly::Rules));
     }
 }

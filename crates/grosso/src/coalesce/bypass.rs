@@ -8,7 +8,7 @@ use crate::{
         merge::{Located, Merger},
         reason::Pass,
         seen::{Predicted, Seen},
-        stage::{Packet, Stage, Step},
+        stage::{Packet, Stage},
     },
     flow::FlowHash,
     flow_memory::FlowMemory,
@@ -80,13 +80,13 @@ fn bytes_of(len: usize) -> u32 {
 
 impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
     #[inline(always)]
-    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step {
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
         let Located { known, flow, .. } = packet.located;
         // Most often none passes.
         let passes = self.passing > 0
             && trains.shapes[known].refusal.is_none()
             && self.passes(flow, packet.incoming.bytes().len());
-        if passes { Step::Pass(Pass::Bypass) } else { Step::On }
+        passes.then_some(Pass::Bypass)
     }
 
     /// Packets that need not be read cost nothing, and nothing is learnt of them.
@@ -133,8 +133,8 @@ mod tests {
     use super::{Bypass, Bypasser, Lease, Predicted, Seen, Stage, Verdict};
     use crate::{
         checksum::Checksum,
-        coalesce::{Profile, prediction_id::PredictionId, stage::probe::Probe, train_id::TrainId},
-        flow::FlowHash,
+        coalesce::{Profile, prediction_id::PredictionId, stage::probe::Probe},
+        flow::{FlowHash, Found},
         meta::Meta,
     };
 
@@ -159,8 +159,8 @@ mod tests {
         let meta = Meta::default();
         let seen =
             Seen { flow: FlowHash::new(1), len: 100, meta: &meta, now_ns: 0, is_refused: false };
-        let predicted =
-            Predicted { seen, train: TrainId::NONE, sequence: Some(0), payload_len: 50 };
+        let found = Found::Full(0);
+        let predicted = Predicted { seen, found, sequence: Some(0), payload_len: 50 };
         let bypass = Bypass { probe_bytes: 500, joined_min: 3, skip_bytes: 300 };
         let mut all = Bypasser::new(bypass);
         let learn = |stage: &mut Bypasser, verdict| {
@@ -172,16 +172,17 @@ mod tests {
         }
         let more = Stage::<Vec<u8>>::lets_more_by(&some, &predicted);
         assert_eq!(more, 3, "four of them and one more are 500 bytes");
-        let mut lease = Lease::of(&predicted, PredictionId::of(predicted.seen.flow), more);
+        let prediction = PredictionId::of(predicted.seen.flow);
+        let mut lease = Lease::of(&predicted, prediction, more);
         for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {
-            assert!(!lease.is_over());
+            assert!(lease.covers(prediction, &meta, 0));
             lease.count();
             if verdict != Verdict::Joined {
                 lease.note_unjoined();
             }
             learn(&mut all, verdict);
         }
-        assert!(lease.is_over());
+        assert!(!lease.covers(prediction, &meta, 0));
         assert_eq!((lease.end(), lease.end(), lease.joined()), (3, 3, 2));
         let mut probe = Probe::new(&Profile::linux());
         some.learn_run(&lease, &mut probe.merger);
@@ -192,7 +193,7 @@ mod tests {
         let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
         let trusted = Predicted { seen: Seen { meta: &meta, ..predicted.seen }, ..predicted };
         assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &trusted), u32::MAX);
-        let mut lease = Lease::of(&trusted, PredictionId::of(trusted.seen.flow), 9);
+        let mut lease = Lease::of(&trusted, prediction, 9);
         lease.count();
         lease.end();
         some.learn_run(&lease, &mut probe.merger);

@@ -54,12 +54,6 @@ impl Lease {
         Self { prediction, left, packets, unjoined, is_unverified, now_ns, flow, len, payload_len }
     }
 
-    /// Whether no packet may go by.
-    #[inline(always)]
-    pub(super) fn is_over(&self) -> bool {
-        self.left == 0
-    }
-
     /// Whether a packet of this prediction may go by.
     #[inline(always)]
     pub(super) fn covers(&self, prediction: PredictionId, meta: &Meta, now_ns: u64) -> bool {

@@ -1,72 +1,74 @@
 //! The stages that a profile asks for, in a line before the trains.
 
-use alloc::{boxed::Box, vec::Vec};
-
 use crate::{
     coalesce::{
         Level, Profile, Sink, Verdict,
         barrier::Whose,
         bypass::Bypasser,
+        examine::Candidate,
         incoming::Incoming,
         lease::Lease,
-        merge::{Merger, Prospect, Sought, Unknown},
+        merge::{Guess, Located, Merger, Prospect, Sought, Unknown},
         pacer::Pacer,
         policy::Profiled,
         prediction_id::PredictionId,
         reason::{Pass, Release},
         reorder::Resequencer,
         seen::{Predicted, Seen},
-        stage::{Next, Packet, Stage, Step},
+        stage::{Next, Packet, Stage},
+        train::Arrival,
     },
     flow::FlowHash,
     frame::Frame,
 };
 
-/// Stages, in the order in which a packet meets them.
+/// Stages, in the order in which a packet meets them. Each has a place of its own, so that what it does not do takes
+/// no instruction.
 #[derive(Debug)]
 pub(super) struct Line<B> {
-    stages: Box<[AnyStage<B>]>,
+    bypasser: Option<Bypasser>,
+    pacer: Option<Pacer>,
+    resequencer: Option<Resequencer<B>>,
     /// Packets that may go by them, and those that did.
     lease: Lease,
 }
 
-/// One of the stages that there are.
-#[derive(Debug)]
-enum AnyStage<B> {
-    Bypass(Bypasser),
-    Pace(Pacer),
-    Resequence(Box<Resequencer<B>>),
+/// Does something with each stage of a line, in order; it may ask for the stage's place.
+macro_rules! each_stage {
+    ($line:ident, $stage:ident $(at $place:ident)? => $act:expr) => {
+        if let Some($stage) = &mut $line.bypasser {
+            $(let $place = 0;)?
+            $act
+        }
+        if let Some($stage) = &mut $line.pacer {
+            $(let $place = 1;)?
+            $act
+        }
+        if let Some($stage) = &mut $line.resequencer {
+            $(let $place = 2;)?
+            $act
+        }
+    };
 }
 
-/// The rest of a line, and the trains behind it.
+/// Places of stages in a line.
+const PLACES: usize = 3;
+
+/// The trains behind a line.
 struct Rest<'a, B, S: ?Sized> {
-    stages: &'a mut [AnyStage<B>],
     merger: &'a mut Merger<B>,
     sink: &'a mut S,
 }
 
 impl<B: AsRef<[u8]>> Line<B> {
-    /// The stages that a profile asks for.
-    pub(super) fn of(profile: &Profile) -> Self {
-        let mut stages = Vec::new();
-        stages.extend(profile.bypass.map(|bypass| AnyStage::Bypass(Bypasser::new(bypass))));
-        stages.extend(Pacer::of(profile).map(AnyStage::Pace));
-        if profile.reorder.level != Level::Off {
-            let resequencer = Resequencer::new(profile.reorder, &profile.limits);
-            stages.push(AnyStage::Resequence(Box::new(resequencer)));
-        }
-        Self { stages: stages.into(), lease: Lease::NONE }
-    }
-
-    /// Whether it has no stage.
-    pub(super) fn is_empty(&self) -> bool {
-        self.stages.is_empty()
-    }
-
-    /// Whether packets may go by, which is asked before anything else.
-    #[inline(always)]
-    pub(super) fn is_leased(&self) -> bool {
-        !self.lease.is_over()
+    /// The stages that a profile asks for, if it asks for any.
+    pub(super) fn of(profile: &Profile) -> Option<Self> {
+        let repairs = profile.reorder.level != Level::Off;
+        let bypasser = profile.bypass.map(Bypasser::new);
+        let pacer = Pacer::of(profile);
+        let resequencer = repairs.then(|| Resequencer::new(profile.reorder, &profile.limits));
+        let is_empty = bypasser.is_none() && pacer.is_none() && resequencer.is_none();
+        (!is_empty).then_some(Self { bypasser, pacer, resequencer, lease: Lease::NONE })
     }
 
     /// Whether a packet that was predicted goes by, which is counted.
@@ -85,21 +87,6 @@ impl<B: AsRef<[u8]>> Line<B> {
         self.lease.note_unjoined();
     }
 
-    /// Takes a packet while none may go by.
-    #[inline(never)]
-    pub(super) fn push_unleased(
-        &mut self,
-        incoming: Incoming<'_, B>,
-        merger: &mut Merger<B>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        if !self.stages.iter().all(Stage::lets_predict) {
-            return self.push_unpredicted(incoming, merger, sink);
-        }
-        let prospect = merger.expect(incoming.bytes(), incoming.meta);
-        self.push_prospect(prospect, incoming, merger, sink)
-    }
-
     /// Takes a packet of which this is expected, and which the stages look at.
     #[inline(never)]
     pub(super) fn push_prospect(
@@ -110,9 +97,18 @@ impl<B: AsRef<[u8]>> Line<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         self.settle(merger);
+        if !self.lets_predict() {
+            return self.push_unpredicted(incoming, merger, sink);
+        }
         match merger.seek::<Profiled>(prospect, incoming.bytes(), incoming.meta) {
             Sought::Next(next) => self.push_predicted(next, incoming, merger, sink),
-            sought => self.push_sought(sought, incoming, merger, sink),
+            Sought::Located(located) if located.resembled != PredictionId::NONE => {
+                self.push_resembling(located, incoming, merger, sink)
+            }
+            Sought::Located(located) => {
+                self.push_located(0, Packet { incoming, located }, merger, sink)
+            }
+            Sought::Guessed(guess) => self.push_guessed(&guess, incoming, merger, sink),
         }
     }
 
@@ -125,38 +121,31 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        self.settle(merger);
-        let sought = merger.seek_unpredicted::<Profiled>(incoming.bytes(), incoming.meta);
-        self.push_sought(sought, incoming, merger, sink)
+        match merger.seek_unpredicted::<Profiled>(incoming.bytes(), incoming.meta) {
+            Ok(located) => self.push_packet(0, Packet { incoming, located }, merger, sink),
+            Err(guess) => self.push_guessed(&guess, incoming, merger, sink),
+        }
     }
 
-    /// Takes a packet that was not predicted.
-    #[inline(always)]
-    fn push_sought(
+    /// Takes a packet that has to be parsed.
+    #[inline(never)]
+    fn push_guessed(
         &mut self,
-        sought: Sought,
+        guess: &Guess,
         incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let (packet, meta) = (incoming.bytes(), incoming.meta);
-        let located = match sought {
-            Sought::Next(next) => merger.located_by(next),
-            Sought::Located(located) => located,
-            Sought::Guessed(guess) => match merger.headers::<Profiled>(packet, meta) {
-                Ok(known) => merger.locate(packet, meta, known, &guess),
-                Err(Unknown::Passes(reason)) => {
-                    return self.pass_unknown(incoming.into_frame(), reason, merger, sink);
-                }
-                Err(Unknown::OneTooMany) => {
-                    return self.push_one_too_many(incoming, merger, sink);
-                }
-            },
-        };
-        self.push_located(0, Packet { incoming, located }, merger, sink)
+        match merger.parse::<Profiled>(incoming.bytes(), incoming.meta, guess) {
+            Ok(located) => self.push_packet(0, Packet { incoming, located }, merger, sink),
+            Err(Unknown::Passes(reason)) => {
+                self.pass_unknown(incoming.into_frame(), reason, merger, sink)
+            }
+            Err(Unknown::OneTooMany) => self.push_one_too_many(incoming, merger, sink),
+        }
     }
 
-    /// Takes a packet that was predicted, past all stages that let it by.
+    /// Takes the next packet of a train, past all stages that let it by.
     #[inline(always)]
     fn push_predicted(
         &mut self,
@@ -166,33 +155,65 @@ impl<B: AsRef<[u8]>> Line<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let predicted = merger.predicted(next, incoming.meta, incoming.now_ns);
-        match self.stages.iter_mut().position(|stage| !stage.lets_by(&predicted, merger)) {
-            None => {
-                let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
-                self.learn(self.stages.len(), &predicted.seen, verdict);
-                self.lease_behind(&predicted.seen, merger);
-                verdict
-            }
-            Some(stopped) => self.push_stopped(stopped, next, incoming, merger, sink),
+        if let Some(stopped) = self.stopped(&predicted, merger) {
+            let located = merger.located_by(next);
+            return self.push_packet(stopped, Packet { incoming, located }, merger, sink);
         }
+        let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
+        self.learn_and_lease(&predicted.seen, verdict, merger);
+        verdict
     }
 
-    /// Takes a packet that was predicted and which the stage of this number did not let by.
-    #[cold]
-    #[inline(never)]
-    fn push_stopped(
+    /// Takes a packet that resembles those before it, past all stages that let it by.
+    #[inline(always)]
+    fn push_resembling(
         &mut self,
-        stopped: usize,
-        next: PredictionId,
+        located: Located,
         incoming: Incoming<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let located = merger.located_by(next);
-        self.push_located(stopped, Packet { incoming, located }, merger, sink)
+        let resembled = merger.resembled(&located, &incoming);
+        if let Some(stopped) = self.stopped(&resembled, merger) {
+            return self.push_packet(stopped, Packet { incoming, located }, merger, sink);
+        }
+        let seen = resembled.seen;
+        let verdict = merger.take_located::<Profiled>(incoming, located, sink);
+        self.learn_and_lease(&seen, verdict, merger);
+        verdict
     }
 
-    /// Takes a packet that the stage of this number is to look at.
+    /// Whether all stages let packets be predicted.
+    #[inline(always)]
+    fn lets_predict(&mut self) -> bool {
+        each_stage!(self, stage => if !Stage::<B>::lets_predict(stage) {
+            return false;
+        });
+        true
+    }
+
+    /// The place of the first stage that does not let a packet by.
+    #[inline(always)]
+    fn stopped(&mut self, predicted: &Predicted<'_>, merger: &mut Merger<B>) -> Option<usize> {
+        each_stage!(self, stage at place => if !stage.lets_by(predicted, merger) {
+            return Some(place);
+        });
+        None
+    }
+
+    /// Takes a packet that the stage in this place is to look at, and those behind it.
+    #[inline(never)]
+    fn push_packet(
+        &mut self,
+        first: usize,
+        packet: Packet<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.push_located(first, packet, merger, sink)
+    }
+
+    /// The same where most packets of a kind come by.
     #[inline(always)]
     fn push_located(
         &mut self,
@@ -201,44 +222,99 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let seen = packet.seen(merger.shapes[packet.located.known].refusal.is_some());
-        let mut looked = first;
-        let mut step = Step::On;
-        for stage in &mut self.stages[first..] {
-            looked += 1;
-            step = stage.look(&packet, merger);
-            if step != Step::On {
-                break;
+        each_stage!(self, stage at place => {
+            if place >= first
+                && let Some(reason) = stage.look(&packet, merger)
+            {
+                return self.pass(place, place + 1, packet, reason, merger, sink);
             }
+        });
+        match merger.examine::<Profiled>(&packet.incoming, &packet.located) {
+            Ok(candidate) => self.push_examined(candidate, packet, merger, sink),
+            Err(reason) => self.pass(PLACES, first, packet, reason, merger, sink),
         }
-        let (stages, behind) = self.stages.split_at_mut(looked);
-        let verdict = match (step, stages.last_mut()) {
-            (Step::Take, Some(stage)) => {
-                stage.take(packet, &mut Rest { stages: behind, merger, sink })
-            }
-            (Step::Pass(reason), _) => Rest { stages: behind, merger, sink }.pass(packet, reason),
-            _ => merger.take_located::<Profiled>(packet.incoming, packet.located, sink),
+    }
+
+    /// Takes an examined packet that may be in a train.
+    #[inline(never)]
+    fn push_examined(
+        &mut self,
+        candidate: Candidate,
+        packet: Packet<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let seen = packet.seen(false);
+        let Packet { incoming, located } = packet;
+        let Located { known, flow, found, agrees, resembled } = located;
+        let now_ns = incoming.now_ns;
+        let resembles = resembled != PredictionId::NONE;
+        let frame = incoming.into_frame();
+        let mut arrival = Arrival { frame, candidate, known, flow, now_ns, resembles };
+        let verdict = 'taken: {
+            let mut next = Rest { merger: &mut *merger, sink: &mut *sink };
+            each_stage!(self, stage => match stage.take(arrival, &located, &mut next) {
+                Ok(verdict) => break 'taken verdict,
+                Err(unwanted) => arrival = unwanted,
+            });
+            merger.admit::<Profiled>(found, arrival, agrees, sink)
         };
-        self.learn(looked - usize::from(step != Step::On), &seen, verdict);
-        if !matches!(verdict, Verdict::Passed(_) | Verdict::Waits) {
-            self.lease_behind(&seen, merger);
-        }
+        self.learn_and_lease(&seen, verdict, merger);
         verdict
+    }
+
+    /// Lets a packet pass that is in no train, behind all that waits of its flow in the stages from `first` on. Those
+    /// before `end` have seen it.
+    #[inline(always)]
+    fn pass(
+        &mut self,
+        end: usize,
+        first: usize,
+        packet: Packet<'_, B>,
+        reason: Pass,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let seen = packet.seen(merger.shapes[packet.located.known].refusal.is_some());
+        let Located { flow, mut found, .. } = packet.located;
+        each_stage!(self, stage at place => {
+            let mut next = Rest { merger: &mut *merger, sink: &mut *sink };
+            if place >= first && stage.gives_way(&packet, &mut next) {
+                // What waited may have started the train of its flow.
+                found = merger.find(flow, packet.incoming.meta.hash);
+            }
+        });
+        let frame = packet.incoming.into_frame();
+        let verdict = merger.pass_behind(found, frame, reason, sink);
+        self.learn(end, &seen, verdict);
+        verdict
+    }
+
+    /// Tells all stages what became of a packet that they let by, and lets those behind it go by.
+    #[inline(always)]
+    fn learn_and_lease(&mut self, seen: &Seen<'_>, verdict: Verdict, merger: &Merger<B>) {
+        self.learn(PLACES, seen, verdict);
+        self.lease_behind(seen, merger);
     }
 
     /// Lets the packets go by that are predicted behind one which all stages have seen, as many as each stage allows.
     #[inline(always)]
     fn lease_behind(&mut self, seen: &Seen<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(seen) {
-            let packets = self.stages.iter().map(|stage| stage.lets_more_by(&next)).min();
-            self.lease = Lease::of(&next, prediction, packets.unwrap_or(0));
+            let mut packets = u32::MAX;
+            each_stage!(self, stage => {
+                packets = packets.min(Stage::<B>::lets_more_by(stage, &next));
+            });
+            self.lease = Lease::of(&next, prediction, packets);
         }
     }
 
     /// Tells the stages before this one what became of a packet.
     #[inline(always)]
     fn learn(&mut self, end: usize, seen: &Seen<'_>, verdict: Verdict) {
-        self.stages[..end].iter_mut().for_each(|stage| Stage::<B>::learn(stage, seen, verdict));
+        each_stage!(self, stage at place => if place < end {
+            Stage::<B>::learn(stage, seen, verdict);
+        });
     }
 
     /// Tells the stages what went by them. Nothing else is asked of them before.
@@ -251,7 +327,7 @@ impl<B: AsRef<[u8]>> Line<B> {
 
     #[inline(never)]
     fn learn_run(&mut self, merger: &mut Merger<B>) {
-        self.stages.iter_mut().for_each(|stage| stage.learn_run(&self.lease, merger));
+        each_stage!(self, stage => stage.learn_run(&self.lease, merger));
         self.lease.packets = 0;
     }
 
@@ -283,7 +359,8 @@ impl<B: AsRef<[u8]>> Line<B> {
     ) -> Verdict {
         self.flush(Whose::All, Release::Finish, merger, sink);
         merger.forget_shapes(sink);
-        self.push_unleased(incoming, merger, sink)
+        let prospect = merger.expect(incoming.bytes(), incoming.meta);
+        self.push_prospect(prospect, incoming, merger, sink)
     }
 
     /// Hands on what waits of some flows.
@@ -295,7 +372,8 @@ impl<B: AsRef<[u8]>> Line<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.settle(merger);
-        self.each(merger, sink, |stage, next| stage.flush(whose, why, next));
+        let mut next = Rest { merger, sink };
+        each_stage!(self, stage => stage.flush(whose, why, &mut next));
     }
 
     /// Hands on what has waited long enough, where all that came until `seen_ns` has been seen.
@@ -307,160 +385,25 @@ impl<B: AsRef<[u8]>> Line<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.settle(merger);
-        self.each(merger, sink, |stage, next| stage.expire(now_ns, seen_ns, next));
+        let mut next = Rest { merger, sink };
+        each_stage!(self, stage => stage.expire(now_ns, seen_ns, &mut next));
     }
 
     /// Learns how long a round trip of a flow takes. What went by is settled.
     pub(super) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
-        for stage in &mut *self.stages {
-            stage.learn_round_trip(flow, round_trip_ns);
-        }
+        each_stage!(self, stage => Stage::<B>::learn_round_trip(stage, flow, round_trip_ns));
     }
 
     /// Time at which something that waits must be handed on next.
     pub(super) fn deadline(&self) -> Option<u64> {
-        self.stages.iter().filter_map(Stage::deadline).min()
-    }
-
-    /// Asks each stage, the first first: what one hands on may wait in the next.
-    fn each<S: Sink<B> + ?Sized>(
-        &mut self,
-        merger: &mut Merger<B>,
-        sink: &mut S,
-        mut act: impl FnMut(&mut AnyStage<B>, &mut Rest<'_, B, S>),
-    ) {
-        let mut stages = &mut self.stages[..];
-        while let Some((stage, rest)) = stages.split_first_mut() {
-            act(stage, &mut Rest { stages: &mut *rest, merger: &mut *merger, sink: &mut *sink });
-            stages = rest;
-        }
-    }
-}
-
-impl<B: AsRef<[u8]>> Stage<B> for AnyStage<B> {
-    #[inline(always)]
-    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step {
-        match self {
-            Self::Bypass(stage) => stage.look(packet, trains),
-            Self::Pace(stage) => stage.look(packet, trains),
-            Self::Resequence(stage) => stage.look(packet, trains),
-        }
-    }
-
-    #[inline(always)]
-    fn take(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
-        match self {
-            Self::Bypass(stage) => stage.take(packet, next),
-            Self::Pace(stage) => stage.take(packet, next),
-            Self::Resequence(stage) => stage.take(packet, next),
-        }
-    }
-
-    #[inline(always)]
-    fn lets_by(&mut self, predicted: &Predicted<'_>, trains: &mut Merger<B>) -> bool {
-        match self {
-            Self::Bypass(stage) => stage.lets_by(predicted, trains),
-            Self::Pace(stage) => stage.lets_by(predicted, trains),
-            Self::Resequence(stage) => stage.lets_by(predicted, trains),
-        }
-    }
-
-    #[inline(always)]
-    fn learn(&mut self, seen: &Seen<'_>, verdict: Verdict) {
-        match self {
-            Self::Bypass(stage) => Stage::<B>::learn(stage, seen, verdict),
-            Self::Pace(stage) => Stage::<B>::learn(stage, seen, verdict),
-            Self::Resequence(stage) => Stage::<B>::learn(&mut **stage, seen, verdict),
-        }
-    }
-
-    #[inline(always)]
-    fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
-        match self {
-            Self::Bypass(stage) => Stage::<B>::lets_more_by(stage, next),
-            Self::Pace(stage) => Stage::<B>::lets_more_by(stage, next),
-            Self::Resequence(stage) => stage.lets_more_by(next),
-        }
-    }
-
-    fn learn_run(&mut self, run: &Lease, trains: &mut Merger<B>) {
-        match self {
-            Self::Bypass(stage) => stage.learn_run(run, trains),
-            Self::Pace(stage) => stage.learn_run(run, trains),
-            Self::Resequence(stage) => stage.learn_run(run, trains),
-        }
-    }
-
-    #[inline(always)]
-    fn lets_predict(&self) -> bool {
-        match self {
-            Self::Bypass(stage) => Stage::<B>::lets_predict(stage),
-            Self::Pace(stage) => Stage::<B>::lets_predict(stage),
-            Self::Resequence(stage) => stage.lets_predict(),
-        }
-    }
-
-    fn pass(&mut self, packet: Packet<'_, B>, reason: Pass, next: &mut impl Next<B>) -> Verdict {
-        match self {
-            Self::Bypass(stage) => stage.pass(packet, reason, next),
-            Self::Pace(stage) => stage.pass(packet, reason, next),
-            Self::Resequence(stage) => stage.pass(packet, reason, next),
-        }
-    }
-
-    fn flush(&mut self, whose: Whose, why: Release, next: &mut impl Next<B>) {
-        match self {
-            Self::Bypass(stage) => stage.flush(whose, why, next),
-            Self::Pace(stage) => stage.flush(whose, why, next),
-            Self::Resequence(stage) => stage.flush(whose, why, next),
-        }
-    }
-
-    fn expire(&mut self, now_ns: u64, seen_ns: u64, next: &mut impl Next<B>) {
-        match self {
-            Self::Bypass(stage) => stage.expire(now_ns, seen_ns, next),
-            Self::Pace(stage) => stage.expire(now_ns, seen_ns, next),
-            Self::Resequence(stage) => stage.expire(now_ns, seen_ns, next),
-        }
-    }
-
-    fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
-        match self {
-            Self::Bypass(stage) => Stage::<B>::learn_round_trip(stage, flow, round_trip_ns),
-            Self::Pace(stage) => Stage::<B>::learn_round_trip(stage, flow, round_trip_ns),
-            Self::Resequence(stage) => stage.learn_round_trip(flow, round_trip_ns),
-        }
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        match self {
-            Self::Bypass(stage) => Stage::<B>::deadline(stage),
-            Self::Pace(stage) => Stage::<B>::deadline(stage),
-            Self::Resequence(stage) => stage.deadline(),
-        }
-    }
-}
-
-impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Rest<'_, B, S> {
-    /// The next stage, and what is behind it.
-    #[inline(always)]
-    fn split(&mut self) -> Option<(&mut AnyStage<B>, Rest<'_, B, S>)> {
-        let (stage, stages) = self.stages.split_first_mut()?;
-        Some((stage, Rest { stages, merger: &mut *self.merger, sink: &mut *self.sink }))
+        self.resequencer.as_ref().and_then(Stage::deadline)
     }
 }
 
 impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
     type Receiver = S;
 
-    fn pass(&mut self, packet: Packet<'_, B>, reason: Pass) -> Verdict {
-        if let Some((stage, mut rest)) = self.split() {
-            return stage.pass(packet, reason, &mut rest);
-        }
-        let found = packet.located.found;
-        self.merger.pass_behind(found, packet.incoming.into_frame(), reason, self.sink)
-    }
-
+    #[inline(always)]
     fn trains(&mut self) -> (&mut Merger<B>, &mut S) {
         (&mut *self.merger, &mut *self.sink)
     }
@@ -475,19 +418,22 @@ mod tests {
 
     #[test]
     fn a_line_has_the_stages_that_a_profile_asks_for() {
-        let len = |edit: fn(&mut Profile)| {
+        let stages = |edit: fn(&mut Profile)| {
             let mut profile = Profile::linux();
             edit(&mut profile);
-            Line::<Vec<u8>>::of(&profile).stages.len()
+            let Line::<Vec<u8>> { bypasser, pacer, resequencer, .. } = Line::of(&profile)?;
+            Some([bypasser.is_some(), pacer.is_some(), resequencer.is_some()])
         };
-        assert_eq!(len(|_| ()), 0);
-        assert_eq!(len(|profile| profile.bypass = Some(Bypass::default())), 1);
-        assert_eq!(len(|profile| profile.reorder = Reorder::WITHIN_BATCH), 1);
-        assert_eq!(len(|profile| profile.hold = Hold::Controlled), 0, "nothing is held");
+        assert_eq!(stages(|_| ()), None);
+        let bypassed = |profile: &mut Profile| profile.bypass = Some(Bypass::default());
+        assert_eq!(stages(bypassed), Some([true, false, false]));
+        let repaired = |profile: &mut Profile| profile.reorder = Reorder::WITHIN_BATCH;
+        assert_eq!(stages(repaired), Some([false, false, true]));
+        assert_eq!(stages(|profile| profile.hold = Hold::Controlled), None, "nothing is held");
         let all = |profile: &mut Profile| {
             (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 1000);
             (profile.bypass, profile.reorder) = (Some(Bypass::default()), Reorder::holes(1000));
         };
-        assert_eq!(len(all), 3);
+        assert_eq!(stages(all), Some([true; 3]));
     }
 }

@@ -154,8 +154,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     fn with_tiers(options: CoalesceOptions, tiers: Tiers) -> Self {
         let CoalesceOptions { profile, link, ports, seed } = options;
         let assembly = Assembly::of(&profile, tiers);
-        let is_watched = !assembly.is_by_laws();
-        let merger = Merger::new(profile, tiers, is_watched, link, ports, seed);
+        let merger = Merger::new(profile, tiers, link, ports, seed);
         Self { assembly, merger, polled_ns: 0 }
     }
 

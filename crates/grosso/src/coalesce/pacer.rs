@@ -1,14 +1,12 @@
 //! The stage that tells controlled holds what comes.
 
-use crate::{
-    coalesce::{
-        Hold, Profile,
-        lease::Lease,
-        merge::Merger,
-        seen::{Predicted, Seen},
-        stage::{Packet, Stage, Step},
-    },
-    flow::Found,
+use crate::coalesce::{
+    Hold, Profile,
+    lease::Lease,
+    merge::Merger,
+    reason::Pass,
+    seen::{Predicted, Seen},
+    stage::{Packet, Stage},
 };
 
 /// Counts the packets of each flow that may be in a train, before anything can delay them: the pace of a flow decides
@@ -26,20 +24,20 @@ impl Pacer {
 
 impl<B: AsRef<[u8]>> Stage<B> for Pacer {
     #[inline(always)]
-    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step {
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
         let Packet { incoming, located } = packet;
         let known = &trains.shapes[located.known];
         if known.refusal.is_none() {
             let payload_len = incoming.bytes().len() - known.shape.header_len;
             trains.retention.count(located.flow, payload_len, located.found, incoming.now_ns);
         }
-        Step::On
+        None
     }
 
     #[inline(always)]
     fn lets_by(&mut self, predicted: &Predicted<'_>, trains: &mut Merger<B>) -> bool {
-        let &Predicted { seen: Seen { flow, now_ns, .. }, train, payload_len, .. } = predicted;
-        trains.retention.count(flow, payload_len, Found::Slot(train), now_ns);
+        let &Predicted { seen: Seen { flow, now_ns, .. }, found, payload_len, .. } = predicted;
+        trains.retention.count(flow, payload_len, found, now_ns);
         true
     }
 

@@ -1,6 +1,10 @@
 //! Packets as stages see them that do not take them.
 
-use crate::{coalesce::train_id::TrainId, flow::FlowHash, meta::Meta};
+use crate::{
+    coalesce::train_id::TrainId,
+    flow::{FlowHash, Found},
+    meta::Meta,
+};
 
 /// A packet as stages see it that learn what becomes of it.
 #[derive(Debug)]
@@ -15,13 +19,14 @@ pub(super) struct Seen<'a> {
     pub(super) is_refused: bool,
 }
 
-/// A packet that is the next one of its train.
+/// A packet that is the next one of its train, or that resembles those before it.
 ///
 /// It is not moved from stage to stage: each looks at it where it lies, and it goes into its train from there.
 #[derive(Debug)]
 pub(super) struct Predicted<'a> {
     pub(super) seen: Seen<'a>,
-    pub(super) train: TrainId,
+    /// The train of its flow.
+    pub(super) found: Found<TrainId>,
     /// Its sequence number; UDP has none.
     pub(super) sequence: Option<u32>,
     /// Bytes of its payload, which has one at least.

@@ -7,9 +7,9 @@ use crate::{
         incoming::Incoming,
         lease::Lease,
         merge::{Located, Merger},
-        policy::Profiled,
         reason::{Pass, Release},
         seen::{Predicted, Seen},
+        train::Arrival,
     },
     flow::FlowHash,
 };
@@ -31,29 +31,30 @@ impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
     }
 }
 
-/// Way of a packet that a stage looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// To the next stage.
-    On,
-    /// By all trains, for this reason.
-    Pass(Pass),
-    /// Into the stage, which hands it on at once, later, or behind others.
-    Take,
-}
-
 /// A stage before the trains.
 ///
 /// A profile's line has the stages that it asks for and no others. What they share, headers and trains, is an argument
 /// of every call.
 pub(super) trait Stage<B: AsRef<[u8]>> {
-    /// Looks at a packet.
-    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step;
+    /// Looks at a packet that was not predicted; a reason lets it pass all trains, unexamined.
+    fn look(&mut self, _packet: &Packet<'_, B>, _trains: &mut Merger<B>) -> Option<Pass> {
+        None
+    }
 
-    /// Takes a packet that it wanted.
-    fn take(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
-        let (merger, sink) = next.trains();
-        merger.take_located::<Profiled>(packet.incoming, packet.located, sink)
+    /// Takes a packet that may be in a train, and hands it on at once, later, or behind others. One that it does not
+    /// want is given back.
+    fn take(
+        &mut self,
+        arrival: Arrival<B>,
+        _located: &Located,
+        _next: &mut impl Next<B>,
+    ) -> Result<Verdict, Arrival<B>> {
+        Err(arrival)
+    }
+
+    /// Hands on what waits of a packet's flow before the packet, which is in no train. Whether anything did.
+    fn gives_way(&mut self, _packet: &Packet<'_, B>, _next: &mut impl Next<B>) -> bool {
+        false
     }
 
     /// Lets a packet that was predicted by, on its way into its train; one that is not let by is taken. What is let by
@@ -79,11 +80,6 @@ pub(super) trait Stage<B: AsRef<[u8]>> {
         true
     }
 
-    /// Lets a packet through that is in no train, behind everything of its flow.
-    fn pass(&mut self, packet: Packet<'_, B>, reason: Pass, next: &mut impl Next<B>) -> Verdict {
-        next.pass(packet, reason)
-    }
-
     /// Hands on what waits of some flows.
     fn flush(&mut self, _whose: Whose, _why: Release, _next: &mut impl Next<B>) {}
 
@@ -99,13 +95,10 @@ pub(super) trait Stage<B: AsRef<[u8]>> {
     }
 }
 
-/// The stages behind one, with the trains behind them all.
+/// Trains behind the stages, and the receiver of what they deliver.
 pub(super) trait Next<B: AsRef<[u8]>> {
     /// The receiver of deliveries.
     type Receiver: Sink<B> + ?Sized;
-
-    /// As [`Stage::pass`].
-    fn pass(&mut self, packet: Packet<'_, B>, reason: Pass) -> Verdict;
 
     /// The headers and trains that all stages share, and where trains are delivered.
     fn trains(&mut self) -> (&mut Merger<B>, &mut Self::Receiver);
@@ -119,12 +112,11 @@ pub(super) mod probe {
     use grosso_testkit::Packet as Builder;
     use grosso_wire::{LinkType, Ports};
 
-    use super::{Incoming, Merger, Next, Packet, Pass, Sink, Stage, Step, Verdict};
+    use super::{Arrival, Incoming, Located, Merger, Next, Packet, Pass, Sink, Stage, Verdict};
     use crate::{
         checksum::Checksum,
         coalesce::{
             Delivery, Profile,
-            merge::Sought,
             policy::{Profiled, Tiers},
             reason::Close,
         },
@@ -162,7 +154,7 @@ pub(super) mod probe {
     impl Probe {
         pub(in crate::coalesce) fn new(profile: &Profile) -> Self {
             let (link, ports) = (LinkType::Ethernet, Ports::NONE);
-            let merger = Merger::new(profile.clone(), Tiers::ALL, true, link, ports, 1);
+            let merger = Merger::new(profile.clone(), Tiers::ALL, link, ports, 1);
             Self { merger, delivered: Delivered::default(), pushed: 0, passed: Vec::new() }
         }
 
@@ -174,8 +166,7 @@ pub(super) mod probe {
         ) -> Packet<'static, Vec<u8>> {
             let packet = Builder::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
             let buffer = packet.tcp(|t| t.sequence(index * 100)).payload_len(100).build();
-            let Sought::Guessed(guess) = self.merger.seek_unpredicted::<Profiled>(&buffer, &META)
-            else {
+            let Err(guess) = self.merger.seek_unpredicted::<Profiled>(&buffer, &META) else {
                 panic!("no train is held");
             };
             let known = self.merger.headers::<Profiled>(&buffer, &META).expect("TCP in IPv4");
@@ -189,16 +180,22 @@ pub(super) mod probe {
             stage: &mut impl Stage<Vec<u8>>,
             packet: Packet<'_, Vec<u8>>,
         ) -> Verdict {
-            let seen = packet.seen(false);
-            match stage.look(&packet, &mut self.merger) {
-                Step::On => {
-                    self.pushed += 1;
-                    stage.learn(&seen, Verdict::Held);
-                    Verdict::Held
-                }
-                Step::Pass(reason) => self.pass(packet, reason),
-                Step::Take => stage.take(packet, self),
+            if let Some(reason) = stage.look(&packet, &mut self.merger) {
+                self.passed.push(reason);
+                return Verdict::Passed(reason);
             }
+            let (seen, Packet { incoming, located }) = (packet.seen(false), packet);
+            let Located { known, flow, .. } = located;
+            let candidate = self.merger.examine::<Profiled>(&incoming, &located);
+            let candidate = candidate.expect("it may be in a train");
+            let (now_ns, frame) = (incoming.now_ns, incoming.into_frame());
+            let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
+            if let Ok(verdict) = stage.take(arrival, &located, self) {
+                return verdict;
+            }
+            self.pushed += 1;
+            stage.learn(&seen, Verdict::Held);
+            Verdict::Held
         }
 
         /// Closes all trains, and gives the packets of each delivery so far.
@@ -210,11 +207,6 @@ pub(super) mod probe {
 
     impl Next<Vec<u8>> for Probe {
         type Receiver = Delivered;
-
-        fn pass(&mut self, _: Packet<'_, Vec<u8>>, reason: Pass) -> Verdict {
-            self.passed.push(reason);
-            Verdict::Passed(reason)
-        }
 
         fn trains(&mut self) -> (&mut Merger<Vec<u8>>, &mut Delivered) {
             (&mut self.merger, &mut self.delivered)

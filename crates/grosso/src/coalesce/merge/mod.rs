@@ -9,11 +9,11 @@ use core::num::NonZeroU16;
 
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
-pub(super) use self::path::{Located, Prospect, Sought};
+pub(super) use self::path::{Guess, Located, Prospect, Sought};
 use crate::{
     checksum::Checksum,
     coalesce::{
-        Delivery, HEADER_BYTES_MAX, Held, Part, Profile, Sink,
+        Delivery, HEADER_BYTES_MAX, Held, Part, Profile, Rules, Sink,
         ack_log::AckLog,
         barrier::{Barrier, Whose, barrier},
         bounds::Bounds,
@@ -83,15 +83,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(super) fn new(
         profile: Profile,
         tiers: Tiers,
-        is_watched: bool,
         link: LinkType,
         ports: Ports,
         seed: u64,
     ) -> Self {
+        let retention = Retention::of(&profile);
+        let Rules { acknowledgments, .. } = profile.rules;
+        let is_plain = profile.rules.is_invertible() && !acknowledgments.are_gathered();
         Self {
             tiers,
-            is_watched,
-            retention: Retention::of(&profile),
+            is_watched: !is_plain || retention.fixed_ns().is_none(),
+            retention,
             link,
             ports,
             hasher: FlowHasher::new(seed),

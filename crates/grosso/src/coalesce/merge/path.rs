@@ -7,7 +7,7 @@
 
 use super::{Merger, Unknown, gathered::examine_acknowledgment, packets_of, verified};
 use crate::{
-    bytes::{byte_at, u32_at},
+    bytes::byte_at,
     coalesce::{
         Acknowledgments, FullTable, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree, verify_all},
@@ -198,7 +198,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Locates a packet by its headers, known or dissected.
     #[inline(always)]
-    fn parse<P: Policy>(
+    pub(in crate::coalesce) fn parse<P: Policy>(
         &mut self,
         packet: &[u8],
         meta: &Meta,
@@ -242,7 +242,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let guess = self.guess::<P>(packet, meta);
         match self.predictions.of(guess.flow) {
             Some(id) => self.seek_expected(id, Some(guess.found), packet, meta),
-            None => self.seek_guessed(guess, packet, meta),
+            None => match self.locate_by_train(guess.found, packet, meta) {
+                Some(located) => Sought::Located(located),
+                None => Sought::Guessed(guess),
+            },
         }
     }
 
@@ -252,17 +255,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
         &self,
         packet: &[u8],
         meta: &Meta,
-    ) -> Sought {
-        self.seek_guessed(self.guess::<P>(packet, meta), packet, meta)
-    }
-
-    /// Seeks the flow of a packet that may be of this one.
-    #[inline(always)]
-    fn seek_guessed(&self, guess: Guess, packet: &[u8], meta: &Meta) -> Sought {
-        match self.locate_by_train(guess.found, packet, meta) {
-            Some(located) => Sought::Located(located),
-            None => Sought::Guessed(guess),
-        }
+    ) -> Result<Located, Guess> {
+        let guess = self.guess::<P>(packet, meta);
+        self.locate_by_train(guess.found, packet, meta).ok_or(guess)
     }
 
     /// Seeks the flow of a packet that may be of this prediction, which may have been looked up.
@@ -394,18 +389,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
             }
             Err(reason) => self.pass_behind(found, incoming.into_frame(), reason, sink),
         }
-    }
-
-    /// The sequence number of a packet of TCP that resembles one which was examined, and the bytes of its payload.
-    #[inline(always)]
-    pub(in crate::coalesce) fn sequence_resembled(
-        &self,
-        packet: &[u8],
-        located: &Located,
-    ) -> Option<(u32, u32)> {
-        let resembled = self.predictions.get(located.resembled)?;
-        let at = self.shapes[located.known].shape.sequence?;
-        Some((u32_at(packet, at.into()), resembled.payload_len() as u32))
     }
 
     /// Examines a packet with known headers alone, unless it resembles one that was examined.
@@ -540,7 +523,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 }
             }
         }
-        if P::IS_WATCHED {
+        if P::IS_WATCHED && self.is_watched {
             let clock = self.note_joined(slot, &frame.meta, arrival.now_ns);
             ends = ends.or(clock);
         }
@@ -619,7 +602,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         };
         let slot = self.trains.insert(arrival, place);
         self.table.insert(place, flow, slot);
-        if P::IS_WATCHED {
+        if P::IS_WATCHED && self.is_watched {
             self.note_started(slot, now_ns);
         }
         match resembles {

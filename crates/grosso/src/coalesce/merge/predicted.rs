@@ -1,7 +1,8 @@
 //! Packets that were predicted, on their way into the train.
 
-use super::Merger;
+use super::{Located, Merger};
 use crate::{
+    bytes::u32_at,
     coalesce::{
         Sink, Verdict,
         examine::examine,
@@ -15,7 +16,7 @@ use crate::{
         train::Arrival,
         train_id::TrainId,
     },
-    flow::FlowHash,
+    flow::{FlowHash, Found},
     meta::Meta,
 };
 
@@ -48,8 +49,27 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let flow = next.map_or(FlowHash::NONE, |next| next.flow);
         Predicted {
             seen: Seen { flow, len, meta, now_ns, is_refused: false },
-            train: next.map_or(TrainId::NONE, |next| next.train),
+            found: Found::Slot(next.map_or(TrainId::NONE, |next| next.train)),
             sequence: next.and_then(Prediction::sequence),
+            payload_len,
+        }
+    }
+
+    /// The same of a packet that resembles those before it.
+    #[inline(always)]
+    pub(in crate::coalesce) fn resembled<'a>(
+        &self,
+        located: &Located,
+        incoming: &Incoming<'a, B>,
+    ) -> Predicted<'a> {
+        let &Located { known, flow, found, resembled, .. } = located;
+        let (packet, &Incoming { meta, now_ns, .. }) = (incoming.bytes(), incoming);
+        let payload_len = self.predictions.get(resembled).map_or(0, Prediction::payload_len);
+        let at = self.shapes[known].shape.sequence;
+        Predicted {
+            seen: Seen { flow, len: packet.len(), meta, now_ns, is_refused: false },
+            found,
+            sequence: at.map(|at| u32_at(packet, at.into())),
             payload_len,
         }
     }

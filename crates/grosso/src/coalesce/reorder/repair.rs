@@ -3,65 +3,49 @@
 use grosso_wire::tcp;
 
 use crate::{
-    bytes::u32_at,
+    bytes::{byte_at, u32_at},
     coalesce::{
         Level, Verdict,
         barrier::Whose,
         lease::Lease,
         merge::{Located, Merger},
         policy::Profiled,
-        prediction_id::PredictionId,
         reason::{Close, Pass, Release},
         reorder::{
             Resequencer,
             entry::{Span, Standing},
         },
         seen::{Predicted, Seen},
-        stage::{Next, Packet, Stage, Step},
+        stage::{Next, Packet, Stage},
         train::Arrival,
     },
     flow::{FlowHash, Found},
 };
 
 impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
-    /// Packets that are as those before them, and with which their flow goes on, need no place in it.
-    #[inline(always)]
-    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Step {
-        let Packet { incoming, located } = packet;
-        let Some((start, len)) = trains.sequence_resembled(incoming.bytes(), located) else {
-            return Step::Take;
-        };
-        self.tick(incoming.now_ns);
-        let span = Span { start, len, is_pushed: false, now_ns: incoming.now_ns };
-        if self.goes_on(located.flow, &span) { Step::On } else { Step::Take }
+    fn take(
+        &mut self,
+        arrival: Arrival<B>,
+        located: &Located,
+        next: &mut impl Next<B>,
+    ) -> Result<Verdict, Arrival<B>> {
+        let known = &next.trains().0.shapes[arrival.known];
+        if !known.shape.is_tcp {
+            return Err(arrival);
+        }
+        if arrival.candidate.payload_len == 0 && known.rules.acknowledgments.are_gathered() {
+            self.flush_before(arrival.flow, arrival.candidate.flags, next);
+            return Ok(admit(arrival, next));
+        }
+        Ok(self.resequence(arrival, located, next))
     }
 
     #[inline(always)]
-    fn take(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
-        let (merger, sink) = next.trains();
-        let Packet { ref incoming, located } = packet;
-        let now_ns = incoming.now_ns;
-        let known = located.known;
-        let examined = merger.examine::<Profiled>(incoming, &located);
-        let candidate = match examined {
-            Ok(candidate) => candidate,
-            Err(reason) => return self.pass(packet, reason, next),
-        };
-        let shape = &merger.shapes[known];
-        let is_gathered = candidate.payload_len == 0 && shape.rules.acknowledgments.are_gathered();
-        let is_tcp = shape.shape.is_tcp;
-        let flow = located.flow;
-        let frame = packet.incoming.into_frame();
-        let resembles = located.resembled != PredictionId::NONE;
-        let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles };
-        if !is_tcp {
-            return merger.admit::<Profiled>(located.found, arrival, located.agrees, sink);
-        }
-        if is_gathered {
-            self.flush_before(flow, arrival.candidate.flags, next);
-            return admit(arrival, next);
-        }
-        self.resequence(arrival, &located, next)
+    fn gives_way(&mut self, packet: &Packet<'_, B>, next: &mut impl Next<B>) -> bool {
+        let Packet { incoming, located } = packet;
+        let flags = next.trains().0.shapes[located.known].shape.flags;
+        let flags = flags.map_or(0, |at| byte_at(incoming.bytes(), at.into()));
+        self.flush_before(located.flow, flags, next)
     }
 
     #[inline(always)]
@@ -82,22 +66,6 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
 
     fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
         self.went_on(run.flow, run.payload_bytes() as u32);
-    }
-
-    fn pass(
-        &mut self,
-        mut packet: Packet<'_, B>,
-        reason: Pass,
-        next: &mut impl Next<B>,
-    ) -> Verdict {
-        let (merger, _) = next.trains();
-        let flags = merger.shapes[packet.located.known].shape.flags;
-        let flags = flags.and_then(|at| packet.incoming.bytes().get(usize::from(at)));
-        let flow = packet.located.flow;
-        self.flush_before(flow, flags.copied().unwrap_or_default(), next);
-        // What waited may have started the train of its flow.
-        packet.located.found = next.trains().0.find(flow, packet.incoming.meta.hash);
-        next.pass(packet, reason)
     }
 
     fn flush(&mut self, whose: Whose, why: Release, next: &mut impl Next<B>) {
@@ -187,15 +155,19 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Flushes the flow of a packet in no train; a connection that begins or ends with it is forgotten.
-    fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Next<B>) {
-        let Some(entry) = self.find(flow) else { return };
-        if !self.stays_quiet(entry) {
+    /// Flushes the flow of a packet in no train; a connection that begins or ends with it is forgotten. Whether
+    /// anything may have left.
+    #[inline(always)]
+    fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Next<B>) -> bool {
+        let Some(entry) = self.find(flow) else { return false };
+        let is_quiet = self.stays_quiet(entry);
+        if !is_quiet {
             self.flush_entry(entry, Release::Barrier, next);
         }
         if flags & (tcp::SYN | tcp::RST | tcp::FIN) as u8 != 0 {
             self.remove(entry);
         }
+        !is_quiet
     }
 
     /// Remembers a flow, whose first packet waits: another may come that was sent before it.

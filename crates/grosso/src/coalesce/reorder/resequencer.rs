@@ -99,6 +99,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
 
     /// Goes on with a packet of a flow of which nothing waits, as most do: what [`Self::visit`], [`Self::standing`] and
     /// [`Self::advance`] would do. Whether it was such a packet.
+    #[inline(always)]
     pub(super) fn goes_on(&mut self, flow: FlowHash, span: &Span) -> bool {
         let entry = self.find(flow);
         let Some((entry, known)) = entry.and_then(|at| Some((at, self.entries.get_mut(at)?)))
@@ -117,7 +118,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Whether the flow that went on last is this one, and goes on in the same way with such a packet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
         latest.is_some_and(|known| known.goes_on(span, self.now_ns, &self.reorder))
@@ -323,10 +324,17 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// The flow of this hash.
+    #[inline(always)]
     pub(super) fn find(&self, flow: FlowHash) -> Option<u32> {
-        if self.entries.get(self.latest).is_some_and(|known| known.flow == flow) {
-            return Some(self.latest);
+        match self.entries.get(self.latest) {
+            Some(latest) if latest.flow == flow => Some(self.latest),
+            _ => self.look_up(flow),
         }
+    }
+
+    /// The flow of this hash, which is not the latest.
+    #[inline(never)]
+    fn look_up(&self, flow: FlowHash) -> Option<u32> {
         let Found::Slot(entry) = self.table.find(flow, None) else { return None };
         self.entries.get(entry).filter(|known| known.flow == flow).map(|_| entry)
     }
