@@ -90,7 +90,11 @@ impl Record {
 
     /// The contents of a segment whose TCP header is whole, whatever else it has.
     pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
-        let offset_flags = u16_at(tcp, tcp::field::OFFSET_FLAGS.start);
+        let Some(header) = tcp.first_chunk::<{ tcp::HEADER_LEN }>() else {
+            debug_assert!(false, "its header is whole");
+            return Self::default();
+        };
+        let offset_flags = u16_at(header, tcp::field::OFFSET_FLAGS.start);
         let options = tcp.get(tcp::HEADER_LEN..usize::from(offset_flags >> 12) * 4);
         let timestamps = options.filter(|options| {
             options.len() == TIMESTAMP_LAYOUT.len() + 8 && options.starts_with(&TIMESTAMP_LAYOUT)
@@ -98,11 +102,11 @@ impl Record {
         let timestamp = |at| timestamps.map_or(0, |option| u32_at(option, at));
         Self {
             arrived_ns,
-            sequence: u32_at(tcp, tcp::field::SEQUENCE.start),
-            acknowledgment: u32_at(tcp, tcp::field::ACKNOWLEDGMENT.start),
+            sequence: u32_at(header, tcp::field::SEQUENCE.start),
+            acknowledgment: u32_at(header, tcp::field::ACKNOWLEDGMENT.start),
             timestamp_value: timestamp(TIMESTAMP_LAYOUT.len()),
             timestamp_echo: timestamp(TIMESTAMP_LAYOUT.len() + 4),
-            window: u16_at(tcp, tcp::field::WINDOW.start),
+            window: u16_at(header, tcp::field::WINDOW.start),
             marks: offset_flags & FLAGS
                 | if timestamps.is_some() { HAS_TIMESTAMP } else { 0 }
                 | if stamp == Stamp::Device { STAMPED_BY_DEVICE } else { 0 },

@@ -3,7 +3,8 @@
 use crate::{
     acknowledge::{AckFilter, Record, Records, Stamp, Summary},
     coalesce::{
-        Acknowledgments, by_id::ById, examine::traffic_class, train::Train, train_id::TrainId,
+        Acknowledgments, by_id::ById, examine::traffic_class, shapes::Known, train::Train,
+        train_id::TrainId,
     },
     meta::Meta,
     template::shape::Shape,
@@ -18,21 +19,60 @@ pub(super) struct AckLog {
     pub(super) filter: AckFilter,
 }
 
-/// Summary of a train, but for packets that said again what the one before them said.
+/// Summary of a train, but for packets that said again what the one before them said. Trains of one packet have none,
+/// so the first packet is not looked at before it must be.
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// The last packet that said something else, as of the last one's arrival.
-    last: Record,
-    /// Packets since.
+    /// The last packet that said something else, if that is not the train's first, as of the last one's arrival.
+    last: Option<Record>,
+    /// Packets since, and the arrival of the last of them.
     repeats: u32,
+    repeated_ns: u64,
 }
 
 impl Summarized {
-    /// Counts the repeats in.
-    fn settle(&mut self) -> &mut Summary {
-        self.summary.add_data(&self.last, core::mem::take(&mut self.repeats));
-        &mut self.summary
+    /// Counts the first packet of the train in, and the repeats.
+    #[inline]
+    fn settle(&mut self, first: &First<'_>) -> &mut Summary {
+        let Self { summary, last, repeats, repeated_ns } = self;
+        let last = last.get_or_insert_with(|| {
+            let record = first.record();
+            *summary = Summary::default();
+            summary.add(&record, !first.known.is_empty(first.packet));
+            record
+        });
+        if *repeats > 0 {
+            last.arrived_ns = *repeated_ns;
+            summary.add_data(last, core::mem::take(repeats));
+        }
+        summary
+    }
+}
+
+/// The first packet of a train: what its record is made of.
+#[derive(Debug)]
+pub(super) struct First<'a> {
+    packet: &'a [u8],
+    known: &'a Known,
+    arrived_ns: u64,
+    stamp: Stamp,
+}
+
+impl<'a> First<'a> {
+    /// That of this train with known headers.
+    #[inline(always)]
+    pub(super) fn of<B: AsRef<[u8]>>(train: &'a Train<B>, known: &'a Known) -> Self {
+        let packet = train.first.buffer.as_ref();
+        let (arrived_ns, stamp) = arrival_of(&train.meta, train.created_ns);
+        Self { packet, known, arrived_ns, stamp }
+    }
+
+    /// Its record.
+    pub(super) fn record(&self) -> Record {
+        let Self { packet, known: Known { shape, .. }, arrived_ns, stamp } = *self;
+        let tcp = packet.get(shape.transport..).unwrap_or_default();
+        Record::of(tcp, traffic_class(packet, shape), arrived_ns, stamp)
     }
 }
 
@@ -48,25 +88,30 @@ impl AckLog {
     }
 
     /// Summary of what the packets of a lossy train acknowledged.
-    #[inline]
-    pub(super) fn summary(&mut self, slot: TrainId) -> Option<&Summary> {
-        self.summaries.get_mut(slot).map(|summarized| &*summarized.settle())
+    #[inline(never)]
+    pub(super) fn summary(&mut self, slot: TrainId, first: First<'_>) -> Option<&Summary> {
+        self.summaries.get_mut(slot).map(|summarized| &*summarized.settle(&first))
     }
 
-    /// Counts a packet into the summary of its train, which it may be the first of.
+    /// Begins the summary of a train with its first packet.
+    #[inline]
+    pub(super) fn begin(&mut self, slot: TrainId) {
+        let summarized = self.summaries.get_or_grow(slot, Summarized::default);
+        (summarized.last, summarized.repeats) = (None, 0);
+    }
+
+    /// Counts a packet into the summary of its train, of which it is not the first.
     pub(super) fn summarize(
         &mut self,
         slot: TrainId,
-        record: &Record,
+        first: &First<'_>,
+        record: Record,
         has_payload: bool,
-        starts: bool,
     ) {
-        let summarized = self.summaries.get_or_grow(slot, Summarized::default);
-        if starts {
-            *summarized = Summarized::default();
+        if let Some(summarized) = self.summaries.get_mut(slot) {
+            summarized.settle(first).add(&record, has_payload);
+            summarized.last = Some(record);
         }
-        summarized.settle().add(record, has_payload);
-        summarized.last = *record;
     }
 
     /// Counts a packet with payload that says what the one before it said.
@@ -74,7 +119,7 @@ impl AckLog {
     pub(super) fn repeat(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) {
         if let Some(summarized) = self.summaries.get_mut(slot) {
             summarized.repeats += 1;
-            (summarized.last.arrived_ns, _) = arrival_of(meta, now_ns);
+            (summarized.repeated_ns, _) = arrival_of(meta, now_ns);
         }
     }
 

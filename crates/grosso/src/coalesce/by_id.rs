@@ -44,11 +44,18 @@ impl<I: Id, T> ById<I, T> {
     }
 
     /// The entry of this name, made with all before it if the list is shorter.
+    #[inline(always)]
     pub(crate) fn get_or_grow(&mut self, id: I, fresh: impl FnMut() -> T) -> &mut T {
         if self.items.len() <= id.place() {
-            self.items.resize_with(id.place() + 1, fresh);
+            self.grow(id, fresh);
         }
         &mut self[id]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, id: I, fresh: impl FnMut() -> T) {
+        self.items.resize_with(id.place() + 1, fresh);
     }
 
     /// The name of the first that is meant.

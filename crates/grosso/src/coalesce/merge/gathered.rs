@@ -9,7 +9,7 @@ use crate::{
     acknowledge::{Fate, Ineligible, RECORDS_MAX, Record, Records, Stamp},
     coalesce::{
         Delivery, Sink, Vector,
-        ack_log::record_of,
+        ack_log::{First, record_of},
         examine::{Candidate, examine_alone, traffic_class},
         reason::{Close, NoMerge, Pass},
         shapes::Known,
@@ -22,16 +22,16 @@ use crate::{
 impl<B: AsRef<[u8]>> Merger<B> {
     /// Notes a train that just started: how long it may be held, and what its first packet acknowledged.
     #[cold]
-    pub(super) fn note_started(&mut self, slot: TrainId, now_ns: u64) {
+    pub(super) fn note_started(&mut self, slot: TrainId) {
         let Some(train) = self.trains.held(slot) else { return };
         let known = &self.shapes[train.known];
         self.retention.start(slot, train, known.shape.is_tcp);
-        let record = || record_of(train.first.buffer.as_ref(), &known.shape, &train.meta, now_ns);
         if self.acknowledgments.is_vector(train) {
+            let first = First::of(train, known).record();
             self.acknowledgments.start(slot);
-            self.acknowledgments.push(slot, record());
+            self.acknowledgments.push(slot, first);
         } else if !known.is_invertible {
-            self.acknowledgments.summarize(slot, &record(), !train.is_empty(), true);
+            self.acknowledgments.begin(slot);
         }
     }
 
@@ -47,7 +47,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return None;
         }
         if !known.is_invertible {
-            self.acknowledgments.summarize(slot, &record(), !part.range().is_empty(), false);
+            let (first, has_payload) = (First::of(train, known), !part.range().is_empty());
+            self.acknowledgments.summarize(slot, &first, record(), has_payload);
         }
         self.retention.is_full(slot, train.packets).then_some(Close::AcknowledgmentClock)
     }

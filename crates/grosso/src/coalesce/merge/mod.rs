@@ -14,7 +14,7 @@ use crate::{
     checksum::Checksum,
     coalesce::{
         Delivery, HEADER_BYTES_MAX, Held, Part, Profile, Rules, Sink,
-        ack_log::AckLog,
+        ack_log::{AckLog, First},
         barrier::{Barrier, Whose, barrier},
         bounds::Bounds,
         delivery::Closing,
@@ -413,7 +413,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
         };
         let len = shape.header_len + train.payload_len;
         let is_summed = self.is_watched && !known.is_invertible;
-        let summary = if is_summed { self.acknowledgments.summary(slot) } else { None };
+        let summary = match is_summed {
+            true => self.acknowledgments.summary(slot, First::of(&train, known)),
+            false => None,
+        };
         let packets = u32::from(train.packets);
         self.stats.count_out(len, packets, true);
         let payload = shape.header_len..train.first.range().end;

@@ -591,8 +591,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Arrival { frame, known, flow, now_ns, resembles, .. } = &arrival;
-        let (flow, now_ns, resembles) = (*flow, *now_ns, *resembles);
+        let Arrival { frame, known, flow, resembles, .. } = &arrival;
+        let (flow, resembles) = (*flow, *resembles);
         let place = match free {
             Some(place) => place,
             None => match self.room_for::<P>(*known, flow, frame.meta.hash, sink) {
@@ -603,7 +603,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let slot = self.trains.insert(arrival, place);
         self.table.insert(place, flow, slot);
         if P::IS_WATCHED && self.is_watched {
-            self.note_started(slot, now_ns);
+            self.note_started(slot);
         }
         match resembles {
             true => self.go_on(slot),
