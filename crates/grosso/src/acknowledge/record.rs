@@ -95,11 +95,11 @@ impl Record {
             return Self::default();
         };
         let offset_flags = u16_at(header, tcp::field::OFFSET_FLAGS.start);
-        let options = tcp.get(tcp::HEADER_LEN..usize::from(offset_flags >> 12) * 4);
-        let timestamps = options.filter(|options| {
-            options.len() == TIMESTAMP_LAYOUT.len() + 8 && options.starts_with(&TIMESTAMP_LAYOUT)
+        let is_as_long = usize::from(offset_flags >> 12) * 4 == WITH_TIMESTAMPS_LEN;
+        let timestamps = tcp.first_chunk::<WITH_TIMESTAMPS_LEN>().filter(|header| {
+            is_as_long && header[tcp::HEADER_LEN..].starts_with(&TIMESTAMP_LAYOUT)
         });
-        let timestamp = |at| timestamps.map_or(0, |option| u32_at(option, at));
+        let timestamp = |at| timestamps.map_or(0, |header| u32_at(header, tcp::HEADER_LEN + at));
         Self {
             arrived_ns,
             sequence: u32_at(header, tcp::field::SEQUENCE.start),
@@ -225,6 +225,9 @@ impl Records {
 pub const RECORDS_MAX: usize = 64;
 
 const _: () = assert!(size_of::<Record>() == 32, "half a cache line");
+
+/// Length of a TCP header with two NOPs and a timestamp.
+const WITH_TIMESTAMPS_LEN: usize = tcp::HEADER_LEN + TIMESTAMP_LAYOUT.len() + 8;
 
 /// Flags and reserved bits of a TCP header: the second byte of the word, and the low half of its first.
 const FLAGS: u16 = 0x0fff;

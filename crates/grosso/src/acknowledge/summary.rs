@@ -64,6 +64,7 @@ impl Summary {
     }
 
     /// Adds a packet that arrived after the others.
+    #[inline]
     pub fn add(&mut self, record: &Record, has_payload: bool) {
         if !record.has(tcp::ACK) {
             return;

@@ -24,7 +24,7 @@ pub(super) struct AckLog {
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// The last packet that said something else, if that is not the train's first, as of the last one's arrival.
+    /// The last packet that said something else, as of the last one's arrival; none while the first was not looked at.
     last: Option<Record>,
     /// Packets since, and the arrival of the last of them.
     repeats: u32,
@@ -69,7 +69,7 @@ impl<'a> First<'a> {
     }
 
     /// Its record.
-    pub(super) fn record(&self) -> Record {
+    fn record(&self) -> Record {
         let Self { packet, known: Known { shape, .. }, arrived_ns, stamp } = *self;
         let tcp = packet.get(shape.transport..).unwrap_or_default();
         Record::of(tcp, traffic_class(packet, shape), arrived_ns, stamp)
@@ -123,9 +123,11 @@ impl AckLog {
         }
     }
 
-    /// Forgets the records of the train that was in a slot.
-    pub(super) fn start(&mut self, slot: TrainId) {
+    /// Begins the records of a train with its first packet.
+    #[inline(never)]
+    pub(super) fn start(&mut self, slot: TrainId, first: First<'_>) {
         self.records.get_or_grow(slot, Records::new).clear();
+        self.push(slot, first.record());
     }
 
     /// There is room: a vector is not longer than its records may be.

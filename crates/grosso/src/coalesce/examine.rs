@@ -11,7 +11,6 @@ use crate::{
     meta::{Cwr, IpLevels, Meta},
     segment::IP_LEVELS_MAX,
     template::{
-        compare::TIMESTAMP_LAYOUT,
         render::pseudo_of,
         shape::{Covering, Shape},
     },
@@ -167,7 +166,7 @@ pub(super) fn examine<P: Policy>(
     if rules.congestion_alone && congestion_experienced(packet, shape) {
         return Err(Pass::Congestion);
     }
-    if rules.options == Options::TimestampOnly && !has_timestamp_only(packet, shape) {
+    if rules.options == Options::TimestampOnly && !known.has_timestamp_only {
         return Err(Pass::TcpOptions);
     }
     // It says where to cut it, which a train that does not would take away.
@@ -180,15 +179,6 @@ pub(super) fn examine<P: Policy>(
 /// Whether the innermost IP header says that the packet met congestion.
 fn congestion_experienced(packet: &[u8], shape: &Shape) -> bool {
     traffic_class(packet, shape) & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
-}
-
-/// Whether a packet of TCP has no options, or two NOPs and a timestamp.
-fn has_timestamp_only(packet: &[u8], shape: &Shape) -> bool {
-    let options = packet.get(shape.transport + tcp::HEADER_LEN..shape.header_len);
-    let options = options.unwrap_or_default();
-    let is_timestamp =
-        options.len() == TIMESTAMP_LAYOUT.len() + 8 && options.starts_with(&TIMESTAMP_LAYOUT);
-    options.is_empty() || is_timestamp
 }
 
 /// TOS or traffic class of the innermost IP header.

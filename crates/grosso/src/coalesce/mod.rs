@@ -15,7 +15,7 @@
 //! | `policy` | the exact laws or a profile's rules, for each of which the path is compiled, and the tiers that may answer sooner |
 //! | `shapes`, `examine`, `prediction` | header stacks seen before; a packet alone; the headers of a flow's next packet, which `predictions` keeps |
 //! | `passing`, `sighting` | the form of packets that pass one behind the other; the flow of the packet before |
-//! | `train`, `pool`, `delivery` | a held train, the buffers behind its first, and its way out |
+//! | `train`, `pool`, `latest`, `delivery` | a held train, the buffers behind its first, what a superframe has from its last packet, and its way out |
 //! | `barrier`, `address_pairs` | the trains that a packet must not overtake |
 //! | `ack_log` | records of the acknowledgments in trains |
 //! | `hold` | the time for which holding a train pays: `pace` of a flow, `deadlines`, `round_trips` |
@@ -34,6 +34,7 @@ mod delivery;
 mod examine;
 mod hold;
 mod incoming;
+mod latest;
 mod lease;
 mod line;
 mod merge;

@@ -7,14 +7,14 @@
 use alloc::boxed::Box;
 use core::ops::{Index, Range};
 
-use arrayvec::ArrayVec;
-use grosso_wire::{Field, LAYERS_MAX, Law, Role, Stack, ipv4, tcp};
+use grosso_wire::{Field, Law, Role, Stack, ipv4, tcp};
 
 use crate::{
     coalesce::{
-        Rules, Vary,
+        Options, Rules, Vary,
         bounds::Bounds,
         by_id::{ById, Id},
+        latest::Latest,
         reason::{NoMerge, Pass},
         shape_id::ShapeId,
     },
@@ -52,10 +52,12 @@ pub(crate) struct Known {
     pub(crate) rules: Rules,
     /// Whether trains of them can be cut again.
     pub(crate) is_invertible: bool,
+    /// Whether they have no options of TCP, or two NOPs and a timestamp, where the rules want to know.
+    pub(crate) has_timestamp_only: bool,
     /// The limits of a train with these headers.
     pub(crate) bounds: Bounds,
-    /// Ranges of bytes that the superframe has from the last packet.
-    latest: ArrayVec<Range<u16>, LATEST_MAX>,
+    /// The bytes that the superframe has from the last packet.
+    pub(crate) latest: Latest,
     /// Offset of the timestamps, if they may vary.
     pub(crate) timestamps: Option<u16>,
     /// Reason why packets with these headers are in no train, whatever else they hold.
@@ -160,9 +162,14 @@ impl Known {
         let recurring = recurring(&predicted, stack, header);
         let timestamps = timestamps(stack, header).filter(|_| rules.varies_timestamps());
         let equality = Mask::equality(stack, header, rules);
-        let options = shape.transport + tcp::HEADER_LEN..shape.header_len;
-        let may_vary = rules.varies_timestamps() && options.len() == TIMESTAMP_LAYOUT.len() + 8;
-        let structure = structure(stack, header, may_vary.then_some(options.start));
+        let options_start = shape.transport + tcp::HEADER_LEN;
+        let options = header.get(options_start..).unwrap_or_default();
+        let are_as_long = options.len() == TIMESTAMP_LAYOUT.len() + 8;
+        let is_looked_into = rules.varies_timestamps() || rules.options == Options::TimestampOnly;
+        let structure =
+            structure(stack, header, (is_looked_into && are_as_long).then_some(options_start));
+        let has_timestamp_only =
+            options.is_empty() || are_as_long && options.starts_with(&TIMESTAMP_LAYOUT);
         debug_assert!(equality.includes(&structure), "who agrees with a train has its headers");
         debug_assert!(recurring.includes(&structure), "so has who resembles it");
         let keys = Keys::of(stack.layers(), header);
@@ -175,6 +182,7 @@ impl Known {
             latest: latest(stack, header, rules, timestamps.as_ref()),
             rules: *rules,
             is_invertible: rules.is_invertible(),
+            has_timestamp_only,
             timestamps: timestamps.map(|timestamps| timestamps.start as u16),
             stack: *stack,
             shape,
@@ -217,16 +225,6 @@ impl Known {
         let (own, its) = (self.shape.covers.iter(), shape.covers.iter());
         let covers = own.map(|cover| (cover.at, cover.ends));
         self.stack.layers() == stack.layers() && covers.eq(its.map(|cover| (cover.at, cover.ends)))
-    }
-
-    /// Puts into a superframe's header what it has from its last packet.
-    pub(crate) fn take_latest(&self, last: &[u8], header: &mut [u8]) {
-        for range in &self.latest {
-            let range = usize::from(range.start)..usize::from(range.end);
-            if let (Some(latest), Some(place)) = (last.get(range.clone()), header.get_mut(range)) {
-                place.copy_from_slice(latest);
-            }
-        }
     }
 
     /// Whether a packet has these headers.
@@ -272,12 +270,11 @@ fn latest(
     header: &[u8],
     rules: &Rules,
     timestamps: Option<&Range<usize>>,
-) -> ArrayVec<Range<u16>, LATEST_MAX> {
-    let mut latest = ArrayVec::new();
+) -> Latest {
+    let mut latest = Latest::default();
     let mut take = |vary: Vary, start: usize, len: usize| {
         if vary == Vary::Latest {
-            // Of more than any stack has, the first packet's stay.
-            let _ = latest.try_push(start as u16..(start + len) as u16);
+            (start..start + len).for_each(|at| latest.add(at, header.len()));
         }
     };
     for layer in stack.layers() {
@@ -298,8 +295,8 @@ fn latest(
     latest
 }
 
-/// The bits that decide what headers there are. Where timestamps may vary, options as long as theirs are known by their
-/// layout, because others do not.
+/// The bits that decide what headers there are. Where timestamps may vary, or nothing else may be there, options as long
+/// as theirs are known by their layout.
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::structure(stack, header);
     if let Some(start) = options {
@@ -314,6 +311,3 @@ const SHAPES_MAX: usize = 64;
 
 /// Number of them that a packet is compared with before it is dissected.
 const LOOK_BACK: usize = 4;
-
-/// Most fields that a superframe has from its last packet: four of each IP header, and four of TCP.
-const LATEST_MAX: usize = 4 * LAYERS_MAX;

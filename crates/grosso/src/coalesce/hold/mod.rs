@@ -222,7 +222,6 @@ impl Controller {
     }
 
     /// Lets a train be held until its time is over, or as many packets are in it as its flow's acknowledgments allow.
-    #[inline(never)]
     fn hold<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));

@@ -12,6 +12,7 @@ use crate::{
         ack_log::{First, record_of},
         examine::{Candidate, examine_alone, traffic_class},
         reason::{Close, NoMerge, Pass},
+        shape_id::ShapeId,
         shapes::Known,
         train::{Arrival, Train},
         train_id::TrainId,
@@ -20,16 +21,24 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Notes a train that just started: how long it may be held, and what its first packet acknowledged.
+    /// Watches a train with these headers that just started.
+    #[inline(always)]
+    pub(super) fn watch(&mut self, slot: TrainId, known: ShapeId) {
+        if self.is_noted {
+            self.note_started(slot);
+        } else if !self.shapes[known].is_invertible {
+            self.acknowledgments.begin(slot);
+        }
+    }
+
+    /// Notes how long a train that just started may be held, and what its first packet acknowledged.
     #[cold]
-    pub(super) fn note_started(&mut self, slot: TrainId) {
+    fn note_started(&mut self, slot: TrainId) {
         let Some(train) = self.trains.held(slot) else { return };
         let known = &self.shapes[train.known];
         self.retention.start(slot, train, known.shape.is_tcp);
         if self.acknowledgments.is_vector(train) {
-            let first = First::of(train, known).record();
-            self.acknowledgments.start(slot);
-            self.acknowledgments.push(slot, first);
+            self.acknowledgments.start(slot, First::of(train, known));
         } else if !known.is_invertible {
             self.acknowledgments.begin(slot);
         }

@@ -49,6 +49,8 @@ pub(super) struct Merger<B> {
     tiers: Tiers,
     /// Whether more is known of trains than the exact laws ask: what they acknowledge, or how long they pay.
     is_watched: bool,
+    /// Whether something is noted of each train that ends with it: when it must leave, or acknowledgments that wait.
+    is_noted: bool,
     /// Time for which trains are held.
     pub(super) retention: Retention,
     link: LinkType,
@@ -89,10 +91,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
     ) -> Self {
         let retention = Retention::of(&profile);
         let Rules { acknowledgments, .. } = profile.rules;
-        let is_plain = profile.rules.is_invertible() && !acknowledgments.are_gathered();
+        let is_noted = acknowledgments.are_gathered() || retention.fixed_ns().is_none();
         Self {
             tiers,
-            is_watched: !is_plain || retention.fixed_ns().is_none(),
+            is_watched: is_noted || !profile.rules.is_invertible(),
+            is_noted,
             retention,
             link,
             ports,
@@ -334,7 +337,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.table.remove(train.place);
         self.predictions.end(train.prediction, slot);
         self.stats.closed[reason.index()] += 1;
-        if self.is_watched && self.forget(slot, &train) {
+        if self.is_noted && self.forget(slot, &train) {
             return self.deliver_gathered(slot, train, reason, sink);
         }
         if train.rest == List::EMPTY {
@@ -379,7 +382,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if self.is_watched
             && let Some(last) = self.pool.last(&train.rest)
         {
-            known.take_latest(last.buffer.as_ref(), header);
+            known.latest.put(last.buffer.as_ref(), header);
         }
         let mut cwr = Cwr::First;
         if let Some(flags) = shape.flags.and_then(|at| header.get_mut(at as usize)) {

@@ -591,11 +591,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Arrival { frame, known, flow, resembles, .. } = &arrival;
-        let (flow, resembles) = (*flow, *resembles);
+        let Arrival { ref frame, known, flow, resembles, .. } = arrival;
         let place = match free {
             Some(place) => place,
-            None => match self.room_for::<P>(*known, flow, frame.meta.hash, sink) {
+            None => match self.room_for::<P>(known, flow, frame.meta.hash, sink) {
                 Some(place) => place,
                 None => return self.pass_verified(arrival, Pass::TableFull, sink),
             },
@@ -603,7 +602,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let slot = self.trains.insert(arrival, place);
         self.table.insert(place, flow, slot);
         if P::IS_WATCHED && self.is_watched {
-            self.note_started(slot);
+            self.watch(slot, known);
         }
         match resembles {
             true => self.go_on(slot),

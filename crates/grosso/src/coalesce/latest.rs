@@ -1,0 +1,71 @@
+//! Fields that a superframe has from its last packet.
+
+use arrayvec::ArrayVec;
+use grosso_wire::LAYERS_MAX;
+
+/// The bytes of a header that a superframe has from its last packet, in words: most fields are neighbours.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Latest {
+    words: ArrayVec<LatestWord, WORDS_MAX>,
+}
+
+/// Eight bytes of a header, and the bits of them that the last packet says.
+#[derive(Clone, Copy, Debug)]
+struct LatestWord {
+    at: u16,
+    bits: u64,
+}
+
+impl Latest {
+    /// Adds a byte of a header of so many bytes. Of more words than any stack has, the first packet's stay.
+    pub(crate) fn add(&mut self, at: usize, header_len: usize) {
+        let at = at as u16;
+        let start = at.min(header_len.saturating_sub(WORD_BYTES) as u16);
+        let is_in = |word: &&mut LatestWord| (word.at..word.at + WORD_BYTES as u16).contains(&at);
+        if self.words.iter_mut().find(is_in).is_none() {
+            let _ = self.words.try_push(LatestWord { at: start, bits: 0 });
+        }
+        if let Some(word) = self.words.iter_mut().find(is_in) {
+            word.bits |= 0xff << (8 * (at - word.at));
+        }
+    }
+
+    /// Puts these bytes of the last packet into a superframe's header.
+    #[inline]
+    pub(crate) fn put(&self, last: &[u8], header: &mut [u8]) {
+        for &LatestWord { at, bits } in &self.words {
+            let range = usize::from(at)..usize::from(at) + WORD_BYTES;
+            let (last, place) = (last.get(range.clone()), header.get_mut(range));
+            if let Some(last) = last.and_then(|last| last.first_chunk())
+                && let Some(place) = place.and_then(|place| place.first_chunk_mut())
+            {
+                let (last, first) = (u64::from_le_bytes(*last), u64::from_le_bytes(*place));
+                *place = (last & bits | first & !bits).to_le_bytes();
+            }
+        }
+    }
+}
+
+const WORD_BYTES: usize = 8;
+
+/// Most words: two of each IP header, and two of TCP.
+const WORDS_MAX: usize = 2 * LAYERS_MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::Latest;
+
+    #[test]
+    fn these_bytes_are_the_last_packet_s_and_all_others_stay() {
+        let mut latest = Latest::default();
+        let taken = [1, 2, 9, 10, 27, 29];
+        for at in taken {
+            latest.add(at, 30);
+        }
+        let mut header = [0; 30];
+        latest.put(&[0xff; 40], &mut header);
+        for (at, byte) in header.into_iter().enumerate() {
+            assert_eq!(byte == 0xff, taken.contains(&at), "{at}");
+        }
+    }
+}
