@@ -295,8 +295,8 @@ fn latest(
     latest
 }
 
-/// The bits that decide what headers there are. Where timestamps may vary, or nothing else may be there, options as long
-/// as theirs are known by their layout.
+/// The bits that decide what headers there are. Where timestamps may vary, or nothing else may be there, options as
+/// long as theirs are known by their layout.
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::structure(stack, header);
     if let Some(start) = options {
