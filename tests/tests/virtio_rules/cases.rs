@@ -216,6 +216,8 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
     }
     // The bridge would learn the source of frames, and forward none back to it.
     write_attribute(taps[0].name(), "brport/learning", "0")?;
+    // It would tell the groups that it listens to, to all ports.
+    write_attribute(&bridge, "bridge/multicast_snooping", "0")?;
     control.set_up(&bridge, true)?;
     Ok(Some(taps))
 }
