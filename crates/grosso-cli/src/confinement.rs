@@ -5,6 +5,7 @@
 //! | of a path | none | packets, and nothing that opens or makes but Unix sockets where it connects to one or shares memory |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
+//! | `closer` | none | closing what other programs passed |
 //! | the main one | those with which devices are opened | opening, for a reload |
 //!
 //! Threads of paths are confined before their first packet, the main one when the devices are open.
@@ -15,7 +16,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use grosso_sys::confine::{self, Role, ThreadState, User, become_user};
+use grosso_sys::{
+    closer,
+    confine::{self, Role, ThreadState, User, become_user},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +100,8 @@ pub(crate) fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Resul
     if !confine::is_supported() {
         talk.note("system calls are not filtered: this kernel has no seccomp filters");
     }
-    Ok(())
+    let spawn = |work| spawn("closer", Role::Closer, work).map(drop);
+    closer::start(spawn).map_err(|error| failed(command, &error))
 }
 
 /// Confines the main thread, when the devices are open.

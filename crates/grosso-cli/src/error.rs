@@ -25,6 +25,8 @@ pub(crate) enum Exit {
     Environment = 4,
     /// A defect of Grosso.
     Internal = 5,
+    /// A thread of a data path did not end in time and was left behind.
+    Stuck = 6,
     /// Ctrl-C, or SIGTERM while captures are read: 128 and the number of SIGINT.
     Interrupted = 130,
     /// The reader of the output has gone: 128 and the number of SIGPIPE.
@@ -135,6 +137,11 @@ impl Failure {
     /// A defect of Grosso.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(Exit::Internal, "internal", message)
+    }
+
+    /// A thread of a data path did not end in time.
+    pub(crate) fn stuck(message: impl Into<String>) -> Self {
+        Self::new(Exit::Stuck, "environment.stuck", message)
     }
 
     /// Ctrl-C came before there was an answer.

@@ -30,6 +30,7 @@ mod run;
 mod service;
 mod stages;
 mod stats;
+mod stuck;
 mod tap;
 mod tunnel;
 mod tunnel_paths;

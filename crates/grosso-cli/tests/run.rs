@@ -352,7 +352,7 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
         let main = states.iter().find(|(name, ..)| name == "grosso").unwrap();
         assert_ne!(main.1 & (1 << 12), 0, "a reload needs CAP_NET_ADMIN");
     };
-    check(&["core/0", "edge/0", "grosso", "grosso-observe", "signals"]);
+    check(&["closer", "core/0", "edge/0", "grosso", "grosso-observe", "signals"]);
     assert_eq!(shown(&hosts, &running), confinement(&running), "stats says what the kernel says");
     hosts.add_wire("a2", "e2");
     let more = "[[path]]\nname = \"more\"\nleft = \"xdp:e2\"\nright = \"tap:b2\"\n";
@@ -361,7 +361,7 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
     running.said("run: core stopped");
     running.said("run: more started");
     until(|| thread(&running, "core").is_none() && thread(&running, "more").is_some());
-    check(&["edge/0", "grosso", "grosso-observe", "more/0", "signals"]);
+    check(&["closer", "edge/0", "grosso", "grosso-observe", "more/0", "signals"]);
     assert_eq!(shown(&hosts, &running), confinement(&running), "after a reload too");
     let doctor = hosts.run("doctor").stdout;
     let line = "more/0: uid 0, CapEff 0000000000000000, NoNewPrivs 1, Seccomp 2";

@@ -33,15 +33,19 @@ const KEYS: [&str; 2] =
 const SPIS: [&str; 2] = ["0x00001001", "0x00001002"];
 
 /// Two hosts, and their ESP settings besides keys and numbers.
-struct Esp {
-    hosts: Hosts,
+pub(crate) struct Esp {
+    pub(crate) hosts: Hosts,
     /// More lines of the file, for host a and for host b.
     more: [&'static str; 2],
+    /// Directory of the sequence files, with a slash at the end.
+    pub(crate) folder: &'static str,
+    /// Another path of host b.
+    pub(crate) beside: &'static str,
 }
 
 impl Esp {
     /// The hosts, without addresses on the first one's wire.
-    fn new(more: [&'static str; 2]) -> Option<Self> {
+    pub(crate) fn new(more: [&'static str; 2]) -> Option<Self> {
         let hosts = Hosts::new()?;
         let quiet = || {
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
@@ -51,11 +55,11 @@ impl Esp {
         let mut flush = Command::new("ip");
         let flush = hosts.a.host(flush.args(["addr", "flush", "dev", "a0"])).unwrap();
         assert!(flush.status().unwrap().success());
-        Some(Self { hosts, more })
+        Some(Self { hosts, more, folder: "", beside: "" })
     }
 
     /// Starts the program on host a (0) or b (1), with the stages at its end of the wire.
-    fn start(&self, host: usize) -> Running {
+    pub(crate) fn start(&self, host: usize) -> Running {
         let (near, far) = [("a0", "ta"), ("e0", "b0")][host];
         let (out, back) = (host, 1 - host);
         let keys = format!("in {}\nout {}\n", KEYS[back], KEYS[out]);
@@ -65,10 +69,14 @@ impl Esp {
         let text = format!(
             "[[path]]\nname = \"esp\"\n\
              left = {{ port = \"{near}\", fragments = {{ mtu = 1500, ignore-df = true }}, esp = {{ spi-out = {}, \
-             spi-in = {}, icv-bits = 96, key-file = \"{host}.key\", sequence-file = \"{host}.seq\" \
+             spi-in = {}, icv-bits = 96, key-file = \"{host}.key\", sequence-file = \"{}{host}.seq\" \
              {} }} }}\n\
-             right = {{ port = \"tap:{far}\", mtu = 1400, persist = true, fragments = {{}} }}\n",
-            SPIS[out], SPIS[back], self.more[host],
+             right = {{ port = \"tap:{far}\", mtu = 1400, persist = true, fragments = {{}} }}\n{}",
+            SPIS[out],
+            SPIS[back],
+            self.folder,
+            self.more[host],
+            ["", self.beside][host],
         );
         std::fs::write(self.hosts.path(&format!("{host}.toml")), text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
@@ -109,7 +117,7 @@ impl Esp {
         }
     }
 
-    fn streams(&self, bytes: usize) {
+    pub(crate) fn streams(&self, bytes: usize) {
         for (a, b) in A.into_iter().zip(B) {
             exchange(&connect((&self.hosts.a, a), (&self.hosts.b, b)), bytes);
         }

@@ -12,6 +12,8 @@
 //! | [`passed`] | descriptors that another program passed to this one |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
 //! | [`local`] | Unix sockets that carry frames |
+//! | [`closer`] | closing of descriptors that another program passed, by a thread that may wait |
+//! | [`helper`] | a process that does for this one what may wait without an end |
 //! | [`fault`] | classes of errors on the packet path |
 //! | [`calendar`] | local time as text, by the C library |
 //! | [`calls`] | observation of the system calls of the packet path |
@@ -65,11 +67,13 @@
 pub mod bell;
 pub mod calendar;
 pub mod calls;
+pub mod closer;
 #[cfg(feature = "confine")]
 pub mod confine;
 pub mod datagram;
 pub mod ethtool;
 pub mod fault;
+pub mod helper;
 pub mod interface;
 pub mod local;
 pub mod namespace;

@@ -2,7 +2,7 @@
 //!
 //! Every call is one that other systems with Unix sockets have too.
 
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use std::{
     ffi::OsStr,
     io::{self, IoSlice, IoSliceMut},
@@ -16,14 +16,14 @@ use std::{
 use rustix::{
     fs::{Mode, chmod, fchmod},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-        SocketType, accept_with, bind, connect, connect_unspec, listen, recvfrom, recvmsg, sendmsg,
-        socket_with, sockopt,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
+        SocketFlags, SocketType, accept_with, bind, connect, connect_unspec, listen, recvfrom,
+        recvmsg, sendmsg, shutdown, socket_with, sockopt,
     },
 };
 
-use crate::calls::seen;
+use crate::{calls::seen, closer::PassedFile};
 
 /// Kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,22 +63,36 @@ impl LocalAddress {
 /// A socket that never blocks.
 #[derive(Debug)]
 pub struct LocalSocket {
-    file: OwnedFd,
+    file: ManuallyDrop<OwnedFd>,
     kind: LocalKind,
+    /// Whether descriptors can have been passed to it that nobody has received yet.
+    may_hold_files: bool,
 }
 
 impl LocalSocket {
-    /// A socket without an address.
+    /// A socket without an address, to which no descriptors can be passed. Where the kernel cannot refuse them (before
+    /// Linux 6.16), those that arrive are closed by the closing thread.
     ///
     /// # Errors
-    /// Those of `socket(2)`.
+    /// Errors from `socket(2)`.
     pub fn new(kind: LocalKind) -> io::Result<Self> {
+        let mut socket = Self::passing(kind)?;
+        socket.may_hold_files = !refuses_files(&*socket.file);
+        Ok(socket)
+    }
+
+    /// A socket without an address, to which descriptors can be passed.
+    ///
+    /// # Errors
+    /// Errors from `socket(2)`.
+    pub fn passing(kind: LocalKind) -> io::Result<Self> {
         let of = match kind {
             LocalKind::Stream => SocketType::STREAM,
             LocalKind::Datagram => SocketType::DGRAM,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        Ok(Self { file: socket_with(AddressFamily::UNIX, of, flags, None)?, kind })
+        let file = socket_with(AddressFamily::UNIX, of, flags, None)?;
+        Ok(Self { file: ManuallyDrop::new(file), kind, may_hold_files: true })
     }
 
     /// A socket at this address, whose file has this mode: a stream socket listens. A file that a
@@ -88,15 +102,23 @@ impl LocalSocket {
     /// [`io::ErrorKind::AddrInUse`] if another program has a socket there, or the file is none;
     /// those of `bind(2)`.
     pub fn at(kind: LocalKind, address: &LocalAddress, mode: u32) -> io::Result<Self> {
-        let socket = Self::new(kind)?;
+        Self::new(kind)?.placed_at(address, mode)
+    }
+
+    /// The same for a socket that is there already.
+    ///
+    /// # Errors
+    /// As [`LocalSocket::at`].
+    pub fn placed_at(self, address: &LocalAddress, mode: u32) -> io::Result<Self> {
+        let (kind, socket) = (self.kind, self);
         // Nobody else may open it before it has its mode.
-        fchmod(&socket.file, Mode::RUSR | Mode::WUSR)?;
-        match bind(&socket.file, &address.0) {
+        fchmod(&*socket.file, Mode::RUSR | Mode::WUSR)?;
+        match bind(&*socket.file, &address.0) {
             Err(rustix::io::Errno::ADDRINUSE) if is_stale(kind, address)? => {
                 if let Some(path) = address.path() {
                     std::fs::remove_file(path)?;
                 }
-                bind(&socket.file, &address.0)?;
+                bind(&*socket.file, &address.0)?;
             }
             result => result?,
         }
@@ -104,7 +126,7 @@ impl LocalSocket {
             chmod(path, Mode::from_raw_mode(mode))?;
         }
         if kind == LocalKind::Stream {
-            listen(&socket.file, BACKLOG)?;
+            listen(&*socket.file, BACKLOG)?;
         }
         Ok(socket)
     }
@@ -114,8 +136,9 @@ impl LocalSocket {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if none waits; those of `accept(2)`.
     pub fn accept(&self) -> io::Result<Self> {
-        let file = accept_with(&self.file, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-        Ok(Self { file, kind: self.kind })
+        let file = accept_with(&*self.file, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        // It refuses descriptors if this one does.
+        Ok(Self { file: ManuallyDrop::new(file), ..*self })
     }
 
     /// Connects: a datagram socket then receives from that address alone, and may be connected
@@ -124,7 +147,7 @@ impl LocalSocket {
     /// # Errors
     /// Those of `connect(2)`, such as [`io::ErrorKind::ConnectionRefused`] where nobody listens.
     pub fn connect(&self, address: &LocalAddress) -> io::Result<()> {
-        Ok(connect(&self.file, &address.0)?)
+        Ok(connect(&*self.file, &address.0)?)
     }
 
     /// Lets a datagram socket receive from any address again.
@@ -132,7 +155,7 @@ impl LocalSocket {
     /// # Errors
     /// Those of `connect(2)`.
     pub fn disconnect(&self) -> io::Result<()> {
-        Ok(connect_unspec(&self.file)?)
+        Ok(connect_unspec(&*self.file)?)
     }
 
     /// Asks for room for this many bytes each way, as far as the caller may have it.
@@ -140,8 +163,8 @@ impl LocalSocket {
     /// # Errors
     /// Those of `setsockopt(2)`.
     pub fn set_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
-        sockopt::set_socket_send_buffer_size(&self.file, bytes)?;
-        Ok(sockopt::set_socket_recv_buffer_size(&self.file, bytes)?)
+        sockopt::set_socket_send_buffer_size(&*self.file, bytes)?;
+        Ok(sockopt::set_socket_recv_buffer_size(&*self.file, bytes)?)
     }
 
     /// Sends the parts as one: a datagram as a whole, of a stream as much as there is room for.
@@ -151,7 +174,7 @@ impl LocalSocket {
     /// Those of `sendmsg(2)`; no signal is raised when the other end is gone.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let none = || SendAncillaryBuffer::default();
-        Ok(seen(|| sendmsg(&self.file, parts, &mut none(), SendFlags::NOSIGNAL))?)
+        Ok(seen(|| sendmsg(&*self.file, parts, &mut none(), SendFlags::NOSIGNAL))?)
     }
 
     /// Sends bytes of a stream as far as there is room for them, and passes files beside the first of them, of which
@@ -168,7 +191,7 @@ impl LocalSocket {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let parts = [IoSlice::new(bytes)];
-        Ok(seen(|| sendmsg(&self.file, &parts, &mut beside, SendFlags::NOSIGNAL))?)
+        Ok(seen(|| sendmsg(&*self.file, &parts, &mut beside, SendFlags::NOSIGNAL))?)
     }
 
     /// Reads a stream into the buffers, in order. Returns the number of bytes, 0 at its end.
@@ -176,29 +199,29 @@ impl LocalSocket {
     /// # Errors
     /// Those of `readv(2)`.
     pub fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        Ok(seen(|| rustix::io::readv(&self.file, into))?)
+        if self.may_hold_files {
+            return Ok(receive_without_files(&*self.file, into)?.bytes);
+        }
+        Ok(seen(|| rustix::io::readv(&*self.file, into))?)
     }
 
-    /// Reads a stream, and the files that were passed beside its bytes, of which no more than
-    /// [`PASSED_MAX`] arrive. Returns the number of bytes, 0 at its end.
+    /// Reads a stream, and the files that were passed beside its bytes. Returns the number of bytes, 0 at its end.
     ///
     /// # Errors
     /// Those of `recvmsg(2)`; `EMFILE` if this process may have no more descriptors, and lost some.
-    pub fn receive_passed(&self, into: &mut [u8], files: &mut Vec<OwnedFd>) -> io::Result<usize> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    pub fn receive_passed(
+        &self,
+        into: &mut [u8],
+        files: &mut Vec<PassedFile>,
+    ) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); FILES_SPACE];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
         let received =
-            seen(|| recvmsg(&self.file, &mut [IoSliceMut::new(into)], &mut beside, flags))?;
-        let before = files.len();
-        for message in beside.drain() {
-            if let RecvAncillaryMessage::ScmRights(passed) = message {
-                files.extend(passed);
-            }
-        }
-        // There was room for more, but in the table of descriptors.
-        let is_cut = received.flags.contains(ReturnFlags::CTRUNC);
-        if is_cut && files.len() - before < PASSED_MAX {
+            seen(|| recvmsg(&*self.file, &mut [IoSliceMut::new(into)], &mut beside, flags))?;
+        take_files(&mut beside, files);
+        // There was room for all, but in the table of descriptors.
+        if received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(rustix::io::Errno::MFILE.into());
         }
         Ok(received.bytes)
@@ -210,9 +233,58 @@ impl LocalSocket {
     /// # Errors
     /// Those of `recvfrom(2)`.
     pub fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<LocalAddress>)> {
-        let (len, _, from) = seen(|| recvfrom(&self.file, &mut *into, RecvFlags::empty()))?;
+        let (len, from) = if self.may_hold_files {
+            let received = receive_without_files(&*self.file, &mut [IoSliceMut::new(into)])?;
+            (received.bytes, received.address)
+        } else {
+            let (len, _, from) = seen(|| recvfrom(&*self.file, &mut *into, RecvFlags::empty()))?;
+            (len, from)
+        };
         let named = from.and_then(|from| SocketAddrUnix::try_from(from).ok());
         Ok((len, named.filter(|from| !from.is_unnamed()).map(LocalAddress)))
+    }
+}
+
+impl Drop for LocalSocket {
+    fn drop(&mut self) {
+        // SAFETY: the field is not used after this.
+        let file = unsafe { ManuallyDrop::take(&mut self.file) };
+        if self.may_hold_files {
+            // Others learn at once that it is gone, whenever the closing thread comes to it.
+            let _ = shutdown(&file, Shutdown::Both);
+            drop(PassedFile::from(file));
+        }
+    }
+}
+
+/// Makes the kernel refuse descriptors that are passed to a Unix socket, and to those that it accepts: the sender's call
+/// fails with `EPERM`. To be called before the socket has an address. Returns false where the kernel cannot do this
+/// (before Linux 6.16).
+pub fn refuses_files<S: AsFd>(socket: &S) -> bool {
+    crate::stream::set(socket, SO_PASSRIGHTS, &0_i32.to_ne_bytes()).is_ok()
+}
+
+/// Receives from a Unix socket, and has descriptors that arrive closed by the closing thread. A call without room for
+/// them would close them itself.
+///
+/// # Errors
+/// Errors from `recvmsg(2)`.
+pub fn receive_without_files(
+    socket: &impl AsFd,
+    into: &mut [IoSliceMut<'_>],
+) -> rustix::io::Result<RecvMsg> {
+    let mut space = [MaybeUninit::uninit(); FILES_SPACE];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let received = seen(|| recvmsg(socket, into, &mut beside, RecvFlags::CMSG_CLOEXEC))?;
+    take_files(&mut beside, &mut Vec::new());
+    Ok(received)
+}
+
+fn take_files(beside: &mut RecvAncillaryBuffer<'_>, files: &mut Vec<PassedFile>) {
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            files.extend(passed.map(PassedFile::from));
+        }
     }
 }
 
@@ -251,8 +323,14 @@ fn is_stale(kind: LocalKind, address: &LocalAddress) -> io::Result<bool> {
 /// Bytes of the longest path of a socket, without the byte that ends it (`sun_path`): that of
 /// Linux; other systems have 103.
 pub const PATH_BYTES_MAX: usize = 107;
-/// Files that arrive, or are passed, with one call: as many as any message of vhost-user has.
+/// Files that are passed with one call: as many as any message of vhost-user has.
 pub const PASSED_MAX: usize = 8;
+/// `SCM_MAX_FD` of Linux: descriptors that can arrive at once.
+const FILES_MAX: usize = 253;
+/// Bytes of control messages with all these: the kernel would close those without room in the middle of the call.
+const FILES_SPACE: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
+/// `SO_PASSRIGHTS` of Linux 6.16 (`asm-generic/socket.h`).
+const SO_PASSRIGHTS: core::ffi::c_int = 83;
 /// Connections that wait to be accepted: those behind the first wait for its end.
 const BACKLOG: i32 = 16;
 
@@ -326,7 +404,8 @@ mod tests {
     fn files_arrive_with_the_bytes_beside_which_they_were_passed() {
         let folder = folder("passed");
         let at = address(&folder, "s");
-        let listener = LocalSocket::at(LocalKind::Stream, &at, 0o600).unwrap();
+        let listener = LocalSocket::passing(LocalKind::Stream).unwrap();
+        let listener = listener.placed_at(&at, 0o600).unwrap();
         let near = LocalSocket::new(LocalKind::Stream).unwrap();
         near.connect(&at).unwrap();
         let far = listener.accept().unwrap();
@@ -337,12 +416,39 @@ mod tests {
         assert_eq!(far.receive_passed(&mut bytes, &mut files).unwrap(), 4);
         assert!(files.is_empty());
         assert_eq!(far.receive_passed(&mut bytes, &mut files).unwrap(), 3);
-        let [_, passed] = <[OwnedFd; 2]>::try_from(files).unwrap();
+        let [_, passed] = <[PassedFile; 2]>::try_from(files).unwrap();
         rustix::io::write(&passed, b"x").unwrap();
         assert_eq!(rustix::io::read(&reader, &mut bytes).unwrap(), 1);
         let nine = near.send_passing(b"x", &[reader.as_fd(); PASSED_MAX + 1]);
         assert_eq!(nine.unwrap_err().kind(), io::ErrorKind::InvalidInput);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn descriptors_that_nobody_expects_are_refused_or_go_to_the_closing_thread() {
+        for kind in [LocalKind::Stream, LocalKind::Datagram] {
+            let folder = folder(&format!("refused-{kind:?}"));
+            let at = address(&folder, "s");
+            let listener = LocalSocket::at(kind, &at, 0o600).unwrap();
+            let near = LocalSocket::new(kind).unwrap();
+            near.connect(&at).unwrap();
+            let (reader, _writer) = io::pipe().unwrap();
+            let sent = near.send_passing(b"x", &[reader.as_fd()]);
+            if refuses_files(&LocalSocket::new(kind).unwrap()) {
+                assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            } else {
+                println!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
+                assert_eq!(sent.unwrap(), 1);
+            }
+            // Where the kernel does not refuse them, they arrive in no table of descriptors for long.
+            let far = if kind == LocalKind::Stream { listener.accept().unwrap() } else { listener };
+            near.send(&[IoSlice::new(b"y")]).unwrap();
+            let mut bytes = [0; 4];
+            assert!(
+                receive_without_files(&far, &mut [IoSliceMut::new(&mut bytes)]).unwrap().bytes >= 1
+            );
+            fs::remove_dir_all(&folder).unwrap();
+        }
     }
 
     #[test]

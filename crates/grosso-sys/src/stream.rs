@@ -25,7 +25,7 @@ pub fn set_pacing_max(socket: &impl AsFd, bytes_a_second: u64) -> io::Result<()>
 }
 
 /// Sets an option of a socket that is one number.
-fn set(socket: &impl AsFd, option: c_int, number: &[u8]) -> io::Result<()> {
+pub(crate) fn set(socket: &impl AsFd, option: c_int, number: &[u8]) -> io::Result<()> {
     let file = socket.as_fd().as_raw_fd();
     let length = number.len() as libc::socklen_t;
     // SAFETY: the kernel reads the bytes of one number, which live until the call returns.

@@ -2,11 +2,11 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::Arc,
 };
 
-use grosso_sys::{bell::Bell, fault::Fault};
+use grosso_sys::{bell::Bell, closer::PassedFile, fault::Fault};
 
 use crate::{
     dirty::DirtyLog,
@@ -67,7 +67,7 @@ struct Queue {
     addresses: Option<Addresses>,
     /// The next entry to take when the ring begins.
     base: Base,
-    call: Option<OwnedFd>,
+    call: Option<PassedFile>,
     is_started: bool,
     is_enabled: bool,
     ring: Option<Ring>,
@@ -339,7 +339,7 @@ impl BackEnd {
     }
 
     /// The file, if it is an eventfd or none: others may make even who asks whether they are readable wait.
-    fn eventfd(&self, file: Option<OwnedFd>) -> Option<Option<OwnedFd>> {
+    fn eventfd(&self, file: Option<PassedFile>) -> Option<Option<PassedFile>> {
         file.as_ref().is_none_or(|file| self.bell.fits(file.as_fd())).then_some(file)
     }
 

@@ -2,7 +2,7 @@
 //! memory to another machine, on which the guest goes on (vhost-user, "Migration").
 
 use core::sync::atomic::{AtomicU8, Ordering};
-use std::{io, os::fd::OwnedFd};
+use std::{io, os::fd::AsFd};
 
 use crate::mapping::{MAPPED_BYTES_MAX, Mapping, invalid, whole};
 
@@ -21,7 +21,7 @@ impl DirtyLog {
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for a file that is not in memory or too short, and more than
     /// [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
-    pub(crate) fn map(file: &OwnedFd, offset: u64, bytes: u64) -> io::Result<Self> {
+    pub(crate) fn map(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<Self> {
         let wrong = |why| invalid(format!("a dirty log of {bytes} bytes: {why}"));
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;
         if bytes == 0 || mapped > MAPPED_BYTES_MAX {

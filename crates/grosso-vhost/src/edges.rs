@@ -3,17 +3,20 @@
 use core::time::Duration;
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
 };
 
-use grosso_sys::wait::{Interest, Ready, Waiter};
+use grosso_sys::{
+    closer::PassedFile,
+    wait::{Interest, Ready, Waiter},
+};
 
 /// Rings of some eventfds, each seen once: of a counter that stays above zero nothing is seen until it is told again.
 #[derive(Debug)]
 pub(crate) struct Edges {
     waiter: Waiter,
     seen: Vec<Ready>,
-    files: Vec<Option<OwnedFd>>,
+    files: Vec<Option<PassedFile>>,
 }
 
 impl Edges {
@@ -24,7 +27,7 @@ impl Edges {
     }
 
     /// Sees the rings of this eventfd, also those before, in the place of the one that had this number.
-    pub(crate) fn begin(&mut self, number: usize, file: Option<OwnedFd>) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, number: usize, file: Option<PassedFile>) -> io::Result<()> {
         self.end(number);
         if let Some(file) = &file {
             self.waiter.add(file, 0, Interest::READ.edge_triggered())?;

@@ -199,7 +199,7 @@ impl FrontEnd {
         ];
         for (way, (kick, call)) in WAYS.into_iter().zip(kicks.iter().zip(calls)) {
             letters.extend(ring_letters(way, kick.try_clone()?, call.try_clone()?));
-            self.calls[way as usize].begin(0, Some(call))?;
+            self.calls[way as usize].begin(0, Some(call.into()))?;
         }
         if chosen & PROTOCOL_FEATURES != 0 {
             let enables =

@@ -1,10 +1,7 @@
 //! A file of another program, mapped from its start on.
 
 use core::ptr::{self, NonNull};
-use std::{
-    io,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::{io, os::fd::AsFd};
 
 use rustix::{
     fs::{fcntl_get_seals, fstat},
@@ -32,7 +29,7 @@ unsafe impl Sync for Mapping {}
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a file that is not in memory, or ends before the part does.
-pub(crate) fn whole(file: &OwnedFd, offset: u64, bytes: u64) -> io::Result<u64> {
+pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
     // Only files in memory have seals. Others may make who asks for their length, or touches a page, wait for ever.
     fcntl_get_seals(file)
         .map_err(|_| invalid("its file is not one of memory (memfd, tmpfs, hugetlbfs)"))?;
@@ -46,7 +43,7 @@ pub(crate) fn whole(file: &OwnedFd, offset: u64, bytes: u64) -> io::Result<u64> 
 
 impl Mapping {
     /// Maps a file as far as `whole` bytes.
-    pub(crate) fn new(file: &OwnedFd, whole: u64) -> io::Result<Self> {
+    pub(crate) fn new(file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let bytes = usize::try_from(whole).map_err(|_| {
             invalid(format!("{whole} bytes of memory are more than this machine has addresses"))
         })?;

@@ -7,7 +7,7 @@ use core::{
     ptr::{self, NonNull},
     sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
 };
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use std::{io, os::fd::AsFd, sync::Arc};
 
 pub use crate::mapping::MAPPED_BYTES_MAX;
 use crate::{
@@ -30,7 +30,7 @@ pub struct RegionPlace {
 
 impl RegionPlace {
     /// Bytes of its file from the start on that have to be mapped for it.
-    fn whole(&self, file: &OwnedFd) -> io::Result<u64> {
+    fn whole(&self, file: &impl AsFd) -> io::Result<u64> {
         let Self { guest, bytes, user, offset } = *self;
         let wrong =
             |why: String| invalid(format!("a region of {bytes} bytes at {guest:#x}: {why}"));
@@ -71,7 +71,7 @@ impl Memory {
     /// [`io::ErrorKind::InvalidInput`] for no region or more than [`REGIONS_MAX`], for one without bytes, one that
     /// wraps around the end of the addresses, one that is not wholly in its file, a file that is not in memory, and
     /// more than [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
-    pub fn map(places: &[RegionPlace], files: &[OwnedFd]) -> io::Result<Arc<Self>> {
+    pub fn map(places: &[RegionPlace], files: &[impl AsFd]) -> io::Result<Arc<Self>> {
         let (count, of_files) = (places.len(), files.len());
         if count == 0 || count > REGIONS_MAX || count != of_files {
             let why = format!(
@@ -212,7 +212,7 @@ impl Memory {
 
 impl Region {
     /// Maps a region, whose file is mapped as far as `whole` bytes.
-    fn map(place: RegionPlace, file: &OwnedFd, whole: u64) -> io::Result<Self> {
+    fn map(place: RegionPlace, file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let mapping = Mapping::new(file, whole)?;
         // Both fit, as the mapping does that is at least as long.
         let start = mapping.part(place.offset as usize, place.bytes as usize);

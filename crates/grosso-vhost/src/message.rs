@@ -2,7 +2,7 @@
 
 use std::{io, os::fd::OwnedFd};
 
-use grosso_sys::local::LocalSocket;
+use grosso_sys::{closer::PassedFile, local::LocalSocket};
 
 use crate::{
     mapping::invalid,
@@ -19,7 +19,7 @@ pub struct Message {
     /// The payload.
     pub payload: Vec<u8>,
     /// The files that came with it.
-    pub files: Vec<OwnedFd>,
+    pub files: Vec<PassedFile>,
 }
 
 /// Numbers of requests.
@@ -78,7 +78,7 @@ impl Message {
 
     /// The payload as the number of a ring, of the descriptor beside it. Without one the ring has none.
     #[must_use]
-    pub fn ring_file(&mut self) -> Option<(u32, Option<OwnedFd>)> {
+    pub fn ring_file(&mut self) -> Option<(u32, Option<PassedFile>)> {
         let number = self.number()?;
         let file = self.files.pop();
         if file.is_some() == (number & NO_FILE != 0) {
@@ -95,7 +95,7 @@ impl Message {
 
     /// The payload as the bytes and the place of a dirty log in the file beside it.
     #[must_use]
-    pub fn dirty_log(&mut self) -> Option<(u64, u64, OwnedFd)> {
+    pub fn dirty_log(&mut self) -> Option<(u64, u64, PassedFile)> {
         Some((self.quad(0)?, self.quad(8)?, self.files.pop()?))
     }
 
@@ -184,7 +184,7 @@ fn with_header(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
-    files: Vec<OwnedFd>,
+    files: Vec<PassedFile>,
 }
 
 impl Inbox {

@@ -318,7 +318,8 @@ impl Ill {
     fn new() -> Self {
         let (folder, path) = folder();
         let address = LocalAddress::new(&path).unwrap();
-        let listener = LocalSocket::at(LocalKind::Stream, &address, MODE).unwrap();
+        let listener =
+            LocalSocket::passing(LocalKind::Stream).unwrap().placed_at(&address, MODE).unwrap();
         let options = options(&path, VhostSide::Driver, true, Features::ALL);
         let port = VhostPort::open(&options).unwrap();
         let mut ill =
@@ -359,7 +360,9 @@ impl Ill {
 
     fn files(&mut self, number: u32) -> Vec<OwnedFd> {
         let said = self.said.iter_mut().filter(|said| said.request == number);
-        said.flat_map(|said| said.files.drain(..)).collect()
+        said.flat_map(|said| said.files.drain(..))
+            .map(|file| std::os::fd::AsFd::as_fd(&file).try_clone_to_owned().unwrap())
+            .collect()
     }
 
     fn event(&self, of: VhostEvent) -> u64 {

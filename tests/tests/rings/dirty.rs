@@ -1,6 +1,9 @@
 //! The dirty log: what a back end writes into a guest's memory, page by page.
 
-use std::{fs::File, os::unix::fs::FileExt};
+use std::{
+    fs::File,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+};
 
 use grosso_vhost::{
     backend::{BackEnd, Refused, Way},
@@ -37,7 +40,7 @@ fn back_end() -> BackEnd {
 /// Gives a log; returns whether the answer is the one of a log that is kept.
 fn give_log(back: &mut BackEnd, words: [u64; 2], file: &File) -> Result<bool, Refused> {
     let payload = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let files = vec![file.try_clone().unwrap().into()];
+    let files = vec![OwnedFd::from(file.try_clone().unwrap()).into()];
     let message = Message { request: request::SET_LOG_BASE, wants_reply: false, payload, files };
     let header = [request::SET_LOG_BASE, 5, 8].map(u32::to_ne_bytes).concat();
     Ok(back.obey(message)?.is_some_and(|answer| answer == [&header[..], &[0; 8]].concat()))

@@ -30,7 +30,12 @@ fn arrived(letter: Letter) -> Message {
     let word = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk().unwrap());
     assert_eq!((word(4) & 3, word(8) as usize), (1, bytes.len() - 12));
     let wants_reply = word(4) & 8 != 0;
-    Message { request: word(0), wants_reply, payload: bytes[12..].to_vec(), files }
+    Message {
+        request: word(0),
+        wants_reply,
+        payload: bytes[12..].to_vec(),
+        files: files.into_iter().map(Into::into).collect(),
+    }
 }
 
 fn answer(request: u32, number: u64) -> Message {
@@ -282,7 +287,11 @@ impl Device {
         }
         let mut said: Vec<Message> = letters.into_iter().map(arrived).collect();
         let table = said.iter_mut().find(|message| message.request == request::SET_MEM_TABLE);
-        let memory = File::from(table.unwrap().files.pop().unwrap());
+        let memory = File::from(
+            std::os::fd::AsFd::as_fd(&table.unwrap().files.pop().unwrap())
+                .try_clone_to_owned()
+                .unwrap(),
+        );
         Ok(Self { front, memory, said })
     }
 

@@ -79,7 +79,7 @@ impl Guest {
 
     fn memory(&self) -> Arc<Memory> {
         let whole = RegionPlace { guest: 0, bytes: MEMORY_BYTES, user: 0, offset: 0 };
-        Memory::map(&[whole], &[self.file.try_clone().unwrap().into()]).unwrap()
+        Memory::map(&[whole], &[OwnedFd::from(self.file.try_clone().unwrap())]).unwrap()
     }
 
     fn form(&self) -> u64 {
@@ -683,7 +683,7 @@ fn memory_that_cannot_be_is_refused_with_its_reason() {
         let refused = refusal(places, file).unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
-    let one_file = [guest.file.try_clone().unwrap().into()];
+    let one_file: [OwnedFd; 1] = [guest.file.try_clone().unwrap().into()];
     assert!(Memory::map(&[right; 2], &one_file).is_err());
 }
 
@@ -695,6 +695,7 @@ fn say(
     files: Vec<OwnedFd>,
 ) -> Result<(), Refused> {
     let payload = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let files = files.into_iter().map(Into::into).collect();
     back.obey(Message { request, wants_reply: false, payload, files }).map(drop)
 }
 

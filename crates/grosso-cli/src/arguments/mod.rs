@@ -190,6 +190,7 @@ Examples:
 
 Exit codes: 0 done, yes; 1 done, no; 2 usage; 3 input damaged or not supported
 (what could be written was written); 4 environment; 5 internal error;
+6 a thread of a data path did not end in time and was left behind;
 130 interrupted by Ctrl-C or SIGTERM; 141 nobody reads the output.";
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ mod linux {
                 Event::Interrupt => break Exit::Interrupted,
                 Event::Terminate | Event::HangUp => break Exit::Yes,
                 Event::PathEnded(_) => break Exit::Environment,
+                // No option of it sets up ESP.
+                Event::Scarce(..) => {}
                 Event::Report => session.talk.block(&observe::print(&asked.readings())),
             }
         };

@@ -27,6 +27,7 @@ mod linux {
             manager,
             path::PathSpec,
             paths::Paths,
+            recorder,
             restarts::{RESTARTS_MAX, Restarts},
         },
         error::{Exit, Failure},
@@ -38,6 +39,10 @@ mod linux {
     pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure> {
         let config = Config::read(&options.config)?;
         let user = options.user.as_ref().or(config.user.as_ref());
+        recorder::start().map_err(|error| {
+            let message = format!("run: no helper process for sequence files: {error}");
+            Failure::environment("environment.helper", message)
+        })?;
         confinement::begin("run", user.map(String::as_str), &mut session.talk)?;
         let events = listen("run")?;
         let mut daemon = Daemon {
@@ -45,6 +50,7 @@ mod linux {
             service: None,
             ended: Vec::new(),
             restarts: Restarts::default(),
+            stuck: None,
             config: Config { paths: Vec::new(), ..config.clone() },
             options,
         };
@@ -63,6 +69,10 @@ mod linux {
                     let readings = daemon.paths.asked().readings();
                     session.talk.block(&observe::print(&readings));
                 }
+                Event::Scarce(number, scarcity) => {
+                    let note = daemon.paths.scarcity_note(number, scarcity);
+                    note.into_iter().for_each(|note| session.talk.note(note));
+                }
                 Event::PathEnded(number) => {
                     if let Some(failure) = daemon.ended(number, session) {
                         if daemon.paths.specs().next().is_none() {
@@ -76,9 +86,13 @@ mod linux {
         };
         manager::stopping();
         daemon.service = None;
-        daemon.ended.extend(daemon.paths.stop_all().into_iter().map(|(reading, _)| reading));
+        for (reading, result) in daemon.paths.stop_all() {
+            daemon.look_for_stuck(&reading.name, result.err());
+            daemon.ended.push(reading);
+        }
         summarize(RUN, &daemon.ended, session)?;
-        exit
+        // It says more than any other end: something still holds the devices of that path until it goes on.
+        daemon.stuck.take().map_or(exit, Err)
     }
 
     /// The paths of a file that run, and those that ran.
@@ -91,6 +105,8 @@ mod linux {
         /// The counts of paths that have ended: one reading for each name.
         ended: Vec<PathReading>,
         restarts: Restarts,
+        /// The failure of the first path of which a thread was left behind.
+        stuck: Option<Failure>,
     }
 
     impl Daemon<'_> {
@@ -137,8 +153,11 @@ mod linux {
                 before.into_iter().partition(|spec| config.paths.contains(spec));
             // All paths that leave do so first: their devices may come back under another name.
             for spec in &leaving {
-                if let Some((reading, _)) = self.paths.stop(&spec.name) {
-                    session.talk.remark(&format!("run: {} stopped", spec.name));
+                if let Some((reading, result)) = self.paths.stop(&spec.name) {
+                    match self.look_for_stuck(&spec.name, result.err()) {
+                        Some(failure) => session.talk.fail(&failure),
+                        None => session.talk.remark(&format!("run: {} stopped", spec.name)),
+                    }
                     self.remember(reading);
                 }
             }
@@ -203,6 +222,14 @@ mod linux {
                 session.talk.remark(&format!("run: {name} started again"));
             }
             failure
+        }
+
+        /// Returns the failure of a path of which a thread was left behind, and keeps it for the exit code.
+        fn look_for_stuck(&mut self, name: &str, error: Option<Broken>) -> Option<Failure> {
+            let error = error.filter(|error| matches!(error, Broken::Stuck { .. }))?;
+            let failure = broken(&format!("run: path {name}"), &error);
+            self.stuck.get_or_insert_with(|| failure.clone());
+            Some(failure)
         }
 
         /// Keeps the counts of a path; one that was started again begins anew.

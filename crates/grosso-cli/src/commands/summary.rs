@@ -70,6 +70,11 @@ pub(super) fn observe(
 pub(super) fn broken(command: &str, error: &Broken) -> Failure {
     let code = match error {
         Broken::Defect { .. } => return Failure::internal(format!("{command}: {error}")),
+        Broken::Stuck { .. } => {
+            let hint = "it waits in a system call, for example for a frozen file system, or a \
+                        debugger stopped it: /proc/PID/task/*/stack has more";
+            return Failure::stuck(format!("{command}: {error}")).hint(hint);
+        }
         Broken::Port(PortError::Gone { .. }) => "environment.device_gone",
         _ => "environment.device",
     };

@@ -5,6 +5,7 @@ use std::{
     sync::mpsc::{self, Receiver, Sender},
 };
 
+use grosso_io::stage::Scarcity;
 use grosso_sys::confine::Role;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1},
@@ -26,6 +27,8 @@ pub(crate) enum Event {
     Report,
     /// The path of this number ended.
     PathEnded(u64),
+    /// The path of this number has few sequence numbers of ESP left, or none.
+    Scarce(u64, Scarcity),
 }
 
 /// The queue of events. Its length is bounded by the number of signals and paths: the kernel merges equal signals that

@@ -14,6 +14,7 @@
 //! | `unix` | the end of a path that is a Unix socket |
 //! | `vhost` | the end of a path that is the device of a virtual machine |
 //! | `path` | a path that runs |
+//! | `recorder` | the helper process that writes the files of sequence numbers |
 //! | `refusal` | the reason why a device cannot be opened, and the remedy |
 //! | `paths` | all paths of the process, and their counters |
 //! | `restarts` | paths that met a defect, and whether they are started again |
@@ -32,6 +33,7 @@ pub(crate) mod path;
 pub(crate) mod paths;
 pub(crate) mod port;
 mod readers;
+pub(crate) mod recorder;
 mod refusal;
 pub(crate) mod restarts;
 pub(crate) mod stages;

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     io,
     ops::RangeInclusive,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use grosso::Profile;
@@ -14,7 +14,7 @@ use grosso_io::{
     impair::{Impair, Impairment},
     live::LivePort,
     runner::{Broken, DataPath, Group, Handle, RunOptions, Snapshot, ThreadOptions},
-    stage::Stages,
+    stage::{ScarcityNotice, Stages},
 };
 use grosso_sys::{
     interface::{Control, InterfaceName},
@@ -114,6 +114,7 @@ impl RunningPath {
     pub(crate) fn start(
         spec: PathSpec,
         command: &str,
+        scarcity: &ScarcityNotice,
         ended: impl FnOnce() + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let (claims, shared) = claims(&spec);
@@ -132,11 +133,11 @@ impl RunningPath {
         let rights = open(&spec.right, spec.queues, command)?;
         let right = name(&rights).unwrap_or_default();
         let group = match &spec.impairment {
-            None => staged(&spec, lefts, rights, command, ended),
+            None => staged(&spec, lefts, rights, (command, scarcity), ended),
             Some(impairment) => {
                 let [lefts, rights] = [(lefts, 0), (rights, 1)]
                     .map(|(ports, side)| impaired(ports, impairment, side));
-                staged(&spec, lefts, rights, command, ended)
+                staged(&spec, lefts, rights, (command, scarcity), ended)
             }
         }?;
         Ok(Self { spec, left, right, shared, _claims: claims, group })
@@ -147,9 +148,15 @@ impl RunningPath {
         self.group.handles()
     }
 
-    /// Lets it deliver its held packets, and returns the failure, if any, and the counters of its queues.
-    pub(crate) fn stop(self) -> (Result<(), Broken>, Vec<Snapshot>) {
-        self.group.stop_and_join()
+    /// Makes it deliver its held packets and end, without waiting for that.
+    pub(crate) fn tell_to_stop(&self) {
+        self.group.stop();
+    }
+
+    /// Makes it deliver its held packets, and returns the failure, if any, and the counters of its queues. A thread
+    /// that has not ended by then is left behind.
+    pub(crate) fn stop(self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
+        self.group.stop_and_join(until)
     }
 }
 
@@ -233,7 +240,7 @@ fn staged<P>(
     spec: &PathSpec,
     lefts: Vec<P>,
     rights: Vec<P>,
-    command: &str,
+    (command, scarcity): (&str, &ScarcityNotice),
     ended: impl FnOnce() + Send + Sync + 'static,
 ) -> Result<Group, Failure>
 where
@@ -248,6 +255,10 @@ where
         let staged = devices.into_iter().enumerate().map(|(queue, device)| {
             let (fragments, esp) =
                 stages::options(port.fragments.as_ref(), mode, port.esp.as_ref(), queue, command)?;
+            let esp = esp.map(|mut esp| {
+                esp.scarcity = Some(scarcity.clone());
+                esp
+            });
             Stages::new(device, &fragments, esp).map_err(failed)
         });
         staged.collect::<Result<Vec<_>, Failure>>()

@@ -1,8 +1,14 @@
 //! All paths of the process, and their counters.
 
-use std::sync::{Arc, Mutex, PoisonError, mpsc::Sender};
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    time::{Duration, Instant},
+};
 
-use grosso_io::runner::{Broken, Handle};
+use grosso_io::{
+    runner::{Broken, Handle, Request},
+    stage::{Scarcity, ScarcityNotice},
+};
 use grosso_sys::{interface::InterfaceName, netlink::Netlink};
 
 use super::{
@@ -39,17 +45,26 @@ struct Askable {
 }
 
 impl Asked {
-    /// The counters of the running paths so far.
+    /// The counters of the running paths so far. A path of which a thread does not answer within [`ANSWER_WAIT`] is
+    /// stuck, and has the last counters of that thread.
     pub(crate) fn readings(&self) -> Vec<PathReading> {
         // A queue answers when its current work is done; the list is not locked meanwhile.
         let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let reading = |path: Askable| PathReading {
-            name: path.name,
-            left: path.left,
-            right: path.right,
-            queues: path.handles.iter().filter_map(Handle::snapshot).collect(),
+        let ask = |path: Askable| {
+            let requests: Vec<Request> = path.handles.iter().map(Handle::request).collect();
+            (path, requests)
         };
-        paths.into_iter().map(reading).collect()
+        // All are asked before the first is waited for: many that are stuck cost no more time than one.
+        let asked: Vec<_> = paths.into_iter().map(ask).collect();
+        let reading = |(path, requests): (Askable, Vec<Request>)| {
+            let readings = requests.into_iter().filter_map(|request| request.wait(ANSWER_WAIT));
+            let (queues, ages): (Vec<_>, Vec<_>) = readings
+                .map(|reading| (Arc::unwrap_or_clone(reading.snapshot), reading.stale))
+                .unzip();
+            let stuck = ages.into_iter().flatten().max();
+            PathReading { name: path.name, left: path.left, right: path.right, queues, stuck }
+        };
+        asked.into_iter().map(reading).collect()
     }
 }
 
@@ -69,7 +84,11 @@ impl Paths {
             // The receiver may be gone.
             let _ = events.send(Event::PathEnded(number));
         };
-        let path = RunningPath::start(spec, &self.command, ended)?;
+        let events = self.events.clone();
+        let scarcity = ScarcityNotice(Arc::new(move |scarcity| {
+            let _ = events.send(Event::Scarce(number, scarcity));
+        }));
+        let path = RunningPath::start(spec, &self.command, &scarcity, ended)?;
         self.running.push((number, path));
         self.publish();
         Ok(())
@@ -89,7 +108,10 @@ impl Paths {
 
     /// Stops all paths, in the order in which they were started.
     pub(crate) fn stop_all(&mut self) -> Vec<(PathReading, Result<(), Broken>)> {
-        let ended = self.running.drain(..).map(|(_, path)| end(path)).collect();
+        // All are told before the first is waited for, and have one time together.
+        self.running.iter().for_each(|(_, path)| path.tell_to_stop());
+        let until = Instant::now() + STOP_WAIT;
+        let ended = self.running.drain(..).map(|(_, path)| end(path, until)).collect();
         self.publish();
         ended
     }
@@ -102,6 +124,22 @@ impl Paths {
     /// The way to read their counters.
     pub(crate) fn asked(&self) -> Asked {
         self.asked.clone()
+    }
+
+    /// The note about a path with few sequence numbers left, if it still runs.
+    pub(crate) fn scarcity_note(&self, number: u64, scarcity: Scarcity) -> Option<String> {
+        let (_, path) = self.running.iter().find(|(running, _)| *running == number)?;
+        let name = &path.spec.name;
+        Some(match scarcity {
+            Scarcity::Scarce => format!(
+                "path {name}: 90 % of the sequence numbers of its ESP keys are used; nothing is sent \
+                 once all are: make new keys, and name a new sequence file"
+            ),
+            Scarcity::Exhausted => format!(
+                "path {name}: all sequence numbers of its ESP keys are used, and nothing is sent: make \
+                 new keys, and name a new sequence file"
+            ),
+        })
     }
 
     /// One line for each path.
@@ -153,7 +191,7 @@ impl Paths {
     fn take(&mut self, at: usize) -> (PathReading, Result<(), Broken>) {
         let (_, path) = self.running.remove(at);
         self.publish();
-        end(path)
+        end(path, Instant::now() + STOP_WAIT)
     }
 
     fn publish(&self) {
@@ -168,8 +206,16 @@ impl Paths {
     }
 }
 
-fn end(path: RunningPath) -> (PathReading, Result<(), Broken>) {
+fn end(path: RunningPath, until: Instant) -> (PathReading, Result<(), Broken>) {
     let (name, left, right) = (path.spec.name.clone(), path.left.clone(), path.right.clone());
-    let (result, queues) = path.stop();
-    (PathReading { name, left, right, queues }, result)
+    let (result, queues) = path.stop(until);
+    // The message about a thread that was left behind says more.
+    (PathReading { name, left, right, queues, stuck: None }, result)
 }
+
+/// Longest time that a thread of a path has to answer a request for its counters. One that takes longer is reported
+/// as stuck.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// Longest time that threads of paths have to end once they are told to: one second for the packets that they hold
+/// (`RunOptions::drain`), and the rest for a busy machine. A thread that takes longer is left behind.
+pub(crate) const STOP_WAIT: Duration = Duration::from_secs(5);

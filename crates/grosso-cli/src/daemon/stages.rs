@@ -15,7 +15,7 @@ use grosso::{
         SecurityAssociation, Selectors, UdpPorts,
     },
 };
-use grosso_io::stage::{FragmentationOptions, Level, SecuredOptions, SequenceFile};
+use grosso_io::stage::{FragmentationOptions, Level, Recorder, SecuredOptions, SequenceFile};
 use grosso_sys::secret;
 use grosso_wire::ipv4;
 use serde::Deserialize;
@@ -23,6 +23,7 @@ use serde::Deserialize;
 use super::{
     claim::claim,
     keys::{KeySource, Keys},
+    recorder,
 };
 use crate::error::Failure;
 
@@ -220,8 +221,9 @@ impl EspSpec {
         })
     }
 
-    fn sequences(&self, keys: &Keys, command: &str) -> Result<SequenceFile, Failure> {
+    fn sequences(&self, keys: &Keys, command: &str) -> Result<Recorder, Failure> {
         SequenceFile::open(&self.sequence_file, keys.fingerprint())
+            .and_then(recorder::recorder)
             .map_err(|error| self.unusable(command, &error))
     }
 

@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use grosso_sys::local::refuses_files;
 use rustix::{
     fs::{Mode, fchmod},
     net::{
@@ -127,6 +128,8 @@ impl Drop for ControlSocket {
 fn listen_on(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // On older kernels, descriptors that are passed are closed by the closing thread.
+    let _ = refuses_files(&socket);
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, BACKLOG)?;

@@ -1,5 +1,8 @@
 //! The answers for Prometheus: `/metrics` and `/healthz`.
 
+use super::PathReading;
+use crate::name::harmless;
+
 /// A request over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -48,13 +51,16 @@ pub(crate) fn metrics(page: &str, head: bool) -> Vec<u8> {
     response("200 OK", "text/plain; version=0.0.4; charset=utf-8", "", page, head)
 }
 
-/// The answer whether there are data paths.
-pub(crate) fn health(has_paths: bool, head: bool) -> Vec<u8> {
-    let (status, body) = match has_paths {
-        true => ("200 OK", "ok\n"),
-        false => ("503 Service Unavailable", "no data path is running\n"),
+/// The answer whether there are data paths, and none of them is stuck.
+pub(crate) fn health(paths: &[PathReading], head: bool) -> Vec<u8> {
+    let stuck = paths.iter().filter(|path| path.stuck.is_some());
+    let stuck: Vec<String> = stuck.map(|path| harmless(&path.name).into_owned()).collect();
+    let (status, body) = match (paths.is_empty(), stuck.is_empty()) {
+        (false, true) => ("200 OK", "ok\n".to_owned()),
+        (true, _) => ("503 Service Unavailable", "no data path is running\n".to_owned()),
+        (false, false) => ("503 Service Unavailable", format!("stuck: {}\n", stuck.join(", "))),
     };
-    response(status, PLAIN, "", body, head)
+    response(status, PLAIN, "", &body, head)
 }
 
 /// The answer to a request that is refused.

@@ -25,6 +25,12 @@ pub(crate) struct DeviceLine<'a> {
     pub(crate) peer: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<u32>,
+    /// Whether the path is stuck: a thread of it did not answer in time, because it waits in a system call or was
+    /// stopped. The counters are then its last ones.
+    pub(crate) stuck: bool,
+    /// The age of the counters of a path that is stuck, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stuck_ns: Option<u64>,
     #[serde(flatten)]
     pub(crate) counters: Grouped<'a>,
     /// The change since the reading before.
@@ -53,6 +59,8 @@ impl<'a> DeviceLine<'a> {
             device: &reading.device,
             peer: &reading.peer,
             queue: reading.queue,
+            stuck: reading.stuck_ns.is_some(),
+            stuck_ns: reading.stuck_ns,
             counters: Grouped(&reading.counters),
             delta: delta.map(Grouped),
         }

@@ -27,6 +27,7 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use grosso_io::runner::Snapshot;
@@ -49,6 +50,8 @@ pub(crate) struct PathReading {
     pub(crate) right: String,
     /// The counters of each of its queues.
     pub(crate) queues: Vec<Snapshot>,
+    /// Age of the oldest of these counters if a thread of the path is stuck: it did not answer in time.
+    pub(crate) stuck: Option<Duration>,
 }
 
 /// A thread that serves the counters of this program: on its control socket and, if wanted, over HTTP. It ends when

@@ -9,17 +9,36 @@ use super::{
 
 /// The page of these devices. Their paths keep those of one name apart, as tunnels may be, and they are added up only
 /// where paths of two programs have one name too: no two series may have the same labels.
-pub(crate) fn page(devices: &[DeviceReading]) -> String {
-    let devices = merged(devices);
+pub(crate) fn page(readings: &[DeviceReading]) -> String {
+    let devices = merged(readings);
     let mut page = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(page, "# HELP grosso_build_info The version of Grosso; always 1.");
     let _ = writeln!(page, "# TYPE grosso_build_info gauge");
     let _ = writeln!(page, "grosso_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+    print_stuck(&mut page, readings);
     for metric in metrics() {
         print_metric(&mut page, &metric, &devices);
     }
     page
+}
+
+/// Prints whether each path is stuck.
+fn print_stuck(page: &mut String, readings: &[DeviceReading]) {
+    let mut paths: BTreeMap<&str, bool> = BTreeMap::new();
+    for reading in readings {
+        *paths.entry(&reading.path).or_default() |= reading.stuck_ns.is_some();
+    }
+    if paths.is_empty() {
+        return;
+    }
+    let help =
+        "Whether a thread of the path did not answer in time; its counters are its last ones.";
+    let _ = writeln!(page, "# HELP grosso_path_stuck {help}\n# TYPE grosso_path_stuck gauge");
+    for (path, is_stuck) in paths {
+        let stuck = u8::from(is_stuck);
+        let _ = writeln!(page, "grosso_path_stuck{{path=\"{}\"}} {stuck}", escaped(path));
+    }
 }
 
 type Devices<'a> = BTreeMap<(&'a str, &'a str, Option<u32>), Values>;

@@ -1,6 +1,6 @@
 //! The counters of devices, added up as requested.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use grosso_io::runner::Snapshot;
 use schemars::JsonSchema;
@@ -26,6 +26,10 @@ pub(crate) struct DeviceReading {
     /// The time since the last frame came from it, in nanoseconds; `None` before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idle_ns: Option<u64>,
+    /// Age of the counters in nanoseconds if the path is stuck: a thread of it did not answer in time, because it
+    /// waits in a system call or was stopped. `None` for a path that works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stuck_ns: Option<u64>,
     /// Its counters.
     pub(crate) counters: Values,
 }
@@ -112,6 +116,7 @@ pub(crate) fn devices(paths: &[PathReading], per_queue: bool) -> Vec<DeviceReadi
                 peer,
                 queue: None,
                 idle_ns: None,
+                stuck_ns: path.stuck.map(nanoseconds),
                 counters: Values(vec![None; COUNTERS.len()]),
             };
             let sides = path.queues.iter().map(side);
@@ -133,6 +138,10 @@ pub(crate) fn devices(paths: &[PathReading], per_queue: bool) -> Vec<DeviceReadi
         }
     }
     devices
+}
+
+fn nanoseconds(age: Duration) -> u64 {
+    u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn left(queue: &Snapshot) -> PathSide<'_> {

@@ -7,7 +7,7 @@
 //! asked at most once in [`ClientBounds::fresh`], however many clients ask.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, IoSliceMut, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     os::{
         fd::{AsFd, BorrowedFd},
@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use grosso_sys::local::receive_without_files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
@@ -321,7 +322,7 @@ fn answer_http(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Ve
         Wanted::Metrics { head } => {
             http::metrics(&prometheus::page(&devices(paths.readings(), false)), head)
         }
-        Wanted::Health { head } => http::health(!paths.readings().is_empty(), head),
+        Wanted::Health { head } => http::health(paths.readings(), head),
         Wanted::Refused(refusal) => http::refused(refusal),
     })
 }
@@ -362,7 +363,10 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Control(stream) => stream.read(buffer),
+            // Nobody has to pass descriptors here, and their closing can wait.
+            Self::Control(stream) => {
+                Ok(receive_without_files(stream, &mut [IoSliceMut::new(buffer)])?.bytes)
+            }
             Self::Http(stream) => stream.read(buffer),
         }
     }

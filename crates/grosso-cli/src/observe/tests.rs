@@ -89,6 +89,7 @@ fn sample() -> PathReading {
         left: "eth0".to_owned(),
         right: "tap0".to_owned(),
         queues: vec![queue],
+        stuck: None,
     }
 }
 

@@ -14,9 +14,12 @@ pub(crate) fn print(devices: &[DeviceReading], all: bool) -> String {
 
 /// One device; with the change since an earlier reading, if wanted.
 pub(crate) fn device(reading: &DeviceReading, change: Option<&Values>, all: bool) -> String {
-    let DeviceReading { path, device, peer, queue, counters, .. } = reading;
+    let DeviceReading { path, device, peer, queue, stuck_ns, counters, .. } = reading;
     let queue = queue.map_or_else(String::new, |queue| format!(" queue {queue}"));
-    let mut text = format!("{device}{queue} (path {path}, to {peer})\n");
+    let stuck = stuck_ns.map_or_else(String::new, |age_ns| {
+        format!("; stuck: no answer, counters from {} s ago", age_ns / 1_000_000_000)
+    });
+    let mut text = format!("{device}{queue} (path {path}, to {peer}{stuck})\n");
     let mut changes = change.map(Values::in_order);
     for (counter, value) in COUNTERS.iter().zip(counters.in_order()) {
         let changed = changes.as_mut().and_then(Iterator::next).flatten();

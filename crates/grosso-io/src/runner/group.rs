@@ -13,6 +13,7 @@ use std::{
         mpsc::{self, Sender},
     },
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use grosso_sys::scheduling::{allowed_processors, pin};
@@ -48,6 +49,13 @@ pub enum Broken {
         thread: String,
         /// Message of the panic.
         message: String,
+    },
+    /// A thread did not end when it was told to: it is stuck in a system call, or stopped. It was left
+    /// behind with its ports, and the packets that it holds are lost.
+    #[error("thread {thread} is stuck: it did not end when it was told to, and was left behind")]
+    Stuck {
+        /// Name of the thread.
+        thread: String,
     },
 }
 
@@ -133,19 +141,35 @@ impl Group {
         &self.common.handles
     }
 
-    /// Waits until all paths have ended. Returns the error of the first one that broke, and a
-    /// snapshot of each that met no defect.
+    /// Waits until all paths have ended, without a limit. Returns the error of the first one that
+    /// broke, and a snapshot of each that met no defect.
     pub fn join(mut self) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.wait();
-        let broken = self.common.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let snapshots = self.common.handles.iter().filter_map(Handle::snapshot).collect();
-        (broken.map_or(Ok(()), Err), snapshots)
+        self.result()
     }
 
-    /// Stops the paths and waits for them: [`Group::stop`], then [`Group::join`].
-    pub fn stop_and_join(self) -> (Result<(), Broken>, Vec<Snapshot>) {
+    /// Stops the paths and waits for them until this time. A thread that has not ended then is left
+    /// behind, which is [`Broken::Stuck`], and its last snapshot is returned.
+    pub fn stop_and_join(mut self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.stop();
-        self.join()
+        while !self.threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+            thread::sleep(END_PAUSE);
+        }
+        let stuck = self.threads.extract_if(.., |thread| !thread.is_finished());
+        for thread in stuck {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            self.common.breaks(Broken::Stuck { thread: name });
+        }
+        self.wait();
+        self.result()
+    }
+
+    fn result(self) -> (Result<(), Broken>, Vec<Snapshot>) {
+        let broken = self.common.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let readings =
+            self.common.handles.iter().filter_map(|handle| handle.request().wait(Duration::ZERO));
+        let snapshots = readings.map(|reading| Arc::unwrap_or_clone(reading.snapshot)).collect();
+        (broken.map_or(Ok(()), Err), snapshots)
     }
 
     fn wait(&mut self) {
@@ -157,6 +181,9 @@ impl Group {
         }
     }
 }
+
+/// Pause between two looks whether all threads have ended.
+const END_PAUSE: Duration = Duration::from_millis(1);
 
 /// Message of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -2,7 +2,7 @@
 //!
 //! The thread sleeps until a port has frames or room, a held train must leave, or a request
 //! arrives. It shares nothing with other threads but the requests of [`Handle`], which cost it one
-//! load a turn.
+//! load a turn. Nobody who asks it anything has to wait for it: see [`Request`].
 //!
 //! ```no_run
 //! use grosso_io::{
@@ -27,24 +27,22 @@
 //! ```
 
 mod group;
+mod requests;
 mod sleeper;
 
-use std::{
-    io,
-    ops::Deref,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use grosso::{coalesce::RoundTrips, expand::Expander, stats::CoalesceStats};
-use grosso_sys::wait::{Event, monotonic, wait_exactly};
+use grosso_sys::wait::{monotonic, wait_exactly};
 
-pub use self::group::{Broken, Group, QUEUES_MAX, ThreadOptions};
-use self::sleeper::{Sleeper, Wants};
+pub use self::{
+    group::{Broken, Group, QUEUES_MAX, ThreadOptions},
+    requests::{Handle, Reading, Request},
+};
+use self::{
+    requests::Answering,
+    sleeper::{Sleeper, Wants},
+};
 use crate::{
     path::{Direction, DirectionStats, PathOptions},
     port::{Port, PortCounter, PortError},
@@ -119,102 +117,6 @@ pub struct End<L, R> {
     pub snapshot: Snapshot,
 }
 
-/// Control of a data path from other threads.
-#[derive(Clone, Debug)]
-pub struct Handle {
-    shared: Arc<Shared>,
-}
-
-/// State shared by a data path and its handles. Aligned so that no other thread writes to the cache
-/// lines that the path's thread reads in every turn.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Shared {
-    /// Whether there is a request: the thread reads the rest only then.
-    asked: AtomicBool,
-    stopped: AtomicBool,
-    /// Wakes the thread.
-    event: Event,
-    requests: Mutex<Requests>,
-}
-
-#[derive(Debug, Default)]
-struct Requests {
-    waiting: Vec<mpsc::Sender<Snapshot>>,
-    /// Final counters of the path.
-    last: Option<Snapshot>,
-    /// Whether the path has ended, so that requests will not be answered.
-    is_over: bool,
-}
-
-/// The path's side of the requests. Dropping it releases callers that wait for an answer, even if
-/// the path never ran or its thread panics.
-#[derive(Debug)]
-struct Answering(Arc<Shared>);
-
-impl Deref for Answering {
-    type Target = Shared;
-
-    fn deref(&self) -> &Shared {
-        &self.0
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        let mut requests = self.requests();
-        requests.is_over = true;
-        requests.waiting.clear();
-    }
-}
-
-impl Handle {
-    /// Makes the path deliver its held packets and end.
-    pub fn stop(&self) {
-        self.shared.stopped.store(true, Ordering::Release);
-        self.shared.wake();
-    }
-
-    /// Current counters, taken by the path's own thread; final counters after the path has ended.
-    /// `None` when the path was dropped before it came to its end.
-    #[must_use]
-    pub fn snapshot(&self) -> Option<Snapshot> {
-        let (sender, receiver) = mpsc::channel();
-        {
-            let mut requests = self.shared.requests();
-            if let Some(last) = &requests.last {
-                return Some(last.clone());
-            }
-            if requests.is_over {
-                return None;
-            }
-            requests.waiting.push(sender);
-        }
-        self.shared.wake();
-        receiver.recv().ok()
-    }
-}
-
-impl Shared {
-    fn wake(&self) {
-        self.asked.store(true, Ordering::Release);
-        // Raising the event can fail only if its descriptor is closed, and that lives as long as
-        // `self`.
-        let _ = self.event.raise();
-    }
-
-    /// Answers the last requests, and those to come, with the final counters.
-    fn conclude(&self, last: &Snapshot) {
-        let mut requests = self.requests();
-        last.send_to(core::mem::take(&mut requests.waiting));
-        requests.last = Some(last.clone());
-    }
-
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Two ports and the directions between them.
 #[derive(Debug)]
 pub struct DataPath<L: Port, R: Port> {
@@ -240,13 +142,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
             let why = format!("{} and {} frames do not mix", left.link(), right.link());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let event = Event::new()?;
-        let shared = Shared {
-            asked: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
-            event,
-            requests: Mutex::default(),
-        };
+        let shared = Answering::new()?;
         let [there, back] = [&options.left_to_right, &options.right_to_left];
         let mut to_right = Direction::new(there.clone(), left.link(), right.device());
         let to_left = Direction::new(back.clone(), right.link(), left.device());
@@ -265,14 +161,14 @@ impl<L: Port, R: Port> DataPath<L, R> {
             received_ns: [None; 2],
             sleeper: Sleeper::default(),
             options,
-            shared: Answering(Arc::new(shared)),
+            shared,
         })
     }
 
     /// A handle to query and stop the path while it runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { shared: Arc::clone(&self.shared.0) }
+        self.shared.handle()
     }
 
     /// Moves frames until the path is stopped or a port is finished or broken, then delivers the
@@ -280,11 +176,14 @@ impl<L: Port, R: Port> DataPath<L, R> {
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and a train is held a little longer.
         let _ = wait_exactly();
+        // A thread that gets stuck before anybody asks has counters to show all the same.
+        let first = self.snapshot();
+        self.shared.publish(first);
         let mut result = self.work();
         let drained = self.finish();
         result = result.and(drained);
         let snapshot = self.snapshot();
-        self.shared.conclude(&snapshot);
+        self.shared.conclude(snapshot.clone());
         let Self { left, right, .. } = self;
         End { result, left, right, snapshot }
     }
@@ -292,7 +191,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     fn work(&mut self) -> Result<(), PortError> {
         let mut busy_until = 0;
         loop {
-            if self.shared.asked.load(Ordering::Relaxed) && self.answer() {
+            if self.shared.is_asked() && self.answer() {
                 return Ok(());
             }
             let now_ns = now_ns();
@@ -357,7 +256,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
         let Self { left, right, sleeper, shared, .. } = self;
         let left = (&*left, wants(to_right, to_left.1));
         let right = (&*right, wants(to_left, to_right.1));
-        sleeper.sleep(left, right, &shared.0.event, deadline).map_err(|source| PortError::Device {
+        sleeper.sleep(left, right, shared.event(), deadline).map_err(|source| PortError::Device {
             name: "the data path".to_owned(),
             action: "wait",
             source,
@@ -366,12 +265,11 @@ impl<L: Port, R: Port> DataPath<L, R> {
 
     /// Answers requests, and returns whether the path was stopped.
     fn answer(&mut self) -> bool {
-        self.shared.asked.store(false, Ordering::Release);
-        let waiting = core::mem::take(&mut self.shared.requests().waiting);
-        if !waiting.is_empty() {
-            self.snapshot().send_to(waiting);
+        if self.shared.take_requests() {
+            let snapshot = self.snapshot();
+            self.shared.publish(snapshot);
         }
-        self.shared.stopped.load(Ordering::Acquire)
+        self.shared.is_stopped()
     }
 
     /// Delivers all held packets, waiting for room in the ports.
@@ -435,14 +333,6 @@ impl Snapshot {
             left_idle_ns,
             right_idle_ns,
             sleeps,
-        }
-    }
-
-    #[inline(never)]
-    fn send_to(&self, requesters: Vec<mpsc::Sender<Self>>) {
-        for sender in requesters {
-            // The requester may have gone.
-            let _ = sender.send(self.clone());
         }
     }
 }

@@ -22,6 +22,8 @@ mod identification;
 mod joining;
 mod outbox;
 #[cfg(feature = "esp")]
+mod recorder;
+#[cfg(feature = "esp")]
 mod secured;
 #[cfg(feature = "esp")]
 mod sequence;
@@ -38,9 +40,12 @@ pub use self::{
     },
 };
 
+#[cfg(all(feature = "esp", unix))]
+pub use self::recorder::{ANSWER_WAIT, record};
 #[cfg(feature = "esp")]
 pub use self::{
-    secured::{Drops, Level, Secured, SecuredOptions, SecuredStats},
+    recorder::Recorder,
+    secured::{Drops, Level, Scarcity, ScarcityNotice, Secured, SecuredOptions, SecuredStats},
     sequence::{Numbers, SequenceFile},
     stages::Stages,
 };

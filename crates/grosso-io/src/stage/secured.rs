@@ -1,6 +1,11 @@
 //! ESP, as a port.
 
-use std::{fs::File, sync::LazyLock};
+use core::fmt;
+use std::{
+    collections::VecDeque,
+    fs::File,
+    sync::{Arc, LazyLock},
+};
 
 use grosso::{
     Frame, Meta,
@@ -15,7 +20,7 @@ use grosso::{
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
-use super::{Numbers, SequenceFile, outbox::Outbox, sequence::RESERVED_AT_ONCE};
+use super::{Numbers, Recorder, outbox::Outbox, recorder::Recording, sequence::RESERVED_AT_ONCE};
 use crate::{
     buffer::{PortBuffer, Spare},
     delegate_port,
@@ -41,9 +46,9 @@ pub struct SecuredOptions {
     pub outbound: SecurityAssociation,
     /// Association for received packets.
     pub inbound: SecurityAssociation,
-    /// File that stores the sequence numbers. `None` starts with the first number, so it is only
+    /// Recorder of the sequence numbers. `None` starts with the first number, so it is only
     /// for keys that no other stage has used or will use.
-    pub sequences: Option<SequenceFile>,
+    pub sequences: Option<Recorder>,
     /// Treatment of unencrypted frames.
     pub level: Level,
     /// The UDP ports of tunnels inside encrypted packets.
@@ -53,6 +58,27 @@ pub struct SecuredOptions {
     pub vector_salt: u64,
     /// Files kept open for as long as the keys are used, because they are locks.
     pub claims: Vec<File>,
+    /// Told when sequence numbers to send become scarce, and when there are none left.
+    pub scarcity: Option<ScarcityNotice>,
+}
+
+/// State of the sequence numbers to send of an association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scarcity {
+    /// At least 90 % of them are used.
+    Scarce,
+    /// All are used: nothing more can be sent with these keys.
+    Exhausted,
+}
+
+/// Function that is told of scarce sequence numbers, at most once of each state. It must not wait.
+#[derive(Clone)]
+pub struct ScarcityNotice(pub Arc<dyn Fn(Scarcity) + Send + Sync>);
+
+impl fmt::Debug for ScarcityNotice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ScarcityNotice")
+    }
 }
 
 impl SecuredOptions {
@@ -71,6 +97,7 @@ impl SecuredOptions {
             ports: Ports::ASSIGNED,
             vector_salt,
             claims: Vec::new(),
+            scarcity: None,
         }
     }
 }
@@ -107,6 +134,14 @@ pub struct Secured<P: Port> {
     packet: Vec<u8>,
     scratch: Vec<u8>,
     stack: Stack,
+    /// Decrypted packets whose numbers are not recorded yet, in the order of their arrival.
+    held: VecDeque<(Frame<PortBuffer>, u64)>,
+    /// Bytes of these.
+    held_bytes: usize,
+    /// Time of the last packet, in nanoseconds.
+    received_ns: u64,
+    /// Time of the last call, in nanoseconds.
+    now_ns: u64,
     /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
     stats: SecuredStats,
@@ -124,9 +159,10 @@ pub struct SecuredStats {
     pub sent_clear: u64,
     /// Frames received in the clear and accepted.
     pub received_clear: u64,
-    /// Frames not sent because the file of sequence numbers could not be written.
+    /// Frames not sent because the file of sequence numbers could not be written, or not in time.
     pub unreserved: u64,
-    /// Frames decrypted and dropped because the file of sequence numbers could not be written.
+    /// Frames decrypted and dropped because the file of sequence numbers could not be written, or
+    /// not in time.
     pub in_unreserved: u64,
     /// Frames not sent, by reason.
     pub out_dropped: Drops,
@@ -175,12 +211,13 @@ impl SecuredStats {
         let unreserved = PortCounter {
             name: "esp-out-unreserved",
             is_loss: true,
-            sentence: "A packet was dropped because the sequence file could not be written.",
+            sentence: "A packet was dropped because the sequence file could not be written in time.",
         };
         let in_unreserved = PortCounter {
             name: "esp-in-unreserved",
             is_loss: true,
-            sentence: "A received packet was dropped because the sequence file could not be written.",
+            sentence: "A received packet was dropped because the sequence file could not be written \
+                       in time.",
         };
         let events = events
             .into_iter()
@@ -237,6 +274,10 @@ impl<P: Port> Secured<P> {
             packet: Vec::new(),
             scratch: Vec::new(),
             stack: Stack::new(0),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            received_ns: 0,
+            now_ns: 0,
             more: false,
             stats: SecuredStats::default(),
         })
@@ -313,7 +354,12 @@ impl<P: Port> Secured<P> {
             Ok(done) => {
                 outbox.send(scratch.get(..done.len).unwrap_or_default(), &done.meta, port)?
             }
-            Err(reason) => stats.out_dropped.count(reason),
+            Err(reason) => {
+                stats.out_dropped.count(reason);
+                if reason == Refusal::SequenceExhausted {
+                    pair.look_for_scarcity();
+                }
+            }
         }
         Ok(())
     }
@@ -360,7 +406,22 @@ impl<P: Port> Secured<P> {
 }
 
 impl<P: Port> Port for Secured<P> {
-    delegate_port!(port: descriptors, is_finished);
+    delegate_port!(port: is_finished);
+
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    #[cfg(unix)]
+    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.transmit_descriptor()
+    }
+
+    #[cfg(unix)]
+    fn room_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.room_kick()
+    }
 
     fn link(&self) -> LinkType {
         self.link
@@ -378,9 +439,18 @@ impl<P: Port> Port for Secured<P> {
         max: usize,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
+        self.now_ns = now_ns;
+        self.take_recorded();
+        let mut given = self.release(max, each);
+        if given == max {
+            self.more = true;
+            return Ok(given);
+        }
+        let max = max - given;
         let Self { port, link, level, pair, spare, returned, stack, stats, .. } = self;
+        let (held, held_bytes) = (&mut self.held, &mut self.held_bytes);
         let (spi, udp_port) = (self.inbound_spi, self.inbound_port);
-        let mut given = 0;
+        let mut opened_now = 0;
         let result = port.receive(now_ns, max, &mut |frame| {
             let Frame { buffer, meta } = frame;
             let bytes = buffer.as_ref();
@@ -405,18 +475,33 @@ impl<P: Port> Port for Secured<P> {
                 }
             };
             match opened {
-                Ok((frame, sequence)) if pair.admits(sequence, max) => {
-                    given += 1;
-                    each(frame);
+                Ok((frame, sequence)) => {
+                    opened_now += 1;
+                    if held.is_empty() && pair.admits(sequence) {
+                        given += 1;
+                        each(frame);
+                    } else if held.len() < HELD_MAX && *held_bytes < HELD_BYTES_MAX {
+                        *held_bytes += frame.buffer.as_ref().len();
+                        held.push_back((frame, sequence));
+                    } else {
+                        stats.in_unreserved += 1;
+                        let _ = spare.give(frame.buffer);
+                    }
                 }
-                Ok(_) => stats.in_unreserved += 1,
                 Err(reason) => stats.in_dropped.count(reason),
             }
             returned.push(buffer);
         });
         returned.drain(..).for_each(|buffer| port.recycle(buffer));
         self.more = result? == max;
-        if !self.more {
+        if opened_now > 0 {
+            self.received_ns = now_ns;
+        }
+        if !self.held.is_empty() || opened_now > 0 {
+            let recording = self.pair.record_received(opened_now, self.held.len());
+            self.drop_unrecorded(recording);
+            given += self.release(max, each);
+        } else if self.settles_at().is_some_and(|at_ns| now_ns >= at_ns) {
             self.pair.settle();
         }
         Ok(given)
@@ -449,7 +534,21 @@ impl<P: Port> Port for Secured<P> {
     /// 0 (at once) while the port may have more frames, because its descriptor may not become
     /// readable again for them.
     fn deadline(&self) -> Option<u64> {
-        if self.more { Some(0) } else { self.port.deadline() }
+        if self.more {
+            return Some(0);
+        }
+        let waits = !self.held.is_empty() && !self.hears_recorder();
+        let recorded = waits.then(|| self.now_ns.saturating_add(RECORDED_AGAIN_NS));
+        self.port.deadline().into_iter().chain(recorded).chain(self.settles_at()).min()
+    }
+
+    /// That of the port behind, or else a descriptor that becomes readable when the numbers of
+    /// received packets are recorded.
+    #[cfg(unix)]
+    fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        let recorded =
+            || self.pair.recorder.as_ref().filter(|_| self.hears_recorder())?.descriptor();
+        self.port.frames_kick().or_else(recorded)
     }
 
     /// The path MTU of the port less the greatest overhead, whatever the packet's padding.
@@ -472,6 +571,61 @@ impl<P: Port> Port for Secured<P> {
 }
 
 impl<P: Port> Secured<P> {
+    /// Takes the answer about recorded numbers, if one is there.
+    fn take_recorded(&mut self) {
+        let Some(recorder) = self.pair.recorder.as_mut().filter(|it| it.is_waiting()) else {
+            return;
+        };
+        let recording = recorder.poll();
+        self.drop_unrecorded(recording);
+    }
+
+    /// Drops the packets whose numbers could not be recorded.
+    fn drop_unrecorded(&mut self, recording: Recording) {
+        if recording == Recording::Failed {
+            self.stats.in_unreserved += self.held.len() as u64;
+            self.held_bytes = 0;
+            for (frame, _) in self.held.drain(..) {
+                let _ = self.spare.give(frame.buffer);
+            }
+        }
+    }
+
+    /// Delivers held packets whose numbers are recorded by now, and returns their number.
+    fn release(&mut self, max: usize, each: &mut dyn FnMut(Frame<PortBuffer>)) -> usize {
+        let mut count = 0;
+        while count < max
+            && let Some((frame, sequence)) = self.held.pop_front()
+        {
+            if !self.pair.admits(sequence) {
+                self.held.push_front((frame, sequence));
+                return count;
+            }
+            count += 1;
+            self.held_bytes -= frame.buffer.as_ref().len();
+            each(frame);
+        }
+        self.more |= !self.held.is_empty();
+        count
+    }
+
+    /// Time at which numbers that were recorded ahead are taken back, because nothing else came.
+    fn settles_at(&self) -> Option<u64> {
+        let is_ahead = self.held.is_empty() && self.pair.is_ahead();
+        is_ahead.then(|| self.received_ns.saturating_add(SETTLE_NS))
+    }
+
+    /// Whether the answer of the recorder wakes the thread by a descriptor.
+    #[cfg(unix)]
+    fn hears_recorder(&self) -> bool {
+        !self.held.is_empty() && self.port.frames_kick().is_none()
+    }
+
+    #[cfg(not(unix))]
+    fn hears_recorder(&self) -> bool {
+        false
+    }
+
     /// Whether a frame is sent in the clear.
     fn goes_in_the_clear(&mut self, head: &[u8]) -> bool {
         is_found_in_the_clear(head, self.link, &mut self.stack)
@@ -479,90 +633,169 @@ impl<P: Port> Secured<P> {
     }
 }
 
-/// The associations of both directions, and the file with their sequence numbers.
+/// The associations of both directions, and the recorder of their sequence numbers.
 #[derive(Debug)]
 struct Pair {
     encryptor: Encryptor,
     decryptor: Decryptor,
-    sequences: Option<SequenceFile>,
+    recorder: Option<Recorder>,
     /// Whether the receiver remembers sequence numbers.
     has_window: bool,
-    /// Packets that were delivered since the file recorded no more than were received.
+    /// Packets that came since the file recorded no more than were received.
     unsettled: u64,
+    /// Most packets that came while a request of the recorder was under way.
+    came_meanwhile: u64,
+    scarcity: Option<ScarcityNotice>,
+    /// The state that was reported.
+    reported: Option<Scarcity>,
     _claims: Vec<File>,
 }
 
 impl Pair {
     fn new(options: SecuredOptions) -> Result<Self, NoAssociation> {
-        let SecuredOptions { outbound, inbound, sequences, vector_salt, claims, .. } = options;
+        let SecuredOptions { outbound, inbound, sequences, vector_salt, claims, scarcity, .. } =
+            options;
         let Numbers { sent, received } =
-            sequences.as_ref().map(SequenceFile::numbers).unwrap_or_default();
-        Ok(Self {
+            sequences.as_ref().map(Recorder::unused).unwrap_or_default();
+        let mut pair = Self {
             encryptor: Encryptor::resume(outbound, vector_salt, sent)?,
             has_window: inbound.replay_window_packets != 0,
             decryptor: Decryptor::resume(inbound, received)?,
-            sequences,
+            recorder: sequences,
             unsettled: 0,
+            came_meanwhile: 0,
+            scarcity,
+            reported: None,
             _claims: claims,
-        })
+        };
+        pair.look_for_scarcity();
+        Ok(pair)
+    }
+
+    /// Reports that sequence numbers to send are scarce or used up, once.
+    #[cold]
+    fn look_for_scarcity(&mut self) {
+        let left = self.encryptor.sequences_left();
+        let all = self.encryptor.last_sequence().saturating_add(left);
+        let state = match left {
+            0 => Scarcity::Exhausted,
+            left if left <= all / 10 => Scarcity::Scarce,
+            _ => return,
+        };
+        if self.reported != Some(state) {
+            self.reported = Some(state);
+            if let Some(ScarcityNotice(notice)) = &self.scarcity {
+                notice(state);
+            }
+        }
     }
 
     /// Whether a genuine packet may be delivered. It may be once the file records its number as
-    /// received, so that it is not accepted again after a crash. Those of the next packets are
-    /// recorded with it, up to `most`, and to as many as came at once so far: of a peer that is
-    /// quiet few are refused then, which it would have to send again.
-    fn admits(&mut self, sequence: u64, most: usize) -> bool {
-        let Some(file) = self.sequences.as_mut().filter(|_| self.has_window) else { return true };
-        let ahead = self.unsettled.min(most as u64);
-        self.unsettled += 1;
-        let Numbers { sent, received } = file.numbers();
-        if sequence <= received {
+    /// received, so that it is not accepted again after a crash.
+    #[inline]
+    fn admits(&self, sequence: u64) -> bool {
+        let Some(recorder) = self.recorder.as_ref().filter(|_| self.has_window) else {
             return true;
+        };
+        sequence <= recorder.recorded().received
+    }
+
+    /// Has the numbers of the packets that came recorded as received. Where that takes time, more
+    /// numbers are recorded with them, so that a steady stream waits for none: some times those that
+    /// come in that time, and as many as came so far, up to a poll's. Of a peer that is quiet few are
+    /// refused after a crash, which it would have to send again.
+    fn record_received(&mut self, came: usize, held: usize) -> Recording {
+        self.unsettled += came as u64;
+        let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
+            return Recording::Idle;
+        };
+        if recorder.is_waiting() {
+            self.came_meanwhile = self.came_meanwhile.max(held as u64).min(AHEAD_MAX);
+            return Recording::Waiting;
         }
-        let received = sequence.saturating_add(ahead);
-        file.note(Numbers { sent, received }).is_ok()
+        let last = self.decryptor.last_sequence();
+        let Numbers { sent, received } = recorder.recorded();
+        let usual = self.unsettled.min(AHEAD_USUAL);
+        let ahead = if recorder.is_apart() { usual.max(16 * self.came_meanwhile) } else { 0 };
+        if last.saturating_add(ahead / 2) <= received {
+            return Recording::Idle;
+        }
+        let received = last.saturating_add(ahead);
+        recorder.ask(Numbers { sent, received })
+    }
+
+    /// Whether more numbers are recorded as received than were, and that can be changed now.
+    fn is_ahead(&self) -> bool {
+        let recorder = self.recorder.as_ref().filter(|_| self.has_window);
+        recorder.is_some_and(|recorder| {
+            !recorder.is_waiting() && self.decryptor.last_sequence() < recorder.recorded().received
+        })
     }
 
     /// Records what was received and no more, because nothing else came: a peer that is quiet must
     /// not have to send numbers that were reserved ahead and are refused after a crash.
     fn settle(&mut self) {
-        self.unsettled = 0;
-        let Some(file) = &mut self.sequences else { return };
+        (self.unsettled, self.came_meanwhile) = (0, 0);
         let received = self.decryptor.last_sequence();
-        let Numbers { sent, received: reserved } = file.numbers();
-        if received < reserved {
+        if let Some(recorder) = &mut self.recorder {
+            let sent = recorder.recorded().sent;
             // If this fails, the file records more numbers as received than were.
-            let _ = file.note(Numbers { sent, received });
+            let _ = recorder.ask(Numbers { sent, received });
         }
     }
 
     /// Whether `packets` sequence numbers may be used. Numbers may be used once the file records
     /// them as used.
     fn reserve(&mut self, packets: u32) -> bool {
-        let Some(file) = &mut self.sequences else { return true };
+        let Some(recorder) = &mut self.recorder else { return true };
         let last = self.encryptor.last_sequence().saturating_add(packets.into());
-        if last <= file.numbers().sent {
+        let left = recorder.recorded().sent.checked_sub(last);
+        // Where the file is written apart from this thread, numbers are asked for before they are needed.
+        let enough = if recorder.is_apart() { RESERVED_AT_ONCE / 2 } else { 0 };
+        if left.is_some_and(|left| left >= enough) {
             return true;
         }
-        let sent = last.saturating_add(RESERVED_AT_ONCE);
-        let received = file.numbers().received;
-        file.write(Numbers { sent, received }).is_ok()
+        if recorder.is_waiting() {
+            let _ = recorder.poll();
+        }
+        let is_new = !recorder.is_waiting();
+        if !recorder.is_waiting() {
+            let sent = last.saturating_add(RESERVED_AT_ONCE);
+            let received = recorder.recorded().received;
+            let _ = recorder.ask(Numbers { sent, received });
+        }
+        let is_recorded = last <= recorder.recorded().sent;
+        if is_new {
+            self.look_for_scarcity();
+        }
+        is_recorded
     }
 }
 
-/// Writes the true numbers, which frees reserved numbers that were not used.
+/// Records the true numbers, which frees reserved numbers that were not used.
 impl Drop for Pair {
     fn drop(&mut self) {
         let numbers = Numbers {
             sent: self.encryptor.last_sequence(),
             received: self.decryptor.last_sequence(),
         };
-        if let Some(file) = &mut self.sequences {
-            // If this fails, the file records more numbers as used than were.
-            let _ = file.write(numbers);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.finish(numbers);
         }
     }
 }
+
+/// Decrypted packets that wait until their numbers are recorded, and their bytes. More are dropped.
+const HELD_MAX: usize = 1024;
+const HELD_BYTES_MAX: usize = 4 << 20;
+/// Numbers that are recorded as received ahead of their packets, if few come while a request is under way.
+const AHEAD_USUAL: u64 = 64;
+/// Most packets that are taken to come while a request is under way: 16 times as many are recorded ahead.
+const AHEAD_MAX: u64 = HELD_MAX as u64;
+/// Time without a packet after which numbers that were recorded ahead are taken back, in nanoseconds.
+const SETTLE_NS: u64 = 10_000_000;
+/// Interval in nanoseconds of looking for an answer of the recorder that no descriptor tells of.
+const RECORDED_AGAIN_NS: u64 = 1_000_000;
 
 /// Decrypts a packet in a buffer of the stage, and returns its sequence number too.
 fn open(

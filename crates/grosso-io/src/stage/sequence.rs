@@ -9,6 +9,8 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// A file with the sequence numbers of a pair of associations, locked against other processes.
@@ -45,10 +47,7 @@ impl SequenceFile {
         };
         lock(&file)?;
         let numbers = read(&file, keys)?;
-        let mut opened = Self { file, path: path.to_owned(), keys, numbers };
-        // A file that cannot be written is better detected before the first packet.
-        opened.write(numbers)?;
-        Ok(opened)
+        Ok(Self { file, path: path.to_owned(), keys, numbers })
     }
 
     /// Checks that a file, if it is there, belongs to the keys with this fingerprint.
@@ -60,6 +59,18 @@ impl SequenceFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => read(&other?, keys).map(|_| ()),
         }
+    }
+
+    /// The file and the fingerprint, for another thread or process.
+    #[cfg(unix)]
+    pub(super) fn into_parts(self) -> (File, u128) {
+        (self.file, self.keys)
+    }
+
+    /// The file of the keys with this fingerprint, which has its lock.
+    #[cfg(unix)]
+    pub(super) fn from_parts(file: File, keys: u128) -> Self {
+        Self { file, path: PathBuf::new(), keys, numbers: Numbers::default() }
     }
 
     /// Writes the numbers, and waits until they are on disk.
@@ -126,13 +137,24 @@ fn create(path: &Path, keys: u128) -> io::Result<File> {
 }
 
 fn lock(file: &File) -> io::Result<()> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => {
-            io::Error::new(io::ErrorKind::WouldBlock, "another program uses it")
+    // Whoever recorded for a program that was killed ends a moment after it.
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, "another program uses it"));
+            }
         }
-        TryLockError::Error(error) => error,
-    })
+    }
 }
+
+/// Longest time to wait for the lock of the file.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// Pause between two attempts to get the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 fn text(keys: u128, Numbers { sent, received }: Numbers) -> String {
     format!("{FIRST_LINE}\nkeys {keys:032x}\nout {sent:020}\nin {received:020}\n")

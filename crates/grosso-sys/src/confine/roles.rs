@@ -20,6 +20,10 @@ pub enum Role {
     Statistics,
     /// Waits for signals.
     Signals,
+    /// Closes descriptors that other programs passed.
+    Closer,
+    /// Writes files of sequence numbers, in a process of its own.
+    Recorder,
     /// Opens devices and starts the others, at the start and whenever the configuration is read again.
     Opener,
 }
@@ -47,9 +51,13 @@ impl Role {
     /// The capabilities that it keeps, if it has them.
     pub(super) fn capabilities(self) -> CapabilitySet {
         match self {
-            Self::Data | Self::Connecting | Self::Machine | Self::Statistics | Self::Signals => {
-                CapabilitySet::empty()
-            }
+            Self::Data
+            | Self::Connecting
+            | Self::Machine
+            | Self::Statistics
+            | Self::Signals
+            | Self::Closer
+            | Self::Recorder => CapabilitySet::empty(),
             // Devices, packet sockets, low ports, memory of AF_XDP, and its program.
             Self::Opener => {
                 CapabilitySet::NET_ADMIN
@@ -69,6 +77,8 @@ impl Role {
             Self::Machine => &[LIFE, PACKETS, CONNECTING, LENGTHS, TELLING, SHARING],
             Self::Statistics => &[LIFE, REQUESTS],
             Self::Signals => &[LIFE, OLD_WAITING],
+            Self::Closer => &[LIFE, LINGERING],
+            Self::Recorder => &[LIFE, RECORDING],
             Self::Opener => &[
                 LIFE,
                 PACKETS,
@@ -127,16 +137,24 @@ const LIFE: &[Call] = calls! {
 
 /// Packets, waiting for them or for who sends them, the MTU of their paths, and the numbers of ESP.
 const PACKETS: &[Call] = calls! {
-    SYS_readv SYS_recvmsg SYS_recvmmsg SYS_sendmsg SYS_sendmmsg SYS_connect SYS_accept4
+    SYS_readv SYS_recvmsg SYS_recvmmsg SYS_sendmsg SYS_sendmmsg SYS_connect SYS_accept4 SYS_shutdown
     SYS_getsockname SYS_getsockopt SYS_setsockopt
     SYS_lseek SYS_pread64 SYS_pwrite64 SYS_fsync SYS_fdatasync
 };
+
+/// Jobs, threads for them, and the files of sequence numbers.
+const RECORDING: &[Call] = calls! {
+    SYS_recvmsg SYS_lseek SYS_pwrite64 SYS_fdatasync SYS_clone SYS_clone3 SYS_set_tid_address
+};
+
+/// Options of a socket that is about to be closed.
+const LINGERING: &[Call] = calls! { SYS_setsockopt };
 
 /// A socket to connect again with.
 const CONNECTING: &[Call] = calls! { SYS_socket };
 
 /// Connections of those who ask for counters.
-const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt };
+const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt SYS_recvmsg };
 
 /// Lengths of files that are open.
 const LENGTHS: &[Call] = calls! { SYS_fstat };

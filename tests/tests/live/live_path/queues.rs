@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use grosso::{
@@ -67,6 +68,11 @@ fn carried(before: &[Snapshot], after: &[Snapshot]) -> Vec<[u64; 2]> {
         .collect()
 }
 
+/// A time that no thread takes to end.
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(600)
+}
+
 fn snapshots(group: &Group) -> Vec<Snapshot> {
     group.handles().iter().map(|handle| handle.snapshot().unwrap()).collect()
 }
@@ -84,7 +90,7 @@ fn eight_flows_over_two_queues_are_whole_and_in_order() {
             });
         }
     });
-    let (result, snapshots) = group.stop_and_join();
+    let (result, snapshots) = group.stop_and_join(far());
     result.unwrap();
     let carried: u64 = snapshots.iter().map(|queue| queue.left_to_right.rx_bytes).sum();
     assert_eq!(snapshots.len(), 2);
@@ -111,7 +117,7 @@ fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
         }
     }
     assert!(is_spread(), "{:?}", snapshots(&group));
-    group.stop_and_join().0.unwrap();
+    group.stop_and_join(far()).0.unwrap();
 }
 
 /// Length of a stream in bytes: longer than any handshake and neighbour discovery.
@@ -144,7 +150,7 @@ fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
         }
     }
     assert_eq!(used, [true; 2], "the flows are spread");
-    group.stop_and_join().0.unwrap();
+    group.stop_and_join(far()).0.unwrap();
 }
 
 #[test]
@@ -193,7 +199,7 @@ fn threads_run_where_they_are_bound_and_nowhere_else() {
         let threads = std::fs::read_dir("/proc/self/task").unwrap();
         threads.filter(|thread| bound(&thread.as_ref().unwrap().path())).count() == 2
     });
-    group.stop_and_join().0.unwrap();
+    group.stop_and_join(far()).0.unwrap();
     let elsewhere = Group::start("test", queues(&world, 1), &bind(usize::MAX), || ());
     let elsewhere = elsewhere.err().unwrap();
     assert_eq!(elsewhere.kind(), std::io::ErrorKind::InvalidInput, "{elsewhere}");

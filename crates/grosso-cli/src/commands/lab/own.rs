@@ -1,7 +1,8 @@
 //! `grosso lab run --config FILE`: an experiment of the user's own.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::Arc, time::Instant};
 
+use grosso_io::stage::ScarcityNotice;
 use grosso_lab::{
     own::{LaidNetwork, Own, OwnFindings, OwnPath, RunningPaths, StartPaths},
     report::Report,
@@ -15,6 +16,7 @@ use crate::{
     arguments::{LabPage, LabRun},
     daemon::{
         path::{PathSpec, RunningPath},
+        paths::STOP_WAIT,
         port::Device,
     },
     error::{Exit, Failure},
@@ -68,8 +70,11 @@ struct Starts(Vec<Vec<PathSpec>>);
 impl StartPaths for Starts {
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>> {
         let mut running = Box::new(Started(Vec::new()));
+        // Nobody reads notes about keys while an experiment runs.
+        let unheard = ScarcityNotice(Arc::new(|_| ()));
         for (i, spec) in self.0[setting].iter().enumerate() {
-            let started = laid.of_path(i).run(|| RunningPath::start(spec.clone(), "lab", || ()))?;
+            let started =
+                laid.of_path(i).run(|| RunningPath::start(spec.clone(), "lab", &unheard, || ()))?;
             let path = started.map_err(|failure| {
                 let name = &spec.name;
                 io::Error::other(format!("path {name}: {}", failure.message))
@@ -96,7 +101,7 @@ impl RunningPaths for Started {
         let mut result = Ok(());
         for path in self.0 {
             let name = path.spec.name.clone();
-            let (ended, _) = path.stop();
+            let (ended, _) = path.stop(Instant::now() + STOP_WAIT);
             let ended = ended.map_err(|broken| io::Error::other(format!("path {name}: {broken}")));
             result = result.and(ended);
         }

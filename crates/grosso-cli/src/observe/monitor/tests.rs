@@ -23,6 +23,7 @@ fn answer(seconds: u64) -> Answer {
         peer: peer.to_owned(),
         queue: None,
         idle_ns: None,
+        stuck_ns: None,
         counters: counters
             .iter()
             .map(|(name, a_second)| ((*name).to_owned(), a_second * seconds))

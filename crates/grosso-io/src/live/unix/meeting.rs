@@ -6,6 +6,7 @@ use std::{
 };
 
 use grosso_sys::{
+    closer,
     fault::Fault,
     local::{LocalAddress, LocalKind, LocalSocket},
 };
@@ -18,6 +19,8 @@ pub(in crate::live) struct Meeting {
     origin: Origin,
     /// Never ready: stands for another program that is not there.
     nobody: LocalSocket,
+    /// Whether the other program may pass descriptors.
+    passing: bool,
     /// Time before which nobody is looked for.
     again_ns: Option<u64>,
 }
@@ -31,16 +34,20 @@ enum Origin {
 }
 
 impl Meeting {
-    /// A place to meet, where nobody was looked for yet.
-    pub(in crate::live) fn open(address: LocalAddress, role: &UnixRole) -> io::Result<Self> {
+    /// A place to meet, where nobody was looked for yet. Descriptors can be passed there if `passing`.
+    pub(in crate::live) fn open(
+        address: LocalAddress,
+        role: &UnixRole,
+        passing: bool,
+    ) -> io::Result<Self> {
         let origin = match role {
             UnixRole::Listen { mode } => {
-                Origin::Listening(LocalSocket::at(LocalKind::Stream, &address, *mode)?)
+                Origin::Listening(stream(passing)?.placed_at(&address, *mode)?)
             }
             UnixRole::Connect { .. } => Origin::Connecting(address),
         };
         let again_ns = matches!(origin, Origin::Connecting(_)).then_some(0);
-        Ok(Self { origin, nobody: LocalSocket::new(LocalKind::Datagram)?, again_ns })
+        Ok(Self { origin, nobody: LocalSocket::new(LocalKind::Datagram)?, passing, again_ns })
     }
 
     /// The other end, if it is there and is to be looked for.
@@ -53,6 +60,11 @@ impl Meeting {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let again_ns = Some(now_ns.saturating_add(TRY_AGAIN_NS));
+        if self.passing && closer::is_full() {
+            // Whoever comes next could pass more that has to be closed, and it is not known when that ends.
+            self.again_ns = again_ns;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         match &self.origin {
             Origin::Listening(listener) => {
                 let met = listener.accept();
@@ -63,7 +75,7 @@ impl Meeting {
             }
             Origin::Connecting(address) => {
                 self.again_ns = again_ns;
-                let socket = LocalSocket::new(LocalKind::Stream)?;
+                let socket = stream(self.passing)?;
                 socket.connect(address)?;
                 Ok(socket)
             }
@@ -89,6 +101,14 @@ impl Meeting {
     }
 }
 
+/// A stream socket without an address.
+fn stream(passing: bool) -> io::Result<LocalSocket> {
+    match passing {
+        true => LocalSocket::passing(LocalKind::Stream),
+        false => LocalSocket::new(LocalKind::Stream),
+    }
+}
+
 /// Whether nobody was met because this system has no descriptors or no memory left.
 pub(in crate::live) fn is_own_failure(error: &io::Error) -> bool {
     Fault::of(error) == Fault::Exhausted
@@ -103,7 +123,7 @@ mod tests {
 
     fn listening(folder: &tempfile::TempDir) -> Meeting {
         let address = LocalAddress::new(&folder.path().join("s")).unwrap();
-        Meeting::open(address, &UnixRole::Listen { mode: MODE }).unwrap()
+        Meeting::open(address, &UnixRole::Listen { mode: MODE }, false).unwrap()
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) struct StreamEnd {
 
 impl StreamEnd {
     pub(super) fn open(options: &UnixOptions, frame_bytes_max: usize) -> io::Result<Self> {
-        let meeting = Meeting::open(LocalAddress::new(&options.path)?, &options.role)?;
+        let meeting = Meeting::open(LocalAddress::new(&options.path)?, &options.role, false)?;
         let mut end = Self {
             meeting,
             peer: None,

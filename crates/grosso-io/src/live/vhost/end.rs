@@ -60,7 +60,7 @@ impl MachineEnd {
     /// The end of a port that offers these features, or wants them.
     pub(super) fn open(options: &VhostOptions, features: u64) -> io::Result<Self> {
         let mut end = Self {
-            meeting: Meeting::open(LocalAddress::new(&options.path)?, &options.role)?,
+            meeting: Meeting::open(LocalAddress::new(&options.path)?, &options.role, true)?,
             peer: None,
             side: MachineSide::new(options.side, features)?,
             now_ns: 0,

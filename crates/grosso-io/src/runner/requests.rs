@@ -1,0 +1,251 @@
+//! Requests to the thread of a data path, and its answers.
+//!
+//! A thread can be stuck in a system call, or stopped by a debugger. Everybody who asks it something therefore waits
+//! for a limited time only, and then gets the last answer. No side ever waits for the other to release a lock, because
+//! a thread can be stopped while it holds one.
+
+use std::{
+    io,
+    ops::Deref,
+    sync::{
+        Arc, Mutex, MutexGuard, TryLockError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use grosso_sys::wait::Event;
+
+use super::{Snapshot, nanoseconds, now_ns};
+
+/// Control of a data path from other threads.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+/// A request for the counters of a data path.
+#[derive(Debug)]
+#[must_use]
+pub struct Request {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+/// Counters of a data path, current ones or the last ones that its thread reported.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Reading {
+    /// The counters.
+    pub snapshot: Arc<Snapshot>,
+    /// Age of the counters if the thread did not answer in time; `None` for current counters and for the final ones
+    /// of a path that has ended.
+    pub stale: Option<Duration>,
+}
+
+/// State shared by a data path and its handles. Aligned so that no other thread writes to the cache
+/// lines that the path's thread reads in every turn.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Shared {
+    /// Whether there is a request: the thread reads the rest only then.
+    asked: AtomicBool,
+    stopped: AtomicBool,
+    /// Wakes the thread.
+    event: Event,
+    /// Number of the last request.
+    last_request: AtomicU64,
+    /// Time of the oldest request without an answer, in nanoseconds; 0 without one.
+    asked_ns: AtomicU64,
+    answers: Mutex<Answers>,
+}
+
+#[derive(Debug, Default)]
+struct Answers {
+    /// The last counters, and the time when the thread reported them.
+    last: Option<(Arc<Snapshot>, u64)>,
+    /// Number of the last request that they answer.
+    answered: u64,
+    /// Whether the path has ended, so that no answer follows.
+    is_over: bool,
+}
+
+impl Handle {
+    /// Makes the path deliver its held packets and end.
+    pub fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.wake();
+    }
+
+    /// Asks for the current counters without waiting for them.
+    pub fn request(&self) -> Request {
+        let number = self.shared.last_request.fetch_add(1, Ordering::AcqRel) + 1;
+        let now_ns = now_ns().max(1);
+        // An older request stays the oldest one.
+        let _ =
+            self.shared.asked_ns.compare_exchange(0, now_ns, Ordering::AcqRel, Ordering::Acquire);
+        self.shared.wake();
+        Request { shared: Arc::clone(&self.shared), number }
+    }
+
+    /// Current counters, taken by the path's own thread; final counters after the path has ended.
+    /// `None` when the path was dropped before it came to its end. Waits for the thread without a
+    /// limit: [`Handle::request`] has one.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let reading = self.request().wait(Duration::MAX)?;
+        Some(Arc::unwrap_or_clone(reading.snapshot))
+    }
+}
+
+impl Request {
+    /// Waits for the answer, at most until this time has passed since the oldest request to which the thread has not
+    /// answered: for a thread that is stuck, only the first one to ask waits at all. Then the last counters are
+    /// returned, with their age. `None` when the path was dropped before it came to its end.
+    #[must_use]
+    pub fn wait(self, at_most: Duration) -> Option<Reading> {
+        let asked_ns = self.shared.asked_ns.load(Ordering::Acquire);
+        let end_ns = asked_ns.saturating_add(nanoseconds(at_most));
+        let mut pause = PAUSE_MIN;
+        loop {
+            if let Some(answer) = self.answer() {
+                return answer;
+            }
+            let left = Duration::from_nanos(end_ns.saturating_sub(now_ns()));
+            if left.is_zero() {
+                return Some(self.shared.last());
+            }
+            thread::sleep(pause.min(left));
+            if pause == PAUSE_MAX {
+                // The thread leaves a request for later while another one holds the lock.
+                self.shared.wake();
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// The answer to this request or a later one, if there is one; `None` inside when there will be none.
+    fn answer(&self) -> Option<Option<Reading>> {
+        let answers = self.shared.try_lock()?;
+        let is_answered = answers.is_over || answers.answered >= self.number;
+        is_answered.then(|| {
+            let (snapshot, _) = answers.last.as_ref().filter(|_| answers.has_counters())?;
+            Some(Reading { snapshot: Arc::clone(snapshot), stale: None })
+        })
+    }
+}
+
+impl Answers {
+    /// Whether there are current or final counters: those of a path that was dropped mean nothing.
+    fn has_counters(&self) -> bool {
+        !self.is_over || self.answered == u64::MAX
+    }
+}
+
+impl Shared {
+    fn wake(&self) {
+        self.asked.store(true, Ordering::Release);
+        // Raising the event can fail only if its descriptor is closed, and that lives as long as
+        // `self`.
+        let _ = self.event.raise();
+    }
+
+    /// The last counters that the thread reported.
+    fn last(&self) -> Reading {
+        let last = self.try_lock().and_then(|answers| answers.last.clone());
+        // Without any, the thread was stopped before its first turn, or while it reported.
+        let (snapshot, at_ns) = last.unwrap_or_default();
+        let age = Duration::from_nanos(now_ns().saturating_sub(at_ns));
+        Reading { snapshot, stale: Some(age) }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Answers>> {
+        match self.answers.try_lock() {
+            Ok(answers) => Some(answers),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// The path's side of the requests. Dropping it releases callers that wait for an answer, even if
+/// the path never ran or its thread panics.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<Shared>);
+
+impl Answering {
+    /// # Errors
+    /// The system's if the kernel has no descriptor left to wait with.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(Shared {
+            asked: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            event: Event::new()?,
+            last_request: AtomicU64::new(0),
+            asked_ns: AtomicU64::new(0),
+            answers: Mutex::default(),
+        })))
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        Handle { shared: Arc::clone(&self.0) }
+    }
+
+    /// Event that wakes the thread for a request.
+    pub(super) fn event(&self) -> &Event {
+        &self.0.event
+    }
+
+    /// Whether there may be a request: one load.
+    pub(super) fn is_asked(&self) -> bool {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.0.stopped.load(Ordering::Acquire)
+    }
+
+    /// Takes note of the requests so far, and returns whether there is one for counters.
+    pub(super) fn take_requests(&self) -> bool {
+        self.0.asked.store(false, Ordering::Release);
+        self.0.asked_ns.load(Ordering::Acquire) != 0
+    }
+
+    /// Answers the requests so far. One that comes at the same time may get this answer too, and is counted as
+    /// answered by the next one only.
+    pub(super) fn publish(&self, snapshot: Snapshot) {
+        let answered = self.0.last_request.load(Ordering::Acquire);
+        // If somebody holds the lock, the next request answers this one as well.
+        let Some(mut answers) = self.0.try_lock() else { return };
+        answers.last = Some((Arc::new(snapshot), now_ns()));
+        answers.answered = answered;
+        self.0.asked_ns.store(0, Ordering::Release);
+    }
+
+    /// Answers the last requests, and those to come, with the final counters.
+    pub(super) fn conclude(&self, last: Snapshot) {
+        let mut answers = self.0.answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        answers.last = Some((Arc::new(last), now_ns()));
+        (answers.answered, answers.is_over) = (u64::MAX, true);
+    }
+}
+
+impl Deref for Answering {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let answers = self.answers.lock();
+        answers.unwrap_or_else(std::sync::PoisonError::into_inner).is_over = true;
+    }
+}
+
+/// First and longest pause between two looks for an answer.
+const PAUSE_MIN: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(2);

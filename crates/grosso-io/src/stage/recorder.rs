@@ -1,0 +1,265 @@
+//! Recording of sequence numbers, by the thread that uses them or apart from it.
+//!
+//! A file system can be frozen for a backup, or a disk can be slow: whoever writes to a file then waits. The thread of a
+//! path must not, so another thread or process does the writing, and the path asks it through a socket, ahead of its
+//! needs. A number is used only once the answer is there.
+
+use std::io;
+#[cfg(unix)]
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    time::Duration,
+};
+
+use super::{Numbers, SequenceFile};
+
+/// The numbers that a file records, and the way to record more.
+#[derive(Debug)]
+pub struct Recorder {
+    recorded: Numbers,
+    /// The numbers in the file when it was opened: later ones are not used yet.
+    unused: Numbers,
+    writer: Writer,
+}
+
+#[derive(Debug)]
+enum Writer {
+    /// The calling thread, which may wait.
+    Here(SequenceFile),
+    /// Another thread or process.
+    #[cfg(unix)]
+    Apart { link: UnixStream, asked: Option<Numbers> },
+}
+
+/// State of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recording {
+    /// There is none.
+    Idle,
+    /// It was not answered yet.
+    Waiting,
+    /// The file could not be written.
+    Failed,
+}
+
+impl Recorder {
+    /// Records by the calling thread: for a program whose thread may wait for the disk.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn here(mut file: SequenceFile) -> io::Result<Self> {
+        // A file that cannot be written is better detected before the first packet.
+        file.write(file.numbers())?;
+        Ok(Self { recorded: file.numbers(), unused: file.numbers(), writer: Writer::Here(file) })
+    }
+
+    /// Records apart from the calling thread: `start` gets the file, the fingerprint of its keys and a socket, and has
+    /// another thread or process do [`record`] with them. Reserves the first numbers to send, for which it waits.
+    ///
+    /// # Errors
+    /// Those of `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], as on a file
+    /// system that is frozen; errors of the file system.
+    #[cfg(unix)]
+    pub fn apart(
+        file: SequenceFile,
+        start: impl FnOnce(File, u128, UnixStream) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let recorded = file.numbers();
+        let (link, other) = UnixStream::pair()?;
+        link.set_read_timeout(Some(ANSWER_WAIT))?;
+        let (file, keys) = file.into_parts();
+        start(file, keys, other)?;
+        let mut recorder =
+            Self { recorded, unused: recorded, writer: Writer::Apart { link, asked: None } };
+        let sent = recorded.sent.saturating_add(super::sequence::RESERVED_AT_ONCE);
+        recorder.ask(Numbers { sent, ..recorded });
+        let Writer::Apart { link, .. } = &recorder.writer else { return Ok(recorder) };
+        let answer = receive(link);
+        link.set_nonblocking(true)?;
+        match (recorder.take(answer), answer) {
+            (Recording::Idle, _) => Ok(recorder),
+            (Recording::Waiting, _) => Err(io::Error::new(io::ErrorKind::TimedOut, FROZEN)),
+            (Recording::Failed, Err(kind)) => Err(kind.into()),
+            (Recording::Failed, Ok(_)) => Err(io::Error::other("it cannot be written")),
+        }
+    }
+
+    /// The numbers that the file records.
+    pub(super) fn recorded(&self) -> Numbers {
+        self.recorded
+    }
+
+    /// The last numbers that may have been used when the file was opened.
+    pub(super) fn unused(&self) -> Numbers {
+        self.unused
+    }
+
+    /// Whether the calling thread does not wait for the file, so that numbers must be asked for ahead.
+    pub(super) fn is_apart(&self) -> bool {
+        !matches!(self.writer, Writer::Here(_))
+    }
+
+    /// Whether an answer is waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        match &self.writer {
+            Writer::Here(_) => false,
+            #[cfg(unix)]
+            Writer::Apart { asked, .. } => asked.is_some(),
+        }
+    }
+
+    /// Has these numbers recorded, unless there is a request that was not answered yet. Smaller ones than those that are
+    /// recorded count from now on.
+    pub(super) fn ask(&mut self, numbers: Numbers) -> Recording {
+        let is_ahead = numbers.sent > self.recorded.sent;
+        let received = self.recorded.received.min(numbers.received);
+        match &mut self.writer {
+            Writer::Here(file) => {
+                let written = if is_ahead { file.write(numbers) } else { file.note(numbers) };
+                match written {
+                    Ok(()) => {
+                        self.recorded = numbers;
+                        Recording::Idle
+                    }
+                    Err(_) => Recording::Failed,
+                }
+            }
+            #[cfg(unix)]
+            Writer::Apart { asked: Some(_), .. } => Recording::Waiting,
+            #[cfg(unix)]
+            Writer::Apart { link, asked } => {
+                let bytes = request(numbers, is_ahead);
+                // There is room for it, because the last request was answered. A part of it is of no use.
+                if !link.write(&bytes).is_ok_and(|count| count == bytes.len()) {
+                    return Recording::Failed;
+                }
+                *asked = Some(numbers);
+                self.recorded.received = received;
+                Recording::Waiting
+            }
+        }
+    }
+
+    /// Takes the answer to the last request, if it is there.
+    pub(super) fn poll(&mut self) -> Recording {
+        match &self.writer {
+            Writer::Here(_) => Recording::Idle,
+            #[cfg(unix)]
+            Writer::Apart { asked: None, .. } => Recording::Idle,
+            #[cfg(unix)]
+            Writer::Apart { link, .. } => {
+                let answer = receive(link);
+                self.take(answer)
+            }
+        }
+    }
+
+    /// Descriptor that becomes readable with an answer.
+    #[cfg(unix)]
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.writer {
+            Writer::Here(_) => None,
+            Writer::Apart { link, .. } => Some(link.as_fd()),
+        }
+    }
+
+    /// Records the last numbers and waits for that, but no longer than [`ANSWER_WAIT`]. If it fails, the file records
+    /// more numbers than were used.
+    pub(super) fn finish(&mut self, numbers: Numbers) {
+        match &mut self.writer {
+            Writer::Here(file) => {
+                let _ = file.write(numbers);
+            }
+            #[cfg(unix)]
+            Writer::Apart { link, .. } => {
+                // The time to wait was set at the start.
+                let _ = link.set_nonblocking(false);
+                if self.is_waiting() && self.poll() == Recording::Waiting {
+                    return;
+                }
+                // The exact numbers need not wait for the disk less than reserved ones.
+                self.recorded.sent = 0;
+                if self.ask(numbers) == Recording::Waiting {
+                    let _ = self.poll();
+                }
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    fn take(&mut self, answer: Result<u8, io::ErrorKind>) -> Recording {
+        let Writer::Apart { asked, .. } = &mut self.writer else { return Recording::Idle };
+        match answer {
+            Ok(WRITTEN) => {
+                self.recorded = asked.take().unwrap_or(self.recorded);
+                Recording::Idle
+            }
+            Err(
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted,
+            ) => Recording::Waiting,
+            // The next request tries again.
+            _ => {
+                *asked = None;
+                Recording::Failed
+            }
+        }
+    }
+}
+
+/// Records numbers of the file of these keys as they are asked for, until the other side has gone: the work of a thread
+/// that may wait for the disk.
+#[cfg(unix)]
+pub fn record(file: File, keys: u128, mut link: UnixStream) {
+    let mut file = SequenceFile::from_parts(file, keys);
+    let mut bytes = [0; REQUEST_BYTES];
+    while link.read_exact(&mut bytes).is_ok() {
+        let (numbers, is_ahead) = understood(bytes);
+        let written = if is_ahead { file.write(numbers) } else { file.note(numbers) };
+        if link.write_all(&[if written.is_ok() { WRITTEN } else { FAILED }]).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(unix)]
+fn request(numbers: Numbers, is_ahead: bool) -> [u8; REQUEST_BYTES] {
+    let mut bytes = [0; REQUEST_BYTES];
+    bytes[..8].copy_from_slice(&numbers.sent.to_ne_bytes());
+    bytes[8..16].copy_from_slice(&numbers.received.to_ne_bytes());
+    bytes[16] = is_ahead.into();
+    bytes
+}
+
+#[cfg(unix)]
+fn understood(bytes: [u8; REQUEST_BYTES]) -> (Numbers, bool) {
+    let long = |at: usize| bytes[at..].first_chunk().copied().map_or(0, u64::from_ne_bytes);
+    (Numbers { sent: long(0), received: long(8) }, bytes[16] != 0)
+}
+
+#[cfg(unix)]
+fn receive(mut link: &UnixStream) -> Result<u8, io::ErrorKind> {
+    let mut answer = [0];
+    match link.read(&mut answer) {
+        Ok(0) => Err(io::ErrorKind::BrokenPipe),
+        Ok(_) => Ok(answer[0]),
+        Err(error) => Err(error.kind()),
+    }
+}
+
+/// Bytes of a request: both numbers, and whether they must be on the disk.
+#[cfg(unix)]
+const REQUEST_BYTES: usize = 17;
+#[cfg(unix)]
+const WRITTEN: u8 = 1;
+#[cfg(unix)]
+const FAILED: u8 = 0;
+/// Longest time to wait for the file where a thread may wait: at the start, and for the exact numbers at the end.
+#[cfg(unix)]
+pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
+#[cfg(unix)]
+const FROZEN: &str = "it cannot be written in time; is its file system frozen, or not reachable?";

@@ -1,0 +1,118 @@
+//! A process that does for this one what may wait without an end.
+//!
+//! A thread that waits for a frozen file system cannot be ended, and neither can its process. So such work is done by a
+//! helper process. When this process ends, the helper ends as soon as it can, and nobody has to wait for that.
+
+use core::{ffi::c_int, mem::MaybeUninit};
+use std::{
+    fs::OpenOptions,
+    io::{self, IoSlice, IoSliceMut},
+    os::fd::{BorrowedFd, OwnedFd},
+    thread,
+};
+
+use rustix::{
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    },
+    thread::set_name,
+};
+
+/// The helper process of this one.
+#[derive(Debug)]
+pub struct Helper {
+    socket: OwnedFd,
+}
+
+/// Work for the helper: two descriptors, and a number that says more about them.
+#[derive(Debug)]
+pub struct Job {
+    /// The number.
+    pub number: u128,
+    /// The descriptors.
+    pub files: [OwnedFd; 2],
+}
+
+impl Helper {
+    /// Starts the helper, which calls `prepare` once, for example to confine itself, and then `work` for each job in a
+    /// thread of its own. It has no standard streams, and signals for the end of this process do not end it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ResourceBusy`] if this process has other threads, whose locks the helper would inherit; errors
+    /// from `fork(2)` and `socketpair(2)`.
+    pub fn start(prepare: fn() -> io::Result<()>, work: fn(Job)) -> io::Result<Self> {
+        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        if threads > 1 {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        let kind = SocketType::SEQPACKET;
+        let (socket, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        // SAFETY: this is the only thread, so the child may do all that this process may.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                drop(socket);
+                let served = serve(&other, prepare, work);
+                // SAFETY: it ends the child at once, without destructors of what belongs to its parent.
+                unsafe { libc::_exit(c_int::from(served.is_err())) }
+            }
+            _ => Ok(Self { socket }),
+        }
+    }
+
+    /// Gives the helper work.
+    ///
+    /// # Errors
+    /// Errors from `sendmsg(2)`: [`io::ErrorKind::BrokenPipe`] if the helper was killed.
+    pub fn give(&self, number: u128, files: [BorrowedFd<'_>; 2]) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        let _ = beside.push(SendAncillaryMessage::ScmRights(&files));
+        let number = number.to_ne_bytes();
+        sendmsg(&self.socket, &[IoSlice::new(&number)], &mut beside, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+}
+
+/// The life of the helper: until its parent has ended.
+fn serve(socket: &OwnedFd, prepare: fn() -> io::Result<()>, work: fn(Job)) -> io::Result<()> {
+    set_name(NAME)?;
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1] {
+        // SAFETY: ignoring a signal runs no code of this program.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    // Whoever reads what the parent prints must see its end.
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    prepare()?;
+    while let Some(job) = receive(socket)? {
+        thread::Builder::new().spawn(move || work(job))?;
+    }
+    Ok(())
+}
+
+/// The next job; `None` at the end of the parent.
+fn receive(socket: &OwnedFd) -> io::Result<Option<Job>> {
+    let mut number = [0; size_of::<u128>()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(&mut number)];
+    let received = recvmsg(socket, &mut into, &mut beside, RecvFlags::CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut files = Vec::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            files.extend(passed);
+        }
+    }
+    let files = <[OwnedFd; 2]>::try_from(files).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(Some(Job { number: u128::from_ne_bytes(number), files }))
+}
+
+/// Name of the helper in lists of processes.
+const NAME: &core::ffi::CStr = c"grosso-record";
