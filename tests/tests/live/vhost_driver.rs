@@ -361,7 +361,7 @@ impl Ill {
     fn files(&mut self, number: u32) -> Vec<OwnedFd> {
         let said = self.said.iter_mut().filter(|said| said.request == number);
         said.flat_map(|said| said.files.drain(..))
-            .map(|file| std::os::fd::AsFd::as_fd(&file).try_clone_to_owned().unwrap())
+            .map(|file| file.as_fd().try_clone_to_owned().unwrap())
             .collect()
     }
 
