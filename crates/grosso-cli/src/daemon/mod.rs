@@ -11,6 +11,7 @@
 //! | `readers` | the users who can read or write a file of keys |
 //! | `claim` | a host's programs see that another one uses a key |
 //! | `tunnel` | the end of a path that is a tunnel |
+//! | `routes` | routes of tunnels that lead back into them |
 //! | `unix` | the end of a path that is a Unix socket |
 //! | `vhost` | the end of a path that is the device of a virtual machine |
 //! | `path` | a path that runs |
@@ -34,6 +35,7 @@ pub(crate) mod port;
 mod readers;
 mod refusal;
 pub(crate) mod restarts;
+mod routes;
 pub(crate) mod stages;
 pub(crate) mod tunnel;
 pub(crate) mod unix;

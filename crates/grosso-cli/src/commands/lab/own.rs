@@ -14,7 +14,7 @@ use super::{
 use crate::{
     arguments::{LabPage, LabRun},
     daemon::{
-        path::{PathSpec, RunningPath},
+        path::{Notices, PathSpec, RunningPath},
         port::Device,
     },
     error::{Exit, Failure},
@@ -69,7 +69,11 @@ impl StartPaths for Starts {
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>> {
         let mut running = Box::new(Started(Vec::new()));
         for (i, spec) in self.0[setting].iter().enumerate() {
-            let started = laid.of_path(i).run(|| RunningPath::start(spec.clone(), "lab", || ()))?;
+            let start = || {
+                let others = core::iter::empty();
+                RunningPath::start(spec.clone(), "lab", others, &Notices::none(), || ())
+            };
+            let started = laid.of_path(i).run(start)?;
             let path = started.map_err(|failure| {
                 let name = &spec.name;
                 io::Error::other(format!("path {name}: {}", failure.message))
