@@ -112,8 +112,8 @@ pub struct NoWindowMemory {
     pub used: u64,
 }
 
-/// Most bytes of the windows of all Zstandard data that the process decompresses at a time: enough for 512 files with the
-/// window of `zstd -3`, 2 MiB, or for 8 with the longest window, 128 MiB.
+/// Most bytes of the windows of all Zstandard data that the process decompresses at a time: enough for 512 files with
+/// the window of `zstd -3`, 2 MiB, or for 8 with the longest window, 128 MiB.
 pub const WINDOWS_BYTES_MAX: u64 = 1 << 30;
 
 impl CaptureError {

@@ -250,11 +250,20 @@ fn a_tunnel_whose_route_leads_into_it_is_not_started() {
     host.route_over("t0");
     assert_refused(&host, &[("t0", VXLAN)], "t0");
 
-    // A VLAN of the tunnel's device is no way out of it.
-    host.ip("link add link t0 name t0.5 type vlan id 5");
-    host.ip("link set t0.5 up");
-    host.route_over("t0.5");
-    assert_refused(&host, &[("t0", VXLAN)], "t0");
+    // A device on top of the tunnel's is no way out of it.
+    for kind in ["vlan id 5", "macvlan", "ipvlan"] {
+        let mut add = Command::new("ip");
+        add.args(format!("link add link t0 name over type {kind}").split(' '));
+        if !host.network.host(&mut add).unwrap().status().unwrap().success() {
+            println!("this kernel has no {kind}");
+            continue;
+        }
+        host.ip("link set over up");
+        host.route_over("over");
+        assert_refused(&host, &[("t0", VXLAN)], "t0");
+        host.route_over("t0");
+        host.ip("link del over");
+    }
 
     host.route_over("w0");
     let running = Running::spawn(&mut host.paths(&[("t0", VXLAN)]));

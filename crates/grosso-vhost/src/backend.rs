@@ -466,7 +466,8 @@ impl Queue {
 /// Checks that regions have at most `bytes_max` bytes together.
 fn check_length(regions: &[RegionPlace], bytes_max: u64) -> io::Result<()> {
     let bytes = regions.iter().fold(0_u64, |sum, region| sum.saturating_add(region.bytes));
-    if bytes > bytes_max {
+    // More than that is mapped for nobody, which is refused when it is mapped.
+    if bytes > bytes_max && bytes_max < MAPPED_BYTES_MAX {
         let why = format!("{bytes} bytes of memory are shared, and the limit is {bytes_max}");
         return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
     }

@@ -10,7 +10,7 @@ use std::{
 
 use grosso::Profile;
 use grosso_io::{
-    Notice, Port,
+    Port,
     impair::{Impair, Impairment},
     live::LivePort,
     runner::{Broken, DataPath, Group, Handle, RunOptions, Snapshot, ThreadOptions},
@@ -23,6 +23,7 @@ use grosso_sys::{
 
 use super::{
     claim,
+    notices::Notices,
     port::{Device, PortSpec},
     refusal,
     routes::RouteLoop,
@@ -115,30 +116,13 @@ pub(crate) struct RunningPath {
     group: Group,
 }
 
-/// The functions that a running path calls, from its threads.
-#[derive(Clone, Debug)]
-pub(crate) struct Notices {
-    /// The first packet of its own tunnel came back to it.
-    pub(super) looped: Notice,
-    /// A route of its tunnel changed.
-    pub(super) route_changed: Notice,
-}
-
-impl Notices {
-    /// Functions that do nothing.
-    pub(crate) fn none() -> Self {
-        let none = Notice::new(|| ());
-        Self { looped: none.clone(), route_changed: none }
-    }
-}
-
 impl RunningPath {
     /// Opens the ports and starts the threads. `ended` is called when they have ended, whether stopped or not. `others`
     /// are the tunnels that run, each with its device.
-    pub(crate) fn start<'a>(
+    pub(crate) fn start(
         spec: PathSpec,
         command: &str,
-        others: impl Iterator<Item = (&'a str, &'a Description)>,
+        others: &[(String, Description)],
         notices: &Notices,
         ended: impl FnOnce() + Send + Sync + 'static,
     ) -> Result<Self, Failure> {

@@ -9,13 +9,19 @@ use grosso_io::{
 use grosso_sys::{interface::InterfaceName, netlink::Netlink};
 
 use super::{
+    definition,
     events::Event,
-    path::{Notices, PathSpec, RunningPath},
+    notices::Notices,
+    path::{PathSpec, RunningPath},
     port::{Device, PortSpec},
     routes::RouteLoop,
     tunnel,
 };
-use crate::{error::Failure, observe::PathReading, tunnel::Description};
+use crate::{
+    error::Failure,
+    observe::PathReading,
+    tunnel::{Description, TunnelFiles},
+};
 
 /// The running paths.
 #[derive(Debug)]
@@ -80,7 +86,9 @@ impl Paths {
             route_changed: Notice::new(event(Event::RouteChanged(number))),
         };
         let ended = event(Event::PathEnded(number));
-        let path = RunningPath::start(spec, &self.command, self.tunnels(), &notices, ended)?;
+        let is_tunnel = matches!(spec.right.device, Device::Tunnel(_));
+        let others = if is_tunnel { self.tunnels() } else { Vec::new() };
+        let path = RunningPath::start(spec, &self.command, &others, &notices, ended)?;
         self.running.push((number, path));
         self.publish();
         Ok(())
@@ -98,8 +106,8 @@ impl Paths {
         Some(self.take(at))
     }
 
-    /// The note that the tunnel of this path dropped a packet of its own; `None` after the first, and for a path that was
-    /// stopped.
+    /// The note that the tunnel of this path dropped a packet of its own; `None` after the first, and for a path that
+    /// was stopped.
     pub(crate) fn looped(&mut self, number: u64) -> Option<String> {
         let (_, path) = self.running.iter_mut().find(|(running, _)| *running == number)?;
         if core::mem::replace(&mut path.has_looped, true) {
@@ -117,19 +125,25 @@ impl Paths {
         let at = self.running.iter().position(|(running, _)| *running == number)?;
         let (_, path) = &self.running[at];
         let Device::Tunnel(description) = &path.spec.right.device else { return None };
-        let found = RouteLoop::find(description, &path.left, self.tunnels());
+        let found = RouteLoop::find(description, &path.left, &self.tunnels());
         let path = &mut self.running[at].1;
         let is_new = found.is_some() && path.route_loop != found;
         path.route_loop = found;
         path.route_loop.as_ref().filter(|_| is_new).map(|found| found.note(&path.right))
     }
 
-    /// The tunnels that run, each with its device.
-    fn tunnels(&self) -> impl Iterator<Item = (&str, &Description)> {
-        self.running.iter().filter_map(|(_, path)| match &path.spec.right.device {
-            Device::Tunnel(description) => Some((path.left.as_str(), &**description)),
+    /// The tunnels of Grosso that are known, each with its device: those of this process, and those of `grosso tunnel`.
+    fn tunnels(&self) -> Vec<(String, Description)> {
+        let own = self.running.iter().filter_map(|(_, path)| match &path.spec.right.device {
+            Device::Tunnel(description) => Some((path.left.clone(), (**description).clone())),
             _ => None,
-        })
+        });
+        let places = TunnelFiles::all().into_iter();
+        let stored = places.filter_map(|place| {
+            let definition = definition::read(&place.definition()).ok()?;
+            Some((place.name, definition.description))
+        });
+        own.chain(stored).collect()
     }
 
     /// Stops all paths, in the order in which they were started.

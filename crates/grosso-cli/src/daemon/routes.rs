@@ -7,11 +7,7 @@ use grosso_sys::{
     netlink::{Link, Netlink, RouteQuery},
 };
 
-use super::definition;
-use crate::{
-    error::Failure,
-    tunnel::{Description, TunnelFiles},
-};
+use crate::{error::Failure, tunnel::Description};
 
 /// A route to a remote address of a tunnel that leads back into the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,17 +18,17 @@ pub(super) struct RouteLoop {
 }
 
 impl RouteLoop {
-    /// The first route of a tunnel that leads back into it. `device` leads into the tunnel; `known` are the tunnels of
-    /// this process, each with its device. Tunnels of the kernel and those of `grosso tunnel` are found by their
-    /// devices. What cannot be queried is no loop: the packets themselves are watched, too.
-    pub(super) fn find<'a>(
+    /// The first route of a tunnel that leads back into it. `device` leads into the tunnel; `known` are other tunnels
+    /// of Grosso, each with its device. Tunnels of the kernel are found by their devices. A route that cannot be
+    /// queried is no loop: the packets themselves are watched, too.
+    pub(super) fn find(
         description: &Description,
         device: &str,
-        known: impl Iterator<Item = (&'a str, &'a Description)>,
+        known: &[(String, Description)],
     ) -> Option<Self> {
         let netlink = Netlink::new().ok()?;
         let own = Control::new().ok()?.index(&InterfaceName::new(device).ok()?).ok()?;
-        let mut search = Search { netlink, own, known: known.collect(), seen: Vec::new() };
+        let mut search = Search { netlink, own, known, seen: Vec::new() };
         let port = description.endpoint.udp().map(|udp| udp.destination);
         description.remotes().find_map(|remote| {
             search.seen.clear();
@@ -69,7 +65,7 @@ struct Search<'a> {
     netlink: Netlink,
     /// Index of the device that is searched for.
     own: u32,
-    known: Vec<(&'a str, &'a Description)>,
+    known: &'a [(String, Description)],
     /// Links whose routes were followed already.
     seen: Vec<u32>,
 }
@@ -130,12 +126,8 @@ impl Search<'_> {
             description.remotes().map(|remote| (remote, Some(end.local), port)).collect()
         };
         let name = link.name.as_str();
-        if let Some((_, description)) = self.known.iter().find(|(device, _)| *device == name) {
-            return of(description);
-        }
-        let place = TunnelFiles::all().into_iter().find(|place| place.name == name);
-        let definition = place.and_then(|place| definition::read(&place.definition()).ok());
-        definition.map(|definition| of(&definition.description)).unwrap_or_default()
+        let found = self.known.iter().find(|(device, _)| device == name);
+        found.map(|(_, description)| of(description)).unwrap_or_default()
     }
 }
 

@@ -14,7 +14,7 @@ use grosso_io::{
 };
 use grosso_sys::{datagram::EchoSocket, fault::Fault, interface::InterfaceName, netlink::Netlink};
 
-use super::path::Notices;
+use super::notices::Notices;
 use crate::{
     device::{privilege, refused},
     error::Failure,

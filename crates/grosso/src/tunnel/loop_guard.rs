@@ -4,8 +4,8 @@
 //! encapsulated again. Counting IP headers does not end that: a packet that is fragmented on the way comes back as a
 //! fragment, and a fragment shows one IP header, whatever is inside.
 //!
-//! Only the outermost IP header of a packet is compared, so the addresses of the hosts behind the tunnel may be those of
-//! its endpoints: their packets differ in protocol or port.
+//! Only the outermost IP header of a packet is compared, so the addresses of the hosts behind the tunnel may be those
+//! of its endpoints: their packets differ in protocol or port.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -20,8 +20,8 @@ use crate::bytes::{u16_at, u32_at};
 /// Recognises the outer packets of one tunnel or one ESP association.
 ///
 /// An outer packet goes from the tunnel's local address to one of its remote addresses, with the tunnel's IP protocol
-/// and, in UDP, to the tunnel's port. ESP also compares the SPI. A later fragment shows neither a port nor an SPI: it is
-/// recognised by the identification of a first fragment that was recognised at most [`FRAGMENT_AGE_NS`] ago.
+/// and, in UDP, to the tunnel's port. ESP also compares the SPI. A later fragment shows neither a port nor an SPI: it
+/// is recognised by the identification of a first fragment that was recognised at most [`FRAGMENT_AGE_NS`] ago.
 ///
 /// ```
 /// use grosso::tunnel::{Carrier, Endpoint, Header, LoopGuard};
@@ -43,7 +43,7 @@ use crate::bytes::{u16_at, u32_at};
 /// ```
 #[derive(Debug)]
 pub struct LoopGuard {
-    ends: Ends,
+    ends: OuterAddresses,
     mark: Mark,
     /// The first fragments that were recognised last; a ring once it is full.
     fragments: Vec<FirstFragment>,
@@ -52,7 +52,7 @@ pub struct LoopGuard {
 
 /// The addresses of outer packets.
 #[derive(Debug)]
-enum Ends {
+enum OuterAddresses {
     V4 { local: [u8; 4], remotes: Vec<[u8; 4]> },
     V6 { local: [u8; 16], remotes: Vec<[u8; 16]> },
 }
@@ -86,14 +86,14 @@ struct FirstFragment {
 
 /// The part of an IP packet that is compared beside its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Payload<'a> {
+struct OuterPayload<'a> {
     protocol: u8,
     bytes: &'a [u8],
-    fragment: Option<Fragment>,
+    fragment: Option<FragmentFacts>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fragment {
+struct FragmentFacts {
     identification: u32,
     is_first: bool,
     /// The protocol as every fragment of the packet states it.
@@ -114,7 +114,7 @@ impl LoopGuard {
             (Carrier::Ip, _) => Mark::Protocols([ipv4::PROTOCOL_GRE; 2]),
         };
         let remotes = core::iter::once(endpoint.remote).chain(remotes);
-        Self::with(Ends::new(endpoint.local, remotes), mark)
+        Self::with(OuterAddresses::new(endpoint.local, remotes), mark)
     }
 
     /// A guard for the outer packets of an association that encrypts in tunnel mode. In transport mode there is nothing
@@ -125,17 +125,17 @@ impl LoopGuard {
         let ends = match association.mode {
             EspMode::Transport => return None,
             EspMode::Tunnel(Outer::V4 { source, destination }) => {
-                Ends::new(source.into(), [destination.into()])
+                OuterAddresses::new(source.into(), [destination.into()])
             }
             EspMode::Tunnel(Outer::V6 { source, destination }) => {
-                Ends::new(source.into(), [destination.into()])
+                OuterAddresses::new(source.into(), [destination.into()])
             }
         };
         let port = association.udp_ports.map(|ports| ports.destination);
         Some(Self::with(ends, Mark::Spi { spi: association.spi, port }))
     }
 
-    fn with(ends: Ends, mark: Mark) -> Self {
+    fn with(ends: OuterAddresses, mark: Mark) -> Self {
         Self { ends, mark, fragments: Vec::with_capacity(FRAGMENTS_MAX), oldest: 0 }
     }
 
@@ -152,9 +152,9 @@ impl LoopGuard {
 
     /// Whether a packet between the endpoints is an outer packet.
     fn is_own_packet(&mut self, packet: &[u8], remote: u8, now_ns: u64) -> bool {
-        let Some(payload) = Payload::of(packet) else { return false };
+        let Some(payload) = OuterPayload::of(packet) else { return false };
         let Some(fragment) = payload.fragment else { return self.mark.is_on(&payload) };
-        let Fragment { identification, protocol, .. } = fragment;
+        let FragmentFacts { identification, protocol, .. } = fragment;
         let key = FragmentKey { identification, remote, protocol };
         if !fragment.is_first {
             return self.remembers(key, now_ns);
@@ -182,7 +182,7 @@ impl LoopGuard {
     }
 }
 
-impl Ends {
+impl OuterAddresses {
     fn new(local: IpAddr, remotes: impl IntoIterator<Item = IpAddr>) -> Self {
         let remotes = remotes.into_iter();
         match local {
@@ -235,7 +235,7 @@ fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>)
 
 impl Mark {
     /// Whether a payload that is not a later fragment has it.
-    fn is_on(self, payload: &Payload<'_>) -> bool {
+    fn is_on(self, payload: &OuterPayload<'_>) -> bool {
         let is_udp_to = |port: u16| {
             let destination = payload.bytes.get(udp::field::DESTINATION_PORT);
             payload.protocol == ipv4::PROTOCOL_UDP && destination == Some(&port.to_be_bytes()[..])
@@ -256,7 +256,7 @@ impl Mark {
     }
 }
 
-impl<'a> Payload<'a> {
+impl<'a> OuterPayload<'a> {
     /// The payload of an IP packet; `None` if its headers are cut off.
     fn of(packet: &'a [u8]) -> Option<Self> {
         match packet.first()? >> 4 {
@@ -275,7 +275,7 @@ impl<'a> Payload<'a> {
         let protocol = *packet.get(ipv4::field::PROTOCOL.start)?;
         let word = u16_at(packet, ipv4::field::FRAGMENT.start);
         let is_fragment = word & (ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK) != 0;
-        let fragment = is_fragment.then(|| Fragment {
+        let fragment = is_fragment.then(|| FragmentFacts {
             identification: u16_at(packet, ipv4::field::IDENTIFICATION.start).into(),
             is_first: word & ipv4::OFFSET_MASK == 0,
             protocol,
@@ -304,7 +304,7 @@ impl<'a> Payload<'a> {
                 if word & ipv6_fragment::MORE_FRAGMENTS == 0 && offset == 0 {
                     continue;
                 }
-                fragment = Some(Fragment {
+                fragment = Some(FragmentFacts {
                     identification: u32_at(header, ipv6_fragment::field::IDENTIFICATION.start),
                     is_first: offset == 0,
                     protocol,

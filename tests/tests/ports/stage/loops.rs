@@ -17,10 +17,7 @@ use grosso::{
 use grosso_io::{
     Notice, Port,
     memory::{MemoryPort, wire},
-    stage::{
-        Forwarding, Fragmentation, FragmentationOptions, Secured, SecuredOptions, Tunnelled,
-        TunnelledOptions,
-    },
+    stage::{Forwarding, Fragmentation, Secured, SecuredOptions, Tunnelled, TunnelledOptions},
 };
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
@@ -40,7 +37,8 @@ fn outside(family: usize) -> [IpAddr; 3] {
 /// A wire of MTU 1500 that fragments every longer packet, and its far end.
 fn narrow_wire() -> (Fragmentation<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 4096);
-    let options = FragmentationOptions { ignore_df: true, rules: None, ..fragments(1500) };
+    let mut options = fragments(1500);
+    (options.ignore_df, options.rules) = (true, None);
     (Fragmentation::new(near, &options).unwrap(), far)
 }
 

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     arguments::{LabPage, LabRun},
     daemon::{
-        path::{Notices, PathSpec, RunningPath},
+        notices::Notices,
+        path::{PathSpec, RunningPath},
         port::Device,
     },
     error::{Exit, Failure},
@@ -69,10 +70,7 @@ impl StartPaths for Starts {
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>> {
         let mut running = Box::new(Started(Vec::new()));
         for (i, spec) in self.0[setting].iter().enumerate() {
-            let start = || {
-                let others = core::iter::empty();
-                RunningPath::start(spec.clone(), "lab", others, &Notices::none(), || ())
-            };
+            let start = || RunningPath::start(spec.clone(), "lab", &[], &Notices::none(), || ());
             let started = laid.of_path(i).run(start)?;
             let path = started.map_err(|failure| {
                 let name = &spec.name;

@@ -1,4 +1,3 @@
-use alloc::vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use grosso_testkit::Packet;
@@ -201,7 +200,7 @@ fn packets_that_are_cut_off_are_not_own_and_do_no_harm() {
                 }
             }
             assert!(!guard.is_own(&[], LinkType::Raw, 0));
-            assert!(!guard.is_own(&vec![0; 64], LinkType::Ethernet, 0));
+            assert!(!guard.is_own(&[0; 64], LinkType::Ethernet, 0));
         }
     }
 }
@@ -209,6 +208,8 @@ fn packets_that_are_cut_off_are_not_own_and_do_no_harm() {
 #[cfg(feature = "esp")]
 #[test]
 fn encrypted_packets_are_recognised_by_their_spi() {
+    use alloc::vec;
+
     use crate::tunnel::esp::{Encryptor, KeyMaterial, UdpPorts};
 
     let tunnel = EspMode::Tunnel(Outer::V4 {
