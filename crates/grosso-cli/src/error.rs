@@ -155,6 +155,10 @@ impl Failure {
             CaptureError::Truncated { .. } | CaptureError::CompressedTruncated { .. } => {
                 Self::input("input.truncated", message)
             }
+            CaptureError::WindowMemory(_) => {
+                let hint = "read fewer captures at once, or decompress some first: zstd -d FILE...";
+                Self::input("input.window_memory", message).hint(hint)
+            }
             CaptureError::Unwritable { .. } => Self::input("output.unwritable", message),
             CaptureError::BrokenPipe { .. } => {
                 Self::new(Exit::BrokenPipe, "output.broken_pipe", message)

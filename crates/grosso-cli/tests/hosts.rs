@@ -32,6 +32,7 @@ mod stages;
 mod stats;
 mod tap;
 mod tunnel;
+mod tunnel_loops;
 mod tunnel_paths;
 mod twins;
 mod vantage;

@@ -17,7 +17,8 @@ use super::{
 pub(crate) struct Bridge {
     /// One end: IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], fd:N, or unix:PATH or vhost-user:PATH for a
     /// virtual machine, with words behind commas: connect, offloads=csum+tso4+tso6+uso, mode=660, for unix dgram, vnet,
-    /// local=PATH, and for vhost-user driver, where the other program is the device
+    /// local=PATH, and for vhost-user memory=4G, the most that a virtual machine may share, and driver, where the other
+    /// program is the device
     #[arg(value_name = "A")]
     pub(crate) left: String,
     /// The other end

@@ -52,6 +52,12 @@ mod linux {
                 Event::Interrupt => break Exit::Interrupted,
                 Event::Terminate | Event::HangUp => break Exit::Yes,
                 Event::PathEnded(_) => break Exit::Environment,
+                Event::Looped(path) => {
+                    paths.looped(path).into_iter().for_each(|note| session.talk.note(note))
+                }
+                Event::RouteChanged(path) => {
+                    paths.route_changed(path).into_iter().for_each(|note| session.talk.note(note));
+                }
                 Event::Report => session.talk.block(&observe::print(&asked.readings())),
             }
         };

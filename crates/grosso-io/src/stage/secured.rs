@@ -8,17 +8,23 @@ use grosso::{
     features::{Device, Features},
     meta::GsoSize,
     segment::{Outgoing, Segments},
-    tunnel::esp::{
-        Decryptor, Encryptor, EspStats, NoAssociation, Refusal, SecurityAssociation, Traffic,
-        classify,
+    tunnel::{
+        LoopGuard,
+        esp::{
+            Decryptor, Encryptor, EspStats, NoAssociation, Refusal, SecurityAssociation, Traffic,
+            classify,
+        },
     },
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
-use super::{Numbers, SequenceFile, outbox::Outbox, sequence::RESERVED_AT_ONCE};
+use super::{
+    Numbers, SequenceFile, outbox::Outbox, own_packets::OwnPackets, sequence::RESERVED_AT_ONCE,
+};
 use crate::{
     buffer::{PortBuffer, Spare},
     delegate_port,
+    notice::Notice,
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
@@ -53,6 +59,8 @@ pub struct SecuredOptions {
     pub vector_salt: u64,
     /// Files kept open for as long as the keys are used, because they are locks.
     pub claims: Vec<File>,
+    /// Sent with the first packet that was encrypted here and comes back to be encrypted again.
+    pub loop_notice: Option<Notice>,
 }
 
 impl SecuredOptions {
@@ -71,6 +79,7 @@ impl SecuredOptions {
             ports: Ports::ASSIGNED,
             vector_salt,
             claims: Vec::new(),
+            loop_notice: None,
         }
     }
 }
@@ -87,6 +96,9 @@ impl SecuredOptions {
 /// of the port behind, or put a [`Fragmentation`](super::Fragmentation) stage between. Received
 /// packets are copied once, because the buffers of a port are read-only. Fragments have to be
 /// reassembled first.
+///
+/// In tunnel mode, packets that were encrypted here and come back are dropped and counted, and so are fragments of them
+/// ([`LoopGuard`]).
 ///
 /// An encrypted packet has used up its sequence number. Packets for which the port behind has no
 /// room are therefore queued here, and nothing more is taken until they are sent.
@@ -109,6 +121,10 @@ pub struct Secured<P: Port> {
     stack: Stack,
     /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
+    /// Time of the last call to receive, in nanoseconds.
+    now_ns: u64,
+    /// In tunnel mode.
+    own: Option<OwnPackets>,
     stats: SecuredStats,
 }
 
@@ -128,6 +144,8 @@ pub struct SecuredStats {
     pub unreserved: u64,
     /// Frames decrypted and dropped because the file of sequence numbers could not be written.
     pub in_unreserved: u64,
+    /// Frames not sent because they were encrypted here already, or are fragments of such frames.
+    pub looped: u64,
     /// Frames not sent, by reason.
     pub out_dropped: Drops,
     /// Frames received and dropped, by reason.
@@ -182,9 +200,16 @@ impl SecuredStats {
             is_loss: true,
             sentence: "A received packet was dropped because the sequence file could not be written.",
         };
-        let events = events
-            .into_iter()
-            .chain([(unreserved, self.unreserved), (in_unreserved, self.in_unreserved)]);
+        let looped = PortCounter {
+            name: "esp-out-loop",
+            is_loss: true,
+            sentence: "A packet was dropped because it was encrypted here already: its route leads back here.",
+        };
+        let events = events.into_iter().chain([
+            (unreserved, self.unreserved),
+            (in_unreserved, self.in_unreserved),
+            (looped, self.looped),
+        ]);
         let drops = [self.out_dropped, self.in_dropped];
         let drops = DROPS.iter().zip(drops).flat_map(|(counters, drops)| {
             counters.iter().map(move |(counter, reason)| (*counter, drops.of(*reason)))
@@ -223,6 +248,8 @@ impl<P: Port> Secured<P> {
     /// An association that contradicts itself.
     pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
         let inbound = &options.inbound;
+        let guard = LoopGuard::of_esp(&options.outbound);
+        let notice = options.loop_notice.clone();
         Ok(Self {
             link: port.link(),
             port,
@@ -238,6 +265,8 @@ impl<P: Port> Secured<P> {
             scratch: Vec::new(),
             stack: Stack::new(0),
             more: false,
+            now_ns: 0,
+            own: guard.map(|guard| OwnPackets::new(guard, notice)),
             stats: SecuredStats::default(),
         })
     }
@@ -274,7 +303,8 @@ impl<P: Port> Secured<P> {
     #[must_use]
     pub fn stats(&self) -> SecuredStats {
         let (encrypted, decrypted) = (*self.pair.encryptor.stats(), *self.pair.decryptor.stats());
-        SecuredStats { encrypted, decrypted, ..self.stats }
+        let looped = self.own.as_ref().map_or(0, |own| own.dropped);
+        SecuredStats { encrypted, decrypted, looped, ..self.stats }
     }
 
     /// Sends a frame unchanged, except that its checksum is completed, which the port behind may
@@ -378,6 +408,7 @@ impl<P: Port> Port for Secured<P> {
         max: usize,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
+        self.now_ns = now_ns;
         let Self { port, link, level, pair, spare, returned, stack, stats, .. } = self;
         let (spi, udp_port) = (self.inbound_spi, self.inbound_port);
         let mut given = 0;
@@ -431,6 +462,10 @@ impl<P: Port> Port for Secured<P> {
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         if self.outbox.drain(&mut self.port)? == Transmitted::NoRoom {
             return Ok(Transmitted::NoRoom);
+        }
+        let (link, now_ns) = (self.link, self.now_ns);
+        if self.own.as_mut().is_some_and(|own| own.drops(slices, link, now_ns)) {
+            return Ok(Transmitted::Taken);
         }
         let head = slices.first().copied().unwrap_or_default();
         match meta.gso.map(|gso| gso.size) {

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     arguments::{LabPage, LabRun},
     daemon::{
+        notices::Notices,
         path::{PathSpec, RunningPath},
         port::Device,
     },
@@ -69,7 +70,8 @@ impl StartPaths for Starts {
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>> {
         let mut running = Box::new(Started(Vec::new()));
         for (i, spec) in self.0[setting].iter().enumerate() {
-            let started = laid.of_path(i).run(|| RunningPath::start(spec.clone(), "lab", || ()))?;
+            let start = || RunningPath::start(spec.clone(), "lab", &[], &Notices::none(), || ());
+            let started = laid.of_path(i).run(start)?;
             let path = started.map_err(|failure| {
                 let name = &spec.name;
                 io::Error::other(format!("path {name}: {}", failure.message))
