@@ -35,3 +35,4 @@ mod tunnel;
 mod tunnel_paths;
 mod twins;
 mod vantage;
+mod veth_lab;

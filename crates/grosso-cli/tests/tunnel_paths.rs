@@ -409,17 +409,24 @@ fn forged_messages_end_no_stream_of_any_type() {
     });
 }
 
-/// Number of fragments over IPv6 that the first host sends while streams exchange bytes.
+/// Number of fragments over IPv6 that the first host's tunnel sends while streams exchange bytes.
+///
+/// Both kernels know of an earlier, narrow path for ten minutes, so an answer to a long probe leaves either host in
+/// fragments. On a busy machine a probe may fall into this exchange; fragments of ICMPv6 are not counted.
 fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
+    let IpAddr::V6(first) = OUTSIDE[0][1] else { unreachable!() };
     let mut frame = [0; 2048];
     let mut count = 0;
     for stream in streams {
         exchange(stream, 1 << 18);
         while let Some(packet) = wire.receive(&mut frame).unwrap() {
             let frame = &frame[..packet.length];
-            count += usize::from(frame[12..14] == [0x86, 0xdd] && frame[20] == FRAGMENT_HEADER);
+            let is_fragment = frame[12..14] == [0x86, 0xdd] && frame[20] == FRAGMENT_HEADER;
+            let is_counted =
+                is_fragment && frame[22..38] == first.octets() && frame[FRAGMENTED] != ICMPV6;
+            count += usize::from(is_counted);
         }
     }
     count
@@ -427,6 +434,9 @@ fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
 
 /// The next header of an IPv6 packet that is a fragment.
 const FRAGMENT_HEADER: u8 = 44;
+const ICMPV6: u8 = 58;
+/// Position of the next header of a fragment in its frame.
+const FRAGMENTED: usize = 14 + 40;
 
 /// Runs `nft` on a host; false if the machine has no filters.
 fn nft(host: &NetworkNamespace, rules: &str) -> bool {
