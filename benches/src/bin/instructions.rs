@@ -143,7 +143,7 @@ fn measured(work: &mut dyn FnMut() -> usize) -> usize {
 fn count_all() -> Result<Counts, String> {
     let names: Vec<String> = names().collect();
     let next = AtomicUsize::new(0);
-    let count_some = || {
+    let count_some = || -> Result<Counts, String> {
         let mut counts = Counts::new();
         while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
             counts.insert(name.clone(), count(name)?);
