@@ -1,5 +1,6 @@
 //! The house style, as far as programs can check it, and documents that are made of sources.
 
+mod gate;
 mod kinds;
 mod modules;
 mod rules_table;

@@ -36,3 +36,4 @@ mod tunnel_loops;
 mod tunnel_paths;
 mod twins;
 mod vantage;
+mod veth_lab;

@@ -20,9 +20,9 @@ use serde::Serialize;
 
 pub use self::{packets::packets, trains::trains};
 pub use crate::commands::tables::{
-    Headers, Origin,
-    packets::{Finding, Packet},
-    trains::Train,
+    FrameOrigin, Headers,
+    packets::{FrameFinding, Packet},
+    trains::TrainRow,
 };
 #[cfg(feature = "parquet")]
 pub use crate::commands::tables::{

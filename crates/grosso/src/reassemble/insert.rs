@@ -10,15 +10,16 @@ use crate::{
     keyed_hash::KeyedHash,
     meta::Meta,
     reassemble::{
-        Discard, Outcome, Overlap, Reassembler, ReassemblyLimits, ReassemblyMode, ReassemblySink,
-        ReassemblyVerdict, Returned, SOURCES,
+        Discard, Outcome, Overlap, Reassembler, ReassemblyLimits, ReassemblyMode, ReassemblyRules,
+        ReassemblySink, ReassemblyVerdict, Returned, SOURCES, account,
         delivery::{Datagram, Transport},
         examine::ArrivedFragment,
         identity::{Flow, Key},
         incomplete::{Contents, Incomplete},
-        judge::{Judgement, digest_of},
+        judge::{Judgement, digest_of, judge},
         queue::Link,
         render::{self, Rendered, Whole},
+        source_mut,
         store::{Bit, Fragment, Store, units},
     },
 };
@@ -33,11 +34,16 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         now_ns: u64,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> ReassemblyVerdict {
-        if self.datagrams.get(slot).is_none_or(|datagram| datagram.is_dead) {
+        if self.datagrams.used(slot).is_none_or(|datagram| datagram.is_dead) {
             return self.discard(frame, Discard::Dead, None, 0, sink);
         }
         let slot = self.renew(slot, now_ns, sink);
-        match self.judge(slot, &mut arrival, frame.buffer.as_ref()) {
+        let Some(datagram) = self.datagrams.used_mut(slot) else {
+            return self.discard(frame, Discard::TableFull, None, 0, sink);
+        };
+        let packet = frame.buffer.as_ref();
+        let fixed = (&self.rules, &self.state);
+        match judge(fixed, &mut self.store, &mut datagram.contents, &mut arrival, packet) {
             Judgement::Kills(reason, error) => {
                 self.kill(slot, reason, sink);
                 self.discard(frame, reason, error, arrival.ip, sink)
@@ -48,16 +54,12 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 ReassemblyVerdict::Duplicate
             }
             judgement @ (Judgement::Fits | Judgement::Mixes) => {
-                let (pages, needed) = self.needed(slot, &arrival, frame.buffer.as_ref().len());
-                if let Err(reason) = self.make_room(slot, needed, sink) {
+                let needed =
+                    needed(&self.rules, &self.store, &datagram.contents, &arrival, packet.len());
+                let share = datagram.share;
+                if let Err(reason) = self.make_room(slot, share, needed, sink) {
                     self.end(slot, reason, sink);
                     return self.discard(frame, reason, None, arrival.ip, sink);
-                }
-                if pages > 0
-                    && let Some(datagram) = self.datagrams.get_mut(slot)
-                {
-                    let units = units(arrival.offset, arrival.end());
-                    self.store.provide(&mut datagram.contents.pages, &units);
                 }
                 let mixes = matches!(judgement, Judgement::Mixes);
                 self.keep(slot, frame, &arrival, mixes, sink);
@@ -76,7 +78,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         let hash = key.hash(&self.state);
         let mut found = self.table.find(hash, None);
         if let Found::Slot(slot) = found {
-            if self.datagrams.get(slot).is_some_and(|datagram| datagram.key == key) {
+            if self.datagrams.used(slot).is_some_and(|datagram| datagram.key == key) {
                 return slot;
             }
             // Another key with the same tag, by a chance of one in 2^31.
@@ -96,9 +98,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 Found::Free(place) => break place,
                 Found::Slot(slot) => self.end(slot, Discard::TableFull, sink),
                 Found::Full(bucket) => {
-                    let age = |&slot: &u32| self.datagrams.get(slot).map(|d| d.created_ns);
-                    let oldest = self.table.slots(bucket).into_iter().min_by_key(age);
-                    self.end(oldest.unwrap_or_default(), Discard::TableFull, sink);
+                    let created_ns =
+                        |slot: u32| self.datagrams.used(slot).map_or(u64::MAX, |d| d.created_ns);
+                    let [first, others @ ..] = self.table.slots(bucket);
+                    let older = |oldest: u32, slot: u32| {
+                        if created_ns(slot) < created_ns(oldest) { slot } else { oldest }
+                    };
+                    self.end(others.into_iter().fold(first, older), Discard::TableFull, sink);
                 }
             }
             found = self.table.find(hash, None);
@@ -125,7 +131,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             age.push(&mut self.datagrams, |d| &mut d.by_age, slot);
         }
         self.by_use.push(&mut self.datagrams, |d| &mut d.by_use, slot);
-        if let Some(source) = self.sources.get_mut(share) {
+        if let Some(source) = source_mut(&mut self.sources, share) {
             source.by_use.push(&mut self.datagrams, |d| &mut d.by_source, slot);
         }
         slot
@@ -140,8 +146,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         now_ns: u64,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> u32 {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return slot };
-        let Some(source) = self.sources.get_mut(datagram.share) else { return slot };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return slot };
+        let Some(source) = source_mut(&mut self.sources, datagram.share) else { return slot };
         source.count = source.count.wrapping_add(1);
         let count = source.count;
         let gap = count.wrapping_sub(datagram.contents.source_count);
@@ -150,7 +156,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if !key.is_ipv6 && distance > 0 && datagram.contents.fragments > 0 && gap > distance {
             self.end(slot, Discard::Distance, sink);
             let slot = self.find_or_start(key, now_ns, sink);
-            if let Some(datagram) = self.datagrams.get_mut(slot) {
+            if let Some(datagram) = self.datagrams.used_mut(slot) {
                 datagram.contents.source_count = count;
             }
             return slot;
@@ -161,25 +167,12 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Number of pages that a fragment needs and its datagram lacks, and the memory that the datagram will take in all,
-    /// in bytes.
-    #[inline]
-    fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
-        let Some(datagram) = self.datagrams.get(slot) else { return (0, 0) };
-        let contents = &datagram.contents;
-        let units = units(arrival.offset, arrival.end());
-        let pages = self.store.pages_missing(&contents.pages, &units);
-        let datagram = if contents.fragments == 0 { size_of::<Incomplete>() } else { 0 };
-        let keeps = self.rules.mode != ReassemblyMode::Coalesce && !contents.is_released;
-        let buffer = if keeps { kept_bytes::<B>(&self.rules.limits, buffer_len) } else { 0 };
-        (pages, datagram + pages * self.store.page_bytes() + buffer)
-    }
-
     /// Evicts until there is room for more of a datagram: datagrams of its own source first, then the one that waited
     /// longest for a fragment (P32).
     fn make_room(
         &mut self,
         slot: u32,
+        share: usize,
         needed: usize,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> Result<(), Discard> {
@@ -187,9 +180,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Ok(());
         }
         let limits = self.rules.limits;
-        let Some(share) = self.datagrams.get(slot).map(|datagram| datagram.share) else {
-            return Err(Discard::TableFull);
-        };
         while let Some(source) = self.sources.get(share)
             && source.held_bytes + needed > limits.source_bytes
         {
@@ -200,12 +190,14 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             let victim = self.by_use.first().filter(|&victim| victim != slot);
             self.end(victim.ok_or(Discard::MemoryFull)?, Discard::MemoryFull, sink);
         }
-        let held = self.datagrams.get(slot).map_or(0, |datagram| datagram.held_bytes);
-        self.account(slot, held + needed);
+        if let Some(datagram) = self.datagrams.used_mut(slot) {
+            let held = datagram.held_bytes + needed;
+            account(datagram, &mut self.sources, &mut self.held_bytes, &mut self.stats, held);
+        }
         Ok(())
     }
 
-    /// Keeps a fragment, or its data. The room and the pages are there.
+    /// Keeps a fragment, or its data. The memory is there.
     #[inline]
     fn keep(
         &mut self,
@@ -215,10 +207,11 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         mixes: bool,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let contents = &mut datagram.contents;
         let packet = frame.buffer.as_ref();
         let units = units(arrival.offset, arrival.end());
+        self.store.provide(&mut contents.pages, &units);
         let covered = match mixes {
             true => self.store.count(&contents.pages, Bit::Covered, &units),
             false => 0,
@@ -269,7 +262,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot: u32,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> ReassemblyVerdict {
-        let Some(datagram) = self.datagrams.get(slot) else { return ReassemblyVerdict::Held };
+        let Some(datagram) = self.datagrams.used(slot) else { return ReassemblyVerdict::Held };
         let contents = &datagram.contents;
         let (is_released, has_first) = (contents.is_released, contents.flow.is_some());
         let complete_len = contents.complete_len();
@@ -292,7 +285,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Releases the fragments that waited for the first.
     fn release(&mut self, slot: u32, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let contents = &mut datagram.contents;
         let Some(flow) = contents.flow else { return };
         let mut freed = 0;
@@ -300,7 +293,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         while let Some(unit) = self.store.next(&contents.pages, Bit::Start, true, from) {
             from = unit + 1;
             let number = self.store.index(&contents.pages, unit);
-            let Some(fragment) = self.store.fragments.remove(number) else { continue };
+            let fragment = self.store.fragments.remove(number);
+            debug_assert!(fragment.is_some(), "no fragment {number} for unit {unit}");
+            let Some(fragment) = fragment else { continue };
             freed += kept_bytes::<B>(&self.rules.limits, fragment.frame.buffer.as_ref().len());
             let number = digest_of(&self.state, fragment.bytes());
             self.store.set_index(&contents.pages, unit, number);
@@ -310,7 +305,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         contents.is_released = true;
         self.held_fragments -= usize::from(contents.fragments);
         let held = datagram.held_bytes - freed;
-        self.account(slot, held);
+        account(datagram, &mut self.sources, &mut self.held_bytes, &mut self.stats, held);
     }
 
     /// Delivers a datagram of which nothing is missing.
@@ -320,7 +315,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         len: u32,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> ReassemblyVerdict {
-        let Some(datagram) = self.datagrams.get(slot) else { return ReassemblyVerdict::Held };
+        let Some(datagram) = self.datagrams.used(slot) else { return ReassemblyVerdict::Held };
         let (key, contents) = (datagram.key, &datagram.contents);
         let Some(flow) = contents.flow else { return ReassemblyVerdict::Held };
         let gathered = if self.rules.mode == ReassemblyMode::Coalesce { len } else { 0 };
@@ -409,11 +404,28 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Removes a datagram all of whose fragments have left.
     fn remove(&mut self, slot: u32) {
-        if let Some(datagram) = self.datagrams.get_mut(slot) {
+        if let Some(datagram) = self.datagrams.used_mut(slot) {
             self.store.release(&mut datagram.contents.pages);
         }
         self.detach(slot);
     }
+}
+
+/// Memory that a datagram will occupy beyond what it does, in bytes, once a fragment is kept.
+#[inline]
+fn needed<B>(
+    rules: &ReassemblyRules,
+    store: &Store<B>,
+    contents: &Contents,
+    arrival: &ArrivedFragment,
+    buffer_len: usize,
+) -> usize {
+    let units = units(arrival.offset, arrival.end());
+    let pages = store.pages_missing(&contents.pages, &units);
+    let datagram = if contents.fragments == 0 { size_of::<Incomplete>() } else { 0 };
+    let keeps = rules.mode != ReassemblyMode::Coalesce && !contents.is_released;
+    let buffer = if keeps { kept_bytes::<B>(&rules.limits, buffer_len) } else { 0 };
+    datagram + pages * store.page_bytes() + buffer
 }
 
 /// Memory that a kept buffer occupies, in bytes, however little of it is filled (P33).

@@ -1,18 +1,18 @@
-//! The words for header stacks, each made once.
+//! Names of header stacks in tables, each formatted once.
 
 use grosso_wire::{Kind, Stack};
 
 use super::Headers;
 use crate::headers::{Transport, addresses, ports, protocol};
 
-/// The words for header stacks that were seen.
+/// Names of the header stacks that occurred.
 #[derive(Default)]
-pub(crate) struct Words {
+pub(crate) struct StackNames {
     known: Vec<(Vec<Kind>, String)>,
     last: usize,
 }
 
-impl Words {
+impl StackNames {
     /// The headers of a packet of `len` bytes on its link.
     pub(crate) fn headers(&mut self, data: &[u8], len: usize, stack: &Stack) -> Headers<'_> {
         let transport = Transport::of(stack, len);
@@ -45,7 +45,7 @@ impl Words {
     }
 }
 
-/// Header stacks whose words are remembered; one more forgets all of them.
+/// Number of header stacks whose names are cached; one more clears the cache.
 const STACKS_MAX: usize = 64;
 
 #[cfg(test)]
@@ -55,8 +55,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_stacks_than_are_remembered_still_have_words() {
-        let mut known = Words::default();
+    fn more_stacks_than_are_cached_still_have_names() {
+        let mut known = StackNames::default();
         let kinds = [Kind::Ipv4, Kind::Ipv6, Kind::Udp];
         for number in 0..3usize.pow(5) {
             let mut stack = Stack::new(0);
