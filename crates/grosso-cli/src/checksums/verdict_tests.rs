@@ -10,7 +10,7 @@ use super::*;
 use crate::checksums::{complete, fix};
 
 fn stack_of(packet: &[u8]) -> Stack {
-    let ports = Ports { fou: Some((oracle::FOU_PORT, 4)), ..Ports::ASSIGNED };
+    let ports = Ports::ASSIGNED.with_fou(oracle::FOU_PORT, 4);
     dissect(packet, LinkType::Ethernet, &ports)
 }
 
