@@ -13,6 +13,7 @@
 //! | [`tcp`] | the segment size of one TCP frame |
 //! | [`flows`] | the facts of every flow and path, learned from a capture before or while it is judged |
 //! | [`identifications`] | the number of packets that a frame stood for, by the steps of the IPv4 identification |
+//! | [`counters`] | the identifications that each source address has used, over all flows and protocols |
 //! | [`lengths`] | the sizes of which the lengths of a flow's frames are multiples |
 //! | [`announced`] | the MSS of SYNs, and ICMP messages that say a packet was too big |
 //! | [`strides`] | tunnel headers that repeat inside one UDP frame |
@@ -20,6 +21,7 @@
 //! | [`vantage`] | the host on which a capture was taken |
 
 mod announced;
+mod counters;
 mod flows;
 mod identifications;
 mod judge;

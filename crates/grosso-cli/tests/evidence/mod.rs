@@ -7,6 +7,7 @@ mod checksums;
 mod crafted;
 mod headers_only;
 mod tunnels;
+mod identifications;
 
 use grosso_capture::Format;
 use grosso_testkit::oracle::{self, Lengths, Link, Parsed};
