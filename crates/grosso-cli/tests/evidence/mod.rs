@@ -5,9 +5,10 @@
 
 mod checksums;
 mod crafted;
+mod fraglist;
 mod headers_only;
-mod tunnels;
 mod identifications;
+mod tunnels;
 
 use grosso_capture::Format;
 use grosso_testkit::oracle::{self, Lengths, Link, Parsed};
