@@ -5,7 +5,7 @@ mod prefix;
 mod pseudo;
 mod verdict;
 
-pub(crate) use fix::{complete, fix};
+pub(crate) use fix::{complete, complete_header, fix};
 pub(crate) use prefix::sizes as prefix_sizes;
 pub(crate) use verdict::{
     Claim, Level, Levels, Verdict, Why, has_gre_checksum_to_come, is_left_to_device, is_seeded,
