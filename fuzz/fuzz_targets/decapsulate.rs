@@ -39,7 +39,7 @@ fn rules(decisions: &mut Decisions<'_>) -> DecapsulationRules {
     let mut rules = DecapsulationRules::default();
     rules.remote_checksum = decisions.choose(&modes);
     rules.ipv6_without_checksum = decisions.byte() & 1 != 0;
-    rules.ports.fou = Some((FOU_PORT, decisions.choose(&[4, 41, 47, 137, 17])));
+    rules.ports = rules.ports.with_fou(FOU_PORT, decisions.choose(&[4, 41, 47, 137, 17]));
     rules
 }
 

@@ -27,6 +27,7 @@ use grosso_testkit::{
     flows::{assert_conserved, assert_order_within_flows},
     oracle::Link,
 };
+use grosso_wire::Kind;
 
 use crate::{
     common::{Bench, each, frames, has, packets, tshark},
@@ -299,7 +300,7 @@ fn b10_tunnels_on_ports_that_are_named_are_recorded_with_their_packets() {
         assert_eq!(meta.flags.unwrap_or(0) & 3, 1, "the direction is kept beside it");
         seen.push(meta.offload.map(|offload| offload.tunnel_ports).unwrap_or_default());
     });
-    let vxlan = || vec![TunnelPort::Vxlan(8472)];
+    let vxlan = || vec![TunnelPort::new(Kind::Vxlan, 8472)];
     assert_eq!(seen, [vxlan(), vxlan(), vec![], vec![]]);
     let report = bench.ok("decap --json -r x.pcapng -w inside.pcapng").json();
     assert_eq!(report["decapsulated"], 2, "that on 8472 and that on 4789: {report}");

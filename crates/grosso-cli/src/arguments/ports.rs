@@ -35,7 +35,7 @@ struct PortWords {
 impl FromArgMatches for TunnelPorts {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let PortWords { ports: told, l2tp } = PortWords::from_arg_matches(matches)?;
-        let mut ports = Ports { l2tp, ..Ports::ASSIGNED };
+        let mut ports = Ports::ASSIGNED.with_l2tp(l2tp);
         for (index, tunnel) in told.iter().enumerate() {
             if let Some(why) = told.iter().take(index).find_map(|other| clash(*other, *tunnel)) {
                 return Err(Error::raw(ErrorKind::ArgumentConflict, why));
@@ -78,7 +78,7 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use grosso_wire::CookieLen;
+    use grosso_wire::{CookieLen, Kind};
 
     use super::*;
 
@@ -92,16 +92,16 @@ mod tests {
     #[test]
     fn ports_that_are_named_take_the_place_of_the_assigned_ones() {
         assert_eq!(parse(""), Ok(Ports::ASSIGNED));
-        let both = Ports { vxlan: 8472, fou: Some((5555, 4)), ..Ports::ASSIGNED };
+        let both = Ports::ASSIGNED.with(Kind::Vxlan, 8472).with_fou(5555, 4);
         assert_eq!(parse("--port vxlan=8472 --port fou=5555/4 --port vxlan=8472"), Ok(both));
-        let geneve = Ports { vxlan: 0, geneve: 4789, ..Ports::ASSIGNED };
+        let geneve = Ports::ASSIGNED.with(Kind::Geneve, 4789);
         assert_eq!(parse("--port geneve=4789"), Ok(geneve), "that is VXLAN no more");
     }
 
     #[test]
     fn the_form_of_l2tp_sessions_is_told_or_unknown() {
         let told = |cookie, has_sublayer| {
-            Ok(Ports { l2tp: Some(Pseudowire { cookie, has_sublayer }), ..Ports::ASSIGNED })
+            Ok(Ports::ASSIGNED.with_l2tp(Some(Pseudowire { cookie, has_sublayer })))
         };
         assert_eq!(parse("--l2tp 4/default"), told(CookieLen::Four, true));
         assert_eq!(parse("--l2tp 0/none"), told(CookieLen::None, false));

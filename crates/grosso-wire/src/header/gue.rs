@@ -191,7 +191,12 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gue",
     class: Class::Tunnel,
     announced: Announced {
-        port: Some(AnnouncedByPort { port: |ports| ports.gue, read: read_either_variant }),
+        port: Some(AnnouncedByPort {
+            assigned: PORT,
+            title: "GUE",
+            code: 4,
+            read: read_either_variant,
+        }),
         ..Announced::NEVER
     },
     read,
