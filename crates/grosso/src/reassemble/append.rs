@@ -8,7 +8,6 @@ use crate::{
         examine::ArrivedFragment,
         insert::kept_bytes,
         judge::END_MAX,
-        source_mut,
         store::{Bit, Fragment, units},
     },
 };
@@ -25,7 +24,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> Result<ReassemblyVerdict, Frame<B>> {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return Err(frame) };
-        let Some(source) = source_mut(&mut self.sources, datagram.share) else { return Err(frame) };
+        let Some(source) = self.sources.get_mut(datagram.share) else { return Err(frame) };
         let contents = &mut datagram.contents;
         let (end, packet) = (arrival.end(), frame.buffer.as_ref());
         let units = units(arrival.offset, end);

@@ -10,16 +10,15 @@ use crate::{
     keyed_hash::KeyedHash,
     meta::Meta,
     reassemble::{
-        Discard, Outcome, Overlap, Reassembler, ReassemblyLimits, ReassemblyMode, ReassemblyRules,
-        ReassemblySink, ReassemblyVerdict, Returned, SOURCES, account,
+        Discard, Outcome, Overlap, Reassembler, ReassemblyLimits, ReassemblyMode, ReassemblySink,
+        ReassemblyVerdict, Returned, SOURCES,
         delivery::{Datagram, Transport},
         examine::ArrivedFragment,
         identity::{Flow, Key},
         incomplete::{Contents, Incomplete},
-        judge::{Judgement, digest_of, judge},
+        judge::{Judgement, digest_of},
         queue::Link,
         render::{self, Rendered, Whole},
-        source_mut,
         store::{Bit, Fragment, Store, units},
     },
 };
@@ -38,12 +37,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return self.discard(frame, Discard::Dead, None, 0, sink);
         }
         let slot = self.renew(slot, now_ns, sink);
-        let Some(datagram) = self.datagrams.used_mut(slot) else {
-            return self.discard(frame, Discard::TableFull, None, 0, sink);
-        };
-        let packet = frame.buffer.as_ref();
-        let fixed = (&self.rules, &self.state);
-        match judge(fixed, &mut self.store, &mut datagram.contents, &mut arrival, packet) {
+        match self.judge(slot, &mut arrival, frame.buffer.as_ref()) {
             Judgement::Kills(reason, error) => {
                 self.kill(slot, reason, sink);
                 self.discard(frame, reason, error, arrival.ip, sink)
@@ -54,12 +48,16 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 ReassemblyVerdict::Duplicate
             }
             judgement @ (Judgement::Fits | Judgement::Mixes) => {
-                let needed =
-                    needed(&self.rules, &self.store, &datagram.contents, &arrival, packet.len());
-                let share = datagram.share;
-                if let Err(reason) = self.make_room(slot, share, needed, sink) {
+                let (pages, needed) = self.needed(slot, &arrival, frame.buffer.as_ref().len());
+                if let Err(reason) = self.make_room(slot, needed, sink) {
                     self.end(slot, reason, sink);
                     return self.discard(frame, reason, None, arrival.ip, sink);
+                }
+                if pages > 0
+                    && let Some(datagram) = self.datagrams.used_mut(slot)
+                {
+                    let units = units(arrival.offset, arrival.end());
+                    self.store.provide(&mut datagram.contents.pages, &units);
                 }
                 let mixes = matches!(judgement, Judgement::Mixes);
                 self.keep(slot, frame, &arrival, mixes, sink);
@@ -131,7 +129,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             age.push(&mut self.datagrams, |d| &mut d.by_age, slot);
         }
         self.by_use.push(&mut self.datagrams, |d| &mut d.by_use, slot);
-        if let Some(source) = source_mut(&mut self.sources, share) {
+        if let Some(source) = self.sources.get_mut(share) {
             source.by_use.push(&mut self.datagrams, |d| &mut d.by_source, slot);
         }
         slot
@@ -147,7 +145,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> u32 {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return slot };
-        let Some(source) = source_mut(&mut self.sources, datagram.share) else { return slot };
+        let Some(source) = self.sources.get_mut(datagram.share) else { return slot };
         source.count = source.count.wrapping_add(1);
         let count = source.count;
         let gap = count.wrapping_sub(datagram.contents.source_count);
@@ -167,12 +165,25 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
+    /// Number of pages that a fragment needs and its datagram lacks, and the memory that the datagram will take in all,
+    /// in bytes.
+    #[inline]
+    fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
+        let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
+        let contents = &datagram.contents;
+        let units = units(arrival.offset, arrival.end());
+        let pages = self.store.pages_missing(&contents.pages, &units);
+        let datagram = if contents.fragments == 0 { size_of::<Incomplete>() } else { 0 };
+        let keeps = self.rules.mode != ReassemblyMode::Coalesce && !contents.is_released;
+        let buffer = if keeps { kept_bytes::<B>(&self.rules.limits, buffer_len) } else { 0 };
+        (pages, datagram + pages * self.store.page_bytes() + buffer)
+    }
+
     /// Evicts until there is room for more of a datagram: datagrams of its own source first, then the one that waited
     /// longest for a fragment (P32).
     fn make_room(
         &mut self,
         slot: u32,
-        share: usize,
         needed: usize,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> Result<(), Discard> {
@@ -180,6 +191,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Ok(());
         }
         let limits = self.rules.limits;
+        let Some(share) = self.datagrams.used(slot).map(|datagram| datagram.share) else {
+            return Err(Discard::TableFull);
+        };
         while let Some(source) = self.sources.get(share)
             && source.held_bytes + needed > limits.source_bytes
         {
@@ -190,14 +204,12 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             let victim = self.by_use.first().filter(|&victim| victim != slot);
             self.end(victim.ok_or(Discard::MemoryFull)?, Discard::MemoryFull, sink);
         }
-        if let Some(datagram) = self.datagrams.used_mut(slot) {
-            let held = datagram.held_bytes + needed;
-            account(datagram, &mut self.sources, &mut self.held_bytes, &mut self.stats, held);
-        }
+        let held = self.datagrams.used(slot).map_or(0, |datagram| datagram.held_bytes);
+        self.account(slot, held + needed);
         Ok(())
     }
 
-    /// Keeps a fragment, or its data. The memory is there.
+    /// Keeps a fragment, or its data. The room and the pages are there.
     #[inline]
     fn keep(
         &mut self,
@@ -211,7 +223,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         let contents = &mut datagram.contents;
         let packet = frame.buffer.as_ref();
         let units = units(arrival.offset, arrival.end());
-        self.store.provide(&mut contents.pages, &units);
         let covered = match mixes {
             true => self.store.count(&contents.pages, Bit::Covered, &units),
             false => 0,
@@ -293,9 +304,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         while let Some(unit) = self.store.next(&contents.pages, Bit::Start, true, from) {
             from = unit + 1;
             let number = self.store.index(&contents.pages, unit);
-            let fragment = self.store.fragments.remove(number);
-            debug_assert!(fragment.is_some(), "no fragment {number} for unit {unit}");
-            let Some(fragment) = fragment else { continue };
+            let Some(fragment) = self.store.fragments.remove(number) else { continue };
             freed += kept_bytes::<B>(&self.rules.limits, fragment.frame.buffer.as_ref().len());
             let number = digest_of(&self.state, fragment.bytes());
             self.store.set_index(&contents.pages, unit, number);
@@ -305,7 +314,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         contents.is_released = true;
         self.held_fragments -= usize::from(contents.fragments);
         let held = datagram.held_bytes - freed;
-        account(datagram, &mut self.sources, &mut self.held_bytes, &mut self.stats, held);
+        self.account(slot, held);
     }
 
     /// Delivers a datagram of which nothing is missing.
@@ -409,23 +418,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
         self.detach(slot);
     }
-}
-
-/// Memory that a datagram will occupy beyond what it does, in bytes, once a fragment is kept.
-#[inline]
-fn needed<B>(
-    rules: &ReassemblyRules,
-    store: &Store<B>,
-    contents: &Contents,
-    arrival: &ArrivedFragment,
-    buffer_len: usize,
-) -> usize {
-    let units = units(arrival.offset, arrival.end());
-    let pages = store.pages_missing(&contents.pages, &units);
-    let datagram = if contents.fragments == 0 { size_of::<Incomplete>() } else { 0 };
-    let keeps = rules.mode != ReassemblyMode::Coalesce && !contents.is_released;
-    let buffer = if keeps { kept_bytes::<B>(&rules.limits, buffer_len) } else { 0 };
-    datagram + pages * store.page_bytes() + buffer
 }
 
 /// Memory that a kept buffer occupies, in bytes, however little of it is filled (P33).

@@ -5,7 +5,7 @@ use core::hash::{BuildHasher, Hasher};
 use crate::{
     keyed_hash::KeyedHash,
     reassemble::{
-        Discard, Overlap, ReassemblyRules,
+        Discard, Overlap, Reassembler,
         examine::ArrivedFragment,
         incomplete::Contents,
         reason::IcmpError,
@@ -25,63 +25,68 @@ pub(super) enum Judgement {
     Kills(Discard, Option<IcmpError>),
 }
 
-/// Compares a fragment with those of its datagram that arrived before. Bytes beyond the last whole unit of a fragment
-/// that is not the last are cut off if the rules say so.
-#[inline]
-pub(super) fn judge<B: AsRef<[u8]>>(
-    (rules, state): (&ReassemblyRules, &KeyedHash),
-    store: &mut Store<B>,
-    contents: &mut Contents,
-    arrival: &mut ArrivedFragment,
-    packet: &[u8],
-) -> Judgement {
-    let overlap = rules.overlap;
-    if let Err((reason, error)) = alone(arrival, overlap) {
-        return Judgement::Kills(reason, error);
-    }
-    // Rule F12.
-    let (end, known) = (arrival.end(), contents.end);
-    let contradicts = match arrival.more {
-        true => known.is_some_and(|known| end > known),
-        false => end < contents.reach || known.is_some_and(|known| end != known),
-    };
-    if contradicts {
-        return Judgement::Kills(Discard::EndConflict, None);
-    }
-    let units = units(arrival.offset, end);
-    // What starts where nothing reaches needs no look at the map.
-    let is_new = arrival.offset >= contents.reach || {
-        contents.chart(store);
-        !store.any(&contents.pages, Bit::Covered, &units)
-    };
-    if !is_new {
-        match overlap {
-            Overlap::Drop => {
-                let same = is_same(store, contents, arrival, packet, state);
-                return match same {
-                    true => Judgement::Duplicate,
-                    false => Judgement::Kills(Discard::Overlap, None),
-                };
-            }
-            Overlap::Linux => {
-                let inner = units.start + 1..units.end;
-                let in_run = store.all(&contents.pages, Bit::Covered, &units)
-                    && !store.any(&contents.pages, Bit::Run, &inner);
-                if !in_run {
-                    return Judgement::Kills(Discard::Overlap, None);
-                }
-                if !arrival.more {
-                    contents.end = Some(end);
-                }
-                return Judgement::Duplicate;
-            }
-            Overlap::First | Overlap::Last => {}
+impl<B: AsRef<[u8]>> Reassembler<B> {
+    /// Compares a fragment with those that arrived before. Bytes beyond the last whole unit of a fragment that is not
+    /// the last are cut off if the rules say so.
+    #[inline]
+    pub(super) fn judge(
+        &mut self,
+        slot: u32,
+        arrival: &mut ArrivedFragment,
+        packet: &[u8],
+    ) -> Judgement {
+        let Some(datagram) = self.datagrams.used_mut(slot) else {
+            return Judgement::Kills(Discard::TableFull, None);
+        };
+        let contents = &mut datagram.contents;
+        let overlap = self.rules.overlap;
+        if let Err((reason, error)) = alone(arrival, overlap) {
+            return Judgement::Kills(reason, error);
         }
+        // Rule F12.
+        let (end, known) = (arrival.end(), contents.end);
+        let contradicts = match arrival.more {
+            true => known.is_some_and(|known| end > known),
+            false => end < contents.reach || known.is_some_and(|known| end != known),
+        };
+        if contradicts {
+            return Judgement::Kills(Discard::EndConflict, None);
+        }
+        let units = units(arrival.offset, end);
+        // What starts where nothing reaches needs no look at the map.
+        let is_new = arrival.offset >= contents.reach || {
+            contents.chart(&mut self.store);
+            !self.store.any(&contents.pages, Bit::Covered, &units)
+        };
+        if !is_new {
+            match overlap {
+                Overlap::Drop => {
+                    let same = is_same(&self.store, contents, arrival, packet, &self.state);
+                    return match same {
+                        true => Judgement::Duplicate,
+                        false => Judgement::Kills(Discard::Overlap, None),
+                    };
+                }
+                Overlap::Linux => {
+                    let inner = units.start + 1..units.end;
+                    let in_run = self.store.all(&contents.pages, Bit::Covered, &units)
+                        && !self.store.any(&contents.pages, Bit::Run, &inner);
+                    if !in_run {
+                        return Judgement::Kills(Discard::Overlap, None);
+                    }
+                    if !arrival.more {
+                        contents.end = Some(end);
+                    }
+                    return Judgement::Duplicate;
+                }
+                Overlap::First | Overlap::Last => {}
+            }
+        }
+        if contents.fragments >= self.rules.limits.fragments {
+            return Judgement::Kills(Discard::FragmentLimit, None);
+        }
+        if is_new { Judgement::Fits } else { Judgement::Mixes }
     }
-    if contents.fragments >= rules.limits.fragments {
-        return Judgement::Kills(Discard::FragmentLimit, None);
-    }
-    if is_new { Judgement::Fits } else { Judgement::Mixes }
 }
 
 /// Applies rules F10, F11, F13 to a fragment alone.

@@ -399,9 +399,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             while let Some(unit) = self.store.next(&contents.pages, Bit::Start, true, from) {
                 from = unit + 1;
                 let number = self.store.index(&contents.pages, unit);
-                let fragment = self.store.fragments.remove(number);
-                debug_assert!(fragment.is_some(), "no fragment {number} for unit {unit}");
-                if let Some(fragment) = fragment {
+                if let Some(fragment) = self.store.fragments.remove(number) {
                     let why = Returned::Discarded(reason);
                     sink.take(Outcome::Returned { frame: fragment.frame, why });
                 }
@@ -413,11 +411,11 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Unlinks a datagram that holds nothing from everything but the table.
     fn retire(&mut self, slot: u32) {
-        let Some(datagram) = self.datagrams.used_mut(slot) else { return };
+        self.account(slot, 0);
+        let Some(datagram) = self.datagrams.used(slot) else { return };
         let share = datagram.share;
-        account(datagram, &mut self.sources, &mut self.held_bytes, &mut self.stats, 0);
         self.by_use.unlink(&mut self.datagrams, |d| &mut d.by_use, slot);
-        if let Some(source) = source_mut(&mut self.sources, share) {
+        if let Some(source) = self.sources.get_mut(share) {
             source.by_use.unlink(&mut self.datagrams, |d| &mut d.by_source, slot);
         }
     }
@@ -458,28 +456,16 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.datagrams.remove(slot);
         self.recent.forget(slot);
     }
-}
 
-/// The source of a datagram: its index is a hash modulo [`SOURCES`].
-#[inline]
-fn source_mut(sources: &mut [Source], share: usize) -> Option<&mut Source> {
-    debug_assert!(share < sources.len(), "no source {share}");
-    sources.get_mut(share)
-}
-
-/// Records the memory that a datagram occupies from now on, in bytes.
-fn account(
-    datagram: &mut Incomplete,
-    sources: &mut [Source],
-    held_bytes: &mut usize,
-    stats: &mut ReassembleStats,
-    bytes: usize,
-) {
-    let before = core::mem::replace(&mut datagram.held_bytes, bytes);
-    *held_bytes = *held_bytes - before + bytes;
-    stats.held_bytes_max = stats.held_bytes_max.max(*held_bytes as u64);
-    if let Some(source) = source_mut(sources, datagram.share) {
-        source.held_bytes = source.held_bytes - before + bytes;
+    /// Records the memory that a datagram occupies from now on.
+    fn account(&mut self, slot: u32, bytes: usize) {
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return };
+        let before = core::mem::replace(&mut datagram.held_bytes, bytes);
+        self.held_bytes = self.held_bytes - before + bytes;
+        self.stats.held_bytes_max = self.stats.held_bytes_max.max(self.held_bytes as u64);
+        if let Some(source) = self.sources.get_mut(datagram.share) {
+            source.held_bytes = source.held_bytes - before + bytes;
+        }
     }
 }
 
