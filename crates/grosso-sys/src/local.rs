@@ -8,22 +8,21 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{ffi::OsStrExt, fs::FileTypeExt},
+        unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
 };
 
-use rustix::{
-    fs::{Mode, chmod, fchmod},
-    net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-        SocketType, accept_with, bind, connect, connect_unspec, listen, recvfrom, recvmsg, sendmsg,
-        socket_with, sockopt,
-    },
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    accept_with, connect_unspec, listen, recvmsg, sendmsg, socket_with, sockopt,
 };
 
-use crate::calls::seen;
+use crate::{
+    calls::seen,
+    path::{self, socket::Pinned},
+};
 
 /// Kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +31,15 @@ pub enum LocalKind {
     Stream,
     /// Datagrams, which keep their boundaries and their order.
     Datagram,
+}
+
+impl LocalKind {
+    fn socket_type(self) -> SocketType {
+        match self {
+            Self::Stream => SocketType::STREAM,
+            Self::Datagram => SocketType::DGRAM,
+        }
+    }
 }
 
 /// Address of a socket: a path, or on Linux a name without a file.
@@ -60,6 +68,15 @@ impl LocalAddress {
     }
 }
 
+/// The sender of a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The address that it chose.
+    pub address: LocalAddress,
+    /// Its user, from the kernel.
+    pub user: u32,
+}
+
 /// A socket that never blocks.
 #[derive(Debug)]
 pub struct LocalSocket {
@@ -73,12 +90,8 @@ impl LocalSocket {
     /// # Errors
     /// Those of `socket(2)`.
     pub fn new(kind: LocalKind) -> io::Result<Self> {
-        let of = match kind {
-            LocalKind::Stream => SocketType::STREAM,
-            LocalKind::Datagram => SocketType::DGRAM,
-        };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        Ok(Self { file: socket_with(AddressFamily::UNIX, of, flags, None)?, kind })
+        Ok(Self { file: socket_with(AddressFamily::UNIX, kind.socket_type(), flags, None)?, kind })
     }
 
     /// A socket at this address, whose file has this mode: a stream socket listens. A file that a
@@ -89,19 +102,11 @@ impl LocalSocket {
     /// those of `bind(2)`.
     pub fn at(kind: LocalKind, address: &LocalAddress, mode: u32) -> io::Result<Self> {
         let socket = Self::new(kind)?;
-        // Nobody else may open it before it has its mode.
-        fchmod(&socket.file, Mode::RUSR | Mode::WUSR)?;
-        match bind(&socket.file, &address.0) {
-            Err(rustix::io::Errno::ADDRINUSE) if is_stale(kind, address)? => {
-                if let Some(path) = address.path() {
-                    std::fs::remove_file(path)?;
-                }
-                bind(&socket.file, &address.0)?;
-            }
-            result => result?,
-        }
-        if let Some(path) = address.path() {
-            chmod(path, Mode::from_raw_mode(mode))?;
+        let name = address.path().ok_or(io::ErrorKind::InvalidInput)?;
+        path::socket::bind(&socket, kind.socket_type(), &name, mode)?;
+        if kind == LocalKind::Datagram {
+            // Each datagram then has its sender's user beside it.
+            sockopt::set_socket_passcred(&socket.file, true)?;
         }
         if kind == LocalKind::Stream {
             listen(&socket.file, BACKLOG)?;
@@ -122,9 +127,21 @@ impl LocalSocket {
     /// again.
     ///
     /// # Errors
-    /// Those of `connect(2)`, such as [`io::ErrorKind::ConnectionRefused`] where nobody listens.
+    /// Errors from `connect(2)`, for example [`io::ErrorKind::ConnectionRefused`] if no program listens;
+    /// [`io::ErrorKind::PermissionDenied`] as for [`Pinned::at`].
     pub fn connect(&self, address: &LocalAddress) -> io::Result<()> {
-        Ok(connect(&self.file, &address.0)?)
+        Pinned::at(&address.path().ok_or(io::ErrorKind::InvalidInput)?, None)?.connect(self)
+    }
+
+    /// Connects a datagram socket to the sender of a datagram, if the socket file at the sender's address belongs to
+    /// the sender: a sender chooses its address, which may lead to the socket of another user.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`] if it does not, if the kernel did not report the sender's user, or if the
+    /// address has no file; as for [`LocalSocket::connect`].
+    pub fn answer(&self, sender: &Sender) -> io::Result<()> {
+        let path = sender.address.path().ok_or(io::ErrorKind::PermissionDenied)?;
+        Pinned::at(&path, Some(sender.user))?.connect(self)
     }
 
     /// Lets a datagram socket receive from any address again.
@@ -205,14 +222,25 @@ impl LocalSocket {
     }
 
     /// Receives a datagram. Returns its length, which is that of the buffer if it was longer, and
-    /// its sender's address, if that has one.
+    /// its sender, if that has an address.
     ///
     /// # Errors
-    /// Those of `recvfrom(2)`.
-    pub fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<LocalAddress>)> {
-        let (len, _, from) = seen(|| recvfrom(&self.file, &mut *into, RecvFlags::empty()))?;
-        let named = from.and_then(|from| SocketAddrUnix::try_from(from).ok());
-        Ok((len, named.filter(|from| !from.is_unnamed()).map(LocalAddress)))
+    /// Errors from `recvmsg(2)`.
+    pub fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<Sender>)> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received =
+            seen(|| recvmsg(&self.file, &mut [IoSliceMut::new(into)], &mut beside, flags))?;
+        let users = beside.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.uid.as_raw()),
+            _ => None,
+        });
+        let address = received.address.and_then(|from| SocketAddrUnix::try_from(from).ok());
+        let address = address.filter(|from| !from.is_unnamed()).map(LocalAddress);
+        // Without the option the kernel reports no user, and the sender is not one to answer.
+        let sender = address.zip(users.last());
+        Ok((received.bytes, sender.map(|(address, user)| Sender { address, user })))
     }
 }
 
@@ -235,17 +263,6 @@ pub fn is_absence(error: &io::Error) -> bool {
         Errno::PERM,
     ];
     absent.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
-/// Whether a file at this address is a socket at which no program is any more.
-fn is_stale(kind: LocalKind, address: &LocalAddress) -> io::Result<bool> {
-    let Some(path) = address.path() else { return Ok(false) };
-    // A connection to a file that is no socket is refused too.
-    if !std::fs::symlink_metadata(&path)?.file_type().is_socket() {
-        return Ok(false);
-    }
-    let tried = LocalSocket::new(kind)?.connect(address);
-    Ok(tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
 /// Bytes of the longest path of a socket, without the byte that ends it (`sun_path`): that of
@@ -355,12 +372,13 @@ mod tests {
         third.connect(&one).unwrap();
         second.send(&[IoSlice::new(b"hello")]).unwrap();
         let mut buffer = [0; 16];
-        assert_eq!(first.receive(&mut buffer).unwrap(), (5, Some(two.clone())));
+        let sender = |address| Some(Sender { address, user: rustix::process::getuid().as_raw() });
+        assert_eq!(first.receive(&mut buffer).unwrap(), (5, sender(two.clone())));
         first.connect(&two).unwrap();
         assert!(is_absence(&third.send(&[IoSlice::new(b"me too")]).unwrap_err()));
         first.disconnect().unwrap();
         third.send(&[IoSlice::new(b"me too")]).unwrap();
-        assert_eq!(first.receive(&mut buffer).unwrap(), (6, Some(three)));
+        assert_eq!(first.receive(&mut buffer).unwrap(), (6, sender(three)));
         drop(second);
         assert!(is_absence(&first.connect(&two).unwrap_err()));
         let nameless = LocalSocket::new(LocalKind::Datagram).unwrap();

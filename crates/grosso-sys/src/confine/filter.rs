@@ -57,8 +57,11 @@ fn allowed(role: Role) -> Compiled {
 
 /// The filter that lets calls fail which would trap otherwise; empty if there are none.
 fn refused(role: Role) -> Compiled {
-    let rules: BTreeMap<_, _> =
+    let mut rules: BTreeMap<_, _> =
         role.refused().iter().copied().flatten().map(|(number, _)| (*number, Vec::new())).collect();
+    for limit in role.refused_limits() {
+        rules.insert(limit.call, limit.rules()?);
+    }
     if rules.is_empty() {
         return Ok(BpfProgram::new());
     }

@@ -65,8 +65,8 @@ impl Role {
     pub(super) fn calls(self) -> &'static [&'static [Call]] {
         match self {
             Self::Data => &[LIFE, PACKETS],
-            Self::Connecting => &[LIFE, PACKETS, CONNECTING],
-            Self::Machine => &[LIFE, PACKETS, CONNECTING, LENGTHS, TELLING, SHARING],
+            Self::Connecting => &[LIFE, PACKETS, CONNECTING, PINNING],
+            Self::Machine => &[LIFE, PACKETS, CONNECTING, PINNING, LENGTHS, TELLING, SHARING],
             Self::Statistics => &[LIFE, REQUESTS],
             Self::Signals => &[LIFE, OLD_WAITING],
             Self::Opener => &[
@@ -89,8 +89,16 @@ impl Role {
     pub(super) fn refused(self) -> &'static [&'static [Call]] {
         match self {
             Self::Opener => &[],
-            Self::Machine => &[NAMES, OLD_FILES],
+            Self::Connecting | Self::Machine => &[READING_NAMES, OLD_FILES],
             _ => &[NAMES, LENGTHS, OLD_FILES],
+        }
+    }
+
+    /// Limits of arguments beyond which a call fails without an end of the program.
+    pub(super) fn refused_limits(self) -> &'static [Limit] {
+        match self {
+            Self::Connecting | Self::Machine => OPENING_TO_READ,
+            _ => &[],
         }
     }
 
@@ -135,6 +143,13 @@ const PACKETS: &[Call] = calls! {
 /// A socket to connect again with.
 const CONNECTING: &[Call] = calls! { SYS_socket };
 
+/// Sockets by name: descriptors that stand for an entry and cannot be read (`O_PATH`), their facts, and own links.
+const PINNING: &[Call] = calls! { SYS_openat SYS_fstat SYS_fstatfs SYS_newfstatat SYS_readlinkat SYS_geteuid SYS_getegid };
+
+/// Opening of anything for more than that.
+const OPENING_TO_READ: &[Limit] =
+    &[Limit { call: libc::SYS_openat, argument: 2, values: Values::Without(libc::O_PATH as u64) }];
+
 /// Connections of those who ask for counters.
 const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt };
 
@@ -153,6 +168,10 @@ const NAMES: &[Call] = calls! {
     SYS_openat SYS_newfstatat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
     SYS_fgetxattr
 };
+
+/// The same without the calls by which a socket is pinned.
+const READING_NAMES: &[Call] =
+    calls! { SYS_statx SYS_faccessat SYS_faccessat2 SYS_getcwd SYS_fgetxattr };
 
 /// Older forms of these calls, which only x86 has.
 #[cfg(target_arch = "x86_64")]
