@@ -1,4 +1,4 @@
-//! Agreements about tunnels that no packet states: the UDP ports that announce headers, and the form of L2TPv3 sessions.
+//! Agreements about tunnels that no packet states: UDP ports that announce headers, and the form of L2TPv3 sessions.
 
 use crate::kind::Kind;
 

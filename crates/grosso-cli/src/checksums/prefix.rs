@@ -1,8 +1,8 @@
 //! Checksums of a first packet, which a frame merged by reference to its packets keeps.
 //!
-//! Fraglist GRO (`rx-gro-list`, the default of OpenWrt) merges packets for forwarding. The frame that a capture shows has
-//! the headers of the first packet, with the lengths of the whole and the checksum of the first packet alone. So the
-//! checksum verifies over the part of the payload that was the first packet's.
+//! Fraglist GRO (`rx-gro-list`, the default of OpenWrt) merges packets for forwarding. The frame that a capture shows
+//! has the headers of the first packet, with the lengths of the whole and the checksum of the first packet alone. So
+//! the checksum verifies over the part of the payload that was the first packet's.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Stack, Stop, ipv4, tcp, udp};
@@ -14,11 +14,11 @@ use crate::headers::{is_ip, u16_at};
 ///
 /// One size in 65,536 verifies by chance. So a frame that may be one packet of Ethernet must be of whole packets.
 pub(crate) fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
-    let prefix = Prefix::of(packet, stack);
-    prefix.into_iter().flat_map(Prefix::sizes)
+    let prefix = FirstPacket::of(packet, stack);
+    prefix.into_iter().flat_map(FirstPacket::sizes)
 }
 
-struct Prefix<'a> {
+struct FirstPacket<'a> {
     payload: &'a [u8],
     /// The sum of the pseudo-header and the header, without lengths.
     base: u64,
@@ -28,7 +28,7 @@ struct Prefix<'a> {
     must_divide: bool,
 }
 
-impl<'a> Prefix<'a> {
+impl<'a> FirstPacket<'a> {
     fn of(packet: &'a [u8], stack: &Stack) -> Option<Self> {
         let layer = stack.last().filter(|_| stack.stop == Stop::Payload)?;
         let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;

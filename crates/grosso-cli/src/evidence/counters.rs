@@ -12,20 +12,20 @@ use crate::headers::{is_ip, u16_at};
 
 /// The identifications of the addresses of a capture; at most [`ADDRESSES_MAX`] of them.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    addresses: HashMap<Source, Counter>,
+pub(super) struct AddressCounters {
+    addresses: HashMap<CounterOwner, AddressCounter>,
 }
 
 /// A source address, and the virtual network that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source {
+struct CounterOwner {
     address: [u8; 4],
     network: u32,
 }
 
 /// The latest identifications of an address.
 #[derive(Clone, Debug)]
-struct Counter {
+struct AddressCounter {
     /// A ring of packet numbers and identifications.
     recent: [(u64, u16); RECENT],
     next: usize,
@@ -35,13 +35,13 @@ struct Counter {
     clean: u32,
 }
 
-impl Default for Counter {
+impl Default for AddressCounter {
     fn default() -> Self {
         Self { recent: [(0, 0); RECENT], next: 0, filled: 0, clean: 0 }
     }
 }
 
-impl Counters {
+impl AddressCounters {
     /// Notes the identification of a packet, whatever its protocol.
     pub(super) fn count(&mut self, sight: &Sight<'_>) {
         let Some((source, identification)) = read(sight) else { return };
@@ -53,8 +53,8 @@ impl Counters {
         counter.next = (counter.next + 1) % RECENT;
     }
 
-    /// Whether the identifications between those of two packets of a flow, of which this one is the second, were free for
-    /// the packets that the first stood for. `first` is the number and the identification of the first.
+    /// Whether the identifications between those of two packets of a flow, of which this one is the second, were free
+    /// for the packets that the first stood for. `first` is the number and the identification of the first.
     pub(super) fn is_free(&mut self, sight: &Sight<'_>, first: (u64, u16)) -> bool {
         let Some((source, identification)) = read(sight) else { return false };
         let Some(counter) = self.addresses.get_mut(&source) else { return false };
@@ -68,7 +68,7 @@ impl Counters {
     }
 }
 
-impl Counter {
+impl AddressCounter {
     /// Whether the flows of the address share a counter, so that packets that the capture lacks may fill any step.
     const fn is_shared(&self) -> bool {
         self.filled >= FILLED_MIN && self.filled.saturating_mul(SHARED_RATIO) >= self.clean
@@ -76,14 +76,14 @@ impl Counter {
 }
 
 /// The source address of a packet and its identification, by its innermost header; `None` if that is not IPv4.
-fn read(sight: &Sight<'_>) -> Option<(Source, u16)> {
+fn read(sight: &Sight<'_>) -> Option<(CounterOwner, u16)> {
     let ip = sight.stack.layers().iter().rfind(|layer| is_ip(layer))?;
     if ip.kind != Kind::Ipv4 {
         return None;
     }
     let header = sight.packet.data.get(ip.offset.into()..ip.end())?;
     let address = *header.get(ipv4::field::SOURCE)?.first_chunk()?;
-    let source = Source { address, network: sight.endpoints.network };
+    let source = CounterOwner { address, network: sight.endpoints.network };
     Some((source, u16_at(header, ipv4::field::IDENTIFICATION.start)))
 }
 

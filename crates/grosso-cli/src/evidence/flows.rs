@@ -7,7 +7,7 @@ use grosso_wire::{Kind, tcp};
 use super::{
     MTU_DEFAULT, SEGMENT_BYTES_MIN,
     announced::{self, Path},
-    counters::Counters,
+    counters::AddressCounters,
     identifications::Identifications,
     lengths::Lengths,
     sight::{Seal, Sight},
@@ -25,7 +25,7 @@ pub(crate) struct Flows {
     /// The MTUs that ICMP messages said of a path, each with the packet from which on it holds; at most [`PATHS_MAX`]
     /// paths.
     paths: HashMap<Path, Vec<(u64, u16)>>,
-    counters: Counters,
+    counters: AddressCounters,
     /// The largest MTU that an announced MSS hints at.
     announced_mtu: usize,
     /// Packets of flows for which there was no room.

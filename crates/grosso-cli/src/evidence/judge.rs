@@ -105,8 +105,8 @@ impl Judge {
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
     }
 
-    /// The work that turns a frame that is one packet into the packet of the wire. A capture shows the wire if no frame of
-    /// it takes any.
+    /// The work that turns a frame that is one packet into the packet of the wire. A capture shows the wire if no frame
+    /// of it takes any.
     pub(crate) fn finish(&mut self, sight: &Sight<'_>) -> Finish {
         let Sight { packet, said, stack, .. } = sight;
         let claim = meta::claim(said, stack);

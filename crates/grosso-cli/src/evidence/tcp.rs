@@ -74,8 +74,8 @@ impl Tcp {
         Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure && by != Evidence::Icmp })
     }
 
-    /// Whether identifications may decide for a size: never for one below a packet that was seen, and below the size that
-    /// the SYNs or a usual MTU allow only where superframes beyond that size are multiples of it. Packets that the
+    /// Whether identifications may decide for a size: never for one below a packet that was seen, and below the size
+    /// that the SYNs or a usual MTU allow only where superframes beyond that size are multiples of it. Packets that the
     /// capture lacks may have used the identifications of a gap.
     fn may_be_by_identifications(&self, size: usize) -> bool {
         let usual = || self.guesses.into_iter().min().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Superframes in forms that no device in these tests makes: the headers of GSO_PARTIAL, and the large sends of Windows.
+//! Superframes in forms that no device in these tests makes: GSO_PARTIAL, and the large sends of Windows.
 
 use grosso_capture::Format;
 use grosso_testkit::{
