@@ -32,7 +32,7 @@ pub(crate) mod path;
 pub(crate) mod paths;
 pub(crate) mod port;
 mod readers;
-mod refusal;
+pub(crate) mod refusal;
 pub(crate) mod restarts;
 pub(crate) mod stages;
 pub(crate) mod tunnel;
