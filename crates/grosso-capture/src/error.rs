@@ -87,7 +87,7 @@ pub enum CaptureError {
     Write {
         /// The file.
         path: String,
-        /// Packets given to the writer so far; the last of them may be missing in the file.
+        /// Packets that are whole in the file.
         packets: u64,
         /// Error of the system.
         source: io::Error,

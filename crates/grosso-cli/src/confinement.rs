@@ -6,11 +6,16 @@
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
 //! | the main one | those with which devices are opened | opening, for a reload |
+//! | the main one of `capture` | none | frames of an open ring, open files and sockets |
+//! | `pcap-listener` | none | clients of `capture --listen` |
+//! | `capture-files` | that for directories of other users | opening files in the directories of the outputs |
 //!
-//! Threads of paths are confined before their first packet, the main one when the devices are open.
+//! Threads of paths are confined before their first packet, the main one when the devices are open, that of `capture`
+//! before its first packet.
 
 use std::{
     io,
+    path::PathBuf,
     sync::{Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
 };
@@ -107,6 +112,11 @@ pub(crate) fn settle(command: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Confines the main thread of a capture, when its files and sockets are open.
+pub(crate) fn record() -> Result<(), Failure> {
+    confine::enter(Role::Recording).map(drop).map_err(|error| failed("capture", &error))
+}
+
 /// Confines a thread of a path.
 pub(crate) fn data_thread() -> io::Result<()> {
     path_thread(Role::Data)
@@ -135,9 +145,26 @@ pub(crate) fn spawn(
     role: Role,
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
+    spawn_entering(name, move || confine::enter(role), work)
+}
+
+/// Starts a thread that makes and writes files in these directories, and returns once it is confined.
+pub(crate) fn spawn_opener(
+    name: &str,
+    directories: Vec<PathBuf>,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    spawn_entering(name, move || confine::enter_files(&directories), work)
+}
+
+fn spawn_entering(
+    name: &str,
+    enter: impl FnOnce() -> io::Result<bool> + Send + 'static,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let (sender, entered) = mpsc::channel();
     let confined = move || {
-        let result = confine::enter(role);
+        let result = enter();
         let is_confined = result.is_ok();
         // The caller waits for it.
         let _ = sender.send(result);

@@ -7,6 +7,8 @@ use grosso_capture::{CaptureError, FilePart};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+#[cfg(target_os = "linux")]
+use crate::device::Needs;
 use crate::{form::ReportForm, name::harmless};
 
 /// The end of a command. The numbers are frozen: `grosso help` lists them.
@@ -57,6 +59,10 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<Box<str>>,
     #[serde(skip)]
     pub(crate) exit: Exit,
+    /// The capabilities for want of which it failed.
+    #[serde(skip)]
+    #[cfg(target_os = "linux")]
+    pub(crate) missing: Needs,
     #[serde(skip)]
     #[cfg_attr(
         not(any(test, feature = "library")),
@@ -113,6 +119,8 @@ impl Failure {
             place: None,
             hint: None,
             exit,
+            #[cfg(target_os = "linux")]
+            missing: Needs::NONE,
             refusal: None,
         }
     }
@@ -180,6 +188,12 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into_boxed_str());
         self
+    }
+
+    /// The same failure, with the capabilities for want of which it failed.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn missing(self, missing: Needs) -> Self {
+        Self { missing, ..self }
     }
 
     /// The same failure, with the number of what the system said of the file at `path`.

@@ -33,11 +33,14 @@
 //! | `wrong` | errors in a text that the user wrote, with the likely correction |
 //! | `digest` | the hash of the input |
 //! | `units` | numbers for people |
+//! | `acceptor` | accepting clients of listeners, with bounds |
 //! | `distribution` | the distribution of values, in bounded memory |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | output to standard error |
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod acceptor;
 mod arguments;
 mod checksums;
 mod commands;

@@ -6,6 +6,7 @@ mod another_kernel;
 mod bridge;
 mod capture;
 mod common;
+mod confined_capture;
 mod decap_kernel;
 mod dev;
 mod doctor;

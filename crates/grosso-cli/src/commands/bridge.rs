@@ -1,7 +1,7 @@
 //! `grosso bridge`: one data path, given on the command line.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::run;
+pub(crate) use linux::{run, spec};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn run(
@@ -71,7 +71,8 @@ mod linux {
         }
     }
 
-    fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
+    /// The path that a command line describes.
+    pub(crate) fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
         let usage = |why: String| Failure::usage("usage.path", format!("bridge: {why}"));
         let port = |word: &str| -> Result<PortSpec, Failure> {
             let mut port = PortSpec::new(word.parse().map_err(usage)?);

@@ -25,6 +25,8 @@ mod lab;
 mod merge;
 #[cfg(all(target_os = "linux", feature = "monitor"))]
 mod monitor;
+#[cfg(target_os = "linux")]
+mod needs;
 mod profiles;
 mod reassemble;
 pub(crate) mod replay;
@@ -54,6 +56,8 @@ use std::{
 use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+#[cfg(target_os = "linux")]
+use crate::device;
 use crate::{
     arguments::{Arguments, Command, ConfigCommand, Csum, Own},
     error::{Exit, Failure},
@@ -77,6 +81,8 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::BrokenPipe => Exit::BrokenPipe,
         Err(failure) => {
+            #[cfg(target_os = "linux")]
+            let failure = device::with_all_needs(failure, || needs::of(&arguments.command));
             session.talk.fail(&failure);
             failure.exit
         }

@@ -35,7 +35,7 @@ pub(crate) mod path;
 pub(crate) mod paths;
 pub(crate) mod port;
 mod readers;
-mod refusal;
+pub(crate) mod refusal;
 pub(crate) mod restarts;
 mod routes;
 pub(crate) mod stages;

@@ -16,7 +16,7 @@ use grosso_sys::{datagram::EchoSocket, fault::Fault, interface::InterfaceName, n
 
 use super::notices::Notices;
 use crate::{
-    device::{privilege, refused},
+    device::{forbidden, privilege, refused},
     error::Failure,
     tunnel::Description,
 };
@@ -150,10 +150,8 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
             Failure::environment("environment.busy", message).hint(hint)
         }
         _ if port == 0 && Fault::of(error) == Fault::Forbidden => {
-            let message =
-                format!("{command}: sockets of an IP protocol at {address} need CAP_NET_RAW");
-            let hint = privilege(&["net_admin", "net_raw"]);
-            Failure::environment("environment.permission", message).hint(hint)
+            let what = format!("opening a socket of an IP protocol at {address}");
+            forbidden(command, &what, &["net_raw"])
         }
         _ => refused(command, &format!("opening sockets at {local}"), "net_admin", error),
     }

@@ -88,6 +88,7 @@ impl Limit {
                 values.iter().map(|value| rule(SeccompCmpOp::Eq, *value)).collect()
             }
             Values::Without(bits) => Ok(vec![rule(SeccompCmpOp::MaskedEq(*bits), 0)?]),
+            Values::OwnProcess => Ok(vec![rule(SeccompCmpOp::Eq, std::process::id().into())?]),
         }
     }
 }
