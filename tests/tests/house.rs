@@ -2,5 +2,6 @@
 
 mod kinds;
 mod modules;
+mod phrases;
 mod rules_table;
 mod tidy;
