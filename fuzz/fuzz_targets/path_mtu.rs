@@ -1,4 +1,4 @@
-//! Packets that do not fit into a tunnel: any frame, any length. Those that fit are said to; a message is short, right,
+//! Packets that do not fit into a tunnel: any frame, any length. Those that fit are accepted; a message is short, right,
 //! goes back to the sender, and who reads it finds the packet in it. What is no message is read as none or as rubbish.
 
 #![no_main]

@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(tunnels, [Vxlan(8472)]);
         Fou(5555, 4).enter(&mut tunnels);
         Fou(5555, 41).leave(&mut tunnels);
-        assert_eq!(tunnels, [Vxlan(8472)], "what it carries is told by its first bits");
+        assert_eq!(tunnels, [Vxlan(8472)], "its first bits show what it carries");
         (0..40).for_each(|_| Vxlan(8472).enter(&mut tunnels));
         assert_eq!(tunnels.len(), TUNNEL_PORTS_MAX);
     }

@@ -35,7 +35,7 @@ impl Shard {
         })
     }
 
-    /// Whether packets between these ends are in it. Those without ports, such as fragments, go by their addresses, and
+    /// Whether packets between these ends are in it. Those without ports, such as fragments, are assigned by their addresses, and
     /// those without addresses into one share.
     pub(crate) fn has(self, addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> bool {
         self.of == 1 || hash(addresses, ports) % u64::from(self.of) == u64::from(self.index - 1)
