@@ -11,7 +11,8 @@ fn main() -> io::Result<()> {
 }
 
 /// Has Cargo start the tests with more threads than there are processors: tests beside hosts and guests mostly wait,
-/// and those that measure have a processor each, however many run (ADR 0190). Another number in the environment takes precedence.
+/// and those that measure have a processor each, however many run (ADR 0190). A number in the environment
+/// takes precedence.
 fn count_threads_of_tests() {
     println!("cargo::rerun-if-env-changed={TEST_THREADS}");
     let processors = thread::available_parallelism().map_or(1, usize::from);
