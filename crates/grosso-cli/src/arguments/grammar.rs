@@ -82,7 +82,7 @@ pub(crate) struct Files {
     /// Write the result to this capture; - is standard output [default: print only the report]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
-    /// Output format [default: from the file name, else that of the input]
+    /// Output format [default: by file name, else by input]
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "write")]
     format: Option<OutputFormat>,
     #[command(flatten)]

@@ -18,7 +18,7 @@ pub(crate) struct Known {
 /// Knowledge of the wire without its MTU, for commands whose `--mtu` means something else.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
-    /// TCP segment size on the wire; overrides the capture
+    /// TCP segment size; overrides the capture
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     mss: Option<u16>,
     /// UDP segment size of packets longer than the MTU

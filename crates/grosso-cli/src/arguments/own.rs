@@ -27,7 +27,7 @@ pub(crate) struct Naming {
 /// The treatment of what is uncertain.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Strictness {
-    /// Do not guess; exit 1 if any packet stayed unchanged for lack of evidence or for an error
+    /// Do not guess; exit 1 if a packet stays unchanged
     #[arg(long)]
     pub(crate) strict: bool,
 }
