@@ -46,17 +46,17 @@ pub(crate) struct Dev {
 #[command(group = clap::ArgGroup::new("turn").args(["file_size", "rotate_seconds"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("outputs").args(["write", "listen", "to", "list"]).required(true).multiple(true))]
 pub(crate) struct Capture {
-    /// Capture on this interface: name, number from -D, or any
+    /// Interface: name, number from -D, or any
     #[arg(short, long, value_name = "IFACE", required_unless_present = "list")]
     interface: Option<String>,
     /// List the interfaces
     #[arg(short = 'D', long = "list-interfaces")]
     #[arg(conflicts_with_all = ["interface", "write", "listen", "to", "filter", "words"])]
     pub(crate) list: bool,
-    /// Write to this file, - for standard output; several files share the flows
+    /// Write to this file or - (standard output); several files share the flows
     #[arg(short, long, value_name = "FILE")]
     write: Vec<PathBuf>,
-    /// Record packets as on the wire: superframes split, checksums completed
+    /// Split superframes and complete checksums
     #[arg(long)]
     wire: bool,
     /// Serve packets of the wire as pcap-over-IP; several addresses share the flows
@@ -99,7 +99,7 @@ pub(crate) struct Capture {
     time_stamp_precision: Precision,
     #[command(flatten)]
     pub(crate) tunnels: TunnelPorts,
-    /// Capture only packets that match this tcpdump filter
+    /// Capture only packets that match this filter
     #[arg(short, long, value_name = "EXPRESSION", conflicts_with = "words")]
     filter: Option<String>,
     /// Filter expression as separate arguments
