@@ -1,4 +1,4 @@
-//! Configuration files of `grosso run`: what is read can be run, and what is wrong is said with its place.
+//! Configuration files of `grosso run`: an accepted file can run, and an error has its place.
 
 use grosso_cli::fuzzing;
 

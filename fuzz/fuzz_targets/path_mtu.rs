@@ -1,5 +1,6 @@
-//! Packets that do not fit into a tunnel: any frame, any length. Those that fit are said to; a message is short, right,
-//! goes back to the sender, and who reads it finds the packet in it. What is no message is read as none or as rubbish.
+//! Packets that do not fit into a tunnel: any frame, any length. Those that fit are accepted; a message is short and
+//! right, goes back to the sender, and its reader finds the packet in it. Anything else is read as no message or as
+//! garbage.
 
 use crate::{Decisions, stack};
 use grosso::{

@@ -3,5 +3,6 @@
 mod gate;
 mod kinds;
 mod modules;
+mod phrases;
 mod rules_table;
 mod tidy;

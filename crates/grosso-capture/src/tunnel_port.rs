@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(tunnels, [vxlan(8472)]);
         fou(5555, 4).enter(&mut tunnels);
         fou(5555, 41).leave(&mut tunnels);
-        assert_eq!(tunnels, [vxlan(8472)], "its first bits state what it carries");
+        assert_eq!(tunnels, [vxlan(8472)], "its first bits show what it carries");
         (0..40).for_each(|_| vxlan(8472).enter(&mut tunnels));
         assert_eq!(tunnels.len(), TUNNEL_PORTS_MAX);
     }

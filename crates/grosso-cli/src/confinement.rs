@@ -86,7 +86,7 @@ pub(crate) fn known() -> Confinement {
 
 /// Looks at the threads of this process again, when paths have come or gone.
 pub(crate) fn look() {
-    // Where `/proc` is hidden, nothing is said of threads.
+    // Where `/proc` is hidden, threads are not reported.
     let threads = confine::own_threads().unwrap_or_default();
     let threads = threads.into_iter().map(ConfinedThread::from).collect();
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).threads = threads;

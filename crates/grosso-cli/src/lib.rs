@@ -34,6 +34,7 @@
 //! | `digest` | the hash of the input |
 //! | `units` | numbers for people |
 //! | `acceptor` | accepting clients of listeners, with bounds |
+//! | `usage` | messages about a wrong command line |
 //! | `distribution` | the distribution of values, in bounded memory |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | output to standard error |
@@ -87,6 +88,7 @@ mod text_file;
 mod transform;
 mod tunnel;
 mod units;
+mod usage;
 mod wrong;
 
 use std::process::ExitCode;

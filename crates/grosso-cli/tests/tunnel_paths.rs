@@ -215,7 +215,7 @@ fn carrier(words: &str) -> (u8, u16) {
     }
 }
 
-/// A message that a packet from `local` to `remote` was too long, from a stranger who has guessed the ports of UDP and
+/// A message that a packet from `local` to `remote` was too long, from a stranger that guessed the ports of UDP and
 /// the identifier of VXLAN.
 fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u8> {
     let half = |number: u16| number.to_be_bytes();
@@ -306,7 +306,7 @@ const TYPES: [(&str, usize); 20] = [
 #[test]
 fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
     side_by_side(&TYPES, |&(words, family)| {
-        // No host knows yet what others were told of the path.
+        // No host knows yet the MTU that others learned of the path.
         let Some(routed) = Routed::new() else { return };
         routed.tunnel(words, family, 0);
         let streams = [0, 1].map(|inner| routed.connection(0, inner));
@@ -473,7 +473,7 @@ fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() 
         routed.tunnel(words, family, 0);
         let streams = [0, 1].map(|inner| routed.connection(0, inner));
         for side in streams.iter().flatten() {
-            // What was lost before the probes is sent again ever later.
+            // What was lost before the probes is retransmitted ever later.
             side.set_read_timeout(Some(6 * STALLED)).unwrap();
             side.set_write_timeout(Some(6 * STALLED)).unwrap();
         }
@@ -530,8 +530,8 @@ fn a_forged_message_is_refuted_by_a_probe() {
     }
 }
 
-/// A floor below the path lets senders be told of the path down to it, and no further; what is longer than the path
-/// then leaves in fragments.
+/// With a floor below the path's MTU, senders learn the path's MTU down to the floor, and no further; packets longer
+/// than the path then leave in fragments.
 #[test]
 fn senders_are_told_of_the_path_down_to_the_floor() {
     let tunnels = [
@@ -547,7 +547,7 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
         let floor = if family == 0 { 1300 } else { 1350 };
         for (path, told) in [(above, above), (below, floor)] {
             routed.path(path);
-            // What the kernel of the first host was told of the way through the tunnel.
+            // What the kernel of the first host learned of the path through the tunnel.
             until(|| {
                 exchange(&stream, 1 << 16);
                 let route = ip(&routed.hosts[0], "route get 10.8.0.2");
@@ -589,7 +589,7 @@ fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> b
     found
 }
 
-/// In UDP the kernel writes the header outside, and is told of the label.
+/// In UDP the kernel writes the outer header, with the label that Grosso passes.
 #[test]
 fn the_flow_label_outside_is_the_one_that_was_said() {
     let Some(routed) = Routed::new() else { return };

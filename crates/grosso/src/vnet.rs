@@ -284,7 +284,7 @@ pub fn understand(
     understand_gso(header, packet.checksum, frame, link, stack, form)
 }
 
-/// Decodes the metadata that a virtio header gives for a packet of so many bytes behind it, as [`understand`] does,
+/// Decodes the metadata that a virtio header gives for a packet of this many bytes behind it, as [`understand`] does,
 /// where the header's type is [`GSO_NONE`]. Who takes packets by the million keeps the result in registers.
 ///
 /// # Errors

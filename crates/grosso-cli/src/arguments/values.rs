@@ -21,7 +21,7 @@ pub(crate) struct HoldTime {
 }
 
 impl HoldTime {
-    /// A hold of so many nanoseconds, for every train.
+    /// A hold of this many nanoseconds, for every train.
     pub(crate) fn fixed(most_ns: u64) -> Self {
         Self { hold: Hold::Fixed, most_ns }
     }
@@ -130,11 +130,11 @@ pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
 /// The rule that ends a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
-    /// Ends after so many packets.
+    /// Ends after this many packets.
     Packets(u64),
     /// Ends before a packet with another timestamp.
     Stamp,
-    /// Ends before a packet more than so many nanoseconds after the one before it, and at the budget of a poll.
+    /// Ends before a packet more than this many nanoseconds after the one before it, and at the budget of a poll.
     Gap(u64),
 }
 
@@ -345,7 +345,7 @@ const OFFER_BITS_MIN: u64 = 10_000_000;
 
 const OFFER_BITS_MAX: u64 = 100_000_000_000;
 
-/// A table of a million trains takes some hundred megabytes.
+/// A table of a million trains takes several hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
 
 /// A datagram of 65535 bytes, its headers, and the bookkeeping beside it.

@@ -103,7 +103,7 @@ impl Identifications {
         Some(Told { bytes, is_sure })
     }
 
-    /// The number of superframes whose steps carry information, if a size of so many bytes explains them.
+    /// The number of superframes whose steps carry information, if a size of this many bytes explains them.
     pub(super) fn agreeing(&self, size: usize) -> u64 {
         let agrees = (self.low as usize..=self.high as usize).contains(&size);
         if agrees { u64::from(self.steps) } else { 0 }

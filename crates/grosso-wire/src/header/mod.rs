@@ -23,7 +23,7 @@ macro_rules! headers {
         $(pub mod $module;)+
 
         impl Kind {
-            /// All that is said about it.
+            /// Its documentation.
             #[inline]
             #[must_use]
             pub const fn spec(self) -> &'static HeaderSpec {

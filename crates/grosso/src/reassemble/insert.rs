@@ -380,7 +380,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// The checksum state of a whole datagram whose headers are written, and the state of its transport checksum.
-    /// `data` are its first bytes behind the headers, of so many.
+    /// `data` are its first bytes behind the headers, of this many.
     fn checksums(
         &self,
         contents: &Contents,

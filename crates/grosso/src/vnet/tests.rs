@@ -336,8 +336,8 @@ fn t12_the_inner_checksum_tells_a_packet_socket_that_a_tunnel_is_meant() {
     let case = Case::superframe(vxlan().payload_len(3000), 1000);
     let header = VirtioHeader { gso_type: GSO_TCP_IPV4, ..case.header() };
     assert_eq!(case.read(header, Form::Short).unwrap().gso.unwrap().segments, 3);
-    let unsaid = VirtioHeader { flags: 0, ..header };
-    assert_eq!(case.read(unsaid, Form::Short), Err(VnetError::ChecksumMissing));
+    let unset = VirtioHeader { flags: 0, ..header };
+    assert_eq!(case.read(unset, Form::Short), Err(VnetError::ChecksumMissing));
 }
 
 #[test]

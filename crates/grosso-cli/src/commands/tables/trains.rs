@@ -68,7 +68,7 @@ struct PendingPacket {
     judged: (u32, Option<u16>),
 }
 
-/// A train that left, and whose packet by which it did has no verdict yet.
+/// A train that left because of a packet that has no verdict yet.
 struct Leaving {
     first: PortBuffer,
     numbers: Vec<u64>,
