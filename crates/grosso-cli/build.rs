@@ -1,4 +1,4 @@
-//! Packs the documents in `schemas`, which `grosso schema` prints: they are ten times as long as what they become. And
+//! Packs the documents in `schemas`, which `grosso schema` prints: compression makes them ten times smaller. And
 //! says how many tests of the command run at once.
 
 use std::{env, fs, io, io::Write, path::PathBuf, thread};
@@ -11,7 +11,8 @@ fn main() -> io::Result<()> {
 }
 
 /// Has Cargo start the tests with more threads than there are processors: tests beside hosts and guests mostly wait,
-/// and those that measure have a processor each, however many run (ADR 0190). Who has said another number is obeyed.
+/// and those that measure have a processor each, however many run (ADR 0190). A number in the environment
+/// takes precedence.
 fn count_threads_of_tests() {
     println!("cargo::rerun-if-env-changed={TEST_THREADS}");
     let processors = thread::available_parallelism().map_or(1, usize::from);

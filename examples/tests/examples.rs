@@ -33,7 +33,7 @@ impl Drop for Running {
     }
 }
 
-/// Network namespaces; `None` where they cannot be had, which is said.
+/// Network namespaces; `None`, with a printed reason, where they cannot be created.
 fn hosts<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let hosts: Result<Vec<_>, _> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     let hosts = hosts.map_err(|error| error.to_string());

@@ -4,8 +4,8 @@
 use std::{collections::BTreeSet, fs, io, path::Path};
 
 use grosso::meta::{Gso, Meta};
-use grosso_cli::fuzzing;
 use grosso_capture::{CaptureWriter, Format, Offload, PacketMeta, WriterOptions};
+use grosso_cli::fuzzing;
 use grosso_testkit::{
     Traffic,
     oracle::{Link, Rules, join, trains},

@@ -1,7 +1,5 @@
 //! Hostile frames, virtio headers and options over the functions of C, under the sanitizer of addresses: every buffer
 //! comes back once, nothing unwinds, and no byte outside of a buffer is touched.
-#![no_main]
-
 use std::ffi::c_void;
 
 use grosso_capi::{
@@ -11,7 +9,6 @@ use grosso_capi::{
     reassembler::*,
     types::*,
 };
-use libfuzzer_sys::fuzz_target;
 
 /// Buffers that the library holds, by their numbers: each in a box of its own, so that the sanitizer sees its ends.
 type Held = Vec<Option<Box<[u8]>>>;
@@ -40,7 +37,8 @@ unsafe extern "C" fn packet(_: *mut c_void, bytes: *const c_void, len: usize) {
     std::hint::black_box(bytes.iter().fold(0_u8, |sum, byte| sum ^ byte));
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let Some((&[choice, link, flags, room], mut rest)) = data.split_first_chunk::<4>() else {
         return;
     };
@@ -121,4 +119,4 @@ fuzz_target!(|data: &[u8]| {
     assert!(held.iter().all(Option::is_none), "a buffer did not come back");
     assert_eq!(unsafe { grosso_coalescer_free(coalescer) }, 0);
     assert_eq!(unsafe { grosso_reassembler_free(reassembler) }, 0);
-});
+}

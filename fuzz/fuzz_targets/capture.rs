@@ -1,17 +1,15 @@
 //! The capture reader: no panic, bounded memory, and a copy of what was read reproduces it.
 
-#![no_main]
-
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, RECORD_BYTES_MAX, WriterOptions,
     options::push_option,
 };
-use libfuzzer_sys::fuzz_target;
 
 /// Uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
 const BYTES_MAX: u64 = 4 << 20;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(data) else { return };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::like(&reader));
     let mut converted = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
@@ -44,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     let converted = converted.finish().expect("memory takes everything");
     let mut converted = CaptureReader::new(&converted[..]).expect("what was written can be read");
     while converted.next().expect("what was written can be read").is_some() {}
-});
+}
 
 /// Contents that must survive a copy.
 #[derive(Debug, PartialEq)]

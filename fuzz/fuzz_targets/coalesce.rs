@@ -1,27 +1,23 @@
 //! The coalescer: mutated trains through random limits, polls and holds. Nothing is lost, nothing overtakes within its
 //! flow, and segmentation gives back exactly the packets that were pushed.
 
-#![no_main]
-
+use crate::{Decisions, stack};
 use grosso::{Meta, Profile};
-use grosso_fuzz::{Decisions, stack};
+use grosso_rig::session::{Session, complete_checksums, random_profile, random_reorder, received};
 use grosso_testkit::{
     oracle::Link,
     random::Random,
     stack::{Place, Stack},
 };
-use grosso_rig::session::{
-    Session, complete_checksums, random_profile, random_reorder, received,
-};
 use grosso_wire::LinkType;
-use libfuzzer_sys::fuzz_target;
 
 /// Greatest number of frames: more cost time and find nothing new.
 const FRAMES_MAX: usize = 32;
 /// Number of flows at once.
 const FLOWS: usize = 3;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let (link, kit) = decisions.choose(&[
         (LinkType::Ethernet, Link::Ethernet),
@@ -41,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     session.finish();
     session.assert_settled();
     session.assert_reversible();
-});
+}
 
 /// Wide limits most of the time, so that trains grow.
 fn profile(decisions: &mut Decisions<'_>) -> Profile {

@@ -1,8 +1,10 @@
-//! Configuration files of `grosso run`: what is read can be run, and what is wrong is said with its place.
-
-#![no_main]
+//! Configuration files of `grosso run`: an accepted file can run, and an error has its place.
 
 use grosso_cli::fuzzing;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &str| fuzzing::configuration(data));
+use crate::text;
+
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
+    fuzzing::configuration(text(data));
+}

@@ -1,23 +1,21 @@
 //! Decapsulation: any stack with bytes changed, any metadata, any link. Nothing panics, nothing outside the packet is
 //! written, and the packet gets shorter each time.
 
-#![no_main]
-
+use crate::{Decisions, stack};
 use grosso::{
     Meta,
     checksum::Checksum,
     meta::Gso,
     tunnel::decapsulate::{Decapsulation, DecapsulationRules, RemoteChecksumMode},
 };
-use grosso_fuzz::{Decisions, stack};
 use grosso_testkit::{
     oracle::{FOU_PORT, Link},
     stack::Place,
 };
 use grosso_wire::{LinkType, dissect};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let link = decisions.choose(&[
         LinkType::Ethernet,
@@ -33,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
         _ => decisions.rest().to_vec(),
     };
     take_out(frame, meta, link, &rules);
-});
+}
 
 fn rules(decisions: &mut Decisions<'_>) -> DecapsulationRules {
     let modes =
@@ -41,7 +39,7 @@ fn rules(decisions: &mut Decisions<'_>) -> DecapsulationRules {
     let mut rules = DecapsulationRules::default();
     rules.remote_checksum = decisions.choose(&modes);
     rules.ipv6_without_checksum = decisions.byte() & 1 != 0;
-    rules.ports.fou = Some((FOU_PORT, decisions.choose(&[4, 41, 47, 137, 17])));
+    rules.ports = rules.ports.with_fou(FOU_PORT, decisions.choose(&[4, 41, 47, 137, 17]));
     rules
 }
 

@@ -1,17 +1,15 @@
 //! The dissector: layers lie inside the frame, one behind the other, and the extent reported for the lengths is true.
 
-#![no_main]
-
-use grosso_fuzz::Decisions;
-use grosso_testkit::oracle::{Lengths, Link, parse};
+use crate::Decisions;
 use grosso_rig::engine::PORTS;
+use grosso_testkit::oracle::{Lengths, Link, parse};
 use grosso_wire::{Extent, Kind, LAYERS_MAX, LinkType, Ports, Stack, dissect, dissect_into};
-use libfuzzer_sys::fuzz_target;
 
 const LINKS: [LinkType; 5] =
     [LinkType::Ethernet, LinkType::Raw, LinkType::Null, LinkType::LinuxSll, LinkType::LinuxSll2];
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let link = decisions.choose(&LINKS);
     let ports = decisions.choose(&[PORTS, PORTS, Ports::ASSIGNED, Ports::NONE]);
@@ -25,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     if ports == PORTS && matches!(link, LinkType::Ethernet | LinkType::Raw) {
         assert_as_the_oracle(frame, link, &stack);
     }
-});
+}
 
 fn assert_bounds(frame: &[u8], stack: &Stack) {
     let layers = stack.layers();

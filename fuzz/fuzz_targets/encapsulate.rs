@@ -1,8 +1,7 @@
 //! Encapsulation: any tunnel, any frame in any slices, any metadata. Nothing panics, no bound is broken, superframes
 //! can be cut or are refused, and decapsulation gives back the frame.
 
-#![no_main]
-
+use crate::{Decisions, endpoint, stack};
 use grosso::{
     Meta,
     checksum::{self, Checksum},
@@ -14,12 +13,11 @@ use grosso::{
         encapsulate::{Encapsulator, HEADER_BYTES_MAX},
     },
 };
-use grosso_fuzz::{Decisions, endpoint, stack};
 use grosso_testkit::{oracle::Link, stack::Place};
 use grosso_wire::{LinkType, dissect};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let link = decisions.choose(&[
         LinkType::Ethernet,
@@ -37,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
         _ => decisions.rest().to_vec(),
     };
     put_in(&mut encapsulator, &frame, split, &meta, link);
-});
+}
 
 fn meta(decisions: &mut Decisions<'_>) -> Meta {
     let checksum = match decisions.byte() % 5 {

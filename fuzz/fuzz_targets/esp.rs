@@ -1,10 +1,9 @@
 //! ESP: frames of any kind are encrypted, damaged and repeated on the way, and mixed with packets of a peer that knows
 //! the key and obeys no other rule. Exactly the frames that were encrypted are delivered, each once.
 
-#![no_main]
-
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
+use crate::{Decisions, stack};
 use aes_gcm::{Aes128Gcm, KeyInit, aead::AeadInOut};
 use grosso::{
     Meta,
@@ -13,15 +12,14 @@ use grosso::{
         UdpPorts, classify,
     },
 };
-use grosso_fuzz::{Decisions, stack};
 use grosso_testkit::{Packet, oracle::Link, stack::Place};
 use grosso_wire::LinkType;
-use libfuzzer_sys::fuzz_target;
 
 const KEY: [u8; 20] = *b"a key of the fuzzers";
 const SPI: u32 = 0x1000;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let (link, kit) =
         decisions.choose(&[(LinkType::Ethernet, Link::Ethernet), (LinkType::Raw, Link::Ip)]);
@@ -85,7 +83,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let refused: u64 = decryptor.stats().refused.iter().sum();
     assert!(decryptor.stats().packets + refused >= accepted.len() as u64);
-});
+}
 
 /// Decrypts a packet. Returns its sequence number and the frame.
 fn deliver(decryptor: &mut Decryptor, mut wire: Vec<u8>, link: LinkType) -> Option<(u64, Vec<u8>)> {

@@ -1,15 +1,12 @@
 //! Expansion of acknowledgments: trains delivered and acknowledgments changed in any way. Copies are as many as there
 //! are numbers, in order up to this acknowledgment, as long as it, and right where it was right.
 
-#![no_main]
-
+use crate::Decisions;
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Ports, expand::Expander};
-use grosso_fuzz::Decisions;
 use grosso_testkit::{
     Packet,
     oracle::{Link, is_right},
 };
-use libfuzzer_sys::fuzz_target;
 
 /// Payload bytes of most packets.
 const LEN: usize = 1000;
@@ -18,7 +15,8 @@ const SERVER: [u8; 4] = [10, 0, 0, 9];
 /// Most actions: more cost time and find nothing new.
 const ACTIONS_MAX: usize = 48;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::ASSIGNED, 1);
     let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
@@ -39,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
-});
+}
 
 /// Delivers a train, now and then with a gap in front.
 fn deliver(

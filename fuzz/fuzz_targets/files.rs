@@ -2,18 +2,16 @@
 //! program that is judged writes. A file of sequence numbers that was cut anywhere is none, so that no number counts as
 //! unused that was used.
 
-#![no_main]
-
 use std::{env, fs, path::PathBuf, process};
 
 use grosso_cli::fuzzing;
 use grosso_io::stage::SequenceFile;
-use libfuzzer_sys::fuzz_target;
 
 /// The fingerprint in the seeds.
 const KEYS: u128 = 0xfeed;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let Some((kind, text)) = data.split_first() else { return };
     match kind % 4 {
         0 => {
@@ -24,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
         2 => fuzzing::records(text),
         _ => sequence_numbers(text),
     }
-});
+}
 
 fn sequence_numbers(text: &[u8]) {
     let path = File(env::temp_dir().join(format!("grosso-fuzz-{}", process::id())));

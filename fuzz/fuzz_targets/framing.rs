@@ -1,20 +1,18 @@
 //! A stream of frames behind their lengths: however it arrives, the same frames are found, or the same end.
 
-#![no_main]
-
-use grosso_fuzz::Decisions;
+use crate::Decisions;
 use grosso_io::framing::{Deframer, TooLong};
-use libfuzzer_sys::fuzz_target;
 
 const FRAME_BYTES_MAX: usize = 9000;
 const SIZES: [usize; 6] = [1, 3, 5, 100, 1500, 70_000];
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let sizes = [(); 3].map(|()| decisions.choose(&SIZES));
     let stream = decisions.rest();
     assert_eq!(frames(stream, &sizes), frames(stream, &[usize::MAX]));
-});
+}
 
 /// The frames of a stream that arrives in pieces of these sizes, in turn.
 fn frames(mut stream: &[u8], sizes: &[usize]) -> (Vec<Vec<u8>>, Option<TooLong>) {

@@ -1,23 +1,21 @@
 //! A bad wire in any words, and frames through it: each comes out, twice if it was doubled, or is counted as lost.
 
-#![no_main]
-
+use crate::Decisions;
 use grosso::{
     LinkType, Meta,
     features::{Device, Features},
 };
-use grosso_fuzz::Decisions;
 use grosso_io::{
     Port, Transmitted,
     impair::{Impair, Impairment},
     memory::wire,
 };
-use libfuzzer_sys::fuzz_target;
 
 /// Most frames: more cost time and find nothing new.
 const FRAMES_MAX: u64 = 64;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (words, rest) = data.split_at(end);
     let Ok(words) = str::from_utf8(words) else { return };
@@ -40,4 +38,4 @@ fuzz_target!(|data: &[u8]| {
     }
     let stats = near.stats();
     assert_eq!(arrived + stats.lost + stats.overflowed, sent + stats.duplicated, "{stats:?}");
-});
+}

@@ -1,14 +1,12 @@
 //! The judge of captures: a verdict depends on the frames alone, and does not contradict itself.
 
-#![no_main]
-
 use grosso_cli::fuzzing;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let Some((given, capture)) = data.split_first_chunk::<4>() else { return };
     let [kind, high, low, _] = *given;
     let bytes = u16::from_be_bytes([high, low]);
     let known = |bit: u8| Some(bytes).filter(|bytes| kind & bit != 0 && *bytes > 0);
     fuzzing::judge(capture, known(1), known(2));
-});
+}

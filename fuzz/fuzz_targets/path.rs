@@ -1,13 +1,11 @@
 //! The data path: packets, fragments and rubbish through a path that joins, a stage that fragments and one that joins
 //! fragments, and a path that cuts. Every frame that fits its link comes out, byte for byte.
 
-#![no_main]
-
+use crate::{Decisions, stack};
 use grosso::{
     Frame, LinkType, Meta,
     features::{Device, Features},
 };
-use grosso_fuzz::{Decisions, stack};
 use grosso_io::{
     Port, PortBuffer, Transmitted,
     memory::{MemoryPort, wire},
@@ -15,14 +13,14 @@ use grosso_io::{
     stage::{Fragmentation, FragmentationOptions},
 };
 use grosso_testkit::{oracle::Link, stack::Place};
-use libfuzzer_sys::fuzz_target;
 
 /// Most frames: more cost time and find nothing new.
 const FRAMES_MAX: usize = 32;
 /// Room of a wire: more than the fragments of all frames.
 const ROOM: usize = 4096;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let (link, kit) =
         decisions.choose(&[(LinkType::Ethernet, Link::Ethernet), (LinkType::Raw, Link::Ip)]);
@@ -37,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
     cut.sort();
     assert_eq!(cut, frames, "what is joined is cut into the same packets");
     fragmented(&frames, link, decisions.word());
-});
+}
 
 /// Packets of a few flows, some of them changed, and rubbish.
 fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
@@ -100,7 +98,8 @@ fn through_described(
 }
 
 fn receive(port: &mut impl Port, received: &mut Vec<(Vec<u8>, Meta)>) {
-    let mut take = |frame: Frame<PortBuffer>| received.push((frame.buffer.as_ref().to_vec(), frame.meta));
+    let mut take =
+        |frame: Frame<PortBuffer>| received.push((frame.buffer.as_ref().to_vec(), frame.meta));
     port.receive(0, usize::MAX, &mut take).unwrap();
 }
 

@@ -1,21 +1,20 @@
-//! Packets that do not fit into a tunnel: any frame, any length. Those that fit are said to; a message is short, right,
-//! goes back to the sender, and who reads it finds the packet in it. What is no message is read as none or as rubbish.
+//! Packets that do not fit into a tunnel: any frame, any length. Those that fit are accepted; a message is short and
+//! right, goes back to the sender, and its reader finds the packet in it. Anything else is read as no message or as
+//! garbage.
 
-#![no_main]
-
+use crate::{Decisions, stack};
 use grosso::{
     LinkType, Meta, Ports,
     tunnel::path_mtu::{self, TunnelMtu},
 };
-use grosso_fuzz::{Decisions, stack};
 use grosso_testkit::{
     oracle::{Link, is_right},
     stack::Place,
 };
 use grosso_wire::{Kind, dissect, ipv4, ipv6};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     if let Some((_, _, quoted)) = path_mtu::read_v6(data) {
         assert!(data.ends_with(quoted) && quoted.len() >= ipv6::HEADER_LEN);
     }
@@ -45,7 +44,7 @@ fuzz_target!(|data: &[u8]| {
         _ if frame.len() <= mtu.behind(0) => assert_eq!(fit, path_mtu::Fit::Fits),
         _ => {}
     }
-});
+}
 
 /// A message is whole, has right checksums, and goes where the packet came from.
 fn told(frame: &[u8], message: &[u8], link: LinkType, kit: Link) {

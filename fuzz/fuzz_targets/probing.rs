@@ -1,13 +1,10 @@
 //! Probing of a path with any messages, answers and losses: what is known stays between the base and the longest
 //! packet, a path is narrow only after losses, and no events make it send more than a few packets a second.
 
-#![no_main]
-
 use std::collections::VecDeque;
 
+use crate::Decisions;
 use grosso::tunnel::probing::{Measured, Prober};
-use grosso_fuzz::Decisions;
-use libfuzzer_sys::fuzz_target;
 
 const BASE: usize = 1280;
 const TOPS: [usize; 4] = [0, BASE, 1500, 65_535];
@@ -17,7 +14,8 @@ const SECOND: u64 = 1_000_000_000;
 /// what it starts from.
 const BURST_MAX: usize = 2 * (1 + 11);
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let mut prober = Prober::new(BASE);
     let (mut now_ns, mut top) = (SECOND, decisions.choose(&TOPS));
@@ -59,4 +57,4 @@ fuzz_target!(|data: &[u8]| {
             assert!(has_lost, "every probe was answered in time");
         }
     }
-});
+}

@@ -1,8 +1,10 @@
 //! Profiles: what is read, written and read again is the same.
 
-#![no_main]
-
 use grosso_cli::fuzzing;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &str| fuzzing::profile(data));
+use crate::text;
+
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
+    fuzzing::profile(text(data));
+}

@@ -2,30 +2,28 @@
 //! and time. Nothing is lost, limits hold, and if only places and bytes vary, a byte map predicts the result of each
 //! fragment.
 
-#![no_main]
-
+use crate::Decisions;
 use grosso::{
     Meta,
     checksum::Checksum,
     reassemble::{Overlap, ReassemblyMode, ReassemblyRules, ReassemblyVerdict, reason::Discard},
 };
-use grosso_fuzz::Decisions;
 use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
-use libfuzzer_sys::fuzz_target;
 
 /// Greatest number of fragments: more cost time and find nothing new.
 const FRAGMENTS_MAX: usize = 64;
 /// Number of keys at once.
 const KEYS: usize = 3;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     if decisions.byte().is_multiple_of(2) {
         beside_the_byte_map(&mut decisions);
     } else {
         anything(&mut decisions);
     }
-});
+}
 
 fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
     let version = decisions.choose(&Version::ALL);

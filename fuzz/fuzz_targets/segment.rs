@@ -1,25 +1,23 @@
 //! The segmenter: any frame and any metadata. Its packets have right checksums and lengths, and all of the payload.
 
-#![no_main]
-
 use std::num::NonZeroU16;
 
+use crate::{Decisions, stack};
 use grosso::{
     Meta,
     checksum::{self, Checksum},
     meta::{Cwr, Gso, GsoSize, IpLevels},
     segment::Outgoing,
 };
-use grosso_fuzz::{Decisions, stack};
+use grosso_rig::engine::{PORTS, cut};
 use grosso_testkit::{
     oracle::{Link, State, verify},
     stack::{Place, Transport},
 };
-use grosso_rig::engine::{PORTS, cut};
 use grosso_wire::{LinkType, dissect};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let (link, kit) =
         decisions.choose(&[(LinkType::Ethernet, Link::Ethernet), (LinkType::Raw, Link::Ip)]);
@@ -52,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
             assert_ne!(verdict.state, State::Wrong, "{verdict:?}");
         }
     }
-});
+}
 
 /// A packet as it reaches the wire; `None` if a device has yet to cut it.
 fn completed(mut packet: Vec<u8>, meta: &Meta) -> Option<Vec<u8>> {

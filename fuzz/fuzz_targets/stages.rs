@@ -1,16 +1,14 @@
 //! Stages between two hosts: ESP over fragments, and tunnels of every kind. What a good wire carries comes out as it
 //! went in; over one that loses, repeats and damages frames, ESP delivers nothing that was not sent, and nothing twice.
 
-#![no_main]
-
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
+use crate::{Decisions, endpoint, stack};
 use grosso::{
     Meta,
     features::{Device, Features},
     tunnel::esp::{EspMode, KeyMaterial, Outer, SecurityAssociation},
 };
-use grosso_fuzz::{Decisions, endpoint, stack};
 use grosso_io::{
     Port, PortBuffer, Transmitted,
     memory::{MemoryPort, wire},
@@ -21,14 +19,14 @@ use grosso_io::{
 };
 use grosso_testkit::{oracle::Link, stack::Place};
 use grosso_wire::{Kind, LinkType, Ports, dissect};
-use libfuzzer_sys::fuzz_target;
 
 /// Most frames: more cost time and find nothing new.
 const FRAMES_MAX: usize = 16;
 /// Room of a wire: more than the fragments of all frames.
 const ROOM: usize = 4096;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let is_good = decisions.byte() & 1 == 0;
     // Nothing protects the headers of a link.
@@ -39,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     } else {
         tunnelled(&mut decisions, link, is_good);
     }
-});
+}
 
 /// Two hosts with ESP, whose packets are fragmented and reassembled.
 fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bool) {

@@ -1,11 +1,9 @@
 //! The other end of vhost-user says and writes anything: a front end and a guest to a back end with rings in memory of
 //! any contents, and a back end to a front end whose memory it has.
 
-#![no_main]
-
 use std::{cell::RefCell, fs::File, io::IoSlice, os::unix::fs::FileExt};
 
-use grosso_fuzz::Decisions;
+use crate::Decisions;
 use grosso_vhost::{
     backend::{BackEnd, Way},
     driver::{RING_BYTES, SLOTS, addresses},
@@ -14,7 +12,6 @@ use grosso_vhost::{
     message::{Letter, Message, request},
     ring::Sent,
 };
-use libfuzzer_sys::fuzz_target;
 
 const OFFERED: u64 = features::OF_RINGS | features::OF_MOVES | features::GUEST_CSUM;
 const PACKED: u64 = features::RING_PACKED;
@@ -27,13 +24,14 @@ const RINGS: [[u64; 3]; 4] =
     [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00], [0x1000, 0x1400, 0x1600], [0x1800, 0x1c00, 0x1e00]];
 const SIZE: u32 = 32;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     match below(&mut decisions, 2) {
-        0 => BACK.with_borrow_mut(|back| run(back, decisions)),
+        0 => BACK.with_borrow_mut(|back| run_back(back, decisions)),
         _ => FRONT.with_borrow_mut(|front| run_front(front, decisions)),
     }
-});
+}
 
 thread_local! {
     /// One for all runs, because its descriptors are dear to make and to close.
@@ -41,7 +39,7 @@ thread_local! {
     static FRONT: RefCell<FrontEnd> = RefCell::new(FrontEnd::new(OFFERED).expect("a front end"));
 }
 
-fn run(back: &mut BackEnd, mut decisions: Decisions<'_>) {
+fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
     let memory = memory();
     back.forget();
     let forms = [OFFERED, OFFERED & !PACKED, features::VERSION_1, features::VERSION_1 | PACKED];

@@ -1,12 +1,10 @@
 //! `virtio_net_hdr`: a header that was read is written back unchanged, in every form and byte order.
 
-#![no_main]
-
-use grosso_fuzz::Decisions;
+use crate::Decisions;
 use grosso_wire::virtio::{Form, Order, VirtioHeader};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let form = decisions.choose(&Form::ALL);
     let order = decisions.choose(&[Order::Little, Order::Big]);
@@ -25,4 +23,4 @@ fuzz_target!(|data: &[u8]| {
     let differs = |at: &usize| !is_padding(*at) && written[*at] != bytes[*at];
     assert_eq!((0..form.len()).find(differs), None);
     let _ = header.to_string();
-});
+}

@@ -1,4 +1,7 @@
-//! Helpers of the fuzz targets: decisions read from the fuzzer's bytes.
+//! The fuzz targets, and the decisions that they read from the fuzzer's bytes.
+
+#[path = "../fuzz_targets/mod.rs"]
+pub mod targets;
 
 use grosso::tunnel::{
     Carrier, CongestionMode, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive,
@@ -49,6 +52,11 @@ impl<'a> Decisions<'a> {
     pub fn rest(self) -> &'a [u8] {
         self.bytes
     }
+}
+
+/// The input as text, up to the first byte that is not UTF-8.
+fn text(data: &[u8]) -> &str {
+    data.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 /// A stack of at most two tunnels over this link.

@@ -79,7 +79,7 @@ fn b12_every_protocol_in_gue_and_fou() {
         };
         let merged = coalesce(&[frame(0), frame(1)]).len() == 1;
         assert_eq!(merged, protocol == 4, "{protocol}");
-        let ports = Ports { fou: Some((5555, protocol)), ..Ports::ASSIGNED };
+        let ports = Ports::ASSIGNED.with_fou(5555, protocol);
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).fou(|u| u).ipv4(|ip| ip);
         let frame = packet.tcp(|tcp| tcp).payload_len(100).build();
         let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, ports, 1);

@@ -1,6 +1,8 @@
 //! The house style, as far as programs can check it, and documents that are made of sources.
 
+mod gate;
 mod kinds;
 mod modules;
+mod phrases;
 mod rules_table;
 mod tidy;

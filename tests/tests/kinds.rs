@@ -23,7 +23,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ("grosso/src/coalesce/barrier.rs", &["Icmp"], "an ICMP message belongs to no flow of its own"),
     (
         "grosso/src/coalesce/examine.rs",
-        &["Geneve", "Gre", "Ipv6Extension", "Ipv6Fragment"],
+        &["Esp", "Geneve", "Gre", "Ipv6Extension", "Ipv6Fragment"],
         "packets that no train takes, each with a reason of its own in public",
     ),
     (
@@ -79,6 +79,11 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         &["Ethernet"],
         "the number by which the written tunnel announces what it carries",
     ),
+    (
+        "grosso/src/tunnel/endpoint.rs",
+        &["Geneve", "Gue", "Vxlan", "VxlanGpe"],
+        "the UDP port of the tunnel that an endpoint writes",
+    ),
     ("grosso/src/tunnel/esp/place.rs", &["Ipv6Fragment"], "fragments, which ESP refuses"),
     (
         "grosso/src/tunnel/kind.rs",
@@ -107,8 +112,8 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "grosso-cli/src/commands/encap.rs",
-        &["Ethernet", "Sll", "Sll2", "Vlan"],
-        "the link layer of the capture that is written",
+        &["Ethernet", "Geneve", "Gue", "Sll", "Sll2", "Vlan", "Vxlan", "VxlanGpe"],
+        "the link layer of the capture that is written, and the port of the tunnel",
     ),
     (
         "grosso-cli/src/commands/inspect.rs",
@@ -122,8 +127,8 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ("grosso-cli/src/reports/inspect.rs", &["Esp"], "encrypted packets are no tunnel to take off"),
     (
         "grosso-cli/src/suspicion.rs",
-        &["Ethernet", "Vlan"],
-        "what a guessed header may stand behind",
+        &["Ethernet", "Geneve", "Gue", "Vlan", "Vxlan", "VxlanGpe"],
+        "the tunnels that a payload is compared with, and what their headers may follow",
     ),
     (
         "grosso-io/src/stage/secured.rs",

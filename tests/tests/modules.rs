@@ -12,7 +12,8 @@ use std::{
 
 use syn::{
     Attribute, File, Ident, Item, ItemEnum, ItemMod, ItemStruct, ItemTrait, ItemUnion, ItemUse,
-    UseTree, Visibility,
+    Meta, MetaList, Token, UseTree, Visibility,
+    punctuated::Punctuated,
     visit::{self, Visit},
 };
 
@@ -198,14 +199,48 @@ fn add(path: Vec<String>, file: File, modules: &mut Vec<Module>) {
     modules.push(module);
 }
 
+/// Whether an item is compiled for tests only: no `cfg` attribute holds without `test` or `doctest`. An item under
+/// `cfg(any(test, feature = "..."))` is product code.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
-            && attribute
-                .meta
-                .require_list()
-                .is_ok_and(|list| list.tokens.to_string().contains("test"))
+            && attribute.parse_args().is_ok_and(|predicate: Meta| needs_tests(&predicate))
     })
+}
+
+/// Whether a `cfg` predicate cannot hold without `test` or `doctest`.
+fn needs_tests(predicate: &Meta) -> bool {
+    let inner = |list: &MetaList| {
+        list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default()
+    };
+    match predicate {
+        Meta::Path(path) => path.is_ident("test") || path.is_ident("doctest"),
+        Meta::List(list) if list.path.is_ident("all") => inner(list).iter().any(needs_tests),
+        Meta::List(list) if list.path.is_ident("any") => inner(list).iter().all(needs_tests),
+        // `not(test)` is product code.
+        Meta::List(_) | Meta::NameValue(_) => false,
+    }
+}
+
+/// The guards check product code under a `cfg` that tests enable too, and skip code for tests alone.
+#[test]
+fn code_for_tests_is_told_from_code_that_tests_enable_too() {
+    let is_skipped = |attribute: &str| {
+        let item: ItemMod = syn::parse_str(&format!("{attribute} mod a;")).expect("Rust");
+        is_for_tests(&item.attrs)
+    };
+    for attribute in ["#[cfg(test)]", "#[cfg(doctest)]", "#[cfg(all(test, unix))]"] {
+        assert!(is_skipped(attribute), "{attribute}");
+    }
+    for attribute in [
+        "#[cfg(any(test, feature = \"library\"))]",
+        "#[cfg(not(test))]",
+        "#[cfg(feature = \"test\")]",
+        "#[test_only]",
+        "",
+    ] {
+        assert!(!is_skipped(attribute), "{attribute}");
+    }
 }
 
 impl<'ast> Visit<'ast> for Module {

@@ -490,7 +490,7 @@ fn package(json: &Value) -> Package {
     }
 }
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
@@ -499,7 +499,7 @@ fn tree() -> Vec<PathBuf> {
     files(&root())
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     const MADE: &[&str] = &[".git", "artifacts", "corpus", "target"];
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut found = Vec::new();
@@ -518,7 +518,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The text files that people write, with their text.
-fn texts() -> Vec<(PathBuf, String)> {
+pub(super) fn texts() -> Vec<(PathBuf, String)> {
     let texts = tree().into_iter().filter_map(|path| {
         let text = fs::read_to_string(&path).ok()?;
         Some((path, text))
@@ -535,7 +535,7 @@ fn lines_where(is_wrong: impl Fn(&Path, &str) -> bool) -> Vec<String> {
     wrong
 }
 
-fn is_rust(path: &Path) -> bool {
+pub(super) fn is_rust(path: &Path) -> bool {
     path.extension() == Some("rs".as_ref())
 }
 
@@ -549,19 +549,19 @@ fn is_regression(path: &Path) -> bool {
     shown(path).contains("proptest-regressions")
 }
 
-fn is_document(path: &Path) -> bool {
+pub(super) fn is_document(path: &Path) -> bool {
     path.extension() == Some("md".as_ref())
 }
 
-fn read(path: &Path) -> String {
+pub(super) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 #[track_caller]
-fn assert_none(wrong: &[String], advice: &str) {
+pub(super) fn assert_none(wrong: &[String], advice: &str) {
     assert!(wrong.is_empty(), "{advice}:\n  {}\n", wrong.join("\n  "));
 }

@@ -10,7 +10,10 @@ use std::{
     collections::BTreeMap,
     env, fs,
     hint::black_box,
+    num::NonZero,
     process::{Command, ExitCode},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use grosso_benches::{
@@ -136,8 +139,26 @@ fn measured(work: &mut dyn FnMut() -> usize) -> usize {
     black_box(work())
 }
 
+/// Counts everything, as many works at once as there are CPUs: counts do not depend on what runs beside them.
 fn count_all() -> Result<Counts, String> {
-    names().map(|name| count(&name).map(|count| (name, count))).collect()
+    let names: Vec<String> = names().collect();
+    let next = AtomicUsize::new(0);
+    let count_some = || -> Result<Counts, String> {
+        let mut counts = Counts::new();
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            counts.insert(name.clone(), count(name)?);
+        }
+        Ok(counts)
+    };
+    thread::scope(|scope| {
+        let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+        let workers: Vec<_> = (0..cpus).map(|_| scope.spawn(count_some)).collect();
+        let mut all = Counts::new();
+        for worker in workers {
+            all.append(&mut worker.join().map_err(|_| "a worker panicked".to_owned())??);
+        }
+        Ok(all)
+    })
 }
 
 /// Instructions a packet of the work of that name.

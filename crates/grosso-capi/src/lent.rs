@@ -38,8 +38,8 @@ pub(crate) fn frame_len(len: usize) -> Result<usize, Failure> {
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `new` was promised that so many bytes are there, initialised and unwritten, while this value exists:
-        // it is dropped before its buffer is released.
+        // SAFETY: the caller of `new` promised that this many bytes are there, initialised and unwritten, while this
+        // value exists: it is dropped before its buffer is released.
         unsafe { core::slice::from_raw_parts(self.bytes, self.len) }
     }
 }

@@ -27,7 +27,7 @@ unsafe fn read<'a>(bytes: *const c_void, len: usize) -> Result<&'a [u8], Failure
     if bytes.is_null() || len > isize::MAX as usize {
         return Err(Failure(GROSSO_ERROR_ARGUMENT));
     }
-    // SAFETY: not null, and by this function's contract so many bytes are there, initialised and unwritten.
+    // SAFETY: not null, and by this function's contract this many bytes are there, initialised and unwritten.
     Ok(unsafe { core::slice::from_raw_parts(bytes.cast(), len) })
 }
 
@@ -39,7 +39,7 @@ unsafe fn write<'a>(bytes: *mut c_void, len: usize) -> Result<&'a mut [u8], Fail
     if bytes.is_null() || len > isize::MAX as usize {
         return Err(Failure(GROSSO_ERROR_ARGUMENT));
     }
-    // SAFETY: not null, and by this function's contract so many bytes are there, initialised, and touched by nobody
+    // SAFETY: not null, and by this function's contract this many bytes are there, initialised, and touched by nobody
     // else.
     Ok(unsafe { core::slice::from_raw_parts_mut(bytes.cast(), len) })
 }

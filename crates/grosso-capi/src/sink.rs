@@ -70,7 +70,7 @@ impl Sink {
         }
     }
 
-    /// The virtio header of a frame. What was verified is said, and the bytes stay as they are, except those of a
+    /// The virtio header of a frame. It reports what was verified. The bytes stay unchanged, except those of a
     /// superframe whose checksum was: it has to be partial, in a copy of the headers.
     fn header(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<VirtioHeader, PortError> {
         self.head.clear();

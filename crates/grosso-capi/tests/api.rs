@@ -30,7 +30,7 @@ unsafe extern "C" fn take(
 ) {
     // SAFETY: the test gave this context.
     let seen = unsafe { &mut *context.cast::<Seen>() };
-    // SAFETY: the header promises so many pieces.
+    // SAFETY: the header promises this many pieces.
     let pieces = unsafe { core::slice::from_raw_parts(pieces, count) };
     let bytes = pieces.iter().flat_map(|piece| {
         // SAFETY: the header promises that each piece is there.
@@ -54,7 +54,7 @@ unsafe extern "C" fn release(context: *mut c_void, user: *mut c_void) {
 unsafe extern "C" fn keep(context: *mut c_void, bytes: *const c_void, len: usize) {
     // SAFETY: the test gave this context.
     let packets = unsafe { &mut *context.cast::<Vec<Vec<u8>>>() };
-    // SAFETY: the header promises so many bytes.
+    // SAFETY: the header promises this many bytes.
     packets.push(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), len) }.to_vec());
 }
 
@@ -125,7 +125,7 @@ fn packets_become_a_superframe_and_packets_again() {
 
     let segment = |room: usize| {
         let (mut cut, mut buffer) = (Vec::<Vec<u8>>::new(), vec![0_u8; room]);
-        // SAFETY: every pointer is to so many bytes, and the context is what `keep` wants.
+        // SAFETY: every pointer is to this many bytes, and the context is what `keep` wants.
         let count = unsafe {
             grosso_segment(
                 GROSSO_LINK_ETHERNET,
@@ -245,10 +245,10 @@ fn a_frame_of_more_than_16_mib_is_refused_by_every_function() {
     let link = GROSSO_LINK_ETHERNET;
     // SAFETY: the handle lives, and the frame outlives it.
     let pushed = unsafe { grosso_coalescer_push(handle, bytes, len, ptr::null(), context, 0) };
-    // SAFETY: every pointer is to so many bytes, and the context is what `keep` wants.
+    // SAFETY: every pointer is to this many bytes, and the context is what `keep` wants.
     let cut =
         unsafe { grosso_segment(link, bytes, len, ptr::null(), out, len, Some(keep), context) };
-    // SAFETY: so many bytes, and a header.
+    // SAFETY: this many bytes, and a header.
     let opened = unsafe { grosso_checksum_open(link, bytes, len, &raw mut vnet) };
     assert_eq!([pushed, cut, opened], [GROSSO_ERROR_ARGUMENT; 3]);
     // SAFETY: the handle lives.
@@ -368,13 +368,13 @@ fn a_checksum_is_opened_and_completed() {
     let whole = tcp(5);
     let (mut packet, mut vnet) = (whole.clone(), Vnet::default());
     let (bytes, len) = (packet.as_mut_ptr().cast::<c_void>(), packet.len());
-    // SAFETY: so many bytes, and a header.
+    // SAFETY: this many bytes, and a header.
     let opened = unsafe { grosso_checksum_open(GROSSO_LINK_ETHERNET, bytes, len, &raw mut vnet) };
     assert_eq!((opened, vnet.flags, vnet.checksum_start, vnet.checksum_offset), (0, 1, 34, 16));
-    // SAFETY: so many bytes.
+    // SAFETY: this many bytes.
     assert_eq!(unsafe { grosso_checksum_complete(bytes, len, 34, 16) }, 0);
     assert_eq!(packet, whole);
     let bytes = packet.as_mut_ptr().cast();
-    // SAFETY: so many bytes.
+    // SAFETY: this many bytes.
     assert_eq!(unsafe { grosso_checksum_complete(bytes, 30, 34, 16) }, GROSSO_ERROR_CHECKSUM);
 }

@@ -56,6 +56,10 @@ pub enum CaptureError {
         /// Bytes decompressed before the damage.
         offset: u64,
     },
+    /// The captures that are read at once have too long windows. Every record before the frame with the
+    /// window has been handed out.
+    #[error("{0}")]
+    WindowMemory(#[from] NoWindowMemory),
     /// A record contradicts itself. Every record before it has been handed out.
     #[error("damaged: {what} (offset {offset})")]
     Damaged {
@@ -83,7 +87,7 @@ pub enum CaptureError {
     Write {
         /// The file.
         path: String,
-        /// Packets given to the writer so far; the last of them may be missing in the file.
+        /// Packets that are whole in the file.
         packets: u64,
         /// Error of the system.
         source: io::Error,
@@ -95,6 +99,22 @@ pub enum CaptureError {
         path: String,
     },
 }
+
+/// A window of compressed data that there is no memory for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "needs a window of {needs} bytes, and other captures use {used} of {WINDOWS_BYTES_MAX} bytes"
+)]
+pub struct NoWindowMemory {
+    /// Bytes of the window.
+    pub needs: u64,
+    /// Bytes of the windows of other captures.
+    pub used: u64,
+}
+
+/// Most bytes of the windows of all Zstandard data that the process decompresses at a time: enough for 512 files with
+/// the window of `zstd -3`, 2 MiB, or for 8 with the longest window, 128 MiB.
+pub const WINDOWS_BYTES_MAX: u64 = 1 << 30;
 
 impl CaptureError {
     pub(crate) fn not_a_capture(bytes: &[u8]) -> Self {

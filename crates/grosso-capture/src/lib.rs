@@ -57,7 +57,7 @@ mod zstd;
 
 pub use compression::Compression;
 pub use entry::{Block, Entry, Origin, Packet};
-pub use error::{CaptureError, Damage, FilePart, Misfit};
+pub use error::{CaptureError, Damage, FilePart, Misfit, NoWindowMemory, WINDOWS_BYTES_MAX};
 pub use format::{
     Format, INTERFACES_MAX, Interface, LINK_TYPE_ETHERNET, RECORD_BYTES_MAX, Resolution,
     SNAPLEN_DEFAULT,

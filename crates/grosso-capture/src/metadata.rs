@@ -279,7 +279,7 @@ mod tests {
     fn a_completed_checksum_leaves_the_rest_of_the_state() {
         let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
         let checksum = Checksum::Partial { start: 34, offset: 16 };
-        let tunnel_ports = vec![TunnelPort::Vxlan(8472)];
+        let tunnel_ports = vec![TunnelPort::new(Kind::Vxlan, 8472)];
         let known = Offload {
             tunnel_ports: tunnel_ports.clone(),
             ..Offload::new(&Meta { checksum, vlan, ..Meta::default() })

@@ -273,6 +273,7 @@ mod list {
 
 #[cfg(test)]
 mod tests {
+    use grosso_wire::Kind;
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
@@ -343,7 +344,7 @@ mod tests {
     const TUNNELS: [u8; 20] = [
         0x03, 0x00, 0x00, 0x04, // list 3 with four entries
         0x01, 0x00, 0x21, 0x18, // VXLAN on 8472
-        0x07, 0x00, 0x12, 0x34, // a tunnel that nobody knows yet
+        0xff, 0x00, 0x12, 0x34, // a tunnel that nobody knows yet
         0x03, 0x00, 0x00, 0x00, // Geneve on no port
         0x05, 0x04, 0x15, 0xb3, // FOU of IPv4 on 5555
     ];
@@ -355,7 +356,10 @@ mod tests {
         let plain = bytes.len();
         bytes.extend_from_slice(&TUNNELS);
         let decoded = decode(ByteOrder::Little, &bytes).unwrap();
-        assert_eq!(decoded.tunnel_ports, [TunnelPort::Vxlan(8472), TunnelPort::Fou(5555, 4)]);
+        assert_eq!(
+            decoded.tunnel_ports,
+            [TunnelPort::new(Kind::Vxlan, 8472), TunnelPort::fou(5555, 4)]
+        );
         for length in plain..bytes.len() {
             let cut_short = decode(ByteOrder::Little, &bytes[..length]).unwrap();
             assert_eq!(cut_short, Offload::default(), "{length} bytes");
@@ -364,13 +368,13 @@ mod tests {
         bytes[plain + 17] = 0;
         bytes.extend_from_slice(&[0x01, 0, 0, 1, 0, 0, 0, 9]);
         let decoded = decode(ByteOrder::Little, &bytes).unwrap();
-        assert_eq!(decoded.tunnel_ports, [TunnelPort::Vxlan(8472)]);
+        assert_eq!(decoded.tunnel_ports, [TunnelPort::new(Kind::Vxlan, 8472)]);
         assert_eq!(decoded.arrivals_ns, [9]);
     }
 
     #[test]
     fn no_more_tunnels_are_read_or_written_than_one_packet_can_be_in() {
-        let many: Vec<_> = (1..=40).map(TunnelPort::Gue).collect();
+        let many: Vec<_> = (1..=40).map(|port| TunnelPort::new(Kind::Gue, port)).collect();
         let mut bytes = Vec::new();
         let offload = Offload { tunnel_ports: many.clone(), ..Offload::default() };
         encode(&mut bytes, ByteOrder::Little, &offload).unwrap();
@@ -385,14 +389,10 @@ mod tests {
     }
 
     fn any_tunnel() -> impl Strategy<Value = TunnelPort> {
-        prop_oneof![
-            (1..=u16::MAX).prop_map(TunnelPort::Vxlan),
-            (1..=u16::MAX).prop_map(TunnelPort::VxlanGpe),
-            (1..=u16::MAX).prop_map(TunnelPort::Geneve),
-            (1..=u16::MAX).prop_map(TunnelPort::Gue),
-            (1..=u16::MAX, 1..=u8::MAX).prop_map(|(port, of)| TunnelPort::Fou(port, of)),
-            (1..=u16::MAX).prop_map(TunnelPort::Esp),
-        ]
+        let assigned: Vec<_> = TunnelPort::assigned().collect();
+        let fou = (1..=u16::MAX, 1..=u8::MAX).prop_map(|(port, of)| TunnelPort::fou(port, of));
+        let moved = (prop::sample::select(assigned), 1..=u16::MAX);
+        prop_oneof![5 => moved.prop_map(|(tunnel, port)| tunnel.moved_to(port)), 1 => fou]
     }
 
     fn any_checksum() -> impl Strategy<Value = Checksum> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::compression::{Compression, Decompressor};
 use super::entry::{Block, Entry, Origin, Packet};
-use super::error::{CaptureError, FilePart};
+use super::error::{CaptureError, FilePart, NoWindowMemory};
 use super::format::{Format, Interface, RECORD_BYTES_MAX};
 use super::layout::{Layout, Need, Part, Step};
 use super::magic::Magic;
@@ -272,6 +272,10 @@ impl<R: Read> CaptureReader<R> {
         let compression = self.source.compression();
         if compression == Compression::None || self.source.source().failed {
             return CaptureError::Io { path: self.path.clone(), source: error };
+        }
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NoWindowMemory>());
+        if let Some(error) = inner {
+            return (*error).into();
         }
         let offset = self.buffer.offset + self.buffer.unread().len() as u64;
         let compression = compression.name();

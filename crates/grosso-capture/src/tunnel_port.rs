@@ -6,35 +6,43 @@
 
 use core::{fmt, ops::Range};
 
-use grosso_wire::{Kind, Ports, Stack, udp};
+use grosso_wire::{AnnouncedByPort, Kind, Ports, Stack, UdpPayload, udp};
 
 /// A UDP port and the tunnel that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TunnelPort {
-    /// VXLAN (RFC 7348).
-    Vxlan(u16),
-    /// VXLAN with the generic protocol extension.
-    VxlanGpe(u16),
-    /// Geneve (RFC 8926).
-    Geneve(u16),
-    /// Generic UDP encapsulation, of both variants.
-    Gue(u16),
-    /// Foo over UDP: the port, and the IP protocol of its payload.
-    Fou(u16, u8),
-    /// ESP in UDP (RFC 3948).
-    Esp(u16),
+pub struct TunnelPort {
+    port: u16,
+    payload: UdpPayload,
 }
 
 impl TunnelPort {
+    /// The tunnel of a header that a UDP port announces, such as [`Kind::Vxlan`], on this port.
+    #[must_use]
+    pub const fn new(kind: Kind, port: u16) -> Self {
+        Self { port, payload: UdpPayload::Header(kind) }
+    }
+
+    /// Foo over UDP on this port, with payload of an IP protocol.
+    #[must_use]
+    pub const fn fou(port: u16, protocol: u8) -> Self {
+        Self { port, payload: UdpPayload::Protocol(protocol) }
+    }
+
+    /// Each tunnel that has an assigned port, on that port.
+    pub fn assigned() -> impl Iterator<Item = Self> {
+        Ports::ASSIGNED.iter().map(|(payload, port)| Self { port, payload })
+    }
+
     /// The tunnel on a UDP port according to `ports`; `None` when no tunnel uses it.
     #[must_use]
     pub fn on(port: u16, ports: &Ports) -> Option<Self> {
-        all(ports).into_iter().flatten().find(|tunnel| tunnel.port() == port)
+        ports.on(port).map(|payload| Self { port, payload })
     }
 
-    /// The tunnels of `ports` on other ports than the assigned ones, which a reader has to be told.
+    /// The tunnels of `ports` on other ports than the assigned ones, which a reader cannot know.
     pub fn unassigned(ports: &Ports) -> impl Iterator<Item = Self> + use<> {
-        all(ports).into_iter().flatten().filter(|tunnel| !tunnel.is_assigned())
+        let all = ports.iter().map(|(payload, port)| Self { port, payload });
+        all.filter(|tunnel| !tunnel.is_assigned())
     }
 
     /// The tunnels on unassigned ports around a packet, outermost first: one for each UDP header
@@ -94,26 +102,29 @@ impl TunnelPort {
     /// The UDP port.
     #[must_use]
     pub const fn port(self) -> u16 {
-        match self {
-            Self::Vxlan(port)
-            | Self::VxlanGpe(port)
-            | Self::Geneve(port)
-            | Self::Gue(port)
-            | Self::Fou(port, _)
-            | Self::Esp(port) => port,
-        }
+        self.port
+    }
+
+    /// The same tunnel on another port.
+    #[must_use]
+    pub const fn moved_to(self, port: u16) -> Self {
+        Self { port, ..self }
     }
 
     /// The tunnel's name in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Vxlan(_) => "VXLAN",
-            Self::VxlanGpe(_) => "VXLAN-GPE",
-            Self::Geneve(_) => "Geneve",
-            Self::Gue(_) => "GUE",
-            Self::Fou(..) => "FOU",
-            Self::Esp(_) => "ESP",
+        match self.announced() {
+            Some(announced) => announced.title,
+            None => FOU,
+        }
+    }
+
+    /// The announcement by a port; `None` for foo over UDP.
+    const fn announced(self) -> Option<&'static AnnouncedByPort> {
+        match self.payload {
+            UdpPayload::Header(kind) => kind.spec().announced.port.as_ref(),
+            UdpPayload::Protocol(_) => None,
         }
     }
 
@@ -126,109 +137,69 @@ impl TunnelPort {
     /// Whether both are the same tunnel type, whatever their ports.
     #[must_use]
     pub fn is_same_tunnel(self, other: Self) -> bool {
-        core::mem::discriminant(&self) == core::mem::discriminant(&other)
+        match (self.payload, other.payload) {
+            (UdpPayload::Header(kind), UdpPayload::Header(other)) => kind == other,
+            (UdpPayload::Protocol(_), UdpPayload::Protocol(_)) => true,
+            _ => false,
+        }
     }
 
-    /// Sets this port in `ports`. Any other tunnel type on the same port is cleared, because a port
-    /// means one type.
+    /// Sets this port in `ports`. Any other tunnel type on the same port is cleared, because a port means one type.
     pub fn set(self, ports: &mut Ports) {
-        let port = self.port();
-        let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou, l2tp: _ } = ports;
-        for other in [&mut *vxlan, vxlan_gpe, geneve, gue, esp] {
-            if *other == port {
-                *other = 0;
-            }
-        }
-        *fou = fou.filter(|(other, _)| *other != port);
-        match self {
-            Self::Vxlan(port) => *vxlan = port,
-            Self::VxlanGpe(port) => *vxlan_gpe = port,
-            Self::Geneve(port) => *geneve = port,
-            Self::Gue(port) => *gue = port,
-            Self::Fou(port, protocol) => *fou = Some((port, protocol)),
-            Self::Esp(port) => *esp = port,
-        }
+        *ports = match self.payload {
+            UdpPayload::Header(kind) => ports.with(kind, self.port),
+            UdpPayload::Protocol(protocol) => ports.with_fou(self.port, protocol),
+        };
     }
 
     /// Whether a dissector can look for only one of the two.
     fn excludes(self, other: Self) -> bool {
-        self.is_same_tunnel(other) || self.port() == other.port()
+        self.is_same_tunnel(other) || self.port == other.port
     }
 
     /// The entry in the option's list.
     pub(super) fn to_entry(self) -> u32 {
-        let (kind, protocol) = match self {
-            Self::Vxlan(_) => (kind::VXLAN, 0),
-            Self::VxlanGpe(_) => (kind::VXLAN_GPE, 0),
-            Self::Geneve(_) => (kind::GENEVE, 0),
-            Self::Gue(_) => (kind::GUE, 0),
-            Self::Fou(_, protocol) => (kind::FOU, protocol),
-            Self::Esp(_) => (kind::ESP, 0),
+        let (code, protocol) = match (self.payload, self.announced()) {
+            (UdpPayload::Protocol(protocol), _) => (FOU_CODE, protocol),
+            (_, announced) => (announced.map_or(0, |announced| announced.code), 0),
         };
-        let [high, low] = self.port().to_be_bytes();
-        u32::from_be_bytes([kind, protocol, high, low])
+        let [high, low] = self.port.to_be_bytes();
+        u32::from_be_bytes([code, protocol, high, low])
     }
 
     /// The tunnel of an entry; `None` when its type is unknown or its port 0.
     pub(super) fn from_entry(entry: u32) -> Option<Self> {
-        let [kind, protocol, high, low] = entry.to_be_bytes();
+        let [code, protocol, high, low] = entry.to_be_bytes();
         let port = u16::from_be_bytes([high, low]);
         if port == 0 {
             return None;
         }
-        match kind {
-            kind::VXLAN => Some(Self::Vxlan(port)),
-            kind::VXLAN_GPE => Some(Self::VxlanGpe(port)),
-            kind::GENEVE => Some(Self::Geneve(port)),
-            kind::GUE => Some(Self::Gue(port)),
-            kind::FOU if protocol > 0 => Some(Self::Fou(port, protocol)),
-            kind::ESP => Some(Self::Esp(port)),
-            _ => None,
+        if code == FOU_CODE {
+            return (protocol > 0).then_some(Self::fou(port, protocol));
         }
+        let is_it = |tunnel: &Self| tunnel.announced().is_some_and(|it| it.code == code);
+        Self::assigned().find(is_it).map(|tunnel| tunnel.moved_to(port))
     }
 }
 
 /// The syntax of `--port`: `vxlan=8472`, `fou=5555/4`.
 impl fmt::Display for TunnelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Vxlan(port) => write!(f, "vxlan={port}"),
-            Self::VxlanGpe(port) => write!(f, "vxlan-gpe={port}"),
-            Self::Geneve(port) => write!(f, "geneve={port}"),
-            Self::Gue(port) => write!(f, "gue={port}"),
-            Self::Fou(port, protocol) => write!(f, "fou={port}/{protocol}"),
-            Self::Esp(port) => write!(f, "esp={port}"),
+        write!(f, "{}={}", self.name().to_ascii_lowercase(), self.port)?;
+        match self.payload {
+            UdpPayload::Header(_) => Ok(()),
+            UdpPayload::Protocol(protocol) => write!(f, "/{protocol}"),
         }
     }
 }
 
-/// The tunnels of these ports, in the order of lookup.
-fn all(ports: &Ports) -> [Option<TunnelPort>; 6] {
-    let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou, l2tp: _ } = *ports;
-    let is_port = |tunnel: &TunnelPort| tunnel.port() > 0;
-    [
-        Some(TunnelPort::Vxlan(vxlan)),
-        Some(TunnelPort::Geneve(geneve)),
-        Some(TunnelPort::VxlanGpe(vxlan_gpe)),
-        Some(TunnelPort::Gue(gue)),
-        Some(TunnelPort::Esp(esp)),
-        fou.map(|(port, protocol)| TunnelPort::Fou(port, protocol)),
-    ]
-    .map(|tunnel| tunnel.filter(is_port))
-}
+/// Name of foo over UDP in messages.
+const FOU: &str = "FOU";
+/// The number of foo over UDP in the entries of the list; the other tunnels have theirs in their specification.
+const FOU_CODE: u8 = 5;
 
 /// Greatest number of tunnels recorded with one packet. No dissected packet has more headers.
 pub const TUNNEL_PORTS_MAX: usize = 16;
-
-/// Tunnel types in the entries of the list.
-mod kind {
-    pub(super) const VXLAN: u8 = 1;
-    pub(super) const VXLAN_GPE: u8 = 2;
-    pub(super) const GENEVE: u8 = 3;
-    pub(super) const GUE: u8 = 4;
-    pub(super) const FOU: u8 = 5;
-    pub(super) const ESP: u8 = 6;
-}
 
 #[cfg(test)]
 mod tests {
@@ -241,71 +212,76 @@ mod tests {
         TunnelPort::over(tunnels, &Ports::ASSIGNED)
     }
 
-    #[test]
-    fn a_recorded_port_is_that_of_its_tunnel() {
-        use TunnelPort::{Esp, Fou, Geneve, Gue, Vxlan, VxlanGpe};
-        assert_eq!(ports(&[]), Ports::ASSIGNED);
-        let all = [Vxlan(1), VxlanGpe(2), Geneve(3), Gue(4), Fou(5, 47), Esp(6)];
-        let expected = Ports {
-            vxlan: 1,
-            vxlan_gpe: 2,
-            geneve: 3,
-            gue: 4,
-            fou: Some((5, 47)),
-            esp: 6,
-            l2tp: None,
-        };
-        assert_eq!(ports(&all), expected);
-        assert_eq!(TunnelPort::unassigned(&expected).count(), 6);
-        assert_eq!(TunnelPort::unassigned(&Ports::ASSIGNED).next(), None);
-        for tunnel in all {
-            assert_eq!(TunnelPort::on(tunnel.port(), &expected), Some(tunnel));
-            assert_eq!(TunnelPort::from_entry(tunnel.to_entry()), Some(tunnel));
-        }
-        assert_eq!(TunnelPort::on(7, &expected), None);
-        assert_eq!(TunnelPort::on(0, &Ports::NONE), None);
+    fn vxlan(port: u16) -> TunnelPort {
+        TunnelPort::new(Kind::Vxlan, port)
+    }
+
+    fn geneve(port: u16) -> TunnelPort {
+        TunnelPort::new(Kind::Geneve, port)
     }
 
     #[test]
-    fn a_port_means_one_tunnel() {
-        let geneve = ports(&[TunnelPort::Geneve(4789)]);
-        assert_eq!((geneve.geneve, geneve.vxlan), (4789, 0));
-        let fou = ports(&[TunnelPort::Fou(4789, 4)]);
-        assert_eq!((fou.fou, fou.vxlan), (Some((4789, 4)), 0));
-        assert_eq!(TunnelPort::on(4789, &fou), Some(TunnelPort::Fou(4789, 4)));
+    fn a_recorded_port_is_that_of_its_tunnel() {
+        assert_eq!(ports(&[]), Ports::ASSIGNED);
+        let moved = TunnelPort::assigned().zip(1..).map(|(tunnel, port)| tunnel.moved_to(port));
+        let all: Vec<_> = moved.chain([TunnelPort::fou(5555, 47)]).collect();
+        let ports = ports(&all);
+        assert_eq!(TunnelPort::unassigned(&ports).collect::<Vec<_>>(), all);
+        assert_eq!(TunnelPort::unassigned(&Ports::ASSIGNED).next(), None);
+        for tunnel in all {
+            assert_eq!(TunnelPort::on(tunnel.port(), &ports), Some(tunnel));
+            assert_eq!(TunnelPort::from_entry(tunnel.to_entry()), Some(tunnel));
+        }
+        assert_eq!(TunnelPort::on(7777, &ports), None);
+        assert_eq!(TunnelPort::on(0, &Ports::NONE), None);
+    }
+
+    /// Files that are there have these numbers.
+    #[test]
+    fn the_number_of_a_tunnel_in_files_never_changes() {
+        let first = |tunnel: TunnelPort| tunnel.to_entry().to_be_bytes()[0];
+        let numbers: Vec<_> = TunnelPort::assigned().map(|it| (it.name(), first(it))).collect();
+        let known = [("VXLAN", 1), ("VXLAN-GPE", 2), ("Geneve", 3), ("GUE", 4), ("ESP", 6)];
+        assert!(known.iter().all(|number| numbers.contains(number)), "{numbers:?}");
+        assert_eq!(first(TunnelPort::fou(1, 4)), 5);
+        let mut codes: Vec<_> = numbers.iter().map(|(_, code)| *code).chain([FOU_CODE]).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), numbers.len() + 1, "{numbers:?}");
     }
 
     #[test]
     fn of_two_ports_of_a_tunnel_the_outer_counts_until_it_is_taken_off() {
-        use TunnelPort::{Fou, Geneve, Vxlan};
-        assert_eq!(ports(&[Vxlan(8472), Vxlan(9000)]).vxlan, 8472);
-        let one_port = ports(&[Vxlan(8472), Geneve(8472)]);
-        assert_eq!((one_port.vxlan, one_port.geneve), (8472, Ports::ASSIGNED.geneve));
+        let fou = TunnelPort::fou;
+        assert_eq!(ports(&[vxlan(8472), vxlan(9000)]).port(Kind::Vxlan), 8472);
+        let one_port = ports(&[vxlan(8472), geneve(8472)]);
+        let found = (one_port.port(Kind::Vxlan), one_port.port(Kind::Geneve));
+        assert_eq!(found, (8472, Ports::ASSIGNED.port(Kind::Geneve)));
 
         let mut tunnels = Vec::new();
-        Vxlan(4789).enter(&mut tunnels);
+        vxlan(4789).enter(&mut tunnels);
         assert_eq!(tunnels, [], "everybody knows that port");
-        Vxlan(8472).enter(&mut tunnels);
-        Vxlan(8472).enter(&mut tunnels);
-        Vxlan(4789).enter(&mut tunnels);
-        assert_eq!(tunnels, [Vxlan(4789), Vxlan(8472), Vxlan(8472)]);
-        assert_eq!(ports(&tunnels).vxlan, 4789);
-        Geneve(6081).enter(&mut tunnels);
+        vxlan(8472).enter(&mut tunnels);
+        vxlan(8472).enter(&mut tunnels);
+        vxlan(4789).enter(&mut tunnels);
+        assert_eq!(tunnels, [vxlan(4789), vxlan(8472), vxlan(8472)]);
+        assert_eq!(ports(&tunnels).port(Kind::Vxlan), 4789);
+        geneve(6081).enter(&mut tunnels);
         assert_eq!(tunnels.len(), 3, "it is where it is looked for");
-        Geneve(6081).leave(&mut tunnels);
-        Vxlan(4789).leave(&mut tunnels);
-        Vxlan(8472).leave(&mut tunnels);
-        assert_eq!(tunnels, [Vxlan(8472)]);
-        Fou(5555, 4).enter(&mut tunnels);
-        Fou(5555, 41).leave(&mut tunnels);
-        assert_eq!(tunnels, [Vxlan(8472)], "what it carries is told by its first bits");
-        (0..40).for_each(|_| Vxlan(8472).enter(&mut tunnels));
+        geneve(6081).leave(&mut tunnels);
+        vxlan(4789).leave(&mut tunnels);
+        vxlan(8472).leave(&mut tunnels);
+        assert_eq!(tunnels, [vxlan(8472)]);
+        fou(5555, 4).enter(&mut tunnels);
+        fou(5555, 41).leave(&mut tunnels);
+        assert_eq!(tunnels, [vxlan(8472)], "its first bits show what it carries");
+        (0..40).for_each(|_| vxlan(8472).enter(&mut tunnels));
         assert_eq!(tunnels.len(), TUNNEL_PORTS_MAX);
     }
 
     #[test]
     fn a_packet_to_or_from_a_port_names_its_tunnel() {
-        let ports = ports(&[TunnelPort::Vxlan(8472), TunnelPort::Fou(5555, 4)]);
+        let ports = ports(&[vxlan(8472), TunnelPort::fou(5555, 4)]);
         let named = |source, destination| {
             let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
             let outer = outer.udp(|u| u.source_port(source).destination_port(destination));
@@ -313,17 +289,17 @@ mod tests {
             let stack = dissect(&frame, LinkType::Ethernet, &ports);
             TunnelPort::of_packet(&frame, &stack, &ports)
         };
-        assert_eq!(named(40_000, 8472), [TunnelPort::Vxlan(8472)]);
-        assert_eq!(named(8472, 40_000), [TunnelPort::Vxlan(8472)]);
-        assert_eq!(named(8472, 8472), [TunnelPort::Vxlan(8472)]);
-        assert_eq!(named(5555, 8472), [TunnelPort::Vxlan(8472)]);
+        assert_eq!(named(40_000, 8472), [vxlan(8472)]);
+        assert_eq!(named(8472, 40_000), [vxlan(8472)]);
+        assert_eq!(named(8472, 8472), [vxlan(8472)]);
+        assert_eq!(named(5555, 8472), [vxlan(8472)]);
         assert_eq!(named(40_000, 4789), []);
     }
 
     #[test]
     fn tunnels_are_written_as_the_command_line_takes_them() {
-        assert_eq!(TunnelPort::Vxlan(8472).to_string(), "vxlan=8472");
-        assert_eq!(TunnelPort::VxlanGpe(1).to_string(), "vxlan-gpe=1");
-        assert_eq!(TunnelPort::Fou(5555, 4).to_string(), "fou=5555/4");
+        assert_eq!(vxlan(8472).to_string(), "vxlan=8472");
+        assert_eq!(TunnelPort::new(Kind::VxlanGpe, 1).to_string(), "vxlan-gpe=1");
+        assert_eq!(TunnelPort::fou(5555, 4).to_string(), "fou=5555/4");
     }
 }

@@ -1,5 +1,6 @@
 //! Writing a capture: changed packets, and everything else as it was read.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
@@ -75,7 +76,7 @@ impl WriterOptions {
 #[derive(Debug)]
 #[must_use = "a capture is complete after `finish`"]
 pub struct CaptureWriter<W: Write> {
-    sink: BufWriter<W>,
+    sink: BufWriter<Counted<W>>,
     path: String,
     options: WriterOptions,
     state: WriterState,
@@ -83,9 +84,64 @@ pub struct CaptureWriter<W: Write> {
     interfaces: Vec<Interface>,
     packets: u64,
     bytes: u64,
+    buffered: Buffered,
     damaged_options: u64,
     without_time: u64,
     scratch: Vec<u8>,
+}
+
+/// The packets of which the sink may not have every byte.
+#[derive(Debug, Default)]
+struct Buffered {
+    /// The end of each, in bytes of the capture.
+    ends: VecDeque<u64>,
+    /// Packets before those, which the sink has.
+    before: u64,
+    /// Bytes of the sink when `before` was last counted.
+    taken: u64,
+}
+
+impl Buffered {
+    #[inline]
+    fn push(&mut self, end: u64, taken: u64) {
+        if taken != self.taken {
+            self.take(taken);
+        }
+        self.ends.push_back(end);
+    }
+
+    #[cold]
+    fn take(&mut self, taken: u64) {
+        self.taken = taken;
+        while self.ends.front().is_some_and(|end| *end <= taken) {
+            self.ends.pop_front();
+            self.before += 1;
+        }
+    }
+
+    /// The packets that are whole in a sink that has taken this many bytes.
+    fn whole(&self, taken: u64) -> u64 {
+        self.before + self.ends.iter().take_while(|end| **end <= taken).count() as u64
+    }
+}
+
+/// A sink, and the bytes that it has taken.
+#[derive(Debug)]
+struct Counted<W> {
+    sink: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.sink.write(bytes)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
 }
 
 #[derive(Debug)]
@@ -128,13 +184,14 @@ impl<W: Write> CaptureWriter<W> {
             options.header = options.header.map(|header| header.with_link_type(link_type));
         }
         Self {
-            sink: BufWriter::with_capacity(BUFFER_BYTES, sink),
+            sink: BufWriter::with_capacity(BUFFER_BYTES, Counted { sink, bytes: 0 }),
             path,
             options,
             state: WriterState::Unstarted,
             interfaces: Vec::new(),
             packets: 0,
             bytes: 0,
+            buffered: Buffered::default(),
             damaged_options: 0,
             without_time: 0,
             scratch: Vec::new(),
@@ -276,7 +333,9 @@ impl<W: Write> CaptureWriter<W> {
         self.begin()?;
         self.flush()?;
         let Self { sink, path, packets, .. } = self;
-        sink.into_inner().map_err(|error| name_error(path, packets, error.into_error()))
+        let sink = sink.into_inner();
+        let sink = sink.map_err(|error| name_error(path, packets, error.into_error()))?;
+        Ok(sink.sink)
     }
 
     /// Packets written so far.
@@ -349,7 +408,7 @@ impl<W: Write> CaptureWriter<W> {
         let captured = packet.data.len() as u32;
         let lengths = pcap::lengths(header.order, captured, packet.original_len);
         self.write_all(&[time, &lengths, &rest[lengths.len()..]])?;
-        self.packets += 1;
+        self.count_packet();
         Ok(())
     }
 
@@ -365,7 +424,7 @@ impl<W: Write> CaptureWriter<W> {
             return self.write_enhanced(&meta, packet.data, packet.description, Some(&options));
         }
         self.write_block(packet.raw, &packet.options())?;
-        self.packets += 1;
+        self.count_packet();
         Ok(())
     }
 
@@ -465,7 +524,7 @@ impl<W: Write> CaptureWriter<W> {
         let original = meta.original_len.max(captured);
         let record = header.record(seconds, fraction, captured, original);
         self.write_all(&[&record, data])?;
-        self.packets += 1;
+        self.count_packet();
         Ok(())
     }
 
@@ -505,7 +564,7 @@ impl<W: Write> CaptureWriter<W> {
         let written = self.write_all(&[&scratch, &trailer]);
         self.scratch = scratch;
         written?;
-        self.packets += 1;
+        self.count_packet();
         Ok(())
     }
 
@@ -575,8 +634,16 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
+    /// Counts a packet whose last byte was the last one written.
+    #[inline]
+    fn count_packet(&mut self) {
+        self.packets += 1;
+        self.buffered.push(self.bytes, self.sink.get_ref().bytes);
+    }
+
     fn write_error(&self, source: io::Error) -> CaptureError {
-        name_error(self.path.clone(), self.packets, source)
+        let packets = self.buffered.whole(self.sink.get_ref().bytes);
+        name_error(self.path.clone(), packets, source)
     }
 }
 

@@ -2,18 +2,23 @@
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use ruzstd::decoding::{BlockDecodingStrategy, DEFAULT_MAX_WINDOW_SIZE, FrameDecoder};
+
+use super::error::{NoWindowMemory, WINDOWS_BYTES_MAX};
 
 /// Decompresses every frame of a source and skips skippable frames (RFC 8878 section 3.1).
 ///
-/// Memory is bounded by the window that a frame declares: at most 128 MiB, as in zstd itself.
-/// Compressors use 8 MiB or less by default.
+/// Memory is bounded by the window that a frame declares: at most 128 MiB, as in zstd itself, and
+/// at most [`WINDOWS_BYTES_MAX`] in all readers of the process together. Compressors use 8 MiB or
+/// less by default.
 pub(crate) struct ZstdReader<R> {
     source: R,
     decoder: FrameDecoder,
     state: FrameState,
+    window: WindowMemory,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +31,8 @@ enum FrameState {
 
 impl<R: BufRead> ZstdReader<R> {
     pub(crate) fn new(source: R) -> Self {
-        Self { source, decoder: FrameDecoder::new(), state: FrameState::BetweenFrames }
+        let (decoder, state) = (FrameDecoder::new(), FrameState::BetweenFrames);
+        Self { source, decoder, state, window: WindowMemory::default() }
     }
 
     pub(crate) fn source(&self) -> &R {
@@ -37,9 +43,14 @@ impl<R: BufRead> ZstdReader<R> {
     fn begin_frame(&mut self) -> io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {
+                self.release();
                 return Ok(false);
             }
-            match self.decoder.reset(&mut self.source) {
+            let header = FrameHeader::read(&mut self.source)?;
+            if let Some(bytes) = header.window_bytes() {
+                self.reserve(bytes)?;
+            }
+            match self.decoder.reset(header.bytes().chain(&mut self.source)) {
                 Ok(()) => {
                     self.state = FrameState::InFrame;
                     return Ok(true);
@@ -51,6 +62,24 @@ impl<R: BufRead> ZstdReader<R> {
                 Err(error) => return Err(self.error(error)),
             }
         }
+    }
+
+    /// Takes memory for a window. The decoder keeps the window of the last frame, so memory for a
+    /// longer one is taken anew.
+    fn reserve(&mut self, window_bytes: u64) -> io::Result<()> {
+        // The decoder allocates powers of two. It refuses windows that are too long itself.
+        let bytes = window_bytes.min(DEFAULT_MAX_WINDOW_SIZE).next_power_of_two();
+        if bytes > self.window.bytes {
+            self.release();
+            self.window = WindowMemory::take(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of the window back.
+    fn release(&mut self) {
+        self.decoder = FrameDecoder::new();
+        self.window = WindowMemory::default();
     }
 
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
@@ -127,5 +156,186 @@ impl<R> fmt::Debug for ZstdReader<R> {
     }
 }
 
+/// The header of a frame (RFC 8878 section 3.1.1.1), or the magic number of a skippable one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FrameHeader {
+    bytes: [u8; HEADER_BYTES_MAX],
+    len: usize,
+}
+
+impl FrameHeader {
+    /// Reads the header of a frame, or as much of it as there is.
+    fn read(source: &mut impl Read) -> io::Result<Self> {
+        let mut header = Self { bytes: [0; HEADER_BYTES_MAX], len: 0 };
+        header.read_to(MAGIC.len(), source)?;
+        if header.bytes() != MAGIC {
+            return Ok(header);
+        }
+        header.read_to(MAGIC.len() + 1, source)?;
+        let rest = header.descriptor().map_or(0, |descriptor| {
+            usize::from(!descriptor.is_single_segment()) + descriptor.field_bytes()
+        });
+        header.read_to(header.len + rest, source)?;
+        Ok(header)
+    }
+
+    fn read_to(&mut self, len: usize, source: &mut impl Read) -> io::Result<()> {
+        while self.len < len {
+            match source.read(&mut self.bytes[self.len..len]) {
+                Ok(0) => break,
+                Ok(read) => self.len += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn descriptor(&self) -> Option<Descriptor> {
+        self.bytes().get(MAGIC.len()).copied().map(Descriptor)
+    }
+
+    /// Bytes of the window; `None` for a skippable frame and a header that ends early.
+    fn window_bytes(&self) -> Option<u64> {
+        let descriptor = self.descriptor()?;
+        let fields = &self.bytes()[MAGIC.len() + 1..];
+        if !descriptor.is_single_segment() {
+            let byte = *fields.first()?;
+            let base = 1_u64 << (10 + (byte >> 3));
+            return Some(base + base / 8 * u64::from(byte & 7));
+        }
+        let content = fields.get(descriptor.dictionary_bytes()..descriptor.field_bytes())?;
+        let mut number = [0; 8];
+        number[..content.len()].copy_from_slice(content);
+        // A size of two bytes has an offset.
+        let offset = if content.len() == 2 { 256 } else { 0 };
+        Some(u64::from_le_bytes(number).saturating_add(offset))
+    }
+}
+
+/// The descriptor of a frame, which says what fields its header has.
+#[derive(Clone, Copy, Debug)]
+struct Descriptor(u8);
+
+impl Descriptor {
+    /// Whether the window is as long as the content, and not declared.
+    fn is_single_segment(self) -> bool {
+        self.0 & 0x20 != 0
+    }
+
+    fn dictionary_bytes(self) -> usize {
+        [0, 1, 2, 4][usize::from(self.0 & 3)]
+    }
+
+    /// Bytes of the fields behind the declared window: of the dictionary and of the content size.
+    fn field_bytes(self) -> usize {
+        let content = match self.0 >> 6 {
+            0 => usize::from(self.is_single_segment()),
+            flag => 1 << flag,
+        };
+        self.dictionary_bytes() + content
+    }
+}
+
+/// A part of the memory for windows.
+#[derive(Debug, Default)]
+struct WindowMemory {
+    bytes: u64,
+}
+
+impl WindowMemory {
+    /// # Errors
+    /// [`NoWindowMemory`] if the windows of all readers would be longer than
+    /// [`WINDOWS_BYTES_MAX`].
+    fn take(bytes: u64) -> io::Result<Self> {
+        let taken = WINDOWS_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|used| *used <= WINDOWS_BYTES_MAX)
+        });
+        match taken {
+            Ok(_) => Ok(Self { bytes }),
+            Err(used) => {
+                let error = NoWindowMemory { needs: bytes, used };
+                Err(io::Error::new(io::ErrorKind::QuotaExceeded, error))
+            }
+        }
+    }
+}
+
+impl Drop for WindowMemory {
+    fn drop(&mut self) {
+        WINDOWS_BYTES.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of all windows of the process.
+static WINDOWS_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The magic number of a frame.
+const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// Bytes of the longest header of a frame.
+const HEADER_BYTES_MAX: usize = 18;
 /// An empty raw block marked as the last, and a content checksum that is not checked.
 const END_OF_FRAME: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame with this descriptor, these fields, and one raw block.
+    fn frame(descriptor: u8, fields: &[u8], content: &[u8]) -> Vec<u8> {
+        let block = ((content.len() as u32) << 3 | 1).to_le_bytes();
+        [MAGIC, &[descriptor], fields, &block[..3], content].concat()
+    }
+
+    fn decompressed(reader: &mut ZstdReader<&[u8]>) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn the_window_is_the_declared_one_or_the_content() {
+        for (descriptor, fields, expected) in [
+            (0x00, &[0x00][..], 1024),
+            (0x00, &[0x59], 2 << 20 | 256 << 10),
+            (0x00, &[0x88], 128 << 20),
+            (0x20, &[7], 7),
+            (0x60, &[1, 1], 257 + 256),
+            (0xa0, &[0, 0, 1, 0], 1 << 16),
+            (0xe0, &[0, 0, 1, 0, 0, 0, 0, 0], 1 << 16),
+            (0x23, &[9, 9, 9, 9, 5], 5),
+        ] {
+            let bytes = frame(descriptor, fields, b"content");
+            let header = FrameHeader::read(&mut &bytes[..]).unwrap();
+            assert_eq!(header.bytes(), &bytes[..5 + fields.len()], "{descriptor:#x}");
+            assert_eq!(header.window_bytes(), Some(expected), "{descriptor:#x}");
+            for len in 0..header.len {
+                let short = FrameHeader::read(&mut &bytes[..len]).unwrap();
+                assert_eq!((short.bytes(), short.window_bytes()), (&bytes[..len], None));
+            }
+        }
+    }
+
+    #[test]
+    fn windows_of_all_readers_have_a_budget_and_give_it_back_at_the_end() {
+        let longest = frame(0x00, &[0x88], b"content");
+        let count = WINDOWS_BYTES_MAX / DEFAULT_MAX_WINDOW_SIZE;
+        let mut readers: Vec<_> = (0..count).map(|_| ZstdReader::new(&longest[..])).collect();
+        for reader in &mut readers {
+            assert_eq!(reader.read(&mut [0; 2]).unwrap(), 2);
+        }
+        let mut one_more = ZstdReader::new(&longest[..]);
+        let error = decompressed(&mut one_more).unwrap_err();
+        let needs = DEFAULT_MAX_WINDOW_SIZE;
+        let expected = NoWindowMemory { needs, used: WINDOWS_BYTES_MAX };
+        assert_eq!(error.downcast::<NoWindowMemory>().unwrap(), expected);
+        // Whoever is at the end needs no window any more.
+        assert_eq!(decompressed(&mut readers[0]).unwrap(), b"ntent");
+        assert_eq!(decompressed(&mut ZstdReader::new(&longest[..])).unwrap(), b"content");
+        drop(readers);
+        assert_eq!(WINDOWS_BYTES.load(Ordering::Relaxed), 0);
+    }
+}

@@ -7,11 +7,16 @@
 //! | `signals` | none | waiting |
 //! | `closer` | none | closing what other programs passed |
 //! | the main one | those with which devices are opened | opening, for a reload |
+//! | the main one of `capture` | none | frames of an open ring, open files and sockets |
+//! | `pcap-listener` | none | clients of `capture --listen` |
+//! | `capture-files` | that for directories of other users | opening files in the directories of the outputs |
 //!
-//! Threads of paths are confined before their first packet, the main one when the devices are open.
+//! Threads of paths are confined before their first packet, the main one when the devices are open, that of `capture`
+//! before its first packet.
 
 use std::{
     io,
+    path::PathBuf,
     sync::{Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
 };
@@ -85,7 +90,7 @@ pub(crate) fn known() -> Confinement {
 
 /// Looks at the threads of this process again, when paths have come or gone.
 pub(crate) fn look() {
-    // Where `/proc` is hidden, nothing is said of threads.
+    // Where `/proc` is hidden, threads are not reported.
     let threads = confine::own_threads().unwrap_or_default();
     let threads = threads.into_iter().map(ConfinedThread::from).collect();
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).threads = threads;
@@ -110,6 +115,11 @@ pub(crate) fn settle(command: &str) -> Result<(), Failure> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).landlock = landlock;
     look();
     Ok(())
+}
+
+/// Confines the main thread of a capture, when its files and sockets are open.
+pub(crate) fn record() -> Result<(), Failure> {
+    confine::enter(Role::Recording).map(drop).map_err(|error| failed("capture", &error))
 }
 
 /// Confines a thread of a path.
@@ -140,9 +150,26 @@ pub(crate) fn spawn(
     role: Role,
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
+    spawn_entering(name, move || confine::enter(role), work)
+}
+
+/// Starts a thread that makes and writes files in these directories, and returns once it is confined.
+pub(crate) fn spawn_opener(
+    name: &str,
+    directories: Vec<PathBuf>,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    spawn_entering(name, move || confine::enter_files(&directories), work)
+}
+
+fn spawn_entering(
+    name: &str,
+    enter: impl FnOnce() -> io::Result<bool> + Send + 'static,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let (sender, entered) = mpsc::channel();
     let confined = move || {
-        let result = confine::enter(role);
+        let result = enter();
         let is_confined = result.is_ok();
         // The caller waits for it.
         let _ = sender.send(result);

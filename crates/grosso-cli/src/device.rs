@@ -49,10 +49,7 @@ pub(crate) fn refused(
     error: &io::Error,
 ) -> Failure {
     match Fault::of(error) {
-        Fault::Forbidden => {
-            let message = format!("{command}: {what} needs CAP_{}", capability.to_uppercase());
-            Failure::environment("environment.permission", message).hint(privilege(&[capability]))
-        }
+        Fault::Forbidden => forbidden(command, what, &[capability]),
         Fault::Gone => {
             let message = format!("{command}: {what}: the device is gone");
             Failure::environment("environment.device_gone", message)
@@ -69,6 +66,70 @@ pub(crate) fn refused(
                 _ => failure,
             }
         }
+    }
+}
+
+/// The failure of `command` to do `what` without one of these capabilities.
+pub(crate) fn forbidden(command: &str, what: &str, needed: &[&'static str]) -> Failure {
+    let message = format!("{command}: {what} needs {}", listed(needed));
+    Failure::environment("environment.permission", message)
+        .hint(privilege(needed))
+        .missing(Needs::of(needed))
+}
+
+/// The same failure, with all capabilities that its command needs and this process does not have, so that one change
+/// of its privileges is enough.
+pub(crate) fn with_all_needs(failure: Failure, needs: impl FnOnce() -> Needs) -> Failure {
+    if failure.missing == Needs::NONE {
+        return failure;
+    }
+    let held = Needs::of(&capabilities());
+    let others = needs().without(held).without(failure.missing);
+    if others == Needs::NONE {
+        return failure;
+    }
+    let all = failure.missing.and(others);
+    let mut failure = failure.hint(privilege(&all.names()));
+    failure.message += &format!("; the command also needs {}", listed(&others.names()));
+    failure
+}
+
+/// Capabilities in a sentence.
+fn listed(names: &[&str]) -> String {
+    let names: Vec<String> =
+        names.iter().map(|name| format!("CAP_{}", name.to_uppercase())).collect();
+    match &names[..] {
+        [] => String::new(),
+        [only] => only.clone(),
+        [others @ .., last] => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+/// A set of the capabilities that matter here: bit `n` is the one at position `n` of [`CAPABILITIES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs(u8);
+
+impl Needs {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The capabilities of these names. Others do not count.
+    pub(crate) fn of(names: &[&str]) -> Self {
+        let has = |name: &str| names.contains(&name);
+        let bits = CAPABILITIES.iter().enumerate().filter(|(_, (_, name))| has(name));
+        Self(bits.fold(0, |all, (place, _)| all | 1 << place))
+    }
+
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    fn names(self) -> Vec<&'static str> {
+        let all = CAPABILITIES.iter().enumerate();
+        all.filter(|(place, _)| self.0 & 1 << place != 0).map(|(_, (_, name))| *name).collect()
     }
 }
 
@@ -109,6 +170,23 @@ pub(crate) fn program() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_names_every_capability_that_its_command_needs() {
+        let error = io::Error::from(rustix::io::Errno::PERM);
+        let failure = || refused("bridge", "opening e0", "net_raw", &error);
+        let none = with_all_needs(failure(), || Needs::of(&["net_raw"]));
+        assert_eq!(none.message, "bridge: opening e0 needs CAP_NET_RAW");
+        // The test may have capabilities itself, which are not missing.
+        let needed = ["bpf", "net_admin", "net_raw", "sys_admin"];
+        let held = capabilities();
+        let others: Vec<_> =
+            ["net_admin", "bpf"].into_iter().filter(|name| !held.contains(name)).collect();
+        let all = with_all_needs(failure(), || Needs::of(&["net_admin", "bpf"]));
+        assert_eq!(all.message.contains("; the command also needs "), !others.is_empty());
+        assert_eq!(listed(&needed[..3]), "CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW");
+        assert_eq!(Needs::of(&needed).names(), ["net_admin", "net_raw", "sys_admin", "bpf"]);
+    }
 
     #[test]
     fn who_has_no_descriptors_left_is_told_of_more() {

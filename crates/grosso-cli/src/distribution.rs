@@ -14,7 +14,7 @@ pub(crate) struct Distribution {
     max: u64,
 }
 
-/// Percentiles: the value that so many of a hundred values do not exceed.
+/// Percentiles: the value that this many of a hundred values do not exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Quantiles {
     pub(crate) p50: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Quantiles {
 }
 
 impl Distribution {
-    /// Counts a value so many times.
+    /// Counts a value this many times.
     #[inline]
     pub(crate) fn add(&mut self, value: u64, times: u64) {
         let range = range_of(value);
@@ -46,7 +46,7 @@ impl Distribution {
         (self.total > 0).then(|| self.sum as f64 / self.total as f64)
     }
 
-    /// The percentiles by nearest rank: the least values that so many do not exceed; `None` without any.
+    /// The percentiles by nearest rank: the least values that this many do not exceed; `None` without any.
     pub(crate) fn quantiles(&self) -> Option<Quantiles> {
         let p50 = self.quantile(50)?;
         Some(Quantiles { p50, p99: self.quantile(99)?, max: self.max })

@@ -7,6 +7,8 @@ use grosso_capture::{CaptureError, FilePart};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+#[cfg(target_os = "linux")]
+use crate::device::Needs;
 use crate::{form::ReportForm, name::harmless};
 
 /// The end of a command. The numbers are frozen: `grosso help` lists them.
@@ -59,6 +61,10 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<Box<str>>,
     #[serde(skip)]
     pub(crate) exit: Exit,
+    /// The capabilities for want of which it failed.
+    #[serde(skip)]
+    #[cfg(target_os = "linux")]
+    pub(crate) missing: Needs,
     #[serde(skip)]
     #[cfg_attr(
         not(any(test, feature = "library")),
@@ -115,6 +121,8 @@ impl Failure {
             place: None,
             hint: None,
             exit,
+            #[cfg(target_os = "linux")]
+            missing: Needs::NONE,
             refusal: None,
         }
     }
@@ -162,6 +170,10 @@ impl Failure {
             CaptureError::Truncated { .. } | CaptureError::CompressedTruncated { .. } => {
                 Self::input("input.truncated", message)
             }
+            CaptureError::WindowMemory(_) => {
+                let hint = "read fewer captures at once, or decompress some first: zstd -d FILE...";
+                Self::input("input.window_memory", message).hint(hint)
+            }
             CaptureError::Unwritable { .. } => Self::input("output.unwritable", message),
             CaptureError::BrokenPipe { .. } => {
                 Self::new(Exit::BrokenPipe, "output.broken_pipe", message)
@@ -183,6 +195,12 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into_boxed_str());
         self
+    }
+
+    /// The same failure, with the capabilities for want of which it failed.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn missing(self, missing: Needs) -> Self {
+        Self { missing, ..self }
     }
 
     /// The same failure, with the number of what the system said of the file at `path`.

@@ -68,7 +68,7 @@ fn each_frame(capture: &[u8], given: Given, mut visit: impl FnMut(&Sight<'_>)) {
 /// Reads the text of a configuration file. No file that it names exists.
 ///
 /// # Panics
-/// If a path that was read cannot be run, or an error is said to be at a place outside of the text.
+/// If a path that was read cannot be run, or an error is reported at a place outside of the text.
 pub fn configuration(text: &str) {
     match Config::parse(text, Path::new(NOWHERE)) {
         Ok(config) => config.paths.iter().for_each(|path| {
@@ -179,7 +179,7 @@ pub fn records(mut bytes: &[u8]) {
 /// Reads a text with keys, and says which keys they are.
 ///
 /// # Panics
-/// If what is wrong is said with more than a few digits of the text, which may be those of a key.
+/// If a message quotes more than a few digits of the text, which may be those of a key.
 #[must_use]
 pub fn keys(text: &[u8]) -> Option<u128> {
     match Keys::parse(text) {

@@ -231,7 +231,7 @@ pub(crate) fn protocol(stack: &Stack) -> String {
                 }
                 words.push(layer.kind.to_string());
             }
-            Class::Link | Class::Extension => {}
+            _ => {}
         }
     }
     if let Some(version) = version {

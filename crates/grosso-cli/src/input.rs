@@ -114,7 +114,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The capture at `path`, of so many bytes if that is known, which `source` reads.
+    /// The capture at `path`, of this many bytes if that is known, which `source` reads.
     pub(crate) fn of(path: &Path, len: Option<u64>, source: &Source) -> Self {
         let record = Rc::clone(&source.record);
         Self { path: path.into(), name: name_of(path), len, format: None, record }

@@ -33,11 +33,15 @@
 //! | `wrong` | errors in a text that the user wrote, with the likely correction |
 //! | `digest` | the hash of the input |
 //! | `units` | numbers for people |
+//! | `acceptor` | accepting clients of listeners, with bounds |
+//! | `usage` | messages about a wrong command line |
 //! | `distribution` | the distribution of values, in bounded memory |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | output to standard error |
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod acceptor;
 mod arguments;
 mod checksums;
 mod commands;
@@ -84,6 +88,7 @@ mod text_file;
 mod transform;
 mod tunnel;
 mod units;
+mod usage;
 mod wrong;
 
 use std::process::ExitCode;

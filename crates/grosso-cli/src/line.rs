@@ -32,7 +32,7 @@ struct Line {
 pub(crate) enum Spacing {
     /// All have the time of the superframe.
     Same,
-    /// As far apart as their transmission takes on a line of so many bits a second.
+    /// As far apart as their transmission takes on a line of this many bits a second.
     Line(u64),
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Timing {
 }
 
 impl Lines {
-    /// Lines of so many bits a second.
+    /// Lines of this many bits a second.
     pub(crate) fn new(bits_per_second: u64) -> Self {
         Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
     }

@@ -28,7 +28,7 @@ impl Progress {
         Self { bar: Some(bar) }
     }
 
-    /// A bar over so many trials of the lab.
+    /// A bar over this many trials of the lab.
     #[cfg(feature = "lab")]
     pub(crate) fn trials(count: u64, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
@@ -42,7 +42,7 @@ impl Progress {
         Self { bar: Some(bar) }
     }
 
-    /// Shows that so many bytes are read, or so many trials done.
+    /// Shows that this many bytes are read, or this many trials done.
     #[inline]
     pub(crate) fn at(&self, bytes: u64) {
         if let Some(bar) = &self.bar {

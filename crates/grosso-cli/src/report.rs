@@ -126,7 +126,7 @@ pub(crate) fn put(text: &str, place: Place) -> Result<(), Failure> {
     written.map_err(unwritten)
 }
 
-/// The failure to print: a reader who has gone, or no room.
+/// The failure to print: a closed pipe, or no room.
 pub(crate) fn unwritten(error: io::Error) -> Failure {
     let name = "standard output";
     match error.kind() {
@@ -204,7 +204,7 @@ pub(crate) struct Interrupted {
 }
 
 impl Interrupted {
-    /// The extent after so many packets, and so many bytes of a total.
+    /// The extent after this many packets, and this many bytes of a total.
     pub(crate) fn after(packets: u64, share: Option<(u64, u64)>) -> Self {
         Self { packets, percent: share.map(|(read, all)| units::percentage(read, all)) }
     }
@@ -305,7 +305,7 @@ pub(crate) fn wrap(text: &str) -> String {
     wrap_at(text, COLUMNS)
 }
 
-/// Breaks a text into lines of at most so many columns.
+/// Breaks a text into lines of at most this many columns.
 pub(crate) fn wrap_at(text: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut column = 0;

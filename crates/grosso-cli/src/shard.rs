@@ -35,8 +35,8 @@ impl Shard {
         })
     }
 
-    /// Whether packets between these ends are in it. Those without ports, such as fragments, go by their addresses, and
-    /// those without addresses into one share.
+    /// Returns whether packets between these endpoints are in the shard. Packets without ports, such as fragments, are
+    /// assigned by their addresses, and packets without addresses to one shard.
     pub(crate) fn has(self, addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> bool {
         self.of == 1 || hash(addresses, ports) % u64::from(self.of) == u64::from(self.index - 1)
     }

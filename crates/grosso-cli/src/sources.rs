@@ -159,7 +159,7 @@ impl Sources {
             readers.iter().flat_map(|(r, _)| r.interfaces()).map(|i| i.link_type).collect();
         let select = match filter {
             Some(mut filter) => {
-                // A wrong expression is said before anything is written.
+                // A wrong expression is reported before anything is written.
                 links.into_iter().try_for_each(|link| filter.prepare(link))?;
                 Some(filter.select())
             }

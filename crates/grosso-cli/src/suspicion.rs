@@ -88,7 +88,7 @@ impl Guess {
 fn guess_vxlan(payload: &[u8], port: u16) -> Option<Guess> {
     let (header, _) = vxlan::VxlanHeader::parse(payload).ok()?;
     let (link, tunnel) = match header.flags.get() {
-        vxlan::FLAG_VNI => (LinkType::Ethernet, TunnelPort::Vxlan(port)),
+        vxlan::FLAG_VNI => (LinkType::Ethernet, TunnelPort::new(Kind::Vxlan, port)),
         flags => {
             let protocol = flags ^ (vxlan::FLAG_VNI | vxlan::FLAG_NEXT_PROTOCOL);
             let link = match u8::try_from(protocol).ok()? {
@@ -96,7 +96,7 @@ fn guess_vxlan(payload: &[u8], port: u16) -> Option<Guess> {
                 vxlan::NEXT_ETHERNET => LinkType::Ethernet,
                 _ => return None,
             };
-            (link, TunnelPort::VxlanGpe(port))
+            (link, TunnelPort::new(Kind::VxlanGpe, port))
         }
     };
     (header.reserved == 0).then_some(Guess { tunnel, header_len: vxlan::HEADER_LEN, link })
@@ -114,13 +114,17 @@ fn guess_geneve(payload: &[u8], port: u16) -> Option<Guess> {
         ethernet::ETHERTYPE_IPV4 | ethernet::ETHERTYPE_IPV6 => LinkType::Raw,
         _ => return None,
     };
-    Some(Guess { tunnel: TunnelPort::Geneve(port), header_len: header.header_len(), link })
+    Some(Guess {
+        tunnel: TunnelPort::new(Kind::Geneve, port),
+        header_len: header.header_len(),
+        link,
+    })
 }
 
 fn guess_gue(payload: &[u8], port: u16) -> Option<Guess> {
     let (header, ..) = gue::GueHeader::parse(payload).ok()?;
     let is_ip = matches!(header.protocol, ipv4::PROTOCOL_IPV4 | ipv4::PROTOCOL_IPV6);
-    let (tunnel, header_len) = (TunnelPort::Gue(port), header.header_len());
+    let (tunnel, header_len) = (TunnelPort::new(Kind::Gue, port), header.header_len());
     let is_it = is_ip && !header.is_control();
     is_it.then_some(Guess { tunnel, header_len, link: LinkType::Raw })
 }
@@ -132,7 +136,7 @@ fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
         6 => ipv4::PROTOCOL_IPV6,
         _ => return None,
     };
-    let tunnel = TunnelPort::Fou(port, protocol);
+    let tunnel = TunnelPort::fou(port, protocol);
     Some(Guess { tunnel, header_len: 0, link: LinkType::Raw })
 }
 

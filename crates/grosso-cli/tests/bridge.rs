@@ -322,7 +322,12 @@ fn missing_privileges_are_named_with_the_command_that_gives_them() {
     for (left, line, needs, hint) in [
         ("-all", "bridge tap:b0 tap:b1", admin, "setcap cap_net_admin+ep"),
         ("-all,+net_raw", "bridge tap:b0 tap:b1", admin, both),
-        ("-all", "bridge e0 tap:b0", "opening e0 needs CAP_NET_RAW", "setcap cap_net_raw+ep"),
+        (
+            "-all",
+            "bridge e0 tap:b0",
+            "opening e0 needs CAP_NET_RAW; the command also needs CAP_NET_ADMIN",
+            both,
+        ),
         ("-all,+net_admin", "bridge e0 tap:b0", "opening e0 needs CAP_NET_RAW", both),
         ("-all", "bridge xdp:e0 tap:b0", "opening e0 needs CAP_NET_ADMIN, CAP_NET_RAW", "setcap"),
     ] {

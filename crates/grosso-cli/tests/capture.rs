@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
     process::{Command, Stdio},
@@ -27,6 +27,7 @@ use grosso_testkit::{
     flows::{assert_conserved, assert_order_within_flows},
     oracle::Link,
 };
+use grosso_wire::Kind;
 
 use crate::{
     common::{Bench, each, frames, has, packets, tshark},
@@ -299,7 +300,7 @@ fn b10_tunnels_on_ports_that_are_named_are_recorded_with_their_packets() {
         assert_eq!(meta.flags.unwrap_or(0) & 3, 1, "the direction is kept beside it");
         seen.push(meta.offload.map(|offload| offload.tunnel_ports).unwrap_or_default());
     });
-    let vxlan = || vec![TunnelPort::Vxlan(8472)];
+    let vxlan = || vec![TunnelPort::new(Kind::Vxlan, 8472)];
     assert_eq!(seen, [vxlan(), vxlan(), vec![], vec![]]);
     let report = bench.ok("decap --json -r x.pcapng -w inside.pcapng").json();
     assert_eq!(report["decapsulated"], 2, "that on 8472 and that on 4789: {report}");
@@ -438,6 +439,60 @@ fn without_the_privilege_it_says_which_and_leaves_no_file() {
     assert!(lines[1].starts_with("hint: sudo, or: sudo setcap cap_net_raw+ep /"), "{}", lines[1]);
     assert_eq!(output.status.code(), Some(4));
     assert!(!bench.path("x.pcapng").exists());
+}
+
+#[test]
+fn every_missing_privilege_of_a_capture_is_named_at_once() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all", "--", env!("CARGO_BIN_EXE_grosso")]);
+    command.args("capture -i t0 --to tap:m0".split(' ')).current_dir(bench.path(""));
+    let output = tap.command(command).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let needs = "opening t0 needs CAP_NET_RAW; the command also needs CAP_NET_ADMIN\n";
+    assert!(stderr.contains(needs), "{stderr}");
+    assert!(stderr.contains("sudo setcap cap_net_admin,cap_net_raw+ep /"), "{stderr}");
+}
+
+#[test]
+fn a_full_disk_ends_a_capture_with_the_count_of_packets_that_can_be_read() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("disk")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=64k none disk || exit 99
+         {} capture -i t0 -F pcap -w disk/x.pcap; code=$?
+         cp disk/x.pcap copy.pcap; exit $code",
+        env!("CARGO_BIN_EXE_grosso")
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]).current_dir(bench.path(""));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut capture = tap.command(command).spawn().unwrap();
+    let mut said = BufReader::new(capture.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    if !line.contains("capture: t0") {
+        said.read_to_string(&mut line).unwrap();
+        println!("skipped: no file system of one's own: {line}");
+        assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{line}");
+        return;
+    }
+    let mut frame = BROADCAST.to_vec();
+    frame.resize(1000, 0);
+    (0..200).for_each(|_| tap.write(&[&[0; 10][..], &frame].concat()));
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(capture.wait().unwrap().code(), Some(4), "{rest}");
+    let mut readable = 0;
+    let file = bench.get("copy.pcap");
+    let mut reader = CaptureReader::new(&file[..]).unwrap();
+    while let Ok(Some(entry)) = reader.next() {
+        readable += u32::from(matches!(entry, Entry::Packet(_)));
+    }
+    assert!(readable > 50, "{readable}");
+    assert!(rest.contains(&format!("(after packet {readable})")), "{readable}: {rest}");
 }
 
 fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {

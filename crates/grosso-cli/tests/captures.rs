@@ -26,4 +26,5 @@ mod routing;
 mod schemas;
 mod tunnel_ports;
 mod whatif;
+mod windows;
 mod wire;

@@ -213,7 +213,7 @@ fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
     }
 }
 
-/// Help and version are written as reports are: a full disk is not a reader who has gone.
+/// Help and version are written as reports are: a full disk is not a closed pipe.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_room_ends_with_4_and_help_without_a_reader_with_141() {
@@ -282,12 +282,14 @@ fn the_help_lists_the_codes() {
     let bench = bench();
     let help = bench.ok("--help").stdout;
     let codes = help.split_once("Exit codes:").unwrap().1;
-    for code in ["0 done, yes", "1 done, no", "2 usage", "3 input", "4 environment", "5 internal"] {
+    for code in
+        ["0 success", "1 success, but", "2 usage", "3 input", "4 system error", "5 internal"]
+    {
         assert!(codes.contains(code), "{codes}");
     }
     let words: Vec<&str> = codes.split_whitespace().collect();
     let codes = words.join(" ");
-    for code in ["130 interrupted", "141 nobody reads the output"] {
+    for code in ["130 interrupted", "141 output pipe closed"] {
         assert!(codes.contains(code), "{codes}");
     }
 }

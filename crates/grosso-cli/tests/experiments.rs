@@ -6,3 +6,4 @@
 mod common;
 mod sources;
 mod tables;
+mod veth_lab;

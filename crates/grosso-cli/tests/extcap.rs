@@ -17,7 +17,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, between, is_over},
 };
 
-/// tshark, for a user who has linked the program where the manual says.
+/// tshark, for a user with a link to the program where the manual says.
 fn tshark(bench: &Bench, words: &str) -> Command {
     // The first is that of Wireshark until 4.0, the second that of later ones.
     for folder in [".config/wireshark/extcap", ".local/lib/wireshark/extcap"] {
@@ -114,7 +114,7 @@ fn tshark_gets_the_packets_of_the_wire_from_a_device_with_its_offloads_on() {
     };
     let was = tcp(seen.into_iter().flatten().collect());
     assert!(was.len() > BYTES / 1448, "{}", was.len());
-    // What is sent again after the marks is in none.
+    // What is retransmitted after the marks is in none.
     let compared = |file| same(&was, &tcp(between(&packets(&bench.get(file)))));
     compared("wire.pcapng").expect("the packets of the wire");
     assert!(compared("host.pcapng").is_err(), "Wireshark's own source has superframes");

@@ -98,7 +98,7 @@ impl Line {
         dump
     }
 
-    /// The frames in a capture, once there are so many.
+    /// The frames in a capture, once there are this many.
     fn captured(&self, device: &str, count: usize) -> Vec<Vec<u8>> {
         let path = self.hosts.path(&format!("{device}.pcap"));
         until(|| frames(&path).len() >= count);

@@ -682,3 +682,52 @@ fn d16_a_lost_fragment_is_told_from_the_end_of_the_capture() {
         assert!(run.stdout.contains(&format!("    {line}\n")), "{line}\n{}", run.stdout);
     }
 }
+
+/// Offset of the checksum in an IPv4 header behind Ethernet.
+const HEADER_CHECKSUM: usize = 14 + 10;
+
+/// Every command takes a header checksum of 0 for one that a device was to complete, and a wrong one for damage.
+#[test]
+fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
+    let bench = Bench::new();
+    let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(9).df(false)).udp(|u| u);
+    let whole = whole.payload_len(4000).build();
+    fragment(&bench, &capture(Format::Pcap, ETHERNET, &[whole.clone()]));
+    let fragments = frames(&bench.get("b"));
+    let with = |checksum: &dyn Fn(&mut [u8])| {
+        let changed = fragments.iter().map(|frame| {
+            let mut frame = frame.clone();
+            checksum(&mut frame[HEADER_CHECKSUM..HEADER_CHECKSUM + 2]);
+            frame
+        });
+        capture(Format::Pcap, ETHERNET, &changed.collect::<Vec<_>>())
+    };
+    bench.put("open", &with(&|field| field.fill(0)));
+    assert_eq!(bench.ok("csum verify --json open").json()["checksums"]["bad"], 0);
+    let report = bench.ok("reassemble --strict --json -r open -w c").json();
+    assert_eq!((&report["datagrams"], &report["fragments"]), (&1.into(), &4.into()), "{report}");
+    assert_eq!(frames(&bench.get("c")), [whole.clone()]);
+    // In an anonymised capture every header checksum is wrong: they are set right first.
+    bench.put("wrong", &with(&|field| field[0] ^= 0x5a));
+    let run = bench.ok("reassemble -r wrong -w c");
+    assert!(run.stderr.contains("grosso csum fix --only bad"), "{}", run.stderr);
+    assert_eq!(bench.get("c"), bench.get("wrong"));
+    bench.ok("csum fix -q --only bad -r wrong -w fixed");
+    bench.ok("reassemble -q --strict -r fixed -w c");
+    assert_eq!(frames(&bench.get("c")), [whole]);
+}
+
+/// The outer header of a tunnel too.
+#[test]
+fn a_tunnel_whose_header_checksum_is_left_to_the_device_is_removed() {
+    let bench = Bench::new();
+    let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
+    let whole = outer.ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(100).build();
+    let mut frame = whole.clone();
+    frame[HEADER_CHECKSUM..HEADER_CHECKSUM + 2].fill(0);
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &[frame, whole]));
+    let report = bench.ok("decap --json --strict -r a -w b").json();
+    assert_eq!(report["decapsulated"], 2, "{report}");
+    let output = frames(&bench.get("b"));
+    assert_eq!(output[0], output[1]);
+}

@@ -135,8 +135,8 @@ fn every_command_says_what_is_wrong_with_its_input() {
     let bench = bench();
     for command in COMMANDS {
         for (input, code, said) in [
-            ("", 2, "which capture?"),
-            ("-r a.pcap -f tcp udp", 2, "-r FILE EXPRESSION, or FILE... -f EXPRESSION"),
+            ("", 2, "no input file"),
+            ("-r a.pcap -f tcp udp", 2, "use either -r FILE EXPRESSION or FILE... -f EXPRESSION"),
             ("a.pcap tcp", 4, "a filter stands after -f"),
             ("- -", 2, "standard input can be read once"),
             ("a.pcap -f tcp,port", 2, "filter 'tcp,port'"),

@@ -1,5 +1,5 @@
 //! DPDK at both ends of `grosso bridge`, as the driver of a machine, and as the device of which Grosso is the driver.
-//! It polls, and is told of nothing.
+//! It polls, and needs no notifications.
 //!
 //! ```text
 //!  testpmd (virtio_user) ---- vhost-user:a  grosso  vhost-user:b ---- testpmd (virtio_user)
@@ -89,7 +89,7 @@ impl Tester {
     }
 }
 
-/// A bridge between these ports; `None` where DPDK is not installed, which is said.
+/// A bridge between these ports; `None`, with a printed reason, where DPDK is not installed.
 fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     for program in ["stdbuf", "dpdk-testpmd"] {
         if Command::new(program).arg("--version").output().is_err() {

@@ -111,7 +111,7 @@ fn a_machine_boots_again_and_a_killed_bridge_is_replaced() {
     }
 }
 
-/// Takes the start of a stream of the guest so many times that both pairs have some, whichever flows those are.
+/// Repeats the start of a stream of the guest until both pairs have some, whichever flows those are.
 fn many_flows(content: &[u8]) -> io::Result<()> {
     for address in A.into_iter().cycle().take(16) {
         let mut stream = TcpStream::connect((address, 19))?;

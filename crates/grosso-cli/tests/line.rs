@@ -12,7 +12,7 @@ fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
     packet.payload_len(len).build_superframe().0
 }
 
-/// The time of a frame of so many bytes on a line of 1 Gbit/s, in nanoseconds, with preamble, check sequence and gap.
+/// The time of a frame of this many bytes on a line of 1 Gbit/s, in nanoseconds, with preamble, check sequence and gap.
 fn takes(len: usize) -> u64 {
     (len.max(60) + 24) as u64 * 8
 }

@@ -255,7 +255,7 @@ fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     }
 }
 
-/// Whoever meets a bridge that may have no more descriptors is hung up on, and named as the cause of nothing.
+/// A bridge without free descriptors disconnects its peer, and does not blame it.
 #[test]
 fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +276,7 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     let inherited = getrlimit(Resource::Nofile);
     limit(&bridge, Resource::Nofile, Rlimit { current: Some(3), ..inherited });
     switch.write_all(&answer(1, 1 << 32)).unwrap();
-    assert_eq!(switch.read(&mut question).unwrap(), 0, "hung up on");
+    assert_eq!(switch.read(&mut question).unwrap(), 0, "disconnected");
     let shares = FrontEnd::on(machine, u64::MAX, &mut || ());
     assert!(shares.is_err(), "its memory did not arrive");
     limit(&bridge, Resource::Nofile, inherited);
@@ -316,7 +316,7 @@ fn who_comes_while_there_are_no_descriptors_waits_and_is_let_in_later() {
     }
 }
 
-/// A machine whose memory has no room in a bridge is hung up on, and named as the cause of nothing.
+/// A bridge disconnects a VM whose memory it cannot map, and does not blame it.
 #[test]
 fn memory_for_which_there_are_no_addresses_is_no_fault_of_the_machine() {
     let folder = tempfile::tempdir().unwrap();

@@ -458,7 +458,7 @@ fn help_has_examples_and_exit_codes() {
         }
     }
     let help = bench.ok("conform --help").stdout;
-    assert!(help.contains("Exit 1 also if not all was joined that may be\n"), "{help}");
+    assert!(help.contains("Also exit 1 if packets that may be merged were not merged\n"), "{help}");
     assert!(bench.ok("--version").stdout.starts_with("grosso "));
     assert_eq!(bench.run("").code, 2);
 }

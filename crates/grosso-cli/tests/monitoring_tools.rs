@@ -76,7 +76,7 @@ impl Watched {
         self.streams(std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
     }
 
-    /// The same for so many seconds.
+    /// The same for this many seconds.
     fn streams(&self, seconds: u64) -> Vec<Timed> {
         let (begun, length) = (Instant::now(), Duration::from_secs(seconds));
         let ends = self.chain.ends(IPV4);
@@ -159,7 +159,7 @@ fn tcpflow_writes_the_very_streams() {
         let begin = (sequence.wrapping_add(1), Vec::new());
         let (begin, bytes) = streams.entry(ports(&frame)).or_insert(begin);
         if !payload.is_empty() {
-            // What is sent again stands where it stood.
+            // What is retransmitted stands where it stood.
             let place = sequence.wrapping_sub(*begin) as usize;
             bytes.resize(bytes.len().max(place + payload.len()), 0);
             bytes[place..place + payload.len()].copy_from_slice(payload);

@@ -173,6 +173,111 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     assert_eq!(server["clients"], 1);
 }
 
+/// A capture of a TAP, a listener of it, and the rest of its options.
+fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
+    let tap = Tap::new()?;
+    tap.network
+        .run(|| {
+            // A client that does not read stalls after few bytes.
+            std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 4096 4096").unwrap();
+            std::fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 4096 4096").unwrap();
+            Control::new().unwrap().set_up(&name("lo"), true)
+        })
+        .unwrap()
+        .unwrap();
+    let bench = Bench::new();
+    let line = format!("capture -i t0 --json -w x.pcap -F pcap {options}");
+    let capture = tap.start(bench.command(&line), &bench.path("x.pcap"));
+    Some((tap, bench, capture))
+}
+
+/// A client, if the listener accepts one more: it has the header then.
+fn client(tap: &Tap) -> Option<TcpStream> {
+    let mut client = tap.network.run(|| TcpStream::connect(LISTENER)).unwrap().ok()?;
+    client.read_exact(&mut [0; 24]).ok().map(|()| client)
+}
+
+/// Sends frames that fill the buffers of clients, and waits until they are in the file.
+fn fill(tap: &Tap, bench: &Bench) {
+    let mut frame = BROADCAST.to_vec();
+    frame.resize(60_000, 0);
+    (0..FILLING).for_each(|_| tap.write(&[&[0; 10][..], &frame].concat()));
+    let written = || std::fs::metadata(bench.path("x.pcap")).unwrap().len();
+    until(|| written() == 24 + FILLING * (16 + 60_000));
+}
+
+/// Frames of 60,000 bytes, more than the sockets of a client hold.
+const FILLING: u64 = 20;
+/// Clients of a listener at once.
+const CLIENTS_MAX: usize = 32;
+
+#[test]
+fn clients_that_left_a_quiet_interface_keep_nobody_out() {
+    let Some((tap, _bench, capture)) = listening(&format!("--listen {LISTENER}")) else { return };
+    for _ in 0..CLIENTS_MAX {
+        drop(client(&tap).expect("a place for each"));
+    }
+    until(|| client(&tap).is_some());
+    let report = report(capture);
+    assert_eq!(report["outputs"][1]["cut_off"], 0, "{report}");
+}
+
+#[test]
+fn a_client_too_many_is_turned_away_and_counted() {
+    let Some((tap, _bench, capture)) = listening(&format!("--listen {LISTENER}")) else { return };
+    let clients: Vec<TcpStream> = (0..CLIENTS_MAX).map(|_| client(&tap).unwrap()).collect();
+    assert!(client(&tap).is_none(), "all others take their bytes");
+    let report = report(capture);
+    let server = &report["outputs"][1];
+    assert_eq!((&server["clients"], &server["turned_away"]), (&32.into(), &1.into()), "{report}");
+    drop(clients);
+}
+
+#[test]
+fn a_client_that_takes_nothing_makes_way_for_the_next() {
+    let Some((tap, bench, capture)) = listening(&format!("--listen {LISTENER}")) else { return };
+    let clients: Vec<TcpStream> = (0..CLIENTS_MAX).map(|_| client(&tap).unwrap()).collect();
+    fill(&tap, &bench);
+    let mut next = None;
+    until(|| {
+        next = client(&tap);
+        next.is_some()
+    });
+    let report = report(capture);
+    let server = &report["outputs"][1];
+    assert!(server["cut_off"].as_u64().unwrap() >= 1, "{report}");
+    assert!(server["clients"].as_u64().unwrap() >= 33, "{report}");
+    drop(clients);
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_off_at_the_end_and_its_packets_are_counted() {
+    let Some((tap, bench, capture)) = listening(&format!("--listen {LISTENER}")) else { return };
+    let mut client = client(&tap).unwrap();
+    fill(&tap, &bench);
+    let report = report(capture);
+    let server = &report["outputs"][1];
+    assert_eq!(server["cut_off"], 1, "{report}");
+    let mut bytes = Vec::new();
+    // Nothing was read until the capture had ended.
+    let _ = client.read_to_end(&mut bytes);
+    let heard = (bytes.len() / (16 + 60_000)) as u64;
+    assert_eq!(server["lost"]["client-full"].as_u64().unwrap(), FILLING - heard, "{report}");
+}
+
+#[test]
+fn an_address_that_others_reach_is_noted() {
+    for (address, is_noted) in [("127.0.0.1:57012", false), ("0.0.0.0:57012", true)] {
+        let Some((_tap, _bench, capture)) = listening(&format!("--listen {address}")) else {
+            return;
+        };
+        let report = report(capture);
+        let note = format!("packets of t0 on {address} are open to whoever reaches that address");
+        let warnings = report["warnings"].as_array().unwrap();
+        assert_eq!(warnings.contains(&note.into()), is_noted, "{report}");
+    }
+}
+
 /// Arkime's reader of pcap over IP knows the magic number of microseconds alone.
 #[test]
 fn times_are_in_microseconds_for_those_who_read_no_finer_ones() {

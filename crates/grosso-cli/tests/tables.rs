@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::{
     common::Bench,
     sources::{is_refused, put_examples},
+    veth_lab::Net,
 };
 
 /// The report of an experiment, which has a processor for itself; `None` if there can be no lab here.
@@ -226,4 +227,19 @@ fn lab_run_shows_that_lro_in_the_middle_breaks_the_far_side() {
         page.contains("lab run --config examples/lab/lro-in-the-middle.toml"),
         "how to repeat it"
     );
+}
+
+#[test]
+fn lab_nic_carries_verified_bytes_with_each_feature_off_and_on() {
+    let _processor = Processor::acquire();
+    let Some(net) = Net::new() else { return };
+    let run = net.run("--runs 1 --time 200ms --no-html --json");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.len() >= 4, "{report}");
+    for row in rows {
+        assert!(row["verified_bytes"].as_u64().unwrap() > 0, "{row}");
+        assert!(row["gigabits_a_second"]["median"].as_f64().unwrap() > 0.0, "{row}");
+    }
 }

@@ -690,7 +690,7 @@ fn missing_privileges_are_named_with_the_command_that_gives_them() {
         (
             "-all,+net_admin",
             gre,
-            "sockets of an IP protocol at 10.9.0.2 need CAP_NET_RAW",
+            "opening a socket of an IP protocol at 10.9.0.2 needs CAP_NET_RAW",
             format!("{admin},cap_net_raw+ep"),
         ),
     ] {

@@ -502,7 +502,11 @@ fn what_cannot_be_is_refused_with_what_can() {
     assert!(run.stderr.contains("windows") && run.stderr.contains("linux-8x8"), "{}", run.stderr);
     let run = bench.run("whatif");
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("hint: grosso whatif FILE"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("hint: pass a capture, or - for standard input: grosso whatif FILE"),
+        "{}",
+        run.stderr
+    );
     let run = bench.run("whatif a tcp");
     assert_eq!(run.code, 4);
     assert!(run.stderr.contains("grosso whatif FILE -f EXPRESSION"), "{}", run.stderr);
@@ -632,7 +636,7 @@ fn jobs_are_for_whatif_and_one_to_256() {
         assert_eq!(run.code, 2, "{line}: {}", run.stderr);
         assert!(run.stderr.contains("--jobs"), "{}", run.stderr);
     }
-    // A setting that cannot be is said once, by whoever finds it.
+    // An impossible setting is reported once, by the first thread that finds it.
     let run = bench.run("whatif a --profile linux,missing --jobs 2");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
 }

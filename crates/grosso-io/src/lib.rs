@@ -30,6 +30,7 @@ pub mod impair;
 #[cfg(all(target_os = "linux", feature = "live"))]
 pub mod live;
 pub mod memory;
+mod notice;
 pub mod path;
 pub mod port;
 #[cfg(feature = "capture")]
@@ -40,6 +41,7 @@ pub mod stage;
 
 pub use buffer::PortBuffer;
 pub use coalescer::PortCoalescer;
+pub use notice::Notice;
 pub use port::{Port, PortError, Transmitted};
 
 /// The example of `README.md`, which is compiled and run as a test.

@@ -14,7 +14,7 @@ use grosso_testkit::{
 use grosso_wire::{CookieLen, LinkType, Ports, Pseudowire};
 
 /// The assigned tunnel ports, and of the test kit IPv4 in FOU at its port, and the form of its L2TPv3 sessions.
-pub const PORTS: Ports = Ports { fou: Some((FOU_PORT, 4)), l2tp: Some(L2TP), ..Ports::ASSIGNED };
+pub const PORTS: Ports = Ports::ASSIGNED.with_fou(FOU_PORT, 4).with_l2tp(Some(L2TP));
 
 /// The form of the test kit's L2TPv3 sessions.
 const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };

@@ -36,7 +36,7 @@ impl Superframe {
         Self { bytes, meta: Meta { checksum, gso, ..Meta::default() } }
     }
 
-    /// Changes the metadata by which it is cut.
+    /// Changes the metadata that describes its segments.
     #[must_use]
     pub fn gso(mut self, change: impl FnMut(&mut Gso)) -> Self {
         self.meta.gso.iter_mut().for_each(change);

@@ -32,7 +32,7 @@ use grosso_wire::LinkType;
 
 /// Packets of a run in the gate.
 const PACKETS: u64 = 4_000_000;
-/// Packets that are made in advance, and sent again and again with other ports.
+/// Packets that are made in advance, and sent repeatedly with other ports.
 const TEMPLATES: usize = 10_000;
 /// Greatest number of frames on each wire.
 const WIRE_FRAMES: usize = 32;

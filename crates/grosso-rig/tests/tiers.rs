@@ -143,7 +143,7 @@ fn profiles() -> Vec<Profile> {
         with(|profile| {
             profile.bypass = Some(Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 });
         }),
-        // What goes by a stage finds no part at times, and joins nothing.
+        // What bypasses a stage finds no part at times, and joins nothing.
         with(|profile| {
             profile.limits.parts = 3;
             profile.bypass = Some(Bypass { probe_bytes: 20_000, joined_min: 9, skip_bytes: 2000 });

@@ -252,6 +252,7 @@ pub(crate) const IFF_LOWER_UP: u32 = 1 << 16;
 pub(crate) const IFLA_ADDRESS: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
+pub(crate) const IFLA_LINK: u16 = 5;
 pub(crate) const IFLA_TXQLEN: u16 = 13;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
 pub(crate) const IFLA_STATS64: u16 = 23;
@@ -273,17 +274,27 @@ pub(crate) const IFLA_VXLAN_GROUP: u16 = 2;
 pub(crate) const IFLA_VXLAN_LOCAL: u16 = 4;
 pub(crate) const IFLA_VXLAN_PORT: u16 = 15;
 pub(crate) const IFLA_VXLAN_UDP_CSUM: u16 = 18;
+pub(crate) const IFLA_VXLAN_GROUP6: u16 = 16;
 pub(crate) const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
+pub(crate) const IFLA_GENEVE_REMOTE: u16 = 2;
+pub(crate) const IFLA_GENEVE_REMOTE6: u16 = 7;
+/// linux/if_tunnel.h.
+pub(crate) const IFLA_IPTUN_REMOTE: u16 = 3;
+pub(crate) const IFLA_GRE_REMOTE: u16 = 7;
 /// linux/veth.h.
 pub(crate) const VETH_INFO_PEER: u16 = 1;
 pub(crate) const IFA_ADDRESS: u16 = 1;
 pub(crate) const IFA_LOCAL: u16 = 2;
 pub(crate) const IFA_F_NODAD: u8 = 0x02;
 pub(crate) const RTA_DST: u16 = 1;
+pub(crate) const RTA_SRC: u16 = 2;
 pub(crate) const RTA_OIF: u16 = 4;
 pub(crate) const RTA_GATEWAY: u16 = 5;
 pub(crate) const RTA_METRICS: u16 = 8;
 pub(crate) const RTA_MULTIPATH: u16 = 9;
+/// Since Linux 4.19.
+pub(crate) const RTA_IP_PROTO: u16 = 27;
+pub(crate) const RTA_DPORT: u16 = 29;
 pub(crate) const RTAX_MTU: u16 = 2;
 /// Asks for the route itself, without what was learned for the destination.
 pub(crate) const RTM_F_FIB_MATCH: u32 = 0x2000;

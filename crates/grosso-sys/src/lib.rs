@@ -9,6 +9,7 @@
 //! | [`tun`] | TUN and TAP devices: making, adopting, queues, offloads, one packet a read or write |
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
 //! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
+//! | [`path`] | every name in the file system: opening, creating, removing, binding, connecting |
 //! | [`passed`] | descriptors that another program passed to this one |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
 //! | [`local`] | Unix sockets that carry frames |
@@ -38,7 +39,7 @@
 //! Constants newer than the C headers of stable distributions are in the private module `abi`, each
 //! with its origin.
 //!
-//! The crate is for Linux only: on every other system it compiles to nothing, so that crates above
+//! The crate is for Linux: on every other system it has only the functions of [`path`] for files, so that crates above
 //! it can name it without a condition in their manifest.
 //!
 //! ```no_run
@@ -62,40 +63,65 @@
 //! # Ok(())
 //! # }
 //! ```
-#![cfg(target_os = "linux")]
 
+#[cfg(target_os = "linux")]
 pub mod bell;
+#[cfg(target_os = "linux")]
 pub mod calendar;
+#[cfg(target_os = "linux")]
 pub mod calls;
+#[cfg(target_os = "linux")]
 pub mod closer;
-#[cfg(feature = "confine")]
+#[cfg(all(target_os = "linux", feature = "confine"))]
 pub mod confine;
+#[cfg(target_os = "linux")]
 pub mod datagram;
+#[cfg(target_os = "linux")]
 pub mod ethtool;
+#[cfg(target_os = "linux")]
 pub mod fault;
+#[cfg(target_os = "linux")]
 pub mod helper;
+#[cfg(target_os = "linux")]
 pub mod interface;
+#[cfg(target_os = "linux")]
 pub mod local;
+#[cfg(target_os = "linux")]
 pub mod namespace;
+#[cfg(target_os = "linux")]
 pub mod netlink;
+#[cfg(target_os = "linux")]
 pub mod packet;
+#[cfg(target_os = "linux")]
 pub mod passed;
-#[cfg(feature = "pcap")]
+pub mod path;
+#[cfg(all(target_os = "linux", feature = "pcap"))]
 pub mod pcap;
+#[cfg(target_os = "linux")]
 pub mod permit;
+#[cfg(target_os = "linux")]
 pub mod process;
+#[cfg(target_os = "linux")]
 pub mod scheduling;
+#[cfg(target_os = "linux")]
 pub mod secret;
+#[cfg(target_os = "linux")]
 pub mod stream;
+#[cfg(target_os = "linux")]
 pub mod tun;
+#[cfg(target_os = "linux")]
 pub mod wait;
+#[cfg(target_os = "linux")]
 pub mod xdp;
 
+#[cfg(target_os = "linux")]
 mod abi;
+#[cfg(target_os = "linux")]
 mod filter;
+#[cfg(target_os = "linux")]
 mod mapping;
 
 /// The example of `README.md`, which is compiled and run as a test.
-#[cfg(doctest)]
+#[cfg(all(doctest, target_os = "linux"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

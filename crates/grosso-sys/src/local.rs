@@ -8,22 +8,23 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{ffi::OsStrExt, fs::FileTypeExt},
+        unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
 };
 
-use rustix::{
-    fs::{Mode, chmod, fchmod},
-    net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
-        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
-        SocketFlags, SocketType, accept_with, bind, connect, connect_unspec, listen, recvfrom,
-        recvmsg, sendmsg, shutdown, socket_with, sockopt,
-    },
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType, accept_with, connect_unspec, listen, recvmsg, sendmsg, shutdown, socket_with,
+    sockopt,
 };
 
-use crate::{calls::seen, closer::PassedFile};
+use crate::{
+    calls::seen,
+    closer::PassedFile,
+    path::{self, socket::Pinned},
+};
 
 /// Kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,15 @@ pub enum LocalKind {
     Stream,
     /// Datagrams, which keep their boundaries and their order.
     Datagram,
+}
+
+impl LocalKind {
+    fn socket_type(self) -> SocketType {
+        match self {
+            Self::Stream => SocketType::STREAM,
+            Self::Datagram => SocketType::DGRAM,
+        }
+    }
 }
 
 /// Address of a socket: a path, or on Linux a name without a file.
@@ -60,6 +70,15 @@ impl LocalAddress {
     }
 }
 
+/// The sender of a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The address that it chose.
+    pub address: LocalAddress,
+    /// Its user, from the kernel.
+    pub user: u32,
+}
+
 /// A socket that never blocks.
 #[derive(Debug)]
 pub struct LocalSocket {
@@ -86,12 +105,8 @@ impl LocalSocket {
     /// # Errors
     /// Errors from `socket(2)`.
     pub fn passing(kind: LocalKind) -> io::Result<Self> {
-        let of = match kind {
-            LocalKind::Stream => SocketType::STREAM,
-            LocalKind::Datagram => SocketType::DGRAM,
-        };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let file = socket_with(AddressFamily::UNIX, of, flags, None)?;
+        let file = socket_with(AddressFamily::UNIX, kind.socket_type(), flags, None)?;
         Ok(Self { file: ManuallyDrop::new(file), kind, may_hold_files: true })
     }
 
@@ -105,25 +120,17 @@ impl LocalSocket {
         Self::new(kind)?.placed_at(address, mode)
     }
 
-    /// The same for a socket that is there already.
+    /// Binds this socket as [`LocalSocket::at`] does.
     ///
     /// # Errors
     /// As [`LocalSocket::at`].
     pub fn placed_at(self, address: &LocalAddress, mode: u32) -> io::Result<Self> {
         let (kind, socket) = (self.kind, self);
-        // Nobody else may open it before it has its mode.
-        fchmod(&*socket.file, Mode::RUSR | Mode::WUSR)?;
-        match bind(&*socket.file, &address.0) {
-            Err(rustix::io::Errno::ADDRINUSE) if is_stale(kind, address)? => {
-                if let Some(path) = address.path() {
-                    std::fs::remove_file(path)?;
-                }
-                bind(&*socket.file, &address.0)?;
-            }
-            result => result?,
-        }
-        if let Some(path) = address.path() {
-            chmod(path, Mode::from_raw_mode(mode))?;
+        let name = address.path().ok_or(io::ErrorKind::InvalidInput)?;
+        path::socket::bind(&socket, kind.socket_type(), &name, mode)?;
+        if kind == LocalKind::Datagram {
+            // Each datagram then has its sender's user beside it.
+            sockopt::set_socket_passcred(&*socket.file, true)?;
         }
         if kind == LocalKind::Stream {
             listen(&*socket.file, BACKLOG)?;
@@ -145,9 +152,21 @@ impl LocalSocket {
     /// again.
     ///
     /// # Errors
-    /// Those of `connect(2)`, such as [`io::ErrorKind::ConnectionRefused`] where nobody listens.
+    /// Errors from `connect(2)`, for example [`io::ErrorKind::ConnectionRefused`] if no program listens;
+    /// [`io::ErrorKind::PermissionDenied`] as for [`Pinned::at`].
     pub fn connect(&self, address: &LocalAddress) -> io::Result<()> {
-        Ok(connect(&*self.file, &address.0)?)
+        Pinned::at(&address.path().ok_or(io::ErrorKind::InvalidInput)?, None)?.connect(self)
+    }
+
+    /// Connects a datagram socket to the sender of a datagram, if the socket file at the sender's address belongs to
+    /// the sender: a sender chooses its address, which may lead to the socket of another user.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`] if it does not, if the kernel did not report the sender's user, or if the
+    /// address has no file; as for [`LocalSocket::connect`].
+    pub fn answer(&self, sender: &Sender) -> io::Result<()> {
+        let path = sender.address.path().ok_or(io::ErrorKind::PermissionDenied)?;
+        Pinned::at(&path, Some(sender.user))?.connect(self)
     }
 
     /// Lets a datagram socket receive from any address again.
@@ -228,20 +247,36 @@ impl LocalSocket {
     }
 
     /// Receives a datagram. Returns its length, which is that of the buffer if it was longer, and
-    /// its sender's address, if that has one.
+    /// its sender, if that has an address.
     ///
     /// # Errors
-    /// Those of `recvfrom(2)`.
-    pub fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<LocalAddress>)> {
-        let (len, from) = if self.may_hold_files {
-            let received = receive_without_files(&*self.file, &mut [IoSliceMut::new(into)])?;
-            (received.bytes, received.address)
-        } else {
-            let (len, _, from) = seen(|| recvfrom(&*self.file, &mut *into, RecvFlags::empty()))?;
-            (len, from)
+    /// Errors from `recvmsg(2)`.
+    pub fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<Sender>)> {
+        let mut space = [MaybeUninit::uninit(); USER_SPACE + FILES_SPACE];
+        // Without room for descriptors the kernel would close them in this thread.
+        let space = match self.may_hold_files {
+            true => &mut space[..],
+            false => &mut space[..USER_SPACE],
         };
-        let named = from.and_then(|from| SocketAddrUnix::try_from(from).ok());
-        Ok((len, named.filter(|from| !from.is_unnamed()).map(LocalAddress)))
+        let mut beside = RecvAncillaryBuffer::new(space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received =
+            seen(|| recvmsg(&*self.file, &mut [IoSliceMut::new(into)], &mut beside, flags))?;
+        let mut user = None;
+        for message in beside.drain() {
+            match message {
+                RecvAncillaryMessage::ScmCredentials(sender) => user = Some(sender.uid.as_raw()),
+                RecvAncillaryMessage::ScmRights(passed) => {
+                    passed.map(PassedFile::from).for_each(drop);
+                }
+                _ => {}
+            }
+        }
+        let address = received.address.and_then(|from| SocketAddrUnix::try_from(from).ok());
+        let address = address.filter(|from| !from.is_unnamed()).map(LocalAddress);
+        // Without the option the kernel reports no user, and the sender is not one to answer.
+        let sender = address.zip(user);
+        Ok((received.bytes, sender.map(|(address, user)| Sender { address, user })))
     }
 }
 
@@ -309,17 +344,6 @@ pub fn is_absence(error: &io::Error) -> bool {
     absent.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Whether a file at this address is a socket at which no program is any more.
-fn is_stale(kind: LocalKind, address: &LocalAddress) -> io::Result<bool> {
-    let Some(path) = address.path() else { return Ok(false) };
-    // A connection to a file that is no socket is refused too.
-    if !std::fs::symlink_metadata(&path)?.file_type().is_socket() {
-        return Ok(false);
-    }
-    let tried = LocalSocket::new(kind)?.connect(address);
-    Ok(tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
-}
-
 /// Bytes of the longest path of a socket, without the byte that ends it (`sun_path`): that of
 /// Linux; other systems have 103.
 pub const PATH_BYTES_MAX: usize = 107;
@@ -329,6 +353,8 @@ pub const PASSED_MAX: usize = 8;
 const FILES_MAX: usize = 253;
 /// Bytes of control messages with all these: the kernel would close those without room in the middle of the call.
 const FILES_SPACE: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
+/// Bytes for the sender's user beside a datagram.
+const USER_SPACE: usize = rustix::cmsg_space!(ScmCredentials(1));
 /// `SO_PASSRIGHTS` of Linux 6.16 (`asm-generic/socket.h`).
 const SO_PASSRIGHTS: core::ffi::c_int = 83;
 /// Connections that wait to be accepted: those behind the first wait for its end.
@@ -461,12 +487,13 @@ mod tests {
         third.connect(&one).unwrap();
         second.send(&[IoSlice::new(b"hello")]).unwrap();
         let mut buffer = [0; 16];
-        assert_eq!(first.receive(&mut buffer).unwrap(), (5, Some(two.clone())));
+        let sender = |address| Some(Sender { address, user: rustix::process::getuid().as_raw() });
+        assert_eq!(first.receive(&mut buffer).unwrap(), (5, sender(two.clone())));
         first.connect(&two).unwrap();
         assert!(is_absence(&third.send(&[IoSlice::new(b"me too")]).unwrap_err()));
         first.disconnect().unwrap();
         third.send(&[IoSlice::new(b"me too")]).unwrap();
-        assert_eq!(first.receive(&mut buffer).unwrap(), (6, Some(three)));
+        assert_eq!(first.receive(&mut buffer).unwrap(), (6, sender(three)));
         drop(second);
         assert!(is_absence(&first.connect(&two).unwrap_err()));
         let nameless = LocalSocket::new(LocalKind::Datagram).unwrap();

@@ -14,7 +14,7 @@ use std::{
 
 use grosso_sys::{
     bell::Bell,
-    confine::{Role, ThreadState, enter, is_supported, name_violations, own_threads},
+    confine::{Role, ThreadState, enter, enter_files, is_supported, name_violations, own_threads},
     secret,
     wait::{Event, Interest, Waiter},
 };
@@ -37,8 +37,16 @@ fn confined<T: Send + 'static>(role: Role, work: impl FnOnce() -> T + Send + 'st
     thread::Builder::new().name("confined".into()).spawn(confined).unwrap().join().unwrap()
 }
 
-const ROLES: [Role; 6] =
-    [Role::Data, Role::Connecting, Role::Machine, Role::Statistics, Role::Signals, Role::Opener];
+const ROLES: [Role; 8] = [
+    Role::Data,
+    Role::Connecting,
+    Role::Machine,
+    Role::Statistics,
+    Role::Recording,
+    Role::Files,
+    Role::Signals,
+    Role::Opener,
+];
 
 #[test]
 fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
@@ -47,6 +55,7 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
     }
     const NET_BIND_SERVICE_ADMIN_RAW: u64 = 1 << 10 | 1 << 12 | 1 << 13;
     const IPC_LOCK_BPF: u64 = 1 << 14 | 1 << 39;
+    const DAC_OVERRIDE: u64 = 1 << 1;
     let number = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let own = |role| -> ThreadState {
         // The other roles may not look, so that another thread does.
@@ -66,7 +75,11 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
     let before = own_threads().unwrap().into_iter().find(|state| state.number == number()).unwrap();
     for role in ROLES {
         let state = own(role);
-        let kept = if role == Role::Opener { NET_BIND_SERVICE_ADMIN_RAW | IPC_LOCK_BPF } else { 0 };
+        let kept = match role {
+            Role::Opener => NET_BIND_SERVICE_ADMIN_RAW | IPC_LOCK_BPF,
+            Role::Files => DAC_OVERRIDE,
+            _ => 0,
+        };
         assert_eq!(state.capabilities, before.capabilities & kept, "{role:?}");
         assert!(state.no_new_privs && state.seccomp, "{role:?}: {state:?}");
     }
@@ -77,7 +90,7 @@ fn files_are_refused_to_those_who_open_none_and_nothing_ends() {
     if !can_filter() {
         return;
     }
-    for role in ROLES.into_iter().filter(|role| *role != Role::Opener) {
+    for role in ROLES.into_iter().filter(|role| !matches!(role, Role::Opener | Role::Files)) {
         let refused = confined(role, || File::open("/dev/null")).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{role:?}");
     }
@@ -153,6 +166,77 @@ fn landlock_takes_what_a_role_never_needs() {
 }
 
 #[test]
+fn a_thread_that_opens_files_makes_them_in_its_directories_and_nowhere_else() {
+    let folder = env::temp_dir().join(format!("grosso-files-{}", std::process::id()));
+    let (inside, outside) = (folder.join("inside"), folder.join("outside"));
+    std::fs::create_dir_all(&inside).unwrap();
+    std::fs::create_dir_all(&outside).unwrap();
+    let made = [inside.join("a"), outside.join("a")];
+    let work = move || {
+        let has_landlock = enter_files(&[inside]).unwrap();
+        (has_landlock, made.map(|path| File::create(path).map(drop)))
+    };
+    let (has_landlock, [made, refused]) = thread::spawn(work).join().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    made.unwrap();
+    match has_landlock {
+        true => assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied),
+        false => println!("skipped: Linux (this one) has no Landlock"),
+    }
+}
+
+/// Whether Landlock knows scopes, as Linux does from 6.12 on.
+fn has_scopes() -> bool {
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (6, 12)
+}
+
+#[test]
+fn abstract_sockets_of_others_are_out_of_reach_but_for_who_opens_devices() {
+    use std::os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    };
+    let name = format!("grosso-confine-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let _listener = UnixListener::bind_addr(&address).unwrap();
+    for role in [Role::Connecting, Role::Machine, Role::Opener] {
+        let theirs = address.clone();
+        let connect = move || {
+            let has_landlock = enter(role).unwrap();
+            (has_landlock, UnixStream::connect_addr(&theirs).map(drop))
+        };
+        let (has_landlock, connected) = thread::spawn(connect).join().unwrap();
+        match role {
+            // A reload looks who uses the same keys.
+            Role::Opener => connected.unwrap(),
+            _ if has_landlock && has_scopes() => {
+                assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            }
+            _ => println!("skipped: Linux (this one) has no scopes of Landlock"),
+        }
+    }
+}
+
+/// Asks whether a signal may be sent to a thread of a process.
+fn signal(process: u32) -> i64 {
+    // SAFETY: signal 0 changes nothing, whatever the process.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) }
+}
+
+#[test]
+fn a_thread_may_signal_its_own_process() {
+    if can_filter() {
+        for role in ROLES {
+            assert_eq!(confined(role, || signal(std::process::id())), 0, "{role:?}");
+        }
+    }
+}
+
+#[test]
 fn memory_and_random_numbers_are_there_for_each_role() {
     if !can_filter() {
         return;
@@ -191,6 +275,12 @@ fn a_wrong_call_is_made() {
             let own = rustix::process::getpid();
             let _ = rustix::process::test_kill_process(own);
         }),
+        "tgkill of another process" => {
+            (Role::Data, || drop(signal(std::os::unix::process::parent_id())))
+        }
+        "tgkill of another process by the main thread" => {
+            (Role::Opener, || drop(signal(std::os::unix::process::parent_id())))
+        }
         "accept" => (Role::Signals, || {
             let _ = rustix::net::accept(io::stderr());
         }),
@@ -205,7 +295,16 @@ fn another_call_ends_the_program_by_the_names_of_its_thread_and_of_the_call() {
     if !can_filter() {
         return;
     }
-    for wrong in ["socket", "socket of another machine", "ioctl", "kill", "accept", "execve"] {
+    for wrong in [
+        "socket",
+        "socket of another machine",
+        "ioctl",
+        "kill",
+        "tgkill of another process",
+        "tgkill of another process by the main thread",
+        "accept",
+        "execve",
+    ] {
         let call = wrong.split(' ').next().unwrap();
         let ended = alone(wrong);
         let said = String::from_utf8_lossy(&ended.stderr);

@@ -9,7 +9,7 @@ use std::{
 
 /// Opens a page on a narrow screen and on a wide one, light and dark, and returns what is wrong with it: messages on
 /// the console, text of less than 11 pixels, text that is cut off at the sides, and a dark page that is the light one.
-/// `None` without a browser, which is said.
+/// `None`, with a printed reason, without a browser.
 ///
 /// # Panics
 /// Panics if the browser does not print the page.
@@ -24,7 +24,7 @@ pub fn defects(page: &str) -> Option<Vec<String>> {
     for width in WIDTHS {
         let papers = SCHEMES.map(|(name, scheme)| {
             let shown = show(&browser, &folder, page, (width, scheme));
-            let (paper, defects) = shown.split_last().expect("the paper is said last");
+            let (paper, defects) = shown.split_last().expect("the paper comes last");
             found.extend(defects.iter().map(|what| format!("{width} pixels, {name}: {what}")));
             paper.clone()
         });

@@ -60,7 +60,7 @@ pub struct Workload {
 /// Metadata of a workload's superframes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// Description by which it is cut.
+    /// Description of its segments.
     pub description: Description,
     /// Number of packets into which it is cut.
     pub segments: usize,

@@ -62,7 +62,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Consequence of an error for a message of so many datagrams.
+    /// Consequence of an error for a message of this many datagrams.
     pub(crate) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (Fault::of(error), datagrams) {
             (Fault::Later, _) => Self::Full,

@@ -126,7 +126,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         Ok(Self::new(TapPort::open(name, options.layer, &port_options(options))?, options))
     }
 
-    /// Opens so many queues of one device, and one at least. The kernel keeps a flow in one queue.
+    /// Opens this many queues of one device, and one at least. The kernel keeps a flow in one queue.
     ///
     /// # Errors
     /// As [`Tun::open`], and `E2BIG` for more queues than the kernel has for a device.

@@ -29,7 +29,7 @@ const B: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// More than the windows of TCP hold, and no multiple of a segment.
 const STREAM_BYTES: usize = (8 << 20) + 77;
 
-/// A host with a TUN device and an address; `None` where it cannot be had, which is said.
+/// A host with a TUN device and an address; `None`, with a printed reason, where it cannot be created.
 fn host(address: Ipv4Addr, options: TunOptions) -> Option<(NetworkNamespace, Tun)> {
     let namespace = NetworkNamespace::new().map_err(|error| error.to_string());
     let namespace = namespace.and_then(|namespace| match permit::tap() {

@@ -15,7 +15,7 @@ use crate::{
         LOG_ALL, PROTOCOL_FEATURES, PROTOCOL_LOG_SHMFD, PROTOCOL_MQ, PROTOCOL_REPLY_ACK,
         RING_PACKED,
     },
-    memory::Memory,
+    memory::{MAPPED_BYTES_MAX, Memory, RegionPlace},
     message::{Message, reply, request},
     ring::{Addresses, Base, Ring},
 };
@@ -46,6 +46,8 @@ pub struct BackEnd {
     chosen: Option<u64>,
     protocol: u64,
     memory: Option<Arc<Memory>>,
+    /// Most bytes of memory that a front end may share.
+    memory_bytes_max: u64,
     /// The dirty log, and whether the front end wants it to be kept: it is set before that or after, and is not taken
     /// away when it is wanted no more.
     log: Option<Arc<DirtyLog>>,
@@ -98,6 +100,7 @@ impl BackEnd {
             chosen: None,
             protocol: 0,
             memory: None,
+            memory_bytes_max: MAPPED_BYTES_MAX,
             log: None,
             wants_log: false,
             refused_memory: None,
@@ -105,6 +108,15 @@ impl BackEnd {
             pairs: 1,
             at_hand: FIRST,
         })
+    }
+
+    /// Refuses memory of more than `bytes` bytes from the next table on: the default is [`MAPPED_BYTES_MAX`].
+    ///
+    /// A guest may name any page of its memory in a ring. Reading or writing a page that nobody touched before
+    /// allocates it, and the kernel charges it to the process that did: so this bounds what a guest can make this
+    /// process grow by.
+    pub fn limit_memory(&mut self, bytes: u64) {
+        self.memory_bytes_max = bytes;
     }
 
     /// Forgets everything that a front end has set, which is gone.
@@ -290,7 +302,11 @@ impl BackEnd {
         self.pause();
         self.memory = None;
         let files = core::mem::take(&mut message.files);
-        let mapped = message.regions().and_then(|regions| Memory::map(&regions, &files));
+        let limit = self.memory_bytes_max;
+        let mapped = message.regions().and_then(|regions| {
+            check_length(&regions, limit)?;
+            Memory::map(&regions, &files)
+        });
         let kept = mapped.and_then(|memory| {
             self.memory = Some(memory);
             self.keep_log()
@@ -445,6 +461,17 @@ impl Queue {
             let _ = bell.ring(call.as_fd());
         }
     }
+}
+
+/// Checks that regions have at most `bytes_max` bytes together.
+fn check_length(regions: &[RegionPlace], bytes_max: u64) -> io::Result<()> {
+    let bytes = regions.iter().fold(0_u64, |sum, region| sum.saturating_add(region.bytes));
+    // More than that is mapped for nobody, which is refused when it is mapped.
+    if bytes > bytes_max && bytes_max < MAPPED_BYTES_MAX {
+        let why = format!("{bytes} bytes of memory are shared, and the limit is {bytes_max}");
+        return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
+    }
+    Ok(())
 }
 
 fn queues() -> Vec<Queue> {

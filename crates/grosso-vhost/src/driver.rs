@@ -10,7 +10,7 @@ use crate::{
     backend::Way,
     memory::Memory,
     parts::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Side, SplitParts},
-    ring::{ChainFault, FETCHED_AHEAD, Piece, Sent, fill},
+    ring::{ChainFault, FETCHED_AHEAD, HEADER_BYTES_MAX, Piece, Sent, fill},
 };
 
 /// A split ring in memory of its driver, with [`SLOTS`] slots of [`SLOT_BYTES`] bytes.
@@ -58,7 +58,9 @@ impl DriverRing {
             let rest = SLOT_BYTES as u64 | u64::from(flags) << 32;
             let words = [ring.slot(slot), rest].map(u64::to_le_bytes);
             let place = at + u64::from(slot) * DESCRIPTOR_BYTES as u64;
-            if !memory.has(ring.slot(slot), SLOT_BYTES) || !memory.write(place, &words.concat()) {
+            if !memory.has(ring.slot(slot), SLOT_BYTES)
+                || !memory.write_headed(place, &words.concat(), DESCRIPTOR_BYTES)
+            {
                 return None;
             }
         }
@@ -88,7 +90,8 @@ impl DriverRing {
             Err(ChainFault::Length)
         } else {
             let room = into.get_mut(..bytes).ok_or(ChainFault::TooLong);
-            let is_read = room.map(|room| self.memory.read(self.slot(slot), room));
+            let is_read =
+                room.map(|room| self.memory.read_headed(self.slot(slot), room, HEADER_BYTES_MAX));
             is_read.and_then(|is_read| is_read.then_some(Some(bytes)).ok_or(ChainFault::Outside))
         };
         self.offer(slot);

@@ -1,11 +1,13 @@
 //! Memory of a guest, mapped: what another program writes at any time.
 //!
-//! No reference to its bytes is made but to atomic words. Everything else is copied, once, so that a guest that changes
-//! a byte after it was read changes nothing.
+//! No reference to its bytes is made but to atomic words. Rings, tables of descriptors and virtio headers are read and
+//! written by atomic words. The payload of a frame is copied as bytes, once, so that a guest that changes a byte after
+//! it was read changes nothing: by the letter a guest that writes there meanwhile races with that copy, but nothing is
+//! decided by its bytes before they are in memory of this process (ADR 0211).
 
 use core::{
     ptr::{self, NonNull},
-    sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
 };
 use std::{io, os::fd::AsFd, sync::Arc};
 
@@ -141,21 +143,44 @@ impl Memory {
     /// Copies bytes at an address of the guest; returns whether all of them are in its memory.
     #[must_use]
     pub fn read(&self, guest: u64, into: &mut [u8]) -> bool {
-        self.pieces(guest, into.len(), |start, done, bytes| {
-            let Some(piece) = into.get_mut(done..done + bytes) else { return };
-            // SAFETY: `pieces` gives mapped memory of this length; another program may write there meanwhile, and any
-            // bytes that are read will do.
-            unsafe { ptr::copy_nonoverlapping(start.as_ptr(), piece.as_mut_ptr(), bytes) };
-        })
+        self.read_headed(guest, into, 0)
     }
 
     /// Copies bytes to an address of the guest; returns whether all of them are in its memory.
     #[must_use]
     pub fn write(&self, guest: u64, from: &[u8]) -> bool {
+        self.write_headed(guest, from, 0)
+    }
+
+    /// As [`Memory::read`], the first `words` bytes by atomic words.
+    #[must_use]
+    #[inline]
+    pub(crate) fn read_headed(&self, guest: u64, into: &mut [u8], words: usize) -> bool {
+        self.pieces(guest, into.len(), |start, done, bytes| {
+            let Some(piece) = into.get_mut(done..done + bytes) else { return };
+            let (head, payload) = piece.split_at_mut(words.saturating_sub(done).min(bytes));
+            load_words(start, head);
+            // SAFETY: `pieces` gives mapped memory of `bytes` bytes, of which `head` has no more.
+            let behind = unsafe { start.add(head.len()) };
+            // SAFETY: as above; another program may write there meanwhile, and any bytes that are read will do.
+            unsafe {
+                ptr::copy_nonoverlapping(behind.as_ptr(), payload.as_mut_ptr(), payload.len());
+            }
+        })
+    }
+
+    /// As [`Memory::write`], the first `words` bytes by atomic words.
+    #[must_use]
+    #[inline]
+    pub(crate) fn write_headed(&self, guest: u64, from: &[u8], words: usize) -> bool {
         self.pieces(guest, from.len(), |start, done, bytes| {
             let Some(piece) = from.get(done..done + bytes) else { return };
-            // SAFETY: `pieces` gives mapped memory of this length, to which no reference exists.
-            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), start.as_ptr(), bytes) };
+            let (head, payload) = piece.split_at(words.saturating_sub(done).min(bytes));
+            store_words(start, head);
+            // SAFETY: `pieces` gives mapped memory of `bytes` bytes, of which `head` has no more.
+            let behind = unsafe { start.add(head.len()) };
+            // SAFETY: as above, and no reference to it exists.
+            unsafe { ptr::copy_nonoverlapping(payload.as_ptr(), behind.as_ptr(), payload.len()) };
             self.written(guest.wrapping_add(done as u64), bytes);
         })
     }
@@ -207,6 +232,67 @@ impl Memory {
             guest = next;
         }
         true
+    }
+}
+
+/// Reads mapped memory by atomic words, as long ones as its alignment allows.
+#[inline]
+fn load_words(start: NonNull<u8>, into: &mut [u8]) {
+    let address = start.as_ptr().addr();
+    let mut at = 0;
+    while let left = into.len() - at
+        && left > 0
+    {
+        // SAFETY: a caller has mapped memory of the length of `into`.
+        let word = unsafe { start.add(at) };
+        let is_aligned = |bytes: usize| left >= bytes && (address + at).is_multiple_of(bytes);
+        if is_aligned(8) {
+            // SAFETY: as above, 8 bytes of it, which are aligned.
+            let value = unsafe { word.cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed);
+            into[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+            at += 8;
+        } else if is_aligned(4) {
+            // SAFETY: as above, 4 bytes of it, which are aligned.
+            let value = unsafe { word.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed);
+            into[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+            at += 4;
+        } else {
+            // SAFETY: as above, one byte of it.
+            into[at] = unsafe { word.cast::<AtomicU8>().as_ref() }.load(Ordering::Relaxed);
+            at += 1;
+        }
+    }
+}
+
+/// Writes mapped memory by atomic words, as long ones as its alignment allows.
+#[inline]
+fn store_words(start: NonNull<u8>, from: &[u8]) {
+    let address = start.as_ptr().addr();
+    let mut rest = from;
+    while let Some((byte, behind)) = rest.split_first() {
+        let at = from.len() - rest.len();
+        // SAFETY: a caller has mapped memory of the length of `from`.
+        let word = unsafe { start.add(at) };
+        match (rest.first_chunk::<8>(), rest.first_chunk::<4>()) {
+            (Some(quad), _) if (address + at).is_multiple_of(8) => {
+                // SAFETY: as above, 8 bytes of it, which are aligned.
+                let word = unsafe { word.cast::<AtomicU64>().as_ref() };
+                word.store(u64::from_ne_bytes(*quad), Ordering::Relaxed);
+                rest = &rest[8..];
+            }
+            (_, Some(long)) if (address + at).is_multiple_of(4) => {
+                // SAFETY: as above, 4 bytes of it, which are aligned.
+                let word = unsafe { word.cast::<AtomicU32>().as_ref() };
+                word.store(u32::from_ne_bytes(*long), Ordering::Relaxed);
+                rest = &rest[4..];
+            }
+            _ => {
+                // SAFETY: as above, one byte of it.
+                let word = unsafe { word.cast::<AtomicU8>().as_ref() };
+                word.store(*byte, Ordering::Relaxed);
+                rest = behind;
+            }
+        }
     }
 }
 
@@ -348,7 +434,8 @@ mod tests {
             ftruncate(&file, HUGE_PAGE)?;
             let place = RegionPlace { guest: 0, bytes: LOW_MEMORY, user: 0, offset: 0 };
             let high = RegionPlace { guest: 1 << 32, offset: LOW_MEMORY, ..place };
-            Ok((Memory::map(&[place, high], &[file.try_clone()?, file.try_clone()?])?, file))
+            let files = [file.try_clone()?, file.try_clone()?];
+            Ok((Memory::map(&[place, high], &files)?, file))
         });
         mapped
             .inspect_err(|error| println!("skipped: this machine has no huge pages: {error}"))
@@ -357,6 +444,31 @@ mod tests {
 
     fn is_mapped(name: &str) -> bool {
         fs::read_to_string("/proc/self/maps").unwrap().contains(name)
+    }
+
+    #[test]
+    fn words_and_bytes_are_the_same_whatever_the_alignment() {
+        let file = memfd_create("words", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 0x2000).unwrap();
+        let low = RegionPlace { guest: 0, bytes: 0x1000, user: 0, offset: 0 };
+        let high = RegionPlace { guest: 0x1000, user: 0x1000, offset: 0x1000, ..low };
+        let files = [file.try_clone().unwrap(), file];
+        let memory = Memory::map(&[low, high], &files).unwrap();
+        let bytes: Vec<u8> = (1..=40).collect();
+        // Around the seam of the regions, too.
+        for at in (0..16).chain(0x1000 - 48..0x1008) {
+            for words in [0, 1, 7, 12, 24, 40, 99] {
+                assert!(memory.write(at, &[0; 40]) && memory.write_headed(at, &bytes, words));
+                let mut plain = [0; 40];
+                assert!(memory.read(at, &mut plain));
+                assert_eq!(plain[..], bytes, "{at:#x} {words}");
+                let mut read = [0; 40];
+                assert!(memory.read_headed(at, &mut read, words));
+                assert_eq!(read[..], bytes, "{at:#x} {words}");
+            }
+        }
+        assert!(!memory.read_headed(0x1fff, &mut [0; 2], 2));
+        assert!(!memory.write_headed(0x1fff, &[0; 2], 2));
     }
 
     #[test]

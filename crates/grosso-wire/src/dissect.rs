@@ -5,30 +5,12 @@
 //! Lengths that headers declare narrow the bytes that later headers may use: a TCP header must lie
 //! inside the IP payload that announces it, not merely inside the frame.
 
-use crate::header::{esp, geneve, gue, ipv4, ipv6, ipv6_extension, vxlan};
+use crate::header::{ipv4, ipv6, ipv6_extension};
 use crate::kind::Kind;
 use crate::link_type::LinkType;
+use crate::ports::Ports;
 use crate::stack::{Extent, Stack, Stop};
-use crate::walk::{Next, Ports, Step, Walk};
-
-impl Ports {
-    /// The ports that IANA assigned; no FOU, which has none, and no L2TPv3 session.
-    pub const ASSIGNED: Self = Self {
-        vxlan: vxlan::PORT,
-        vxlan_gpe: vxlan::PORT_GPE,
-        geneve: geneve::PORT,
-        gue: gue::PORT,
-        esp: esp::PORT,
-        fou: None,
-        l2tp: None,
-    };
-}
-
-impl Default for Ports {
-    fn default() -> Self {
-        Self::ASSIGNED
-    }
-}
+use crate::walk::{Next, Step, Walk};
 
 /// Finds the headers of `frame`, outermost first.
 ///
@@ -120,7 +102,7 @@ impl Walk<'_, '_> {
         if let Some(step) = self.enter_port(port) {
             return step;
         }
-        match self.ports.fou {
+        match self.ports.fou() {
             // A tunnel of IP packets carries both versions, and their first bits tell them apart.
             Some((fou, ipv4::PROTOCOL_IPV4 | ipv4::PROTOCOL_IPV6)) if port == fou => Ok(Next::Ip),
             Some((fou, protocol)) if port == fou => Ok(Next::Protocol(protocol)),

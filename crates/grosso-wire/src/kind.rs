@@ -13,6 +13,7 @@ macro_rules! kinds {
         /// filled by wide stores.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u16)]
+        #[non_exhaustive]
         pub enum Kind {
             $($(#[doc = $sentence] $kind,)*)+
         }

@@ -70,7 +70,7 @@ pub(crate) fn split_option<'a>(
     split().ok_or_else(|| Malformed::new(name, Reason::Options))
 }
 
-/// Asserts, while compiling, that the byte ranges of `field` are those of the members of a type of so many bytes.
+/// Asserts, while compiling, that the byte ranges of `field` are those of the members of a type of this many bytes.
 macro_rules! assert_layout {
     ($header:ty, $header_len:expr; $($range:ident = $member:ident,)*) => {
         const _: () = {

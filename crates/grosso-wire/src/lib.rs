@@ -73,6 +73,7 @@ pub mod header;
 mod kind;
 mod layout;
 mod link_type;
+mod ports;
 mod registry;
 mod stack;
 #[cfg(test)]
@@ -86,8 +87,8 @@ pub use error::{Malformed, Reason};
 pub use header::*;
 pub use kind::Kind;
 pub use link_type::LinkType;
+pub use ports::{CookieLen, Ports, Pseudowire, UdpPayload};
 pub use stack::{Extent, LAYERS_MAX, Layer, Stack, Stop};
-pub use walk::{CookieLen, Ports, Pseudowire};
 pub use zerocopy;
 
 /// The example of `README.md`, which is compiled and run as a test.

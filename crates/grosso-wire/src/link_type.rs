@@ -4,6 +4,7 @@ use core::fmt;
 
 /// Format of the first bytes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LinkType {
     /// Ethernet II.
     Ethernet,

@@ -30,6 +30,7 @@ impl Layer {
 
 /// Reason why the walk over the headers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stop {
     /// A transport header (TCP, UDP without a known tunnel inside, ICMP) was found; its payload
     /// follows.

@@ -140,7 +140,7 @@ impl Form {
     /// Every form, shortest first.
     pub const ALL: [Self; 4] = [Self::Short, Self::Buffers, Self::Hash, Self::Tunnel];
 
-    /// The form of so many bytes.
+    /// The form of this many bytes.
     pub fn from_len(len: usize) -> Result<Self, Malformed> {
         let form = Self::ALL.into_iter().find(|form| form.len() == len);
         form.ok_or_else(|| Malformed::new(NAME, Reason::Length))

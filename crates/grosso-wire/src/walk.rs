@@ -1,67 +1,8 @@
 //! Position of the dissector in a frame, which each header's reader advances.
 
 use crate::kind::Kind;
+use crate::ports::Ports;
 use crate::stack::{Extent, LAYERS_MAX, Layer, Stop};
-
-/// Agreements about tunnels that no packet tells: the UDP destination ports that announce one, and the form of L2TPv3
-/// sessions. Port 0 disables an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ports {
-    /// VXLAN (RFC 7348), 4789.
-    pub vxlan: u16,
-    /// VXLAN with the generic protocol extension, 4790.
-    pub vxlan_gpe: u16,
-    /// Geneve (RFC 8926), 6081.
-    pub geneve: u16,
-    /// Generic UDP encapsulation, 6080.
-    pub gue: u16,
-    /// ESP in UDP (RFC 3948), 4500.
-    pub esp: u16,
-    /// Foo over UDP: a port and the IP protocol of its payload (rules W10, W24). A port of one IP version accepts the
-    /// other too.
-    pub fou: Option<(u16, u8)>,
-    /// L2TPv3 over IP: the form of all sessions. Untold, none is read.
-    pub l2tp: Option<Pseudowire>,
-}
-
-impl Ports {
-    /// No UDP port announces a tunnel: every UDP header ends the walk.
-    pub const NONE: Self =
-        Self { vxlan: 0, vxlan_gpe: 0, geneve: 0, gue: 0, esp: 0, fou: None, l2tp: None };
-}
-
-/// The form of L2TPv3 sessions that carry Ethernet, which their ends agree on (RFC 3931 section 4.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pseudowire {
-    /// Length of the cookie.
-    pub cookie: CookieLen,
-    /// Whether the default sublayer follows it (RFC 3931 section 4.6), as Linux has it unless told otherwise.
-    pub has_sublayer: bool,
-}
-
-/// The length of a session's cookie (RFC 3931 section 5.4.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CookieLen {
-    /// No cookie.
-    None,
-    /// Four bytes.
-    Four,
-    /// Eight bytes.
-    Eight,
-}
-
-impl CookieLen {
-    /// The length in bytes.
-    #[inline]
-    #[must_use]
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Four => 4,
-            Self::Eight => 8,
-        }
-    }
-}
 
 /// The header that the walk meets next.
 #[derive(Clone, Copy)]

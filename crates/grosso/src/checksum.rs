@@ -91,7 +91,7 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
 /// it held before, and whoever takes the packet sums the rest (rule C3). A stack that leaves its checksums to the
 /// device calls this.
 ///
-/// `packet` is whole, and may be a superframe; `stack` is its dissection. The result belongs into its metadata. It is
+/// `packet` is whole, and may be a superframe; `stack` is its dissection. The result belongs in its metadata. It is
 /// [`Checksum::None`], and the packet unchanged, where no such sum is determined: another innermost header, a fragment,
 /// bytes behind the end of the IP packet, IPv6 extension headers.
 #[must_use]

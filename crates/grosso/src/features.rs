@@ -178,7 +178,7 @@ pub struct Device {
     /// It takes superframes of fewer bytes than this, counted from the first IP header on, as the limits of a train are
     /// (rules S2, G60).
     pub gso_max_size: u32,
-    /// It takes superframes of at most so many packets (rule S2).
+    /// It takes superframes of at most this many packets (rule S2).
     pub gso_max_segs: u32,
 }
 

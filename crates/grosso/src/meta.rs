@@ -132,11 +132,11 @@ impl Gso {
 /// (rule S2, B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoSize {
-    /// Every so many bytes; the last packet carries the rest.
+    /// Every this many bytes; the last packet carries the rest.
     Every(NonZeroU16),
     /// At the ends of the superframe's buffers: each is the payload of one packet (K98).
     Parts,
-    /// Into IP fragments whose data is at most so many bytes: UFO (rule S30).
+    /// Into IP fragments whose data is at most this many bytes: UFO (rule S30).
     Fragments(NonZeroU16),
     /// Nowhere that its source tells, as in a capture whose flags alone mark a superframe.
     Unknown,

@@ -36,7 +36,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Steering over so many queues, clamped to the range from 1 to [`QUEUES_MAX`].
+    /// Steering over this many queues, clamped to the range from 1 to [`QUEUES_MAX`].
     #[must_use]
     pub const fn new(queues: usize) -> Self {
         let queues = if queues < 1 { 1 } else { queues };

@@ -8,7 +8,7 @@ use core::num::NonZeroU16;
 
 use grosso_checksum::Sum;
 use grosso_wire::{
-    Kind, Layer, LinkType, Ports, Stack, dissect, tcp, udp,
+    Ends, Kind, Layer, LinkType, Ports, Stack, dissect, tcp, udp,
     virtio::{
         FLAG_DATA_VALID, FLAG_NEEDS_CHECKSUM, FLAG_UDP_TUNNEL_CHECKSUM, Form, GSO_ECN, GSO_NONE,
         GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
@@ -105,6 +105,9 @@ pub fn describe(
         Checksum::Partial { start, offset } => {
             check_checksum(start, offset, len, minimum_start(stack))?;
             needs_checksum(header, start, offset);
+            if meta.gso.is_some() {
+                described.pseudo_sum = pseudo_sum_to_finish(head, len, stack, start);
+            }
         }
         Checksum::Unnecessary { levels } => {
             if let Some((start, offset, pseudo_sum)) = verified_pseudo_sum(head, stack, levels) {
@@ -226,6 +229,26 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
     (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
 }
 
+/// The pseudo-header sum of a TCP superframe whose field holds it without the length, as guests and other VMMs with the
+/// large send offload of Windows leave it. The kernel takes the field for the sum of the whole (rule C3).
+fn pseudo_sum_to_finish(
+    head: &[u8],
+    len: usize,
+    stack: &Stack,
+    start: u16,
+) -> Option<(usize, [u8; 2])> {
+    let transport = transport(stack).filter(|it| it.kind == Kind::Tcp && it.offset == start)?;
+    let (_, field) = checksum_field(&transport);
+    let ends = Ends::of(head, ip_layers(stack).last()?);
+    let sum_of = |len: usize| ends.pseudo(head, TCP, len).fold();
+    let whole = sum_of(len.checked_sub(usize::from(start))?);
+    let found = u16_at(head, field)?;
+    (found != whole && found == sum_of(0)).then_some((field, whole.to_be_bytes()))
+}
+
+/// IP protocol of TCP.
+const TCP: u8 = 6;
+
 /// Detects a partial checksum that the port cannot report: the innermost checksum field holds the
 /// pseudo-header sum, as a sender with checksum offload leaves it. `None` when it does not, or when
 /// the field is also a valid complete checksum, which coincides for one packet in 65536.
@@ -261,7 +284,7 @@ pub fn understand(
     understand_gso(header, packet.checksum, frame, link, stack, form)
 }
 
-/// Decodes the metadata that a virtio header gives for a packet of so many bytes behind it, as [`understand`] does,
+/// Decodes the metadata that a virtio header gives for a packet of this many bytes behind it, as [`understand`] does,
 /// where the header's type is [`GSO_NONE`]. Who takes packets by the million keeps the result in registers.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ use grosso_capture::{
     ByteOrder, CaptureError, CaptureReader, CaptureWriter, Entry, Format, Interface, Misfit,
     Offload, PacketMeta, Resolution, SegmentTransport, TunnelPort, WriterOptions,
 };
+use grosso_wire::Kind;
 
 use super::build::{File, everything};
 use super::packets::packets;
@@ -295,7 +296,7 @@ fn offload_metadata_round_trips_and_sets_the_standard_flags() {
         transport: SegmentTransport::Tcp,
         parts: Vec::new(),
         arrivals_ns: vec![1000, 4_000_000_000],
-        tunnel_ports: vec![TunnelPort::Vxlan(8472), TunnelPort::Fou(5555, 47)],
+        tunnel_ports: vec![TunnelPort::new(Kind::Vxlan, 8472), TunnelPort::fou(5555, 47)],
     };
     let meta = PacketMeta {
         timestamp_ns: Some(1_700_000_000_123_456_789),

@@ -20,7 +20,7 @@ pub(crate) fn rules() -> DecapsulationRules {
 
 /// The same with this protocol in FOU.
 pub(crate) fn rules_with_fou(protocol: u8) -> DecapsulationRules {
-    let ports = Ports { fou: Some((FOU_PORT, protocol)), ..Ports::ASSIGNED };
+    let ports = Ports::ASSIGNED.with_fou(FOU_PORT, protocol);
     let mut rules = rules();
     rules.ports = ports;
     rules

@@ -12,7 +12,7 @@ use grosso::{
     },
 };
 use grosso_testkit::Packet;
-use grosso_wire::{LinkType, dissect};
+use grosso_wire::{Kind, LinkType, dissect};
 
 use super::{
     formats::{Carried, V4, V6, VXLAN, all, gre, udp, with_remote_checksum, without_checksum},
@@ -205,7 +205,7 @@ fn rules_are_those_of_the_endpoint() {
         header.ipv6_without_checksum = allowed;
         let endpoint = Endpoint::new(local, remote, VXLAN, Carrier::Udp(header));
         assert_eq!(endpoint.rules().ipv6_without_checksum, allowed, "W32");
-        assert_eq!(endpoint.rules().ports.vxlan, 4789);
+        assert_eq!(endpoint.rules().ports.port(Kind::Vxlan), 4789);
         let refused = plan_of(&endpoint, OuterChecksum::InFrame, Checksum::None);
         let expected = if allowed { None } else { Some(Refusal::UdpChecksumNone) };
         assert_eq!(refused.err(), expected, "P46");

@@ -14,7 +14,7 @@ use grosso::{
 };
 use grosso_rig::engine::Engine;
 use grosso_testkit::Packet;
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::{LinkType, Ports, UdpPayload};
 
 use super::{
     formats::{V4, V6, all, gre, remote},
@@ -135,24 +135,17 @@ pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
 
 /// The ports of both, unless they give one port different meanings.
 pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
-    let port = |one: u16, other: u16| match (one, other) {
-        (0, port) | (port, 0) => Some(port),
-        (one, other) => (one == other).then_some(one),
+    let contradicts = |(payload, port): (UdpPayload, u16)| match payload {
+        UdpPayload::Header(kind) => ![0, port].contains(&other.port(kind)),
+        UdpPayload::Protocol(_) => other.fou().is_some_and(|fou| Some(fou) != one.fou()),
     };
-    let fou = match (one.fou, other.fou) {
-        (None, fou) | (fou, None) => fou,
-        (one, other) if one == other => one,
-        _ => return None,
-    };
-    Some(Ports {
-        vxlan: port(one.vxlan, other.vxlan)?,
-        vxlan_gpe: port(one.vxlan_gpe, other.vxlan_gpe)?,
-        geneve: port(one.geneve, other.geneve)?,
-        gue: port(one.gue, other.gue)?,
-        esp: 0,
-        fou,
-        l2tp: None,
-    })
+    if one.iter().any(contradicts) {
+        return None;
+    }
+    Some(one.iter().fold(other, |ports, (payload, port)| match payload {
+        UdpPayload::Header(kind) => ports.with(kind, port),
+        UdpPayload::Protocol(protocol) => ports.with_fou(port, protocol),
+    }))
 }
 
 /// Packets of one end that are joined on the way, before the tunnel headers are removed.

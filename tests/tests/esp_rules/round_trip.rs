@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::association::{Recipe, decrypt, encrypt_with};
 
 /// Ports of the receiver: only ESP in UDP, whose port no stack of the kit uses.
-const PORTS: Ports = Ports { esp: 4500, ..Ports::NONE };
+const PORTS: Ports = Ports::NONE.with(Kind::Esp, 4500);
 
 fn link(kit: Link) -> LinkType {
     if kit == Link::Ip { LinkType::Raw } else { LinkType::Ethernet }

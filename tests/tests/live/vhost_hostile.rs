@@ -11,7 +11,7 @@ use grosso_io::{
 };
 use grosso_sys::wait::{Interest, wait_for};
 use grosso_testkit::front_end::{
-    self, FROM_GUEST, GUEST, SLOTS, Shape, TO_GUEST, descriptor, rings, slot_at,
+    self, FROM_GUEST, GUEST, MEMORY_BYTES, SLOTS, Shape, TO_GUEST, descriptor, rings, slot_at,
 };
 
 use crate::{
@@ -214,4 +214,21 @@ fn memory_that_is_too_much_or_none_is_refused_by_name() {
         front = bench.connect(ALL);
         bench.carries(&mut front);
     }
+}
+
+#[test]
+fn memory_of_more_bytes_than_the_port_allows_is_refused_by_name() {
+    let mut bench = Bench::with_memory(MEMORY_BYTES);
+    let mut front = bench.connect(ALL);
+    bench.carries(&mut front);
+    let sparse = front_end::sparse(MEMORY_BYTES + (1 << 20)).unwrap();
+    let half = MEMORY_BYTES / 2;
+    let regions = [[GUEST, half, 0, 0], [GUEST + half, half + 4096, half, half]];
+    front.tell(5, &table(&regions), &[sparse.as_fd(), sparse.as_fd()]).unwrap();
+    assert!(arrived(&mut bench.port).is_empty());
+    let events = [VhostEvent::MemoryOverLimit, VhostEvent::MemoryRefused, VhostEvent::PeerCutOff];
+    assert_eq!(events.map(|event| bench.event(event)), [1, 0, 1]);
+    drop(front);
+    front = bench.connect(ALL);
+    bench.carries(&mut front);
 }

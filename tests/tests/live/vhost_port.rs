@@ -61,11 +61,20 @@ impl Bench {
         Self::offering(Features::ALL)
     }
 
+    /// A port whose guest may share this number of bytes.
+    pub(crate) fn with_memory(bytes: u64) -> Self {
+        Self::opened(|options| options.memory_bytes_max = bytes)
+    }
+
     fn offering(features: Features) -> Self {
+        Self::opened(|options| options.features = features)
+    }
+
+    fn opened(edit: impl FnOnce(&mut VhostOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vm");
         let mut options = VhostOptions::new(&path);
-        options.features = features;
+        edit(&mut options);
         Self { port: VhostPort::open(&options).unwrap(), path, _folder: folder }
     }
 

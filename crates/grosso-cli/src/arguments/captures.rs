@@ -17,7 +17,7 @@ use crate::{error::Failure, line::Spacing, sources::Sources, units::exact_time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
-    /// A verdict for every checksum; exit 1 if any is bad
+    /// Verify every checksum; exit 1 if any is bad
     #[command(after_long_help = VERIFY_HELP)]
     Verify(CsumVerify),
     /// Fix checksums, and change nothing else
@@ -48,18 +48,19 @@ pub(crate) struct Coalesce {
 /// The rules of merging, and of the times at which trains leave.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
-    /// Rules to merge by: a profile that `grosso profiles` lists, or a file
+    /// Merge by this profile: a name from `grosso profiles`, or a file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "linux")]
     pub(crate) profile: String,
-    /// Packets per poll; "stamp": a run of equal timestamps; 5us: a run without a longer gap
+    /// End a poll after N packets; before a gap longer than TIME (5us); or, with "stamp", where the
+    /// timestamp changes
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_batch)]
     pub(crate) batch: Batch,
-    /// Hold trains across polls for this long, by capture time: 20us, 1ms; "auto": flow by flow, as
-    /// long as it pays, at most 100us, or auto:TIME [default: the profile's]
+    /// Hold trains across polls for this long in capture time: 20us, 1ms. "auto" adapts per flow, up
+    /// to 100us or auto:TIME [default: from the profile]
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
-    /// Put TCP in order first: "batch": within a poll; "holes": also hold what follows a hole, for
-    /// 100us or holes:TIME; "off": not at all [default: the profile's]
+    /// Reorder TCP before merging: "batch" within a poll; "holes" also waits for missing segments,
+    /// 100us or holes:TIME; "off" never [default: from the profile]
     #[arg(long, value_name = "LEVEL", value_parser = parse_repair)]
     pub(crate) reorder: Option<Repair>,
     #[command(flatten)]
@@ -69,23 +70,23 @@ pub(crate) struct Rules {
 /// The limits of a profile that options override.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bounds {
-    /// Keep superframes below this many bytes, from the IP header on
+    /// Limit superframes to fewer than this many bytes, counted from the IP header
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=524_280))]
     pub(crate) max_size: Option<u32>,
-    /// Maximum number of packets in a superframe
+    /// Limit superframes to this many packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), hide_short_help = true)]
     pub(crate) max_segs: Option<u16>,
-    /// Maximum number of trains held at once
+    /// Limit the number of trains held at once
     #[arg(long, value_name = "N", value_parser = parse_flows, hide_short_help = true)]
     pub(crate) flows: Option<usize>,
-    /// Maximum number of tunnels around a packet that is merged
+    /// Limit the number of tunnel layers around merged packets
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) tunnels: Option<u8>,
     /// Merge TCP only
     #[arg(long, hide_short_help = true)]
     pub(crate) no_udp: bool,
-    /// Shortest round trip of connections whose own is unknown, for "auto" and "holes"
+    /// Assume this minimum round-trip time for connections without a measured one; used by "auto" and "holes"
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) round_trip: Option<u64>,
 }
@@ -122,8 +123,8 @@ pub(crate) struct Wire {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Timestamps of split packets: same, or line=RATE such as line=10G: one after another on each
-    /// interface and direction, and later packets no earlier
+    /// Timestamps of split packets: "same" as the superframe, or spaced at a line rate, for example
+    /// line=10G, per interface and direction
     #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
     pub(crate) ts: Spacing,
     #[command(flatten)]
@@ -147,17 +148,17 @@ pub(crate) struct Reassemble {
 /// The bounds of the wait for fragments, and the policy for overlaps.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Wait this long for the rest of a datagram, by capture time: 500ms, 30s
+    /// Wait this long in capture time for the rest of a datagram: 500ms, 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_ns)]
     pub(crate) timeout: u64,
-    /// Policy for fragments that share bytes
+    /// Resolve overlapping fragments by this policy
     #[arg(long, value_name = "POLICY", default_value = "drop")]
     pub(crate) overlap: OverlapPolicy,
-    /// Memory for incomplete datagrams: 128K or more, such as 8M or 1G
+    /// Limit the memory for incomplete datagrams: at least 128K; for example 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
-    /// Give up an IPv4 datagram after more than N other fragments of its source since its last one
-    /// (Linux: 64); 0 never does
+    /// Give up an IPv4 datagram once more than N other fragments from its source have arrived since
+    /// its last one (Linux: 64); 0 means no limit
     #[arg(long, value_name = "N", default_value = "0", hide_short_help = true)]
     pub(crate) distance: u32,
 }
@@ -166,7 +167,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Decap {
     #[command(flatten)]
     pub(crate) files: Files,
-    /// Take packets out of all their tunnels, and join IP fragments on the way
+    /// Decapsulate all tunnel layers, and join IP fragments between them
     #[arg(long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
@@ -185,7 +186,7 @@ pub(crate) struct Encap {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Seed for source ports, flow labels and identifications [default: random]
+    /// Seed the random source ports, flow labels and identifications [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
@@ -198,13 +199,13 @@ pub(crate) struct Fragment {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) sizes: Sizes,
-    /// Maximum size of a packet in bytes, from the IP header on
+    /// Maximum packet size, counted from the IP header
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     pub(crate) mtu: u16,
-    /// Fragment IPv4 packets although DF is set
+    /// Fragment IPv4 packets even if DF is set
     #[arg(long)]
     pub(crate) ignore_df: bool,
-    /// Seed for the identifications of IPv6 fragments [default: random]
+    /// Seed the random identifications of IPv6 fragments [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
@@ -231,7 +232,7 @@ pub(crate) struct CsumFix {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Checksums to fix
+    /// Select the checksums to fix
     #[arg(long, value_name = "WHICH", default_value = "partial")]
     pub(crate) only: Which,
     #[command(flatten)]
@@ -242,7 +243,7 @@ pub(crate) struct CsumFix {
 pub(crate) struct Explain {
     #[command(flatten)]
     pub(super) captures: Captures,
-    /// The packet, counted from 1; the last word may say it too
+    /// Number of the packet, counted from 1; may also be the last argument
     #[arg(
         short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..)
     )]
@@ -263,14 +264,15 @@ impl Explain {
             Some(number) => (self.captures.clone(), Some(number)),
             None => self.captures.split_number(),
         };
-        let hint = "grosso explain FILE 231; `grosso csum verify` and tshark number packets so";
+        let hint =
+            "grosso explain FILE 231; packet numbers are those of `grosso csum verify` and tshark";
         match last {
             Some(number) if number > 0 => Ok((captures.sources("explain")?, number)),
             Some(_) => {
-                let message = "explain: packets are counted from 1";
+                let message = "explain: packet 0 does not exist; packet numbers start at 1";
                 Err(Failure::usage("usage.packet", message).hint(hint))
             }
-            None => Err(Failure::usage("usage.packet", "explain: which packet?").hint(hint)),
+            None => Err(Failure::usage("usage.packet", "explain: no packet number").hint(hint)),
         }
     }
 }
@@ -278,9 +280,9 @@ impl Explain {
 /// The checksums that `csum fix` sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Which {
-    /// Those that were left for a device to complete.
+    /// Partial checksums, which a device would complete.
     Partial,
-    /// Those that are wrong.
+    /// Bad checksums.
     Bad,
     /// Both.
     All,
@@ -289,13 +291,13 @@ pub(crate) enum Which {
 /// The policy for two fragments that share bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OverlapPolicy {
-    /// Do not join the datagram, unless both are the same fragment.
+    /// Drop the datagram unless the fragments are identical.
     Drop,
-    /// Keep the bytes that came first.
+    /// Keep the bytes that arrived first.
     First,
-    /// Keep the bytes that came last.
+    /// Keep the bytes that arrived last.
     Last,
-    /// Do as Linux does.
+    /// Follow Linux.
     Linux,
 }
 
@@ -316,9 +318,10 @@ Examples:
   grosso inspect ring/ -f 'tcp port 443'";
 
 pub(super) const COALESCE_HELP: &str = "\
-Writes pcapng unless -F pcap: only pcapng can say how to cut back.
-`grosso profiles` lists the profiles: some let later packets overwrite earlier
-ones, which `segment` cannot undo.
+Writes pcapng unless you pass -F pcap: only pcapng records how to split
+superframes again.
+`grosso profiles` lists the profiles. Some keep only the header fields of the
+last packet; `segment` cannot restore the others.
 
 Examples:
   grosso coalesce -r wire.pcapng -w gro.pcapng
@@ -327,21 +330,20 @@ Examples:
   tcpdump -i eth0 -w - | grosso coalesce -r - -w gro.pcapng";
 
 pub(super) const SEGMENT_HELP: &str = "\
-Cuts what says where to cut (as coalesce writes it) and never guesses. For host
-captures, which do not say it, there is `grosso wire`.
+Splits superframes by the metadata that `coalesce` and `capture` record, and
+never guesses. For other captures use `grosso wire`.
 
 Example:
   grosso segment -r gro.pcapng -w wire.pcapng";
 
 pub(super) const WIRE_HELP: &str = "\
-What is a packet of the wire and where a superframe splits is judged by
-evidence, strongest first: --mss, --mtu and --uso-size; what the capture
-recorded; a complete checksum; steps of the IPv4 identification; headers that
-repeat; ICMP too-big; other packets of the flow; the MSS of the SYNs; last, an
-MTU of 1500. `grosso explain FILE N` names what decided. Guesses and
-contradictions are noted, and --strict leaves such frames as they are. UDP is
-left whole unless its size is known, and so is a superframe with a wrong
-checksum.
+Evidence decides whether a frame is a superframe and where to split it. Strongest
+first: --mss, --mtu and --uso-size; metadata in the capture; a complete checksum;
+steps of the IPv4 identification; repeated headers; ICMP too-big messages;
+other packets of the flow; the MSS in the SYNs; an MTU of 1500. `grosso explain
+FILE N` names the deciding evidence. Guesses and contradictions are reported;
+with --strict such frames stay unchanged. UDP superframes of unknown segment size
+stay whole, and so do superframes with a bad checksum.
 
 Examples:
   grosso wire -r send.pcap -w wire.pcapng
@@ -350,10 +352,10 @@ Examples:
   grosso wire monday.pcap tuesday.pcap -w both.pcapng -f 'host 192.0.2.7'";
 
 pub(super) const REASSEMBLE_HELP: &str = "\
-A datagram stands where its last fragment stood, with its time. What cannot be
-joined stays as it came and is listed: what is missing, what overlaps, and why.
---timeout and --memory bound the wait; a Linux host also bounds how many other
-fragments may come in between: --distance 64. A pipe is kept in a temporary file.
+A datagram takes the position and timestamp of its last fragment. Fragments that
+cannot be joined stay unchanged, and the report lists the missing or overlapping
+bytes. --timeout and --memory limit the wait. Linux also limits the number of
+other fragments in between: --distance 64. A pipe is copied to a temporary file.
 
 Examples:
   grosso reassemble -r sip.pcap -w whole.pcap
@@ -363,17 +365,17 @@ pub(super) const ENCAP_USAGE: &str =
     "grosso encap [OPTIONS] <FILE>... [--write <FILE>] type <TYPE> [WORD]...";
 
 pub(super) const ENCAP_HELP: &str = "\
-After the options come the words that `ip link add NAME` takes for a tunnel,
-with local and remote; `grosso help tunnel add` lists them. Superframes stay
-superframes with the tunnel around them, and checksums that are partial stay
-partial: `grosso wire` makes packets of them. pcapng says where a superframe is
-cut if the input does or --mss, --mtu or --uso-size do. What cannot be put into
-the tunnel is left as it is; with --strict, exit 1 says so.
+The arguments after the options are those of `ip link add NAME`, with local and
+remote; `grosso help tunnel add` lists them. Superframes stay superframes inside
+the tunnel, and partial checksums stay partial: use `grosso wire` to convert them.
+The segment size of superframes comes from the input's metadata, or from --mss,
+--mtu or --uso-size. Packets that do not fit into the tunnel stay unchanged; with
+--strict the exit code is then 1.
 
-The link layer stays, and the tunnel follows it. A tunnel of Ethernet frames
-follows a copy of the frame's own Ethernet header. pcapng records with each
-packet the UDP port of its tunnel, if that is not the assigned one; pcap cannot,
-and is read with --port.
+The tunnel headers follow the frame's link-layer header. A tunnel that carries
+Ethernet frames gets a copy of that header outside. pcapng output records the UDP
+port of the tunnel if it is not the assigned one; pcap cannot, so read it with
+--port.
 
 Examples:
   grosso encap -r in.pcap -w out.pcap type vxlan id 42 local 192.0.2.1 \\
@@ -384,13 +386,13 @@ Examples:
       grosso decap -r - -w again.pcap";
 
 pub(super) const DECAP_HELP: &str = "\
-Takes off one tunnel. With --recursive it takes off all of them and joins IP
-fragments around, between and inside them; --timeout, --overlap, --memory and
---distance are those of `grosso reassemble`. What is in no tunnel, or must not be
-taken out of it, stays as it is and is counted by its reason.
+Removes the outermost tunnel. With --recursive it removes all tunnels and joins IP
+fragments outside, between and inside them; --timeout, --overlap, --memory and
+--distance work as in `grosso reassemble`. Packets that are in no tunnel, or must
+stay in it, stay unchanged and are counted by reason.
 
-Tunnels: VXLAN, Geneve, GRE, GUE, FOU, IP in IP, MPLS in IP. Their usual ports
-are known; VXLAN of old Linux has --port vxlan=8472.
+Tunnels: VXLAN, Geneve, GRE, GUE, FOU, IP in IP, MPLS in IP, on their assigned
+ports. For the old VXLAN port of Linux pass --port vxlan=8472.
 
 Examples:
   grosso decap -r overlay.pcap -w inner.pcap
@@ -398,18 +400,18 @@ Examples:
   grosso decap -r fou.pcap -w inner.pcap --port fou=5555/4";
 
 pub(super) const FRAGMENT_HELP: &str = "\
-What must not or cannot be cut stays whole and is counted by its reason.
-Superframes have to be packets first: `grosso wire`. Whether TCP is one is judged
-as `wire` does it; a UDP datagram is one only if --uso-size says so, because UDP
-longer than a link is what IP cuts into fragments.
+Packets that must not or cannot be fragmented stay whole and are counted by
+reason. Superframes are not fragmented: convert them with `grosso wire` first.
+TCP superframes are detected as in `grosso wire`. A long UDP datagram counts as a
+superframe only with --uso-size, because IP fragments long datagrams.
 
 Examples:
   grosso fragment -r big.pcap -w fragments.pcap --mtu 1280
   grosso fragment -r big.pcap -w fragments.pcap --mtu 1280 --ignore-df --seed 7";
 
 pub(super) const VERIFY_HELP: &str = "\
-Verdicts: valid; partial (left for the network card: no corruption); zero-udp
-(UDP without checksum); bad; unverifiable (bytes are missing).
+Verdicts: valid; partial (the network card would complete it, so nothing is
+corrupt); zero-udp (UDP without checksum); bad; unverifiable (bytes are missing).
 
 Example:
   grosso csum verify -r mixed.pcapng; echo $?";
@@ -419,8 +421,9 @@ Example:
   grosso csum fix -r mixed.pcapng -w fixed.pcapng";
 
 pub(super) const EXPLAIN_HELP: &str = "\
-Says whether one frame is a packet of the wire, and by what evidence; then
-replays the capture through the coalescer and shows what became of it.
+Shows whether the frame is a packet of the wire or a superframe, with the
+evidence. Then replays the capture through the coalescer and shows what happened
+to the packet.
 
 Example:
   grosso explain wire.pcapng 231";

@@ -9,15 +9,15 @@ use super::{own::Detail, values::parse_time_ns};
 
 #[derive(Args, Debug)]
 pub(crate) struct Conform {
-    /// Time that the program has for each poll
+    /// Time limit of the program for each poll
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     timeout: u64,
-    /// Exit 1 also if not all was joined that may be
+    /// Also exit 1 if packets that may be merged were not merged
     #[arg(long)]
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// The program that is judged, and its arguments
+    /// Program to test, and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -38,15 +38,15 @@ fn parse_timeout(text: &str) -> Result<u64, String> {
 
 pub(super) const CONFORM_HELP: &str = "\
 The program reads frames on standard input and writes superframes on standard
-output. A record is 4 bytes of length, little-endian, and that many bytes: 10 of
-virtio_net_hdr and an Ethernet frame. A length of 0 ends a poll: the program
-writes what it holds, and a length of 0. docs/conformance.md has such a program
-in 30 lines, and says what is judged.
+output. A record is a length of 4 bytes, little-endian, followed by that many
+bytes: 10 of virtio_net_hdr and an Ethernet frame. A length of 0 ends a poll: the
+program then flushes its trains and answers with a length of 0.
+docs/conformance.md has such a program in 30 lines and lists the rules.
 
-Exit 0 if no law was broken, 1 if one was; with --strict also if not all was
-joined that may be.
+Exit 0 if no rule was violated, otherwise 1; with --strict also 1 if packets that
+may be merged were not merged.
 
 Examples:
   grosso conform -- ./mine --udp
   grosso conform --json -- ./mine | jq '.rules[] | select(.wrong > 0)'
-  grosso conform -- cat                        joins nothing, breaks nothing";
+  grosso conform -- cat                        merges nothing, violates nothing";

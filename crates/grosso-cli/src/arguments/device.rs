@@ -18,13 +18,13 @@ use super::{
 
 #[derive(Args, Debug)]
 pub(crate) struct Dev {
-    /// Show what the device and its driver take off the CPU (the default)
+    /// Show the offload features (the default)
     #[arg(short = 'k', long, visible_alias = "show-offload", group = "action")]
     pub(crate) show_features: bool,
-    /// Turn features on or off: NAME on|off ...
+    /// Set features: NAME on|off ...
     #[arg(short = 'K', long, visible_alias = "offload", group = "action")]
     pub(crate) features: bool,
-    /// Show the driver's own counters
+    /// Show the driver's counters
     #[arg(short = 'S', long, group = "action")]
     pub(crate) statistics: bool,
     /// Show interrupt coalescing
@@ -33,10 +33,10 @@ pub(crate) struct Dev {
     /// Set interrupt coalescing: NAME N ...
     #[arg(short = 'C', long, group = "action")]
     pub(crate) coalesce: bool,
-    /// The device
+    /// Name of the device
     #[arg(value_name = "DEV")]
     pub(crate) device: String,
-    /// Names and their new values
+    /// Names and new values
     #[arg(value_name = "NAME VALUE")]
     pub(crate) changes: Vec<String>,
 }
@@ -46,63 +46,63 @@ pub(crate) struct Dev {
 #[command(group = clap::ArgGroup::new("turn").args(["file_size", "rotate_seconds"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("outputs").args(["write", "listen", "to", "list"]).required(true).multiple(true))]
 pub(crate) struct Capture {
-    /// The interface: name, number in -D, or any
+    /// Interface: name, number from -D, or any
     #[arg(short, long, value_name = "IFACE", required_unless_present = "list")]
     interface: Option<String>,
     /// List the interfaces
     #[arg(short = 'D', long = "list-interfaces")]
     #[arg(conflicts_with_all = ["interface", "write", "listen", "to", "filter", "words"])]
     pub(crate) list: bool,
-    /// Write this capture; - is standard output; several share the flows
+    /// Write to this file or - (standard output); several files share the flows
     #[arg(short, long, value_name = "FILE")]
     write: Vec<PathBuf>,
-    /// The wire's packets: split, checksums complete
+    /// Split superframes and complete checksums
     #[arg(long)]
     wire: bool,
-    /// Serve those packets as pcap over IP; several addresses share the flows
+    /// Serve packets of the wire as pcap-over-IP; several addresses share the flows
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Send those packets to a monitor's device; tap:NAME makes one
+    /// Send packets of the wire to a monitor's device; tap:NAME creates one
     #[arg(long, value_name = "DEV")]
     pub(crate) to: Vec<String>,
-    /// Next file after so many million bytes; 64K, 8M, 1G: units of 1024
+    /// Start a new file after SIZE million bytes; 64K, 8M and 1G are units of 1024
     #[arg(short = 'C', long, value_name = "SIZE", value_parser = parse_file_bytes)]
     file_size: Option<u64>,
-    /// Next file after so many seconds; %H%M%S in its name is the time
+    /// Start a new file after this many seconds; the name may contain strftime fields such as %H%M%S
     #[arg(short = 'G', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     rotate_seconds: Option<u64>,
-    /// With -C a ring of this many files, with -G the end after them
+    /// Limit the number of files: with -C the oldest is overwritten, with -G the capture ends
     #[arg(short = 'W', long, value_name = "FILES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     #[arg(requires = "turn")]
     file_count: Option<u64>,
     /// Stop after this many packets
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Keep so many bytes of a packet, at most
+    /// Limit captured packets to this many bytes
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
     /// Stop after this time: 500ms, 10s
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) duration: Option<u64>,
-    /// Leave out packets for other hosts, as the interface does
+    /// Do not set the interface to promiscuous mode
     #[arg(short = 'p', long, hide_short_help = true)]
     pub(crate) no_promiscuous: bool,
-    /// Memory for packets that wait to be written: 8M, 1G
+    /// Size of the buffer for packets that wait to be written: 8M, 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
-    /// Output format; pcap has no room for metadata
+    /// Output format; pcap cannot store metadata
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
     format: OutputFormat,
-    /// Unit of times, in files and over IP; Arkime reads no finer ones than microseconds
+    /// Timestamp precision in files and over IP; Arkime needs micro
     #[arg(long, value_name = "UNIT", default_value = "nano", hide_short_help = true)]
     time_stamp_precision: Precision,
     #[command(flatten)]
     pub(crate) tunnels: TunnelPorts,
-    /// Take only packets of this tcpdump expression
+    /// Capture only packets that match this filter
     #[arg(short, long, value_name = "EXPRESSION", conflicts_with = "words")]
     filter: Option<String>,
-    /// The same as words
+    /// Filter expression as separate arguments
     #[arg(value_name = "EXPRESSION")]
     words: Vec<String>,
 }
@@ -175,7 +175,7 @@ pub(crate) struct FileTurning {
 
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
-    /// Fail unless all that this takes works
+    /// Exit 1 unless this use case works
     #[arg(value_name = "USE")]
     pub(crate) uses: Vec<Use>,
 }
@@ -190,16 +190,16 @@ pub(crate) enum Use {
     Bridge,
     /// `grosso tunnel`: TUN and TAP devices of this machine
     Tunnel,
-    /// `grosso lab`: networks of its own
+    /// `grosso lab`: private network namespaces
     Lab,
     /// AF_XDP ports
     Xdp,
 }
 
 pub(super) const DOCTOR_HELP: &str = "\
-Tries everything, in a network namespace of its own: nothing on this machine
-changes. What does not work is a warning, since captures need none of it; exit
-code 1 if it is among what a named USE takes.
+Runs each check in a private network namespace, so nothing on this machine changes.
+A failed check is a warning, because reading captures needs none of them. It is an
+error (exit code 1) if you name a USE that needs it.
 
 Examples:
   grosso doctor
@@ -207,28 +207,27 @@ Examples:
   grosso doctor -q bridge || exit         in a script or an init container";
 
 pub(super) const CAPTURE_HELP: &str = "\
-Keeps in pcapng what tcpdump loses: the segment size of superframes (gso_size),
-which checksums are still to be computed, direction, drops, and the offloads of
-the interface. Wireshark opens it as usual; Grosso splits it exactly.
+Records metadata in pcapng that tcpdump loses: the segment size of superframes
+(gso_size), partial checksums, direction, drops, and the offloads of the interface.
+Wireshark opens the file as usual; Grosso can split its superframes exactly.
 
-Tunnels on ports of their own (--port vxlan=8472) are recorded with the packets.
+Tunnels on other ports (--port vxlan=8472) are recorded with the packets.
 
--i any takes each interface with its own link type: Ethernet headers stay, where
-tcpdump has none.
+-i any keeps the link type of each interface, so Ethernet headers stay; tcpdump
+drops them.
 
---wire splits superframes and completes checksums as a network card does, by what
-the kernel says of each: nothing is guessed. So do --listen and --to, for
-monitors that cannot. Several -w, --listen or --to share the flows, both
-directions of one together. A monitor that is too slow loses packets, which are
-counted; it never holds up the others.
+--wire splits superframes and completes checksums as a network card does, using
+the kernel's metadata; it never guesses. --listen and --to imply it. Several -w,
+--listen or --to share the flows; both directions of a flow stay together. A slow
+monitor loses packets, which are counted, and does not delay the others.
 
--C, -G and -W make the files that they make for tcpdump, with its names; each is
-a whole capture. -c, -W with -G, --duration and SIGTERM end it with exit code 0,
-Ctrl-C with 130. The file is complete in each case.
+-C, -G and -W name and rotate files as tcpdump does; each file is a complete
+capture. -c, -W with -G, --duration and SIGTERM end the capture with exit code 0,
+Ctrl-C with 130. The last file is complete in each case.
 
 Examples:
   sudo grosso capture -i eth0 -w send.pcapng
-  grosso wire -r send.pcapng -w wire.pcapng       as it was on the wire
+  grosso wire -r send.pcapng -w wire.pcapng       packets of the wire
   sudo grosso capture -i eth0 -w quic.pcapng udp port 443
   sudo grosso capture -i any -w ring.pcapng -C 100 -W 10   the last 1 GB
   sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  a file an hour
@@ -238,13 +237,13 @@ Examples:
   sudo grosso capture -i eth0 --listen 127.0.0.1:57012   tshark -i TCP@127.0.0.1:57012";
 
 pub(super) const DEV_HELP: &str = "\
-Names, layout and JSON are ethtool's. Short names: rx tx sg tso gso gro lro rxvlan
-txvlan ntuple rxhash; every name of -k is one too.
+Names, layout and JSON are those of ethtool. Short names: rx tx sg tso gso gro lro
+rxvlan txvlan ntuple rxhash. All names in the output of -k work as well.
 
 Examples:
   grosso dev -k eth0                    features, as ethtool -k
-  grosso dev -k eth0 | grep -v fixed    those that can be changed
+  grosso dev -k eth0 | grep -v fixed    features that can be changed
   grosso dev -K eth0 gro on rx-udp-gro-forwarding on
-  grosso dev -K eth0 rx-gro-hw off      then captures show the packets of the wire
+  grosso dev -K eth0 rx-gro-hw off      captures then show packets of the wire
   grosso dev -C eth0 rx-usecs 20 rx-frames 64
   grosso dev --json -k eth0 | jq '.[0][\"rx-gro-hw\"].active'";

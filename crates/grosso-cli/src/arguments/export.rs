@@ -13,13 +13,13 @@ pub(crate) struct Export {
     pub(crate) captures: Captures,
     #[command(flatten)]
     pub(super) naming: Naming,
-    /// Write a row for each packet of the wire here
+    /// Write one row per packet of the wire to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
-    /// Write a row for each train of a receiving host
+    /// Write one row per train to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) trains: Option<PathBuf>,
-    /// Write the rows of one share of the flows only, such as 2/4
+    /// Write only the rows of one shard of the flows, for example 2/4
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = Shard::parse)]
     pub(crate) shard: Shard,
     #[command(flatten)]
@@ -29,10 +29,10 @@ pub(crate) struct Export {
 }
 
 pub(super) const EXPORT_HELP: &str = "\
-Superframes are rows of the packets that they were cut into, by the evidence of
-`grosso wire`. Trains are those of `grosso coalesce`. The columns are in
-docs/export.md. Every share reads and judges all packets, so the rows of N
-shares are those of one run. A pipe is kept in a temporary file.
+Each superframe becomes one row per packet, split as by `grosso wire`. Trains are
+those of `grosso coalesce`. docs/export.md lists the columns. Every shard reads
+all packets, so N shards together write the rows of one full run. A pipe is copied
+to a temporary file.
 
 Examples:
   grosso export ring/ --parquet packets.parquet --trains trains.parquet
@@ -41,15 +41,14 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct Merge {
-    /// Reports of `grosso export --shard I/N --json`, one for each share
+    /// Reports of `grosso export --shard I/N --json`, one per shard
     #[arg(value_name = "REPORT", required = true)]
     pub(crate) reports: Vec<PathBuf>,
 }
 
 pub(super) const MERGE_HELP: &str = "\
-Counts are added, and of times the earliest and the latest stay; whatever else
-the reports say must be the same in all of them. Reports of other commands are
-refused.
+Adds the counts and keeps the earliest and the latest time. All other fields must
+be the same in every report. Reports of other commands are rejected.
 
 Example:
   grosso export ring/ --parquet 1.parquet --shard 1/2 --json > 1.json

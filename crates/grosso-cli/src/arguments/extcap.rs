@@ -10,35 +10,35 @@ use grosso_capture::SNAPLEN_DEFAULT;
 #[command(group = clap::ArgGroup::new("asked").required(true).multiple(true)
     .args(["extcap_interfaces", "extcap_interface"]))]
 pub(crate) struct Extcap {
-    /// List the sources
+    /// List the capture sources
     #[arg(long)]
     pub(crate) extcap_interfaces: bool,
-    /// The source: grosso- and the name of an interface
+    /// Use this source: grosso- and an interface name
     #[arg(long, value_name = "SOURCE")]
     pub(crate) extcap_interface: Option<String>,
-    /// Print the link type of the source
+    /// Print the link types of the source
     #[arg(long)]
     pub(crate) extcap_dlts: bool,
     /// Print the options of the source
     #[arg(long)]
     pub(crate) extcap_config: bool,
-    /// Capture into the pipe
+    /// Capture packets and write them to the pipe
     #[arg(long, requires = "fifo", requires = "extcap_interface")]
     pub(crate) capture: bool,
-    /// The pipe
+    /// Write to this pipe
     #[arg(long, value_name = "PIPE")]
     pub(crate) fifo: Option<PathBuf>,
-    /// Take only packets that pass this expression of tcpdump; without --capture, check it
+    /// Capture only packets that match this tcpdump filter; without --capture, only check the filter
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) extcap_capture_filter: Option<String>,
-    /// The packets of the wire, or those of this host
-    #[arg(long, value_name = "WHOSE", default_value = "wire")]
+    /// Capture packets as on the wire, or as this host sees them
+    #[arg(long, value_name = "VIEW", default_value = "wire")]
     pub(crate) packets: PacketsOf,
-    /// Keep at most this many bytes of each packet
+    /// Limit captured packets to this many bytes
     #[arg(long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
-    /// Version of the Wireshark that asks
+    /// Version of the calling Wireshark
     #[arg(long, value_name = "VERSION", hide_short_help = true)]
     extcap_version: Option<String>,
 }
@@ -48,18 +48,18 @@ pub(crate) struct Extcap {
 pub(crate) enum PacketsOf {
     /// Superframes split, checksums complete
     Wire,
-    /// As tcpdump has them, with their offload metadata
+    /// As tcpdump captures them, with offload metadata
     Host,
 }
 
 pub(super) const EXTCAP_HELP: &str = "\
-Makes each interface of this machine a capture source in Wireshark's list, with
-the packets that the wire has. Wireshark asks what lies in a folder of its own:
+Adds each interface of this machine to Wireshark's capture sources, with packets
+as on the wire. Wireshark runs the programs in its extcap directory:
 
   ln -s \"$(command -v grosso)\" ~/.local/lib/wireshark/extcap/
 
-Help, About, Folders names that folder, tshark -G folders too. Under any name the
-program knows Wireshark by its options. The privileges are those of grosso capture.
+Wireshark shows that directory under Help, About, Folders; tshark -G folders prints
+it. The file name does not matter. The privileges are those of grosso capture.
 
 Examples:
   tshark -D | grep grosso

@@ -11,13 +11,13 @@ use crate::{error::Failure, input::Session, sources::Sources};
 /// The captures that a command reads, and the packets of them that it takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Captures {
-    /// Captures and folders of them, read in the order of time; - is a pipe
+    /// Captures, or directories of captures, read in time order; - is standard input
     #[arg(value_name = "FILE")]
     words: Vec<String>,
-    /// Read this capture; words are the expression
+    /// Read this capture; remaining arguments are a filter expression
     #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
-    /// Take only packets of this tcpdump expression
+    /// Read only packets that match this tcpdump filter
     #[arg(short, long, value_name = "EXPRESSION")]
     filter: Option<String>,
     #[command(flatten)]
@@ -35,14 +35,18 @@ impl Captures {
         };
         let (paths, filter): (Vec<PathBuf>, _) = match (&self.read, &self.words[..]) {
             (None, []) => {
-                let hint = format!("grosso {command} FILE, or: ... | grosso {command} -");
-                return usage("which capture?", hint);
+                let hint =
+                    format!("pass a capture, or - for standard input: grosso {command} FILE");
+                return usage("no input file", hint);
             }
             (None, files) => (files.iter().map(PathBuf::from).collect(), self.filter.clone()),
             (Some(read), []) => (vec![read.clone()], self.filter.clone()),
             (Some(_), words) if self.filter.is_some() => {
-                let message = format!("after -r the words '{}' are a filter too", words.join(" "));
-                return usage(&message, "-r FILE EXPRESSION, or FILE... -f EXPRESSION".into());
+                let message = format!("two filters: -f, and '{}' after -r", words.join(" "));
+                return usage(
+                    &message,
+                    "use either -r FILE EXPRESSION or FILE... -f EXPRESSION".into(),
+                );
             }
             (Some(read), words) => (vec![read.clone()], Some(words.join(" "))),
         };
@@ -75,10 +79,10 @@ impl Captures {
 pub(crate) struct Files {
     #[command(flatten)]
     pub(crate) captures: Captures,
-    /// Write this capture; - is standard output [default: the report alone]
+    /// Write the result to this capture; - is standard output [default: print only the report]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
-    /// Output format [default: by the name, or the input's]
+    /// Output format [default: by file name, else by input]
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "write")]
     format: Option<OutputFormat>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use crate::{error::Failure, evidence::Given};
 pub(crate) struct Known {
     #[command(flatten)]
     sizes: Sizes,
-    /// MTU of the wire, whatever the capture shows
+    /// MTU of the wire; overrides the capture
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     mtu: Option<u16>,
 }
@@ -18,10 +18,10 @@ pub(crate) struct Known {
 /// Knowledge of the wire without its MTU, for commands whose `--mtu` means something else.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
-    /// Segment size of TCP on the wire, whatever the capture shows
+    /// TCP segment size; overrides the capture
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     mss: Option<u16>,
-    /// Segment size of UDP packets that are longer than the MTU
+    /// UDP segment size of packets longer than the MTU
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..), hide_short_help = true)]
     uso_size: Option<u16>,
     #[command(flatten)]
@@ -48,11 +48,11 @@ impl Known {
             let (Some(size), Some(mtu)) = (size, *mtu) else { continue };
             if usize::from(size) + headers > mtu.into() {
                 let message = format!(
-                    "{option} {size} and --mtu {mtu} contradict: with its headers such a packet has at least {} bytes",
+                    "{option} {size} does not fit into --mtu {mtu}: with headers a packet has at least {} bytes",
                     usize::from(size) + headers
                 );
                 let hint = format!(
-                    "{option} alone, or at most {}",
+                    "pass only {option}, or at most {}",
                     usize::from(mtu).saturating_sub(headers)
                 );
                 return Err(Failure::usage("usage.contradiction", message).hint(hint));

@@ -10,7 +10,7 @@ use super::values::{
 };
 use crate::error::Failure;
 
-/// Without an experiment, the headline: MTU 1500, coalescing on and off
+/// Without an experiment, runs the headline: MTU 1500, coalescing on and off
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_value_name = "EXPERIMENT")]
 #[command(subcommand_help_heading = "Experiments")]
@@ -29,7 +29,7 @@ pub(crate) enum LabExperiment {
     /// Table R3: acknowledgments merged and whole
     #[command(after_long_help = ACKS_HELP)]
     Acks(LabAcks),
-    /// Cost of a packet on a data path, by part
+    /// Cost per packet on a data path, by part
     #[command(after_long_help = COST_HELP)]
     Cost(LabTrials),
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
@@ -38,17 +38,17 @@ pub(crate) enum LabExperiment {
     /// Table R4: tunnels, remote checksum offload
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
-    /// Virtual machines, beside QEMU's TAP and passt
+    /// VMs over Grosso, QEMU's TAP and passt
     #[command(after_long_help = VM_HELP)]
     Vm(LabVm),
-    /// Each feature of a device of yours, on and off
+    /// Each feature of a real device, on and off
     #[command(after_long_help = NIC_HELP)]
     Nic(LabNic),
-    /// The other end of `lab nic`, until Ctrl-C
+    /// Peer of `lab nic`, until Ctrl-C
     Sink(LabSink),
-    /// One trace through every profile: trains, losses, time a packet
+    /// One trace through every profile: trains, losses, time per packet
     Profiles(LabProfiles),
-    /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
+    /// Run your own command on two hosts, with Grosso and an impaired link between them
     #[command(after_long_help = RUN_HELP)]
     Run(LabRun),
 }
@@ -68,24 +68,24 @@ pub(crate) enum LabMeasurement {
     Lro(LabLro),
     /// Table R5: the sender's superframes on and off
     Gso(LabOptions),
-    /// Trains against the number of connections
+    /// Train length by number of connections
     Flows(LabOptions),
-    /// Loads from 10 Mb/s on, coalescing on and off
+    /// Load from 10 Mb/s up, coalescing on and off
     Load(LabOptions),
-    /// Two paths, one of them 0 to 200 us longer: not repaired, repaired within a poll, behind holes
+    /// Reordering by two paths of different delay, with each reorder level
     Reorder(LabReorder),
-    /// Paths of 0.1 to 100 ms, and how long to hold
+    /// Hold times on paths of 0.1 to 100 ms
     Rtt(LabOptions),
-    /// One connection, as many bytes as it takes
+    /// Throughput of one TCP connection
     TcpStream(LabOptions),
-    /// The other way round: the receiver sends
+    /// Throughput in the reverse direction: the receiver sends
     TcpMaerts(LabOptions),
-    /// A byte there and one back: latency of 50, 90, 95 and 99 % of requests
+    /// TCP request-response latency: 50th, 90th, 95th and 99th percentile
     #[command(visible_alias = "rr")]
     TcpRr(LabOptions),
-    /// Datagrams that fill the MTU, as many as arrive
+    /// Throughput of MTU-sized UDP datagrams
     UdpStream(LabOptions),
-    /// As tcp-rr, with datagrams
+    /// UDP request-response latency, as tcp-rr
     UdpRr(LabOptions),
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct LabMore {
 /// The options of a measurement.
 #[derive(Args, Debug)]
 pub(crate) struct LabOptions {
-    /// Measurements of each setting: 3, and 5 for lro
+    /// Repeat each measurement N times [default: 3, for lro 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: Option<u16>,
     /// Length of each measurement
@@ -146,13 +146,13 @@ pub(crate) struct LabOptions {
     /// Send from a file, without a copy in the sender
     #[arg(long, hide_short_help = true)]
     pub(crate) sendfile: bool,
-    /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
+    /// Device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto", hide_short_help = true)]
     pub(crate) device: LabDevice,
-    /// Party that verifies checksums: none, as behind a NIC that did, or the receiver
-    #[arg(long, value_name = "WHAT", default_value = "nic", hide_short_help = true)]
+    /// Verify checksums in the NIC (not measured) or in the receiver
+    #[arg(long, value_name = "WHERE", default_value = "nic", hide_short_help = true)]
     pub(crate) checksums: LabChecksums,
-    /// Program that makes the traffic
+    /// Traffic generator
     #[arg(long, value_name = "TOOL", default_value = "built-in", hide_short_help = true)]
     pub(crate) tool: LabTool,
     #[command(flatten)]
@@ -169,7 +169,7 @@ pub(crate) struct LabLro {
     /// Send TCP segments without timestamps, as in 2007
     #[arg(long, hide_short_help = true)]
     pub(crate) no_timestamps: bool,
-    /// Let TCP's socket buffers grow to this size, in bytes; 16777216 in 2007
+    /// Maximum size of TCP socket buffers; 16777216 in 2007
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(65_536..=67_108_864))]
     pub(crate) buffers: Option<u32>,
@@ -180,7 +180,7 @@ pub(crate) struct LabLro {
 pub(crate) struct LabReorder {
     #[command(flatten)]
     pub(crate) measuring: LabOptions,
-    /// Bits a second of both paths together: less than this machine can carry, which else is the limit
+    /// Total rate of both paths in bit/s; must be below what this machine can carry
     #[arg(long, value_name = "BITS", default_value = "1G", value_parser = parse_offer)]
     pub(crate) rate: u64,
 }
@@ -188,7 +188,7 @@ pub(crate) struct LabReorder {
 /// The CPUs that threads run on.
 #[derive(Args, Debug)]
 pub(crate) struct LabProcessors {
-    /// CPUs of sender, data path and receiver, as in 0,1,2; a path of the sender's host has its [default: the last two]
+    /// CPUs of sender, data path and receiver, for example 0,1,2 [default: the last two]
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus, hide_short_help = true)]
     pub(crate) cpus: Option<[usize; 3]>,
 }
@@ -196,7 +196,7 @@ pub(crate) struct LabProcessors {
 /// The page with plots.
 #[derive(Args, Debug)]
 pub(crate) struct LabPage {
-    /// File for the page with plots [default: grosso-lab.html in this folder, named after the experiment]
+    /// Write the HTML page with plots to this file [default: grosso-lab.html, or grosso-lab-EXPERIMENT.html]
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write no page
@@ -207,29 +207,29 @@ pub(crate) struct LabPage {
 /// `grosso lab fragments`.
 #[derive(Args, Debug)]
 pub(crate) struct LabFragments {
-    /// Measurements of each setting
+    /// Repeat each measurement N times
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// Length of each measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Offered bits a second: less than this machine can carry
+    /// Offered load in bit/s; must be below what this machine can carry
     #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_offer)]
     pub(crate) rate: u64,
-    /// Share of fragments lost on the wire in the second half; 0 leaves that half out
+    /// Loss rate of fragments in the second half; 0 skips that half
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = parse_share)]
     pub(crate) loss: f64,
-    /// Time that a datagram may be incomplete; 60s by RFC 8200
+    /// Reassembly timeout; RFC 8200 requires 60s
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_run_ns)]
     pub(crate) timeout: u64,
-    /// Bytes of each datagram, without headers
+    /// Payload size of each datagram
     #[arg(long, value_name = "BYTES", default_value = "64000")]
     #[arg(value_parser = clap::value_parser!(u16).range(8000..=65_000))]
     pub(crate) size: u16,
-    /// Send over IPv4, and not over IPv6
+    /// Send over IPv4 instead of IPv6
     #[arg(long)]
     pub(crate) ipv4: bool,
-    /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
+    /// Device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
@@ -241,26 +241,26 @@ pub(crate) struct LabFragments {
 /// `grosso lab acks`.
 #[derive(Args, Debug)]
 pub(crate) struct LabAcks {
-    /// Measurements of each setting; with fewer than 3, noise decides
+    /// Repeat each measurement N times; fewer than 3 gives noisy results
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// Length of each measurement of a stream
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Round-trip times of the timed transfers; the first with every treatment
+    /// Round-trip times of the timed transfers; the first is measured with every profile
     #[arg(long, value_name = "TIME", default_values = ["20ms", "1ms", "100ms"], value_parser = parse_time_ns)]
     pub(crate) round_trip: Vec<u64>,
-    /// Bytes of each transfer
+    /// Size of each transfer
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     #[arg(value_parser = clap::value_parser!(u64).range(65536..))]
     pub(crate) transfer: u64,
-    /// Senders of the transfers; auto: the kernel's, loaded as BPF, where it takes them, else some in userspace
+    /// Senders of the transfers; auto: kernel TCP with BPF if available, else userspace TCP
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) senders: LabSenders,
     /// Congestion control of the streams
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
+    /// Device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
@@ -272,7 +272,7 @@ pub(crate) struct LabAcks {
 /// The options of a measurement of kernel TCP through two data paths.
 #[derive(Args, Debug)]
 pub(crate) struct LabTrials {
-    /// Measurements of each setting
+    /// Repeat each measurement N times
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// Length of each measurement
@@ -281,7 +281,7 @@ pub(crate) struct LabTrials {
     /// Congestion control of the lab's sockets
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// Device through which Grosso hands packets to a host; auto: a TAP or TUN where /dev/net/tun may be opened
+    /// Device that delivers packets to a host; auto: TAP or TUN if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
@@ -301,7 +301,7 @@ pub(crate) struct LabTunnels {
     /// Send from a file, without a copy in the sender
     #[arg(long)]
     pub(crate) sendfile: bool,
-    /// Number of TCP connections at once; 200 when the table was published
+    /// Number of concurrent TCP connections; the published table used 200
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) streams: u16,
 }
@@ -309,14 +309,14 @@ pub(crate) struct LabTunnels {
 /// `grosso lab vm`.
 #[derive(Args, Debug)]
 pub(crate) struct LabVm {
-    /// Measurements of each setting, for each of which machines boot
+    /// Repeat each measurement N times; VMs boot for each one
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// Length of each stream
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Folder with the guest's kernel: boot/vmlinuz-RELEASE and lib/modules/RELEASE in it
-    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    /// Directory with the guest's kernel: boot/vmlinuz-RELEASE and lib/modules/RELEASE
+    #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) kernel: PathBuf,
     #[command(flatten)]
     pub(crate) page: LabPage,
@@ -325,16 +325,16 @@ pub(crate) struct LabVm {
 /// `grosso lab nic`.
 #[derive(Args, Debug)]
 pub(crate) struct LabNic {
-    /// Device to measure, of this network
+    /// Device to measure
     #[arg(value_name = "DEV")]
     pub(crate) device: String,
-    /// Address behind the device where `grosso lab sink` runs, with its port if that is another one
+    /// Address of the host that runs `grosso lab sink`, reached through the device
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = parse_peer, required_unless_present = "watch")]
     pub(crate) peer: Option<SocketAddr>,
-    /// Measure this feature, and not all that can be changed; may be given several times
+    /// Measure only this feature; repeatable [default: all features that can be changed]
     #[arg(long, value_name = "NAME")]
     pub(crate) feature: Vec<String>,
-    /// Measurements of each setting; with fewer than 3, noise decides
+    /// Repeat each measurement N times; fewer than 3 gives noisy results
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// Length of each measurement
@@ -350,7 +350,7 @@ pub(crate) struct LabNic {
 /// `grosso lab sink`.
 #[derive(Args, Debug)]
 pub(crate) struct LabSink {
-    /// Address to listen at, with another port if need be
+    /// Listen on this address and port
     #[arg(value_name = "ADDRESS[:PORT]", default_value = "::", value_parser = parse_peer)]
     pub(crate) listen: SocketAddr,
     /// Call the sink at this address instead, in this direction, and print the figures
@@ -373,48 +373,48 @@ pub(crate) enum LabCall {
 /// `grosso lab run`.
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
-    /// Hosts, and what connects them
+    /// Topology of hosts and links
     #[arg(value_name = "TOPOLOGY", required_unless_present = "config")]
     pub(crate) topology: Option<LabTopology>,
-    /// Measure what this file describes: hosts, wires, paths, settings, claims; see docs/lab.md
+    /// Run the experiment in this file: hosts, links, paths, settings, claims; see docs/lab.md
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_TWO_HOSTS)]
     pub(crate) config: Option<PathBuf>,
-    /// Measurements of each setting, instead of what the file says
+    /// Repeat each measurement N times; overrides the file
     #[arg(long, value_name = "N", conflicts_with = "topology", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: Option<u16>,
-    /// Maximum size of a packet in bytes, from the IP header on
+    /// Maximum packet size, counted from the IP header
     #[arg(long, value_name = "N", default_value = "1500", value_parser = clap::value_parser!(u16).range(1280..=65521))]
     pub(crate) mtu: u16,
-    /// Impairments of the wire, each way: 'delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7'
-    #[arg(long, value_name = "WORDS")]
+    /// Impair the link in both directions: 'delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7'
+    #[arg(long, value_name = "IMPAIRMENTS")]
     pub(crate) impair: Option<Impairment>,
-    /// Merge nothing: hand on every packet by itself
+    /// Merge nothing: forward every packet unchanged
     #[arg(long)]
     pub(crate) no_coalesce: bool,
     /// Hold trains across polls for this long: 0, 20us, 1ms
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
     pub(crate) hold: u64,
-    /// Start a server first, on a or b, and wait until it listens
+    /// First start a server on host a or b, and wait until it listens
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"])]
     pub(crate) on: Vec<String>,
-    /// Length of the built-in stream, without a command [default: 5s, or what the file says]
+    /// Length of the built-in stream, if no command is given [default: 5s, or from the file]
     #[arg(long, value_name = "TIME", value_parser = parse_run_ns)]
     pub(crate) time: Option<u64>,
     /// Congestion control of the built-in stream
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// Device through which Grosso hands packets to b; auto: a TAP where /dev/net/tun may be opened
+    /// Device that delivers packets to b; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
     pub(crate) processors: LabProcessors,
-    /// File for the page with plots of an experiment [default: grosso-lab-run.html in this folder]
+    /// Write the HTML page of an experiment to this file [default: grosso-lab-run.html]
     #[arg(long, value_name = "FILE", conflicts_with = "topology", hide_short_help = true)]
     pub(crate) html: Option<PathBuf>,
     /// Write no page
     #[arg(long, conflicts_with_all = ["html", "topology"], hide_short_help = true)]
     pub(crate) no_html: bool,
-    /// Command to run on a; its exit code is the lab's [default: a stream from a to b]
+    /// Run this command on host a and exit with its code [default: a stream from a to b]
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -436,7 +436,7 @@ const OF_TWO_HOSTS: [&str; 10] = [
 /// The hosts of an experiment, and the wire between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTopology {
-    /// a, a wire, and b, whose NIC is Grosso.
+    /// Hosts a and b with a link between them; Grosso is the NIC of b.
     TwoHosts,
 }
 
@@ -464,152 +464,149 @@ impl FromStr for LabHost {
 /// The device through which the data path hands packets to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabDevice {
-    /// A TAP if one may be made, else a veth pair.
+    /// TAP if available, else a veth pair.
     Auto,
-    /// A TAP device, like the NIC of a virtual machine; needs /dev/net/tun.
+    /// TAP device, like the NIC of a VM; needs /dev/net/tun.
     Tap,
-    /// A veth pair with a packet socket on its far end; needs nothing.
+    /// Veth pair with a packet socket at the far end; needs no privileges.
     Veth,
 }
 
 /// The senders of timed transfers, which count acknowledgments in three ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabSenders {
-    /// The kernel's TCP with congestion controls loaded as BPF, which needs root and bpftool; else TCP in userspace.
+    /// Kernel TCP with BPF congestion control (needs root and bpftool), else userspace TCP.
     Auto,
-    /// TCP in userspace, the same on every machine; needs nothing.
+    /// Userspace TCP, the same on every machine; needs no privileges.
     Userspace,
 }
 
 /// The party that verifies the checksums of what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
-    /// Nobody, as behind a NIC that did.
+    /// NIC: checksums arrive verified.
     Nic,
-    /// The receiver: Grosso, or the kernel in measurements without Grosso.
+    /// Receiver: Grosso, or the kernel in measurements without Grosso.
     Receiver,
 }
 
 /// The program that makes the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTool {
-    /// The lab's own threads.
+    /// Threads of the lab.
     BuiltIn,
-    /// iperf3, which must be installed.
+    /// iperf3, if installed.
     Iperf3,
 }
 
 pub(super) const LAB_HELP: &str = "\
-Hosts are network namespaces of a user namespace of the lab's own: it needs no
-root, changes nothing outside and leaves nothing behind. What is measured is the
-kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
-The senders of `acks` alone want root and bpftool, and leave with the lab; else
-they run in userspace. `nic` is another matter: it wants root, and puts back what
-it changes of your device. --cpus says who runs where; `profiles` has one thread,
-`nic` leaves its other end to another machine, and `vm` its machines to QEMU.
+Hosts are network namespaces in a private user namespace: the lab needs no root,
+changes nothing outside and leaves nothing behind. It measures the kernel's TCP,
+with Grosso in place of the receiver's NIC and driver. Two experiments can use
+root: `acks` to load BPF senders (else they run in userspace), and `nic`, which
+changes features of your device and restores them. --cpus pins sender, path and
+receiver, except in `profiles` (one thread), `nic` and `vm`.
 
 Examples:
   grosso lab                      the headline, in twenty seconds
-  grosso lab --html report.html   the page with plots elsewhere
-  grosso lab lro                  table R1, with the kernel's own GRO beside
-  grosso lab gso                  table R5: superframes of the sender, cut by Grosso
-  grosso lab fragments            table R2: the collapse without buffers, and its cure
-  grosso lab reorder              packets of two paths, put in order or not
-  grosso lab acks                 table R3: merged acknowledgments, and a sender's clock
-  grosso lab tunnels              table R4: tunnels, checksums left to the other end
+  grosso lab --html report.html   another file for the page with plots
+  grosso lab lro                  table R1, compared with the kernel's GRO
+  grosso lab gso                  table R5: sender superframes, split by Grosso
+  grosso lab fragments            table R2: collapse with few buffers, and the remedy
+  grosso lab reorder              packets of two paths, reordered or not
+  grosso lab acks                 table R3: merged acknowledgments and ACK clocking
+  grosso lab tunnels              table R4: tunnels with remote checksum offload
   grosso lab nic eth0 --peer 192.0.2.7   each feature of eth0 on and off
-  grosso lab cost                 where the nanoseconds of a packet go
-  grosso lab vm                   virtual machines, by what carries their frames
+  grosso lab cost                 nanoseconds per packet, by part
+  grosso lab vm                   VMs over different backends
   grosso lab tcp-stream --tool iperf3
   grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
   grosso lab --json | jq '.groups[].ratio'";
 
 const FRAGMENTS_HELP: &str = "\
 Host a sends datagrams of 64000 bytes; Grosso encrypts each (ESP, AES-GCM) and
-cuts it into 45 fragments. Host b's NIC has few receive buffers. A receiver that
-queues fragments in them runs out: one lost fragment kills its datagram, and the
-others keep their buffers until the timeout. One that copies each fragment to
-its place gives the buffer back at once.
+splits it into 45 fragments. Host b's NIC has few receive buffers. A receiver that
+queues fragments in them runs out: after one lost fragment the other fragments of
+its datagram occupy their buffers until the timeout. A receiver that copies each
+fragment to its offset frees the buffer at once.
 
 Examples:
-  grosso lab fragments                      both, for about a minute
+  grosso lab fragments                      both, in about a minute
   grosso lab fragments --rate 800M --loss 1%
-  grosso lab fragments --runs 1 --loss 0    the quickest look
+  grosso lab fragments --runs 1 --loss 0    a quick look
   grosso lab fragments --json | jq -c '.groups[].rows[] | [.receiver, .buffers]'";
 
 const TUNNELS_HELP: &str = "\
-Each host's packets go into a tunnel that Grosso ends, over UDP sockets. With
-remote checksum offload (RCO) the checksum inside is left to the other end,
-which need not make it either. Beside that, the kernel's own VXLAN on the same
-wire, and Grosso's with every offload off.
+Each host's packets go through a tunnel that Grosso terminates over UDP sockets.
+With remote checksum offload (RCO) the receiver completes the inner checksum, or
+need not compute it at all. For comparison: the kernel's VXLAN on the same link,
+and Grosso's with every offload off.
 
 Examples:
-  grosso lab tunnels                         all of it, in two or three minutes
-  grosso lab tunnels --runs 1 --time 300ms   the quickest look
+  grosso lab tunnels                         everything, in two or three minutes
+  grosso lab tunnels --runs 1 --time 300ms   a quick look
   grosso lab tunnels --streams 200           as when the table was published
   grosso lab tunnels --ipv6 --sendfile       over IPv6, without a copy in the sender
   grosso lab tunnels --json | jq -c '.comparisons[]'";
 
 const NIC_HELP: &str = "\
-Each feature of DEV that can be changed and works on packets of a stream is
-turned off and on, in turn, while one TCP connection runs between DEV and
-`grosso lab sink` at the other end. It wants root (CAP_NET_ADMIN), and the device
-carries other traffic meanwhile with the features of the moment; some drivers
-lose their link for a moment. A watchdog process puts everything back at the end,
-after Ctrl-C, and after SIGKILL of the lab.
+Turns each changeable feature of DEV that affects a TCP stream off and on, while
+one TCP connection runs between DEV and `grosso lab sink` on the peer. Needs root
+(CAP_NET_ADMIN). Other traffic of the device sees the changed features, and some
+drivers lose the link briefly. A watchdog process restores all features at the
+end, after Ctrl-C, and after SIGKILL of the lab.
 
 Examples:
-  grosso lab sink                              at the other end, as any user
-  grosso lab nic eth0 --peer 192.0.2.7         all features, some minutes
+  grosso lab sink                              on the peer, as any user
+  grosso lab nic eth0 --peer 192.0.2.7         all features, in several minutes
   grosso lab nic eth0 --peer 192.0.2.7 --feature rx-gro --feature tx-tcp-segmentation
   grosso lab nic eth0 --peer 192.0.2.7 --json | jq -c '.rows[] | [.feature, .on]'";
 
 const COST_HELP: &str = "\
-Two hosts, each with a data path of Grosso in the place of its NIC, and kernel
-TCP through both. Their threads look at clocks where one part of the work ends
-and another begins: system calls, the ports around them, the engine, checksums.
-The wire ends in packet sockets, AF_XDP sockets (as root) or UDP sockets.
+Runs kernel TCP between two hosts, each with a Grosso data path in place of its
+NIC. The path's threads take timestamps between the parts of the work: system
+calls, ports, engine, checksums. The link ends in packet sockets, AF_XDP sockets
+(as root) or UDP sockets.
 
 Examples:
-  grosso lab cost                         all of it, in half a minute
-  grosso lab cost --runs 1 --time 200ms   the quickest look
+  grosso lab cost                         everything, in half a minute
+  grosso lab cost --runs 1 --time 200ms   a quick look
   grosso lab cost --device veth           without a TUN
   grosso lab cost --json | jq -c '.rows[] | [.wire, .offloads, .paths[].parts]'";
 
 const VM_HELP: &str = "\
-Machines that QEMU emulates, without /dev/kvm, boot a kernel that is installed
-here or unpacked in a folder. In them this program serves one TCP stream each
-way: from the host, from another guest, and from a host behind a tunnel. Their
-frames are carried by Grosso over vhost-user or a socket, by QEMU's own TAP, or
-by passt. It wants qemu-system-x86_64, busybox, dash, ip, modprobe, depmod and
-cpio; what is missing is said.
+QEMU emulates VMs without /dev/kvm; they boot an installed kernel, or one unpacked
+in a directory. Each VM runs one TCP stream in each direction with the host, with
+another VM, and with a host behind a tunnel. Frames go through Grosso (vhost-user
+or a socket), QEMU's TAP, or passt. Needs qemu-system-x86_64, busybox, dash, ip,
+modprobe, depmod and cpio, and reports which are missing.
 
 Examples:
-  grosso lab vm                         all of it, in some minutes
-  grosso lab vm --runs 1 --time 300ms   the quickest look
+  grosso lab vm                         everything, in several minutes
+  grosso lab vm --runs 1 --time 300ms   a quick look
   grosso lab vm --kernel unpacked       after dpkg -x linux-image-*.deb unpacked
   grosso lab vm --json | jq -c '.groups[].rows[] | [.carrier, .to_guest]'";
 
 const ACKS_HELP: &str = "\
-Acknowledgments are the clock of a sender. In 2011 receive offload in software
-merged those as well, and halved the rate of senders. Here Grosso is the NIC of
-the sender or of the receiver, and merges by several profiles; beside that, a
-model of the sender, and the reordering of acknowledgments that go past the
-coalescer. Of --cpus, timed transfers have the path's CPU for all.
+Acknowledgments clock the sender. In 2011 software receive offload merged them as
+well, which halved the senders' rate. Here Grosso is the NIC of the sender or of
+the receiver and merges by several profiles. The report also shows a model of the
+sender, and reordering of acknowledgments that bypass the coalescer. Timed
+transfers use only the path's CPU of --cpus.
 
 Examples:
-  grosso lab acks                         all of it, in a minute
-  grosso lab acks --runs 1 --time 200ms   the quickest look
+  grosso lab acks                         everything, in a minute
+  grosso lab acks --runs 1 --time 200ms   a quick look
   grosso lab acks --congestion reno
   grosso lab acks --json | jq -c '.rows[] | [.side, .handling, .hold_us]'";
 
 const RUN_HELP: &str = "\
-A command finds the addresses of the hosts in its environment: GROSSO_A and
-GROSSO_B, GROSSO_A6 and GROSSO_B6 for IPv6; GROSSO_HOST is a or b. Whatever it
-starts ends with it. Packets from a come over the wire to Grosso, which is b's
-NIC: trains go to b, and what b sends goes back over the wire. A file describes
-other hosts, wires and paths, and settings of these to compare. --cpus binds the
-path and the built-in stream; a command binds itself (taskset), a file has cpus.
+The command gets the hosts' addresses in its environment: GROSSO_A and GROSSO_B,
+for IPv6 GROSSO_A6 and GROSSO_B6; GROSSO_HOST is a or b. Its child processes end
+with it. Packets from a cross the link to Grosso, which acts as the NIC of b:
+it merges packets for b and sends packets from b back. A file can describe other
+hosts, links and paths, and settings to compare. --cpus pins the path and the
+built-in stream; use taskset for your command, and `cpus` in a file.
 
 Examples:
   grosso lab run --config examples/lab/lro-in-the-middle.toml

@@ -41,12 +41,12 @@ pub(crate) use self::{
 };
 use crate::style::When;
 
-/// Packet offload in userspace: see captures as the wire saw them, or as a stack would.
+/// GRO and GSO in userspace, for captures and live devices.
 #[derive(Debug, Parser)]
 #[command(
     name = "grosso",
     version,
-    max_term_width = 200,
+    max_term_width = 120,
     after_help = FIRST_HELP,
     after_long_help = HELP,
     override_usage = "grosso <COMMAND> [OPTIONS]\n       grosso FILE",
@@ -68,7 +68,7 @@ pub(crate) struct Common {
     /// Print failures only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Colour the output; auto heeds NO_COLOR and CLICOLOR_FORCE
+    /// Colour the output; auto respects NO_COLOR and CLICOLOR_FORCE
     #[arg(
         long,
         global = true,
@@ -79,18 +79,26 @@ pub(crate) struct Common {
     pub(crate) color: When,
 }
 
+/// The arguments of a command that this build lacks, which all parse so that the command can say so.
+#[cfg(not(feature = "parquet"))]
+#[derive(Args, Debug)]
+pub(crate) struct LeftOut {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<std::ffi::OsString>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check whether a capture is what the wire had
+    /// Check whether a capture shows the wire
     #[command(after_long_help = INSPECT_HELP)]
     Inspect(Inspect),
     /// Merge packets as a receiving host would
     #[command(after_long_help = COALESCE_HELP)]
     Coalesce(Coalesce),
-    /// Split superframes as the capture recorded it
+    /// Split superframes by their recorded metadata
     #[command(after_long_help = SEGMENT_HELP)]
     Segment(Segment),
-    /// Turn a host capture into packets of the wire
+    /// Convert a host capture to packets of the wire
     #[command(after_long_help = WIRE_HELP)]
     Wire(Wire),
     /// Join IP fragments into datagrams
@@ -99,10 +107,10 @@ pub(crate) enum Command {
     /// Take packets out of tunnels
     #[command(after_long_help = DECAP_HELP)]
     Decap(Decap),
-    /// Put packets into a tunnel, as for ip link
+    /// Encapsulate packets; syntax of `ip link`
     #[command(after_long_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
     Encap(Encap),
-    /// Cut long packets into IP fragments
+    /// Split long packets into IP fragments
     #[command(after_long_help = FRAGMENT_HELP)]
     Fragment(Fragment),
     /// Verify or fix checksums
@@ -111,39 +119,45 @@ pub(crate) enum Command {
     /// Explain why a packet was merged, or why not
     #[command(after_long_help = EXPLAIN_HELP)]
     Explain(Explain),
-    /// Write packets and trains as tables in Parquet
+    /// Write packets and trains as Parquet tables
     #[cfg(feature = "parquet")]
     #[command(after_long_help = EXPORT_HELP)]
     Export(Box<Export>),
-    /// Join the reports of the shares of `export`
+    /// Merge the reports of `export` shards
     #[cfg(feature = "parquet")]
     #[command(after_long_help = MERGE_HELP)]
     Merge(Merge),
-    /// List the profiles: sets of rules to merge by
+    /// Write packets and trains as Parquet tables (not in this build)
+    #[cfg(not(feature = "parquet"))]
+    Export(LeftOut),
+    /// Merge the reports of `export` shards (not in this build)
+    #[cfg(not(feature = "parquet"))]
+    Merge(LeftOut),
+    /// List the merge profiles
     #[command(after_long_help = PROFILES_HELP)]
     Profiles(Profiles),
-    /// Compare what offloads would do to this traffic
+    /// Compare receive offloads on this traffic
     #[command(after_long_help = WHATIF_HELP)]
     Whatif(Whatif),
-    /// Judge a program that coalesces, rule by rule
+    /// Test another coalescer, rule by rule
     #[command(after_long_help = CONFORM_HELP)]
     Conform(Conform),
-    /// Connect two devices by a data path
+    /// Connect two devices with a data path
     #[command(after_long_help = BRIDGE_HELP)]
     Bridge(Bridge),
-    /// Run the data paths of a file
+    /// Run the data paths in a file
     #[command(after_long_help = RUN_HELP)]
     Run(Run),
-    /// Run tunnels in userspace, as for `ip link`
+    /// Run tunnels in userspace; syntax of `ip link`
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
     Tunnel(Tunnel),
-    /// Check a file for `run`
+    /// Check or write files for `run`
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Describe the JSON of a command, as JSON Schema
+    /// Print the JSON Schema of a command's report
     #[command(after_long_help = SCHEMA_HELP)]
     Schema(Schema),
-    /// Measure what offload is worth on this machine
+    /// Measure the gain of offloads on this machine
     #[command(after_long_help = LAB_HELP)]
     Lab(Lab),
     /// Check what works on this machine, and why not
@@ -152,46 +166,46 @@ pub(crate) enum Command {
     /// Record an interface with its offload metadata
     #[command(after_long_help = CAPTURE_HELP)]
     Capture(Capture),
-    /// Be a capture source in Wireshark's list
+    /// Act as a Wireshark extcap
     #[command(after_long_help = EXTCAP_HELP)]
     Extcap(Extcap),
-    /// Show or set a device's features, show counters
+    /// Show or set a device's offload features
     #[command(after_long_help = DEV_HELP)]
     Dev(Dev),
     /// Print the counters of running data paths
     #[command(after_long_help = STATS_HELP)]
     Stats(Stats),
-    /// Show running data paths on a screen
+    /// Show running data paths on a full screen
     #[command(after_long_help = MONITOR_HELP)]
     Monitor(Monitor),
 }
 
 const FIRST_HELP: &str = "\
 Examples:
-  grosso send.pcap                         is it the wire?
-  grosso wire -r send.pcap -w wire.pcapng  as the wire had it
-  grosso lab                               what is it worth?";
+  grosso send.pcap                         is this the wire?
+  grosso wire -r send.pcap -w wire.pcapng  as on the wire
+  grosso lab                               measure the gain";
 
 const HELP: &str = "\
 Examples:
-  grosso send.pcap                             is it the wire? (same as inspect)
-  grosso wire -r send.pcap -w wire.pcapng      as it was on the wire
+  grosso send.pcap                             same as grosso inspect send.pcap
+  grosso wire -r send.pcap -w wire.pcapng      convert to packets of the wire
   grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
   grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
-  grosso segment -r gro.pcapng -w back.pcapng  and back, byte for byte
+  grosso segment -r gro.pcapng -w back.pcapng  split again, byte for byte
   grosso reassemble -r sip.pcap -w whole.pcap  join IP fragments
   grosso decap -r overlay.pcap -w inner.pcap   take packets out of tunnels
   grosso encap -r inner.pcap -w overlay.pcap type vxlan id 42 local A remote B
-  grosso explain wire.pcapng 231               why was it merged, or not?
-  grosso whatif wire.pcapng                    which offload, held for how long?
-  grosso conform -- ./mine                     is this coalescer right?
-  sudo grosso capture -i eth0 -w send.pcapng   record what tcpdump loses
-  grosso lab                                   what is it worth on kernel TCP?
+  grosso explain wire.pcapng 231               why was it not merged?
+  grosso whatif wire.pcapng                    compare offloads and hold times
+  grosso conform -- ./mine                     test another coalescer
+  sudo grosso capture -i eth0 -w send.pcapng   record with offload metadata
+  grosso lab                                   measure the gain on kernel TCP
 
-Exit codes: 0 done, yes; 1 done, no; 2 usage; 3 input damaged or not supported
-(what could be written was written); 4 environment; 5 internal error;
-6 a thread of a data path did not end in time and was left behind;
-130 interrupted by Ctrl-C or SIGTERM; 141 nobody reads the output.";
+Exit codes: 0 success; 1 success, but the check failed; 2 usage error; 3 input
+damaged or not supported (readable packets were processed); 4 system error;
+5 internal error; 6 a data path thread did not end in time and was abandoned;
+130 interrupted by Ctrl-C or SIGTERM; 141 output pipe closed.";
 
 #[cfg(test)]
 mod tests {

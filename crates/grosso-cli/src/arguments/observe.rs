@@ -8,22 +8,22 @@ use super::own::Detail;
 
 #[derive(Args, Debug)]
 pub(crate) struct Stats {
-    /// Only these devices
+    /// Select these devices [default: all]
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<String>,
-    /// Print again every so many seconds
+    /// Print again at this interval
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) interval: Option<Duration>,
-    /// Print so many times, instead of until Ctrl-C
+    /// Stop after printing COUNT times [default: at Ctrl-C]
     #[arg(short, long, value_name = "COUNT", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Also print the change since the time before
+    /// Also print the change since the previous reading
     #[arg(long, requires = "interval")]
     pub(crate) delta: bool,
-    /// Print one line of JSON per device
+    /// Print one JSON line per device
     #[arg(long, conflicts_with = "json")]
     pub(crate) jsonl: bool,
-    /// Print in Prometheus' text format
+    /// Print in the Prometheus text format
     #[arg(long, conflicts_with_all = ["json", "jsonl", "interval"])]
     pub(crate) prom: bool,
     /// Print each queue separately
@@ -35,19 +35,19 @@ pub(crate) struct Stats {
 
 #[derive(Args, Debug)]
 pub(crate) struct Monitor {
-    /// Only these devices
+    /// Select these devices [default: all]
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<String>,
-    /// Seconds from one reading to the next
+    /// Read the counters at this interval
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     pub(crate) interval: Duration,
-    /// Print the numbers of one interval as text
+    /// Print one interval as text and exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// Print the numbers of each interval as text, for logs
+    /// Print each interval as text, for logs
     #[arg(short, long, conflicts_with = "once")]
     pub(crate) batch: bool,
-    /// With --batch, stop after so many intervals instead of at Ctrl-C
+    /// Stop after COUNT intervals with --batch [default: at Ctrl-C]
     #[arg(short, long, value_name = "COUNT", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }
@@ -61,9 +61,9 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) const STATS_HELP: &str = "\
-Without options it prints what the running data paths counted so far: those of
-`grosso bridge` and `grosso run` that this user may ask. Counters only grow.
--v also prints those that are zero; docs/counters.md explains each one.
+Prints the counters of all running data paths (`grosso bridge` and `grosso run`)
+to which this user has access. Counters only grow. -v also prints counters that
+are zero; docs/counters.md explains each one.
 
 Examples:
   grosso stats                                counters of every device
@@ -73,17 +73,17 @@ Examples:
   grosso stats --prom > /var/lib/node_exporter/grosso.prom";
 
 pub(super) const MONITOR_HELP: &str = "\
-Columns: rates as on the wire; `in batch` and `segs/send` are wire packets a
-frame that was passed on from the device and that was to be sent to it; flush
-is the share of trains that left for their size (size), another timestamp or
-options (ts), PSH or FIN (psh), a gap in the sequence (gap), their time (time).
+Rates are those of the wire. `in batch` and `segs/send` are wire packets per frame
+received from the device and sent to it. The flush columns show why trains were
+flushed: size limit (size), changed timestamp or options (ts), PSH or FIN (psh),
+sequence gap (gap), hold time (time).
 
-Keys: up and down choose a device, s sorts by the next column, d shows what was
-counted in the last interval instead of so far, space pauses, ? helps, q quits.
+Keys: up and down select a device, s sorts by the next column, d switches between
+totals and the last interval, space pauses, ? shows help, q quits.
 
 Examples:
   grosso monitor                   full screen
-  grosso monitor --once            the numbers of one second, as text
+  grosso monitor --once            one second, as text
   grosso monitor -b -i 10 >> log   a block every ten seconds";
 
 /// Seconds from one reading to the next: from the shortest time between two questions to a data path, to a day.

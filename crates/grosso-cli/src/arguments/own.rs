@@ -8,10 +8,10 @@ use super::{Captures, Command, Csum, CsumVerify, Files, Tunnel, values::parse_li
 /// The reading of a capture.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
-    /// Parse packets as this link type: ethernet, raw, null, sll, sll2, or a number
+    /// Override the link type: ethernet, raw, null, sll, sll2, or a number
     #[arg(long, value_name = "TYPE", value_parser = parse_link, hide_short_help = true)]
     pub(crate) linktype: Option<LinkType>,
-    /// Exit 0 although the input ends inside a packet
+    /// Exit 0 even if the input ends inside a packet
     #[arg(long, hide_short_help = true)]
     pub(crate) allow_truncated: bool,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Reading {
 /// The naming of captures by their bytes.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Naming {
-    /// Report the SHA-256 of each capture, which sha256sum has too
+    /// Report the SHA-256 of each capture, as sha256sum prints it
     #[arg(short = 'H', long, hide_short_help = true)]
     pub(crate) hash: bool,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Naming {
 /// The treatment of what is uncertain.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Strictness {
-    /// Refuse to guess: exit 1 if anything was left as it was
+    /// Do not guess; exit 1 if a packet stays unchanged
     #[arg(long)]
     pub(crate) strict: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Strictness {
 /// The length of a report.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Detail {
-    /// Print more
+    /// Print details
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
@@ -97,6 +97,8 @@ impl Command {
             | Self::Monitor(_) => none,
             #[cfg(feature = "parquet")]
             Self::Merge(_) => none,
+            #[cfg(not(feature = "parquet"))]
+            Self::Export(_) | Self::Merge(_) => none,
         }
     }
 }

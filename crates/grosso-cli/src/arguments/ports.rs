@@ -24,10 +24,10 @@ impl TunnelPorts {
 /// The values of `--port`, one by one, and that of `--l2tp`.
 #[derive(Args, Debug)]
 struct PortWords {
-    /// A tunnel's UDP port: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
+    /// UDP port of a tunnel: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
     #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port, hide_short_help = true)]
     ports: Vec<TunnelPort>,
-    /// Form of L2TPv3 sessions: bytes of their cookie, and their sublayer, as 4/default or 0/none
+    /// Format of L2TPv3 sessions: cookie size in bytes and sublayer, for example 4/default or 0/none
     #[arg(long, value_name = "COOKIE/SUBLAYER", value_parser = parse_pseudowire, hide_short_help = true)]
     l2tp: Option<Pseudowire>,
 }
@@ -35,7 +35,7 @@ struct PortWords {
 impl FromArgMatches for TunnelPorts {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let PortWords { ports: told, l2tp } = PortWords::from_arg_matches(matches)?;
-        let mut ports = Ports { l2tp, ..Ports::ASSIGNED };
+        let mut ports = Ports::ASSIGNED.with_l2tp(l2tp);
         for (index, tunnel) in told.iter().enumerate() {
             if let Some(why) = told.iter().take(index).find_map(|other| clash(*other, *tunnel)) {
                 return Err(Error::raw(ErrorKind::ArgumentConflict, why));
@@ -67,18 +67,18 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
         return None;
     }
     let why = if one.port() == other.port() {
-        "a UDP port means one tunnel: leave one of them out"
+        "a UDP port can stand for one tunnel only; remove one of the options"
     } else if one.is_same_tunnel(other) {
-        "a tunnel has one UDP port at a time: leave one of them out, and run it again with that one"
+        "only one UDP port per tunnel is possible; run the command once per port"
     } else {
         return None;
     };
-    Some(format!("--port {one} and --port {other} contradict each other: {why}\n"))
+    Some(format!("--port {one} and --port {other} conflict: {why}\n"))
 }
 
 #[cfg(test)]
 mod tests {
-    use grosso_wire::CookieLen;
+    use grosso_wire::{CookieLen, Kind};
 
     use super::*;
 
@@ -92,16 +92,16 @@ mod tests {
     #[test]
     fn ports_that_are_named_take_the_place_of_the_assigned_ones() {
         assert_eq!(parse(""), Ok(Ports::ASSIGNED));
-        let both = Ports { vxlan: 8472, fou: Some((5555, 4)), ..Ports::ASSIGNED };
+        let both = Ports::ASSIGNED.with(Kind::Vxlan, 8472).with_fou(5555, 4);
         assert_eq!(parse("--port vxlan=8472 --port fou=5555/4 --port vxlan=8472"), Ok(both));
-        let geneve = Ports { vxlan: 0, geneve: 4789, ..Ports::ASSIGNED };
+        let geneve = Ports::ASSIGNED.with(Kind::Geneve, 4789);
         assert_eq!(parse("--port geneve=4789"), Ok(geneve), "that is VXLAN no more");
     }
 
     #[test]
     fn the_form_of_l2tp_sessions_is_told_or_unknown() {
         let told = |cookie, has_sublayer| {
-            Ok(Ports { l2tp: Some(Pseudowire { cookie, has_sublayer }), ..Ports::ASSIGNED })
+            Ok(Ports::ASSIGNED.with_l2tp(Some(Pseudowire { cookie, has_sublayer })))
         };
         assert_eq!(parse("--l2tp 4/default"), told(CookieLen::Four, true));
         assert_eq!(parse("--l2tp 0/none"), told(CookieLen::None, false));
@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn words_that_contradict_each_other_are_refused_by_both_their_names() {
         for (words, why) in [
-            ("--port vxlan=8472 --port gue=8472", "means one tunnel"),
-            ("--port fou=5555/4 --port gue=1 --port vxlan=5555", "means one tunnel"),
-            ("--port fou=5555/4 --port fou=5555/47", "means one tunnel"),
-            ("--port vxlan=8472 --port vxlan=4789", "one UDP port at a time"),
+            ("--port vxlan=8472 --port gue=8472", "for one tunnel only"),
+            ("--port fou=5555/4 --port gue=1 --port vxlan=5555", "for one tunnel only"),
+            ("--port fou=5555/4 --port fou=5555/47", "for one tunnel only"),
+            ("--port vxlan=8472 --port vxlan=4789", "one UDP port per tunnel"),
         ] {
             let error = parse(words).unwrap_err();
             let named = words.split("--port ").filter(|word| !word.starts_with("gue=1"));

@@ -12,23 +12,23 @@ pub(crate) struct Profiles {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfilesCommand {
-    /// Print a profile as a file: every key, and the values that it may have
+    /// Print a profile as a TOML file with every key and its allowed values
     Show(ProfilesShow),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ProfilesShow {
-    /// The profile: a name, or a file
+    /// Profile name, or a file
     #[arg(value_name = "NAME|FILE.toml")]
     pub(crate) profile: String,
 }
 
 pub(super) const PROFILES_HELP: &str = "\
-A profile is the rules of a receive offload, as data. A file of your own says only
-what differs, such as
+A profile holds the rules of a receive offload. Your own file lists only the
+differences from a base profile:
   base = \"freebsd\"
   limits.flows = 64
-docs/profiles.md says what each profile joins and what its original did.
+docs/profiles.md describes what each profile merges and the original it models.
 
 Examples:
   grosso profiles

@@ -2,18 +2,18 @@
 
 use clap::Args;
 
-/// Without a command, lists the commands and the forms of their JSON
+/// Without a command, lists the commands and their JSON schemas
 #[derive(Args, Debug)]
 pub(crate) struct Schema {
-    /// A command, such as csum verify; error is what all of them print if they fail
+    /// Command name, for example csum verify; "error" is the report of a failed command
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 
 pub(super) const SCHEMA_HELP: &str = "\
-The field `schema` of every report has the name of its form and its version, as in
-grosso.wire/2. Fields may be added to a version; a new version comes when a field
-goes or means something else (docs/json.md).
+The field `schema` of every report names its schema and version, for example
+grosso.wire/2. New fields do not change the version; removing a field or changing
+its meaning does (docs/json.md).
 
 Examples:
   grosso schema

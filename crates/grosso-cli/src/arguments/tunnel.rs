@@ -6,10 +6,10 @@ use super::own::Detail;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tunnel {
-    /// Make a tunnel with its TUN or TAP device, and start it
+    /// Create a tunnel with its TUN or TAP device, and start it
     #[command(after_long_help = ADD_HELP)]
     Add(TunnelAdd),
-    /// Stop a tunnel, and remove it with its device
+    /// Stop a tunnel, and delete it and its device
     Del(TunnelName),
     /// Start an existing tunnel
     Up(TunnelUp),
@@ -18,7 +18,7 @@ pub(crate) enum Tunnel {
     /// Show tunnels and their traffic
     #[command(after_long_help = SHOW_HELP)]
     Show(TunnelShow),
-    /// Print a tunnel in the words of another program
+    /// Print a tunnel as the configuration of another program
     #[command(after_long_help = EXPORT_HELP)]
     Export(TunnelExport),
 }
@@ -28,8 +28,8 @@ pub(crate) struct TunnelAdd {
     /// Name of the tunnel's device
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Words as for `ip link add NAME`: [mtu BYTES] type TYPE ...
-    #[arg(value_name = "WORDS", required = true)]
+    /// Arguments of `ip link add NAME`: [mtu BYTES] type TYPE ...
+    #[arg(value_name = "ARGS", required = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
     pub(crate) start: TunnelStart,
@@ -40,24 +40,24 @@ pub(crate) struct TunnelAdd {
 /// The process that a tunnel is started in.
 #[derive(Args, Debug)]
 pub(crate) struct TunnelStart {
-    /// Stay in the foreground, instead of starting a process in the background
+    /// Run in the foreground, not in a background process
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// Let the process become this user, with the capabilities that devices need
+    /// Run the process as this user, with only the required capabilities
     #[arg(long, value_name = "NAME", conflicts_with = "foreground")]
     pub(crate) user: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelName {
-    /// The tunnel
+    /// Name of the tunnel
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelUp {
-    /// The tunnel
+    /// Name of the tunnel
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -68,29 +68,29 @@ pub(crate) struct TunnelUp {
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelShow {
-    /// Only this tunnel
+    /// Show only this tunnel [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelExport {
-    /// The tunnel
+    /// Name of the tunnel
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Words to print it in
-    #[arg(long = "as", value_name = "WHOSE")]
+    /// Output format
+    #[arg(long = "as", value_name = "FORMAT")]
     pub(crate) whose: Whose,
 }
 
 /// The program in whose words a tunnel is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Whose {
-    /// Commands of iproute2 that make a tunnel of the kernel
+    /// iproute2 commands that create a kernel tunnel
     Ip,
-    /// Units of systemd-networkd
+    /// systemd-networkd units
     Networkd,
-    /// The file of `grosso run`
+    /// Configuration file for `grosso run`
     Toml,
 }
 
@@ -103,13 +103,13 @@ Examples:
   sudo grosso tunnel del gue0";
 
 const ADD_HELP: &str = "\
-The words are those of ip-link(8); a value after a colon is the default:
+The arguments are those of ip-link(8); a value after a colon is the default:
   vxlan, geneve  id N local A remote A [dstport P: 4789, 4790 with gpe, 6081]
                  [srcport LOW HIGH: 49152 65535] [[no]udpcsum: on]
                  [[no]udp6zerocsumtx] [[no]udp6zerocsumrx]
   vxlan          [remcsumtx] [remcsumrx] [noremcsumpartial] [gbp [N]] [gpe]
   geneve         [geneve_opts CLASS:TYPE:DATA,...] [innerprotoinherit]
-  those two, gretap and ip6gretap, to several other ends:
+  vxlan, geneve, gretap and ip6gretap with several peers:
                  remote A remote A ... [fdb LLADDR A ...] [[no]learning: on]
                  [ageing SECONDS: 300] [maxaddress N: 4096]
   gre, gretap    local A remote A [[i|o]key N] [[i|o]csum] [[i|o]seq]
@@ -117,17 +117,17 @@ The words are those of ip-link(8); a value after a colon is the default:
     over IPv6: ip6gre, ip6gretap                      [encaplimit N|none: 4]
   ipip, sit      local A remote A [mode M: any] [nopmtudisc]
     over IPv6: ip6tnl                                 [encaplimit N|none: 4]
-  but for vxlan and geneve, in UDP:
+  all but vxlan and geneve, over UDP:
                  encap fou|gue [encap-dport P: 6080 for gue] [encap-sport P:
                  auto] [[no]encap-csum: on] [[no]encap-csum6: on]
                  [encap-remcsum] [noencap-remcsumpartial] [encap-variant 0|1]
   all            [ttl N|inherit: 64] [tos N|inherit: inherit] [flowlabel N]
                  [df set|unset|inherit: unset] (vxlan, geneve)
-                 [[no]probe: on, but with nopmtudisc]
-                 [mtu-min BYTES: what the device's MTU needs]
+                 [[no]probe: on, off with nopmtudisc]
+                 [mtu-min BYTES: from the device's MTU]
 
-Without mtu, the device's MTU is what the tunnel's headers leave of the path's.
-The tunnel is a process of its own, which tunnel down or del ends.
+Without mtu, the device's MTU is the path MTU minus the tunnel's headers. Each
+tunnel runs in its own process, which `tunnel down` and `tunnel del` end.
 
 Examples:
   sudo grosso tunnel add vx0 type vxlan id 42 local 192.0.2.1 remote 192.0.2.2
@@ -137,15 +137,15 @@ Examples:
        key 7";
 
 const SHOW_HELP: &str = "\
-Bytes and packets are those inside the tunnel, since its process started. The
-last packet is the last one that came out of it.
+Bytes and packets are counted inside the tunnel since its process started. The
+last packet is the last one received from the tunnel.
 
 Examples:
   sudo grosso tunnel show
   sudo grosso tunnel show gue0 --json | jq '.tunnels[0].mtu'";
 
 const EXPORT_HELP: &str = "\
-Settings that the other program has no words for are noted.
+Settings that the other program does not support are reported.
 
 Examples:
   sudo grosso tunnel export vx0 --as ip > vx0.sh

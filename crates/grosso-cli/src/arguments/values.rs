@@ -21,7 +21,7 @@ pub(crate) struct HoldTime {
 }
 
 impl HoldTime {
-    /// A hold of so many nanoseconds, for every train.
+    /// A hold of this many nanoseconds, for every train.
     pub(crate) fn fixed(most_ns: u64) -> Self {
         Self { hold: Hold::Fixed, most_ns }
     }
@@ -130,11 +130,11 @@ pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
 /// The rule that ends a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
-    /// Ends after so many packets.
+    /// Ends after this many packets.
     Packets(u64),
     /// Ends before a packet with another timestamp.
     Stamp,
-    /// Ends before a packet more than so many nanoseconds after the one before it, and at the budget of a poll.
+    /// Ends before a packet more than this many nanoseconds after the one before it, and at the budget of a poll.
     Gap(u64),
 }
 
@@ -152,26 +152,21 @@ impl fmt::Display for Batch {
 
 /// A tunnel and its UDP port, in the form in which they are displayed.
 pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
+    let name = |tunnel: TunnelPort| tunnel.name().to_ascii_lowercase();
     let expected = || {
-        let tunnels = "vxlan=PORT, vxlan-gpe=PORT, geneve=PORT, gue=PORT, esp=PORT";
-        format!("expected a tunnel and its UDP port: {tunnels} or fou=PORT/PROTOCOL")
+        let tunnels: Vec<_> = TunnelPort::assigned().map(|it| name(it) + "=PORT").collect();
+        format!("expected a tunnel and its UDP port: {} or fou=PORT/PROTOCOL", tunnels.join(", "))
     };
     let (tunnel, port) = text.split_once('=').ok_or_else(expected)?;
     let number =
         |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(expected);
-    match tunnel {
-        "vxlan" => Ok(TunnelPort::Vxlan(number(port)?)),
-        "vxlan-gpe" => Ok(TunnelPort::VxlanGpe(number(port)?)),
-        "geneve" => Ok(TunnelPort::Geneve(number(port)?)),
-        "gue" => Ok(TunnelPort::Gue(number(port)?)),
-        "esp" => Ok(TunnelPort::Esp(number(port)?)),
-        "fou" => {
-            let (port, protocol) = port.split_once('/').ok_or_else(expected)?;
-            let protocol = protocol.parse::<u8>().ok().filter(|protocol| *protocol > 0);
-            Ok(TunnelPort::Fou(number(port)?, protocol.ok_or_else(expected)?))
-        }
-        _ => Err(expected()),
+    if tunnel == "fou" {
+        let (port, protocol) = port.split_once('/').ok_or_else(expected)?;
+        let protocol = protocol.parse::<u8>().ok().filter(|protocol| *protocol > 0);
+        return Ok(TunnelPort::fou(number(port)?, protocol.ok_or_else(expected)?));
     }
+    let known = TunnelPort::assigned().find(|it| name(*it) == tunnel).ok_or_else(expected)?;
+    Ok(known.moved_to(number(port)?))
 }
 
 /// The form of L2TPv3 sessions: bytes of their cookie, and their sublayer.
@@ -350,7 +345,7 @@ const OFFER_BITS_MIN: u64 = 10_000_000;
 
 const OFFER_BITS_MAX: u64 = 100_000_000_000;
 
-/// A table of a million trains takes some hundred megabytes.
+/// A table of a million trains takes several hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
 
 /// A datagram of 65535 bytes, its headers, and the bookkeeping beside it.
@@ -366,6 +361,8 @@ const RUN_NS_MAX: u64 = 1_000_000_000_000;
 
 #[cfg(test)]
 mod tests {
+    use grosso_wire::Kind;
+
     use super::*;
 
     #[test]
@@ -410,7 +407,7 @@ mod tests {
 
     #[test]
     fn ports_of_tunnels_are_named() {
-        assert_eq!(parse_tunnel_port("vxlan=8472"), Ok(TunnelPort::Vxlan(8472)));
+        assert_eq!(parse_tunnel_port("vxlan=8472"), Ok(TunnelPort::new(Kind::Vxlan, 8472)));
         for text in ["vxlan=1", "vxlan-gpe=2", "geneve=3", "gue=4", "fou=5555/4", "esp=6"] {
             assert_eq!(parse_tunnel_port(text).unwrap().to_string(), text);
         }

@@ -18,7 +18,7 @@ pub(crate) struct Whatif {
     pub(crate) captures: Captures,
     #[command(flatten)]
     pub(super) naming: Naming,
-    /// Profiles to try, separated by commas; "all" tries every profile
+    /// Compare these profiles, separated by commas; "all" compares every profile
     #[arg(
         long,
         value_name = "NAMES",
@@ -26,7 +26,7 @@ pub(crate) struct Whatif {
         default_value = "linux,linux-8x8,freebsd,rsc-82599"
     )]
     pub(crate) profile: Vec<String>,
-    /// Times to hold trains across polls, by capture time, separated by commas; auto: as long as it pays
+    /// Compare these hold times in capture time, separated by commas; auto adapts per flow
     #[arg(
         long,
         value_name = "TIMES",
@@ -35,29 +35,31 @@ pub(crate) struct Whatif {
         value_parser = parse_hold
     )]
     pub(crate) hold: Vec<HoldTime>,
-    /// Ways to put TCP in order first, separated by commas: off, batch, holes, or holes:TIME [default: the profile's]
+    /// Compare these reorder levels, separated by commas: off, batch, holes, or holes:TIME [default: from the
+    /// profile]
     #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_repair)]
     pub(crate) reorder: Vec<Repair>,
-    /// End of a poll: before a gap longer than this (or after 64 packets), after N packets, or "stamp"
+    /// End a poll before a gap longer than TIME (or after 64 packets), after N packets, or, with "stamp", where the
+    /// timestamp changes
     #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = parse_batch)]
     pub(crate) batch: Batch,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Threads that try the settings; the report is the same with any number
+    /// Use this many threads; the report does not depend on it
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
-    /// Write a page with plots
+    /// Write an HTML page with plots to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
 
 pub(super) const WHATIF_HELP: &str = "\
-Replays the capture once through a coalescer for every profile, level of order
-and hold, with the times of the capture as the clock. Segments a train count
-packets of the wire with a payload, alone or not; held is how long these waited,
-for their order and for their train, to 0.1 %.
+Replays the capture through a coalescer for every combination of profile, reorder
+level and hold time; the capture's timestamps are the clock. Segments a train
+count wire packets with a payload, including single packets. held is the delay
+from reordering and holding, accurate to 0.1 %.
 
 Examples:
   grosso whatif wire.pcapng

@@ -1,9 +1,10 @@
 //! Setting checksums right.
 
-use grosso_wire::{Kind, Stack};
+use grosso_checksum::Sum;
+use grosso_wire::{Kind, Layer, Stack, ipv4};
 
 use super::verdict::{Claim, Level, Levels, Verdict, judge};
-use crate::headers::put_u16;
+use crate::headers::{put_u16, u16_at};
 
 /// Writes the expected value of every checksum that `which` picks, innermost first, and returns their number.
 ///
@@ -34,6 +35,17 @@ pub(crate) fn fix(
         }
     }
     fixed
+}
+
+/// Completes the header checksum of an IPv4 header that leaves it to a device, so that what reads the packet as a
+/// receiver does takes it as `csum verify` does.
+pub(crate) fn complete_header(packet: &mut [u8], ip: &Layer) {
+    let at = usize::from(ip.offset) + ipv4::field::CHECKSUM.start;
+    let header = packet.get(ip.offset.into()..ip.end()).unwrap_or_default();
+    if ip.kind == Kind::Ipv4 && u16_at(packet, at) == 0 {
+        let checksum = Sum::of(header).checksum();
+        put_u16(packet, at, checksum);
+    }
 }
 
 /// Completes the partial checksums of a packet, and returns their number.

@@ -1,11 +1,13 @@
 //! A verdict for every checksum of a packet, and the repair of those that are not right.
 
 mod fix;
+mod prefix;
 mod pseudo;
 mod verdict;
 
-pub(crate) use fix::{complete, fix};
+pub(crate) use fix::{complete, complete_header, fix};
+pub(crate) use prefix::sizes as prefix_sizes;
 pub(crate) use verdict::{
-    Claim, Level, Levels, Verdict, Why, has_gre_checksum_to_come, has_header_checksum_to_come,
-    is_left_to_device, is_seeded, is_seeded_anywhere, is_seeded_to_the_end, judge, seeded_around,
+    Claim, Level, Levels, Verdict, Why, has_gre_checksum_to_come, is_left_to_device, is_seeded,
+    is_seeded_anywhere, is_seeded_to_the_end, is_seeded_without_length, judge, seeded_around,
 };

@@ -9,7 +9,10 @@ use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, pppoe, tcp, udp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::pseudo::{declared_end, pseudo};
+use super::{
+    prefix,
+    pseudo::{declared_end, pseudo},
+};
 use crate::headers::{is_ip, u16_at};
 
 /// The verdict on a checksum.
@@ -49,7 +52,7 @@ pub(crate) enum Why {
     Sum,
     /// The sums match the bytes as they are, but not as they will be once the inner checksum is completed.
     Bytes,
-    /// The field holds the sum of the pseudo-header.
+    /// The field holds the sum of the pseudo-header, with the length or, as Windows leaves it, without.
     Seed,
     /// The field is zero where zero means that a device computes it.
     Zero,
@@ -61,6 +64,8 @@ pub(crate) enum Why {
     Remote,
     /// The length field does not even cover its own header, so the coverage is unknown.
     Length,
+    /// It matches the first packet of a frame that was merged by reference to its packets.
+    Prefix,
     /// There are more headers inside than the dissector follows, and one of their checksums may be partial.
     Deep,
 }
@@ -85,12 +90,22 @@ pub(crate) struct Level {
     pub(crate) depth: usize,
 }
 
+impl Level {
+    /// The name of the damage that a wrong checksum shows; `None` if it is not wrong.
+    pub(crate) fn damage(&self) -> Option<&'static str> {
+        let name = if self.layer.kind == Kind::Ipv4 { "ipv4-checksum" } else { "checksum" };
+        (self.verdict == Verdict::Bad).then_some(name)
+    }
+}
+
 /// The checksums of one packet, outermost first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels {
     list: Vec<Level>,
     is_fragment: bool,
     is_cut: bool,
+    /// The payload bytes of the first packet over which the innermost checksum verifies, if not over the whole.
+    pub(crate) prefix: Option<usize>,
 }
 
 impl Levels {
@@ -134,6 +149,7 @@ pub(crate) enum Claim {
 pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
     levels.is_fragment = stack.stop == Stop::Fragment;
     levels.is_cut = is_cut && stack.stop == Stop::Truncated;
+    levels.prefix = None;
     collect(packet, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
     // The amount by which completing the inner checksums changes the sum of what is around them.
@@ -153,6 +169,13 @@ pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, le
         judge_one(packet, stack, claim, is_remote, to_add, level);
         if stack.stop == Stop::TooDeep && (level.verdict, level.why) == (Verdict::Bad, Why::Sum) {
             (level.verdict, level.why) = (Verdict::Unverifiable, Why::Deep);
+        }
+        let is_innermost = stack.last().is_some_and(|last| last == level.layer);
+        if is_innermost && (level.verdict, level.why) == (Verdict::Bad, Why::Sum) {
+            levels.prefix = prefix::sizes(packet, stack).next();
+            if levels.prefix.is_some() {
+                (level.verdict, level.why) = (Verdict::Valid, Why::Prefix);
+            }
         }
         match (level.verdict, level.expected) {
             (Verdict::Partial, Some(expected)) => {
@@ -176,6 +199,14 @@ pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, end)
 }
 
+/// Whether the innermost transport checksum is the sum of a pseudo-header without its length: the form in which Windows
+/// leaves a superframe of TCP to its device (NDIS large send offload). Reads no payload.
+pub(crate) fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
+    let Some(layer) = stack.last().filter(|layer| layer.kind == Kind::Tcp) else { return false };
+    let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
+    holds_seed_without_length(packet, &layer, ip)
+}
+
 /// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame,
 /// although the headers count those of the first segment (rule S47).
 pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
@@ -193,16 +224,11 @@ pub(crate) fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     })
 }
 
-/// Whether the checksum of an IPv4 or GRE header is zero, which tells that a device computes it.
-pub(crate) fn has_header_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
-    let mut ipv4 = stack.layers().iter().filter(|layer| layer.kind == Kind::Ipv4);
-    ipv4.any(|ip| u16_at(packet, ip.offset as usize + ipv4::field::CHECKSUM.start) == 0)
-        || has_gre_checksum_to_come(packet, stack)
-}
-
 /// Whether any transport checksum is the sum of its pseudo-header. Reads no payload.
 pub(crate) fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
-    is_seeded(packet, stack) || seeded_around(packet, stack).is_some()
+    is_seeded(packet, stack)
+        || is_seeded_without_length(packet, stack)
+        || seeded_around(packet, stack).is_some()
 }
 
 /// Whether the innermost transport checksum is left to the device of the sender: it [is
@@ -225,9 +251,17 @@ pub(crate) fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
 }
 
 fn holds_seed(packet: &[u8], layer: &Layer, ip: &Layer, end: usize) -> bool {
+    let len = end.saturating_sub(layer.offset as usize);
+    holds_seed_of(packet, layer, ip, len)
+}
+
+fn holds_seed_without_length(packet: &[u8], layer: &Layer, ip: &Layer) -> bool {
+    layer.kind == Kind::Tcp && holds_seed_of(packet, layer, ip, 0)
+}
+
+fn holds_seed_of(packet: &[u8], layer: &Layer, ip: &Layer, len: usize) -> bool {
     let (field, protocol) = place(layer);
     let found = u16_at(packet, layer.offset as usize + field);
-    let len = end.saturating_sub(layer.offset as usize);
     found == pseudo(packet, ip, protocol, len).fold()
 }
 
@@ -333,6 +367,9 @@ fn judge_one(
     let expected = completed.subtract(Sum::from_word(level.found)).checksum();
     level.expected = Some(if is_udp { nonzero(expected) } else { expected });
     let holds_seed = seed.is_some_and(|seed| seed.fold() == level.found);
+    let is_open = holds_seed
+        || ip_around(stack, &level.layer)
+            .is_some_and(|ip| holds_seed_without_length(packet, &level.layer, ip));
     (level.verdict, level.why) = if is_remote {
         level.expected = seed.map(Sum::fold);
         (if holds_seed { Verdict::Valid } else { Verdict::Bad }, Why::Remote)
@@ -340,7 +377,7 @@ fn judge_one(
         (Verdict::Valid, Why::Sum)
     } else if bytes.is_valid() {
         (Verdict::Valid, Why::Bytes)
-    } else if holds_seed {
+    } else if is_open {
         (Verdict::Partial, Why::Seed)
     } else if claim == (Claim::Partial { at: level.at }) {
         (Verdict::Partial, Why::Told)
@@ -353,8 +390,7 @@ fn judge_one(
 
 /// The sum of the pseudo-header of a checksum that has one.
 fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
-    let mut around = stack.layers().iter().filter(|layer| layer.offset < level.layer.offset);
-    let ip = around.rfind(|layer| is_ip(layer))?;
+    let ip = ip_around(stack, &level.layer)?;
     let protocol = match level.layer.kind {
         Kind::Tcp => ipv4::PROTOCOL_TCP,
         Kind::Udp => ipv4::PROTOCOL_UDP,
@@ -363,6 +399,11 @@ fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
     };
     let len = level.end.saturating_sub(level.layer.offset as usize);
     Some(pseudo(packet, ip, protocol, len))
+}
+
+/// The IP header right around a header.
+fn ip_around<'a>(stack: &'a Stack, layer: &Layer) -> Option<&'a Layer> {
+    stack.layers().iter().rfind(|around| around.offset < layer.offset && is_ip(around))
 }
 
 fn place(layer: &Layer) -> (usize, u8) {

@@ -1,7 +1,7 @@
 //! `grosso bridge`: one data path, given on the command line.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::run;
+pub(crate) use linux::{run, spec};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn run(
@@ -54,6 +54,12 @@ mod linux {
                 Event::PathEnded(_) => break Exit::Environment,
                 // No option of it sets up ESP.
                 Event::Scarce(..) => {}
+                Event::Looped(path) => {
+                    paths.looped(path).into_iter().for_each(|note| session.talk.note(note))
+                }
+                Event::RouteChanged(path) => {
+                    paths.route_changed(path).into_iter().for_each(|note| session.talk.note(note));
+                }
                 Event::Report => session.talk.block(&observe::print(&asked.readings())),
             }
         };
@@ -67,7 +73,8 @@ mod linux {
         }
     }
 
-    fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
+    /// The path that a command line describes.
+    pub(crate) fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
         let usage = |why: String| Failure::usage("usage.path", format!("bridge: {why}"));
         let port = |word: &str| -> Result<PortSpec, Failure> {
             let mut port = PortSpec::new(word.parse().map_err(usage)?);

@@ -110,17 +110,19 @@ fn tunnel_port(endpoint: &Endpoint) -> Option<TunnelPort> {
     let udp = match &endpoint.carrier {
         Carrier::Ip => return None,
         Carrier::Gue(udp) | Carrier::DirectGue(udp) => {
-            return Some(TunnelPort::Gue(udp.destination));
+            return Some(TunnelPort::new(Kind::Gue, udp.destination));
         }
         Carrier::Udp(udp) => udp,
     };
     Some(match endpoint.header {
-        Header::Vxlan { generic_protocol: false, .. } => TunnelPort::Vxlan(udp.destination),
-        Header::Vxlan { generic_protocol: true, .. } => TunnelPort::VxlanGpe(udp.destination),
-        Header::Geneve { .. } => TunnelPort::Geneve(udp.destination),
-        Header::Gre { .. } => TunnelPort::Fou(udp.destination, ipv4::PROTOCOL_GRE),
+        Header::Vxlan { generic_protocol, .. } => {
+            let kind = if generic_protocol { Kind::VxlanGpe } else { Kind::Vxlan };
+            TunnelPort::new(kind, udp.destination)
+        }
+        Header::Geneve { .. } => TunnelPort::new(Kind::Geneve, udp.destination),
+        Header::Gre { .. } => TunnelPort::fou(udp.destination, ipv4::PROTOCOL_GRE),
         // Packets of both versions of IP: the dissector finds the other one too.
-        Header::Ip => TunnelPort::Fou(udp.destination, ipv4::PROTOCOL_IPV4),
+        Header::Ip => TunnelPort::fou(udp.destination, ipv4::PROTOCOL_IPV4),
     })
 }
 

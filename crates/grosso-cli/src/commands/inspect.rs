@@ -7,7 +7,7 @@ use grosso_wire::{Class, Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
 
 use crate::{
     arguments::Inspect,
-    checksums::{Level, Levels, Verdict, judge},
+    checksums::{Level, Levels, Verdict, is_seeded_without_length, judge},
     error::{Exit, Failure},
     evidence::{Judge, Judgment, Nature, Side, Sight, Size, Tally, Vantages, side_said},
     headers::{Endpoints, is_ip, u16_at, u32_at},
@@ -82,6 +82,8 @@ struct CaptureFacts {
     tunnels: BTreeMap<&'static str, u64>,
     parsed: u64,
     plain_partial: u64,
+    /// Packets whose checksums `wire` completes.
+    unfinished: u64,
     /// Packets with data one of whose checksums could be verified.
     verified: u64,
 }
@@ -135,6 +137,9 @@ impl CaptureFacts {
         if is_superframe {
             self.look_at_superframe(&sight, &judgment);
         }
+        if !is_superframe {
+            self.unfinished += u64::from(self.judge.finish(&sight).completes);
+        }
         let claim = self.judge.claim(&sight);
         judge(packet.data, packet.is_cut(), &stack, claim, &mut self.levels);
         let verdict = self.levels.worst();
@@ -148,9 +153,17 @@ impl CaptureFacts {
             self.verified += u64::from(has_data && self.levels.iter().any(is_read));
         }
         if sight.transport.is_some() {
-            // Only packets about to leave have headers that a device is to repeat.
-            let is_leaving = self.judge.repeats_headers(&sight).then_some(Side::Sender);
-            let side = side_said(packet.data, &stack, &said).or(is_leaving);
+            // Only packets about to leave have headers that a device is to repeat, or a sum without its length.
+            let is_left_to_device = self.judge.repeats_headers(&sight)
+                || is_superframe && is_seeded_without_length(packet.data, &stack);
+            // Only what was received has the checksum of its first packet.
+            let is_merged = self.levels.prefix.is_some();
+            let by_checksum = match (is_left_to_device, is_merged) {
+                (true, _) => Some(Side::Sender),
+                (false, true) => Some(Side::Receiver),
+                (false, false) => None,
+            };
+            let side = side_said(packet.data, &stack, &said).or(by_checksum);
             self.vantages.count(sight.endpoints, is_superframe, verdict, side);
         }
     }
@@ -252,7 +265,7 @@ impl CaptureFacts {
     /// directions tell on which host they were seen.
     fn verdict(&self) -> Vantage {
         let has_superframes = self.superframes.packets > 0;
-        let has_partial = self.checksums.partial > 0;
+        let has_partial = self.checksums.partial > 0 || self.unfinished > 0;
         let is_read =
             self.verified > 0 || self.cut_packets == 0 || self.checksums.unverifiable == 0;
         let mut reasons = Vec::new();

@@ -25,6 +25,8 @@ mod lab;
 mod merge;
 #[cfg(all(target_os = "linux", feature = "monitor"))]
 mod monitor;
+#[cfg(target_os = "linux")]
+mod needs;
 mod profiles;
 mod reassemble;
 pub(crate) mod replay;
@@ -54,6 +56,8 @@ use std::{
 use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+#[cfg(target_os = "linux")]
+use crate::device;
 use crate::{
     arguments::{Arguments, Command, ConfigCommand, Csum, Own},
     error::{Exit, Failure},
@@ -63,6 +67,7 @@ use crate::{
     report,
     style::When,
     talk::Talk,
+    usage,
 };
 
 /// Runs the command line `words`, the first of which is the name of the program.
@@ -77,13 +82,15 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::BrokenPipe => Exit::BrokenPipe,
         Err(failure) => {
+            #[cfg(target_os = "linux")]
+            let failure = device::with_all_needs(failure, || needs::of(&arguments.command));
             session.talk.fail(&failure);
             failure.exit
         }
     }
 }
 
-/// Finds out what a command line asks for.
+/// Parses a command line.
 pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
     let command = Arguments::command().color(help_color(words));
     let parse = |words: &[OsString]| {
@@ -143,6 +150,10 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Export(options) => export::run(options, session),
         #[cfg(feature = "parquet")]
         Command::Merge(options) => merge::run(options, session),
+        #[cfg(not(feature = "parquet"))]
+        Command::Export(_) => Err(left_out("export", "parquet")),
+        #[cfg(not(feature = "parquet"))]
+        Command::Merge(_) => Err(left_out("merge", "parquet")),
         Command::Profiles(options) => profiles::run(options, session),
         Command::Schema(options) => schema::run(options, session),
         Command::Whatif(options) => whatif::run(options, session),
@@ -158,7 +169,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         #[cfg(all(target_os = "linux", feature = "lab"))]
         Command::Lab(options) => lab::run(options, session),
         #[cfg(all(target_os = "linux", not(feature = "lab")))]
-        Command::Lab(_) => Err(left_out("lab")),
+        Command::Lab(_) => Err(left_out("lab", "lab")),
         #[cfg(not(target_os = "linux"))]
         Command::Lab(_) => Err(needs_linux("lab")),
         #[cfg(target_os = "linux")]
@@ -184,7 +195,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         #[cfg(all(target_os = "linux", feature = "monitor"))]
         Command::Monitor(options) => monitor::run(options, session),
         #[cfg(all(target_os = "linux", not(feature = "monitor")))]
-        Command::Monitor(_) => Err(left_out("monitor")),
+        Command::Monitor(_) => Err(left_out("monitor", "monitor")),
         #[cfg(not(target_os = "linux"))]
         Command::Monitor(_) => Err(needs_linux("monitor")),
     }
@@ -233,7 +244,7 @@ pub(crate) fn session(
 
 /// Prints a message of clap: help and version are answers, the rest is a wrong command line.
 fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
-    let ended = match in_own_voice(error) {
+    let ended = match usage::message(error) {
         Some(message) => Err(Failure::usage("usage", message)),
         None => error.print().map_err(report::unwritten),
     };
@@ -254,14 +265,7 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
     failure.exit
 }
 
-/// The words of clap about a wrong command line, in the form of this program's own.
-pub(crate) fn in_own_voice(error: &clap::Error) -> Option<String> {
-    let text = error.to_string();
-    let text = text.strip_prefix("error: ").filter(|_| error.use_stderr())?;
-    Some(text.trim_end().replace("\n  tip: ", "\nhint: "))
-}
-
-/// Says that a command is for devices of Linux.
+/// Returns the failure of a command that works on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn needs_linux(command: &str) -> Failure {
     let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
@@ -269,11 +273,14 @@ fn needs_linux(command: &str) -> Failure {
     Failure::environment("environment.not_linux", message).hint(hint)
 }
 
-/// Says that a command was left out when this program was built.
-#[cfg(all(target_os = "linux", not(all(feature = "lab", feature = "monitor"))))]
-fn left_out(command: &str) -> Failure {
-    let message = format!("this build has no {command}");
-    let hint = format!("cargo install --path crates/grosso-cli --features {command}");
+/// Returns the failure of a command that this build lacks, with the cargo feature that adds it.
+#[cfg(any(
+    not(feature = "parquet"),
+    all(target_os = "linux", not(all(feature = "lab", feature = "monitor")))
+))]
+fn left_out(command: &str, feature: &str) -> Failure {
+    let message = format!("{command}: not in this build, which lacks the feature {feature}");
+    let hint = format!("cargo install --locked --path crates/grosso-cli --features {feature}");
     Failure::environment("environment.left_out", message).hint(hint)
 }
 

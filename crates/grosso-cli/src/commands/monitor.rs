@@ -163,7 +163,7 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
 enum Keyboard {
     Silent,
     Ready,
-    /// The terminal was hung up, and reads from it would return nothing forever.
+    /// The terminal was disconnected, and reads from it would return nothing forever.
     Gone,
 }
 

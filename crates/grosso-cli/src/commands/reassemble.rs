@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use grosso::reassemble::reason::Pass;
 use grosso_capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
 
@@ -92,6 +93,13 @@ fn report(
     session: &mut Session,
 ) -> ReassembleReport {
     note_unlisted(survey.unlisted, session);
+    if survey.found.passed.contains_key(Pass::Ipv4Checksum.name()) {
+        // Anonymised captures often have wrong checksums in all headers: a receiver would drop these packets.
+        session.talk.hint(
+            "fragments with a wrong header checksum stay as they are; \
+             `grosso csum fix --only bad` rewrites the checksums of an anonymised capture",
+        );
+    }
     ReassembleReport {
         schema: ReassembleReport::FORM.name,
         tool: Tool::THIS,

@@ -73,6 +73,16 @@ mod linux {
                     let note = daemon.paths.scarcity_note(number, scarcity);
                     note.into_iter().for_each(|note| session.talk.note(note));
                 }
+                Event::Looped(path) => {
+                    daemon.paths.looped(path).into_iter().for_each(|note| session.talk.note(note))
+                }
+                Event::RouteChanged(path) => {
+                    daemon
+                        .paths
+                        .route_changed(path)
+                        .into_iter()
+                        .for_each(|note| session.talk.note(note));
+                }
                 Event::PathEnded(number) => {
                     if let Some(failure) = daemon.ended(number, session) {
                         if daemon.paths.specs().next().is_none() {

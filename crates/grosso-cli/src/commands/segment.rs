@@ -22,7 +22,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     let judge = Judge::new(options.known.given()?);
     let cutter = Cutter::default();
     let (tally, left) = (Tally::default(), Counts::new());
-    let mut cut = Cut { output, judge, cutter, tally, undescribed: 0, left };
+    let mut cut = SegmentTransform { output, judge, cutter, tally, undescribed: 0, left };
     let done = transform::transform(&mut input, &mut cut)?;
     let (facts, place) = cut.output.finish(&input)?;
     cut.tally.note(&mut session.talk);
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     done.conclude((&mut report, place), &input, session, is_refused)
 }
 
-struct Cut {
+struct SegmentTransform {
     output: Output,
     judge: Judge,
     tally: Tally,
@@ -57,7 +57,7 @@ struct Cut {
     left: Counts,
 }
 
-impl Transform for Cut {
+impl Transform for SegmentTransform {
     fn output(&mut self) -> &mut Output {
         &mut self.output
     }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    acceptor::note_reach,
     daemon::{events::Events, paths::Asked},
     error::Failure,
     form::ReportForm,
@@ -58,10 +59,7 @@ pub(super) fn observe(
     }
     if let Some(address) = service.metrics() {
         talk.remark(&format!("metrics: http://{address}/metrics"));
-        if !address.ip().is_loopback() {
-            talk.note(format!("metrics on {address} are open to whoever reaches that address"));
-            talk.hint("--metrics 127.0.0.1:PORT keeps them on this host");
-        }
+        note_reach(talk, "metrics", address, "--metrics");
     }
     Some(service)
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
         Ok(Next::Go)
     })?;
     let mut report = report(options, &input, offered, crew.finish()?);
-    // What a long capture took is said also if there is no room for its page.
+    // The time of a long capture is reported even if its page cannot be written.
     let written = options.html.as_deref().map_or(Ok(()), |page| {
         report.html = Some(Name::of(page));
         write_page(&mut report, page, session)
@@ -177,5 +177,5 @@ fn note_superframes(report: &WhatifReport, session: &mut Session) {
     session.talk.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));
 }
 
-/// Most settings: each has tables of its own, of some hundred kilobytes.
+/// Most settings: each has tables of its own, of several hundred kilobytes.
 const SETTINGS_MAX: usize = 256;

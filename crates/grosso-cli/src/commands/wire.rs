@@ -2,14 +2,14 @@
 
 use grosso::meta::Gso;
 use grosso_capture::{Entry, Packet, PacketMeta};
-use grosso_wire::{LinkType, Stack, Stop, dissect};
+use grosso_wire::{LinkType, Stop, dissect};
 
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
     arguments::Wire,
-    checksums::{Levels, complete, has_header_checksum_to_come, is_seeded_anywhere},
+    checksums::{Levels, complete},
     error::{Exit, Failure},
-    evidence::{Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
+    evidence::{CAPTURED_SHORT, Finish, Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
     input::Session,
     meta,
     output::Output,
@@ -162,7 +162,7 @@ impl Transform for WireWork {
         match judgment.nature {
             // A checksum behind the last header that is followed may be partial.
             Nature::Packet if stack.stop == Stop::TooDeep => self.leave("too-deep", entry),
-            Nature::Packet => self.complete(entry, packet, &stack, &said),
+            Nature::Packet => self.complete(entry, &sight),
             Nature::Left(reason) => {
                 if let (UDP_SIZE_UNKNOWN, Some(transport)) = (reason, sight.transport) {
                     self.udp_left += 1;
@@ -179,7 +179,7 @@ impl Transform for WireWork {
                         self.sizes.count(size);
                         Ok(())
                     }
-                    Err(Uncut::Whole) => self.complete(entry, packet, &stack, &said),
+                    Err(Uncut::Whole) => self.complete(entry, &sight),
                     Err(uncut) => {
                         if uncut == Uncut::Snaplen {
                             self.count_cut(packet);
@@ -200,31 +200,23 @@ impl WireWork {
     }
 
     /// Writes a packet with its checksums completed, if any is partial.
-    fn complete(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        stack: &Stack,
-        said: &PacketMeta,
-    ) -> Result<(), Failure> {
-        let claim = meta::claim(said, stack);
-        let is_seeded = said.is_partial() || is_seeded_anywhere(packet.data, stack);
-        // A device that completes the checksums of IPv4 headers does so whatever they carry.
-        if !is_seeded && !has_header_checksum_to_come(packet.data, stack) {
-            return self.output.copy(entry);
+    fn complete(&mut self, entry: &Entry<'_>, sight: &Sight<'_>) -> Result<(), Failure> {
+        let Sight { packet, said, stack, .. } = sight;
+        let Finish { completes, left } = self.judge.finish(sight);
+        if let Some(reason) = left {
+            *self.left.entry(reason).or_default() += 1;
         }
-        if is_seeded && packet.is_cut() {
+        if left == Some(CAPTURED_SHORT) {
             self.count_cut(packet);
-            *self.left.entry("captured-short").or_default() += 1;
+        }
+        // A claim that a checksum is partial ends here, also where it is right already.
+        if left == Some(CAPTURED_SHORT) || !completes && !said.is_partial() {
             return self.output.copy(entry);
         }
         self.packet.clear();
         self.packet.extend_from_slice(packet.data);
+        let claim = meta::claim(said, stack);
         let fixed = complete(&mut self.packet, packet.is_cut(), stack, claim, &mut self.levels);
-        if fixed == 0 && !said.is_partial() {
-            // Its checksum is right, and happens to be the sum of the pseudo-header too.
-            return self.output.copy(entry);
-        }
         self.completed += u64::from(fixed > 0);
         let written =
             PacketMeta { original_len: packet.original_len, ..meta::of_segment(said, false) };

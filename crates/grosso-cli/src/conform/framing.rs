@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use grosso_wire::virtio::HEADER_LEN;
 
-/// A frame, and what is said of it.
+/// A frame with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Framed {
     pub(crate) header: [u8; HEADER_LEN],

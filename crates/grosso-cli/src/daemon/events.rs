@@ -29,10 +29,15 @@ pub(crate) enum Event {
     PathEnded(u64),
     /// The path of this number has few sequence numbers of ESP left, or none.
     Scarce(u64, Scarcity),
+    /// The path of this number dropped a packet of its own tunnel for the first time.
+    Looped(u64),
+    /// A route to the other end of the tunnel of this path changed.
+    RouteChanged(u64),
 }
 
 /// The queue of events. Its length is bounded by the number of signals and paths: the kernel merges equal signals that
-/// wait, and a path ends once.
+/// wait, a path ends once and drops its first own packet once, and each of its queues looks at its routes once a
+/// second.
 #[derive(Debug)]
 pub(crate) struct Events {
     pub(crate) sender: Sender<Event>,

@@ -11,6 +11,8 @@
 //! | `readers` | the users who can read or write a file of keys |
 //! | `claim` | a host's programs see that another one uses a key |
 //! | `tunnel` | the end of a path that is a tunnel |
+//! | `notices` | notices from the threads of a path |
+//! | `routes` | routes of tunnels that lead back into them |
 //! | `unix` | the end of a path that is a Unix socket |
 //! | `vhost` | the end of a path that is the device of a virtual machine |
 //! | `path` | a path that runs |
@@ -29,13 +31,15 @@ pub(crate) mod events;
 mod feature;
 pub(crate) mod keys;
 pub(crate) mod manager;
+pub(crate) mod notices;
 pub(crate) mod path;
 pub(crate) mod paths;
 pub(crate) mod port;
 mod readers;
 pub(crate) mod recorder;
-mod refusal;
+pub(crate) mod refusal;
 pub(crate) mod restarts;
+mod routes;
 pub(crate) mod stages;
 pub(crate) mod tunnel;
 pub(crate) mod unix;

@@ -14,7 +14,7 @@ use grosso_io::{
     impair::{Impair, Impairment},
     live::LivePort,
     runner::{Broken, DataPath, Group, Handle, RunOptions, Snapshot, ThreadOptions},
-    stage::{ScarcityNotice, Stages},
+    stage::Stages,
 };
 use grosso_sys::{
     interface::{Control, InterfaceName},
@@ -23,10 +23,13 @@ use grosso_sys::{
 
 use super::{
     claim,
+    notices::Notices,
     port::{Device, PortSpec},
-    refusal, stages, tunnel,
+    refusal,
+    routes::RouteLoop,
+    stages, tunnel,
 };
-use crate::{confinement, error::Failure};
+use crate::{confinement, error::Failure, tunnel::Description};
 
 /// Two ports, and the work to do between them.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,17 +107,23 @@ pub(crate) struct RunningPath {
     pub(crate) right: String,
     /// The interfaces that a path of another program has too.
     pub(crate) shared: Vec<String>,
+    /// Whether it was noted that its tunnel dropped a packet of its own.
+    pub(super) has_looped: bool,
+    /// The route that leads back into its tunnel, as noted last.
+    pub(super) route_loop: Option<RouteLoop>,
     /// Claims to its interfaces, which others see.
     _claims: Vec<File>,
     group: Group,
 }
 
 impl RunningPath {
-    /// Opens the ports and starts the threads. `ended` is called when they have ended, whether stopped or not.
+    /// Opens the ports and starts the threads. `ended` is called when they have ended, whether stopped or not. `others`
+    /// are the tunnels that run, each with its device.
     pub(crate) fn start(
         spec: PathSpec,
         command: &str,
-        scarcity: &ScarcityNotice,
+        others: &[(String, Description)],
+        notices: &Notices,
         ended: impl FnOnce() + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let (claims, shared) = claims(&spec);
@@ -123,24 +132,45 @@ impl RunningPath {
         let left = name(&lefts).unwrap_or_default();
         if let Device::Tunnel(description) = &spec.right.device {
             let right = description.name();
-            let group = match tunnel::open(description, &left, spec.queues, command)? {
+            if let Some(found) = RouteLoop::find(description, &left, others) {
+                return Err(found.refusal(command, &right));
+            }
+            let group = match tunnel::open(description, &left, spec.queues, notices, command)? {
                 tunnel::Ends::Udp(rights) => start(&spec, lefts, rights, ended),
                 tunnel::Ends::Ip(rights) => start(&spec, lefts, rights, ended),
             };
             let group = group.map_err(|error| failed(command, &spec, &error))?;
-            return Ok(Self { spec, left, right, shared, _claims: claims, group });
+            return Ok(Self {
+                spec,
+                left,
+                right,
+                shared,
+                has_looped: false,
+                route_loop: None,
+                _claims: claims,
+                group,
+            });
         }
         let rights = open(&spec.right, spec.queues, command)?;
         let right = name(&rights).unwrap_or_default();
         let group = match &spec.impairment {
-            None => staged(&spec, lefts, rights, (command, scarcity), ended),
+            None => staged(&spec, lefts, rights, notices, command, ended),
             Some(impairment) => {
                 let [lefts, rights] = [(lefts, 0), (rights, 1)]
                     .map(|(ports, side)| impaired(ports, impairment, side));
-                staged(&spec, lefts, rights, (command, scarcity), ended)
+                staged(&spec, lefts, rights, notices, command, ended)
             }
         }?;
-        Ok(Self { spec, left, right, shared, _claims: claims, group })
+        Ok(Self {
+            spec,
+            left,
+            right,
+            shared,
+            has_looped: false,
+            route_loop: None,
+            _claims: claims,
+            group,
+        })
     }
 
     /// Handles through which its queues can be asked.
@@ -240,7 +270,8 @@ fn staged<P>(
     spec: &PathSpec,
     lefts: Vec<P>,
     rights: Vec<P>,
-    (command, scarcity): (&str, &ScarcityNotice),
+    notices: &Notices,
+    command: &str,
     ended: impl FnOnce() + Send + Sync + 'static,
 ) -> Result<Group, Failure>
 where
@@ -253,12 +284,12 @@ where
     let stages = |port: &PortSpec, to: &PortSpec, devices: Vec<P>| {
         let mode = port.fragments_mode(to);
         let staged = devices.into_iter().enumerate().map(|(queue, device)| {
-            let (fragments, esp) =
+            let (fragments, mut esp) =
                 stages::options(port.fragments.as_ref(), mode, port.esp.as_ref(), queue, command)?;
-            let esp = esp.map(|mut esp| {
-                esp.scarcity = Some(scarcity.clone());
-                esp
-            });
+            if let Some(esp) = &mut esp {
+                esp.loop_notice = Some(notices.looped.clone());
+                esp.scarcity = Some(notices.scarce.clone());
+            }
             Stages::new(device, &fragments, esp).map_err(failed)
         });
         staged.collect::<Result<Vec<_>, Failure>>()

@@ -6,18 +6,26 @@ use std::{
 };
 
 use grosso_io::{
+    Notice,
     runner::{Broken, Handle, Request},
     stage::{Scarcity, ScarcityNotice},
 };
 use grosso_sys::{interface::InterfaceName, netlink::Netlink};
 
 use super::{
+    definition,
     events::Event,
+    notices::Notices,
     path::{PathSpec, RunningPath},
     port::{Device, PortSpec},
+    routes::RouteLoop,
     tunnel,
 };
-use crate::{error::Failure, observe::PathReading};
+use crate::{
+    error::Failure,
+    observe::PathReading,
+    tunnel::{Description, TunnelFiles},
+};
 
 /// The running paths.
 #[derive(Debug)]
@@ -79,16 +87,26 @@ impl Paths {
     pub(crate) fn start(&mut self, spec: PathSpec) -> Result<(), Failure> {
         let number = self.started;
         self.started += 1;
-        let events = self.events.clone();
-        let ended = move || {
-            // The receiver may be gone.
-            let _ = events.send(Event::PathEnded(number));
+        let event = |event| {
+            let events = self.events.clone();
+            move || {
+                // The receiver may be gone.
+                let _ = events.send(event);
+            }
         };
         let events = self.events.clone();
-        let scarcity = ScarcityNotice(Arc::new(move |scarcity| {
+        let scarce = ScarcityNotice(Arc::new(move |scarcity| {
             let _ = events.send(Event::Scarce(number, scarcity));
         }));
-        let path = RunningPath::start(spec, &self.command, &scarcity, ended)?;
+        let notices = Notices {
+            looped: Notice::new(event(Event::Looped(number))),
+            route_changed: Notice::new(event(Event::RouteChanged(number))),
+            scarce,
+        };
+        let ended = event(Event::PathEnded(number));
+        let is_tunnel = matches!(spec.right.device, Device::Tunnel(_));
+        let others = if is_tunnel { self.tunnels() } else { Vec::new() };
+        let path = RunningPath::start(spec, &self.command, &others, &notices, ended)?;
         self.running.push((number, path));
         self.publish();
         Ok(())
@@ -104,6 +122,46 @@ impl Paths {
     pub(crate) fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), Broken>)> {
         let at = self.running.iter().position(|(running, _)| *running == number)?;
         Some(self.take(at))
+    }
+
+    /// The note that the tunnel of this path dropped a packet of its own; `None` after the first, and for a path that
+    /// was stopped.
+    pub(crate) fn looped(&mut self, number: u64) -> Option<String> {
+        let (_, path) = self.running.iter_mut().find(|(running, _)| *running == number)?;
+        if core::mem::replace(&mut path.has_looped, true) {
+            return None;
+        }
+        Some(format!(
+            "{}: packets of the tunnel come back to it and are dropped, counted as tunnel_out_loop or esp_out_loop: \
+             ip route get shows the route to its other end",
+            path.right
+        ))
+    }
+
+    /// The note that a route of this path's tunnel leads back into it, unless that was noted before.
+    pub(crate) fn route_changed(&mut self, number: u64) -> Option<String> {
+        let at = self.running.iter().position(|(running, _)| *running == number)?;
+        let (_, path) = &self.running[at];
+        let Device::Tunnel(description) = &path.spec.right.device else { return None };
+        let found = RouteLoop::find(description, &path.left, &self.tunnels());
+        let path = &mut self.running[at].1;
+        let is_new = found.is_some() && path.route_loop != found;
+        path.route_loop = found;
+        path.route_loop.as_ref().filter(|_| is_new).map(|found| found.note(&path.right))
+    }
+
+    /// The tunnels of Grosso that are known, each with its device: those of this process, and those of `grosso tunnel`.
+    fn tunnels(&self) -> Vec<(String, Description)> {
+        let own = self.running.iter().filter_map(|(_, path)| match &path.spec.right.device {
+            Device::Tunnel(description) => Some((path.left.clone(), (**description).clone())),
+            _ => None,
+        });
+        let places = TunnelFiles::all().into_iter();
+        let stored = places.filter_map(|place| {
+            let definition = definition::read(&place.definition()).ok()?;
+            Some((place.name, definition.description))
+        });
+        own.chain(stored).collect()
     }
 
     /// Stops all paths, in the order in which they were started.

@@ -2,12 +2,13 @@
 
 use std::io;
 
+use grosso::tunnel::Carrier;
 use grosso_sys::permit::{self, Refusal};
 use grosso_sys::{fault::Fault, interface::Control};
 
-use super::port::Device;
+use super::port::{Device, PortSpec};
 use crate::{
-    device::{find, privilege, refused},
+    device::{Needs, find, forbidden, refused},
     error::Failure,
 };
 
@@ -26,6 +27,27 @@ pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io:
     };
     failure.unwrap_or_else(|| refused(command, &what(&device.name()), "net_admin", error))
 }
+
+/// The capabilities with which a device is opened.
+pub(crate) fn needs(port: &PortSpec) -> Needs {
+    let opened: &[&str] = match &port.device {
+        Device::Packet(_) => &["net_raw"],
+        Device::Tap(_) | Device::Tun(_) => &["net_admin"],
+        Device::Xdp { .. } => XDP_NEEDS,
+        Device::Tunnel(description) if matches!(description.endpoint.carrier, Carrier::Ip) => {
+            &["net_raw"]
+        }
+        Device::Passed(_) | Device::Unix(_) | Device::Vhost(_) | Device::Tunnel(_) => &[],
+    };
+    let changed: &[&str] = match port.mtu.is_some() || port.up.is_some() {
+        true => &["net_admin"],
+        false => &[],
+    };
+    Needs::of(opened).and(Needs::of(changed))
+}
+
+/// The capabilities for AF_XDP.
+const XDP_NEEDS: &[&str] = &["net_admin", "net_raw", "bpf"];
 
 fn what(name: &str) -> String {
     format!("opening {name}")
@@ -111,11 +133,9 @@ fn xdp(command: &str, device: &Device, queues: usize, error: &io::Error) -> Opti
     let what = what(&name);
     let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     let (code, why, hint) = match errno? {
-        rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => (
-            "environment.permission",
-            " needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF".to_owned(),
-            privilege(&["net_admin", "net_raw", "bpf"]),
-        ),
+        rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => {
+            return Some(forbidden(command, &what, XDP_NEEDS));
+        }
         rustix::io::Errno::BUSY | rustix::io::Errno::EXIST => (
             "environment.busy",
             ": another XDP program or AF_XDP socket is there".to_owned(),

@@ -14,8 +14,9 @@ use grosso_io::{
 };
 use grosso_sys::{datagram::EchoSocket, fault::Fault, interface::InterfaceName, netlink::Netlink};
 
+use super::notices::Notices;
 use crate::{
-    device::{privilege, refused},
+    device::{forbidden, privilege, refused},
     error::Failure,
     tunnel::Description,
 };
@@ -33,6 +34,7 @@ pub(super) fn open(
     description: &Description,
     device: &str,
     queues: usize,
+    notices: &Notices,
     command: &str,
 ) -> Result<Ends, Failure> {
     let endpoint = &description.endpoint;
@@ -41,11 +43,13 @@ pub(super) fn open(
     options.address = address(device);
     options.forwarding = description.forwarding.clone();
     options.mtu_min = description.mtu_min.map(usize::from);
+    options.loop_notice = Some(notices.looped.clone());
     if let Some(mut sockets) = UdpOptions::of(endpoint) {
         sockets.remotes = description.remotes().collect();
         sockets.shared = queues > 1;
         sockets.senders_max = sockets.senders_max.min(description.senders(queues).unwrap_or(1));
         sockets.probes = description.probes;
+        sockets.route_notice = Some(notices.route_changed.clone());
         let open = |_| UdpPort::open(&sockets);
         let ports = (0..queues).map(open).collect::<io::Result<Vec<_>>>();
         let ports = ports.map_err(|error| no_socket(command, sockets.local, &error))?;
@@ -58,6 +62,7 @@ pub(super) fn open(
         IpOptions::of(endpoint).ok_or_else(|| no_socket(io::ErrorKind::Unsupported.into()))?;
     sockets.remotes = description.remotes().collect();
     sockets.probes = description.probes;
+    sockets.route_notice = Some(notices.route_changed.clone());
     let ports = IpPort::open_queues(&sockets, queues).map_err(no_socket)?;
     let joined = ports.into_iter().map(|port| {
         let mut joining = FragmentationOptions::new(seed);
@@ -145,10 +150,8 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
             Failure::environment("environment.busy", message).hint(hint)
         }
         _ if port == 0 && Fault::of(error) == Fault::Forbidden => {
-            let message =
-                format!("{command}: sockets of an IP protocol at {address} need CAP_NET_RAW");
-            let hint = privilege(&["net_admin", "net_raw"]);
-            Failure::environment("environment.permission", message).hint(hint)
+            let what = format!("opening a socket of an IP protocol at {address}");
+            forbidden(command, &what, &["net_raw"])
         }
         _ => refused(command, &format!("opening sockets at {local}"), "net_admin", error),
     }
@@ -165,8 +168,9 @@ mod tests {
         let words = "vxlan id 1 local 127.77.1.1 remote 127.77.1.2 srcport 4774 4789 noprobe";
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         let description = describe("run", &words).unwrap();
+        let notices = Notices::none();
         for queues in 1..=4 {
-            assert!(open(&description, "lo", queues, "run").is_ok(), "{queues}");
+            assert!(open(&description, "lo", queues, &notices, "run").is_ok(), "{queues}");
         }
     }
 }

@@ -75,9 +75,9 @@ impl Unix {
         }
     }
 
-    /// Whether its thread makes sockets, to connect again.
+    /// Whether its thread connects to a socket by name: again, or to the sender of a datagram.
     pub(crate) fn makes_sockets(&self) -> bool {
-        self.connects && self.kind == LocalKind::Stream
+        self.connects || self.kind == LocalKind::Datagram
     }
 
     /// Whether it was said what the other program takes.

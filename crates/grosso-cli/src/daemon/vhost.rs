@@ -4,7 +4,8 @@ use core::fmt;
 use std::str::FromStr;
 
 use grosso::features::Features;
-use grosso_io::live::{MODE, UnixRole, VhostOptions, VhostSide};
+use grosso_io::live::{MAPPED_BYTES_MAX, MODE, UnixRole, VhostOptions, VhostSide};
+use rustix::system::sysinfo;
 
 use super::unix::{Offloads, mode, socket};
 
@@ -19,6 +20,8 @@ pub(crate) struct Vhost {
     offloads: Option<Offloads>,
     /// Permissions of the socket's file.
     mode: Option<u32>,
+    /// Most bytes of memory that a virtual machine may share.
+    memory: Option<u64>,
 }
 
 impl FromStr for Vhost {
@@ -28,19 +31,29 @@ impl FromStr for Vhost {
         let wrong = |why: &str| format!("\"vhost-user:{text}\": {why}");
         let mut words = text.split(',');
         let path = socket("vhost-user", words.next().unwrap_or_default())?;
-        let mut vhost =
-            Self { path, is_driver: false, connects: false, offloads: None, mode: None };
+        let mut vhost = Self {
+            path,
+            is_driver: false,
+            connects: false,
+            offloads: None,
+            mode: None,
+            memory: None,
+        };
         for word in words {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("driver", "") => vhost.is_driver = true,
                 ("connect", "") => vhost.connects = true,
                 ("offloads", list) => vhost.offloads = Some(list.parse()?),
+                ("memory", size) => vhost.memory = Some(memory(size).map_err(|why| wrong(&why))?),
                 ("mode", digits) => vhost.mode = Some(mode(digits).map_err(wrong)?),
                 _ => return Err(wrong(&format!("no word \"{word}\"; there are {WORDS}"))),
             }
         }
         if vhost.connects && vhost.mode.is_some() {
             return Err(wrong("mode is for a socket of one's own, and who connects has none"));
+        }
+        if vhost.is_driver && vhost.memory.is_some() {
+            return Err(wrong("memory limits what a virtual machine shares; a driver has its own"));
         }
         Ok(vhost)
     }
@@ -61,6 +74,7 @@ impl Vhost {
         };
         options.side = if self.is_driver { VhostSide::Driver } else { VhostSide::Device };
         options.features = features;
+        options.memory_bytes_max = self.memory.unwrap_or_else(memory_of_host);
         options
     }
 }
@@ -77,12 +91,39 @@ impl fmt::Display for Vhost {
         if let Some(offloads) = self.offloads {
             write!(formatter, ",offloads={offloads}")?;
         }
+        if let Some(bytes) = self.memory {
+            let (size, unit) = UNITS
+                .iter()
+                .rev()
+                .find(|(_, unit)| bytes.is_multiple_of(*unit))
+                .map_or((bytes, ""), |(name, unit)| (bytes / unit, *name));
+            write!(formatter, ",memory={size}{unit}")?;
+        }
         self.mode.map_or(Ok(()), |mode| write!(formatter, ",mode={mode:o}"))
     }
 }
 
+/// Reads a number of bytes with a unit of binary multiples, such as `4G`.
+fn memory(text: &str) -> Result<u64, String> {
+    let wrong = || format!("memory={text}: expected a size such as 512M or 4G, at most 1T");
+    let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
+    let (name, unit) = unit.copied().unwrap_or(("", 1));
+    let number = text.strip_suffix(name).and_then(|digits| digits.parse::<u64>().ok());
+    let bytes = number.and_then(|number| number.checked_mul(unit));
+    bytes.filter(|bytes| (1..=MAPPED_BYTES_MAX).contains(bytes)).ok_or_else(wrong)
+}
+
+/// The memory of this host, in bytes: no virtual machine that runs on it needs more, unless memory is overcommitted.
+fn memory_of_host() -> u64 {
+    let facts = sysinfo();
+    let bytes = (facts.totalram as u64).saturating_mul(facts.mem_unit.into());
+    bytes.clamp(1, MAPPED_BYTES_MAX)
+}
+
+/// Units of a size.
+const UNITS: [(&str, u64); 4] = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
 /// The words behind the path.
-const WORDS: &str = "driver, connect, offloads=csum+tso4+tso6+uso and mode=OCTAL";
+const WORDS: &str = "driver, connect, offloads=csum+tso4+tso6+uso, memory=SIZE and mode=OCTAL";
 
 #[cfg(test)]
 mod tests {
@@ -97,12 +138,19 @@ mod tests {
             "/s,driver,connect,offloads=csum+tso6",
             "/s,offloads=csum+tso4",
             "/s,offloads=none,mode=660",
+            "/s,connect,memory=1500M",
+            "/s,memory=1T",
+            "/s,memory=123",
         ] {
             assert_eq!(word.parse::<Vhost>().unwrap().to_string(), format!("vhost-user:{word}"));
         }
         let side = |word: &str| word.parse::<Vhost>().unwrap().options(Features::ALL).side;
         assert_eq!(side("/s,connect"), VhostSide::Device);
         assert_eq!(side("/s,connect,driver"), VhostSide::Driver);
+        let memory =
+            |word: &str| word.parse::<Vhost>().unwrap().options(Features::ALL).memory_bytes_max;
+        assert_eq!((memory("/s,memory=2048M"), memory("/s,memory=4K")), (2 << 30, 4096));
+        assert!((1 << 20..=MAPPED_BYTES_MAX).contains(&memory("/s")), "{}", memory("/s"));
         let features = |word: &str| word.parse::<Vhost>().unwrap().features();
         assert_eq!(features("/s"), Features::ALL);
         assert_eq!(features("/s,offloads=none"), Features::SCATTER_GATHER);
@@ -116,6 +164,12 @@ mod tests {
             ("s,vnet", "there are driver, connect"),
             ("s,connect,mode=600", "who connects has none"),
             ("s,mode=9", "octal"),
+            ("s,memory=", "a size such as 512M"),
+            ("s,memory=0", "a size such as 512M"),
+            ("s,memory=2T", "at most 1T"),
+            ("s,memory=4GB", "a size such as 512M"),
+            ("s,memory=99999999999G", "at most 1T"),
+            ("s,driver,memory=1G", "a driver has its own"),
             ("s,offloads=tso", "csum, tso4"),
         ] {
             let error = word.parse::<Vhost>().unwrap_err();

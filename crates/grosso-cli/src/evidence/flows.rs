@@ -7,6 +7,7 @@ use grosso_wire::{Kind, tcp};
 use super::{
     MTU_DEFAULT, SEGMENT_BYTES_MIN,
     announced::{self, Path},
+    counters::AddressCounters,
     identifications::Identifications,
     lengths::Lengths,
     sight::{Seal, Sight},
@@ -24,6 +25,7 @@ pub(crate) struct Flows {
     /// The MTUs that ICMP messages said of a path, each with the packet from which on it holds; at most [`PATHS_MAX`]
     /// paths.
     paths: HashMap<Path, Vec<(u64, u16)>>,
+    counters: AddressCounters,
     /// The largest MTU that an announced MSS hints at.
     announced_mtu: usize,
     /// Packets of flows for which there was no room.
@@ -93,10 +95,14 @@ impl Flows {
     pub(super) fn learn(&mut self, sight: &Sight<'_>, seal: impl FnOnce() -> Seal) {
         let (packet, number) = (sight.packet.data, sight.packet.number);
         if let Some((path, mtu)) = announced::too_big(packet, sight.stack) {
+            self.counters.count(sight);
             self.shrink(path, mtu, number);
             return;
         }
-        let Some(transport) = &sight.transport else { return };
+        let Some(transport) = &sight.transport else {
+            self.counters.count(sight);
+            return;
+        };
         let path_mtu = self.path_mtu(packet, transport, number);
         let flags = if transport.is_tcp() { transport.flags(packet) } else { 0 };
         let announced =
@@ -105,12 +111,16 @@ impl Flows {
             let headers = if transport.ip.kind == Kind::Ipv4 { HEADERS_IPV4 } else { HEADERS_IPV6 };
             self.announced_mtu = self.announced_mtu.max(usize::from(mss) + headers);
         }
-        let Some(flow) = self.flow_mut(sight.endpoints) else { return };
+        let place = self.place_of(sight.endpoints);
+        let step = place.and_then(|place| self.flows.get(place)?.step(packet, transport));
+        let is_free = step.is_some_and(|first| self.counters.is_free(sight, first));
+        self.counters.count(sight);
+        let Some(flow) = place.and_then(|place| self.flows.get_mut(place)) else { return };
         flow.announced = announced.or(flow.announced);
         flow.hear(path_mtu, number);
         if transport.is_tcp() {
             flow.advance(packet, number, transport);
-            flow.step(packet, number, transport);
+            flow.remember(packet, number, transport, is_free);
         }
         let era = flow.latest_mut();
         let is_end = flags & (tcp::PSH | tcp::FIN | tcp::SYN) != 0;
@@ -158,20 +168,18 @@ impl Flows {
         changes.iter().rev().find(|(from, _)| *from <= number).map(|&(_, mtu)| mtu)
     }
 
-    fn flow_mut(&mut self, endpoints: Endpoints) -> Option<&mut Flow> {
-        let place = match self.place(&endpoints) {
-            Some(place) => place,
-            None if self.flows.len() >= FLOWS_MAX => {
-                self.overflowed += 1;
-                return None;
-            }
-            None => {
-                self.places.insert(endpoints, self.flows.len());
-                self.flows.push(Flow::default());
-                self.flows.len() - 1
-            }
-        };
-        self.flows.get_mut(place)
+    /// The place of a flow, which is new if nothing is known of it; `None` if there is no room for another.
+    fn place_of(&mut self, endpoints: Endpoints) -> Option<usize> {
+        if let Some(place) = self.place(&endpoints) {
+            return Some(place);
+        }
+        if self.flows.len() >= FLOWS_MAX {
+            self.overflowed += 1;
+            return None;
+        }
+        self.places.insert(endpoints, self.flows.len());
+        self.flows.push(Flow::default());
+        Some(self.flows.len() - 1)
     }
 
     fn place(&self, endpoints: &Endpoints) -> Option<usize> {
@@ -230,7 +238,7 @@ impl Flow {
         if transport.payload == 0 {
             return;
         }
-        let start = u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start);
+        let start = sequence(packet, transport);
         let end = start.wrapping_add(u32::try_from(transport.payload).unwrap_or(u32::MAX));
         let is_behind = |one: u32, other: u32| one.wrapping_sub(other).cast_signed() < 0;
         let Era { path_mtu, unheeded_mtu, .. } = *self.latest_mut();
@@ -252,32 +260,26 @@ impl Flow {
         }
     }
 
-    /// Compares the identification with that of the frame before, if the stream continued without a gap: the frame
-    /// before is the one that used up the identifications.
-    fn step(&mut self, packet: &[u8], number: u64, transport: &Transport) {
-        let sequence = u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start);
-        let Some(last) = self.remember(packet, number, transport, sequence) else { return };
-        if last.payload == 0 || last.sequence_end != sequence {
-            return;
-        }
-        if last.options as usize == transport.options() {
-            self.narrow(packet, last, transport);
-        }
+    /// The number and the identification of the frame before, if the stream continues behind it without a gap: that
+    /// frame is the one that used up the identifications up to this one.
+    fn step(&self, packet: &[u8], transport: &Transport) -> Option<(u64, u16)> {
+        let last = self.last.filter(|_| transport.is_tcp())?;
+        transport.identification(packet)?;
+        let is_next = last.payload > 0 && last.sequence_end == sequence(packet, transport);
+        (is_next && usize::from(last.options) == transport.options())
+            .then_some((last.number, last.identification))
     }
 
-    /// Keeps a frame as the last one, and returns the one before it.
-    fn remember(
-        &mut self,
-        packet: &[u8],
-        number: u64,
-        transport: &Transport,
-        sequence: u32,
-    ) -> Option<Last> {
-        let identification = transport.identification(packet)?;
+    /// Keeps a frame as the last one. `is_free` says that the step from the one before it counts packets.
+    fn remember(&mut self, packet: &[u8], number: u64, transport: &Transport, is_free: bool) {
+        let Some(identification) = transport.identification(packet) else { return };
         let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);
         let options = transport.options() as u16;
-        let sequence_end = sequence.wrapping_add(payload);
-        self.last.replace(Last { number, identification, payload, options, sequence_end })
+        let sequence_end = sequence(packet, transport).wrapping_add(payload);
+        let last = Last { number, identification, payload, options, sequence_end };
+        if let Some(before) = self.last.replace(last).filter(|_| is_free) {
+            self.narrow(packet, before, transport);
+        }
     }
 
     fn narrow(&mut self, packet: &[u8], last: Last, transport: &Transport) {
@@ -319,6 +321,11 @@ impl Flow {
             });
         }
     }
+}
+
+/// The sequence number of a TCP header.
+fn sequence(packet: &[u8], transport: &Transport) -> u32 {
+    u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start)
 }
 
 /// IPv4 and TCP headers without options, which the MSS does not count.

@@ -73,8 +73,8 @@ impl Identifications {
         true
     }
 
-    /// The size that explains the steps: one in range for which other evidence speaks, one that divides superframes, or
-    /// the largest. A single step only tells that it was not the first of `likely`.
+    /// The size that explains the steps: one in range for which other evidence speaks, or one that divides several
+    /// superframes. A single step is a guess, and only shows that the size was not the first of `likely`.
     pub(super) fn size(
         &self,
         likely: &[Option<usize>],
@@ -95,15 +95,15 @@ impl Identifications {
             (Some((exact, _)), Some(confirmed)) if exact == confirmed => (exact, true),
             (Some((exact, STEPS_MIN..)), _) => (exact, true),
             (_, Some(confirmed)) => (confirmed, is_narrow || is_shown(confirmed)),
-            (Some((exact, _)), None) => (exact, is_narrow),
-            (None, None) if self.steps < STEPS_MIN => return None,
-            (None, None) => (self.high as usize, false),
+            // A gap alone counts no segments.
+            (_, None) => return None,
         };
         let bytes = u16::try_from(size).ok()?;
-        Some(Told { bytes, is_sure: is_sure || self.low == self.high })
+        let is_sure = (is_sure || self.low == self.high) && self.steps >= STEPS_MIN;
+        Some(Told { bytes, is_sure })
     }
 
-    /// The number of superframes whose steps carry information, if a size of so many bytes explains them.
+    /// The number of superframes whose steps carry information, if a size of this many bytes explains them.
     pub(super) fn agreeing(&self, size: usize) -> u64 {
         let agrees = (self.low as usize..=self.high as usize).contains(&size);
         if agrees { u64::from(self.steps) } else { 0 }
@@ -157,16 +157,17 @@ mod tests {
     fn steps_narrow_the_size_down() {
         let ids = of(&[(14000, 10), (28000, 20), (7100, 6)]);
         assert_eq!(ids.size(&[], never), Some(Told { bytes: 1400, is_sure: true }));
+        // A size that nothing else shows is not made up from gaps.
         let ids = of(&[(14001, 11), (28001, 21)]);
         assert_eq!(ids.size(&[Some(1390)], |_| true), Some(Told { bytes: 1390, is_sure: true }));
-        assert_eq!(ids.size(&[], never).map(|told| told.is_sure), Some(false));
+        assert_eq!(ids.size(&[], never), None);
     }
 
     #[test]
-    fn one_step_says_nothing_and_a_contradiction_is_told() {
+    fn one_step_is_a_guess_and_a_contradiction_is_reported() {
         assert_eq!(of(&[(14000, 10)]).size(&[Some(1400)], never), None);
         let refuted = of(&[(14480, 10)]).size(&[Some(1248), Some(1448)], |_| true);
-        assert_eq!(refuted, Some(Told { bytes: 1448, is_sure: true }));
+        assert_eq!(refuted, Some(Told { bytes: 1448, is_sure: false }));
         let mut ids = of(&[(14480, 10), (28960, 20)]);
         assert!(!ids.narrow(12480, 10), "1248 is not 1448");
     }

@@ -16,7 +16,7 @@ use super::{
     tcp::Tcp,
 };
 use crate::{
-    checksums::{self, Claim, Levels, Verdict, is_seeded},
+    checksums::{self, Claim, Level, Levels, Verdict, is_seeded, is_seeded_anywhere},
     error::Failure,
     headers::{Transport, is_ip},
     input::{Input, Next, Session},
@@ -105,6 +105,22 @@ impl Judge {
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
     }
 
+    /// The work that turns a frame that is one packet into the packet of the wire. A capture shows the wire if no frame
+    /// of it takes any.
+    pub(crate) fn finish(&mut self, sight: &Sight<'_>) -> Finish {
+        let Sight { packet, said, stack, .. } = sight;
+        let claim = meta::claim(said, stack);
+        if packet.is_cut() && (said.is_partial() || is_seeded_anywhere(packet.data, stack)) {
+            return Finish { completes: false, left: Some(CAPTURED_SHORT) };
+        }
+        checksums::judge(packet.data, packet.is_cut(), stack, claim, &mut self.levels);
+        let is_partial = |level: &Level| level.verdict == Verdict::Partial;
+        Finish {
+            completes: self.levels.iter().any(is_partial),
+            left: self.levels.iter().find_map(Level::damage),
+        }
+    }
+
     /// The number of superframes of a frame's flow whose steps agree with `size`, and of all whose steps carry
     /// information.
     pub(crate) fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
@@ -152,7 +168,23 @@ impl Judge {
         if transport.payload == 0 {
             return Judgment::packet(None);
         }
+        if let Some(judgment) = self.by_prefix(sight, &transport) {
+            return judgment;
+        }
         if transport.is_tcp() { self.tcp(sight, &transport) } else { self.udp(sight, &transport) }
+    }
+
+    /// The judgment by a checksum that verifies over the first packet of a frame alone. If it does over several sizes,
+    /// the one that other evidence shows counts, else the smallest.
+    fn by_prefix(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
+        let Seal::Prefix(smallest) = self.seal(sight) else { return None };
+        let shown = transport.is_tcp().then(|| Tcp::new(&self.flows, sight, transport).size());
+        let mut sizes = checksums::prefix_sizes(sight.packet.data, sight.stack);
+        let is_shown = |size: &Size| sizes.any(|it| it == usize::from(size.bytes));
+        let bytes = shown.filter(is_shown).map_or(smallest, |size| size.bytes);
+        let size = Size { bytes, by: Evidence::Prefix, is_guess: false };
+        let gso = self.with_identifications(Gso::every(bytes)?, sight);
+        Some(Judgment::superframe(gso, size, sight.ports))
     }
 
     /// The judgment by what the user says, which counts more than any evidence; a checksum that contradicts it is
@@ -286,7 +318,7 @@ impl Judge {
             Seal::Valid | Seal::Absent => Some(Judgment::packet(by)),
             Seal::Unread => Some(Judgment { is_guess: true, ..Judgment::packet(by) }),
             Seal::Wrong => Some(Judgment::left(self.damage(sight).unwrap_or("checksum"), by)),
-            Seal::Seed | Seal::Either => None,
+            Seal::Seed | Seal::Either | Seal::Prefix(_) => None,
         }
     }
 
@@ -295,8 +327,7 @@ impl Judge {
         let Sight { packet, stack, .. } = sight;
         let claim = self.claim(sight);
         checksums::judge(packet.data, packet.is_cut(), stack, claim, &mut self.levels);
-        let bad = self.levels.iter().find(|level| level.verdict == Verdict::Bad)?;
-        Some(if bad.layer.kind == Kind::Ipv4 { "ipv4-checksum" } else { "checksum" })
+        self.levels.iter().find_map(Level::damage)
     }
 
     /// The MTU of the link as far as it is known, at least that of Ethernet.
@@ -313,6 +344,15 @@ impl Judge {
         let fixed_ids = if is_fixed { ipv4_levels(sight.stack) } else { IpLevels::NONE };
         Gso { fixed_ids, cwr: Cwr::First, ..gso }
     }
+}
+
+/// The work that turns one packet into the packet of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Finish {
+    /// Checksums are to be completed.
+    pub(crate) completes: bool,
+    /// The reason why it is not the packet of the wire afterwards: a checksum that is wrong, or missing bytes.
+    pub(crate) left: Option<&'static str>,
 }
 
 /// The judgment on a superframe that the capture describes.
@@ -356,5 +396,7 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
 
 /// The reason of a UDP superframe whose segment size is not recorded.
 pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
+/// The reason of a packet whose checksum cannot be completed, because the capture cut it.
+pub(crate) const CAPTURED_SHORT: &str = "captured-short";
 /// More bytes after a packet than padding and a trailer take.
 const TRAILER_BYTES_MAX: usize = 64;

@@ -60,9 +60,14 @@ impl Lengths {
 
     /// The number of frames longer than `size` that are multiples of it.
     pub(super) fn multiples(&self, size: usize) -> u64 {
+        self.multiples_beyond(size, size)
+    }
+
+    /// The number of frames longer than `least` that are multiples of `size`.
+    pub(super) fn multiples_beyond(&self, least: usize, size: usize) -> u64 {
         let is_multiple = |slot: &&Slot| {
             let payload = slot.payload as usize;
-            payload > size && payload.is_multiple_of(size.max(1))
+            payload > least && payload.is_multiple_of(size.max(1))
         };
         self.slots.iter().filter(is_multiple).map(|slot| u64::from(slot.frames)).sum()
     }

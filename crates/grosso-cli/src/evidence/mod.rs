@@ -13,6 +13,7 @@
 //! | [`tcp`] | the segment size of one TCP frame |
 //! | [`flows`] | the facts of every flow and path, learned from a capture before or while it is judged |
 //! | [`identifications`] | the number of packets that a frame stood for, by the steps of the IPv4 identification |
+//! | [`counters`] | the identifications that each source address has used, over all flows and protocols |
 //! | [`lengths`] | the sizes of which the lengths of a flow's frames are multiples |
 //! | [`announced`] | the MSS of SYNs, and ICMP messages that say a packet was too big |
 //! | [`strides`] | tunnel headers that repeat inside one UDP frame |
@@ -20,6 +21,7 @@
 //! | [`vantage`] | the host on which a capture was taken |
 
 mod announced;
+mod counters;
 mod flows;
 mod identifications;
 mod judge;
@@ -35,7 +37,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 pub(crate) use self::{
-    judge::{Judge, UDP_SIZE_UNKNOWN, around},
+    judge::{CAPTURED_SHORT, Finish, Judge, UDP_SIZE_UNKNOWN, around},
     judgment::{Judgment, Nature},
     sight::{Seal, Sight},
     tally::Tally,
@@ -52,6 +54,8 @@ pub(crate) enum Evidence {
     Recorded,
     /// The transport checksum is complete: superframes of Linux hold the sum of the pseudo-header (rule G51).
     Checksum,
+    /// The checksum is that of the first packet: fraglist GRO keeps it.
+    Prefix,
     /// The steps of the IPv4 identification count the packets.
     IpId,
     /// Headers repeat: those of a tunnel inside the frame, or lengths that are those of one segment (rule S47).
@@ -73,6 +77,7 @@ impl Evidence {
             Self::Given => "given",
             Self::Recorded => "recorded",
             Self::Checksum => "checksum",
+            Self::Prefix => "prefix",
             Self::IpId => "ip_id",
             Self::Stride => "stride",
             Self::Icmp => "icmp",
@@ -88,6 +93,7 @@ impl Evidence {
             Self::Given => "as given",
             Self::Recorded => "recorded",
             Self::Checksum => "complete checksum",
+            Self::Prefix => "checksum of the first packet",
             Self::IpId => "from IP-ID steps",
             Self::Stride => "headers repeat",
             Self::Icmp => "from ICMP too-big",
@@ -103,6 +109,7 @@ impl Evidence {
             Self::Given => "the command line",
             Self::Recorded => "what the capture recorded",
             Self::Checksum => "a complete checksum",
+            Self::Prefix => "the checksum of the first packet",
             Self::IpId => "the steps of the IPv4 identification",
             Self::Stride => "headers that repeat",
             Self::Icmp => "an ICMP message that says what the path takes",

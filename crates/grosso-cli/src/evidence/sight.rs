@@ -5,7 +5,7 @@ use grosso_capture::{Offload, Packet, PacketMeta};
 use grosso_wire::{Kind, LinkType, Ports, Stack};
 
 use crate::{
-    checksums::{self, Levels, Verdict, Why, is_seeded},
+    checksums::{self, Levels, Verdict, Why, is_seeded, is_seeded_without_length},
     headers::{Endpoints, Transport},
     meta,
 };
@@ -49,6 +49,8 @@ pub(crate) enum Seal {
     Valid,
     /// Complete and wrong.
     Wrong,
+    /// Complete and right for the first packet of the frame, whose payload has at most this many bytes.
+    Prefix(u16),
     /// The sum of the pseudo-header.
     Seed,
     /// Both right and the sum of the pseudo-header, as one in 65,536 is by chance.
@@ -63,8 +65,9 @@ pub(crate) enum Seal {
 pub(super) fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
     let Sight { packet, said, stack, .. } = sight;
     let claim = meta::claim(said, stack);
-    let is_seeded = is_seeded(packet.data, stack);
+    let is_seeded = is_seeded(packet.data, stack) || is_seeded_without_length(packet.data, stack);
     checksums::judge(packet.data, packet.is_cut(), stack, claim, levels);
+    let prefix = levels.prefix;
     let mut transports = levels.iter().rev().filter(|level| level.layer.kind != Kind::Ipv4);
     let Some(innermost) = transports.next() else { return Seal::Absent };
     match (innermost.verdict, innermost.why) {
@@ -73,6 +76,9 @@ pub(super) fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
         (Verdict::Unverifiable, _) => Seal::Unread,
         (Verdict::Partial, _) => Seal::Seed,
         (Verdict::Bad, _) => Seal::Wrong,
+        (Verdict::Valid, Why::Prefix) => {
+            prefix.and_then(|size| u16::try_from(size).ok()).map_or(Seal::Wrong, Seal::Prefix)
+        }
         // The checksum of the tunnel protects the packet (rule C54).
         (Verdict::Valid, Why::Remote)
             if transports.any(|around| around.verdict == Verdict::Valid) =>

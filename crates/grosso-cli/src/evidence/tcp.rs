@@ -62,6 +62,9 @@ impl Tcp {
         let likely =
             [self.expected(), self.path, self.peer, self.own, self.packet_max(), outer, inner];
         let told = self.era.identifications.size(&likely, |size| self.is_shown(size))?;
+        if !self.may_be_by_identifications(told.bytes.into()) {
+            return None;
+        }
         let is_expected = self.expected() == Some(usize::from(told.bytes));
         let by = match (is_expected, self.path == self.expected()) {
             (true, true) => Evidence::Icmp,
@@ -69,6 +72,19 @@ impl Tcp {
             (false, _) => Evidence::IpId,
         };
         Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure && by != Evidence::Icmp })
+    }
+
+    /// Whether identifications may decide for a size: never for one below a packet that was seen, and below the size
+    /// that the SYNs or a usual MTU allow only where superframes beyond that size are multiples of it. Packets that the
+    /// capture lacks may have used the identifications of a gap.
+    fn may_be_by_identifications(&self, size: usize) -> bool {
+        let usual = || self.guesses.into_iter().min().unwrap_or(0);
+        let least = self.expected().unwrap_or_else(usual);
+        let Era { lengths, ends, .. } = &self.era;
+        let multiples =
+            || lengths.multiples_beyond(least, size) + ends.multiples_beyond(least, size);
+        size >= self.era.packet_max()
+            && (size >= least || self.is_shown_by_lengths(size) && multiples() >= MULTIPLES_MIN)
     }
 
     fn by_icmp(&self) -> Option<Size> {
@@ -94,9 +110,13 @@ impl Tcp {
 
     /// Whether frames show a size: one of them was a packet of that size, or several are multiples of it.
     fn is_shown(&self, size: usize) -> bool {
+        size == self.era.packet_max() || self.is_shown_by_lengths(size)
+    }
+
+    /// Whether superframes are multiples of a size.
+    fn is_shown_by_lengths(&self, size: usize) -> bool {
         let multiples = self.era.lengths.multiples(size) + self.era.ends.multiples(size);
-        size == self.era.packet_max()
-            || self.opinion(size) == Opinion::Multiples
+        self.opinion(size) == Opinion::Multiples
             || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 

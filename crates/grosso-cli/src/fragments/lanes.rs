@@ -9,7 +9,9 @@ use grosso::{
     },
 };
 use grosso_capture::{Packet, PacketMeta};
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::{LinkType, Ports, Stop, dissect};
+
+use crate::checksums::complete_header;
 
 /// A packet that may be a fragment.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +101,10 @@ impl Lanes {
         let mut buffer = core::mem::take(&mut self.buffer);
         buffer.clear();
         buffer.extend_from_slice(arrival.data);
+        let stack = dissect(&buffer, arrival.link, &arrival.ports);
+        if let Some(ip) = stack.last().filter(|_| stack.stop == Stop::Fragment) {
+            complete_header(&mut buffer, &ip);
+        }
         let frame = Frame { buffer, meta };
         let reassembler = &mut self.lanes[number].reassembler;
         reassembler.set_network(arrival.network);

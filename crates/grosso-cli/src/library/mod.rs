@@ -20,9 +20,9 @@ use serde::Serialize;
 
 pub use self::{packets::packets, trains::trains};
 pub use crate::commands::tables::{
-    Headers, Origin,
-    packets::{Finding, Packet},
-    trains::Train,
+    FrameOrigin, Headers,
+    packets::{FrameFinding, Packet},
+    trains::TrainRow,
 };
 #[cfg(feature = "parquet")]
 pub use crate::commands::tables::{
@@ -51,7 +51,7 @@ pub fn report(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<String,
     }
 }
 
-/// Decides whether a reading goes on; it is told once before the first row, when the captures are open and the words
+/// Decides whether a reading goes on; it is called once before the first row, when the captures are open and the words
 /// are right, and with each row.
 pub trait Visit<Row> {
     /// Takes note that the captures are open; `false` ends the reading.
@@ -116,7 +116,7 @@ fn begin(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<(Arguments, 
         .map(Into::into)
         .collect();
     let mut arguments = commands::parse(&words).map_err(|error| {
-        let said = commands::in_own_voice(&error).unwrap_or_else(|| error.to_string());
+        let said = crate::usage::message(&error).unwrap_or_else(|| error.to_string());
         Failure::usage("usage", said.trim_end())
     })?;
     arguments.common.json = true;

@@ -9,8 +9,8 @@ use super::{Error, Visit, begin, conclude, no_table, unless_interrupted};
 use crate::{
     arguments::Command,
     commands::tables::{
-        FileNames, Headers, Words,
-        packets::{Finding, Packet, row},
+        FileNames, Headers, StackNames,
+        packets::{FrameFinding, Packet, row},
     },
     error::Failure,
     input::Next,
@@ -44,7 +44,7 @@ fn table(
     if !visit.open() {
         return Ok(());
     }
-    let (links, mut names, mut stack) = (input.links, Words::default(), Stack::new(0));
+    let (links, mut names, mut stack) = (input.links, StackNames::default(), Stack::new(0));
     let files = FileNames::of(&input);
     let ending = input.each(|entry| {
         let Entry::Packet(packet) = entry else { return Ok(Next::Go) };
@@ -61,7 +61,7 @@ fn table(
         let row = Packet {
             segment_size: gso.and_then(|gso| gso.size()),
             packets: said.offload.as_ref().and_then(|offload| count(offload, headers.payload)),
-            ..row(packet, headers, Finding::default(), &files)
+            ..row(packet, headers, FrameFinding::default(), &files)
         };
         Ok(if visit.row(row) { Next::Go } else { Next::Stop })
     })?;

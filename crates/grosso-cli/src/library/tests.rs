@@ -37,13 +37,13 @@ impl Visit<Packet<'_>> for Count {
     }
 }
 
-impl Visit<Train<'_>> for Count {
+impl Visit<TrainRow<'_>> for Count {
     fn open(&mut self) -> bool {
         self.opened += 1;
         true
     }
 
-    fn row(&mut self, row: Train<'_>) -> bool {
+    fn row(&mut self, row: TrainRow<'_>) -> bool {
         assert_eq!((row.train, row.origin.frame), (self.rows + 1, row.numbers[0]));
         // A packet says why it is alone, and a packet why it did not join.
         assert_eq!(row.why.is_some(), matches!(row.closed, "never" | "no-merge"), "{row:?}");

@@ -11,7 +11,7 @@ use crate::{
         replay::{Purpose, Replay, Seen},
         tables::{
             FileNames,
-            trains::{Train, Watcher},
+            trains::{TrainRow, TrainWatcher},
         },
     },
     error::Failure,
@@ -27,7 +27,7 @@ use crate::{
 pub fn trains(
     words: &[String],
     interrupted: &Arc<AtomicBool>,
-    visit: &mut dyn for<'a> Visit<Train<'a>>,
+    visit: &mut dyn for<'a> Visit<TrainRow<'a>>,
 ) -> Result<(), Error> {
     table(words, interrupted, visit).map_err(|failure| unless_interrupted(failure, interrupted))
 }
@@ -35,7 +35,7 @@ pub fn trains(
 fn table(
     words: &[String],
     interrupted: &Arc<AtomicBool>,
-    visit: &mut dyn for<'a> Visit<Train<'a>>,
+    visit: &mut dyn for<'a> Visit<TrainRow<'a>>,
 ) -> Result<(), Failure> {
     let (arguments, mut session) = begin(words, interrupted)?;
     let Command::Coalesce(options) = &arguments.command else {
@@ -49,8 +49,8 @@ fn table(
         return Ok(());
     }
     let links = input.links;
-    let mut take = |row: Train<'_>| visit.row(row);
-    let mut watcher = Watcher::new(FileNames::of(&input), &mut take);
+    let mut take = |row: TrainRow<'_>| visit.row(row);
+    let mut watcher = TrainWatcher::new(FileNames::of(&input), &mut take);
     let ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {

@@ -26,6 +26,7 @@ use super::{
     prometheus,
     reading::devices,
 };
+use crate::acceptor::{Acceptor, CLIENTS_MAX, is_soon};
 
 /// A function that reads the counters of the data paths.
 pub(crate) type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
@@ -52,8 +53,7 @@ pub(crate) struct Server {
     /// Becomes readable when the thread must end.
     stopped: UnixStream,
     clients: Vec<Client>,
-    /// The time until which no client is accepted, because there were no descriptors left.
-    closed_until: Option<Instant>,
+    acceptor: Acceptor,
     client_time: Duration,
     paths: PathsCache,
 }
@@ -74,8 +74,8 @@ impl Server {
         }
         let ClientBounds { client_time, fresh } = bounds;
         let paths = PathsCache { ask, fresh, readings: Vec::new(), asked: None, at: UNIX_EPOCH };
-        let (clients, closed_until) = (Vec::new(), None);
-        Ok(Self { control, metrics, stopped, clients, closed_until, client_time, paths })
+        let (clients, acceptor) = (Vec::new(), Acceptor::default());
+        Ok(Self { control, metrics, stopped, clients, acceptor, client_time, paths })
     }
 
     /// Answers until it is told to end, or can no longer wait.
@@ -104,7 +104,7 @@ impl Server {
             let wants = if is_sending { PollFlags::OUT } else { PollFlags::IN };
             PollFd::from_borrowed_fd(client.stream.as_fd(), wants)
         }));
-        let closed_until = self.closed_until.filter(|until| now < *until);
+        let closed_until = self.acceptor.closed_until(now);
         if closed_until.is_none() {
             descriptors.extend(self.control.iter().map(|unix| PollFd::new(unix, PollFlags::IN)));
             descriptors.extend(self.metrics.iter().map(|tcp| PollFd::new(tcp, PollFlags::IN)));
@@ -133,25 +133,8 @@ impl Server {
             Some(metrics) => metrics.accept().map(|(stream, _)| Stream::Http(stream)),
             None => Err(io::ErrorKind::WouldBlock.into()),
         };
-        // No more than are kept: the others are accepted in the next round.
-        let mut came = Vec::new();
-        for accept in [&control as &dyn Fn() -> io::Result<Stream>, &metrics] {
-            let mut count = 0;
-            while count < CLIENTS_MAX {
-                match accept() {
-                    Ok(stream) => {
-                        came.push(stream);
-                        count += 1;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => {
-                        self.closed_until = Some(now + CLOSED);
-                        break;
-                    }
-                }
-            }
-        }
+        let mut came = self.acceptor.accept(now, control);
+        came.extend(self.acceptor.accept(now, metrics));
         for stream in came {
             if stream.set_nonblocking().is_ok() {
                 let like = |client: &Client| client.stream.is_http() == stream.is_http();
@@ -385,16 +368,7 @@ impl Write for Stream {
     }
 }
 
-/// Whether to try again when the stream is ready.
-fn is_soon(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
-/// Most clients that are served at a time.
-pub(crate) const CLIENTS_MAX: usize = 32;
 /// Most bytes of a request.
 pub(crate) const ASK_BYTES_MAX: usize = 8 << 10;
 /// Most bytes that are read behind an ask; a request with all cookies of a browser ends long before.
 const DRAINED_BYTES_MAX: usize = 1 << 20;
-/// The time for which no client is accepted when there are no descriptors left.
-const CLOSED: Duration = Duration::from_millis(100);

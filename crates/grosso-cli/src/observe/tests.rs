@@ -33,10 +33,11 @@ use super::{
     control::{Answers, Ask, ask_all},
     prometheus,
     reading::{DeviceReading, devices},
-    server::{ASK_BYTES_MAX, CLIENTS_MAX, ClientBounds},
+    server::{ASK_BYTES_MAX, ClientBounds},
     table::{COUNTERS, Label},
     text,
 };
+use crate::acceptor::CLIENTS_MAX;
 
 /// A path from `eth0` to `tap0` over which packets of every fate went in one direction.
 fn sample() -> PathReading {

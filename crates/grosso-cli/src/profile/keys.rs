@@ -133,7 +133,7 @@ pub(crate) const KEYS: &[ProfileKey] = &[
 const TUNNELS_MAX: i64 = 15;
 /// Buckets of a table: eight trains each, so a million trains at half its load.
 const BUCKETS_MAX: i64 = 1 << 18;
-/// Trains held at once: a million take some hundred megabytes.
+/// Trains held at once: a million take several hundred megabytes.
 const FLOWS_MAX: i64 = 1 << 20;
 /// Buffers held at once: of 1500 bytes each, 1.5 GB.
 const PARTS_MAX: i64 = 1 << 20;

@@ -63,13 +63,13 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_may_stand_there() {
         ("bsae = \"linux\"\n", "1:1: no key \"bsae\"; did you mean base?"),
         (
             "colour = 1\n",
-            "1:1: no key \"colour\" here; there are tcp, udp, extension-headers, tunnels-max",
+            "1:1: no key \"colour\"; known keys: tcp, udp, extension-headers, tunnels-max",
         ),
         (
             "udp = true\n[rules]\nwindov = \"first\"\n",
             "3:1: no key \"windov\"; did you mean window?",
         ),
-        ("[limits]\nxyz = 1\n", "2:1: no key \"xyz\" here; there are flows, parts,"),
+        ("[limits]\nxyz = 1\n", "2:1: no key \"xyz\"; known keys: flows, parts,"),
         ("batch = { by-flow = 0 }\n", "1:9: batch is as-it-came or { by-flow = 1 to 16384 }"),
         ("batch = \"by-flow\"\n", "1:9: batch is"),
         ("base = \"freebds\"\n", "1:8: no profile \"freebds\"; did you mean freebsd?"),

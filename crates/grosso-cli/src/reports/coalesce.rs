@@ -46,7 +46,7 @@ pub(crate) struct CoalesceReport {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Frames that stand for up to so many wire packets, and more than the bucket before.
+/// Frames that stand for up to this many wire packets, and more than the bucket before.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Bucket {
     /// `None` for the last bucket, which has no bound.

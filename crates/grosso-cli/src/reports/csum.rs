@@ -100,7 +100,7 @@ impl Row {
             Why::Remote => "not the seed",
             Why::Length => "length below header",
             Why::Deep => "headers beyond limit",
-            Why::Truncated | Why::Bytes => "",
+            Why::Truncated | Why::Bytes | Why::Prefix => "",
         };
         let line = format!(
             "{:>8}  {:<15}  {:#06x}  {expected:<8}  {verdict} {:<6} {why}",

@@ -245,7 +245,7 @@ impl Report for ReassembleReport {
     }
 }
 
-/// Lines of at most [`COLUMNS`] columns, indented by so many blanks.
+/// Lines of at most [`COLUMNS`] columns, indented by this many blanks.
 fn indent(text: &str, blanks: usize) -> String {
     let lines = wrap_at(text, COLUMNS - blanks);
     lines.lines().map(|line| format!("{:blanks$}{line}\n", "")).collect()

@@ -193,7 +193,7 @@ impl SegmentsPerTrain {
 }
 
 impl Best {
-    /// The best of these settings for a capture of so many packets; `command` gives the command for one of them.
+    /// The best of these settings for a capture of this many packets; `command` gives the command for one of them.
     pub(crate) fn of(
         settings: &[Setting],
         packets: u64,

@@ -166,7 +166,7 @@ impl Description {
             && (is_one(from, other_from) || is_one(from, other_at) || is_one(at, other_from))
     }
 
-    /// The sockets from which each of so many queues can send, every one at a source port of its own; 0 if there are
+    /// The sockets from which each of this many queues can send, every one at a source port of its own; 0 if there are
     /// too few ports, `None` if it needs none.
     pub(crate) fn senders(&self, queues: usize) -> Option<usize> {
         let Udp { source, destination, .. } = self.endpoint.udp()?;

@@ -113,7 +113,7 @@ fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
 /// Datagrams that are sent back.
 struct Echoes<'a> {
     socket: &'a UdpSocket,
-    /// All that were sent. A guest that was slow answers what was given up and sent again as often as it got it, and
+    /// All that were sent. A guest that was slow answers what was given up and retransmitted as often as it got it, and
     /// that may come any time later.
     sent: HashSet<&'a [u8]>,
 }

@@ -121,3 +121,37 @@ fn a_word_against_a_complete_checksum_is_obeyed_and_said() {
         bench.ok("explain --json wire.pcap 1 --mss 500").json()["packet"]["judgment"].clone();
     assert_eq!((&shown["by"], &shown["against"]), (&"given".into(), &"checksum".into()), "{shown}");
 }
+
+/// `inspect` says "the wire" exactly where `wire` would change nothing, and what is still wrong afterwards is left.
+#[test]
+fn the_wire_is_what_wire_does_not_change() {
+    let good = tcp(1).payload_len(100).build();
+    let damaged = |at: usize| {
+        let mut frame = tcp(1).payload_len(100).build();
+        frame[at] ^= 0x5a;
+        frame
+    };
+    let mut open = damaged(TCP_CHECKSUM);
+    open[IPV4_CHECKSUM..IPV4_CHECKSUM + 2].fill(0);
+    let mut header_open = good.clone();
+    header_open[IPV4_CHECKSUM..IPV4_CHECKSUM + 2].fill(0);
+    for (case, frame, left) in [
+        ("right", good, 0),
+        ("a wrong checksum", damaged(TCP_CHECKSUM), 1),
+        ("a header left to the device", header_open, 0),
+        ("a header left to the device, and a wrong checksum", open, 1),
+        ("a partial checksum", tcp(1).payload_len(100).build_partial().0, 0),
+    ] {
+        let bench = Bench::new();
+        bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&frame)));
+        let run = bench.run("inspect --json a.pcap");
+        let report = bench.ok("wire --json -r a.pcap -w b.pcap").json();
+        let is_same = bench.get("a.pcap") == bench.get("b.pcap");
+        let verdict = run.json()["verdict"].clone();
+        assert_eq!(verdict["wire_faithful"], is_same, "{case}: {verdict}");
+        assert_eq!(verdict["vantage"] == "wire", is_same, "{case}: {verdict}");
+        assert_eq!(report["left"]["checksum"].as_u64().unwrap_or(0), left, "{case}: {report}");
+        let strict = bench.run("wire --strict --json -r a.pcap -w b.pcap").code;
+        assert_eq!(strict, left as i32, "{case}");
+    }
+}

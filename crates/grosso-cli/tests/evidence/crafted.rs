@@ -1,4 +1,4 @@
-//! Superframes with the headers of GSO_PARTIAL, which no device in these tests makes.
+//! Superframes in forms that no device in these tests makes: GSO_PARTIAL, and the large sends of Windows.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -90,5 +90,64 @@ fn a6_superframes_with_the_headers_of_their_first_segment() {
         let told = bench.ok("wire --json -r host.pcap -w told.pcap --mtu 1600");
         assert_eq!(told.json()["superframes"]["split"], 2, "{case}: {}", told.stdout);
         assert!(output[..SEGMENTS] == segments && output[SEGMENTS..] == segments, "{case}");
+    }
+}
+
+/// A superframe as Windows leaves it to a device (NDIS large send offload), and the packets that the device cuts it
+/// into: the TCP field holds the pseudo-header sum without the length, the IPv4 header checksum is 0, and the length of
+/// the IP header is there or 0.
+fn large_send(packet: &Packet, has_length: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let (whole, tcp, offset) = packet.clone().payload_len(SIZE * 5 + 100).build_superframe();
+    let description = Description { gso_size: SIZE, ..Description::default() };
+    let segments = oracle::segment(&whole, Link::Ethernet, description).unwrap();
+    let parsed = oracle::parse(&whole, Link::Ethernet, Lengths::Whole);
+    let last = parsed.layers.len() - 1;
+    let network = parsed.network_of(last).unwrap();
+    let sum = sum(&pseudo_header(network.bytes("source"), network.bytes("destination"), 6, 0));
+    let mut frame = whole.clone();
+    frame[tcp + offset..tcp + offset + 2].copy_from_slice(&sum.to_be_bytes());
+    let (length, header_checksum) = (network.offset, network.offset + 10);
+    let length = if network.name == "ipv4" { length + 2 } else { length + 4 };
+    if network.name == "ipv4" {
+        frame[header_checksum..header_checksum + 2].fill(0);
+    }
+    if !has_length {
+        frame[length..length + 2].fill(0);
+    }
+    (frame, segments)
+}
+
+#[test]
+fn large_sends_of_windows_are_split_and_place_the_capture_on_the_sender() {
+    let cases: Vec<_> =
+        stacks().into_iter().filter(|(case, _)| !case.starts_with("VXLAN")).collect();
+    for ((case, packet), has_length) in
+        cases.iter().flat_map(|case| [true, false].map(|has_length| (case, has_length)))
+    {
+        let case = format!("{case}, length {has_length}");
+        let (frame, segments) = large_send(packet, has_length);
+        let bench = Bench::new();
+        bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[frame.clone()]));
+        let run = bench.run("inspect --json host.pcap");
+        let report = run.json();
+        assert_eq!((run.code, &report["checksums"]["partial"]), (1, &1.into()), "{case}: {report}");
+        assert_eq!(report["superframes"]["packets"], 1, "{case}: {report}");
+        assert_eq!(report["verdict"]["vantage"], "sender-host", "{case}: {report}");
+        assert_eq!(
+            bench.ok("csum verify --json host.pcap").json()["checksums"]["bad"],
+            0,
+            "{case}"
+        );
+        // Without other evidence the MTU decides, and 1448 bytes behind IPv6 and timestamps do not fit into 1500.
+        let by_mtu = case.starts_with("IPv4").then_some("");
+        for given in by_mtu.into_iter().chain(["--mss 1448 --strict"]) {
+            let run = bench.run(&format!("wire --json -r host.pcap -w out.pcap {given}"));
+            assert_eq!(run.code, 0, "{case}: {}", run.stdout);
+            assert!(frames(&bench.get("out.pcap")) == segments, "{case}: {}", run.stdout);
+        }
+        // Nothing is lost by merging: such a frame is left as it is.
+        bench.ok("coalesce -q -r host.pcap -w gro.pcapng");
+        bench.ok("segment -q -r gro.pcapng -w back.pcap");
+        assert!(frames(&bench.get("back.pcap")) == [frame], "{case}");
     }
 }

@@ -5,7 +5,7 @@ use grosso_checksum::{pseudo_v4, pseudo_v6};
 use grosso_testkit::Packet;
 use serde_json::Value;
 
-use super::{FAMILIES, PLAIN, bench, stream};
+use super::{FAMILIES, PLAIN, bench, stream, tcp_of};
 use crate::{
     common::{Bench, ETHERNET, Timed},
     vantage::{Chain, IPV6},
@@ -48,18 +48,29 @@ fn captures(chain: &Chain, family: usize) -> Bench {
     panic!("{STREAMS_MAX} streams with such a checksum are no chance")
 }
 
-/// Whether the checksum of a TCP segment is the sum of its pseudo-header.
+/// Whether the checksum of a TCP segment equals its pseudo-header sum. Packets without TCP, for example those of
+/// neighbor discovery, have none.
 fn is_seeded(packet: &[u8], family: usize) -> bool {
-    let (pseudo, transport) = if family == IPV6 {
+    let Some(transport) = tcp_of(packet) else { return false };
+    let pseudo = if family == IPV6 {
         let (source, destination) =
             (packet[22..38].try_into().unwrap(), packet[38..54].try_into().unwrap());
-        (pseudo_v6(source, destination, 6, (packet.len() - 54) as u32), 54)
+        pseudo_v6(source, destination, 6, (packet.len() - transport) as u32)
     } else {
         let (source, destination) =
             (packet[26..30].try_into().unwrap(), packet[30..34].try_into().unwrap());
-        (pseudo_v4(source, destination, 6, (packet.len() - 34) as u32), 34)
+        pseudo_v4(source, destination, 6, (packet.len() - transport) as u32)
     };
     packet[transport + 16..transport + 18] == pseudo.fold().to_be_bytes()
+}
+
+/// A neighbor solicitation between the packets of a stream, as a busy host sends it, is 70 bytes for ICMPv6.
+#[test]
+fn a7_packets_without_tcp_have_no_tcp_checksum() {
+    let solicitation = Packet::new().ethernet(|e| e).ipv6(|ip| ip.next_header(58));
+    let solicitation = solicitation.payload(&[135; 16]).build();
+    assert_eq!(solicitation.len(), 70);
+    assert!(!is_seeded(&solicitation, IPV6));
 }
 
 /// The results of each setting that do not depend on the payload's bytes.

@@ -5,7 +5,9 @@
 
 mod checksums;
 mod crafted;
+mod fraglist;
 mod headers_only;
+mod identifications;
 mod tunnels;
 
 use grosso_capture::Format;

@@ -240,7 +240,7 @@ impl Sender {
         Self { stack, place, full, segment, steps }
     }
 
-    /// The next packet, with this payload; the flow advances by so many packets of the wire.
+    /// The next packet, with this payload; the flow advances by this many packets of the wire.
     fn send_as(&mut self, len: usize, packets: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);

@@ -310,7 +310,7 @@ fn run(bench: &Bench, line: &str) -> Value {
     run.json()
 }
 
-/// A packet cut by a capture to so many bytes.
+/// A packet cut by a capture to this many bytes.
 fn cut_off(mut packet: Captured, snaplen: usize) -> Captured {
     packet.data.truncate(snaplen);
     packet

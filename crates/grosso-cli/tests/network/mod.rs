@@ -300,7 +300,7 @@ pub(crate) fn connect(
     [near, far]
 }
 
-/// Sends so many bytes through a connection in both directions at once, and compares every byte.
+/// Sends this many bytes through a connection in both directions at once, and compares every byte.
 pub(crate) fn exchange([near, far]: &[TcpStream; 2], bytes: usize) {
     thread::scope(|scope| {
         for (from, to, seed) in [(near, far, 1), (far, near, 2)] {

@@ -42,7 +42,7 @@ pub use stats::{LiveEvent, LiveStats};
 pub use tap::{TapOptions, TapPort};
 pub use udp::{SOURCE_PORTS_MAX, UdpOptions, UdpPort};
 pub use unix::{MODE, UnixEvent, UnixOptions, UnixPort, UnixRole, UnixStats, usual_features};
-pub use vhost::{VhostEvent, VhostOptions, VhostPort, VhostSide, VhostStats};
+pub use vhost::{MAPPED_BYTES_MAX, VhostEvent, VhostOptions, VhostPort, VhostSide, VhostStats};
 #[cfg(feature = "xdp")]
 pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 

@@ -206,7 +206,15 @@ impl Outgoing {
             };
             self.stats.count(event, 1);
         } else {
-            self.suspect = self.suspect_of(bytes, &frame.meta);
+            // Only these mean that the device cannot take the superframe; a lack of memory passes.
+            let cannot = matches!(
+                fault,
+                Fault::Malformed | Fault::Unsupported | Fault::Down | Fault::TooLong
+            );
+            self.suspect = match cannot {
+                true => self.suspect_of(bytes, &frame.meta),
+                false => Features::NONE,
+            };
             self.stats.count(LiveEvent::TransmitCutAgain, 1);
             packets.into_iter().rev().for_each(|packet| self.queue.push_front(packet));
         }

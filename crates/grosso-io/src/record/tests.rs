@@ -12,7 +12,7 @@ use grosso::{
     meta::{Gso, VlanTag},
 };
 use grosso_testkit::Packet;
-use grosso_wire::{LinkType, Ports, dissect};
+use grosso_wire::{Kind, LinkType, Ports, dissect};
 
 use super::{Noted, Record, RecordOptions, RecordStats};
 use crate::{
@@ -149,7 +149,7 @@ fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
 fn tunnels_on_ports_of_their_own_are_recorded() {
     let (mut far, near) = plain();
     let file = SharedFile::default();
-    let ports = Ports { vxlan: 8472, ..Ports::ASSIGNED };
+    let ports = Ports::ASSIGNED.with(Kind::Vxlan, 8472);
     let mut port = record(near, file.clone(), RecordOptions { ports, ..RecordOptions::default() });
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.destination_port(8472));
     let inner = outer.vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
@@ -169,7 +169,7 @@ fn tunnels_on_ports_of_their_own_are_recorded() {
     }
     assert_eq!(said[1], (segment(1), None));
     let offload = said[0].1.clone().unwrap();
-    assert_eq!(offload.tunnel_ports, [TunnelPort::Vxlan(8472)]);
+    assert_eq!(offload.tunnel_ports, [TunnelPort::new(Kind::Vxlan, 8472)]);
     // The checksum of the innermost header; the flags alone say only that it is partial.
     let stack = dissect(&partial, LinkType::Ethernet, &offload.ports(&Ports::ASSIGNED));
     let innermost = Checksum::of_transport(&stack);

@@ -14,6 +14,7 @@
 //! | `sequence` | sequence numbers that persist between runs |
 //! | `tunnelled` | a tunnel, as a port |
 //! | `stages` | any of the stages, chosen at run time |
+//! | `own_packets` | a tunnel's own outer packets that come back to it |
 //! | `outbox` | queue of the frames made of one frame |
 
 mod cutting;
@@ -21,6 +22,7 @@ mod fragmentation;
 mod identification;
 mod joining;
 mod outbox;
+mod own_packets;
 #[cfg(feature = "esp")]
 mod recorder;
 #[cfg(feature = "esp")]

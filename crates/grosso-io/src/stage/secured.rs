@@ -13,17 +13,24 @@ use grosso::{
     features::{Device, Features},
     meta::GsoSize,
     segment::{Outgoing, Segments},
-    tunnel::esp::{
-        Decryptor, Encryptor, EspStats, NoAssociation, Refusal, SecurityAssociation, Traffic,
-        classify,
+    tunnel::{
+        LoopGuard,
+        esp::{
+            Decryptor, Encryptor, EspStats, NoAssociation, Refusal, SecurityAssociation, Traffic,
+            classify,
+        },
     },
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
-use super::{Numbers, Recorder, outbox::Outbox, recorder::Recording, sequence::RESERVED_AT_ONCE};
+use super::{
+    Numbers, Recorder, outbox::Outbox, own_packets::OwnPackets, recorder::Recording,
+    sequence::RESERVED_AT_ONCE,
+};
 use crate::{
     buffer::{PortBuffer, Spare},
     delegate_port,
+    notice::Notice,
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
@@ -58,7 +65,9 @@ pub struct SecuredOptions {
     pub vector_salt: u64,
     /// Files kept open for as long as the keys are used, because they are locks.
     pub claims: Vec<File>,
-    /// Told when sequence numbers to send become scarce, and when there are none left.
+    /// Sent with the first packet that was encrypted here and comes back to be encrypted again.
+    pub loop_notice: Option<Notice>,
+    /// Called when sequence numbers to send become scarce, and when none are left.
     pub scarcity: Option<ScarcityNotice>,
 }
 
@@ -98,6 +107,7 @@ impl SecuredOptions {
             vector_salt,
             claims: Vec::new(),
             scarcity: None,
+            loop_notice: None,
         }
     }
 }
@@ -114,6 +124,9 @@ impl SecuredOptions {
 /// of the port behind, or put a [`Fragmentation`](super::Fragmentation) stage between. Received
 /// packets are copied once, because the buffers of a port are read-only. Fragments have to be
 /// reassembled first.
+///
+/// In tunnel mode, packets that were encrypted here and come back are dropped and counted, and so are fragments of them
+/// ([`LoopGuard`]).
 ///
 /// An encrypted packet has used up its sequence number. Packets for which the port behind has no
 /// room are therefore queued here, and nothing more is taken until they are sent.
@@ -144,6 +157,8 @@ pub struct Secured<P: Port> {
     now_ns: u64,
     /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
+    /// In tunnel mode.
+    own: Option<OwnPackets>,
     stats: SecuredStats,
 }
 
@@ -164,6 +179,8 @@ pub struct SecuredStats {
     /// Frames decrypted and dropped because the file of sequence numbers could not be written, or
     /// not in time.
     pub in_unreserved: u64,
+    /// Frames not sent because they were encrypted here already, or are fragments of such frames.
+    pub looped: u64,
     /// Frames not sent, by reason.
     pub out_dropped: Drops,
     /// Frames received and dropped, by reason.
@@ -219,9 +236,16 @@ impl SecuredStats {
             sentence: "A received packet was dropped because the sequence file could not be written \
                        in time.",
         };
-        let events = events
-            .into_iter()
-            .chain([(unreserved, self.unreserved), (in_unreserved, self.in_unreserved)]);
+        let looped = PortCounter {
+            name: "esp-out-loop",
+            is_loss: true,
+            sentence: "A packet was dropped because it was encrypted here already: its route leads back here.",
+        };
+        let events = events.into_iter().chain([
+            (unreserved, self.unreserved),
+            (in_unreserved, self.in_unreserved),
+            (looped, self.looped),
+        ]);
         let drops = [self.out_dropped, self.in_dropped];
         let drops = DROPS.iter().zip(drops).flat_map(|(counters, drops)| {
             counters.iter().map(move |(counter, reason)| (*counter, drops.of(*reason)))
@@ -260,6 +284,8 @@ impl<P: Port> Secured<P> {
     /// An association that contradicts itself.
     pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
         let inbound = &options.inbound;
+        let guard = LoopGuard::of_esp(&options.outbound);
+        let notice = options.loop_notice.clone();
         Ok(Self {
             link: port.link(),
             port,
@@ -279,6 +305,7 @@ impl<P: Port> Secured<P> {
             received_ns: 0,
             now_ns: 0,
             more: false,
+            own: guard.map(|guard| OwnPackets::new(guard, notice)),
             stats: SecuredStats::default(),
         })
     }
@@ -315,7 +342,8 @@ impl<P: Port> Secured<P> {
     #[must_use]
     pub fn stats(&self) -> SecuredStats {
         let (encrypted, decrypted) = (*self.pair.encryptor.stats(), *self.pair.decryptor.stats());
-        SecuredStats { encrypted, decrypted, ..self.stats }
+        let looped = self.own.as_ref().map_or(0, |own| own.dropped);
+        SecuredStats { encrypted, decrypted, looped, ..self.stats }
     }
 
     /// Sends a frame unchanged, except that its checksum is completed, which the port behind may
@@ -516,6 +544,10 @@ impl<P: Port> Port for Secured<P> {
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         if self.outbox.drain(&mut self.port)? == Transmitted::NoRoom {
             return Ok(Transmitted::NoRoom);
+        }
+        let (link, now_ns) = (self.link, self.now_ns);
+        if self.own.as_mut().is_some_and(|own| own.drops(slices, link, now_ns)) {
+            return Ok(Transmitted::Taken);
         }
         let head = slices.first().copied().unwrap_or_default();
         match meta.gso.map(|gso| gso.size) {

@@ -1,29 +1,49 @@
-//! Files and connections that a role never needs, taken away by Landlock where the kernel has it.
+//! Files, connections and signals that a role never needs, taken away by Landlock where the kernel has it.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetError, RulesetStatus,
+    ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
 use super::roles::Role;
 
 /// The newest kernel interface that is asked for; an older one takes away what it can.
-const INTERFACE: ABI = ABI::V5;
+const INTERFACE: ABI = ABI::V6;
 
-/// Takes away what the role never needs, from the calling thread. Returns whether the kernel did.
-pub(super) fn restrict(role: Role) -> io::Result<bool> {
+/// Takes away what the role never needs, from the calling thread. A thread of [`Role::Files`] keeps the right to make
+/// and write files in `directories`. Returns whether the kernel has Landlock.
+pub(super) fn restrict(role: Role, directories: &[PathBuf]) -> io::Result<bool> {
     let refused = |error: RulesetError| io::Error::other(error.to_string());
     let rules = match role {
-        Role::Opener => Ruleset::default().handle_access(never_opened()),
+        // A reload looks for the abstract sockets of other programs that use the same keys.
+        Role::Opener => Ruleset::default()
+            .handle_access(never_opened())
+            .and_then(|rules| rules.scope(Scope::Signal)),
         _ => Ruleset::default()
             .handle_access(AccessFs::from_all(INTERFACE))
-            .and_then(|rules| rules.handle_access(AccessNet::from_all(INTERFACE))),
+            .and_then(|rules| rules.handle_access(AccessNet::from_all(INTERFACE)))
+            .and_then(|rules| rules.scope(Scope::from_all(INTERFACE))),
     };
-    // No rule follows that would permit some of it.
-    let status = rules.and_then(|rules| rules.create()?.restrict_self()).map_err(refused)?;
+    let rules = rules.and_then(Ruleset::create).map_err(refused)?;
+    let rules = match role {
+        Role::Files => rules
+            .add_rules(path_beneath_rules(directories, made_and_written()))
+            .and_then(|rules| rules.add_rules(path_beneath_rules(READ, AccessFs::ReadFile))),
+        _ => Ok(rules),
+    };
+    let status = rules.and_then(|rules| rules.restrict_self()).map_err(refused)?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
+
+/// Rights on the files of a capture.
+fn made_and_written() -> BitFlags<AccessFs> {
+    AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::Truncate
+}
+
+/// Attributes of interfaces, and the time zone, which names of files may contain.
+const READ: [&str; 3] = ["/sys", "/etc/localtime", "/usr/share/zoneinfo"];
 
 /// Deeds of no thread: programs that are executed, devices, links and folders that come or go.
 fn never_opened() -> BitFlags<AccessFs> {

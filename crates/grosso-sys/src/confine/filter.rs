@@ -57,8 +57,11 @@ fn allowed(role: Role) -> Compiled {
 
 /// The filter that lets calls fail which would trap otherwise; empty if there are none.
 fn refused(role: Role) -> Compiled {
-    let rules: BTreeMap<_, _> =
+    let mut rules: BTreeMap<_, _> =
         role.refused().iter().copied().flatten().map(|(number, _)| (*number, Vec::new())).collect();
+    for limit in role.refused_limits() {
+        rules.insert(limit.call, limit.rules()?);
+    }
     if rules.is_empty() {
         return Ok(BpfProgram::new());
     }
@@ -85,6 +88,7 @@ impl Limit {
                 values.iter().map(|value| rule(SeccompCmpOp::Eq, *value)).collect()
             }
             Values::Without(bits) => Ok(vec![rule(SeccompCmpOp::MaskedEq(*bits), 0)?]),
+            Values::OwnProcess => Ok(vec![rule(SeccompCmpOp::Eq, std::process::id().into())?]),
         }
     }
 }

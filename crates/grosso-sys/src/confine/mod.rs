@@ -3,7 +3,7 @@
 //! | module | job |
 //! |---|---|
 //! | `roles` | the tables: capabilities and system calls of each kind of thread |
-//! | `files` | files and connections that a role never needs (Landlock) |
+//! | `files` | files, connections and signals that a role never needs (Landlock) |
 //! | `filter` | a table as a filter of system calls (seccomp) |
 //! | `violation` | the end of a program whose thread makes another system call |
 //! | `user` | another user, with the capabilities kept |
@@ -29,7 +29,7 @@ mod state;
 mod user;
 mod violation;
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
@@ -52,9 +52,23 @@ pub use self::{
 ///
 /// The kernel's, if it refuses a step; the thread is then confined in part.
 pub fn enter(role: Role) -> io::Result<bool> {
+    confine(role, &[])
+}
+
+/// Confines the calling thread to [`Role::Files`], as [`enter`] does: it makes and writes files in these directories,
+/// and in those beneath them.
+///
+/// # Errors
+///
+/// As those of [`enter`].
+pub fn enter_files(directories: &[PathBuf]) -> io::Result<bool> {
+    confine(Role::Files, directories)
+}
+
+fn confine(role: Role, directories: &[PathBuf]) -> io::Result<bool> {
     set_no_new_privs(true)?;
     keep_capabilities(role.capabilities())?;
-    let has_landlock = files::restrict(role)?;
+    let has_landlock = files::restrict(role, directories)?;
     filter::install(role).map(|()| has_landlock)
 }
 

@@ -16,8 +16,12 @@ pub enum Role {
     Connecting,
     /// Does so too, and maps the memory of a virtual machine, or makes some to share.
     Machine,
-    /// Answers requests for counters.
+    /// Serves the clients of listeners: requests for counters, and captures over IP.
     Statistics,
+    /// Takes frames from a ring that is open, and writes them to files and sockets that are open.
+    Recording,
+    /// Opens files and asks for facts about interfaces on behalf of a thread that records.
+    Files,
     /// Waits for signals.
     Signals,
     /// Closes descriptors that other programs passed.
@@ -45,6 +49,8 @@ pub(super) enum Values {
     These(&'static [u64]),
     /// Those that have none of these bits.
     Without(u64),
+    /// The number of the calling process.
+    OwnProcess,
 }
 
 impl Role {
@@ -55,9 +61,12 @@ impl Role {
             | Self::Connecting
             | Self::Machine
             | Self::Statistics
+            | Self::Recording
             | Self::Signals
             | Self::Closer
             | Self::Recorder => CapabilitySet::empty(),
+            // A file in a directory of another user, as the first one of the capture.
+            Self::Files => CapabilitySet::DAC_OVERRIDE,
             // Devices, packet sockets, low ports, memory of AF_XDP, and its program.
             Self::Opener => {
                 CapabilitySet::NET_ADMIN
@@ -73,9 +82,13 @@ impl Role {
     pub(super) fn calls(self) -> &'static [&'static [Call]] {
         match self {
             Self::Data => &[LIFE, PACKETS],
-            Self::Connecting => &[LIFE, PACKETS, CONNECTING],
-            Self::Machine => &[LIFE, PACKETS, CONNECTING, LENGTHS, TELLING, SHARING],
+            Self::Connecting => &[LIFE, PACKETS, CONNECTING, PINNING],
+            Self::Machine => {
+                &[LIFE, PACKETS, CONNECTING, PINNING, LENGTHS, READINESS, TELLING, SHARING]
+            }
             Self::Statistics => &[LIFE, REQUESTS],
+            Self::Recording => &[LIFE, PACKETS, READINESS, SYSTEM],
+            Self::Files => &[LIFE, PACKETS, NAMES, LENGTHS, OLD_FILES, FACTS],
             Self::Signals => &[LIFE, OLD_WAITING],
             Self::Closer => &[LIFE, LINGERING],
             Self::Recorder => &[LIFE, RECORDING],
@@ -86,6 +99,7 @@ impl Role {
                 OLD_WAITING,
                 NAMES,
                 LENGTHS,
+                READINESS,
                 TELLING,
                 SHARING,
                 OLD_FILES,
@@ -98,9 +112,17 @@ impl Role {
     /// The system calls that fail without an end of the program: the C library tries them, and does without.
     pub(super) fn refused(self) -> &'static [&'static [Call]] {
         match self {
-            Self::Opener => &[],
-            Self::Machine => &[NAMES, OLD_FILES],
+            Self::Opener | Self::Files => &[],
+            Self::Connecting | Self::Machine => &[READING_NAMES, OLD_FILES],
             _ => &[NAMES, LENGTHS, OLD_FILES],
+        }
+    }
+
+    /// Limits of arguments beyond which a call fails without an end of the program.
+    pub(super) fn refused_limits(self) -> &'static [Limit] {
+        match self {
+            Self::Connecting | Self::Machine => OPENING_TO_READ,
+            _ => &[],
         }
     }
 
@@ -108,6 +130,7 @@ impl Role {
     pub(super) fn limits(self) -> &'static [Limit] {
         match self {
             Self::Opener => NO_CODE,
+            Self::Files => FILES,
             _ => NARROW,
         }
     }
@@ -153,15 +176,32 @@ const LINGERING: &[Call] = calls! { SYS_setsockopt };
 /// A socket to connect again with.
 const CONNECTING: &[Call] = calls! { SYS_socket };
 
+/// Sockets by name: descriptors that stand for an entry and cannot be read (`O_PATH`), their facts, and own links.
+const PINNING: &[Call] = calls! {
+    SYS_openat SYS_fstat SYS_fstatfs SYS_newfstatat SYS_readlinkat SYS_geteuid SYS_getegid
+};
+
+/// Opening of anything for more than that.
+const OPENING_TO_READ: &[Limit] =
+    &[Limit { call: libc::SYS_openat, argument: 2, values: Values::Without(libc::O_PATH as u64) }];
+
 /// Connections of those who ask for counters.
 const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt SYS_recvmsg };
 
 /// Lengths of files that are open.
 const LENGTHS: &[Call] = calls! { SYS_fstat };
 
-/// Eventfds of other programs, which are told without waiting, and looked at without reading.
-const TELLING: &[Call] =
-    calls! { SYS_io_submit SYS_io_getevents SYS_io_destroy SYS_epoll_ctl SYS_epoll_pwait };
+/// Waiting for the descriptors of a set.
+const READINESS: &[Call] = calls! { SYS_epoll_ctl SYS_epoll_pwait };
+
+/// Eventfds of other programs, which are signalled without waiting, and looked at without reading.
+const TELLING: &[Call] = calls! { SYS_io_submit SYS_io_getevents SYS_io_destroy };
+
+/// Sockets at which the kernel answers questions about interfaces.
+const FACTS: &[Call] = calls! { SYS_socket SYS_bind };
+
+/// The release of the kernel, which descriptions of interfaces contain.
+const SYSTEM: &[Call] = calls! { SYS_uname };
 
 /// Memory and eventfds that are passed to another program.
 const SHARING: &[Call] = calls! { SYS_memfd_create SYS_ftruncate SYS_eventfd2 };
@@ -171,6 +211,10 @@ const NAMES: &[Call] = calls! {
     SYS_openat SYS_newfstatat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
     SYS_fgetxattr
 };
+
+/// The same without the calls by which a socket is pinned.
+const READING_NAMES: &[Call] =
+    calls! { SYS_statx SYS_faccessat SYS_faccessat2 SYS_getcwd SYS_fgetxattr };
 
 /// Older forms of these calls, which only x86 has.
 #[cfg(target_arch = "x86_64")]
@@ -206,14 +250,16 @@ const NOBODY: &[Call] = calls! {
     SYS_io_uring_setup SYS_userfaultfd SYS_perf_event_open SYS_kill SYS_wait4 SYS_fchownat
 };
 
-/// No memory that can be run.
+/// No memory that can be run, and no signals to other processes.
 const NO_CODE: &[Limit] = &[
+    OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
 /// The same, requests that change no device and no privilege, and no sockets but those of this machine.
 const NARROW: &[Limit] = &[
+    OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
     Limit { call: libc::SYS_ioctl, argument: 1, values: Values::These(REQUEST_CODES) },
@@ -221,17 +267,53 @@ const NARROW: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(LOCAL_FAMILY) },
 ];
 
+/// The same, with questions about interfaces. Without `CAP_NET_ADMIN`, ethtool only answers.
+const FILES: &[Limit] = &[
+    OWN_SIGNALS,
+    Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
+    Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
+    Limit { call: libc::SYS_ioctl, argument: 1, values: Values::These(FACT_CODES) },
+    Limit { call: libc::SYS_prctl, argument: 0, values: Values::These(PROCESS_CODES) },
+    Limit { call: libc::SYS_socket, argument: 0, values: Values::These(FACT_FAMILIES) },
+];
+
+/// Signals of `abort(3)` and `pthread_kill(3)`, which go to the threads of this process.
+const OWN_SIGNALS: Limit =
+    Limit { call: libc::SYS_tgkill, argument: 0, values: Values::OwnProcess };
+
 const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
+
+/// `TCGETS2` of x86 and ARM, with which newer C libraries find out whether a descriptor is a terminal.
+const TCGETS2: u64 = 0x802c_542a;
 
 /// Whether a terminal is there, waiting or not, and the number and state of an interface.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const REQUEST_CODES: &[u64] = &[
     libc::TCGETS as u64,
+    libc::TIOCGWINSZ as u64,
+    TCGETS2,
     libc::FIONBIO as u64,
     libc::SIOCGIFINDEX as u64,
     libc::SIOCGIFFLAGS as u64,
     libc::SIOCGIFMTU as u64,
 ];
+
+/// The same, and ethtool.
+#[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
+const FACT_CODES: &[u64] = &[
+    libc::TCGETS as u64,
+    libc::TIOCGWINSZ as u64,
+    TCGETS2,
+    libc::FIONBIO as u64,
+    libc::SIOCGIFINDEX as u64,
+    libc::SIOCGIFFLAGS as u64,
+    libc::SIOCGIFMTU as u64,
+    libc::SIOCETHTOOL as u64,
+];
+
+/// Sockets for netlink, and for requests about interfaces.
+const FACT_FAMILIES: &[u64] =
+    &[libc::AF_NETLINK as u64, libc::AF_UNIX as u64, libc::AF_INET as u64];
 
 /// Sockets between programs of this machine.
 const LOCAL_FAMILY: &[u64] = &[libc::AF_UNIX as u64];

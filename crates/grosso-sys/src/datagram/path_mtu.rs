@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, connect_unspe
 
 use super::address::Address;
 use super::{EchoSocket, read};
-use crate::netlink::Netlink;
+use crate::netlink::{Netlink, RouteFacts};
 
 /// Queries of path MTUs, in the network namespace of the thread that created it.
 #[derive(Debug)]
@@ -30,14 +30,14 @@ impl PathMtu {
         Ok(Self { file, routes: Netlink::new()?, is_ipv4 })
     }
 
-    /// The longest packet that leaves this host towards another, in bytes from its IP header on: the
-    /// MTU of the link and of the route. No message from the network can change it.
+    /// The route to another host, with the longest packet that leaves this host on it: the MTU of the link and of the
+    /// route. No message from the network can change it.
     ///
     /// # Errors
     ///
     /// `ENETUNREACH` and similar if there is no route.
-    pub fn of_route(&self, remote: IpAddr) -> io::Result<usize> {
-        self.routes.route_mtu(remote)
+    pub fn of_route(&self, remote: IpAddr) -> io::Result<RouteFacts> {
+        self.routes.route(remote)
     }
 
     /// The longest packet that reaches a host, in bytes from its IP header on: the MTU of the

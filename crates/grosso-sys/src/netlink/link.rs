@@ -1,7 +1,7 @@
 //! Links: making, changing, listing and deleting network interfaces.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::Netlink;
@@ -166,6 +166,11 @@ pub struct Link {
     pub name: InterfaceName,
     /// Type of the link, such as `veth` or `tun`; `None` for loopback and most hardware.
     pub kind: Option<String>,
+    /// Index of the link on top of which it is, such as the one that a VLAN device tags, or the one that a tunnel is
+    /// bound to; of a virtual Ethernet device, the peer.
+    pub parent: Option<u32>,
+    /// The remote address of a tunnel of the kernel.
+    pub remote: Option<IpAddr>,
     /// Type of the link-layer header as an ARP hardware type (`ARPHRD_*`): 1 is Ethernet, 772
     /// loopback, 65534 none before the IP header.
     pub hardware_type: u16,
@@ -365,6 +370,22 @@ impl Netlink {
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
 
+    /// The link with this index.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is none.
+    pub fn link_at(&self, index: u32) -> io::Result<Link> {
+        let request = Request::new(abi::RTM_GETLINK, &LinkChange::new().fixed(index));
+        let mut found = None;
+        self.exchange(request.flags(abi::NLM_F_ACK), |kind, payload| {
+            if kind == abi::RTM_NEWLINK {
+                found = Link::parse(payload);
+            }
+        })?;
+        found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+    }
+
     /// The MTU of the link with this index.
     pub(super) fn link_mtu(&self, index: u32) -> io::Result<u32> {
         let request = Request::new(abi::RTM_GETLINK, &LinkChange::new().fixed(index));
@@ -389,6 +410,8 @@ impl Link {
             index: u32::from_ne_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
             name: InterfaceName::new("?").ok()?,
             kind: None,
+            parent: None,
+            remote: None,
             hardware_type: u16::from_ne_bytes([fixed[2], fixed[3]]),
             up: flags & u32::from(abi::IFF_UP) != 0,
             carrier: flags & abi::IFF_LOWER_UP != 0,
@@ -409,6 +432,7 @@ impl Link {
                 abi::IFLA_IFNAME => name = InterfaceName::new(&text(value)).ok(),
                 abi::IFLA_ADDRESS => link.hardware_address = value.try_into().ok(),
                 abi::IFLA_MTU => link.mtu = number(value)?,
+                abi::IFLA_LINK => link.parent = number(value),
                 abi::IFLA_TXQLEN => link.transmit_queue_length = number(value)?,
                 abi::IFLA_NUM_TX_QUEUES => link.transmit_queues = number(value)?,
                 abi::IFLA_NUM_RX_QUEUES => link.receive_queues = number(value)?,
@@ -419,15 +443,38 @@ impl Link {
                 abi::IFLA_GRO_IPV4_MAX_SIZE => link.gro_ipv4_max_size = number(value),
                 abi::IFLA_STATS64 => link.statistics = LinkStatistics::parse(value)?,
                 abi::IFLA_LINKINFO => {
-                    let kind =
-                        Attributes::new(value).find(|(kind, _)| *kind == abi::IFLA_INFO_KIND);
-                    link.kind = kind.map(|(_, value)| text(value));
+                    let find = |wanted| {
+                        let mut parts = Attributes::new(value);
+                        parts.find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+                    };
+                    link.kind = find(abi::IFLA_INFO_KIND).map(text);
+                    let data = find(abi::IFLA_INFO_DATA);
+                    link.remote = link.kind.as_deref().zip(data).and_then(remote);
                 }
                 _ => {}
             }
         }
         name.map(|name| Self { name, ..link })
     }
+}
+
+/// The remote address of a tunnel of this type, in the properties of its link.
+fn remote((kind, data): (&str, &[u8])) -> Option<IpAddr> {
+    let wanted: &[u16] = match kind {
+        "vxlan" => &[abi::IFLA_VXLAN_GROUP, abi::IFLA_VXLAN_GROUP6],
+        "geneve" => &[abi::IFLA_GENEVE_REMOTE, abi::IFLA_GENEVE_REMOTE6],
+        "gre" | "gretap" | "ip6gre" | "ip6gretap" | "erspan" | "ip6erspan" => {
+            &[abi::IFLA_GRE_REMOTE]
+        }
+        "ipip" | "sit" | "ip6tnl" => &[abi::IFLA_IPTUN_REMOTE],
+        _ => return None,
+    };
+    let (_, value) = Attributes::new(data).find(|(kind, _)| wanted.contains(kind))?;
+    let address = match value {
+        [a, b, c, d] => Ipv4Addr::new(*a, *b, *c, *d).into(),
+        _ => Ipv6Addr::from(<[u8; 16]>::try_from(value).ok()?).into(),
+    };
+    Some(address).filter(|address: &IpAddr| !address.is_unspecified())
 }
 
 impl LinkStatistics {

@@ -46,6 +46,7 @@ use message::{Messages, Request};
 pub(crate) use generic::ask_ethtool;
 pub use generic::has_generic_family;
 pub use link::{Link, LinkChange, LinkStatistics, VxlanEnds};
+pub use route::{RouteFacts, RouteQuery};
 
 /// Greatest length of a part of a reply; the kernel's own parts are at most half as long.
 const ANSWER_BYTES_MAX: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! The MTU of routes, as this host is configured.
+//! Routes, as this host is configured: their links and MTUs.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,35 +15,84 @@ struct Route {
     mtu: Option<u32>,
 }
 
+/// A way to another host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteFacts {
+    /// Index of the link over which packets leave.
+    pub link: u32,
+    /// The longest packet, in bytes from its IP header on: the MTU of the link, or a lower one of the route itself.
+    pub mtu: usize,
+}
+
+/// The packets whose route is queried: rules may send packets to one host over several links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteQuery {
+    /// Their destination.
+    pub destination: IpAddr,
+    /// Their source, an address of this host.
+    pub source: IpAddr,
+    /// Their destination port, if they are datagrams of UDP.
+    pub udp_port: Option<u16>,
+}
+
 impl Netlink {
-    /// The longest packet of the route to a host, in bytes from its IP header on: the MTU of its
-    /// link, or a lower one of the route itself. What ICMP messages have said of the path beyond is
-    /// not in it (Linux 4.13).
+    /// The route to a host. What ICMP messages have said of the path beyond is not in it (Linux 4.13).
     ///
     /// # Errors
     ///
     /// `ENETUNREACH` and similar if there is no route, `ENODEV` if it has no link.
-    pub fn route_mtu(&self, destination: IpAddr) -> io::Result<usize> {
-        let octets = octets(destination);
-        // struct rtmsg: family, lengths of destination and source, type of service, table, origin,
-        // scope, type, flags.
-        let mut fixed = [0; ROUTE_BYTES];
-        fixed[..2].copy_from_slice(&[family(destination), 8 * octets.len() as u8]);
-        fixed[8..].copy_from_slice(&abi::RTM_F_FIB_MATCH.to_ne_bytes());
-        let mut request = Request::new(abi::RTM_GETROUTE, &fixed).flags(abi::NLM_F_ACK);
-        request.attribute(abi::RTA_DST, &octets);
+    pub fn route(&self, destination: IpAddr) -> io::Result<RouteFacts> {
+        let mut request = route_request(destination, abi::RTM_F_FIB_MATCH);
+        request.attribute(abi::RTA_DST, &octets(destination));
+        let route = self.find_route(request)?;
+        let link = route.link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+        let of_link = self.link_mtu(link)?;
+        let least = route.mtu.filter(|mtu| *mtu > 0).map_or(of_link, |mtu| mtu.min(of_link));
+        // No packet is longer than its length field can say.
+        let mtu = usize::try_from(least).unwrap_or(usize::MAX).min(u16::MAX.into());
+        Ok(RouteFacts { link, mtu })
+    }
+
+    /// The index of the link over which these packets leave.
+    ///
+    /// # Errors
+    ///
+    /// As [`Netlink::route`]; `EINVAL` if the source is no address of this host.
+    pub fn route_link(&self, query: &RouteQuery) -> io::Result<u32> {
+        let mut request = route_request(query.destination, 0);
+        request.attribute(abi::RTA_DST, &octets(query.destination));
+        request.attribute(abi::RTA_SRC, &octets(query.source));
+        if let Some(port) = query.udp_port {
+            request.attribute(abi::RTA_IP_PROTO, &[libc::IPPROTO_UDP as u8]);
+            request.attribute(abi::RTA_DPORT, &port.to_be_bytes());
+        }
+        let route = self.find_route(request)?;
+        route.link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+    }
+
+    fn find_route(&self, request: Request) -> io::Result<Route> {
         let mut route = Route::default();
         self.exchange(request, |kind, payload| {
             if kind == abi::RTM_NEWROUTE {
                 route = Route::parse(payload.get(ROUTE_BYTES..).unwrap_or_default());
             }
         })?;
-        let index = route.link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
-        let link = self.link_mtu(index)?;
-        let least = route.mtu.filter(|mtu| *mtu > 0).map_or(link, |mtu| mtu.min(link));
-        // No packet is longer than its length field can say.
-        Ok(usize::try_from(least).unwrap_or(usize::MAX).min(u16::MAX.into()))
+        Ok(route)
     }
+}
+
+/// A query for a route between two hosts, without attributes.
+fn route_request(destination: IpAddr, flags: u32) -> Request {
+    let bits = 8 * octets(destination).len() as u8;
+    // struct rtmsg: family, lengths of destination and source, type of service, table, origin,
+    // scope, type, flags.
+    let mut fixed = [0; ROUTE_BYTES];
+    fixed[..2].copy_from_slice(&[family(destination), bits]);
+    fixed[8..].copy_from_slice(&flags.to_ne_bytes());
+    if flags & abi::RTM_F_FIB_MATCH == 0 {
+        fixed[2] = bits;
+    }
+    Request::new(abi::RTM_GETROUTE, &fixed).flags(abi::NLM_F_ACK)
 }
 
 impl Route {
@@ -78,7 +127,17 @@ mod tests {
         let netlink = Netlink::new().unwrap();
         let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         let expected = mtu.trim().parse::<usize>().unwrap().min(65535);
-        assert_eq!(netlink.route_mtu("127.0.0.1".parse().unwrap()).unwrap(), expected);
+        assert_eq!(netlink.route("127.0.0.1".parse().unwrap()).unwrap().mtu, expected);
+    }
+
+    #[test]
+    fn packets_to_this_host_leave_over_the_loopback_device() {
+        let netlink = Netlink::new().unwrap();
+        let [source, destination] = ["127.0.0.1", "127.0.0.9"].map(|text| text.parse().unwrap());
+        for udp_port in [None, Some(4789)] {
+            let query = RouteQuery { destination, source, udp_port };
+            assert_eq!(netlink.route_link(&query).unwrap(), 1);
+        }
     }
 
     #[test]

@@ -5,10 +5,14 @@ use core::time::Duration;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
 use super::PacketSocket;
 use super::ring::{Direction, RingLayout, RingMemory, SlotPlace};
 use crate::abi;
 use crate::calls::seen;
+use crate::fault::Fault;
 
 /// Offset of a packet's bytes in a transmit slot.
 const DATA_START: usize = abi::PACKET_RING_HEADER_BYTES;
@@ -17,6 +21,11 @@ const DATA_START: usize = abi::PACKET_RING_HEADER_BYTES;
 const GSO_TYPE: usize = 1;
 /// `VIRTIO_NET_HDR_GSO_NONE`: no segmentation.
 const GSO_NONE: u8 = 0;
+/// Bytes of the send buffer that the kernel charges for the shortest packet (`SKB_TRUESIZE`): 512
+/// of data and its trailer, and 256 for the `sk_buff`.
+const PACKET_ACCOUNT_BYTES_MIN: usize = 768;
+/// Largest send buffer in bytes to ask for: the kernel doubles it and stores an `int`.
+const SEND_BUFFER_BYTES_MAX: usize = (i32::MAX / 2) as usize;
 
 /// A packet socket that sends from a mapped ring and receives nothing.
 ///
@@ -28,12 +37,32 @@ pub struct TransmitRing {
     memory: RingMemory,
     /// The slot that the kernel will read next.
     next: SlotPlace,
+    /// Number of slots from `next` on that hold packets for which the kernel had no room.
+    waiting: usize,
 }
 
 impl TransmitRing {
     pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
         let memory = RingMemory::attach(&socket, layout, Direction::Transmit)?;
-        Ok(Self { socket, memory, next: SlotPlace::FIRST })
+        let ring = Self { socket, memory, next: SlotPlace::FIRST, waiting: 0 };
+        ring.bound_send_buffer()?;
+        Ok(ring)
+    }
+
+    /// Sets the send buffer so that the kernel runs out of it no later than out of slots, as far
+    /// as the system's limit permits.
+    ///
+    /// `poll(2)` reports room when half of the buffer is free. With slots to spare at that moment
+    /// a wait ends only when a send can succeed; with a larger buffer it would end at once while
+    /// every slot is still in use.
+    fn bound_send_buffer(&self) -> io::Result<()> {
+        // The kernel doubles the value, and half of the result is what `poll` looks at.
+        let bytes = self.memory.layout().slots.saturating_mul(PACKET_ACCOUNT_BYTES_MIN);
+        let bytes = bytes.min(SEND_BUFFER_BYTES_MAX);
+        match sockopt::set_socket_send_buffer_size_force(&self.socket.file, bytes) {
+            Err(Errno::PERM) => Ok(sockopt::set_socket_send_buffer_size(&self.socket.file, bytes)?),
+            result => Ok(result?),
+        }
     }
 
     pub(super) fn socket(&self) -> &PacketSocket {
@@ -45,15 +74,21 @@ impl TransmitRing {
     /// long for a slot, or the kernel refuses one or has no room: call again with the next one to
     /// get its error.
     ///
+    /// Packets for which the kernel had no room stay in their slots. The next call must begin with
+    /// the same packets: it offers them again and does not copy them a second time. Until then
+    /// `poll(2)` reports the socket as writable only when the kernel has room for them.
+    ///
     /// # Errors
     ///
     /// The error of the first packet; none was sent then. Would-block if no slot is free,
     /// `EMSGSIZE` above [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for a refused
     /// virtio header, `ENETDOWN`, `ENXIO` if the interface is gone.
     pub fn send_batch(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
-        let mut written = 0;
+        let mut written = self.waiting;
+        debug_assert!(written <= packets.len(), "waiting packets are offered again");
+        debug_assert!(self.holds(packets), "waiting packets come first, in their order");
         let mut refusal = None;
-        for packet in packets.iter().take(self.memory.layout().slots) {
+        for packet in packets.iter().take(self.memory.layout().slots).skip(written) {
             refusal = self.write(self.memory.after(self.next, written), packet).err();
             if refusal.is_some() {
                 break;
@@ -63,11 +98,26 @@ impl TransmitRing {
         if written > 0 {
             refusal = self.kick().err();
         }
-        let sent = self.reap(written);
+        let sent = self.advance(written);
+        self.waiting = written - sent;
+        if refusal.as_ref().is_some_and(|error| Fault::of(error) != Fault::Later) {
+            self.reclaim();
+        }
         match refusal {
             Some(error) if sent == 0 => Err(error),
             _ => Ok(sent),
         }
+    }
+
+    /// Whether the waiting slots hold the first of these packets, as far as lengths show it.
+    fn holds(&self, packets: &[&[IoSlice<'_>]]) -> bool {
+        packets.iter().take(self.waiting).enumerate().all(|(distance, packet)| {
+            let slot = self.memory.after(self.next, distance);
+            // SAFETY: a waiting slot is offered, and the kernel reads it only during `kick`.
+            let length = unsafe { self.memory.bytes(slot, abi::PACKET_RING_LENGTH) };
+            let bytes: usize = packet.iter().map(|part| part.len()).sum();
+            length == (bytes as u32).to_ne_bytes()
+        })
     }
 
     /// Waits until a slot is free, and returns whether one is. An interrupted wait ends early.
@@ -149,22 +199,26 @@ impl TransmitRing {
         })
     }
 
-    /// Counts the slots that the kernel has taken and reclaims the others. The kernel will read the
-    /// first of these next, so the next packet is written there.
-    fn reap(&mut self, written: usize) -> usize {
+    /// Counts the slots that the kernel has taken, and moves on to the first of the others: the
+    /// kernel will read it next.
+    fn advance(&mut self, written: usize) -> usize {
         let offered = abi::TP_STATUS_SEND_REQUEST | abi::TP_STATUS_WRONG_FORMAT;
         let is_taken = |distance: &usize| {
             let slot = self.memory.after(self.next, *distance);
             self.memory.status(slot).load(Ordering::Acquire) & offered == 0
         };
         let taken = (0..written).take_while(is_taken).count();
-        for distance in taken..written {
+        self.next = self.memory.after(self.next, taken);
+        taken
+    }
+
+    /// Takes the waiting packets out of their slots: the kernel refused the first of them.
+    fn reclaim(&mut self) {
+        for distance in 0..core::mem::take(&mut self.waiting) {
             let slot = self.memory.after(self.next, distance);
             // The kernel touches offered slots only during a `kick`.
             self.memory.release(slot, abi::TP_STATUS_AVAILABLE);
         }
-        self.next = self.memory.after(self.next, taken);
-        taken
     }
 }
 

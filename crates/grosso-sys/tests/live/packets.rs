@@ -424,6 +424,71 @@ fn a_ring_refuses_what_is_beyond_a_slot_and_everything_while_the_interface_is_do
 }
 
 #[test]
+fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        // A shaper keeps packets, which stay charged to the send buffer.
+        let shaper = |action, rate| {
+            let of = format!("qdisc {action} dev {} root tbf burst 100 limit 100000", tap.name());
+            let words = of.split(' ').chain(["rate", rate]);
+            std::process::Command::new("tc").args(words).status().is_ok_and(|tc| tc.success())
+        };
+        if !shaper("add", "400bit") {
+            super::skip("tc is not installed, or this machine has no sch_tbf");
+            return Ok(());
+        }
+        let builder = PacketSocket::builder().virtio_header(true);
+        let mut ring = builder.bind_transmit_ring(tap.name(), SMALL)?;
+        rustix::net::sockopt::set_socket_send_buffer_size(ring.as_fd(), 1)?;
+        let mut marks: Vec<[u8; 1]> = (0..16).map(|mark| [mark]).collect();
+        let sent = {
+            let packets: Vec<_> = marks.iter().map(|mark| parts(&[0; 10], mark)).collect();
+            let packets: Vec<&[IoSlice<'_>]> = packets.iter().map(|parts| &parts[..]).collect();
+            ring.send_batch(&packets)?
+        };
+        assert!((1..16).contains(&sent), "{sent} of 16 packets");
+        assert!(!ring.wait(Duration::ZERO)?, "writable although the next send would block");
+        // Other contents would show that a later call writes the slots again.
+        marks.iter_mut().for_each(|mark| mark[0] += 100);
+        assert!(shaper("change", "1gbit"));
+        let mut buffer = [0; 512];
+        let mut arrived = Vec::new();
+        let (mut left, mut refused) = (&marks[sent..], 0);
+        while !left.is_empty() {
+            arrived
+                .extend(std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])));
+            assert!(ring.wait(SOON)?, "no room although the TAP is empty");
+            let packets: Vec<_> = left.iter().map(|mark| parts(&[0; 10], mark)).collect();
+            let packets: Vec<&[IoSlice<'_>]> = packets.iter().map(|parts| &parts[..]).collect();
+            match ring.send_batch(&packets) {
+                Ok(sent) => left = &left[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => refused += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        arrived.extend(std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])));
+        assert_eq!(refused, 0, "sends without room");
+        assert_eq!(arrived, (0..16).collect::<Vec<u8>>());
+        Ok(())
+    });
+}
+
+#[test]
+fn the_send_buffer_ends_before_the_slots() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        for slots in [16, 256, 8192] {
+            let layout = RingLayout { slot_bytes: 256, slots };
+            let ring = PacketSocket::builder().bind_transmit_ring(tap.name(), layout)?;
+            let granted = rustix::net::sockopt::socket_send_buffer_size(ring.as_fd())?;
+            // Half of the buffer is in use when `poll` stops reporting room.
+            assert!(granted / 2 <= ring.layout().slots * 768, "{granted} for {slots}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn a_superframe_leaves_through_the_ring() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;

@@ -45,9 +45,9 @@ const LOG_ALL: u64 = 1 << 26;
 /// Pieces in which a frame is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// So many descriptors of the ring, [`PIECES_MAX`] at most.
+    /// This many descriptors of the ring, [`PIECES_MAX`] at most.
     Direct(usize),
-    /// So many descriptors of a table.
+    /// This many descriptors of a table.
     Table(usize),
 }
 
@@ -89,7 +89,7 @@ impl FrontEnd {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
 
-    /// The same with so many pairs of rings, [`PAIRS_MAX`] at most, all of which are enabled.
+    /// The same with this many pairs of rings, [`PAIRS_MAX`] at most, all of which are enabled.
     ///
     /// # Errors
     /// As [`FrontEnd::connect`].
@@ -296,7 +296,7 @@ impl FrontEnd {
         self.write(available + 2, &self.available[ring].to_le_bytes());
     }
 
-    /// Whether the back end asks to be told of the entries that were made available last.
+    /// Whether the back end asks for a notification of the last available entries.
     #[must_use]
     pub fn is_asked(&self, ring: usize) -> bool {
         let [_, _, used] = rings(ring).map(|at| GUEST + at);
@@ -319,7 +319,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Lets reads and writes of the descriptors that the back end has too wait, which anybody may who has one.
+    /// Lets reads and writes of the descriptors that the back end has too wait, which anybody with a descriptor may do.
     ///
     /// # Errors
     /// Those of `fcntl(2)`.
@@ -328,7 +328,7 @@ impl FrontEnd {
         kicks.chain(self.calls.iter().map(AsFd::as_fd)).try_for_each(let_wait)
     }
 
-    /// Fills the counter by which the driver is told, so that who writes to it waits unless that was ruled out.
+    /// Fills the notification counter of the driver, so that a blocking write to it would wait.
     ///
     /// # Errors
     /// Those of `write(2)`.
@@ -476,7 +476,7 @@ pub fn semaphore() -> io::Result<File> {
     Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
 }
 
-/// A file in memory of so many bytes, none of which is there.
+/// A file in memory of this many bytes, none of which is there.
 ///
 /// # Errors
 /// Those of `memfd_create(2)` and `ftruncate(2)`.

@@ -28,7 +28,7 @@ impl Packed {
         u32::from(bits(self.seen)) << 16 | u32::from(bits(self.seen))
     }
 
-    /// Whether a device that has these events wants to be told of the entry that was made available last.
+    /// Whether a device that has these events wants a notification for the last available entry.
     pub(super) fn is_asked(&self, [place, flags]: [u16; 2]) -> bool {
         match flags {
             0 => true,
@@ -37,14 +37,14 @@ impl Packed {
         }
     }
 
-    /// The events of a driver that wants to be told of the next entry that comes back.
+    /// The events of a driver that wants a notification for the next used entry.
     pub(super) fn wanted(&self) -> Vec<u8> {
         [bits(self.seen), 2].map(u16::to_le_bytes).concat()
     }
 }
 
 impl FrontEnd {
-    /// Lays out the entry of a slot and so many bytes, the first descriptor last.
+    /// Lays out the entry of a slot and this many bytes, the first descriptor last.
     pub(super) fn put_packed(
         &mut self,
         ring: usize,

@@ -80,7 +80,7 @@ impl Ipv4 {
         self
     }
 
-    /// Gives it a loose (131) or strict (137) source route over these addresses, of which so many were passed.
+    /// Gives it a loose (131) or strict (137) source route over these addresses, of which this many were passed.
     /// Transport checksums are made for the last one while any is left.
     ///
     /// # Panics

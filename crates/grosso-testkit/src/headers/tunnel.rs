@@ -366,7 +366,7 @@ impl Gue {
         self
     }
 
-    /// Writes this header length (words behind the first) whatever the fields are.
+    /// Writes this header length (words after the first) whatever the fields are.
     pub fn hlen_raw(mut self, words: u8) -> Self {
         self.hlen = Some(words);
         self

@@ -69,7 +69,7 @@ pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Tra
     done
 }
 
-/// The superframe of one train's packets, and the description by which it is cut again (rules G50 to G52).
+/// The superframe of one train's packets, and the description of its segments (rules G50 to G52).
 ///
 /// # Panics
 /// Panics if `frames` are empty or have no TCP or UDP header.

@@ -286,5 +286,5 @@ impl Ring {
 pub(crate) const FETCHED_AHEAD: u16 = 4;
 /// Position of the number of buffers in a virtio header.
 const BUFFERS: usize = 10;
-/// Bytes of the longest virtio header.
-const HEADER_BYTES_MAX: usize = 24;
+/// Bytes of the longest virtio header, which is read and written by atomic words.
+pub(crate) const HEADER_BYTES_MAX: usize = 24;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ChainFault;
+use super::{ChainFault, HEADER_BYTES_MAX};
 use crate::{
     memory::Memory,
     parts::{DESCRIPTOR_BYTES, Descriptor, IS_WRITTEN},
@@ -71,21 +71,23 @@ impl Pieces {
     pub(super) fn entry(&self, table: Descriptor, number: usize) -> Result<[u64; 2], ChainFault> {
         let mut words = [0; DESCRIPTOR_BYTES];
         let at = table.address.checked_add((number * DESCRIPTOR_BYTES) as u64);
-        if !at.is_some_and(|at| self.memory.read(at, &mut words)) {
+        if !at.is_some_and(|at| self.memory.read_headed(at, &mut words, DESCRIPTOR_BYTES)) {
             return Err(ChainFault::Outside);
         }
         let word = |at: usize| words[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         Ok([word(0), word(8)])
     }
 
-    /// Copies all of them, which have so many bytes together.
+    /// Copies a frame out of all of them, which have this number of bytes together.
     pub(super) fn copy(&self, bytes: usize, into: &mut [u8]) -> Result<(), ChainFault> {
         let mut rest = into.get_mut(..bytes).ok_or(ChainFault::TooLong)?;
+        let mut header = HEADER_BYTES_MAX;
         for piece in &self.all {
             let (part, behind) = rest.split_at_mut(piece.bytes.min(rest.len()));
-            if !self.memory.read(piece.address, part) {
+            if !self.memory.read_headed(piece.address, part, header) {
                 return Err(ChainFault::Outside);
             }
+            header = header.saturating_sub(part.len());
             rest = behind;
         }
         Ok(())
@@ -103,7 +105,7 @@ impl Pieces {
     }
 }
 
-/// Copies parts one behind the other into pieces of memory, which have room.
+/// Copies the parts of a frame one behind the other into pieces of memory, which have room.
 pub(crate) fn fill<'a>(
     memory: &Memory,
     pieces: &[Piece],
@@ -111,6 +113,7 @@ pub(crate) fn fill<'a>(
 ) -> bool {
     let mut pieces = pieces.iter().copied();
     let mut piece = Piece { address: 0, bytes: 0 };
+    let mut header = HEADER_BYTES_MAX;
     for mut part in parts {
         while !part.is_empty() {
             while piece.bytes == 0 {
@@ -118,9 +121,10 @@ pub(crate) fn fill<'a>(
                 piece = next;
             }
             let (now, rest) = part.split_at(piece.bytes.min(part.len()));
-            if !memory.write(piece.address, now) {
+            if !memory.write_headed(piece.address, now, header) {
                 return false;
             }
+            header = header.saturating_sub(now.len());
             piece.address = piece.address.wrapping_add(now.len() as u64);
             piece.bytes -= now.len();
             part = rest;

@@ -106,7 +106,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     class: Class::Security,
     announced: Announced {
         protocols: &[ipv4::PROTOCOL_ESP],
-        port: Some(AnnouncedByPort { port: |ports| ports.esp, read: read_in_udp }),
+        port: Some(AnnouncedByPort { assigned: PORT, title: "ESP", code: 6, read: read_in_udp }),
         ..Announced::NEVER
     },
     read,

@@ -250,7 +250,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "geneve",
     class: Class::Tunnel,
     announced: Announced {
-        port: Some(AnnouncedByPort { port: |ports| ports.geneve, read }),
+        port: Some(AnnouncedByPort { assigned: PORT, title: "Geneve", code: 3, read }),
         ..Announced::NEVER
     },
     read,

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Variant 1 has no header: the version nibble of an IP header stands where the variant would. The
-//! length counts 4-byte words behind the first; more of them than the flags need are skipped.
+//! length counts 4-byte words after the first; more of them than the flags need are skipped.
 
 use core::fmt;
 
@@ -31,7 +31,7 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
-/// Most bytes of a header: 31 words behind the first.
+/// Most bytes of a header: 31 words after the first.
 pub const LEN_MAX: usize = 128;
 
 /// The UDP port.
@@ -79,7 +79,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct GueHeader {
-    /// Variant in the high two bits, control bit, length in 4-byte words behind the first.
+    /// Variant in the high two bits, control bit, length in 4-byte words after the first.
     pub version_length: u8,
     /// IP protocol of what follows, or type of the control message.
     pub protocol: u8,
@@ -191,7 +191,12 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gue",
     class: Class::Tunnel,
     announced: Announced {
-        port: Some(AnnouncedByPort { port: |ports| ports.gue, read: read_either_variant }),
+        port: Some(AnnouncedByPort {
+            assigned: PORT,
+            title: "GUE",
+            code: 4,
+            read: read_either_variant,
+        }),
         ..Announced::NEVER
     },
     read,

@@ -135,7 +135,7 @@ impl<'a> Routing<'a> {
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv6Option<'a> {
-    /// Padding of so many bytes, its type and length included.
+    /// Padding of this many bytes, its type and length included.
     Padding(usize),
     /// Bytes behind the fixed header of a jumbogram.
     JumboPayload(u32),

@@ -27,8 +27,9 @@ use super::{
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
 use crate::layout;
+use crate::ports::Pseudowire;
 use crate::stack::Stop;
-use crate::walk::{Next, Pseudowire, Step, Walk};
+use crate::walk::{Next, Step, Walk};
 
 /// Bytes of the session identifier, without cookie and sublayer.
 pub const HEADER_LEN: usize = 4;
@@ -191,7 +192,7 @@ fn structure(header: &[u8]) -> u128 {
 /// has another, so that no train could give it back, and nothing else may repeat it (section 4.6).
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
-    let pseudowire = walk.ports.l2tp.ok_or(Stop::Unknown)?;
+    let pseudowire = walk.ports.l2tp().ok_or(Stop::Unknown)?;
     if *walk.peek::<HEADER_LEN>()? == [0; HEADER_LEN] {
         walk.push(Kind::L2tp, HEADER_LEN)?;
         return Err(Stop::Unknown);
@@ -206,8 +207,8 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::CookieLen;
     use crate::testing::{assert_emits, assert_refuses_prefixes};
-    use crate::walk::CookieLen;
 
     extern crate std;
     use std::string::ToString;

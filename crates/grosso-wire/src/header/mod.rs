@@ -5,14 +5,14 @@
 
 mod spec;
 
-use spec::AnnouncedByPort;
 pub use spec::{
-    Announced, Class, Cover, Field, HeaderSpec, KeyWord, Law, Layout, Layouts, NUMBERS_MAX,
-    Notation, ReadRemote, Remote, Role, Segmentation, Structure, Tail,
+    Announced, AnnouncedByPort, Class, Cover, Field, HeaderSpec, KeyWord, Law, Layout, Layouts,
+    NUMBERS_MAX, Notation, ReadRemote, Remote, Role, Segmentation, Structure, Tail,
 };
 use spec::{is_one_of, is_one_of_bytes};
 
 use crate::kind::Kind;
+use crate::ports::Slot;
 use crate::registry::registry;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk};
@@ -23,7 +23,7 @@ macro_rules! headers {
         $(pub mod $module;)+
 
         impl Kind {
-            /// All that is said about it.
+            /// Its documentation.
             #[inline]
             #[must_use]
             pub const fn spec(self) -> &'static HeaderSpec {
@@ -85,7 +85,8 @@ macro_rules! headers {
             #[inline(always)]
             pub(crate) fn enter_port(&mut self, port: u16) -> Option<Step> {
                 $($(if let Some(by_port) = const { &$module::$spec.announced.port }
-                    && (by_port.port)(self.ports) == port
+                    && let Some(slot) = const { Slot::of(Kind::$kind) }
+                    && self.ports.at(slot) == port
                 {
                     return Some((by_port.read)(self));
                 })*)+

@@ -98,7 +98,7 @@ impl PppoeHeader {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the length for a payload of so many bytes behind the PPP protocol.
+    /// Sets the length for a payload of this many bytes behind the PPP protocol.
     pub fn set_payload_len(&mut self, bytes: usize) -> Result<(), Malformed> {
         let length = u16::try_from(bytes.saturating_add(PROTOCOL_LEN));
         self.length.set(length.map_err(|_| Malformed::new(NAME, Reason::Value))?);

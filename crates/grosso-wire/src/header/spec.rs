@@ -7,10 +7,11 @@
 use core::ops::Range;
 
 use crate::kind::Kind;
-use crate::walk::{Ports, Step, Walk};
+use crate::walk::{Step, Walk};
 
 /// One kind of header.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct HeaderSpec {
     /// The short word that [`Stack`](crate::Stack)'s `Display` and reports use.
     pub name: &'static str,
@@ -40,6 +41,7 @@ pub(crate) type Read = for<'a, 's, 'w> fn(&'w mut Walk<'a, 's>) -> Step;
 
 /// Role of a header in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Class {
     /// The link layer, and what is between it and IP.
     Link,
@@ -59,6 +61,7 @@ pub enum Class {
 
 /// Numbers by which other headers announce one, at most [`NUMBERS_MAX`] of each.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Announced {
     /// EtherTypes of a link layer.
     pub ethertypes: &'static [u16],
@@ -69,13 +72,19 @@ pub struct Announced {
     /// Numbers of the registry that VXLAN-GPE and the network service header share (RFC 8300 section 11.2.5).
     pub next_protocols: &'static [u8],
     /// UDP port that announces it.
-    pub(crate) port: Option<AnnouncedByPort>,
+    pub port: Option<AnnouncedByPort>,
 }
 
-/// Header that is announced by a UDP port.
+/// Announcement of a header by a UDP port.
 #[derive(Debug)]
-pub(crate) struct AnnouncedByPort {
-    pub(crate) port: fn(&Ports) -> u16,
+#[non_exhaustive]
+pub struct AnnouncedByPort {
+    /// The port that IANA assigned.
+    pub assigned: u16,
+    /// Name of the tunnel in messages; in lower case it is its name in options.
+    pub title: &'static str,
+    /// Number of the tunnel in the list of ports that captures record, from 1; each number is used once.
+    pub code: u8,
     /// Reads the payload of a datagram to this port.
     pub(crate) read: Read,
 }

@@ -89,7 +89,7 @@ impl UdpHeader {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the length for a payload of so many bytes.
+    /// Sets the length for a payload of this many bytes.
     pub fn set_payload_len(&mut self, bytes: usize) -> Result<(), Malformed> {
         let length = u16::try_from(bytes.saturating_add(HEADER_LEN));
         self.length.set(length.map_err(|_| Malformed::new(NAME, Reason::Value))?);

@@ -246,7 +246,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vxlan",
     class: Class::Tunnel,
     announced: Announced {
-        port: Some(AnnouncedByPort { port: |ports| ports.vxlan, read }),
+        port: Some(AnnouncedByPort { assigned: PORT, title: "VXLAN", code: 1, read }),
         ..Announced::NEVER
     },
     read,
@@ -267,7 +267,12 @@ pub(super) const SPEC_GPE: HeaderSpec = HeaderSpec {
     name: "gpe",
     class: Class::Tunnel,
     announced: Announced {
-        port: Some(AnnouncedByPort { port: |ports| ports.vxlan_gpe, read: read_gpe }),
+        port: Some(AnnouncedByPort {
+            assigned: PORT_GPE,
+            title: "VXLAN-GPE",
+            code: 2,
+            read: read_gpe,
+        }),
         ..Announced::NEVER
     },
     read: read_gpe,

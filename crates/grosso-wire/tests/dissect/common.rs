@@ -36,8 +36,9 @@ pub(crate) fn frame(stack: &Made) -> Vec<u8> {
 /// Link type of a frame of a stack, and the ports that its tunnels are configured with.
 pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
-    let fou = fou_protocols(stack).first().map(|protocol| (FOU_PORT, *protocol));
-    (link, Ports { fou, l2tp: Some(L2TP), ..Ports::ASSIGNED })
+    let ports = Ports::ASSIGNED.with_l2tp(Some(L2TP));
+    let fou = fou_protocols(stack).first().map(|protocol| ports.with_fou(FOU_PORT, *protocol));
+    (link, fou.unwrap_or(ports))
 }
 
 /// The form of the kit's sessions.

@@ -66,8 +66,8 @@ proptest! {
     fn random_bytes(bytes in prop::collection::vec(byte(), 0..200), protocol in any::<u8>()) {
         for link in LINKS {
             check(&bytes, link, &Ports::NONE);
-            let fou = Some((1, protocol));
-            check(&bytes, link, &Ports { fou, l2tp: Some(L2TP), ..Ports::ASSIGNED });
+            let ports = Ports::ASSIGNED.with_fou(1, protocol).with_l2tp(Some(L2TP));
+            check(&bytes, link, &ports);
         }
     }
 
@@ -149,7 +149,7 @@ proptest! {
     #[test]
     fn parsers_agree_with_the_dissector(bytes in prop::collection::vec(byte(), 0..200)) {
         for link in LINKS {
-            let stack = check(&bytes, link, &Ports { l2tp: Some(L2TP), ..Ports::ASSIGNED });
+            let stack = check(&bytes, link, &Ports::ASSIGNED.with_l2tp(Some(L2TP)));
             for layer in stack.layers() {
                 let bytes = &bytes[layer.offset.into()..];
                 let len = usize::from(layer.len);

@@ -223,7 +223,7 @@ fn w22_gue_variant_1() {
 fn w10_fou() {
     let fou = |protocol, packet: Packet| {
         let frame = udp(FOU_PORT).payload(&packet.build()).build();
-        let ports = Ports { fou: Some((FOU_PORT, protocol)), ..Ports::NONE };
+        let ports = Ports::NONE.with_fou(FOU_PORT, protocol);
         let stack = check(&frame, LinkType::Ethernet, &ports);
         (stack.to_string(), stack.stop)
     };
@@ -245,7 +245,7 @@ fn t23_l2tp_sessions_are_read_as_they_are_told() {
     let session = || ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[7; 8]));
     let inner = |packet: Packet| packet.ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
     let found = |packet: Packet, l2tp| {
-        let ports = Ports { l2tp, ..Ports::NONE };
+        let ports = Ports::NONE.with_l2tp(l2tp);
         let stack = check(&packet.build(), LinkType::Ethernet, &ports);
         (stack.to_string(), stack.stop)
     };
@@ -263,7 +263,7 @@ fn t23_l2tp_sessions_are_read_as_they_are_told() {
 #[test]
 fn t23_l2tp_control_messages_and_sequence_numbers_end_the_walk() {
     let found = |packet: Packet| {
-        let ports = Ports { l2tp: Some(L2TP), ..Ports::NONE };
+        let ports = Ports::NONE.with_l2tp(Some(L2TP));
         let stack = check(&packet.build(), LinkType::Ethernet, &ports);
         (stack.to_string(), stack.stop, stack.header_len())
     };

@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Whether this packet, which was predicted, goes by.
+    /// Returns whether this predicted packet bypasses the stages.
     #[inline(always)]
     fn lets_by(
         &mut self,

@@ -28,7 +28,7 @@ pub(super) struct Bypasser {
 enum Trial {
     /// They are tried.
     Tried { bytes: u32, joined: u32 },
-    /// They pass, so many bytes of them yet.
+    /// The flow is bypassed for this many more bytes.
     Passing { bytes: u32 },
 }
 
@@ -116,7 +116,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         {
             *bytes += bytes_of(run.len) * run.packets;
             *joined = joined.saturating_add(run.joined());
-            debug_assert!(*bytes < self.bypass.probe_bytes, "so many were let by");
+            debug_assert!(*bytes < self.bypass.probe_bytes, "bypassed bytes are below the limit");
         }
     }
 

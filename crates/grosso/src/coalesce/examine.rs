@@ -49,7 +49,7 @@ pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
             Extent::Jumbo => Pass::LengthZero,
             Extent::Short | Extent::Exact => Pass::Short,
         },
-        Stop::Payload | Stop::Unknown => {
+        _ => {
             let is_ip = |kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);
             let has_ip = stack.layers().iter().any(|layer| is_ip(layer.kind));
             if has_ip { Pass::Protocol } else { Pass::NotIp }
@@ -103,7 +103,7 @@ pub(crate) fn refusal_of_headers(
     }
     if !shape.is_tcp {
         let port = u16_at(packet, shape.transport + udp::field::DESTINATION_PORT.start);
-        if port == ports.esp && port != 0 {
+        if port == ports.port(Kind::Esp) && port != 0 {
             // A keepalive or a key exchange among encrypted packets, whose order it keeps (rule
             // T9).
             return Some(Pass::Encrypted);

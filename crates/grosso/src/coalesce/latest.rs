@@ -17,14 +17,14 @@ struct LatestWord {
 }
 
 impl Latest {
-    /// Adds a byte of a header of so many bytes.
+    /// Adds a byte of a header of this many bytes.
     pub(crate) fn add(&mut self, at: usize, header_len: usize) {
         let at = at as u16;
         let start = at.min(header_len.saturating_sub(WORD_BYTES) as u16);
         let is_in = |word: &&mut LatestWord| (word.at..word.at + WORD_BYTES as u16).contains(&at);
         if self.words.iter_mut().find(is_in).is_none() {
             let full = self.words.try_push(LatestWord { at: start, bits: 0 });
-            debug_assert!(full.is_ok(), "no stack has so many words");
+            debug_assert!(full.is_ok(), "no stack has this many words");
         }
         if let Some(word) = self.words.iter_mut().find(is_in) {
             word.bits |= 0xff << (8 * (at - word.at));

@@ -1,4 +1,4 @@
-//! Leave for the packets of a burst to go by the stages without being shown to each.
+//! Fast path: predicted packets of a burst bypass the stages.
 
 use crate::{
     checksum::Checksum,
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Lease {
     prediction: PredictionId,
-    /// Packets that may go by yet.
+    /// Packets that may still bypass the stages.
     left: u32,
-    /// Packets that may go by, until the lease is over; then those that did.
+    /// Packets that may bypass the stages until the lease ends; afterwards those that did.
     pub(super) packets: u32,
     /// Those that went by and did not join.
     unjoined: u32,
@@ -45,7 +45,7 @@ impl Lease {
         payload_len: 0,
     };
 
-    /// For so many packets, of which this is the first.
+    /// For this many packets, starting with this one.
     #[inline]
     pub(super) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
         let Predicted { seen: Seen { flow, len, meta, now_ns, .. }, payload_len, .. } = *next;
@@ -54,14 +54,14 @@ impl Lease {
         Self { prediction, left, packets, unjoined, is_unverified, now_ns, flow, len, payload_len }
     }
 
-    /// Whether a packet of this prediction may go by.
+    /// Returns whether a packet of this prediction may bypass the stages.
     #[inline(always)]
     pub(super) fn covers(&self, prediction: PredictionId, meta: &Meta, now_ns: u64) -> bool {
         let is_alike = prediction == self.prediction && now_ns == self.now_ns;
         is_alike && self.left > 0 && is_unverified(meta) == self.is_unverified
     }
 
-    /// Counts a packet that goes by.
+    /// Counts a packet that bypasses the stages.
     #[inline(always)]
     pub(super) fn count(&mut self) {
         self.left -= 1;

@@ -29,7 +29,7 @@ pub(super) struct Line<B> {
     bypasser: Option<Bypasser>,
     pacer: Option<Pacer>,
     resequencer: Option<Resequencer<B>>,
-    /// Packets that may go by them, and those that did.
+    /// Packets that may bypass them, and those that did.
     lease: Lease,
 }
 
@@ -71,7 +71,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         (!is_empty).then_some(Self { bypasser, pacer, resequencer, lease: Lease::NONE })
     }
 
-    /// Whether a packet that was predicted goes by, which is counted.
+    /// Returns whether a predicted packet bypasses the stages, and counts it.
     #[inline(always)]
     pub(super) fn lets_by(&mut self, next: PredictionId, incoming: &Incoming<'_, B>) -> bool {
         let goes_by = self.lease.covers(next, incoming.meta, incoming.now_ns);
@@ -290,14 +290,14 @@ impl<B: AsRef<[u8]>> Line<B> {
         verdict
     }
 
-    /// Tells all stages what became of a packet that they let by, and lets those behind it go by.
+    /// Reports the result of a passed packet to all stages, and lets the packets after it bypass them.
     #[inline(always)]
     fn learn_and_lease(&mut self, seen: &Seen<'_>, verdict: Verdict, merger: &Merger<B>) {
         self.learn(PLACES, seen, verdict);
         self.lease_behind(seen, merger);
     }
 
-    /// Lets the packets go by that are predicted behind one which all stages have seen, as many as each stage allows.
+    /// Lets the predicted packets after one that all stages have seen bypass them, as many as each stage allows.
     #[inline(always)]
     fn lease_behind(&mut self, seen: &Seen<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(seen) {

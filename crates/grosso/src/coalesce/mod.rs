@@ -7,9 +7,9 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `options`, [`profile`], [`reason`] | the interface: all that a coalescer is told, all that a profile says, and the names of all refusals |
+//! | `options`, [`profile`], [`reason`] | the interface: the options of a coalescer, profiles, and the names of all refusals |
 //! | `assembly`, `incoming` | the way of a packet through the stages that a profile asks for |
-//! | `line`, `stage`, `seen`, `lease` | one stage behind another, with the trains behind them all, and a burst that goes by them |
+//! | `line`, `stage`, `seen`, `lease` | one stage behind another, with the trains behind them all, and a burst that bypasses them |
 //! | `batch`, `bypass`, `pacer`, `reorder` | the stages: a poll flow by flow; flows that are seldom joined; the sight of controlled holds; packets ahead of their flow |
 //! | `merge` | headers, trains, and the one path between: `path`, with `predicted` and `gathered` |
 //! | `policy` | the exact laws or a profile's rules, for each of which the path is compiled, and the tiers that may answer sooner |
@@ -247,7 +247,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who
     /// sees both directions can measure it with [`RoundTrips`]. Only profiles that
     /// [want it](Profile::wants_round_trips) ask for it. To [`Hold::Controlled`] the least counts
-    /// that was told of a flow, to an adaptive [`Reorder`] the latest.
+    /// that was reported for a flow, to an adaptive [`Reorder`] the latest.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         let Self { assembly, merger, .. } = self;
         if !merger.profile.wants_round_trips() {

@@ -4,7 +4,7 @@ use grosso_wire::{LinkType, Ports};
 
 use super::Profile;
 
-/// All that a [`Coalescer`](super::Coalescer) is told when it is made.
+/// Options of a [`Coalescer`](super::Coalescer).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CoalesceOptions {

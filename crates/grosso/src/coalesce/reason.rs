@@ -78,7 +78,7 @@ reasons! {
         TcpFinish = "tcp-fin",
         /// PSH is set, and there was no train that it could end (rule G37).
         TcpPush = "tcp-psh",
-        /// All it holds has left already, where reordering is repaired: it came late, or was sent again.
+        /// All of its payload has already been delivered by reordering repair: it is late or retransmitted.
         TcpLate = "tcp-late",
         /// Some of what it holds has left or waits, where reordering is repaired (P26).
         TcpOverlap = "tcp-overlap",

@@ -267,7 +267,7 @@ mod tests {
         Record::read(&bytes, HEADERS.transport, 0, 0, Stamp::Pushed).unwrap()
     }
 
-    /// The ends of so many packets behind [`before`].
+    /// The ends of this many packets behind [`before`].
     fn ends(packets: u32) -> impl Iterator<Item = u32> {
         (0..packets).map(|i| i * MSS)
     }

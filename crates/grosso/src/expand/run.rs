@@ -22,7 +22,7 @@ struct Stretch {
 }
 
 impl DeliveredRun {
-    /// Adds the payload of a train, whose packets but the last have so many bytes. A train that does not continue the
+    /// Adds the payload of a train, whose packets but the last have this many bytes. A train that does not continue the
     /// run starts a new one: behind a hole nothing is acknowledged until the hole is filled, and then all at once.
     pub(super) fn append(&mut self, start: u32, payload_len: usize, size: usize) {
         let Ok(len) = u32::try_from(payload_len) else { return self.clear() };
@@ -183,7 +183,7 @@ mod tests {
         };
         let (mut run, mut expected) = (DeliveredRun::default(), VecDeque::new());
         let (mut next, mut acknowledged, mut most) = (0_u32, 0_u32, 0);
-        // Miri takes some hundred times as long, and sees no list that is full.
+        // Miri is several hundred times slower, and sees no full list.
         let rounds = if cfg!(miri) { 300 } else { 20_000_u64 };
         for round in 0..rounds {
             let size = 1 + dice(4) as u32 * 100;

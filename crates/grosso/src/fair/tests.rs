@@ -64,7 +64,7 @@ fn a_flow_that_is_alone_loses_nothing_until_another_was_seen() {
 #[test]
 fn frames_that_leave_and_join_again_are_counted_once() {
     let mut fair = share();
-    // Miri takes some hundred times as long.
+    // Miri is several hundred times slower.
     for round in 0..if cfg!(miri) { 50 } else { 1000_u16 } {
         for flow in 0..4 {
             fair.join(&packet(flow));

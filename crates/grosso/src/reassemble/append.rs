@@ -23,7 +23,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         arrival: &ArrivedFragment,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> Result<ReassemblyVerdict, Frame<B>> {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return Err(frame) };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return Err(frame) };
         let Some(source) = self.sources.get_mut(datagram.share) else { return Err(frame) };
         let contents = &mut datagram.contents;
         let (end, packet) = (arrival.end(), frame.buffer.as_ref());

@@ -33,7 +33,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         now_ns: u64,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> ReassemblyVerdict {
-        if self.datagrams.get(slot).is_none_or(|datagram| datagram.is_dead) {
+        if self.datagrams.used(slot).is_none_or(|datagram| datagram.is_dead) {
             return self.discard(frame, Discard::Dead, None, 0, sink);
         }
         let slot = self.renew(slot, now_ns, sink);
@@ -54,7 +54,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                     return self.discard(frame, reason, None, arrival.ip, sink);
                 }
                 if pages > 0
-                    && let Some(datagram) = self.datagrams.get_mut(slot)
+                    && let Some(datagram) = self.datagrams.used_mut(slot)
                 {
                     let units = units(arrival.offset, arrival.end());
                     self.store.provide(&mut datagram.contents.pages, &units);
@@ -76,7 +76,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         let hash = key.hash(&self.state);
         let mut found = self.table.find(hash, None);
         if let Found::Slot(slot) = found {
-            if self.datagrams.get(slot).is_some_and(|datagram| datagram.key == key) {
+            if self.datagrams.used(slot).is_some_and(|datagram| datagram.key == key) {
                 return slot;
             }
             // Another key with the same tag, by a chance of one in 2^31.
@@ -96,9 +96,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 Found::Free(place) => break place,
                 Found::Slot(slot) => self.end(slot, Discard::TableFull, sink),
                 Found::Full(bucket) => {
-                    let age = |&slot: &u32| self.datagrams.get(slot).map(|d| d.created_ns);
-                    let oldest = self.table.slots(bucket).into_iter().min_by_key(age);
-                    self.end(oldest.unwrap_or_default(), Discard::TableFull, sink);
+                    let created_ns =
+                        |slot: u32| self.datagrams.used(slot).map_or(u64::MAX, |d| d.created_ns);
+                    let [first, others @ ..] = self.table.slots(bucket);
+                    let older = |oldest: u32, slot: u32| {
+                        if created_ns(slot) < created_ns(oldest) { slot } else { oldest }
+                    };
+                    self.end(others.into_iter().fold(first, older), Discard::TableFull, sink);
                 }
             }
             found = self.table.find(hash, None);
@@ -140,7 +144,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         now_ns: u64,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> u32 {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return slot };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return slot };
         let Some(source) = self.sources.get_mut(datagram.share) else { return slot };
         source.count = source.count.wrapping_add(1);
         let count = source.count;
@@ -150,7 +154,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if !key.is_ipv6 && distance > 0 && datagram.contents.fragments > 0 && gap > distance {
             self.end(slot, Discard::Distance, sink);
             let slot = self.find_or_start(key, now_ns, sink);
-            if let Some(datagram) = self.datagrams.get_mut(slot) {
+            if let Some(datagram) = self.datagrams.used_mut(slot) {
                 datagram.contents.source_count = count;
             }
             return slot;
@@ -165,7 +169,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// in bytes.
     #[inline]
     fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
-        let Some(datagram) = self.datagrams.get(slot) else { return (0, 0) };
+        let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
         let contents = &datagram.contents;
         let units = units(arrival.offset, arrival.end());
         let pages = self.store.pages_missing(&contents.pages, &units);
@@ -187,7 +191,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Ok(());
         }
         let limits = self.rules.limits;
-        let Some(share) = self.datagrams.get(slot).map(|datagram| datagram.share) else {
+        let Some(share) = self.datagrams.used(slot).map(|datagram| datagram.share) else {
             return Err(Discard::TableFull);
         };
         while let Some(source) = self.sources.get(share)
@@ -200,7 +204,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             let victim = self.by_use.first().filter(|&victim| victim != slot);
             self.end(victim.ok_or(Discard::MemoryFull)?, Discard::MemoryFull, sink);
         }
-        let held = self.datagrams.get(slot).map_or(0, |datagram| datagram.held_bytes);
+        let held = self.datagrams.used(slot).map_or(0, |datagram| datagram.held_bytes);
         self.account(slot, held + needed);
         Ok(())
     }
@@ -215,7 +219,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         mixes: bool,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let contents = &mut datagram.contents;
         let packet = frame.buffer.as_ref();
         let units = units(arrival.offset, arrival.end());
@@ -269,7 +273,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot: u32,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> ReassemblyVerdict {
-        let Some(datagram) = self.datagrams.get(slot) else { return ReassemblyVerdict::Held };
+        let Some(datagram) = self.datagrams.used(slot) else { return ReassemblyVerdict::Held };
         let contents = &datagram.contents;
         let (is_released, has_first) = (contents.is_released, contents.flow.is_some());
         let complete_len = contents.complete_len();
@@ -292,7 +296,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Releases the fragments that waited for the first.
     fn release(&mut self, slot: u32, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let contents = &mut datagram.contents;
         let Some(flow) = contents.flow else { return };
         let mut freed = 0;
@@ -320,7 +324,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         len: u32,
         sink: &mut (impl ReassemblySink<B> + ?Sized),
     ) -> ReassemblyVerdict {
-        let Some(datagram) = self.datagrams.get(slot) else { return ReassemblyVerdict::Held };
+        let Some(datagram) = self.datagrams.used(slot) else { return ReassemblyVerdict::Held };
         let (key, contents) = (datagram.key, &datagram.contents);
         let Some(flow) = contents.flow else { return ReassemblyVerdict::Held };
         let gathered = if self.rules.mode == ReassemblyMode::Coalesce { len } else { 0 };
@@ -376,7 +380,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// The checksum state of a whole datagram whose headers are written, and the state of its transport checksum.
-    /// `data` are its first bytes behind the headers, of so many.
+    /// `data` are its first bytes behind the headers, of this many.
     fn checksums(
         &self,
         contents: &Contents,
@@ -409,7 +413,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Removes a datagram all of whose fragments have left.
     fn remove(&mut self, slot: u32) {
-        if let Some(datagram) = self.datagrams.get_mut(slot) {
+        if let Some(datagram) = self.datagrams.used_mut(slot) {
             self.store.release(&mut datagram.contents.pages);
         }
         self.detach(slot);

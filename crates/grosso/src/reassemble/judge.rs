@@ -35,7 +35,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         arrival: &mut ArrivedFragment,
         packet: &[u8],
     ) -> Judgement {
-        let Some(datagram) = self.datagrams.get_mut(slot) else {
+        let Some(datagram) = self.datagrams.used_mut(slot) else {
             return Judgement::Kills(Discard::TableFull, None);
         };
         let contents = &mut datagram.contents;

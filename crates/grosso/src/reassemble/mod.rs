@@ -325,7 +325,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     fn oldest(&self, version: usize) -> Option<(u32, u64)> {
         let slot = self.ages.get(version)?.first()?;
-        Some((slot, self.datagrams.get(slot)?.created_ns))
+        Some((slot, self.datagrams.used(slot)?.created_ns))
     }
 
     fn age_ns_max(&self, version: usize) -> u64 {
@@ -363,7 +363,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Discards a datagram, live or dead, and forgets its key.
     fn end(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
-        if self.datagrams.get(slot).is_some_and(|datagram| !datagram.is_dead) {
+        if self.datagrams.used(slot).is_some_and(|datagram| !datagram.is_dead) {
             self.empty(slot, reason, sink);
         }
         self.forget(slot);
@@ -371,7 +371,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Returns everything that a live datagram holds.
     fn empty(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let key = datagram.key;
         let mut contents = core::mem::replace(&mut datagram.contents, Contents::new());
         contents.chart(&mut self.store);
@@ -412,7 +412,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Unlinks a datagram that holds nothing from everything but the table.
     fn retire(&mut self, slot: u32) {
         self.account(slot, 0);
-        let Some(datagram) = self.datagrams.get(slot) else { return };
+        let Some(datagram) = self.datagrams.used(slot) else { return };
         let share = datagram.share;
         self.by_use.unlink(&mut self.datagrams, |d| &mut d.by_use, slot);
         if let Some(source) = self.sources.get_mut(share) {
@@ -433,7 +433,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         {
             self.forget(oldest);
         }
-        if let Some(datagram) = self.datagrams.get_mut(slot) {
+        if let Some(datagram) = self.datagrams.used_mut(slot) {
             datagram.is_dead = true;
             self.tombstone_count += 1;
             self.tombstones.push(&mut self.datagrams, |d| &mut d.by_use, slot);
@@ -442,7 +442,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Forgets the key of an emptied datagram.
     fn forget(&mut self, slot: u32) {
-        let Some(datagram) = self.datagrams.get(slot) else { return };
+        let Some(datagram) = self.datagrams.used(slot) else { return };
         let (version, place, is_dead) =
             (usize::from(datagram.key.is_ipv6), datagram.place, datagram.is_dead);
         if is_dead {
@@ -459,7 +459,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Records the memory that a datagram occupies from now on.
     fn account(&mut self, slot: u32, bytes: usize) {
-        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let before = core::mem::replace(&mut datagram.held_bytes, bytes);
         self.held_bytes = self.held_bytes - before + bytes;
         self.stats.held_bytes_max = self.stats.held_bytes_max.max(self.held_bytes as u64);

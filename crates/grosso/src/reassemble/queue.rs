@@ -67,6 +67,22 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The value in a slot that must be used: the caller has the index from a queue, a table or an insertion.
+    #[inline]
+    pub(crate) fn used(&self, index: u32) -> Option<&T> {
+        let value = self.get(index);
+        debug_assert!(value.is_some(), "slot {index} is free");
+        value
+    }
+
+    /// The same, mutable.
+    #[inline]
+    pub(crate) fn used_mut(&mut self, index: u32) -> Option<&mut T> {
+        let value = self.get_mut(index);
+        debug_assert!(value.is_some(), "slot {index} is free");
+        value
+    }
+
     /// Number of used slots.
     pub(crate) fn len(&self) -> usize {
         self.used
@@ -126,7 +142,7 @@ impl Queue {
         link: impl Fn(&mut T) -> &mut Link,
         slot: u32,
     ) {
-        if let Some(value) = slab.get_mut(slot) {
+        if let Some(value) = slab.used_mut(slot) {
             *link(value) = Link { before: self.last, behind: NONE };
         }
         match slab.get_mut(self.last) {
@@ -143,7 +159,7 @@ impl Queue {
         link: impl Fn(&mut T) -> &mut Link,
         slot: u32,
     ) {
-        let Some(value) = slab.get_mut(slot) else { return };
+        let Some(value) = slab.used_mut(slot) else { return };
         let Link { before, behind } = core::mem::replace(link(value), Link::NONE);
         match slab.get_mut(before) {
             Some(value) => link(value).behind = behind,

@@ -51,7 +51,7 @@ reasons! {
         Dead = "dead",
         /// The datagram was not complete in time (rules F3, F40).
         Timeout = "timeout",
-        /// So many fragments came from the source since that the identification was used again (rule
+        /// Enough other fragments came from the source since then to reuse the identification (rule
         /// F4).
         Distance = "distance",
         /// The memory was needed for others (rule F2, P32).

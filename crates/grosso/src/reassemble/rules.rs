@@ -24,7 +24,7 @@ pub enum ReassemblyMode {
     /// few buffers.
     Coalesce,
     /// Their buffers are kept, and the datagram is a view of them: for forwarding, because the original fragments can
-    /// be sent again.
+    /// be retransmitted.
     KeepGeometry,
     /// They leave unchanged, as soon as the first one has supplied the ports of them all: for a middlebox that needs
     /// only the flow of each.

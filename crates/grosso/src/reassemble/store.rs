@@ -225,7 +225,7 @@ impl<B> Store<B> {
         None
     }
 
-    /// The numbers kept for the units from `from` on that one of so many fragments starts with, in order.
+    /// The numbers kept for the units from `from` on that one of this many fragments starts with, in order.
     #[inline]
     pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
         let word = from as usize / WORD_UNITS;
@@ -429,7 +429,7 @@ mod tests {
         for (from, start) in
             [0, 400, 960].into_iter().flat_map(|from| (from..from + 140).map(move |s| (from, s)))
         {
-            // Miri takes some hundred times as long.
+            // Miri is several hundred times slower.
             for end in (start..from + 200).step_by(if cfg!(miri) { 61 } else { 1 }) {
                 let mut bits = Vec::new();
                 for (page, units) in spans(&(start..end)) {

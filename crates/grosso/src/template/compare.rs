@@ -69,8 +69,8 @@ impl Mask {
         self.agrees_mostly_in::<USUAL_BYTES>(first, other)
     }
 
-    /// Like [`Self::agrees`], for masks that mostly have at most so many bytes, a whole number of blocks. The compiler
-    /// knows that number, so there is no loop.
+    /// Like [`Self::agrees`], for masks that mostly have at most this many bytes, a whole number of blocks. The
+    /// compiler knows that number, so there is no loop.
     #[inline(always)]
     pub(crate) fn agrees_mostly_in<const BYTES: usize>(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= BYTES
@@ -236,7 +236,7 @@ pub(crate) const TUNNEL_BYTES: usize = 8 * BLOCK;
 
 type Block = [u8; BLOCK];
 
-/// Whether two frames agree in the bits of a mask over so many bytes; `None` where one of them is shorter.
+/// Whether two frames agree in the bits of a mask over this many bytes; `None` where one of them is shorter.
 #[inline(always)]
 fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Option<bool> {
     let blocks = |bytes| <[u8]>::first_chunk::<BYTES>(bytes).map(|bytes| bytes.as_chunks().0);

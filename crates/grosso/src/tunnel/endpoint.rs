@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::{fmt, net::IpAddr, ops::RangeInclusive};
 
-use grosso_wire::{Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
+use grosso_wire::{Kind, Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
 use crate::tunnel::CongestionMode;
 
@@ -263,24 +263,26 @@ impl Endpoint {
     /// The UDP ports by which frames of this tunnel are dissected.
     #[must_use]
     pub fn ports(&self) -> Ports {
-        let mut ports = Ports::NONE;
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol, .. }, Carrier::Udp(udp)) => {
-                let port = if *generic_protocol { &mut ports.vxlan_gpe } else { &mut ports.vxlan };
-                *port = udp.destination;
+                let kind = if *generic_protocol { Kind::VxlanGpe } else { Kind::Vxlan };
+                Ports::NONE.with(kind, udp.destination)
             }
-            (Header::Geneve { .. }, Carrier::Udp(udp)) => ports.geneve = udp.destination,
-            (_, Carrier::Gue(udp) | Carrier::DirectGue(udp)) => ports.gue = udp.destination,
+            (Header::Geneve { .. }, Carrier::Udp(udp)) => {
+                Ports::NONE.with(Kind::Geneve, udp.destination)
+            }
+            (_, Carrier::Gue(udp) | Carrier::DirectGue(udp)) => {
+                Ports::NONE.with(Kind::Gue, udp.destination)
+            }
             // A packet's first bits tell its IP version.
             (Header::Ip, Carrier::Udp(udp)) => {
-                ports.fou = Some((udp.destination, ipv4::PROTOCOL_IPV4))
+                Ports::NONE.with_fou(udp.destination, ipv4::PROTOCOL_IPV4)
             }
             (Header::Gre { .. }, Carrier::Udp(udp)) => {
-                ports.fou = Some((udp.destination, ipv4::PROTOCOL_GRE));
+                Ports::NONE.with_fou(udp.destination, ipv4::PROTOCOL_GRE)
             }
-            (_, Carrier::Ip) => {}
+            (_, Carrier::Ip) => Ports::NONE,
         }
-        ports
     }
 
     /// Growth of a packet, outermost header first: the name of each part, and its bytes. A tunnel that carries Ethernet

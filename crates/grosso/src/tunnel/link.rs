@@ -19,7 +19,7 @@ pub(super) fn can_name(kind: Kind, ethertype: u16) -> bool {
     payload_name(kind, ethertype).is_some()
 }
 
-/// Adds so many bytes, or subtracts them, in the lengths of a link layer; `None` if a field cannot hold the result.
+/// Adds this many bytes, or subtracts them, in the lengths of a link layer; `None` if a field cannot hold the result.
 pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Option<()> {
     for pppoe in links.iter().filter(|layer| layer.kind == Kind::Pppoe) {
         let at = usize::from(pppoe.offset) + pppoe::field::LENGTH.start;

@@ -90,7 +90,7 @@ impl OuterEnds {
         }
     }
 
-    /// The pseudo-header sum of UDP between the ends, of so many bytes with its header.
+    /// The pseudo-header sum of UDP between the ends, of this many bytes with its header.
     pub(super) fn pseudo_udp(&self, len: usize) -> Sum {
         match self {
             Self::V4 { source, destination } => {

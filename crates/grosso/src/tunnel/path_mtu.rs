@@ -34,7 +34,7 @@ impl TunnelMtu {
         Self { path, ..Self::UNLIMITED }
     }
 
-    /// Length of the longest packet behind so many bytes of tags.
+    /// Length of the longest packet behind this many bytes of tags.
     #[must_use]
     pub const fn behind(self, tags: usize) -> usize {
         let path = self.path.saturating_sub(tags);
@@ -95,7 +95,7 @@ pub fn fit(
     }
 }
 
-/// Whether a path that is said to carry so much carries this frame in one piece. Around others, routers must be allowed
+/// Returns whether the frame fits into the path's reported MTU. Around others, routers must be allowed
 /// to fragment the tunnel's packet (rule W60).
 pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: TunnelMtu) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();

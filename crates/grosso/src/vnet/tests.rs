@@ -78,6 +78,31 @@ fn vxlan() -> Packet {
     outer.ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t)
 }
 
+// Rules: C3
+#[test]
+fn a_large_send_of_windows_gets_the_pseudo_header_sum_that_the_kernel_takes() {
+    for packet in
+        [Packet::new().ethernet(|e| e).ipv4(|ip| ip), Packet::new().ethernet(|e| e).ipv6(|ip| ip)]
+    {
+        let mut case = Case::superframe(packet.tcp(|t| t).payload_len(5000), 1448);
+        let whole = case.frame.clone();
+        let Checksum::Partial { start, offset } = case.meta.checksum else { panic!("partial") };
+        let at = usize::from(start) + usize::from(offset);
+        assert_eq!(case.describe(Form::Short).unwrap().pseudo_sum, None);
+        // The length is the only part of the sum that is missing.
+        let length = (whole.len() - usize::from(start)) as u32;
+        let sum = u32::from(u16::from_be_bytes([whole[at], whole[at + 1]]));
+        let without = (sum + 65_535 - length) % 65_535;
+        case.frame[at..at + 2].copy_from_slice(&(without as u16).to_be_bytes());
+        let described = case.describe(Form::Short).unwrap();
+        let expected = [whole[at], whole[at + 1]];
+        assert_eq!(described.pseudo_sum, Some((at, expected)));
+        // Without a segment size it is a packet whose checksum the sender left in the usual form.
+        case.meta.gso = None;
+        assert_eq!(case.describe(Form::Short).unwrap().pseudo_sum, None);
+    }
+}
+
 #[test]
 fn superframes_are_described_with_type_size_true_header_length_and_checksum_place() {
     for (packet, kind, place, header_length) in [
@@ -311,8 +336,8 @@ fn t12_the_inner_checksum_tells_a_packet_socket_that_a_tunnel_is_meant() {
     let case = Case::superframe(vxlan().payload_len(3000), 1000);
     let header = VirtioHeader { gso_type: GSO_TCP_IPV4, ..case.header() };
     assert_eq!(case.read(header, Form::Short).unwrap().gso.unwrap().segments, 3);
-    let unsaid = VirtioHeader { flags: 0, ..header };
-    assert_eq!(case.read(unsaid, Form::Short), Err(VnetError::ChecksumMissing));
+    let unset = VirtioHeader { flags: 0, ..header };
+    assert_eq!(case.read(unset, Form::Short), Err(VnetError::ChecksumMissing));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod every_kind;
 mod formats;
 mod forwarding;
 mod fragmentation;
+mod loops;
 mod path_mtu;
 mod secured;
 mod tunnelled;

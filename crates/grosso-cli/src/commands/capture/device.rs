@@ -1,5 +1,7 @@
 //! An interface whose packets are captured: its identity, and the form of its packets.
 
+use std::rc::Rc;
+
 use grosso_capture::{Interface, Resolution};
 use grosso_sys::{
     ethtool,
@@ -27,11 +29,12 @@ pub(super) struct CapturedDevice {
 }
 
 /// The packets of an interface that are captured.
+#[derive(Clone)]
 pub(super) enum LivePass {
     /// All that reach the socket.
     All,
     /// Those that pass.
-    Passing(Program),
+    Passing(Rc<Program>),
     /// None: the expression has no meaning for its link type.
     Nothing,
 }
@@ -48,7 +51,7 @@ impl LivePass {
 }
 
 impl DeviceFacts {
-    fn of(link: &Link, control: &Control) -> Self {
+    pub(super) fn of(link: &Link, control: &Control) -> Self {
         let driver = || ethtool::driver(control, &link.name).ok().map(|driver| driver.name);
         Self {
             kind: link.kind.clone().or_else(driver),
@@ -61,10 +64,14 @@ impl DeviceFacts {
 
 impl CapturedDevice {
     /// An interface that is there.
-    pub(super) fn new(link: &Link, form: PacketForm, control: &Control, wanted: LivePass) -> Self {
+    pub(super) fn new(
+        link: &Link,
+        form: PacketForm,
+        facts: &DeviceFacts,
+        wanted: LivePass,
+    ) -> Self {
         let name = link.name.to_string();
-        let facts = DeviceFacts::of(link, control);
-        Self::described(name, link.hardware_type, form, Some(&facts), wanted)
+        Self::described(name, link.hardware_type, form, Some(facts), wanted)
     }
 
     /// An interface of which only frames are left.

@@ -1,6 +1,9 @@
 //! The files of a capture: one, or several that follow one another.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 
 use grosso_capture::{
     CaptureError, CaptureWriter, Entry, Format, Interface, Output, PacketMeta, WriterOptions,
@@ -10,6 +13,7 @@ use super::{
     blocks::{self, KernelCounts, Statistics},
     names::{Names, Turn},
     now_ns,
+    opener::Opener,
     source::CapturedInterface,
 };
 use crate::{arguments::Capture, error::Failure, input::Session, name::shown};
@@ -17,6 +21,8 @@ use crate::{arguments::Capture, error::Failure, input::Session, name::shown};
 /// The file that is written, and the rule for the next.
 pub(super) struct CaptureFiles {
     names: Names,
+    /// The thread that opens the files after the first; `None` if there is one file.
+    opener: Option<Rc<Opener>>,
     options: WriterOptions,
     writer: Option<CaptureWriter<Output>>,
     /// The path of the current file.
@@ -50,6 +56,7 @@ impl CaptureFiles {
         options: &Capture,
         path: &Path,
         source: &CapturedInterface,
+        opener: Option<Rc<Opener>>,
         session: &Session,
     ) -> Result<Self, Failure> {
         let mut writing = WriterOptions::new(options.format());
@@ -60,6 +67,7 @@ impl CaptureFiles {
         let now_s = now_ns() / NANOSECONDS_PER_SECOND;
         let mut files = Self {
             names: Names::new(path.as_os_str(), options.turning(), now_s),
+            opener,
             options: writing,
             writer: None,
             path: PathBuf::new(),
@@ -130,18 +138,16 @@ impl CaptureFiles {
 
     /// Begins the file that is due.
     fn open(&mut self, source: &CapturedInterface) -> Result<(), Failure> {
-        self.path = self.names.name()?;
-        let is_standard = self.path == Path::new("-");
-        self.name = if is_standard { "standard output".into() } else { shown(&self.path) };
-        let name = &self.name;
-        let writer = CaptureWriter::create(&self.path, self.options.clone());
-        let mut writer = writer.map_err(|error| match error {
-            CaptureError::Io { source, .. } => {
-                Failure::environment("environment.write", format!("{name}: {source}"))
-            }
-            other => Failure::capture(name, &other),
-        })?;
-        writer.begin().map_err(|error| Failure::capture(name, &error))?;
+        let (names, options) = (self.names.clone(), self.options.clone());
+        let create = move || create(&names, options);
+        let opened = match &self.opener {
+            // The first one is opened as the user who asks for it, by the thread that is not confined yet.
+            Some(opener) if self.begun > 0 => opener.ask(create)??,
+            _ => create()?,
+        };
+        let Opened { path, name, mut writer } = opened;
+        writer.begin().map_err(|error| Failure::capture(&name, &error))?;
+        (self.path, self.name) = (path, name);
         self.writer = Some(writer);
         self.declared.clear();
         self.numbers = 0;
@@ -195,6 +201,27 @@ impl CaptureFiles {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         writer.copy(&entry).map_err(|error| Failure::capture(&self.name, &error))
     }
+}
+
+/// A file that is open.
+struct Opened {
+    path: PathBuf,
+    name: String,
+    writer: CaptureWriter<Output>,
+}
+
+/// Creates the current file.
+fn create(names: &Names, options: WriterOptions) -> Result<Opened, Failure> {
+    let path = names.name()?;
+    let is_standard = path == Path::new("-");
+    let name = if is_standard { "standard output".into() } else { shown(&path) };
+    let writer = CaptureWriter::create(&path, options).map_err(|error| match error {
+        CaptureError::Io { source, .. } => {
+            Failure::environment("environment.write", format!("{name}: {source}"))
+        }
+        other => Failure::capture(&name, &other),
+    })?;
+    Ok(Opened { path, name, writer })
 }
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;

@@ -1,6 +1,7 @@
 //! `grosso capture`: records interfaces in a capture that keeps what tcpdump loses.
 
 mod blocks;
+mod clients;
 mod device;
 pub(super) mod extcap;
 mod files;
@@ -9,6 +10,7 @@ mod list;
 mod listener;
 mod monitor_port;
 mod names;
+mod opener;
 mod outlets;
 mod report;
 mod source;
@@ -16,6 +18,7 @@ mod unloader;
 
 use std::{
     io::IsTerminal,
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -29,6 +32,7 @@ use signal_hook::consts::SIGTERM;
 use self::{
     device::ANY,
     frame::Recorder,
+    opener::Opener,
     outlets::Outlets,
     report::{CaptureEnd, CaptureReport},
     source::{CapturedInterface, LinkState},
@@ -36,6 +40,7 @@ use self::{
 };
 use crate::{
     arguments::{Capture, FileTurning},
+    confinement,
     error::{Exit, Failure},
     form::ReportForm,
     input::Session,
@@ -54,21 +59,31 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
         return list::run(session);
     }
     check(options)?;
+    confinement::begin("capture", None, &mut session.talk)?;
     let terminated = Arc::new(AtomicBool::new(false));
     // Without a handler the signal would end the program at once, and the file would lack its last packets.
     let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&terminated));
     // The interface is opened first: a capture that cannot be made leaves no empty file.
-    let source = CapturedInterface::open(options)?;
+    let mut source = CapturedInterface::open(options)?;
+    let turning = options.turning();
+    let outputs = match turning.bytes.is_some() || turning.seconds.is_some() {
+        true => options.write(),
+        false => &[],
+    };
+    let needs_opener = source.is_any() || !outputs.is_empty();
+    let opener = needs_opener.then(|| Opener::start(outputs)).transpose()?.map(Rc::new);
+    source.read_facts_in(opener.clone());
     let form = match &source.devices[..] {
         [device] => device.link_type.to_string(),
         _ => "each interface with its own link type".into(),
     };
-    let mut capture = Running::new(options, source, session)?;
+    let mut capture = Running::new(options, source, opener, session)?;
     session.talk.remark(&format!(
         "capture: {} ({form}), at most {} bytes of a packet; Ctrl-C ends it",
         capture.source.name(),
         snaplen(options)
     ));
+    confinement::record()?;
     let duration = options.duration.map(Duration::from_nanos);
     let ended = capture.run(duration, session, &terminated)?;
     capture.finish(ended, options, session)
@@ -121,14 +136,15 @@ impl Running {
     fn new(
         options: &Capture,
         source: CapturedInterface,
-        session: &Session,
+        opener: Option<Rc<Opener>>,
+        session: &mut Session,
     ) -> Result<Self, Failure> {
         let ports = options.tunnels.ports();
         let several = [options.write().len(), options.listen.len(), options.to.len()];
         Ok(Self {
             recorder: Recorder::new(ports, several.iter().any(|outputs| *outputs > 1)),
             unloader: options.is_wire().then(|| Unloader::new(ports)),
-            outlets: Outlets::open(options, &source, session)?,
+            outlets: Outlets::open(options, &source, opener, session)?,
             source,
             started: Instant::now(),
         })

@@ -11,7 +11,7 @@ use grosso_sys::calendar;
 use crate::{arguments::FileTurning, error::Failure};
 
 /// The names of files, one after another.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Names {
     stem: OsString,
     turning: FileTurning,

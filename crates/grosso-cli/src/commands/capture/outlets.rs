@@ -3,6 +3,8 @@
 //! Each kind gets every packet. Several of one kind share the flows by a hash that both directions have in common, so
 //! that one reader sees a connection whole; fragments are shared by their addresses alone.
 
+use std::rc::Rc;
+
 use grosso_capture::PacketMeta;
 use grosso_wire::LinkType;
 
@@ -10,11 +12,13 @@ use super::{
     files::CaptureFiles,
     listener::PcapServer,
     monitor_port::MonitorPort,
+    opener::Opener,
     report::{FilesReport, InterfacePackets, OutletReport},
     source::CapturedInterface,
 };
 use crate::{
-    arguments::Capture, error::Failure, input::Session, name::Name, report::Counts, units,
+    acceptor::note_reach, arguments::Capture, error::Failure, input::Session, name::Name,
+    report::Counts, units,
 };
 
 /// The outputs of a capture, and what went there.
@@ -38,7 +42,8 @@ impl Outlets {
     pub(super) fn open(
         options: &Capture,
         source: &CapturedInterface,
-        session: &Session,
+        opener: Option<Rc<Opener>>,
+        session: &mut Session,
     ) -> Result<Self, Failure> {
         let device = source.devices.first().filter(|_| !source.is_any());
         if let Some(device) = device.filter(|device| device.link_type != LinkType::Ethernet)
@@ -58,9 +63,12 @@ impl Outlets {
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
         for server in &servers {
             session.talk.remark(&format!("capture: pcap over IP at {}", server.address));
+            let what = format!("packets of {}", source.name());
+            note_reach(&mut session.talk, &what, server.address, "--listen");
         }
         let files = options.write().iter();
-        let files = files.map(|path| CaptureFiles::begin(options, path, source, session));
+        let files =
+            files.map(|path| CaptureFiles::begin(options, path, source, opener.clone(), session));
         Ok(Self {
             files: files.collect::<Result<Vec<_>, _>>()?,
             servers,
@@ -180,6 +188,8 @@ impl Outlets {
             name: file.stem(),
             packets: file.packets,
             clients: None,
+            turned_away: None,
+            cut_off: None,
             lost: Counts::new(),
         });
         let servers = self.servers.iter().map(|server| OutletReport {
@@ -187,13 +197,17 @@ impl Outlets {
             name: server.address.to_string(),
             packets: server.packets,
             clients: Some(server.came()),
-            lost: lost(&[("client-full", server.full), ("no-client", server.unheard)]),
+            turned_away: Some(server.turned_away()),
+            cut_off: Some(server.cut_off()),
+            lost: lost(&[("client-full", server.full()), ("no-client", server.unheard)]),
         });
         let monitors = self.monitors.iter().map(|monitor| OutletReport {
             kind: "device",
             name: monitor.name.clone(),
             packets: monitor.packets,
             clients: None,
+            turned_away: None,
+            cut_off: None,
             lost: lost(&[
                 ("device-full", monitor.full),
                 ("longer-than-mtu", monitor.too_long),

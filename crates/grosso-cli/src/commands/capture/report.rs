@@ -64,9 +64,15 @@ pub(super) struct OutletReport {
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) packets: u64,
-    /// Clients that came to a listener.
+    /// Clients that a listener accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) clients: Option<usize>,
+    /// Clients for which it had no place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) turned_away: Option<usize>,
+    /// Clients that it disconnected because they did not take their bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cut_off: Option<usize>,
     /// Packets that were lost there, by the reason.
     pub(super) lost: Counts,
 }
@@ -167,6 +173,11 @@ impl CaptureReport {
             );
             if let Some(clients) = output.clients {
                 line += &format!(", {}", units::count(clients as u64, "client"));
+            }
+            let ends = [("turned away", output.turned_away), ("cut off", output.cut_off)];
+            for (end, count) in ends {
+                let count = count.filter(|count| *count > 0);
+                line += &count.map(|count| format!(", {count} {end}")).unwrap_or_default();
             }
             for (reason, count) in &output.lost {
                 line += &format!(", {reason} {count}");

@@ -1,6 +1,6 @@
 //! The interface that is captured, or all of them, and the ring in which frames arrive.
 
-use std::{collections::HashMap, io, time::Duration};
+use std::{collections::HashMap, io, rc::Rc, time::Duration};
 
 use grosso_capture::{INTERFACES_MAX, Resolution};
 use grosso_sys::{
@@ -10,17 +10,22 @@ use grosso_sys::{
     packet::{PacketKind, PacketSocket, ReceiveRing, RingFrame, RingLayout},
     wait::{Interest, Ready, Waiter},
 };
+use grosso_wire::LinkType;
 
 use super::{
-    blocks::KernelCounts,
+    blocks::{DeviceFacts, KernelCounts},
     device::{ANY, CapturedDevice, LOOPBACK, LiveFilter, LivePass, PacketForm, link_type},
     list,
+    opener::Opener,
 };
 use crate::{arguments::Capture, device as devices, error::Failure};
 
 /// An interface that is captured, or all of them.
 pub(super) struct CapturedInterface {
     control: Control,
+    netlink: Netlink,
+    /// The thread that reads facts about interfaces that have their first packet.
+    opener: Option<Rc<Opener>>,
     ring: ReceiveRing,
     waiter: Waiter,
     ready: Vec<Ready>,
@@ -30,8 +35,8 @@ pub(super) struct CapturedInterface {
     link: Option<Link>,
     /// Positions in `devices` by index; `None` for one whose packets cannot be parsed.
     places: HashMap<u32, Option<usize>>,
-    /// The expression that packets of all interfaces pass.
-    filter: Option<String>,
+    /// The packets that are wanted of all interfaces, by the form in which they begin.
+    wanted: Vec<(LinkType, LivePass)>,
     snaplen: u32,
     resolution: Resolution,
     /// The kernel's counts.
@@ -57,7 +62,9 @@ impl CapturedInterface {
             return Self::open_all(options, control);
         }
         let name = devices::find("capture", &control, &asked)?;
-        let link = Netlink::new().and_then(|netlink| netlink.link(&name));
+        let netlink =
+            Netlink::new().map_err(|error| failed("opening a socket of netlink", &error))?;
+        let link = netlink.link(&name);
         let link = link.map_err(|error| failed("asking for the interface", &error))?;
         let Some(link_type) = link_type(link.hardware_type) else {
             let message = format!(
@@ -87,37 +94,46 @@ impl CapturedInterface {
         };
         let ring = ring.map_err(|error| refused(name.as_str(), options.ring, &error))?;
         let wanted = match filter {
-            Some(filter) if !filter.is_kernels => LivePass::Passing(filter.program),
+            Some(filter) if !filter.is_kernels => LivePass::Passing(Rc::new(filter.program)),
             _ => LivePass::All,
         };
         let (snaplen, resolution) = (super::snaplen(options), options.resolution());
         let form = PacketForm { link_type, snaplen, resolution };
-        let device = CapturedDevice::new(&link, form, &control, wanted);
-        Self::over(control, ring, options, vec![device], Some(link), None)
+        let facts = DeviceFacts::of(&link, &control);
+        let device = CapturedDevice::new(&link, form, &facts, wanted);
+        Self::over((control, netlink), ring, options, vec![device], Some(link), Vec::new())
     }
 
     /// Opens all interfaces, of which some may not be there yet.
     fn open_all(options: &Capture, control: Control) -> Result<Self, Failure> {
         let filter = options.filter();
-        if let Some(text) = &filter {
-            // A wrong expression is refused now, not with the first packet.
-            LiveFilter::compile(text, grosso_wire::LinkType::Ethernet)?;
-        }
-        let links = Netlink::new().and_then(|netlink| netlink.links());
+        // A wrong expression is refused now, not with the first packet.
+        let wanted = [LinkType::Ethernet, LinkType::Raw].map(|link_type| {
+            let Some(text) = &filter else { return Ok((link_type, LivePass::All)) };
+            match LiveFilter::compile(text, link_type) {
+                Ok(filter) => Ok((link_type, LivePass::Passing(Rc::new(filter.program)))),
+                Err(failure) if link_type == LinkType::Ethernet => Err(failure),
+                Err(_) => Ok((link_type, LivePass::Nothing)),
+            }
+        });
+        let wanted = wanted.into_iter().collect::<Result<_, _>>()?;
+        let netlink =
+            Netlink::new().map_err(|error| failed("opening a socket of netlink", &error))?;
+        let links = netlink.links();
         let links = links.map_err(|error| failed("asking for the interfaces", &error))?;
         let socket = PacketSocket::builder().virtio_header(true);
         let ring = socket.bind_receive_ring_of_all(layout(&links, options));
         let ring = ring.map_err(|error| refused("all interfaces", options.ring, &error))?;
-        Self::over(control, ring, options, Vec::new(), None, filter)
+        Self::over((control, netlink), ring, options, Vec::new(), None, wanted)
     }
 
     fn over(
-        control: Control,
+        (control, netlink): (Control, Netlink),
         ring: ReceiveRing,
         options: &Capture,
         devices: Vec<CapturedDevice>,
         link: Option<Link>,
-        filter: Option<String>,
+        wanted: Vec<(LinkType, LivePass)>,
     ) -> Result<Self, Failure> {
         let waiter = Waiter::new().and_then(|waiter| {
             waiter.add(&ring, 0, Interest::READ)?;
@@ -125,18 +141,25 @@ impl CapturedInterface {
         });
         Ok(Self {
             control,
+            netlink,
+            opener: None,
             ring,
             waiter: waiter.map_err(|error| failed("waiting", &error))?,
             ready: Vec::new(),
             devices,
             link,
             places: HashMap::new(),
-            filter,
+            wanted,
             snaplen: super::snaplen(options),
             resolution: options.resolution(),
             counted: KernelCounts::default(),
             unknown: 0,
         })
+    }
+
+    /// Reads facts about interfaces in this thread from now on.
+    pub(super) fn read_facts_in(&mut self, opener: Option<Rc<Opener>>) {
+        self.opener = opener;
     }
 
     /// The next frame, if one waits.
@@ -183,8 +206,7 @@ impl CapturedInterface {
         // The error itself is not needed, but a pending one would make every wait end at once.
         let _ = self.ring.take_error();
         let Some(known) = &self.link else { return LinkState::Up };
-        let link = Netlink::new().and_then(|netlink| netlink.link(&known.name));
-        match (link, self.control.index(&known.name)) {
+        match (self.netlink.link(&known.name), self.control.index(&known.name)) {
             (Ok(link), Ok(index)) if index == known.index => {
                 if link.up {
                     LinkState::Up
@@ -221,14 +243,18 @@ impl CapturedInterface {
         }
         let link_type = link_type(hardware_type)?;
         let form = PacketForm { link_type, snaplen: self.snaplen, resolution: self.resolution };
-        let wanted = match &self.filter {
-            None => LivePass::All,
-            Some(text) => LiveFilter::compile(text, link_type)
-                .map_or(LivePass::Nothing, |filter| LivePass::Passing(filter.program)),
+        let is_same = |(other, _): &&(LinkType, LivePass)| *other == link_type;
+        let wanted = self.wanted.iter().find(is_same);
+        let wanted = wanted.map_or(LivePass::Nothing, |(_, wanted)| wanted.clone());
+        let facts = move || {
+            let links = Netlink::new().and_then(|netlink| netlink.links()).ok()?;
+            let link = links.into_iter().find(|link| link.index == index)?;
+            let facts = DeviceFacts::of(&link, &Control::new().ok()?);
+            Some((link, facts))
         };
-        let links = Netlink::new().and_then(|netlink| netlink.links()).unwrap_or_default();
-        let device = match links.iter().find(|link| link.index == index) {
-            Some(link) => CapturedDevice::new(link, form, &self.control, wanted),
+        let asked = self.opener.as_ref().and_then(|opener| opener.ask(facts).ok()).flatten();
+        let device = match asked {
+            Some((link, facts)) => CapturedDevice::new(&link, form, &facts, wanted),
             None => CapturedDevice::gone(index, hardware_type, form, wanted),
         };
         self.devices.push(device);

@@ -15,7 +15,7 @@ use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
 
 use super::joiner::{Join, Joiner};
 use crate::{
-    checksums::{is_seeded, seeded_around},
+    checksums::{complete_header, is_seeded, seeded_around},
     fragments::Arrival,
     meta,
     reports::decap::DecapTally,
@@ -155,6 +155,9 @@ impl Unwrapper {
 
     /// Takes the packet out of its outermost tunnel; false if it stays.
     fn strip(&mut self, state: &mut PacketUnderWay, number: u64, link: LinkType) -> bool {
+        if let Some(outer) = self.stack.layers().iter().find(|layer| is_ip(layer.kind)) {
+            complete_header(&mut self.buffer[self.start..], outer);
+        }
         let plan = match self.plan(&state.meta, link) {
             Ok(plan) => plan,
             Err(Refusal::NoTunnel) => {

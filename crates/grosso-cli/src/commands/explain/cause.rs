@@ -107,8 +107,8 @@ pub(super) fn of_pass(
 /// message has none.
 fn is_untold_session(packet: &[u8], link: LinkType, stack: &Stack, ports: &Ports) -> bool {
     let form = Pseudowire { cookie: CookieLen::None, has_sublayer: false };
-    let told = dissect(packet, link, &Ports { l2tp: Some(form), ..*ports });
-    ports.l2tp.is_none() && told.layers().len() > stack.layers().len() + 1
+    let told = dissect(packet, link, &ports.with_l2tp(Some(form)));
+    ports.l2tp().is_none() && told.layers().len() > stack.layers().len() + 1
 }
 
 /// The limit that ended a train.

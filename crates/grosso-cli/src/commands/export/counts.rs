@@ -1,6 +1,6 @@
 //! The counts of the rows of tables.
 
-use super::super::tables::{packets::Packet, trains::Train};
+use super::super::tables::{packets::Packet, trains::TrainRow};
 use crate::{
     report::Counts,
     reports::export::{PacketCounts, TrainCounts},
@@ -20,7 +20,7 @@ pub(super) fn count_packet(counts: &mut PacketCounts, row: &Packet<'_>) {
 }
 
 /// Counts a row of trains.
-pub(super) fn count_train(counts: &mut TrainCounts, row: &Train<'_>) {
+pub(super) fn count_train(counts: &mut TrainCounts, row: &TrainRow<'_>) {
     counts.rows += 1;
     counts.bytes += row.length;
     if let Some((first_ns, last_ns)) = row.times_ns {

@@ -17,7 +17,7 @@ use super::{
         FileNames,
         columns::{PacketColumns, PacketTable, TrainColumns},
         packets::Packet,
-        trains::{Train, Watcher},
+        trains::{TrainRow, TrainWatcher},
         wire::WireRows,
     },
 };
@@ -48,8 +48,8 @@ pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failu
     refuse_one_file_for_both(options)?;
     let mut packets = PacketFile::create(options, &input)?;
     let mut trains = TrainFile::create(options, &input)?;
-    let mut take = |row: Train<'_>| trains.as_mut().is_none_or(|trains| trains.take(&row));
-    let mut watcher = Watcher::new(FileNames::of(&input), &mut take);
+    let mut take = |row: TrainRow<'_>| trains.as_mut().is_none_or(|trains| trains.take(&row));
+    let mut watcher = TrainWatcher::new(FileNames::of(&input), &mut take);
     let has_trains = options.trains.is_some();
     let (mut unparsed, mut bytes, links) = (Unparsed::default(), 0, input.links);
     let ending = input.each(|entry| {
@@ -166,7 +166,7 @@ impl TrainFile {
     }
 
     /// Takes a train; `false` if the file takes no more.
-    fn take(&mut self, row: &Train<'_>) -> bool {
+    fn take(&mut self, row: &TrainRow<'_>) -> bool {
         if !row.headers.are_in(self.shard) {
             return true;
         }

@@ -200,7 +200,7 @@ impl Report for RunReport {
         let mut text = String::new();
         if let Some(stream) = self.stream.as_ref().filter(|stream| stream.bytes > 0) {
             text += &format!(
-                "{:.2} Gb/s for {:.1} s, {:.2} CPU s/GB; {} segments sent again; every byte right\n",
+                "{:.2} Gb/s for {:.1} s, {:.2} CPU s/GB; {} segments retransmitted; every byte right\n",
                 stream.gigabits_a_second(),
                 stream.seconds,
                 stream.cpu_seconds.total() / (stream.bytes as f64 * 1e-9),

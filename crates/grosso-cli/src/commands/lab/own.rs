@@ -1,8 +1,7 @@
 //! `grosso lab run --config FILE`: an experiment of the user's own.
 
-use std::{io, path::Path, sync::Arc, time::Instant};
+use std::{io, path::Path, time::Instant};
 
-use grosso_io::stage::ScarcityNotice;
 use grosso_lab::{
     own::{LaidNetwork, Own, OwnFindings, OwnPath, RunningPaths, StartPaths},
     report::Report,
@@ -15,6 +14,7 @@ use super::{
 use crate::{
     arguments::{LabPage, LabRun},
     daemon::{
+        notices::Notices,
         path::{PathSpec, RunningPath},
         paths::STOP_WAIT,
         port::Device,
@@ -70,11 +70,9 @@ struct Starts(Vec<Vec<PathSpec>>);
 impl StartPaths for Starts {
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>> {
         let mut running = Box::new(Started(Vec::new()));
-        // Nobody reads notes about keys while an experiment runs.
-        let unheard = ScarcityNotice(Arc::new(|_| ()));
         for (i, spec) in self.0[setting].iter().enumerate() {
-            let started =
-                laid.of_path(i).run(|| RunningPath::start(spec.clone(), "lab", &unheard, || ()))?;
+            let start = || RunningPath::start(spec.clone(), "lab", &[], &Notices::none(), || ());
+            let started = laid.of_path(i).run(start)?;
             let path = started.map_err(|failure| {
                 let name = &spec.name;
                 io::Error::other(format!("path {name}: {}", failure.message))

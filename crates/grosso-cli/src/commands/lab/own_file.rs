@@ -150,9 +150,9 @@ fn changed(
         // Without a name of its own it would have that of its devices.
         table.insert("name".into(), Value::String(path.name.clone()));
         let wrong = |what: &str| format!("path {}: {what}", path.name);
-        let table: PathTable = table.try_into().map_err(|error: toml::de::Error| {
-            wrong(&crate::wrong::with_suggestion(error.message()))
-        })?;
+        let table: PathTable = table
+            .try_into()
+            .map_err(|error: toml::de::Error| wrong(&crate::wrong::readable(error.message())))?;
         table.spec(folder).map_err(|what| wrong(&what))
     });
     paths.collect()
@@ -236,7 +236,7 @@ struct WireTable {
     offloads: bool,
 }
 
-/// A list of just so many elements: Serde takes the first ones of a longer list.
+/// A list of just this many elements: Serde takes the first ones of a longer list.
 fn just<'de, D: Deserializer<'de>, T: Deserialize<'de>, const COUNT: usize>(
     list: D,
 ) -> Result<[T; COUNT], D::Error> {

@@ -68,8 +68,8 @@ fn what_is_wrong_is_said_with_its_place() {
     said("left = \"e0\"", "left = \"e7\"", "no host has e0, and no path opens it");
     said("left = \"e0\"", "left = \"unix:/run/vm.sock\"", "nothing that the lab can make");
     said("port = \"tap:r0\"", "port = \"tap:r9\"", "no path makes it");
-    let unsaid = wrong(", terminates = true }", " }");
-    assert!(unsaid.contains("setting \"LRO of 2007\": path nic: profile inet-lro:"), "{unsaid}");
+    let unset = wrong(", terminates = true }", " }");
+    assert!(unset.contains("setting \"LRO of 2007\": path nic: profile inet-lro:"), "{unset}");
     said("path.nic.gro = false", "path.nik.gro = false", "no path \"nik\"; did you mean nic?");
     said("path.nic.gro = false", "path.nic.gros = false", "no key \"gros\"; did you mean gro?");
     said("path.nic.gro = false", "path.nic.left = \"r1\"", "changes the devices");

@@ -21,7 +21,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) packet: &'a Packet<'a>,
     /// Its bytes. Those that the capture cut are zeros: merging looks only at headers.
     pub(crate) data: Cow<'a, [u8]>,
-    /// The link type by which it is parsed.
+    /// The link type that it is parsed as.
     pub(crate) link: Option<LinkType>,
     /// The UDP ports that mean a tunnel in it.
     pub(crate) ports: Ports,

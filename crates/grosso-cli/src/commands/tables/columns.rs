@@ -15,9 +15,9 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::{
-    Headers, Origin,
-    packets::{Finding, Packet},
-    trains::Train,
+    FrameOrigin, Headers,
+    packets::{FrameFinding, Packet},
+    trains::TrainRow,
 };
 
 /// Columns of a table under construction.
@@ -119,7 +119,7 @@ impl OriginColumns {
         ]
     }
 
-    fn take(&mut self, origin: &Origin<'_>) {
+    fn take(&mut self, origin: &FrameOrigin<'_>) {
         self.file.append_value(origin.file);
         self.frame.append_value(origin.frame);
         self.offset.append_value(origin.offset);
@@ -155,7 +155,7 @@ impl FindingColumns {
         ]
     }
 
-    fn take(&mut self, finding: &Finding) {
+    fn take(&mut self, finding: &FrameFinding) {
         self.segment.append_option(finding.segment);
         self.checksum.append_option(finding.checksum);
         self.evidence.append_option(finding.evidence);
@@ -346,8 +346,8 @@ impl Default for TrainColumns {
     }
 }
 
-impl Take<Train<'_>> for TrainColumns {
-    fn take(&mut self, row: Train<'_>) -> usize {
+impl Take<TrainRow<'_>> for TrainColumns {
+    fn take(&mut self, row: TrainRow<'_>) -> usize {
         self.train.append_value(row.train);
         self.numbers.values().append_slice(row.numbers);
         self.numbers.append(true);

@@ -12,17 +12,17 @@ pub(crate) mod batches;
 #[cfg(feature = "parquet")]
 pub(crate) mod columns;
 pub(crate) mod packets;
+mod stack_names;
 pub(crate) mod trains;
 #[cfg(feature = "parquet")]
 pub(crate) mod wire;
-mod words;
 
 use core::net::IpAddr;
 
 use grosso_capture::Origin as Place;
 use grosso_wire::dissect;
 
-pub(crate) use self::words::Words;
+pub(crate) use self::stack_names::StackNames;
 use super::replay::Seen;
 #[cfg(feature = "parquet")]
 use crate::shard::Shard;
@@ -51,7 +51,7 @@ impl Headers<'_> {
 
 /// The place of a frame in the file that it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin<'a> {
+pub struct FrameOrigin<'a> {
     /// The file as the user typed it.
     pub file: &'a str,
     /// Its place there, counted from 1; packets that a filter left out count.
@@ -82,8 +82,8 @@ impl FileNames {
     }
 
     /// The origin of a frame in the form that rows have.
-    pub(crate) fn origin(&self, place: Place) -> Origin<'_> {
+    pub(crate) fn origin(&self, place: Place) -> FrameOrigin<'_> {
         let file = self.0.get(place.file as usize).map_or("", String::as_str);
-        Origin { file, frame: place.number, offset: place.offset }
+        FrameOrigin { file, frame: place.number, offset: place.offset }
     }
 }

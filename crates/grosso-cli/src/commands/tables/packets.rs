@@ -1,6 +1,6 @@
 //! The rows about packets: frames as a capture has them, or the packets of the wire that these were.
 
-use super::{FileNames, Headers, Origin};
+use super::{FileNames, FrameOrigin, Headers};
 
 /// A packet of a capture.
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +22,14 @@ pub struct Packet<'a> {
     /// Packets of the wire in that superframe.
     pub packets: Option<u32>,
     /// The place of its frame in the file that it comes from.
-    pub origin: Origin<'a>,
+    pub origin: FrameOrigin<'a>,
     /// The findings about its frame; none but for packets of the wire.
-    pub finding: Finding,
+    pub finding: FrameFinding,
 }
 
 /// The findings about the frame that a packet of the wire was captured in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Finding {
+pub struct FrameFinding {
     /// The place of the packet in its superframe, counted from 1.
     pub segment: Option<u32>,
     /// The verdict on the worst checksum of the frame, if it has any.
@@ -46,7 +46,7 @@ pub struct Finding {
 pub(crate) fn row<'a>(
     packet: &grosso_capture::Packet<'a>,
     headers: Headers<'a>,
-    finding: Finding,
+    finding: FrameFinding,
     files: &'a FileNames,
 ) -> Packet<'a> {
     Packet {

@@ -6,11 +6,11 @@ use grosso_io::PortBuffer;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use super::super::replay::{Fate, Receiver, Records, Replay, Seen};
-use super::{FileNames, Headers, Origin, Words, packets_of};
+use super::{FileNames, FrameOrigin, Headers, StackNames, packets_of};
 
 /// Packets that leave a coalescer as one.
 #[derive(Clone, Copy, Debug)]
-pub struct Train<'a> {
+pub struct TrainRow<'a> {
     /// Its place in the order of leaving, counted from 1.
     pub train: u64,
     /// The places of its packets in the capture, counted from 1.
@@ -34,30 +34,30 @@ pub struct Train<'a> {
     /// another reason than a packet, or before packets are taken one by one.
     pub why: Option<&'static str>,
     /// The place of its first frame in the file that it comes from.
-    pub origin: Origin<'a>,
+    pub origin: FrameOrigin<'a>,
 }
 
 /// Takes rows; `false` says that there are enough.
-pub(crate) type TakeTrain<'v> = &'v mut dyn FnMut(Train<'_>) -> bool;
+pub(crate) type TakeTrain<'v> = &'v mut dyn FnMut(TrainRow<'_>) -> bool;
 
 /// Makes rows of what leaves a replay.
-pub(crate) struct Watcher<'v> {
+pub(crate) struct TrainWatcher<'v> {
     take: TakeTrain<'v>,
     /// Whether more rows are wanted.
     pub(crate) goes_on: bool,
     files: FileNames,
     trains: u64,
-    words: Words,
+    stack_names: StackNames,
     stack: Stack,
     /// The trains that left since the verdict on the packet before.
     leaving: Vec<Leaving>,
-    records: Records<Kept>,
+    records: Records<PendingPacket>,
     free_numbers: Vec<Vec<u64>>,
 }
 
 /// The properties of a packet on its way that its row wants.
 #[derive(Debug, Default)]
-struct Kept {
+struct PendingPacket {
     number: u64,
     time_ns: u64,
     interface: u32,
@@ -68,7 +68,7 @@ struct Kept {
     judged: (u32, Option<u16>),
 }
 
-/// A train that left, and whose packet by which it did has no verdict yet.
+/// A train that left because of a packet that has no verdict yet.
 struct Leaving {
     first: PortBuffer,
     numbers: Vec<u64>,
@@ -81,14 +81,14 @@ struct Leaving {
     closed: Close,
 }
 
-impl<'v> Watcher<'v> {
+impl<'v> TrainWatcher<'v> {
     pub(crate) fn new(files: FileNames, take: TakeTrain<'v>) -> Self {
         Self {
             take,
             goes_on: true,
             files,
             trains: 0,
-            words: Words::default(),
+            stack_names: StackNames::default(),
             stack: Stack::new(0),
             leaving: Vec::new(),
             records: Records::default(),
@@ -126,18 +126,18 @@ impl<'v> Watcher<'v> {
     }
 
     fn show(&mut self, left: &Leaving, why: Option<&'static str>) {
-        let Self { take, files, words, stack, records, .. } = self;
+        let Self { take, files, stack_names, stack, records, .. } = self;
         let (first, data) = (records.of(&left.first), left.first.as_ref());
         let mut headers = match first.link {
             Some(link) => {
                 dissect_into(data, link, &first.ports, stack);
-                words.headers(data, data.len(), stack)
+                stack_names.headers(data, data.len(), stack)
             }
             None => Headers::default(),
         };
         headers.payload = left.joined.or(headers.payload);
         self.trains += 1;
-        let row = Train {
+        let row = TrainRow {
             train: self.trains,
             numbers: &left.numbers,
             times_ns: Some((first.time_ns, left.last_ns)),
@@ -155,18 +155,18 @@ impl<'v> Watcher<'v> {
 
     /// Makes the row of a packet that stays outside of the engine.
     fn alone(&mut self, seen: &Seen<'_>, closed: &'static str) {
-        let Self { take, files, words, stack, .. } = self;
+        let Self { take, files, stack_names, stack, .. } = self;
         let (packet, data) = (seen.packet, &seen.data);
         let headers = match seen.link {
             Some(link) => {
                 dissect_into(data, link, &seen.ports, stack);
-                words.headers(data, packet.original_len as usize, stack)
+                stack_names.headers(data, packet.original_len as usize, stack)
             }
             None => Headers::default(),
         };
         self.trains += 1;
         let (packets, segment_size) = packets_of(seen);
-        let row = Train {
+        let row = TrainRow {
             train: self.trains,
             numbers: &[packet.number],
             times_ns: packet.timestamp_ns.map(|time| (time, time)),
@@ -199,7 +199,7 @@ impl Leaving {
     }
 }
 
-impl Sink<PortBuffer> for Watcher<'_> {
+impl Sink<PortBuffer> for TrainWatcher<'_> {
     fn deliver(&mut self, mut delivery: Delivery<'_, PortBuffer>) {
         let records = &mut self.records;
         let mut numbers = self.free_numbers.pop().unwrap_or_default();
@@ -233,7 +233,7 @@ impl Sink<PortBuffer> for Watcher<'_> {
     }
 }
 
-impl Receiver for Watcher<'_> {
+impl Receiver for TrainWatcher<'_> {
     fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
         let (buffer, kept) = self.records.add(&seen.data);
         kept.number = seen.packet.number;

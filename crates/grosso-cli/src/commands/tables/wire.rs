@@ -9,8 +9,8 @@ use super::{
         cutter::{Cutter, How, Uncut},
         replay::Seen,
     },
-    FileNames, Headers, Words,
-    packets::{Finding, Packet, row},
+    FileNames, Headers, StackNames,
+    packets::{FrameFinding, Packet, row},
     packets_of,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct WireRows {
     files: FileNames,
     shard: Shard,
-    words: Words,
+    stack_names: StackNames,
     stack: Stack,
     levels: Levels,
     cutter: Cutter,
@@ -32,8 +32,8 @@ pub(crate) struct WireRows {
     inner: Stack,
 }
 
-/// The nature of a superframe that is cut.
-struct Cut {
+/// Segment size of a superframe, and the ports that dissect it.
+struct Segmentation {
     gso: Gso,
     size: Size,
     ports: Ports,
@@ -45,7 +45,7 @@ impl WireRows {
         Self {
             files,
             shard,
-            words: Words::default(),
+            stack_names: StackNames::default(),
             stack: Stack::new(0),
             levels: Levels::default(),
             cutter: Cutter::default(),
@@ -65,14 +65,14 @@ impl WireRows {
     ) -> Result<(), Failure> {
         let (Some(link), Some(judgment)) = (seen.link, seen.judgment) else {
             if Headers::default().are_in(self.shard) {
-                take(row(seen.packet, Headers::default(), Finding::default(), &self.files));
+                take(row(seen.packet, Headers::default(), FrameFinding::default(), &self.files));
             }
             return Ok(());
         };
         let packet = seen.packet;
         dissect_into(packet.data, link, &seen.ports, &mut self.stack);
         let len = packet.original_len as usize;
-        if !self.words.headers(packet.data, len, &self.stack).are_in(self.shard) {
+        if !self.stack_names.headers(packet.data, len, &self.stack).are_in(self.shard) {
             return Ok(());
         }
         let said = packet.meta();
@@ -81,14 +81,14 @@ impl WireRows {
             Nature::Packet => {}
             Nature::Left(reason) => finding.left = Some(reason),
             Nature::Superframe { gso, size, ports } => {
-                match self.cut(seen, &said, &Cut { gso, size, ports }, finding, take)? {
+                match self.cut(seen, &said, &Segmentation { gso, size, ports }, finding, take)? {
                     Ok(()) => return Ok(()),
                     Err(Uncut::Whole) => {}
                     Err(uncut) => finding.left = Some(uncut.name()),
                 }
             }
         }
-        let headers = self.words.headers(packet.data, len, &self.stack);
+        let headers = self.stack_names.headers(packet.data, len, &self.stack);
         take(row(seen.packet, headers, finding, &self.files));
         Ok(())
     }
@@ -100,15 +100,15 @@ impl WireRows {
         link: LinkType,
         judge: &Judge,
         judgment: &Judgment,
-    ) -> Finding {
+    ) -> FrameFinding {
         let packet = seen.packet;
         let claim = judge.claim(&Sight::new(packet, said, &self.stack, link, seen.ports));
         judge_checksums(packet.data, packet.is_cut(), &self.stack, claim, &mut self.levels);
-        Finding {
+        FrameFinding {
             checksum: self.levels.worst().map(Verdict::name),
             evidence: judgment.by.map(Evidence::code),
             is_guess: judgment.is_guess,
-            ..Finding::default()
+            ..FrameFinding::default()
         }
     }
 
@@ -117,11 +117,11 @@ impl WireRows {
         &mut self,
         seen: &Seen<'_>,
         said: &PacketMeta,
-        cut: &Cut,
-        finding: Finding,
+        cut: &Segmentation,
+        finding: FrameFinding,
         take: &mut dyn FnMut(Packet<'_>),
     ) -> Result<Result<(), Uncut>, Failure> {
-        let Self { files, words, inner, cutter, .. } = self;
+        let Self { files, stack_names, inner, cutter, .. } = self;
         let Some(link) = seen.link else { return Ok(Err(Uncut::Whole)) };
         let gso = Gso { partial_members: false, ..cut.gso };
         let (packets, _) = packets_of(seen);
@@ -130,8 +130,8 @@ impl WireRows {
         cutter.each(seen.packet, said, how, |meta, bytes, _| {
             segment += 1;
             dissect_into(bytes, link, &seen.ports, inner);
-            let headers = words.headers(bytes, bytes.len(), inner);
-            let finding = Finding { segment: Some(segment), ..finding };
+            let headers = stack_names.headers(bytes, bytes.len(), inner);
+            let finding = FrameFinding { segment: Some(segment), ..finding };
             take(Packet {
                 time_ns: meta.timestamp_ns,
                 length: bytes.len() as u32,

@@ -133,7 +133,10 @@ fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {
 pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::Error)> {
     let paths = PathMtu::new(description.endpoint.remote.is_ipv4());
     let paths = paths.map_err(|error| (description.endpoint.remote, error))?;
-    let mtu = |remote| paths.of_route(remote).map_err(|error| (remote, error));
+    let mtu = |remote| match paths.of_route(remote) {
+        Ok(route) => Ok(route.mtu),
+        Err(error) => Err((remote, error)),
+    };
     description.remotes().try_fold(usize::MAX, |least, remote| Ok(least.min(mtu(remote)?)))
 }
 

@@ -93,7 +93,7 @@ fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> 
     show::end(&place, told.as_ref(), session).map(|()| Exit::Yes)
 }
 
-/// The definition of a tunnel that is to end, if a program is told of it. A damaged one does not keep it from ending.
+/// The definition of a tunnel that is to end, if its program reads one. A damaged one does not keep it from ending.
 fn told(place: &TunnelFiles, session: &mut Session) -> Option<Definition> {
     if !session.talk.json {
         return None;

@@ -119,7 +119,7 @@ fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> Tu
     facts
 }
 
-/// The smallest MTU that the kernel was told of the paths to the other ends.
+/// The smallest MTU that the kernel knows of the paths to the peers.
 fn path_hint(description: &Description) -> Option<usize> {
     let paths = PathMtu::new(description.endpoint.remote.is_ipv4()).ok()?;
     description.remotes().filter_map(|remote| paths.to(remote).ok()).min()

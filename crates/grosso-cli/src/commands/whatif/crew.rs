@@ -43,7 +43,7 @@ pub(super) enum Step {
 }
 
 impl Crew {
-    /// At most so many threads beside the one that reads; one does without.
+    /// At most this many threads beside the one that reads; one does without.
     ///
     /// # Errors
     /// If a setting cannot be, or the system has no thread.

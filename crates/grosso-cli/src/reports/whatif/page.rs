@@ -72,7 +72,7 @@ impl WhatifReport {
     }
 }
 
-/// The share of trains with at most so many segments, for every hold of a profile.
+/// The share of trains with at most this many segments, for every hold of a profile.
 fn spread(settings: &[Setting]) -> String {
     let name = settings.first().map(Setting::name).unwrap_or_default();
     let lines = settings.iter().map(|setting| {
@@ -84,7 +84,7 @@ fn spread(settings: &[Setting]) -> String {
     let most = settings.iter().filter_map(|s| s.segments_per_train).map(|s| s.quantiles.max).max();
     let ticks = (0..=16).map(|power| 1 << power).take_while(|n| Some(*n) <= most);
     Chart {
-        title: format!("{name}: % of trains with at most so many segments"),
+        title: format!("{name}: % of trains with at most this many segments"),
         labels: ticks.map(|n| (place(n), n.to_string())).collect(),
         lines: lines.collect(),
     }
@@ -221,7 +221,7 @@ type Value = fn(&Setting) -> Option<f64>;
 const CHARTS: &[(&str, Value)] = &[
     ("Packets up, by the hold", |setting| Some(setting.packets_up as f64)),
     ("Segments a train: the mean, by the hold", |setting| Some(setting.segments_per_train?.mean)),
-    ("Packets held: 99 % wait at most so many microseconds, by the hold", |setting| {
+    ("Packets held: 99 % wait at most this many microseconds, by the hold", |setting| {
         Some(setting.held_ns?.p99 as f64 / 1e3)
     }),
 ];

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     buffer::PortBuffer,
+    notice::Notice,
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
@@ -47,6 +48,8 @@ pub struct IpOptions {
     pub buffer_bytes: usize,
     /// Whether echo requests find out what the paths to the other ends carry.
     pub probes: bool,
+    /// Sent when the route to another end leaves over another link than before.
+    pub route_notice: Option<Notice>,
     /// Slots of the receive ring.
     pub layout: RingLayout,
 }
@@ -62,6 +65,7 @@ impl IpOptions {
             hop_limit: 64,
             buffer_bytes: 4 << 20,
             probes: true,
+            route_notice: None,
             layout: RingLayout::PACKETS,
         }
     }
@@ -166,7 +170,12 @@ impl IpPort {
             receiving: IpReceiver::open(options, fanout)?,
             lanes,
             _witnesses: if is_ipv4 { Vec::new() } else { witnesses(options)? },
-            paths: Paths::new(options.local, &options.remotes, options.probes)?,
+            paths: Paths::new(
+                options.local,
+                &options.remotes,
+                options.probes,
+                options.route_notice.clone(),
+            )?,
             stats: SocketStats::default(),
         })
     }

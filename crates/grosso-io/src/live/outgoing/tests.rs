@@ -56,6 +56,8 @@ impl Wire for Fake {
 }
 
 const EINVAL: i32 = 22;
+const ENOMEM: i32 = 12;
+const EPERM: i32 = 1;
 const EIO: i32 = 5;
 const EMSGSIZE: i32 = 90;
 const ENODEV: i32 = 19;
@@ -100,6 +102,23 @@ fn b31_a_refused_superframe_is_sent_as_its_packets_and_its_kind_is_given_up() {
         assert_eq!(outgoing.stats.events(LiveEvent::TransmitCutAgain), 1);
         assert_eq!(outgoing.stats.events(LiveEvent::TransmitNarrowed), 1);
         assert_eq!(outgoing.stats.events(LiveEvent::TransmitRefused), 0);
+    }
+}
+
+#[test]
+fn an_error_that_passes_disables_no_feature() {
+    for code in [ENOMEM, EPERM] {
+        let (frame, meta, packets) = superframe();
+        let mut fake = Fake { refuses: Some((is_superframe, code)), ..Fake::with_room(100) };
+        let mut outgoing = outgoing();
+        let before = outgoing.features();
+        assert_eq!(outgoing.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
+        assert_eq!(fake.frames(), packets);
+        assert_eq!(outgoing.features(), before, "error {code}");
+        assert_eq!(outgoing.stats.events(LiveEvent::TransmitNarrowed), 0);
+        fake.refuses = None;
+        assert_eq!(outgoing.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
+        assert!(is_superframe(fake.headers().last().unwrap()), "error {code}");
     }
 }
 

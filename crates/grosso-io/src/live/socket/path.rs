@@ -12,6 +12,7 @@ use super::{
     CARRIED_IPV4, CARRIED_IPV6,
     stats::{SocketEvent, SocketStats},
 };
+use crate::notice::Notice;
 
 /// Paths to the other ends.
 #[derive(Debug)]
@@ -28,12 +29,16 @@ pub(in crate::live) struct Paths {
     echoes: Option<EchoSocket>,
     /// Whether packets were sent since the last look that no router fragments.
     sends_long: bool,
+    /// Sent when the route to another end leaves over another link than before.
+    route_notice: Option<Notice>,
 }
 
 /// The path to one other end.
 #[derive(Debug)]
 struct PathTo {
     address: IpAddr,
+    /// Index of the link of its route; `None` before the first query.
+    link: Option<u32>,
     /// The longest packet that reaches it, as the kernel was told.
     told: Option<usize>,
     belief: Belief,
@@ -63,6 +68,7 @@ impl Paths {
         local: IpAddr,
         remotes: &[IpAddr],
         probes: bool,
+        route_notice: Option<Notice>,
     ) -> io::Result<Self> {
         let is_ipv4 = local.is_ipv4();
         // Without the right to open it, what the kernel was told is followed.
@@ -72,6 +78,7 @@ impl Paths {
         let base = if is_ipv4 { CARRIED_IPV4 } else { CARRIED_IPV6 };
         let remote = |address: &IpAddr| PathTo {
             address: *address,
+            link: None,
             told: None,
             belief: Belief::default(),
             prober: Prober::new(base),
@@ -85,6 +92,7 @@ impl Paths {
             messages,
             echoes: probes.then(|| EchoSocket::open(local).ok()).flatten(),
             sends_long: false,
+            route_notice,
         };
         known.look_now();
         Ok(known)
@@ -162,9 +170,18 @@ impl Paths {
 
     /// Queries the path MTU again at once, because a packet was too long for the last known one.
     pub(in crate::live) fn look_now(&mut self) {
-        let Self { paths, remotes, echoes, .. } = self;
-        let of_routes = remotes.iter().filter_map(|remote| paths.of_route(remote.address).ok());
-        self.mtu = of_routes.min().or(self.mtu);
+        let Self { paths, remotes, echoes, route_notice, .. } = self;
+        let (mut mtu, mut has_moved) = (None, false);
+        for remote in &mut *remotes {
+            let Ok(route) = paths.of_route(remote.address) else { continue };
+            mtu = mtu.into_iter().chain([route.mtu]).min();
+            let before = remote.link.replace(route.link);
+            has_moved |= before.is_some_and(|before| before != route.link);
+        }
+        self.mtu = mtu.or(self.mtu);
+        if has_moved && let Some(notice) = route_notice {
+            notice.send();
+        }
         for remote in remotes {
             let told = paths.to(remote.address).ok().or(remote.told);
             if self.messages.is_none() && told != remote.told {

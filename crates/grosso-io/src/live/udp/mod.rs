@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     buffer::PortBuffer,
+    notice::Notice,
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
@@ -63,6 +64,8 @@ pub struct UdpOptions {
     pub buffer_bytes: usize,
     /// Whether echo requests find out what the paths to the other ends carry.
     pub probes: bool,
+    /// Sent when the route to another end leaves over another link than before.
+    pub route_notice: Option<Notice>,
     /// Whether the kernel segments superframes (`UDP_SEGMENT`), where it can.
     pub segmentation: bool,
     /// Whether the kernel merges datagrams of a flow (`UDP_GRO`).
@@ -88,6 +91,7 @@ impl UdpOptions {
             shared: false,
             buffer_bytes: 4 << 20,
             probes: true,
+            route_notice: None,
             segmentation: true,
             coalescing: true,
             ports: Ports::ASSIGNED,
@@ -194,7 +198,12 @@ impl UdpPort {
             // section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
             receiving: UdpReceiver::new(options.ports),
-            paths: Paths::new(local.ip(), &options.remotes, options.probes)?,
+            paths: Paths::new(
+                local.ip(),
+                &options.remotes,
+                options.probes,
+                options.route_notice.clone(),
+            )?,
             drops: 0,
             stats: SocketStats::default(),
         };

@@ -7,6 +7,7 @@ use grosso::{
 };
 use grosso_sys::wait::{Interest, wait_for};
 use grosso_testkit::Packet;
+use grosso_wire::Kind;
 
 use super::*;
 
@@ -51,7 +52,7 @@ impl Ends {
     }
 
     fn ports(&self) -> Ports {
-        Ports { vxlan: self.far.local().port(), ..Ports::NONE }
+        Ports::NONE.with(Kind::Vxlan, self.far.local().port())
     }
 
     /// All frames that arrive, at least `count`.

@@ -7,7 +7,7 @@ use std::{
 
 use grosso_sys::{
     fault::Fault,
-    local::{LocalAddress, LocalKind, LocalSocket, is_absence},
+    local::{LocalAddress, LocalKind, LocalSocket, Sender, is_absence},
 };
 
 use super::{
@@ -33,8 +33,8 @@ pub(super) struct DatagramEnd {
 enum Other {
     /// Whoever sends first.
     Unknown,
-    /// The one that has sent from there.
-    Learned(LocalAddress),
+    /// The program that sent first.
+    Learned(Sender),
     /// The one that is or will be there.
     Fixed { address: LocalAddress, is_there: bool },
 }
@@ -111,7 +111,7 @@ impl DatagramEnd {
     fn find(&mut self) -> io::Result<()> {
         match &mut self.peer {
             Other::Unknown => {}
-            Other::Learned(address) => self.socket.connect(address)?,
+            Other::Learned(sender) => self.socket.answer(sender)?,
             Other::Fixed { address, is_there } => {
                 self.socket.connect(address)?;
                 self.stats.count(UnixEvent::PeerMet, u64::from(!*is_there));
@@ -121,8 +121,8 @@ impl DatagramEnd {
         Ok(())
     }
 
-    fn learn(&mut self, from: LocalAddress, now_ns: u64) {
-        if self.socket.connect(&from).is_ok() {
+    fn learn(&mut self, from: Sender, now_ns: u64) {
+        if self.socket.answer(&from).is_ok() {
             self.stats.count(UnixEvent::PeerMet, 1);
             self.peer = Other::Learned(from);
             self.look_ns = now_ns.saturating_add(TRY_AGAIN_NS);

@@ -62,7 +62,7 @@ impl MachineEnd {
         let mut end = Self {
             meeting: Meeting::open(LocalAddress::new(&options.path)?, &options.role, true)?,
             peer: None,
-            side: MachineSide::new(options.side, features)?,
+            side: MachineSide::new(options.side, features, options.memory_bytes_max)?,
             now_ns: 0,
             short_since: None,
             header_bytes: Form::Buffers.len(),
@@ -129,8 +129,11 @@ impl MachineEnd {
         for _ in 0..MESSAGES_MAX {
             let Some(peer) = &mut self.peer else { break };
             let served = peer.serve(&mut self.side);
-            if self.side.refused_memory().is_some() {
-                self.stats.count(VhostEvent::MemoryRefused);
+            if let Some(error) = self.side.refused_memory() {
+                self.stats.count(match error.kind() {
+                    io::ErrorKind::QuotaExceeded => VhostEvent::MemoryOverLimit,
+                    _ => VhostEvent::MemoryRefused,
+                });
             }
             match served {
                 Ok(true) => is_changed = true,

@@ -11,6 +11,7 @@ use grosso::{
     Frame, Meta,
     features::{Device, Features},
 };
+pub use grosso_vhost::memory::MAPPED_BYTES_MAX;
 pub use grosso_vhost::ring::Side as VhostSide;
 use grosso_vhost::{features as bits, ring::ChainFault};
 use grosso_wire::{LinkType, Ports, virtio::Form};
@@ -43,6 +44,9 @@ pub struct VhostOptions {
     /// Features of frames, both ways: those that a guest is offered and chooses of, or those that are used where a
     /// device has them.
     pub features: Features,
+    /// Most bytes of memory that a front end may share, if the port is a device. A guest that names pages which nobody
+    /// touched before makes this process grow by that at most. The default is [`MAPPED_BYTES_MAX`].
+    pub memory_bytes_max: u64,
     /// The UDP ports of tunnels.
     pub ports: Ports,
 }
@@ -57,6 +61,7 @@ impl VhostOptions {
             role: UnixRole::Listen { mode: MODE },
             side: VhostSide::Device,
             features: Features::ALL,
+            memory_bytes_max: MAPPED_BYTES_MAX,
             ports: Ports::ASSIGNED,
         }
     }

@@ -43,10 +43,14 @@ macro_rules! asked {
 }
 
 impl MachineSide {
-    /// A side that offers these features, or wants them.
-    pub(super) fn new(side: Side, features: u64) -> io::Result<Self> {
+    /// A side that offers these features, or wants them. A device maps at most `memory_bytes_max` bytes.
+    pub(super) fn new(side: Side, features: u64, memory_bytes_max: u64) -> io::Result<Self> {
         Ok(match side {
-            Side::Device => Self::Device(BackEnd::new(features)?),
+            Side::Device => {
+                let mut back = BackEnd::new(features)?;
+                back.limit_memory(memory_bytes_max);
+                Self::Device(back)
+            }
             Side::Driver => Self::Driver(FrontEnd::new(features)?),
         })
     }

@@ -39,6 +39,8 @@ reasons! {
         /// A table of memory, or a dirty log, was refused: too many regions, more bytes than are mapped for a guest, a
         /// region outside its file, a log that ends before the memory, or a file that is not in memory.
         MemoryRefused = "memory-refused",
+        /// A table of memory was refused because it has more bytes than the port's memory= allows.
+        MemoryOverLimit = "memory-over-limit",
         /// This system had no descriptors or no memory to meet the other program, or for what is shared with it: that
         /// waits or was hung up on, through no fault of its own, and is met anew.
         SetUpFailed = "setup-failed",
@@ -48,7 +50,14 @@ reasons! {
 impl VhostEvent {
     /// Whether frames are lost by the event.
     const fn is_loss(self) -> bool {
-        !matches!(self, Self::PeerMet | Self::PeerGone | Self::MemoryRefused | Self::SetUpFailed)
+        !matches!(
+            self,
+            Self::PeerMet
+                | Self::PeerGone
+                | Self::MemoryRefused
+                | Self::MemoryOverLimit
+                | Self::SetUpFailed
+        )
     }
 
     /// The event of a defect; `None` if it is one of a frame.

@@ -15,7 +15,7 @@ use grosso::{
     meta::GsoSize,
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
     tunnel::{
-        DontFragment, Endpoint,
+        DontFragment, Endpoint, LoopGuard,
         decapsulate::OuterChecksum,
         encapsulate::{EncapsulateStats, Refusal},
         path_mtu::{Fit, TunnelMtu, fit},
@@ -33,7 +33,9 @@ use crate::{
     buffer::PortBuffer,
     delegate_port,
     egress::{Egress, reused},
+    notice::Notice,
     port::{Port, PortCounter, PortError, Transmitted},
+    stage::own_packets::OwnPackets,
 };
 
 /// Options of a tunnel: its ends, its addresses and its MTU.
@@ -65,6 +67,8 @@ pub struct TunnelledOptions {
     pub seed: u64,
     /// Further other ends of a tunnel of Ethernet frames.
     pub forwarding: Option<Forwarding>,
+    /// Sent with the first of the tunnel's own packets that comes back to it.
+    pub loop_notice: Option<Notice>,
 }
 
 /// Addresses of both ends of an Ethernet link.
@@ -90,6 +94,7 @@ impl TunnelledOptions {
             ports: Ports::ASSIGNED,
             seed,
             forwarding: None,
+            loop_notice: None,
         }
     }
 }
@@ -112,6 +117,9 @@ impl TunnelledOptions {
 /// DF.
 ///
 /// A tunnel of Ethernet frames may have several other ends ([`TunnelledOptions::forwarding`]).
+///
+/// The tunnel's own outer packets, which come back if the route to the other end leads into the tunnel, are dropped
+/// and counted, and so are fragments of them ([`LoopGuard`]).
 ///
 /// Packets for which the port behind has no room are queued here, and nothing more is taken until
 /// they are sent.
@@ -144,6 +152,7 @@ pub struct Tunnelled<P: Port> {
     cut_before: [u64; Refusal::COUNT],
     /// Frames sent to every other end.
     flooded: u64,
+    own: OwnPackets,
 }
 
 impl<P: Port> Tunnelled<P> {
@@ -161,6 +170,8 @@ impl<P: Port> Tunnelled<P> {
         let egress = Egress::new(port.link(), port.device(), endpoint.ports());
         let taking = Taking::new(&options, port.link());
         let mtu_min = mtu_min(&options);
+        let remotes = options.forwarding.iter().flat_map(|forwarding| &forwarding.remotes);
+        let guard = LoopGuard::new(endpoint, remotes.map(|remote| remote.address));
         let mut tunnelled = Self {
             port,
             link,
@@ -180,6 +191,7 @@ impl<P: Port> Tunnelled<P> {
             more: false,
             cut_before: [0; Refusal::COUNT],
             flooded: 0,
+            own: OwnPackets::new(guard, options.loop_notice),
         };
         tunnelled.learn_mtu();
         Ok(tunnelled)
@@ -220,6 +232,7 @@ impl<P: Port> Tunnelled<P> {
             cut_before: self.cut_before.iter().sum(),
             told: self.replies.told,
             untold: self.replies.untold,
+            looped: self.own.dropped,
             flooded: self.flooded,
             unlearned: self.peers.unlearned(),
             ..self.taking.stats
@@ -416,7 +429,8 @@ impl<P: Port> Port for Tunnelled<P> {
         if !self.egress.drain(&mut self.port)? {
             return Ok(Transmitted::NoRoom);
         }
-        if !self.is_too_long(slices, meta) {
+        let (link, now_ns) = (self.link, self.peers.now_ns());
+        if !self.own.drops(slices, link, now_ns) && !self.is_too_long(slices, meta) {
             let ways = self.peers.ways(slices);
             self.flooded += u64::from(ways.len() > 1);
             for to in ways {

@@ -53,6 +53,11 @@ impl Peers {
         self.now_ns = now_ns;
     }
 
+    /// The time that was set last, in nanoseconds.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
     /// Sets the length of the packets that the path is said to carry in one piece.
     pub(super) fn set_mtu(&mut self, mtu: TunnelMtu) {
         self.peers.iter_mut().for_each(|peer| peer.encapsulator.set_mtu(mtu));

@@ -31,6 +31,8 @@ pub struct TunnelledStats {
     pub told: u64,
     /// Packets too long for the tunnel whose sender was not informed.
     pub untold: u64,
+    /// Outer packets of the tunnel itself, and fragments of them, that came back to be encapsulated.
+    pub looped: u64,
     /// Frames sent to every other end of a tunnel with several.
     pub flooded: u64,
     /// Packets whose source was not learned because the table was full.
@@ -57,6 +59,7 @@ impl Default for TunnelledStats {
             cut_inbound: 0,
             told: 0,
             untold: 0,
+            looped: 0,
             flooded: 0,
             unlearned: 0,
             no_device: 0,
@@ -106,6 +109,13 @@ impl TunnelledStats {
                     "Dropped: longer than the tunnel carries; not told.",
                 ),
                 self.untold,
+            ),
+            (
+                loss(
+                    "tunnel-out-loop",
+                    "Dropped: a packet of the tunnel itself; the route to the other end leads into the tunnel.",
+                ),
+                self.looped,
             ),
             (
                 event("tunnel-out-flooded", "A frame went to every other end of the tunnel."),

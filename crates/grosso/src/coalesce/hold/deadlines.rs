@@ -116,7 +116,7 @@ mod tests {
         let mut deadlines = Deadlines::default();
         let mut expected = BTreeMap::new();
         let mut random = 1_u64;
-        // Miri takes some hundred times as long.
+        // Miri is several hundred times slower.
         let steps = if cfg!(miri) { 300 } else { 20_000_u64 };
         for number in 0..steps {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -34,7 +34,7 @@ pub use self::{
 /// Time for which trains are held, as their profile wants it.
 #[derive(Debug)]
 pub(super) enum Retention {
-    /// So many nanoseconds each.
+    /// Every hold lasts this many nanoseconds.
     Fixed(u64),
     /// As long as it pays.
     Controlled(Controller),

@@ -181,7 +181,7 @@ pub const SEGMENTS_MIN: u16 = 2;
 /// Most packets of a train that the controller holds: a superframe of 64 KB.
 pub const SEGMENTS_MAX: u16 = 44;
 
-/// After a pause of so many nanoseconds nothing but the round trip is still known of a flow.
+/// After a pause of this many nanoseconds only the round trip of a flow stays known.
 const FORGOTTEN_NS: u64 = 100_000_000;
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(pace.round_trip_ns, Some(200));
     }
 
-    /// A flow with so many packets in each of these rounds of 10 ms.
+    /// A flow with this many packets in each of these rounds of 10 ms.
     fn rounds(packets: &[u64]) -> Pace {
         let mut pace = Pace::starting(0);
         pace.learn_round_trip(10_000_000);

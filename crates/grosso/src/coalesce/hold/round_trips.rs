@@ -53,10 +53,10 @@ enum Opening {
     Answered { sequence: u32 },
 }
 
-/// Fields of a packet that tell of its connection.
+/// Fields of a packet that describe its connection.
 struct Said {
     connection: u64,
-    /// It is said by the end whose address and port are the greater.
+    /// It was sent by the endpoint with the greater address and port.
     is_of_second: bool,
     /// The sequence number of a SYN.
     opens: Option<u32>,
@@ -173,7 +173,7 @@ impl End {
         Some(now_ns.saturating_sub(since_ns))
     }
 
-    /// Puts what this end says under observation, if it never said it before: what is sent again may be answered for
+    /// Starts to observe what this endpoint sends, unless it was sent before: a retransmission may be answered for
     /// the first time that it was sent (Karn's rule, RFC 6298 section 3).
     fn say(&mut self, said: &Said, now_ns: u64) {
         let observe = |told: Option<u32>, latest: &mut Option<u32>, waiting: &mut Option<_>| {

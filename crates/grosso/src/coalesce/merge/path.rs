@@ -50,7 +50,7 @@ pub(in crate::coalesce) enum Sought {
 /// The flow to which an unparsed packet may belong.
 #[derive(Debug)]
 pub(in crate::coalesce) struct Guess {
-    /// The headers by which it was looked up.
+    /// Headers of the lookup.
     known: Option<ShapeId>,
     flow: FlowHash,
     found: Found<TrainId>,

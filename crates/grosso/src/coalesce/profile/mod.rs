@@ -160,8 +160,8 @@ impl Profile {
         profile
     }
 
-    /// The receive side coalescing of Intel's 82599 with receive buffers of so many bytes: 32 flows, no
-    /// acknowledgments without data, and superframes of so many buffers as it has descriptors for: 16, 8 of more than
+    /// The receive side coalescing of Intel's 82599 with receive buffers of this many bytes: 32 flows, no
+    /// acknowledgments without data, and superframes of this many buffers as it has descriptors for: 16, 8 of more than
     /// 4096 bytes, 4 of more than 8192. Its trains end with the interrupt throttle of 16 microseconds.
     #[must_use]
     pub fn rsc_82599(buffer_bytes: u32) -> Self {

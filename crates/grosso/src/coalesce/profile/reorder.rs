@@ -67,7 +67,7 @@ impl Reorder {
     /// Packets of one poll are put in order, which delays nothing.
     pub const WITHIN_BATCH: Self = Self { level: Level::Batch, ..Self::OFF };
 
-    /// A packet that is ahead waits for so many nanoseconds until the hole before it fills.
+    /// A packet that is ahead waits for this many nanoseconds until the hole before it fills.
     #[must_use]
     pub const fn holes(hole_ns: u64) -> Self {
         Self { level: Level::Holes, hole_ns_max: hole_ns, hole_ns_min: hole_ns, ..Self::OFF }

@@ -242,12 +242,12 @@ impl Entry {
         self.given_up_ns = now_ns;
     }
 
-    /// Notes a packet that was behind; whether there were so many in a row that the flow has gone back.
+    /// Notes a packet that was behind; whether there were enough in a row to show that the flow has gone back.
     pub(super) fn note_late(&mut self, span: &Span, reorder: &Reorder) -> bool {
         self.late += 1;
         if since(self.resume, self.lost) > 0 && since(span.end(), self.lost) > 0 {
             let took_ns = span.now_ns.saturating_sub(self.missing_since_ns);
-            // What takes longer was sent again.
+            // What takes longer was retransmitted.
             if took_ns <= reorder.hole_ns() {
                 self.learn_time(took_ns);
             }
@@ -386,6 +386,6 @@ fn since(sequence: u32, earlier: u32) -> i32 {
 /// Most runs that any bound allows.
 pub(super) const RUNS_MAX: usize = 256;
 
-/// So many packets in a row that are behind, and the flow is taken to have gone back: its sender sends everything
+/// This many packets in a row that are behind, and the flow is taken to have gone back: its sender sends everything
 /// again, or its number was far ahead once by mistake.
 const LATE_MAX: u32 = 16;

@@ -210,7 +210,8 @@ impl Walk<'_> {
             }
             // GUE variant 1 and FOU have no header; the port tells them apart (rules W10, W22).
             _ => {
-                let carried_by = if port == ports.gue { CarriedBy::Gue } else { CarriedBy::Fou };
+                let carried_by =
+                    if port == ports.port(Kind::Gue) { CarriedBy::Gue } else { CarriedBy::Fou };
                 let (tunnel, gre) = self.protocol(ip, carried_by)?;
                 return Ok((tunnel, Some(*udp), gre, None));
             }
@@ -271,10 +272,7 @@ impl Walk<'_> {
 
     /// Reason why nothing follows a UDP header: most ports are no tunnel's, and the port of ESP also carries IKE.
     fn refusal_behind_udp(&self, port: u16, ports: &Ports) -> Refusal {
-        let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou, l2tp: _ } = *ports;
-        let fou = fou.map_or(0, |(port, _)| port);
-        let is_tunnel = port != 0 && [vxlan, vxlan_gpe, geneve, gue, esp, fou].contains(&port);
-        if is_tunnel && self.stack.stop != Stop::Payload {
+        if ports.on(port).is_some() && self.stack.stop != Stop::Payload {
             self.refusal_inside()
         } else {
             Refusal::NoTunnel
@@ -288,7 +286,7 @@ impl Walk<'_> {
             Stop::Malformed => Refusal::Malformed,
             Stop::TooDeep => Refusal::TooDeep,
             Stop::Encrypted => Refusal::Encrypted,
-            Stop::Fragment | Stop::Payload | Stop::Unknown => Refusal::Protocol,
+            _ => Refusal::Protocol,
         }
     }
 }

@@ -133,7 +133,7 @@ impl Encapsulator {
         }
     }
 
-    /// Sets the length of the packets that the path is said to carry in one piece; the default is
+    /// Sets the MTU that the path is assumed to have; the default is
     /// [`TunnelMtu::UNLIMITED`].
     ///
     /// Longer packets are encapsulated all the same, without the don't-fragment bit (rule W60): whoever calls this has

@@ -140,7 +140,7 @@ pub enum IcvLength {
 }
 
 impl IcvLength {
-    /// The length of so many bits, as `ip xfrm` and IKE count.
+    /// The length of this many bits, as `ip xfrm` and IKE count.
     ///
     /// # Errors
     /// An error if it is not 64, 96 or 128.

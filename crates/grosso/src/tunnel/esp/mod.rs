@@ -12,7 +12,7 @@
 //! | `cipher` | AES-GCM for each length of key and ICV |
 //! | `reason` | the names and counters of all refusals |
 //!
-//! There is no key exchange, no policy and no table of associations: who has several asks
+//! There is no key exchange, no policy and no table of associations: a caller with several asks
 //! [`classify`] for the SPI. Nothing is allocated for a packet. Encryption copies the text once,
 //! into the buffer that leaves; decryption does not copy it at all.
 //!

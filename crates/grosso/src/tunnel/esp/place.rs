@@ -180,7 +180,7 @@ impl Network {
         }
     }
 
-    /// Updates the link layer in front of the packet for this version and a length that grew by so many bytes, or
+    /// Updates the link layer in front of the packet for this version and a length that grew by this many bytes, or
     /// shrank. `prefix` is the frame up to the packet.
     pub(super) fn adapt_link(
         &self,

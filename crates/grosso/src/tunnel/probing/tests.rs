@@ -233,7 +233,7 @@ fn a_path_costs_few_packets() {
         (None, true, 400),
     ] {
         let mut path = Path::new(mtu, 1);
-        // Miri takes some hundred times as long.
+        // Miri is several hundred times slower.
         let seconds = if cfg!(miri) { 60 } else { 3600 };
         path.run(seconds, sends_long);
         let asked = path.asked.len();

@@ -1,0 +1,393 @@
+//! The clients of a listener, and the thread that serves all of them.
+//!
+//! No client holds up another one or the capture: sockets never block, and each client has a queue of its own. When
+//! [`CLIENTS_MAX`] are connected, the next one replaces the oldest of those that stalled or ended their side of the
+//! connection; if all others take their bytes, it is turned away. Both are counted.
+
+use std::{
+    collections::VecDeque,
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
+    os::fd::AsFd,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use grosso_sys::wait::Event;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::acceptor::{Acceptor, CLIENTS_MAX, is_soon};
+
+/// Bytes of a capture that go to the clients together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) bytes: Vec<u8>,
+    /// The end of each packet among the bytes.
+    pub(super) ends: Vec<usize>,
+}
+
+/// The clients, shared by the capture and the thread that serves them.
+#[derive(Debug)]
+pub(super) struct Clients {
+    queues: Mutex<Vec<Arc<Queue>>>,
+    /// Raised for new batches and for the end.
+    wake: Event,
+    is_over: AtomicBool,
+    /// Clients that were accepted.
+    pub(super) came: AtomicUsize,
+    /// Clients for which there was no place.
+    pub(super) turned_away: AtomicUsize,
+    /// Clients that were disconnected because they did not take their bytes.
+    pub(super) cut_off: AtomicUsize,
+    /// Packets that a client had no room for.
+    pub(super) full: AtomicU64,
+}
+
+/// Batches that wait for one client.
+#[derive(Debug, Default)]
+struct Queue(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    batches: VecDeque<Arc<Batch>>,
+    /// Bytes of the first batch that the client's socket has taken.
+    sent: usize,
+}
+
+impl Clients {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            queues: Mutex::default(),
+            wake: Event::new()?,
+            is_over: AtomicBool::new(false),
+            came: AtomicUsize::new(0),
+            turned_away: AtomicUsize::new(0),
+            cut_off: AtomicUsize::new(0),
+            full: AtomicU64::new(0),
+        })
+    }
+
+    /// Puts a batch into the queue of every client that has room. Returns whether there is a client.
+    pub(super) fn offer(&self, batch: Batch) -> bool {
+        let batch = Arc::new(batch);
+        let queues = lock(&self.queues);
+        for queue in queues.iter() {
+            let mut waiting = lock(&queue.0);
+            if waiting.batches.len() < BATCHES_WAITING {
+                waiting.batches.push_back(Arc::clone(&batch));
+            } else {
+                self.full.fetch_add(batch.ends.len() as u64, Ordering::Relaxed);
+            }
+        }
+        // An event that cannot be raised is raised already.
+        let _ = self.wake.raise();
+        !queues.is_empty()
+    }
+
+    /// Lets the thread end once the clients have the bytes that wait for them.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        let _ = self.wake.raise();
+    }
+}
+
+impl Queue {
+    /// The first batch, and the bytes of it that are sent.
+    fn first(&self) -> Option<(Arc<Batch>, usize)> {
+        let waiting = lock(&self.0);
+        waiting.batches.front().map(|batch| (Arc::clone(batch), waiting.sent))
+    }
+
+    /// Records that the socket took bytes of the first batch.
+    fn took(&self, bytes: usize) {
+        let mut waiting = lock(&self.0);
+        waiting.sent += bytes;
+        if waiting.batches.front().is_some_and(|batch| waiting.sent >= batch.bytes.len()) {
+            waiting.batches.pop_front();
+            waiting.sent = 0;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        lock(&self.0).batches.is_empty()
+    }
+
+    /// The packets that are not sent, or not in full.
+    fn packets(&self) -> u64 {
+        let waiting = lock(&self.0);
+        let mut sent = waiting.sent;
+        let of = waiting.batches.iter().map(|batch| {
+            let sent = core::mem::take(&mut sent);
+            batch.ends.iter().filter(|end| **end > sent).count() as u64
+        });
+        of.sum()
+    }
+}
+
+/// The thread that serves the clients.
+pub(super) struct Service {
+    listener: TcpListener,
+    /// The beginning of the capture.
+    header: Arc<Batch>,
+    shared: Arc<Clients>,
+    acceptor: Acceptor,
+    /// In the order in which they came.
+    clients: Vec<Client>,
+    /// The time at which the last bytes must be sent, once the capture is over.
+    end: Option<Instant>,
+}
+
+impl Service {
+    /// A service of a listener that does not block.
+    pub(super) fn new(listener: TcpListener, header: Batch, shared: Arc<Clients>) -> Self {
+        let (acceptor, clients) = (Acceptor::default(), Vec::new());
+        Self { listener, header: Arc::new(header), shared, acceptor, clients, end: None }
+    }
+
+    /// Serves the clients until the capture is over and they have the last bytes, or can no longer wait.
+    pub(super) fn run(mut self) {
+        while let Ok(ready) = self.wait() {
+            let now = Instant::now();
+            for (client, is_ready) in self.clients.iter_mut().zip(ready) {
+                if is_ready {
+                    client.go_on(now);
+                }
+            }
+            self.clients.retain(|client| !client.is_gone);
+            if self.end.is_none() && self.shared.is_over.load(Ordering::Acquire) {
+                self.end = Some(now + LAST_BYTES);
+            }
+            match self.end {
+                None => self.accept(now),
+                Some(end) => self.complete(now, end),
+            }
+            self.publish();
+            if self.end.is_some() && self.clients.is_empty() {
+                return;
+            }
+        }
+        self.clients.clear();
+        self.publish();
+    }
+
+    /// Sleeps until a client is ready, a batch waits, or a time is over. Returns which clients are ready.
+    fn wait(&mut self) -> io::Result<Vec<bool>> {
+        let now = Instant::now();
+        self.clients.iter_mut().for_each(|client| client.look(now));
+        let closed_until = self.acceptor.closed_until(now);
+        let mut descriptors = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
+        descriptors.extend(self.clients.iter().map(Client::wanted));
+        if closed_until.is_none() && self.end.is_none() {
+            descriptors.push(PollFd::new(&self.listener, PollFlags::IN));
+        }
+        let stalls = self.clients.iter().map(|client| client.progressed + STALLED);
+        let ends = self.end.into_iter().flat_map(|end| stalls.clone().chain([end]));
+        let left = ends.chain(closed_until).min().map(|end| end.saturating_duration_since(now));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut descriptors, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |descriptor: &PollFd<'_>| !descriptor.revents().is_empty();
+        let ready = descriptors[1..=self.clients.len()].iter().map(is_ready).collect();
+        self.shared.wake.take()?;
+        Ok(ready)
+    }
+
+    fn accept(&mut self, now: Instant) {
+        let accept = || {
+            let (stream, _) = self.listener.accept()?;
+            stream.set_nonblocking(true).map(|()| stream)
+        };
+        for stream in self.acceptor.accept(now, accept) {
+            if self.clients.len() >= CLIENTS_MAX {
+                let replaced = self.clients.iter().position(|client| client.is_useless(now));
+                let Some(replaced) = replaced else {
+                    self.shared.turned_away.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                };
+                let client = self.clients.remove(replaced);
+                self.publish();
+                self.cut_off(&client, now);
+            }
+            self.shared.came.fetch_add(1, Ordering::Relaxed);
+            self.clients.push(Client::new(stream, Arc::clone(&self.header), now));
+        }
+    }
+
+    /// Ends the connections of clients that have everything, and of those that do not take it.
+    fn complete(&mut self, now: Instant, end: Instant) {
+        let (over, others) = core::mem::take(&mut self.clients)
+            .into_iter()
+            .partition(|client| client.queue.is_empty() || client.is_stalled(now) || now >= end);
+        self.clients = others;
+        self.publish();
+        for mut client in over {
+            self.cut_off(&client, now);
+            // Bytes that nobody reads would make the end a reset, which takes the last bytes with it.
+            let _ = client.discard();
+        }
+    }
+
+    /// Counts a client that is disconnected before it has everything, and its packets.
+    fn cut_off(&self, client: &Client, now: Instant) {
+        if client.is_stalled(now) || !client.queue.is_empty() {
+            self.shared.cut_off.fetch_add(1, Ordering::Relaxed);
+            self.shared.full.fetch_add(client.queue.packets(), Ordering::Relaxed);
+        }
+    }
+
+    /// Makes the clients that are here those that get batches.
+    fn publish(&self) {
+        let here = self.clients.iter().map(|client| Arc::clone(&client.queue));
+        *lock(&self.shared.queues) = here.collect();
+    }
+}
+
+/// A client.
+struct Client {
+    stream: TcpStream,
+    queue: Arc<Queue>,
+    /// Whether its queue was empty at the last look.
+    is_idle: bool,
+    /// The time at which it last took bytes or had none to take.
+    progressed: Instant,
+    /// Whether it ended its side of the connection: it is gone, or does not send and still reads.
+    has_ended: bool,
+    /// Bytes that it sent.
+    discarded: usize,
+    is_gone: bool,
+}
+
+impl Client {
+    fn new(stream: TcpStream, header: Arc<Batch>, now: Instant) -> Self {
+        let waiting = Waiting { batches: [header].into(), sent: 0 };
+        Self {
+            stream,
+            queue: Arc::new(Queue(Mutex::new(waiting))),
+            is_idle: true,
+            progressed: now,
+            has_ended: false,
+            discarded: 0,
+            is_gone: false,
+        }
+    }
+
+    /// Begins to measure its time when a batch waits for it.
+    fn look(&mut self, now: Instant) {
+        let is_empty = self.queue.is_empty();
+        if is_empty || self.is_idle {
+            self.progressed = now;
+        }
+        self.is_idle = is_empty;
+    }
+
+    fn wanted(&self) -> PollFd<'_> {
+        let reads = if self.has_ended { PollFlags::empty() } else { PollFlags::IN };
+        let writes = if self.is_idle { PollFlags::empty() } else { PollFlags::OUT };
+        PollFd::from_borrowed_fd(self.stream.as_fd(), reads | writes)
+    }
+
+    /// Sends what the socket takes, and reads what came.
+    fn go_on(&mut self, now: Instant) {
+        for result in [self.discard(), self.send(now)] {
+            self.is_gone |= result.is_err_and(|error| !is_soon(&error));
+        }
+    }
+
+    fn send(&mut self, now: Instant) -> io::Result<()> {
+        for _ in 0..BATCHES_WAITING {
+            let Some((batch, sent)) = self.queue.first() else { break };
+            let count = self.stream.write(&batch.bytes[sent..])?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.progressed = now;
+            self.queue.took(count);
+        }
+        Ok(())
+    }
+
+    /// Reads and throws away what the client sends, which has no meaning.
+    fn discard(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        while !self.has_ended {
+            match self.stream.read(&mut buffer)? {
+                0 => self.has_ended = true,
+                count => self.discarded += count,
+            }
+            if self.discarded > DISCARDED_BYTES_MAX {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it has not taken a byte of what waits for it for a while.
+    fn is_stalled(&self, now: Instant) -> bool {
+        !self.is_idle && now.saturating_duration_since(self.progressed) >= STALLED
+    }
+
+    /// Whether another client may have its place.
+    fn is_useless(&self, now: Instant) -> bool {
+        self.has_ended || self.is_stalled(now)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Batches that wait for a client: 16 MB, and one packet more each.
+const BATCHES_WAITING: usize = 64;
+/// Most bytes that a client may send before it is disconnected.
+const DISCARDED_BYTES_MAX: usize = 64 << 10;
+/// The time after which a client that takes none of the bytes that wait for it counts as stalled.
+const STALLED: Duration = Duration::from_secs(1);
+/// The time that clients which take their bytes have for the last ones.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch() -> Batch {
+        Batch { bytes: vec![0; 30], ends: vec![10, 20, 30] }
+    }
+
+    fn client(now: Instant) -> (Client, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (Client::new(listener.accept().unwrap().0, Arc::new(batch()), now), other)
+    }
+
+    #[test]
+    fn a_client_stalls_only_while_bytes_wait_for_it() {
+        let now = Instant::now();
+        let (mut client, _other) = client(now);
+        client.look(now);
+        assert!(!client.is_stalled(now) && client.is_stalled(now + STALLED));
+        client.queue.took(30);
+        client.look(now + 2 * STALLED);
+        assert!(!client.is_stalled(now + 9 * STALLED), "nothing waits for it");
+        lock(&client.queue.0).batches.push_back(Arc::new(batch()));
+        client.look(now + 9 * STALLED);
+        assert!(!client.is_stalled(now + 9 * STALLED) && client.is_stalled(now + 10 * STALLED));
+    }
+
+    #[test]
+    fn packets_that_are_sent_in_part_are_lost() {
+        let (client, _other) = client(Instant::now());
+        lock(&client.queue.0).batches.push_back(Arc::new(batch()));
+        assert_eq!(client.queue.packets(), 6);
+        client.queue.took(10);
+        assert_eq!(client.queue.packets(), 5);
+        client.queue.took(5);
+        assert_eq!(client.queue.packets(), 5);
+        client.queue.took(15);
+        assert_eq!(client.queue.packets(), 3);
+    }
+}

@@ -1,0 +1,77 @@
+//! A thread that opens files and reads facts about interfaces for the one that records, which may do neither.
+//!
+//! It touches no packet. Where the kernel has Landlock, it makes and writes files in the directories of the outputs and
+//! nowhere else.
+
+use std::{
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::mpsc::{self, Sender},
+};
+
+use crate::{confinement, error::Failure};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The thread that opens files.
+pub(super) struct Opener {
+    jobs: Sender<Job>,
+}
+
+impl Opener {
+    /// Starts the thread for outputs at these paths, which may contain conversions of `strftime(3)`.
+    pub(super) fn start(outputs: &[PathBuf]) -> Result<Self, Failure> {
+        let directories = outputs.iter().map(|path| directory(path)).collect();
+        let (sender, jobs) = mpsc::channel::<Job>();
+        let work = move || jobs.into_iter().for_each(|job| job());
+        let thread = confinement::spawn_opener("capture-files", directories, work);
+        thread.map(|_| Self { jobs: sender }).map_err(|error| failed(&error))
+    }
+
+    /// Does `work` in the thread.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (sender, answer) = mpsc::sync_channel(1);
+        // The caller waits for the answer.
+        let job = move || drop(sender.send(work()));
+        let sent = self.jobs.send(Box::new(job)).ok();
+        let answer = sent.and_then(|()| answer.recv().ok());
+        answer.ok_or_else(|| Failure::internal("capture: the thread that opens files has ended"))
+    }
+}
+
+fn failed(error: &io::Error) -> Failure {
+    let message = format!("capture: no thread can open files: {error}");
+    Failure::environment("environment.confinement", message)
+}
+
+/// The deepest directory of which every name of the files of an output is a part.
+fn directory(output: &Path) -> PathBuf {
+    let mut fixed = PathBuf::new();
+    let parent = output.parent().unwrap_or(Path::new(""));
+    let is_fixed = |part: &std::path::Component<'_>| !part.as_os_str().as_bytes().contains(&b'%');
+    fixed.extend(parent.components().take_while(is_fixed));
+    if fixed.as_os_str().is_empty() { ".".into() } else { fixed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_the_part_of_a_name_that_no_time_changes() {
+        for (output, expected) in [
+            ("x.pcap", "."),
+            ("a/x-%H.pcap", "a"),
+            ("/var/%Y/%m/x", "/var"),
+            ("/var/cap/x", "/var/cap"),
+            ("%Y/b/x", "."),
+            ("/x", "/"),
+        ] {
+            assert_eq!(directory(Path::new(output)), Path::new(expected), "{output}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Messages about a wrong command line: those of clap as sentences, without phrases of Rust's parsers.
+
+use std::error::Error as _;
+
+use clap::{
+    Command, CommandFactory,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use crate::arguments::Arguments;
+
+/// The message of an error, with its hint on a line of its own. `None` for help and the version, which are no errors.
+pub(crate) fn message(error: &clap::Error) -> Option<String> {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").filter(|_| error.use_stderr())?;
+    let text = text.trim_end().replace("\n  tip: ", "\nhint: ");
+    Some(match error.kind() {
+        ErrorKind::MissingRequiredArgument => missing(error).unwrap_or(text),
+        ErrorKind::ValueValidation => match error.source().map(ToString::to_string) {
+            Some(reason) => text.replacen(&reason, &sentence(&reason), 1),
+            None => text,
+        },
+        _ => text,
+    })
+}
+
+/// The message that arguments are missing, with an example.
+fn missing(error: &clap::Error) -> Option<String> {
+    let ContextValue::Strings(names) = error.get(ContextKind::InvalidArg)? else { return None };
+    let usage = error.get(ContextKind::Usage)?.to_string();
+    let (path, example) = example(&usage);
+    Some(format!("{path}: missing {}\nhint: {example}", names.join(", ")))
+}
+
+/// The command in a line of usage, without `grosso`, and an example of it: the first one of its help, or the usage.
+fn example(usage: &str) -> (String, String) {
+    let usage = usage.trim().trim_start_matches("Usage: ").lines().next().unwrap_or_default();
+    let mut command = Arguments::command();
+    let mut path = Vec::new();
+    for word in usage.split(' ').skip(1) {
+        let Some(inner) = command.find_subcommand(word).cloned() else { break };
+        path.push(word.to_owned());
+        command = inner;
+    }
+    let path = path.join(" ");
+    let example = first_example(&command, &path).unwrap_or_else(|| usage.to_owned());
+    (path, example)
+}
+
+/// The first line of the help of a command that calls it, without the explanation behind it.
+fn first_example(command: &Command, path: &str) -> Option<String> {
+    let help = command.get_after_long_help()?.to_string();
+    let call = format!("grosso {path} ");
+    let line = help.lines().find(|line| line.starts_with("  ") && line.contains(&call))?;
+    let line = line.trim().trim_end_matches('\\');
+    let end = line.find("   ").unwrap_or(line.len());
+    Some(line[..end].trim_end().to_owned())
+}
+
+/// A reason of the standard library's or clap's parsers as a sentence; others stay.
+fn sentence(reason: &str) -> String {
+    let expected = match reason {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "a whole number"
+        }
+        "number too large to fit in target type" => "a smaller number",
+        "number too small to fit in target type" => "a number that is not negative",
+        "invalid float literal" | "cannot parse float from empty string" => "a number",
+        "invalid IP address syntax" => "an IP address such as 192.0.2.7 or fd00::7",
+        "invalid socket address syntax" => {
+            "an address and a port such as 127.0.0.1:9000 or [::1]:9000"
+        }
+        _ => return in_range(reason).unwrap_or_else(|| reason.to_owned()),
+    };
+    format!("expected {expected}")
+}
+
+/// The sentence for "100000 is not in 1..=65535".
+fn in_range(reason: &str) -> Option<String> {
+    let (_, range) = reason.split_once(" is not in ")?;
+    let (least, most) = range.split_once("..")?;
+    // Bounds of 2^63 and more come from the type, not from the option.
+    let most =
+        most.trim_start_matches('=').parse::<u64>().ok().filter(|most| *most < i64::MAX as u64);
+    Some(match (least, most) {
+        ("", Some(most)) => format!("expected at most {most}"),
+        (least, Some(most)) => format!("expected a number from {least} to {most}"),
+        (least, None) => format!("expected at least {least}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> String {
+        let command = Arguments::command();
+        let error = command.try_get_matches_from(line.split(' ')).unwrap_err();
+        message(&error).unwrap()
+    }
+
+    #[test]
+    fn values_that_do_not_parse_are_answered_by_what_is_expected() {
+        for (line, reason) in [
+            ("grosso fragment a --mtu abc", "expected a whole number"),
+            ("grosso fragment a --mtu 100000", "expected a number from 68 to 65535"),
+            ("grosso capture -i lo -w x -c 0", "expected at least 1"),
+            ("grosso coalesce a --tunnels 300", "expected a number from 0 to 255"),
+            ("grosso bridge a b --metrics here", "expected an address and a port"),
+            ("grosso bridge a b --rx -1", "unexpected argument '-1'"),
+            ("grosso bridge a b --rx 1.5", "expected a whole number"),
+            ("grosso config esp --here x --key-file y", "expected an IP address such as"),
+        ] {
+            let said = said(line);
+            assert!(said.contains(reason), "{line}: {said}");
+            assert!(!said.contains("digit") && !said.contains("..="), "{said}");
+        }
+    }
+
+    #[test]
+    fn missing_arguments_are_named_with_an_example() {
+        for (line, expected) in [
+            (
+                "grosso fragment a.pcap",
+                "fragment: missing --mtu <BYTES>\nhint: grosso fragment -r big.pcap -w fragments.pcap --mtu 1280",
+            ),
+            (
+                "grosso bridge eth1",
+                "bridge: missing <B>\nhint: sudo grosso bridge eth1 tap:grosso0",
+            ),
+            (
+                "grosso profiles show",
+                "profiles show: missing <NAME|FILE.toml>\nhint: grosso profiles show <NAME|FILE.toml>",
+            ),
+        ] {
+            assert_eq!(said(line), expected);
+        }
+    }
+}

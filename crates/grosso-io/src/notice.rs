@@ -1,0 +1,35 @@
+//! Notices from a thread that moves packets to the thread that talks to people.
+
+use std::{fmt, sync::Arc};
+
+/// A function that a port calls when something happens that somebody should know. It runs in the thread that moves
+/// packets, so it must not wait.
+#[derive(Clone)]
+pub struct Notice(Arc<dyn Fn() + Send + Sync>);
+
+impl Notice {
+    /// A notice that calls this function.
+    pub fn new(notify: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(notify))
+    }
+
+    /// Calls the function.
+    pub(crate) fn send(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Notice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Notice")
+    }
+}
+
+/// Notices are equal if they call the same function object.
+impl PartialEq for Notice {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Notice {}

@@ -1,0 +1,41 @@
+//! A tunnel's own outer packets that come back to it, because the route to its remote address leads into it.
+
+use grosso::tunnel::LoopGuard;
+use grosso_wire::LinkType;
+
+use crate::notice::Notice;
+
+/// Filter for the stage's own outer packets, which would be encapsulated again and again.
+#[derive(Debug)]
+pub(super) struct OwnPackets {
+    guard: LoopGuard,
+    /// Sent with the first frame that is dropped.
+    notice: Option<Notice>,
+    /// Number of frames dropped.
+    pub(super) dropped: u64,
+}
+
+impl OwnPackets {
+    pub(super) fn new(guard: LoopGuard, notice: Option<Notice>) -> Self {
+        Self { guard, notice, dropped: 0 }
+    }
+
+    /// Whether a frame has to be dropped, which is then counted.
+    #[inline]
+    pub(super) fn drops(&mut self, slices: &[&[u8]], link: LinkType, now_ns: u64) -> bool {
+        let head = slices.first().copied().unwrap_or_default();
+        let is_own = self.guard.is_own(head, link, now_ns);
+        if is_own {
+            self.drop_one();
+        }
+        is_own
+    }
+
+    #[cold]
+    fn drop_one(&mut self) {
+        self.dropped += 1;
+        if let Some(notice) = self.notice.take() {
+            notice.send();
+        }
+    }
+}

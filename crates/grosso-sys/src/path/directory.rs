@@ -1,0 +1,113 @@
+//! Directories by name.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+};
+
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, unlinkat},
+    process::geteuid,
+};
+
+use super::resolve::{Last, Place};
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// Whether it is a directory itself, as far as the file system reports it.
+    pub is_directory: bool,
+}
+
+/// Lists a directory, in the order of the file system.
+///
+/// # Errors
+/// Errors from `open(2)` and `getdents(2)`.
+pub fn entries(path: &Path) -> io::Result<Vec<Entry>> {
+    entries_of(open(path)?)
+}
+
+/// Creates a directory with this mode (within the umask).
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors from `mkdir(2)`.
+pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
+    let place = Place::of(path, Last::Keep)?;
+    Ok(mkdirat(&place.directory, &place.name, Mode::from_raw_mode(mode))?)
+}
+
+/// Creates a directory for the caller alone, or checks that only the caller can write the one that is there.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] if it is not such a directory; errors from `mkdir(2)`.
+pub fn prepare_private(path: &Path) -> io::Result<()> {
+    match create_directory(path, 0o700) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        result => return result,
+    }
+    let facts = fstat(Place::of(path, Last::Keep)?.pin()?)?;
+    let is_directory = FileType::from_raw_mode(facts.st_mode) == FileType::Directory;
+    if is_directory && facts.st_uid == geteuid().as_raw() && facts.st_mode & 0o022 == 0 {
+        return Ok(());
+    }
+    let why = "it is there and not a directory in which only this user can write";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// Removes a directory and its files. Directories inside must be empty.
+///
+/// # Errors
+/// Errors from `unlink(2)`.
+pub fn remove_directory(path: &Path) -> io::Result<()> {
+    let place = Place::of(path, Last::Keep)?;
+    let directory = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    for entry in entries_of(directory.try_clone()?)? {
+        let flags = if entry.is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        unlinkat(&directory, &entry.name, flags)?;
+    }
+    Ok(unlinkat(&place.directory, &place.name, AtFlags::REMOVEDIR)?)
+}
+
+/// Adds bits to the mode of a directory.
+///
+/// # Errors
+/// Errors from `chmod(2)`.
+pub fn set_directory_mode(path: &Path, add: u32) -> io::Result<()> {
+    let directory = open(path)?;
+    let mode = fstat(&directory)?.st_mode & 0o7777 | add;
+    Ok(fchmod(&directory, Mode::from_raw_mode(mode))?)
+}
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let place = Place::of(path, Last::Follow)?;
+    place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+}
+
+fn entries_of(directory: OwnedFd) -> io::Result<Vec<Entry>> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(directory.as_fd())? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
+        if name == "." || name == ".." {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            // Not every file system reports the type beside the name.
+            FileType::Unknown => {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let opened = openat(&directory, &name, flags, Mode::empty()).and_then(fstat);
+                opened.map_or(FileType::Unknown, |facts| FileType::from_raw_mode(facts.st_mode))
+            }
+            kind => kind,
+        };
+        found.push(Entry { name, is_directory: kind == FileType::Directory });
+    }
+    Ok(found)
+}

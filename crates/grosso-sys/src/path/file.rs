@@ -1,0 +1,199 @@
+//! Files by name.
+
+use std::{
+    fs::{File, Metadata},
+    io::{self, Write},
+    path::Path,
+};
+
+use rustix::{
+    fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, fsync, ftruncate, linkat, renameat, unlinkat},
+    io::Errno,
+};
+
+use super::{
+    read_bounded, regular,
+    resolve::{Control, Last, Place, control_of},
+    text,
+};
+
+/// Opens a regular file for reading. It never blocks.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is not a regular file, [`io::ErrorKind::PermissionDenied`] for a link of
+/// another user, and errors from `open(2)`.
+pub fn open(path: &Path) -> io::Result<File> {
+    let place = Place::of(path, Last::Follow)?;
+    regular(place.open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?.into())
+}
+
+/// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] for a link of another user, and errors from `open(2)`.
+pub fn open_any(path: &Path) -> io::Result<File> {
+    Ok(Place::of(path, Last::Follow)?.open(OFlags::RDONLY, Mode::empty())?.into())
+}
+
+/// Opens a regular file that is there for reading and writing. It never blocks.
+///
+/// # Errors
+/// As for [`open`], and if it must not be written.
+pub fn open_for_update(path: &Path) -> io::Result<File> {
+    let place = Place::of(path, Last::Follow)?;
+    let file = place.open(OFlags::RDWR | OFlags::NONBLOCK, Mode::empty())?;
+    writable(regular(file.into())?, &place)
+}
+
+/// Opens an output: a new file with this mode (within the umask), or what is there, emptied if it is a regular file.
+/// A FIFO blocks until a program reads from it.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] for a link of another user and for a file with several names in a directory of
+/// another user; errors from `open(2)`.
+pub fn create(path: &Path, mode: u32) -> io::Result<File> {
+    let place = Place::of(path, Last::Follow)?;
+    let file: File = place.open(OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(mode))?.into();
+    let file = writable(file, &place)?;
+    if file.metadata()?.is_file() {
+        ftruncate(&file, 0)?;
+    }
+    Ok(file)
+}
+
+/// Creates a file with this mode (within the umask), for reading and writing.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors from `open(2)`.
+pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    create_new_in(&Place::of(path, Last::Keep)?, mode)
+}
+
+/// Creates a file that has its contents from the moment it has its name, and waits until both are on disk. A program
+/// that is killed meanwhile leaves at most the name with `.new` behind, which the next call replaces.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the file system.
+pub fn publish(path: &Path, contents: &[u8], mode: u32) -> io::Result<File> {
+    let place = Place::of(path, Last::Follow)?;
+    let beside = beside(&place)?;
+    remove_if_there(&beside)?;
+    let mut file = create_new_in(&beside, mode)?;
+    file.write_all(contents)?;
+    file.sync_all()?;
+    // Unlike a renamed file, a linked one replaces no other that was made meanwhile.
+    let (from, to) = (&beside.directory, &place.directory);
+    linkat(from, &beside.name, to, &place.name, AtFlags::empty())?;
+    remove_if_there(&beside)?;
+    synchronize(&place)?;
+    Ok(file)
+}
+
+/// Replaces a file as a whole: a reader sees the old contents or the new ones.
+///
+/// # Errors
+/// Errors of the file system.
+pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let place = Place::of(path, Last::Follow)?;
+    let beside = beside(&place)?;
+    remove_if_there(&beside)?;
+    create_new_in(&beside, mode)?.write_all(contents)?;
+    Ok(renameat(&beside.directory, &beside.name, &place.directory, &place.name)?)
+}
+
+/// Reads a regular file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; as for [`open`].
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_bounded(open(path)?, bytes_max)
+}
+
+/// Reads a regular text file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// As for [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    text(read(path, bytes_max)?)
+}
+
+/// Removes a name, which is no directory. A link is removed and not followed.
+///
+/// # Errors
+/// Errors from `unlink(2)`.
+pub fn remove(path: &Path) -> io::Result<()> {
+    let place = Place::of(path, Last::Keep)?;
+    Ok(unlinkat(&place.directory, &place.name, AtFlags::empty())?)
+}
+
+/// Renames an entry, and replaces what has the new name.
+///
+/// # Errors
+/// Errors from `rename(2)`.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (Place::of(from, Last::Keep)?, Place::of(to, Last::Keep)?);
+    Ok(renameat(&from.directory, &from.name, &to.directory, &to.name)?)
+}
+
+/// Returns the facts about what a path leads to.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] for a link of another user; errors from `stat(2)`.
+pub fn metadata(path: &Path) -> io::Result<Metadata> {
+    File::from(Place::of(path, Last::Follow)?.pin()?).metadata()
+}
+
+/// Returns whether a name is in use; a link counts, whatever it leads to.
+#[must_use]
+pub fn is_there(path: &Path) -> bool {
+    Place::of(path, Last::Keep).and_then(|place| place.pin()).is_ok()
+}
+
+/// Changes the owner of an entry. A link is changed and not followed.
+///
+/// # Errors
+/// Errors from `chown(2)`.
+pub fn change_owner(path: &Path, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    let place = Place::of(path, Last::Keep)?;
+    let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+    Ok(chownat(&place.directory, &place.name, user, group, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn create_new_in(place: &Place, mode: u32) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    Ok(place.open(flags, Mode::from_raw_mode(mode))?.into())
+}
+
+/// The place of the same name with `.new` behind it.
+fn beside(place: &Place) -> io::Result<Place> {
+    let mut name = place.name.clone();
+    name.push(".new");
+    place.renamed(name)
+}
+
+fn remove_if_there(place: &Place) -> io::Result<()> {
+    match unlinkat(&place.directory, &place.name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// Waits until the entries of a place's directory are on disk.
+fn synchronize(place: &Place) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    Ok(fsync(place.renamed(".".into())?.open(flags, Mode::empty())?)?)
+}
+
+/// Refuses a file with several names in a directory of another user, who may have made one of them for a file that
+/// only the caller can write.
+fn writable(file: File, place: &Place) -> io::Result<File> {
+    use std::os::{fd::AsFd, unix::fs::MetadataExt};
+
+    let facts = file.metadata()?;
+    let is_linked = facts.is_file() && facts.nlink() > 1;
+    if is_linked && control_of(place.directory.as_fd())? != Control::Own {
+        let why = "the file has several names, one of them in a directory of another user";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(file)
+}

@@ -1,0 +1,92 @@
+//! Files of the kernel: names in `/proc`, `/sys` and `/dev` that Grosso chose.
+//!
+//! Only root and the kernel make entries there, so they are opened as they are named.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, Metadata, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Reads a file as text.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if the name is not in `/proc` or `/sys`; errors from `open(2)` and `read(2)`.
+pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read_to_string(checked(path.as_ref())?)
+}
+
+/// Reads a file as bytes.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    fs::read(checked(path.as_ref())?)
+}
+
+/// Writes a setting.
+///
+/// # Errors
+/// As for [`read`], and errors from `write(2)`.
+pub fn write(path: impl AsRef<Path>, value: impl AsRef<[u8]>) -> io::Result<()> {
+    fs::write(checked(path.as_ref())?, value)
+}
+
+/// Opens a file for reading, for example a namespace.
+///
+/// # Errors
+/// As for [`read`].
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    File::open(checked(path.as_ref())?)
+}
+
+/// Opens a device for reading and writing.
+///
+/// # Errors
+/// As for [`read`].
+pub fn open_device(path: impl AsRef<Path>) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(checked(path.as_ref())?)
+}
+
+/// Returns the target of a link.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    fs::read_link(checked(path.as_ref())?)
+}
+
+/// Lists the names in a directory.
+///
+/// # Errors
+/// As for [`read`].
+pub fn names(path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
+    fs::read_dir(checked(path.as_ref())?)?.map(|entry| Ok(entry?.file_name())).collect()
+}
+
+/// Returns the facts about what a path leads to.
+///
+/// # Errors
+/// As for [`read`].
+pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
+    fs::metadata(checked(path.as_ref())?)
+}
+
+/// Returns whether there is such a file.
+#[must_use]
+pub fn is_there(path: impl AsRef<Path>) -> bool {
+    metadata(path).is_ok()
+}
+
+/// Refuses a name that others may control.
+fn checked(path: &Path) -> io::Result<&Path> {
+    let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
+    match is_plain && TREES.iter().any(|tree| path.starts_with(tree)) {
+        true => Ok(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file of the kernel")),
+    }
+}
+
+/// Trees in which only root and the kernel make entries: those of the kernel, of its devices, and of its modules.
+const TREES: [&str; 5] = ["/proc", "/sys", "/dev/net", "/dev/kvm", "/lib/modules"];

@@ -1,0 +1,82 @@
+//! Names in the file system that others may control: the only module that opens, creates, changes, removes, binds or
+//! connects to a path.
+//!
+//! | rule | reason |
+//! |---|---|
+//! | A path is resolved once, to the descriptor of a directory and a final name; every call acts on that descriptor. | A directory that is renamed or replaced later changes nothing. |
+//! | A symbolic link is followed only if root or the caller owns both the link and its directory. | `/var/run` and the `..data` link of a ConfigMap work; a link that another user made does not redirect the caller. |
+//! | A file is regular unless the caller accepts pipes and devices. | A FIFO never blocks, and `/dev/zero` has an end. |
+//! | A file with several hard links is not written in a directory of another user. | The other name may be a file that its owner cannot write. |
+//! | A socket has its mode before it has its name. | No name is looked up again to change its mode. |
+//! | A socket is connected to through a descriptor whose type and owner were checked. | The name cannot be replaced between check and use. |
+//!
+//! The owner of the root directory counts as root: inside a user namespace the host's root has no number of its own.
+//!
+//! Files in `/proc`, `/sys` and `/dev` with names that Grosso chose have no other owner than the kernel and root: they
+//! are opened by [`kernel`] without these checks.
+//!
+//! On systems other than Linux the functions for files have the same names and use the standard library as it is.
+//!
+//! `clippy.toml` forbids the functions that this module replaces everywhere else.
+#![expect(clippy::disallowed_methods, reason = "the one module that may act on names")]
+
+#[cfg(target_os = "linux")]
+mod directory;
+#[cfg(target_os = "linux")]
+mod file;
+#[cfg(target_os = "linux")]
+pub mod kernel;
+#[cfg(not(target_os = "linux"))]
+mod portable;
+#[cfg(target_os = "linux")]
+mod resolve;
+#[cfg(target_os = "linux")]
+pub mod socket;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
+
+#[cfg(not(target_os = "linux"))]
+pub use self::portable::{
+    create, create_new, is_there, metadata, open, open_any, open_for_update, publish, read,
+    read_text, remove, rename, replace,
+};
+#[cfg(target_os = "linux")]
+pub use self::{
+    directory::{
+        Entry, create_directory, entries, prepare_private, remove_directory, set_directory_mode,
+    },
+    file::{
+        change_owner, create, create_new, is_there, metadata, open, open_any, open_for_update,
+        publish, read, read_text, remove, rename, replace,
+    },
+    resolve::{Control, control},
+};
+
+use std::{
+    fs::File,
+    io::{self, Read},
+};
+
+/// Reads a file to its end, and fails if it has more than `bytes_max` bytes.
+fn read_bounded(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        let why = format!("more than {bytes_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+/// Converts the bytes of a file to text.
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Refuses everything but a regular file.
+fn regular(file: File) -> io::Result<File> {
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}

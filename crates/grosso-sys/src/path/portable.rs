@@ -1,0 +1,135 @@
+//! Files by name on other systems: the standard library as it is.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{read_bounded, regular, text};
+
+/// Opens a regular file for reading.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is not a regular file; errors of the system.
+pub fn open(path: &Path) -> io::Result<File> {
+    regular(File::open(path)?)
+}
+
+/// Opens anything that can be read.
+///
+/// # Errors
+/// Errors of the system.
+pub fn open_any(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// Opens a regular file that is there for reading and writing.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_for_update(path: &Path) -> io::Result<File> {
+    regular(OpenOptions::new().read(true).write(true).open(path)?)
+}
+
+/// Opens an output: a new file, or what is there, emptied.
+///
+/// # Errors
+/// Errors of the system.
+pub fn create(path: &Path, _mode: u32) -> io::Result<File> {
+    File::create(path)
+}
+
+/// Creates a file, for reading and writing.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the system.
+pub fn create_new(path: &Path, _mode: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).open(path)
+}
+
+/// Creates a file that has its contents from the moment it has its name.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the system.
+pub fn publish(path: &Path, contents: &[u8], mode: u32) -> io::Result<File> {
+    let beside = beside(path);
+    remove_if_there(&beside)?;
+    let mut file = create_new(&beside, mode)?;
+    file.write_all(contents)?;
+    file.sync_all()?;
+    fs::hard_link(&beside, path)?;
+    fs::remove_file(&beside)?;
+    Ok(file)
+}
+
+/// Replaces a file as a whole.
+///
+/// # Errors
+/// Errors of the system.
+pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let beside = beside(path);
+    remove_if_there(&beside)?;
+    create_new(&beside, mode)?.write_all(contents)?;
+    fs::rename(&beside, path)
+}
+
+/// Reads a regular file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; as for [`open`].
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_bounded(open(path)?, bytes_max)
+}
+
+/// Reads a regular text file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// As for [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    text(read(path, bytes_max)?)
+}
+
+/// Removes a name, which is no directory.
+///
+/// # Errors
+/// Errors of the system.
+pub fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+}
+
+/// Renames an entry, and replaces what has the new name.
+///
+/// # Errors
+/// Errors of the system.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
+}
+
+/// Returns the facts about what a path leads to.
+///
+/// # Errors
+/// Errors of the system.
+pub fn metadata(path: &Path) -> io::Result<Metadata> {
+    fs::metadata(path)
+}
+
+/// Returns whether a name is in use.
+#[must_use]
+pub fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// The same name with `.new` behind it.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

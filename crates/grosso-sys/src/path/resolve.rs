@@ -1,0 +1,267 @@
+//! Resolution of a path to a directory's descriptor and a final name.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt, io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{
+        CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat,
+        stat,
+    },
+    io::Errno,
+    process::{getegid, geteuid},
+};
+
+/// A directory that is open, and the name of an entry that it may have.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) directory: OwnedFd,
+    pub(super) name: OsString,
+    /// Whether the name is a trusted link of procfs, which only the kernel can follow.
+    is_kernel_link: bool,
+}
+
+/// Treatment of a link at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// A trusted link is followed.
+    Follow,
+    /// The name is that of the link.
+    Keep,
+}
+
+/// Users beside root and the caller who can replace a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// No other user can replace it.
+    Own,
+    /// The owner of a directory on the way, or everybody who can write it, can replace it.
+    Others {
+        /// The directory.
+        directory: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => formatter.write_str("no other user can replace it"),
+            Self::Others { directory, owner, mode } => write!(
+                formatter,
+                "other users can replace it: user {owner} owns the directory {}, with mode {mode:04o}",
+                directory.display(),
+            ),
+        }
+    }
+}
+
+/// Returns whether users other than root and the caller can replace a name, or a directory on the way to it.
+///
+/// # Errors
+/// If the directory cannot be resolved.
+pub fn control(path: &Path) -> io::Result<Control> {
+    let mut control = Control::Own;
+    walk(path, Last::Keep, &mut |directory| {
+        if control == Control::Own {
+            control = control_of(directory)?;
+        }
+        Ok(())
+    })?;
+    Ok(control)
+}
+
+/// Returns whether others can replace the entries of a directory. In a sticky one they can replace only their own.
+pub(super) fn control_of(directory: BorrowedFd<'_>) -> io::Result<Control> {
+    let facts = fstat(directory)?;
+    let group_is_trusted = facts.st_gid == 0 || facts.st_gid == getegid().as_raw();
+    let writers = if group_is_trusted { 0o002 } else { 0o022 };
+    let is_sticky = facts.st_mode & 0o1000 != 0;
+    if is_trusted(&facts) && (facts.st_mode & writers == 0 || is_sticky) {
+        return Ok(Control::Own);
+    }
+    let shown = readlinkat(CWD, descriptor_path(directory), Vec::new())
+        .map_or_else(|_| PathBuf::from("?"), |name| OsString::from_vec(name.into_bytes()).into());
+    Ok(Control::Others { directory: shown, owner: facts.st_uid, mode: facts.st_mode & 0o7777 })
+}
+
+impl Place {
+    /// Resolves a path.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`] for a link of another user; errors from `open(2)`.
+    pub(super) fn of(path: &Path, last: Last) -> io::Result<Self> {
+        walk(path, last, &mut |_| Ok(()))
+    }
+
+    /// Opens the entry. A link that replaced it meanwhile is not followed.
+    ///
+    /// # Errors
+    /// Errors from `open(2)`.
+    pub(super) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let flags = match self.is_kernel_link {
+            true => flags,
+            false => flags | OFlags::NOFOLLOW,
+        };
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        loop {
+            match openat(&self.directory, &self.name, flags, mode) {
+                Err(Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Returns the place of another name in the same directory.
+    ///
+    /// # Errors
+    /// If this process may have no more descriptors.
+    pub(super) fn renamed(&self, name: OsString) -> io::Result<Self> {
+        Ok(Self { directory: self.directory.try_clone()?, name, is_kernel_link: false })
+    }
+
+    /// Pins the entry, whatever it is, without opening it.
+    ///
+    /// # Errors
+    /// Errors from `open(2)`.
+    pub(super) fn pin(&self) -> io::Result<OwnedFd> {
+        self.open(OFlags::PATH, Mode::empty())
+    }
+}
+
+/// Resolves a path and calls `visit` for every directory on the way.
+fn walk(
+    path: &Path,
+    last: Last,
+    visit: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<()>,
+) -> io::Result<Place> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut pending = Vec::new();
+    let mut directory = start(bytes)?;
+    push(&mut pending, bytes);
+    let mut links = 0;
+    while let Some(name) = pending.pop() {
+        let is_last = pending.is_empty();
+        let place = |directory| Place { directory, name: name.clone(), is_kernel_link: false };
+        visit(directory.as_fd())?;
+        if is_last && (last == Last::Keep || name == ".") {
+            return Ok(place(directory));
+        }
+        if !is_last {
+            match openat(&directory, &name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
+                // A link is none of these.
+                Err(Errno::NOTDIR | Errno::LOOP) => {}
+                opened => {
+                    directory = opened?;
+                    continue;
+                }
+            }
+        }
+        let entry = match openat(&directory, &name, PIN | OFlags::NOFOLLOW, Mode::empty()) {
+            Err(Errno::NOENT) if is_last => return Ok(place(directory)),
+            entry => entry?,
+        };
+        let facts = fstat(&entry)?;
+        if FileType::from_raw_mode(facts.st_mode) != FileType::Symlink {
+            return if is_last { Ok(place(directory)) } else { Err(Errno::NOTDIR.into()) };
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(Errno::LOOP.into());
+        }
+        let is_kernel_link = fstatfs(&entry)?.f_type == PROC_SUPER_MAGIC;
+        check_link(&facts, is_kernel_link, &directory, path)?;
+        if is_kernel_link {
+            if is_last {
+                return Ok(Place { directory, name, is_kernel_link });
+            }
+            directory = openat(&directory, &name, DIRECTORY, Mode::empty())?;
+            continue;
+        }
+        let target = readlinkat(&entry, "", Vec::new())?.into_bytes();
+        if target.first() == Some(&b'/') {
+            directory = start(&target)?;
+        }
+        push(&mut pending, &target);
+    }
+    Ok(Place { directory, name: ".".into(), is_kernel_link: false })
+}
+
+/// Opens the directory at which a path begins.
+fn start(path: &[u8]) -> io::Result<OwnedFd> {
+    let name = if path.first() == Some(&b'/') { "/" } else { "." };
+    Ok(openat(CWD, name, DIRECTORY, Mode::empty())?)
+}
+
+/// Pushes the names of a path so that the first is on top. A slash at the end stands for a directory.
+fn push(pending: &mut Vec<OsString>, path: &[u8]) {
+    if path.last() == Some(&b'/') {
+        pending.push(".".into());
+    }
+    let names = path.split(|byte| *byte == b'/').rev();
+    let names = names.filter(|name| !name.is_empty() && *name != b".");
+    let before = pending.len();
+    pending.extend(names.map(|name| OsStr::from_bytes(name).to_owned()));
+    if pending.len() == before && path.last() != Some(&b'/') {
+        pending.push(".".into());
+    }
+}
+
+/// Checks that root or the caller owns a link and the directory that has it.
+fn check_link(
+    link: &Stat,
+    is_kernel_link: bool,
+    directory: &OwnedFd,
+    path: &Path,
+) -> io::Result<()> {
+    // Only the kernel makes links in procfs. In a container its root may have no number.
+    let is_own = match is_kernel_link {
+        true => is_trusted(link) || link.st_uid == OVERFLOW_USER,
+        false => is_trusted(link) && is_trusted(&fstat(directory)?),
+    };
+    if is_own {
+        return Ok(());
+    }
+    let why = format!(
+        "{} leads over a symbolic link that user {} owns, or that stands in the directory of another user: \
+         only links of root and of the caller in their own directories are followed",
+        path.display(),
+        link.st_uid,
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// Whether root or the caller owns an entry. In a user namespace the owner of the root directory counts as root.
+pub(super) fn is_trusted(entry: &Stat) -> bool {
+    let owner = entry.st_uid;
+    owner == 0 || owner == geteuid().as_raw() || stat("/").is_ok_and(|root| owner == root.st_uid)
+}
+
+/// A path of this process by which the kernel finds what a descriptor stands for.
+pub(super) fn descriptor_path(file: impl AsFd) -> String {
+    use std::os::fd::AsRawFd;
+
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
+}
+
+/// Flags of a descriptor that stands for an entry and cannot be read.
+const PIN: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// The same for a directory.
+const DIRECTORY: OFlags = PIN.union(OFlags::DIRECTORY);
+/// Most links that one path leads over: the limit of Linux.
+const LINKS_MAX: usize = 40;
+/// The number of users who have none in a user namespace.
+const OVERFLOW_USER: u32 = 65_534;

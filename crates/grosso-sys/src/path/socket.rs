@@ -1,0 +1,143 @@
+//! Unix sockets by name.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, chmod, fchmod, fstat, unlinkat},
+    io::Errno,
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind as bind_address, connect,
+        socket_with,
+    },
+    process::geteuid,
+};
+
+use super::resolve::{Control, Last, Place, control, control_of, descriptor_path};
+
+/// A socket file that is pinned: a name that is replaced later does not change it.
+#[derive(Debug)]
+pub struct Pinned(OwnedFd);
+
+impl Pinned {
+    /// Pins the socket file at a path. It must belong to `owner`, if that is given.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ConnectionRefused`] if it is not a socket, [`io::ErrorKind::PermissionDenied`] for a link or
+    /// a socket of another user, and for a socket with several names in a directory that others control.
+    pub fn at(path: &Path, owner: Option<u32>) -> io::Result<Self> {
+        Self::of(&Place::of(path, Last::Follow)?, owner)
+    }
+
+    fn of(place: &Place, owner: Option<u32>) -> io::Result<Self> {
+        let denied = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        let file = place.pin()?;
+        let facts = fstat(&file)?;
+        if FileType::from_raw_mode(facts.st_mode) != FileType::Socket {
+            return Err(Errno::CONNREFUSED.into());
+        }
+        if owner.is_some_and(|owner| owner != facts.st_uid) {
+            return denied("the socket belongs to another user than the one who named it");
+        }
+        if facts.st_nlink > 1 && control_of(place.directory.as_fd())? != Control::Own {
+            return denied(
+                "the socket has several names, one of them in a directory of another user",
+            );
+        }
+        Ok(Self(file))
+    }
+
+    /// Connects a socket to this one.
+    ///
+    /// # Errors
+    /// Errors from `connect(2)`.
+    pub fn connect(&self, socket: impl AsFd) -> io::Result<()> {
+        Ok(connect(socket, &SocketAddrUnix::new(descriptor_path(&self.0).as_str())?)?)
+    }
+}
+
+/// Binds a Unix socket of this type to a name, which has the mode from its first moment. A socket file that a program
+/// left behind is replaced.
+///
+/// Where others control a directory on the way, a stream is bound through the directory's descriptor. Peers see the
+/// name that datagrams are bound to, and answer there, so those are bound to the path as it is; the name is then checked
+/// before anything is done with it.
+///
+/// # Errors
+/// [`io::ErrorKind::AddrInUse`] if another program has a socket there or the entry is not a socket;
+/// [`io::ErrorKind::PermissionDenied`] if the entry was replaced meanwhile; errors from `bind(2)`.
+pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::Result<()> {
+    let socket = socket.as_fd();
+    let place = Place::of(path, Last::Keep)?;
+    // The kernel gives the file the mode of the socket, within the umask.
+    fchmod(socket, Mode::from_raw_mode(mode))?;
+    let is_own = control(path)? == Control::Own;
+    let address = match kind == SocketType::DGRAM || is_own {
+        true => SocketAddrUnix::new(path)?,
+        false => {
+            let mut name = descriptor_path(&place.directory).into_bytes();
+            name.push(b'/');
+            name.extend(place.name.as_bytes());
+            SocketAddrUnix::new(name)?
+        }
+    };
+    match bind_address(socket, &address) {
+        Err(Errno::ADDRINUSE) if is_stale(&place, kind)? => {
+            unlinkat(&place.directory, &place.name, AtFlags::empty())?;
+            bind_address(socket, &address)?;
+        }
+        result => result?,
+    }
+    let file = bound_file(socket, &place)?;
+    // The umask may have removed bits that the caller wants.
+    if fstat(&file)?.st_mode & 0o777 != mode {
+        chmod(descriptor_path(&file), Mode::from_raw_mode(mode))?;
+    }
+    Ok(())
+}
+
+/// Returns the file that a socket was bound to.
+///
+/// Without CAP_NET_ADMIN the kernel does not tell which it is. Then the name is looked up: it must be that of a socket
+/// of the caller, and its only name.
+fn bound_file(socket: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no argument beside the descriptor, which is open.
+    let number = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCUNIXFILE) };
+    if number >= 0 {
+        // SAFETY: the kernel has just made this descriptor for the caller, who is its only owner.
+        return Ok(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    let replaced = || {
+        let why = "another user replaced the socket while it was made";
+        io::Error::new(io::ErrorKind::PermissionDenied, why)
+    };
+    let file = place.pin().map_err(|_| replaced())?;
+    let facts = fstat(&file)?;
+    let is_socket = FileType::from_raw_mode(facts.st_mode) == FileType::Socket;
+    match is_socket && facts.st_nlink == 1 && facts.st_uid == geteuid().as_raw() {
+        true => Ok(file),
+        false => Err(replaced()),
+    }
+}
+
+/// Whether an entry is a socket at which no program is any more.
+fn is_stale(place: &Place, kind: SocketType) -> io::Result<bool> {
+    let file = place.pin()?;
+    // A connection to a file that is not a socket is refused too.
+    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::Socket {
+        return Ok(false);
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    let refused = io::ErrorKind::ConnectionRefused;
+    Ok(Pinned(file).connect(&probe).is_err_and(|error| error.kind() == refused))
+}
+
+/// Opens the file that a Unix socket is bound to (`linux/un.h`: the first of the protocol's own requests).
+const SIOCUNIXFILE: libc::Ioctl = 0x89e0;

@@ -1,0 +1,263 @@
+//! Agreements about tunnels that no packet states: UDP ports that announce headers, and the form of L2TPv3 sessions.
+
+use crate::kind::Kind;
+
+/// Agreements about tunnels that no packet states: the UDP destination ports that announce a header, and the form of
+/// L2TPv3 sessions. A port announces at most one header.
+///
+/// ```
+/// use grosso_wire::{Kind, Ports};
+///
+/// let ports = Ports::ASSIGNED.with(Kind::Vxlan, 8472);
+/// assert_eq!((ports.port(Kind::Vxlan), ports.port(Kind::Geneve)), (8472, 6081));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ports {
+    /// The port of each kind that has one, by [`Slot`]; 0 disables the kind.
+    announcing: [u16; SLOTS],
+    fou: Option<(u16, u8)>,
+    l2tp: Option<Pseudowire>,
+}
+
+/// Meaning of the payload of a UDP datagram by its destination port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UdpPayload {
+    /// It starts with a header of this kind.
+    Header(Kind),
+    /// Foo over UDP: it is the payload of this IP protocol. A port of one IP version accepts the other too.
+    Protocol(u8),
+}
+
+impl Ports {
+    /// No UDP port announces a tunnel: every UDP header ends the walk.
+    pub const NONE: Self = Self { announcing: [0; SLOTS], fou: None, l2tp: None };
+
+    /// The ports that IANA assigned; no FOU, which has none, and no L2TPv3 session.
+    pub const ASSIGNED: Self = {
+        let mut ports = Self::NONE;
+        let mut index = 0;
+        while index < Kind::ALL.len() {
+            let kind = Kind::ALL[index];
+            if let Some(port) = &kind.spec().announced.port {
+                ports = ports.with(kind, port.assigned);
+            }
+            index += 1;
+        }
+        ports
+    };
+
+    /// The same, with `port` announcing a header of this kind and nothing else. Port 0 disables the kind.
+    ///
+    /// # Panics
+    ///
+    /// If no UDP port can announce a header of this kind.
+    #[must_use]
+    pub const fn with(self, kind: Kind, port: u16) -> Self {
+        let mut ports = self.without(port);
+        let slot = Slot::of(kind).expect("a kind that a UDP port announces");
+        ports.announcing[slot.0] = port;
+        ports
+    }
+
+    /// The same, with `port` announcing foo over UDP with payload of an IP protocol (rules W10, W24), and nothing else.
+    /// Port 0 disables foo over UDP.
+    #[must_use]
+    pub const fn with_fou(self, port: u16, protocol: u8) -> Self {
+        let mut ports = self.without(port);
+        ports.fou = if port == 0 { None } else { Some((port, protocol)) };
+        ports
+    }
+
+    /// The same, with the form of all L2TPv3 sessions. Without one, no session is read.
+    #[must_use]
+    pub const fn with_l2tp(mut self, form: Option<Pseudowire>) -> Self {
+        self.l2tp = form;
+        self
+    }
+
+    /// The same, with this port announcing nothing.
+    const fn without(mut self, port: u16) -> Self {
+        let mut index = 0;
+        while index < SLOTS {
+            if self.announcing[index] == port {
+                self.announcing[index] = 0;
+            }
+            index += 1;
+        }
+        if let Some((fou, _)) = self.fou
+            && fou == port
+        {
+            self.fou = None;
+        }
+        self
+    }
+
+    /// The port that announces a header of this kind; 0 if none does.
+    #[inline]
+    #[must_use]
+    pub const fn port(&self, kind: Kind) -> u16 {
+        match Slot::of(kind) {
+            Some(slot) => self.at(slot),
+            None => 0,
+        }
+    }
+
+    /// The port in a slot, which the caller computes when it is compiled.
+    #[inline(always)]
+    pub(crate) const fn at(&self, slot: Slot) -> u16 {
+        self.announcing[slot.0]
+    }
+
+    /// The port of foo over UDP, and the IP protocol of its payload.
+    #[inline]
+    #[must_use]
+    pub const fn fou(&self) -> Option<(u16, u8)> {
+        self.fou
+    }
+
+    /// The form of all L2TPv3 sessions.
+    #[inline]
+    #[must_use]
+    pub const fn l2tp(&self) -> Option<Pseudowire> {
+        self.l2tp
+    }
+
+    /// The meaning of the payload of a datagram to `port`; `None` if the port announces nothing.
+    #[must_use]
+    pub fn on(&self, port: u16) -> Option<UdpPayload> {
+        self.iter().find(|(_, announcing)| *announcing == port).map(|(payload, _)| payload)
+    }
+
+    /// Each port that announces something, with the meaning of its payload, in the order of the registry.
+    pub fn iter(&self) -> impl Iterator<Item = (UdpPayload, u16)> + use<> {
+        let ports = *self;
+        let kinds = Kind::ALL.iter().map(move |&kind| (UdpPayload::Header(kind), ports.port(kind)));
+        let fou = self.fou.map(|(port, protocol)| (UdpPayload::Protocol(protocol), port));
+        kinds.filter(|(_, port)| *port != 0).chain(fou)
+    }
+}
+
+/// [`Ports::ASSIGNED`].
+impl Default for Ports {
+    fn default() -> Self {
+        Self::ASSIGNED
+    }
+}
+
+/// Index of a kind among the kinds that a UDP port announces.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot(usize);
+
+impl Slot {
+    /// The slot of a kind; `None` if no UDP port announces it.
+    #[inline(always)]
+    pub(crate) const fn of(kind: Kind) -> Option<Self> {
+        match kind.spec().announced.port {
+            Some(_) => Some(Self(SLOT_OF[kind as usize] as usize)),
+            None => None,
+        }
+    }
+}
+
+/// Number of kinds that a UDP port can announce.
+const SLOTS: usize = announced_before(Kind::ALL.len());
+
+/// The number of announced kinds in front of each kind.
+const SLOT_OF: [u8; Kind::ALL.len()] = {
+    let mut slots = [0; Kind::ALL.len()];
+    let mut index = 0;
+    while index < slots.len() {
+        slots[index] = announced_before(index) as u8;
+        index += 1;
+    }
+    slots
+};
+
+/// The number of kinds that a UDP port can announce, among the first `count` of the registry.
+const fn announced_before(count: usize) -> usize {
+    let mut announced = 0;
+    let mut index = 0;
+    while index < count {
+        announced += Kind::ALL[index].spec().announced.port.is_some() as usize;
+        index += 1;
+    }
+    announced
+}
+
+/// The form of L2TPv3 sessions that carry Ethernet, which their ends agree on (RFC 3931 section 4.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pseudowire {
+    /// Length of the cookie.
+    pub cookie: CookieLen,
+    /// Whether the default sublayer follows it (RFC 3931 section 4.6), as Linux has it by default.
+    pub has_sublayer: bool,
+}
+
+/// The length of a session's cookie (RFC 3931 section 5.4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CookieLen {
+    /// No cookie.
+    None,
+    /// Four bytes.
+    Four,
+    /// Eight bytes.
+    Eight,
+}
+
+impl CookieLen {
+    /// The length in bytes.
+    #[inline]
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern crate std;
+    use std::vec::Vec;
+
+    #[test]
+    fn every_kind_of_the_registry_has_its_assigned_port() {
+        let assigned: Vec<_> = Ports::ASSIGNED.iter().collect();
+        assert_eq!(assigned.len(), SLOTS);
+        for kind in Kind::ALL {
+            let expected = kind.spec().announced.port.as_ref().map_or(0, |port| port.assigned);
+            assert_eq!(Ports::ASSIGNED.port(*kind), expected, "{kind}");
+            if expected != 0 {
+                let payload = UdpPayload::Header(*kind);
+                assert_eq!(Ports::ASSIGNED.on(expected), Some(payload), "{kind}");
+            }
+        }
+        assert_eq!(Ports::NONE.iter().count(), 0);
+        assert_eq!(Ports::ASSIGNED.port(Kind::Tcp), 0);
+    }
+
+    #[test]
+    fn a_port_announces_one_header() {
+        let geneve = Ports::ASSIGNED.with(Kind::Geneve, 4789);
+        assert_eq!((geneve.port(Kind::Geneve), geneve.port(Kind::Vxlan)), (4789, 0));
+        let fou = Ports::ASSIGNED.with_fou(4789, 4);
+        assert_eq!((fou.fou(), fou.port(Kind::Vxlan)), (Some((4789, 4)), 0));
+        assert_eq!(fou.on(4789), Some(UdpPayload::Protocol(4)));
+        let vxlan = fou.with(Kind::Vxlan, 4789);
+        assert_eq!((vxlan.fou(), vxlan.on(4789)), (None, Some(UdpPayload::Header(Kind::Vxlan))));
+        // Disabling one kind leaves the others.
+        let none = vxlan.with(Kind::Gue, 0).with(Kind::Vxlan, 0);
+        assert_eq!((none.on(4789), none.on(0)), (None, None));
+        assert_eq!(none.port(Kind::Geneve), Ports::ASSIGNED.port(Kind::Geneve));
+    }
+
+    #[test]
+    #[should_panic(expected = "a kind that a UDP port announces")]
+    fn a_kind_without_a_port_is_a_mistake_of_the_caller() {
+        let _ = Ports::NONE.with(Kind::Tcp, 80);
+    }
+}

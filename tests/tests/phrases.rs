@@ -1,0 +1,146 @@
+//! Phrases that do not belong in documents, comments, help texts and messages, each with the reason. `CONTRIBUTING.md`
+//! has the rules of style.
+
+use std::{collections::BTreeSet, path::Path};
+
+use crate::tidy::{assert_none, files, is_document, is_rust, read, root, shown, texts};
+
+/// Phrases, and what to write instead. A phrase of one word counts only in prose: a name in code may contain it.
+const PHRASES: &[(&str, &str)] = &[
+    ("told of", "notified of, knows"),
+    ("tell of", "report, describe"),
+    ("so many", "this many, or the name of the number"),
+    ("unsaid", "default"),
+    ("must be said", "required"),
+    ("is said", "is reported, is configured"),
+    ("are said", "are reported, are configured"),
+    ("is told", "is given, is configured"),
+    ("who has", "a caller with; if you have"),
+    ("by which it", "that it; the noun itself"),
+    ("lets in", "accepts"),
+    ("goes by", "bypasses"),
+    ("go by", "bypass"),
+    ("bell", "notification, signal"),
+    ("words behind", "options after"),
+    ("belongs into", "belongs in"),
+    ("is meant from", "is relative to"),
+    ("times as long", "times faster or slower, with both figures"),
+    ("sent again", "retransmitted"),
+    ("some hundred", "several hundred"),
+    ("hung up", "disconnected"),
+    ("rules over", "overrides"),
+    ("rule over", "override"),
+    ("a second of a processor", "a CPU-second"),
+    ("dearest", "most expensive"),
+    ("invalid digit", "expected a whole number"),
+];
+
+/// Files and directories that are still to be rewritten. This list only gets shorter: an entry without such a phrase
+/// fails the test.
+const TO_BE_REWRITTEN: &[&str] = &[
+    "ARCHITECTURE.md",
+    "benches/",
+    "crates/grosso-cli/src/commands/",
+    "crates/grosso-cli/src/daemon/",
+    "crates/grosso-cli/src/observe/",
+    "crates/grosso-cli/tests/",
+    "crates/grosso-io/",
+    "crates/grosso-lab/",
+    "crates/grosso-sys/",
+    "crates/grosso-vhost/",
+    "docs/adr/",
+    "docs/bounds.md",
+    "docs/conformance.md",
+    "docs/counters.md",
+    "docs/kernel-differences.md",
+    "docs/lab.md",
+    "docs/performance.md",
+    "docs/rules",
+    "docs/sources.md",
+    "tests/",
+];
+
+/// The files that hold the phrases because they forbid them.
+const LISTS: &[&str] =
+    &["tests/tests/phrases.rs", "CONTRIBUTING.md", "crates/grosso-cli/src/usage.rs"];
+
+#[test]
+fn texts_have_no_phrases_that_stop_a_reader() {
+    let mut wrong = Vec::new();
+    let mut unclean = BTreeSet::new();
+    for (path, text) in texts().iter().filter(|(path, _)| is_prose(path)) {
+        let name = shown(path);
+        let waived = TO_BE_REWRITTEN.iter().find(|entry| name.starts_with(**entry));
+        for (number, line) in text.lines().enumerate() {
+            for (phrase, instead) in PHRASES.iter().filter(|(phrase, _)| has(path, line, phrase)) {
+                match waived {
+                    Some(entry) => drop(unclean.insert(*entry)),
+                    None => wrong.push(format!("{name}:{}: \"{phrase}\": {instead}", number + 1)),
+                }
+            }
+        }
+    }
+    assert_none(&wrong, "write it in plain words");
+    let clean = TO_BE_REWRITTEN.iter().filter(|entry| !unclean.contains(*entry));
+    let clean: Vec<String> = clean.map(|entry| (*entry).to_owned()).collect();
+    assert_none(&clean, "these are clean: remove them from the list");
+}
+
+#[test]
+fn a_phrase_is_found_in_prose_and_not_in_names() {
+    let (rust, page) = (Path::new("a.rs"), Path::new("a.md"));
+    assert!(has(rust, "    /// Opens So Many queues.", "so many"));
+    assert!(has(rust, "    let text = \"so many\";", "so many"), "messages count");
+    assert!(has(rust, "    ring(); // The bell.", "bell"));
+    assert!(!has(rust, "    let bell = Bell::new();", "bell"));
+    assert!(!has(rust, "    /// A label, and `bell_of`.", "bell"));
+    assert!(has(page, "| key | unsaid |", "unsaid"));
+    assert!(!has(page, "labelled", "bell"));
+}
+
+/// Every page of `docs` is in the navigation of the site, and every entry of the navigation is a page.
+#[test]
+fn the_site_leads_to_every_page() {
+    let docs = root().join("docs");
+    let navigation = read(&root().join("mkdocs.yml"));
+    let entries = navigation.lines().filter_map(|line| line.split(": ").nth(1));
+    let listed: BTreeSet<String> =
+        entries.filter(|entry| entry.ends_with(".md")).map(str::to_owned).collect();
+    let pages = files(&docs).into_iter().filter(|path| is_document(path));
+    let pages: BTreeSet<String> = pages
+        .map(|path| path.strip_prefix(&docs).expect("below docs").display().to_string())
+        // Sources of rules.md, and decisions, which their index lists.
+        .filter(|name| !name.starts_with("rules/"))
+        .filter(|name| !name.starts_with("adr/") || name == "adr/README.md")
+        .collect();
+    let wrong: Vec<String> = pages.symmetric_difference(&listed).cloned().collect();
+    assert_none(&wrong, "correct `nav` in mkdocs.yml");
+    let index = read(&docs.join("index.md"));
+    let missing = pages.iter().filter(|name| *name != "index.md");
+    let missing: Vec<String> =
+        missing.filter(|name| !index.contains(&format!("]({name})"))).cloned().collect();
+    assert_none(&missing, "list it in docs/index.md");
+}
+
+/// Whether a line has a phrase; of Rust, a single word counts only in a comment.
+fn has(path: &Path, line: &str, phrase: &str) -> bool {
+    let line = match (is_rust(path) && !phrase.contains(' '), line.split_once("//")) {
+        (true, Some((_, comment))) => comment,
+        (true, None) => return false,
+        (false, _) => line,
+    };
+    let line = line.to_lowercase();
+    let is_boundary =
+        |letter: Option<char>| !letter.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    line.match_indices(phrase).any(|(at, _)| {
+        is_boundary(line[..at].chars().next_back())
+            && is_boundary(line[at + phrase.len()..].chars().next())
+    })
+}
+
+/// Whether people read the file: a document, sources with comments and messages, or a header for C.
+fn is_prose(path: &Path) -> bool {
+    let is_list = LISTS.iter().any(|list| shown(path) == *list);
+    let is_source = path.extension().is_some_and(|extension| extension == "h" || extension == "py");
+    !is_list && (is_document(path) || is_rust(path) || is_source)
+}
