@@ -203,7 +203,7 @@ fn a_program_that_was_killed_goes_on_with_numbers_that_nobody_used() {
         [number(1), number(2)]
     };
     let [sent, _] = numbers();
-    assert!(sent > 1 << 20, "they are said to be used before they are");
+    assert!(sent >= 1 << 20, "numbers are recorded before they are used");
     near.stop(Signal::KILL);
     let near = esp.start(0);
     esp.streams(1 << 16);
