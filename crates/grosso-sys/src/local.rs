@@ -292,9 +292,9 @@ impl Drop for LocalSocket {
     }
 }
 
-/// Makes the kernel refuse descriptors that are passed to a Unix socket, and to those that it accepts: the sender's call
-/// fails with `EPERM`. To be called before the socket has an address. Returns false where the kernel cannot do this
-/// (before Linux 6.16).
+/// Makes the kernel refuse descriptors that are passed to a Unix socket, and to those that it accepts: the sender's
+/// call fails with `EPERM`. To be called before the socket has an address. Returns false where the kernel cannot do
+/// this (before Linux 6.16).
 pub fn refuses_files<S: AsFd>(socket: &S) -> bool {
     crate::stream::set(socket, SO_PASSRIGHTS, &0_i32.to_ne_bytes()).is_ok()
 }

@@ -1,7 +1,7 @@
 //! Recording of sequence numbers, by the thread that uses them or apart from it.
 //!
-//! A file system can be frozen for a backup, or a disk can be slow: whoever writes to a file then waits. The thread of a
-//! path must not, so another thread or process does the writing, and the path asks it through a socket, ahead of its
+//! A file system can be frozen for a backup, or a disk can be slow: whoever writes to a file then waits. The thread of
+//! a path must not, so another thread or process does the writing, and the path asks it through a socket, ahead of its
 //! needs. A number is used only once the answer is there.
 
 use std::io;
@@ -113,8 +113,8 @@ impl Recorder {
         }
     }
 
-    /// Has these numbers recorded, unless there is a request that was not answered yet. Smaller ones than those that are
-    /// recorded count from now on.
+    /// Has these numbers recorded, unless there is a request that was not answered yet. Smaller ones than those that
+    /// are recorded count from now on.
     pub(super) fn ask(&mut self, numbers: Numbers) -> Recording {
         let is_ahead = numbers.sent > self.recorded.sent;
         let received = self.recorded.received.min(numbers.received);
