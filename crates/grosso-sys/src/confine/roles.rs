@@ -77,7 +77,9 @@ impl Role {
         match self {
             Self::Data => &[LIFE, PACKETS],
             Self::Connecting => &[LIFE, PACKETS, CONNECTING, PINNING],
-            Self::Machine => &[LIFE, PACKETS, CONNECTING, PINNING, LENGTHS, READINESS, TELLING, SHARING],
+            Self::Machine => {
+                &[LIFE, PACKETS, CONNECTING, PINNING, LENGTHS, READINESS, TELLING, SHARING]
+            }
             Self::Statistics => &[LIFE, REQUESTS],
             Self::Recording => &[LIFE, PACKETS, READINESS, SYSTEM],
             Self::Files => &[LIFE, PACKETS, NAMES, LENGTHS, OLD_FILES, FACTS],
