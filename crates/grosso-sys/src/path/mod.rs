@@ -17,8 +17,7 @@
 //!
 //! On systems other than Linux the functions for files have the same names and use the standard library as it is.
 //!
-//! `clippy.toml` forbids the functions that this module replaces everywhere else.
-#![expect(clippy::disallowed_methods, reason = "the one module that may act on names")]
+
 
 #[cfg(target_os = "linux")]
 mod directory;
