@@ -16,8 +16,6 @@
 //! are opened by [`kernel`] without these checks.
 //!
 //! On systems other than Linux the functions for files have the same names and use the standard library as it is.
-//!
-
 
 #[cfg(target_os = "linux")]
 mod directory;
