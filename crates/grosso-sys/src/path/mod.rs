@@ -46,7 +46,7 @@ pub use self::{
         change_owner, create, create_new, is_there, metadata, open, open_any, open_for_update,
         publish, read, read_text, remove, rename, replace,
     },
-    resolve::{Control, control},
+    resolve::{Controller, control},
 };
 
 use std::{
