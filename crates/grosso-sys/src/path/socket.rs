@@ -65,8 +65,8 @@ impl Pinned {
 /// Binds a Unix socket of this type to a name, which has the mode from its first moment. A socket file that a program
 /// left behind is replaced.
 ///
-/// If others control a directory on the way, a stream is bound through the directory's descriptor. Datagram peers answer
-/// to the bound name, so a datagram socket is bound to the path itself, and the name is checked before any other use.
+/// If others control a directory on the way, a stream is bound through the directory's descriptor. Datagram peers
+/// answer to the bound name, so a datagram socket is bound to the path itself, and the name is checked before use.
 ///
 /// # Errors
 /// [`io::ErrorKind::AddrInUse`] if another program has a socket there or the entry is not a socket;
