@@ -9,7 +9,11 @@ use grosso_sys::{
     permit,
 };
 
-use crate::{error::Failure, wrong::similar};
+use crate::{
+    error::Failure,
+    needs::{CAPABILITIES, Needs},
+    wrong::similar,
+};
 
 /// The interface called `name`, for the command `command`.
 pub(crate) fn find(command: &str, control: &Control, name: &str) -> Result<InterfaceName, Failure> {
@@ -105,34 +109,6 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// A set of the capabilities that matter here: bit `n` is the one at position `n` of [`CAPABILITIES`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs(u8);
-
-impl Needs {
-    pub(crate) const NONE: Self = Self(0);
-
-    /// The capabilities of these names. Others do not count.
-    pub(crate) fn of(names: &[&str]) -> Self {
-        let has = |name: &str| names.contains(&name);
-        let bits = CAPABILITIES.iter().enumerate().filter(|(_, (_, name))| has(name));
-        Self(bits.fold(0, |all, (place, _)| all | 1 << place))
-    }
-
-    pub(crate) const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    fn names(self) -> Vec<&'static str> {
-        let all = CAPABILITIES.iter().enumerate();
-        all.filter(|(place, _)| self.0 & 1 << place != 0).map(|(_, (_, name))| *name).collect()
-    }
-}
-
 /// Hint where this program has as many descriptors as it may; a queue of a tunnel in UDP takes 22.
 const DESCRIPTORS: &str =
     "each queue takes several: ulimit -n 20000 permits more, for a service LimitNOFILE=20000";
@@ -156,10 +132,6 @@ pub(crate) fn capabilities() -> Vec<&'static str> {
     let held = CAPABILITIES.iter().filter(|(number, _)| has & (1 << number) != 0);
     held.map(|(_, name)| *name).collect()
 }
-
-/// The capabilities that matter here, with their numbers, by the names of capabilities(7).
-pub(crate) const CAPABILITIES: [(u32, &str); 4] =
-    [(12, "net_admin"), (13, "net_raw"), (21, "sys_admin"), (39, "bpf")];
 
 /// The name of this program on another command line.
 pub(crate) fn program() -> String {

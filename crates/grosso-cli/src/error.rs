@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 #[cfg(target_os = "linux")]
-use crate::device::Needs;
+use crate::needs::Needs;
 use crate::{form::ReportForm, name::harmless};
 
 /// The end of a command. The numbers are frozen: `grosso help` lists them.

@@ -35,6 +35,7 @@
 //! | `units` | numbers for people |
 //! | `acceptor` | accepting clients of listeners, with bounds |
 //! | `usage` | messages about a wrong command line |
+//! | `needs` | capabilities that commands need, as sets (Linux) |
 //! | `distribution` | the distribution of values, in bounded memory |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | output to standard error |
@@ -68,6 +69,8 @@ pub mod library;
 mod line;
 mod meta;
 mod name;
+#[cfg(target_os = "linux")]
+mod needs;
 #[cfg(target_os = "linux")]
 mod observe;
 mod output;

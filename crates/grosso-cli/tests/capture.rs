@@ -475,6 +475,7 @@ fn a_full_disk_ends_a_capture_with_the_count_of_packets_that_can_be_read() {
     said.read_line(&mut line).unwrap();
     if !line.contains("capture: t0") {
         said.read_to_string(&mut line).unwrap();
+        capture.wait().unwrap();
         println!("skipped: no file system of one's own: {line}");
         assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{line}");
         return;

@@ -692,7 +692,7 @@ fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     let bench = Bench::new();
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(9).df(false)).udp(|u| u);
     let whole = whole.payload_len(4000).build();
-    fragment(&bench, &capture(Format::Pcap, ETHERNET, &[whole.clone()]));
+    fragment(&bench, &capture(Format::Pcap, ETHERNET, std::slice::from_ref(&whole)));
     let fragments = frames(&bench.get("b"));
     let with = |checksum: &dyn Fn(&mut [u8])| {
         let changed = fragments.iter().map(|frame| {
@@ -706,7 +706,7 @@ fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     assert_eq!(bench.ok("csum verify --json open").json()["checksums"]["bad"], 0);
     let report = bench.ok("reassemble --strict --json -r open -w c").json();
     assert_eq!((&report["datagrams"], &report["fragments"]), (&1.into(), &4.into()), "{report}");
-    assert_eq!(frames(&bench.get("c")), [whole.clone()]);
+    assert_eq!(frames(&bench.get("c")), std::slice::from_ref(&whole));
     // In an anonymised capture every header checksum is wrong: they are set right first.
     bench.put("wrong", &with(&|field| field[0] ^= 0x5a));
     let run = bench.ok("reassemble -r wrong -w c");

@@ -4,7 +4,7 @@ use super::bridge;
 use crate::{
     arguments::{Capture, Command, Tunnel},
     daemon::{self, config::Config},
-    device::Needs,
+    needs::Needs,
     tunnel::TunnelFiles,
 };
 

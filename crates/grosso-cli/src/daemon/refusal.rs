@@ -8,8 +8,9 @@ use grosso_sys::{fault::Fault, interface::Control};
 
 use super::port::{Device, PortSpec};
 use crate::{
-    device::{Needs, find, forbidden, refused},
+    device::{find, forbidden, refused},
     error::Failure,
+    needs::Needs,
 };
 
 /// The failure to open so many queues of a device.

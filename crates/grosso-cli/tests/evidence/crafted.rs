@@ -127,7 +127,7 @@ fn large_sends_of_windows_are_split_and_place_the_capture_on_the_sender() {
         let case = format!("{case}, length {has_length}");
         let (frame, segments) = large_send(packet, has_length);
         let bench = Bench::new();
-        bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[frame.clone()]));
+        bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, std::slice::from_ref(&frame)));
         let run = bench.run("inspect --json host.pcap");
         let report = run.json();
         assert_eq!((run.code, &report["checksums"]["partial"]), (1, &1.into()), "{case}: {report}");

@@ -13,7 +13,7 @@ use rustix::{
 
 use super::{
     read_bounded, regular,
-    resolve::{Control, Last, Place, control_of},
+    resolve::{Controller, Last, Place, control_of},
     text,
 };
 
@@ -191,7 +191,7 @@ fn writable(file: File, place: &Place) -> io::Result<File> {
 
     let facts = file.metadata()?;
     let is_linked = facts.is_file() && facts.nlink() > 1;
-    if is_linked && control_of(place.directory.as_fd())? != Control::Own {
+    if is_linked && control_of(place.directory.as_fd())? != Controller::Own {
         let why = "the file has several names, one of them in a directory of another user";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }

@@ -16,9 +16,6 @@
 //! are opened by [`kernel`] without these checks.
 //!
 //! On systems other than Linux the functions for files have the same names and use the standard library as it is.
-//!
-//! `clippy.toml` forbids the functions that this module replaces everywhere else.
-#![expect(clippy::disallowed_methods, reason = "the one module that may act on names")]
 
 #[cfg(target_os = "linux")]
 mod directory;
@@ -49,7 +46,7 @@ pub use self::{
         change_owner, create, create_new, is_there, metadata, open, open_any, open_for_update,
         publish, read, read_text, remove, rename, replace,
     },
-    resolve::{Control, control},
+    resolve::{Controller, control},
 };
 
 use std::{

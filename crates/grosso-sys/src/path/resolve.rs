@@ -39,7 +39,7 @@ pub(super) enum Last {
 
 /// Users beside root and the caller who can replace a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum Controller {
     /// No other user can replace it.
     Own,
     /// The owner of a directory on the way, or everybody who can write it, can replace it.
@@ -53,7 +53,7 @@ pub enum Control {
     },
 }
 
-impl fmt::Display for Control {
+impl fmt::Display for Controller {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Own => formatter.write_str("no other user can replace it"),
@@ -70,10 +70,10 @@ impl fmt::Display for Control {
 ///
 /// # Errors
 /// If the directory cannot be resolved.
-pub fn control(path: &Path) -> io::Result<Control> {
-    let mut control = Control::Own;
+pub fn control(path: &Path) -> io::Result<Controller> {
+    let mut control = Controller::Own;
     walk(path, Last::Keep, &mut |directory| {
-        if control == Control::Own {
+        if control == Controller::Own {
             control = control_of(directory)?;
         }
         Ok(())
@@ -82,17 +82,17 @@ pub fn control(path: &Path) -> io::Result<Control> {
 }
 
 /// Returns whether others can replace the entries of a directory. In a sticky one they can replace only their own.
-pub(super) fn control_of(directory: BorrowedFd<'_>) -> io::Result<Control> {
+pub(super) fn control_of(directory: BorrowedFd<'_>) -> io::Result<Controller> {
     let facts = fstat(directory)?;
     let group_is_trusted = facts.st_gid == 0 || facts.st_gid == getegid().as_raw();
     let writers = if group_is_trusted { 0o002 } else { 0o022 };
     let is_sticky = facts.st_mode & 0o1000 != 0;
     if is_trusted(&facts) && (facts.st_mode & writers == 0 || is_sticky) {
-        return Ok(Control::Own);
+        return Ok(Controller::Own);
     }
     let shown = readlinkat(CWD, descriptor_path(directory), Vec::new())
         .map_or_else(|_| PathBuf::from("?"), |name| OsString::from_vec(name.into_bytes()).into());
-    Ok(Control::Others { directory: shown, owner: facts.st_uid, mode: facts.st_mode & 0o7777 })
+    Ok(Controller::Others { directory: shown, owner: facts.st_uid, mode: facts.st_mode & 0o7777 })
 }
 
 impl Place {

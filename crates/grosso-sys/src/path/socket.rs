@@ -19,7 +19,7 @@ use rustix::{
     process::geteuid,
 };
 
-use super::resolve::{Control, Last, Place, control, control_of, descriptor_path};
+use super::resolve::{Controller, Last, Place, control, control_of, descriptor_path};
 
 /// A socket file that is pinned: a name that is replaced later does not change it.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Pinned {
         if owner.is_some_and(|owner| owner != facts.st_uid) {
             return denied("the socket belongs to another user than the one who named it");
         }
-        if facts.st_nlink > 1 && control_of(place.directory.as_fd())? != Control::Own {
+        if facts.st_nlink > 1 && control_of(place.directory.as_fd())? != Controller::Own {
             return denied(
                 "the socket has several names, one of them in a directory of another user",
             );
@@ -65,9 +65,8 @@ impl Pinned {
 /// Binds a Unix socket of this type to a name, which has the mode from its first moment. A socket file that a program
 /// left behind is replaced.
 ///
-/// Where others control a directory on the way, a stream is bound through the directory's descriptor. Peers see the
-/// name that datagrams are bound to, and answer there, so those are bound to the path as it is; the name is then checked
-/// before anything is done with it.
+/// If others control a directory on the way, a stream is bound through the directory's descriptor. Datagram peers
+/// answer to the bound name, so a datagram socket is bound to the path itself, and the name is checked before use.
 ///
 /// # Errors
 /// [`io::ErrorKind::AddrInUse`] if another program has a socket there or the entry is not a socket;
@@ -77,7 +76,7 @@ pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::
     let place = Place::of(path, Last::Keep)?;
     // The kernel gives the file the mode of the socket, within the umask.
     fchmod(socket, Mode::from_raw_mode(mode))?;
-    let is_own = control(path)? == Control::Own;
+    let is_own = control(path)? == Controller::Own;
     let address = match kind == SocketType::DGRAM || is_own {
         true => SocketAddrUnix::new(path)?,
         false => {

@@ -110,11 +110,11 @@ fn a_link_of_another_user_or_in_the_directory_of_one_is_refused_and_a_file_there
     let others = control(&scratch.join("home/file")).unwrap();
     let shown = others.to_string();
     assert!(shown.contains("user 12345") && shown.contains("/home, with mode"), "{shown}");
-    assert_eq!(control(&scratch.join("target")).unwrap(), Control::Own);
+    assert_eq!(control(&scratch.join("target")).unwrap(), Controller::Own);
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o777)).unwrap();
-    assert_ne!(control(&scratch.join("target")).unwrap(), Control::Own);
+    assert_ne!(control(&scratch.join("target")).unwrap(), Controller::Own);
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o1777)).unwrap();
-    assert_eq!(control(&scratch.join("target")).unwrap(), Control::Own);
+    assert_eq!(control(&scratch.join("target")).unwrap(), Controller::Own);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn files_are_published_and_replaced_as_a_whole() {
 #[test]
 fn the_kernels_files_are_read_and_no_others() {
     assert!(kernel::read("/proc/self/status").unwrap().starts_with("Name:"));
-    assert!(kernel::names("/proc/self/task").unwrap().len() > 0);
+    assert!(!kernel::names("/proc/self/task").unwrap().is_empty());
     for path in ["/etc/passwd", "/proc/../etc/passwd", "passwd"] {
         assert_eq!(refusal(kernel::read(path)), io::ErrorKind::InvalidInput, "{path}");
     }

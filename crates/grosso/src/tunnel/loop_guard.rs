@@ -57,7 +57,7 @@ enum OuterAddresses {
     V6 { local: [u8; 16], remotes: Vec<[u8; 16]> },
 }
 
-/// The part of an outer packet behind its IP header by which it is recognised.
+/// The part of an outer packet behind its IP header that identifies the tunnel.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     /// One of these IP protocols.

@@ -23,7 +23,7 @@ use crate::acceptor::{Acceptor, CLIENTS_MAX, is_soon};
 
 /// Bytes of a capture that go to the clients together.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct PcapBatch {
     pub(super) bytes: Vec<u8>,
     /// The end of each packet among the bytes.
     pub(super) ends: Vec<usize>,
@@ -48,11 +48,11 @@ pub(super) struct Clients {
 
 /// Batches that wait for one client.
 #[derive(Debug, Default)]
-struct Queue(Mutex<Waiting>);
+struct Queue(Mutex<QueuedBatches>);
 
 #[derive(Debug, Default)]
-struct Waiting {
-    batches: VecDeque<Arc<Batch>>,
+struct QueuedBatches {
+    batches: VecDeque<Arc<PcapBatch>>,
     /// Bytes of the first batch that the client's socket has taken.
     sent: usize,
 }
@@ -71,7 +71,7 @@ impl Clients {
     }
 
     /// Puts a batch into the queue of every client that has room. Returns whether there is a client.
-    pub(super) fn offer(&self, batch: Batch) -> bool {
+    pub(super) fn offer(&self, batch: PcapBatch) -> bool {
         let batch = Arc::new(batch);
         let queues = lock(&self.queues);
         for queue in queues.iter() {
@@ -96,7 +96,7 @@ impl Clients {
 
 impl Queue {
     /// The first batch, and the bytes of it that are sent.
-    fn first(&self) -> Option<(Arc<Batch>, usize)> {
+    fn first(&self) -> Option<(Arc<PcapBatch>, usize)> {
         let waiting = lock(&self.0);
         waiting.batches.front().map(|batch| (Arc::clone(batch), waiting.sent))
     }
@@ -128,21 +128,21 @@ impl Queue {
 }
 
 /// The thread that serves the clients.
-pub(super) struct Service {
+pub(super) struct PcapService {
     listener: TcpListener,
     /// The beginning of the capture.
-    header: Arc<Batch>,
+    header: Arc<PcapBatch>,
     shared: Arc<Clients>,
     acceptor: Acceptor,
     /// In the order in which they came.
-    clients: Vec<Client>,
+    clients: Vec<PcapClient>,
     /// The time at which the last bytes must be sent, once the capture is over.
     end: Option<Instant>,
 }
 
-impl Service {
+impl PcapService {
     /// A service of a listener that does not block.
-    pub(super) fn new(listener: TcpListener, header: Batch, shared: Arc<Clients>) -> Self {
+    pub(super) fn new(listener: TcpListener, header: PcapBatch, shared: Arc<Clients>) -> Self {
         let (acceptor, clients) = (Acceptor::default(), Vec::new());
         Self { listener, header: Arc::new(header), shared, acceptor, clients, end: None }
     }
@@ -179,7 +179,7 @@ impl Service {
         self.clients.iter_mut().for_each(|client| client.look(now));
         let closed_until = self.acceptor.closed_until(now);
         let mut descriptors = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
-        descriptors.extend(self.clients.iter().map(Client::wanted));
+        descriptors.extend(self.clients.iter().map(PcapClient::wanted));
         if closed_until.is_none() && self.end.is_none() {
             descriptors.push(PollFd::new(&self.listener, PollFlags::IN));
         }
@@ -214,7 +214,7 @@ impl Service {
                 self.cut_off(&client, now);
             }
             self.shared.came.fetch_add(1, Ordering::Relaxed);
-            self.clients.push(Client::new(stream, Arc::clone(&self.header), now));
+            self.clients.push(PcapClient::new(stream, Arc::clone(&self.header), now));
         }
     }
 
@@ -233,7 +233,7 @@ impl Service {
     }
 
     /// Counts a client that is disconnected before it has everything, and its packets.
-    fn cut_off(&self, client: &Client, now: Instant) {
+    fn cut_off(&self, client: &PcapClient, now: Instant) {
         if client.is_stalled(now) || !client.queue.is_empty() {
             self.shared.cut_off.fetch_add(1, Ordering::Relaxed);
             self.shared.full.fetch_add(client.queue.packets(), Ordering::Relaxed);
@@ -248,7 +248,7 @@ impl Service {
 }
 
 /// A client.
-struct Client {
+struct PcapClient {
     stream: TcpStream,
     queue: Arc<Queue>,
     /// Whether its queue was empty at the last look.
@@ -262,9 +262,9 @@ struct Client {
     is_gone: bool,
 }
 
-impl Client {
-    fn new(stream: TcpStream, header: Arc<Batch>, now: Instant) -> Self {
-        let waiting = Waiting { batches: [header].into(), sent: 0 };
+impl PcapClient {
+    fn new(stream: TcpStream, header: Arc<PcapBatch>, now: Instant) -> Self {
+        let waiting = QueuedBatches { batches: [header].into(), sent: 0 };
         Self {
             stream,
             queue: Arc::new(Queue(Mutex::new(waiting))),
@@ -354,14 +354,14 @@ const LAST_BYTES: Duration = Duration::from_secs(5);
 mod tests {
     use super::*;
 
-    fn batch() -> Batch {
-        Batch { bytes: vec![0; 30], ends: vec![10, 20, 30] }
+    fn batch() -> PcapBatch {
+        PcapBatch { bytes: vec![0; 30], ends: vec![10, 20, 30] }
     }
 
-    fn client(now: Instant) -> (Client, TcpStream) {
+    fn client(now: Instant) -> (PcapClient, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (Client::new(listener.accept().unwrap().0, Arc::new(batch()), now), other)
+        (PcapClient::new(listener.accept().unwrap().0, Arc::new(batch()), now), other)
     }
 
     #[test]

@@ -16,7 +16,7 @@ use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions
 use grosso_sys::confine::Role;
 use rustix::net::sockopt;
 
-use super::clients::{Batch, Clients, Service};
+use super::clients::{Clients, PcapBatch, PcapService};
 use crate::{confinement, error::Failure};
 
 /// A listener and its clients.
@@ -52,10 +52,10 @@ impl PcapServer {
         let name = address.to_string();
         let begun = writer.begin().and_then(|()| writer.flush());
         begun.map_err(|error| Failure::capture(&name, &error))?;
-        let header = Batch { bytes: bytes.take(), ends: Vec::new() };
+        let header = PcapBatch { bytes: bytes.take(), ends: Vec::new() };
         let flushed = writer.bytes();
         let clients = Arc::new(Clients::new().map_err(failed)?);
-        let service = Service::new(listener, header, Arc::clone(&clients));
+        let service = PcapService::new(listener, header, Arc::clone(&clients));
         let thread = confinement::spawn("pcap-listener", Role::Statistics, || service.run());
         let thread = Some(thread.map_err(failed)?);
         let (ends, packets, unheard) = (Vec::new(), 0, 0);
@@ -81,7 +81,7 @@ impl PcapServer {
         self.flushed = self.writer.bytes();
         let ends = core::mem::take(&mut self.ends);
         let packets = ends.len() as u64;
-        match self.clients.offer(Batch { bytes: self.bytes.take(), ends }) {
+        match self.clients.offer(PcapBatch { bytes: self.bytes.take(), ends }) {
             true => self.packets += packets,
             false => self.unheard += packets,
         }

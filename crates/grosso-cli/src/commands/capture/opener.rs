@@ -51,7 +51,7 @@ fn failed(error: &io::Error) -> Failure {
 /// The deepest directory of which every name of the files of an output is a part.
 fn directory(output: &Path) -> PathBuf {
     let mut fixed = PathBuf::new();
-    let parent = output.parent().unwrap_or(Path::new(""));
+    let parent = output.parent().unwrap_or_else(|| Path::new(""));
     let is_fixed = |part: &std::path::Component<'_>| !part.as_os_str().as_bytes().contains(&b'%');
     fixed.extend(parent.components().take_while(is_fixed));
     if fixed.as_os_str().is_empty() { ".".into() } else { fixed }

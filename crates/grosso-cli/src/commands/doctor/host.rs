@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::finding::Finding;
-use crate::device::{CAPABILITIES, capabilities, setcap};
+use crate::{
+    device::{capabilities, setcap},
+    needs::CAPABILITIES,
+};
 
 /// The machine, and the privileges of this process on it.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -74,7 +74,7 @@ fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     [put_in.header, &packet[put_in.replaced..]].concat()
 }
 
-/// The fragments of a packet, cut behind so many bytes of its payload.
+/// The fragments of a packet, split after this number of payload bytes.
 fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     assert!(cut.is_multiple_of(8));
     if packet[0] >> 4 == 4 {
@@ -101,7 +101,7 @@ fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     [fragment(1, &payload[..cut]), fragment(cut as u16, &payload[cut..])]
 }
 
-/// A packet in a frame with so many VLAN tags.
+/// A packet in a frame with this number of VLAN tags.
 fn framed(packet: &[u8], tags: usize) -> Vec<u8> {
     let ethertype = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
     [&[2; 12][..], &[0x81, 0, 0, 5].repeat(tags), &ethertype, packet].concat()
