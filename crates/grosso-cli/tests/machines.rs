@@ -320,7 +320,7 @@ fn who_comes_while_there_are_no_descriptors_waits_and_is_let_in_later() {
 #[test]
 fn memory_for_which_there_are_no_addresses_is_no_fault_of_the_machine() {
     let folder = tempfile::tempdir().unwrap();
-    let bridge = bridge_in(&folder, ["vhost-user:vm.sock", IDLE]);
+    let bridge = bridge_in(&folder, ["vhost-user:vm.sock,memory=64G", IDLE]);
     let path = folder.path().join("vm.sock");
     let front = FrontEnd::connect(&path, u64::MAX, &mut || ()).unwrap();
     let inherited = getrlimit(Resource::As);
