@@ -13,6 +13,7 @@ pub(crate) struct Notices {
 
 impl Notices {
     /// Functions that do nothing.
+    #[cfg(feature = "lab")]
     pub(crate) fn none() -> Self {
         let none = Notice::new(|| ());
         Self { looped: none.clone(), route_changed: none }
