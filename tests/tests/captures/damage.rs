@@ -256,7 +256,7 @@ fn errors_of_a_writer_say_what_happened() {
     let full = error(io::ErrorKind::StorageFull);
     assert!(!full.is_broken_pipe() && !full.is_input());
     assert!(full.to_string().starts_with("output: "), "{full}");
-    assert!(full.to_string().ends_with("(after packet 1)"), "{full}");
+    assert!(full.to_string().ends_with("(after packet 0)"), "{full}");
 }
 
 /// Options before the damage are written again, and the damage is counted.

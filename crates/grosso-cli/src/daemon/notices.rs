@@ -17,6 +17,7 @@ pub(crate) struct Notices {
 
 impl Notices {
     /// Functions that do nothing.
+    #[cfg(feature = "lab")]
     pub(crate) fn none() -> Self {
         let none = Notice::new(|| ());
         let scarce = ScarcityNotice(Arc::new(|_| ()));
