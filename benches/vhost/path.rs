@@ -101,7 +101,7 @@ struct Driver {
 
 impl Driver {
     fn new(front: FrontEnd) -> Self {
-        let file = || front.memory().try_clone().expect("a descriptor").into();
+        let file = || front.memory().try_clone().expect("a descriptor");
         let places = regions().map(|[guest, bytes, user, offset]| RegionPlace {
             guest,
             bytes,

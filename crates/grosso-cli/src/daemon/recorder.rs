@@ -7,7 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
-use grosso_io::stage::{Recorder, SequenceFile, record};
+use grosso_io::stage::{SequenceFile, SequenceRecorder, record};
 use grosso_sys::{
     confine::{self, Role},
     helper::{Helper, Job},
@@ -28,7 +28,9 @@ fn work(Job { number, files: [file, link] }: Job) {
 }
 
 /// A recorder for this file by the helper, or by the thread of its path in a program without one.
-pub(super) fn recorder(file: SequenceFile) -> io::Result<Recorder> {
-    let Some(helper) = HELPER.get() else { return Recorder::here(file) };
-    Recorder::apart(file, |file, keys, link| helper.give(keys, [file.as_fd(), link.as_fd()]))
+pub(super) fn recorder(file: SequenceFile) -> io::Result<SequenceRecorder> {
+    let Some(helper) = HELPER.get() else { return SequenceRecorder::here(file) };
+    SequenceRecorder::apart(file, |file, keys, link| {
+        helper.give(keys, [file.as_fd(), link.as_fd()])
+    })
 }

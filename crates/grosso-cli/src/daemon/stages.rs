@@ -15,7 +15,9 @@ use grosso::{
         SecurityAssociation, Selectors, UdpPorts,
     },
 };
-use grosso_io::stage::{FragmentationOptions, Level, Recorder, SecuredOptions, SequenceFile};
+use grosso_io::stage::{
+    FragmentationOptions, Level, SecuredOptions, SequenceFile, SequenceRecorder,
+};
 use grosso_sys::secret;
 use grosso_wire::ipv4;
 use serde::Deserialize;
@@ -221,7 +223,7 @@ impl EspSpec {
         })
     }
 
-    fn sequences(&self, keys: &Keys, command: &str) -> Result<Recorder, Failure> {
+    fn sequences(&self, keys: &Keys, command: &str) -> Result<SequenceRecorder, Failure> {
         SequenceFile::open(&self.sequence_file, keys.fingerprint())
             .and_then(recorder::recorder)
             .map_err(|error| self.unusable(command, &error))

@@ -46,7 +46,7 @@ pub use self::{
 pub use self::recorder::{ANSWER_WAIT, record};
 #[cfg(feature = "esp")]
 pub use self::{
-    recorder::Recorder,
+    recorder::SequenceRecorder,
     secured::{Drops, Level, Scarcity, ScarcityNotice, Secured, SecuredOptions, SecuredStats},
     sequence::{Numbers, SequenceFile},
     stages::Stages,

@@ -20,7 +20,7 @@ use super::{Numbers, SequenceFile};
 
 /// The numbers that a file records, and the way to record more.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct SequenceRecorder {
     recorded: Numbers,
     /// The numbers in the file when it was opened: later ones are not used yet.
     unused: Numbers,
@@ -38,7 +38,7 @@ enum Writer {
 
 /// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recording {
+pub(super) enum RecordState {
     /// There is none.
     Idle,
     /// It was not answered yet.
@@ -47,7 +47,7 @@ pub(super) enum Recording {
     Failed,
 }
 
-impl Recorder {
+impl SequenceRecorder {
     /// Records by the calling thread: for a program whose thread may wait for the disk.
     ///
     /// # Errors
@@ -82,10 +82,10 @@ impl Recorder {
         let answer = receive(link);
         link.set_nonblocking(true)?;
         match (recorder.take(answer), answer) {
-            (Recording::Idle, _) => Ok(recorder),
-            (Recording::Waiting, _) => Err(io::Error::new(io::ErrorKind::TimedOut, FROZEN)),
-            (Recording::Failed, Err(kind)) => Err(kind.into()),
-            (Recording::Failed, Ok(_)) => Err(io::Error::other("it cannot be written")),
+            (RecordState::Idle, _) => Ok(recorder),
+            (RecordState::Waiting, _) => Err(io::Error::new(io::ErrorKind::TimedOut, FROZEN)),
+            (RecordState::Failed, Err(kind)) => Err(kind.into()),
+            (RecordState::Failed, Ok(_)) => Err(io::Error::other("it cannot be written")),
         }
     }
 
@@ -115,7 +115,7 @@ impl Recorder {
 
     /// Has these numbers recorded, unless there is a request that was not answered yet. Smaller ones than those that
     /// are recorded count from now on.
-    pub(super) fn ask(&mut self, numbers: Numbers) -> Recording {
+    pub(super) fn ask(&mut self, numbers: Numbers) -> RecordState {
         let is_ahead = numbers.sent > self.recorded.sent;
         let received = self.recorded.received.min(numbers.received);
         match &mut self.writer {
@@ -124,33 +124,33 @@ impl Recorder {
                 match written {
                     Ok(()) => {
                         self.recorded = numbers;
-                        Recording::Idle
+                        RecordState::Idle
                     }
-                    Err(_) => Recording::Failed,
+                    Err(_) => RecordState::Failed,
                 }
             }
             #[cfg(unix)]
-            Writer::Apart { asked: Some(_), .. } => Recording::Waiting,
+            Writer::Apart { asked: Some(_), .. } => RecordState::Waiting,
             #[cfg(unix)]
             Writer::Apart { link, asked } => {
                 let bytes = request(numbers, is_ahead);
                 // There is room for it, because the last request was answered. A part of it is of no use.
                 if !link.write(&bytes).is_ok_and(|count| count == bytes.len()) {
-                    return Recording::Failed;
+                    return RecordState::Failed;
                 }
                 *asked = Some(numbers);
                 self.recorded.received = received;
-                Recording::Waiting
+                RecordState::Waiting
             }
         }
     }
 
     /// Takes the answer to the last request, if it is there.
-    pub(super) fn poll(&mut self) -> Recording {
+    pub(super) fn poll(&mut self) -> RecordState {
         match &self.writer {
-            Writer::Here(_) => Recording::Idle,
+            Writer::Here(_) => RecordState::Idle,
             #[cfg(unix)]
-            Writer::Apart { asked: None, .. } => Recording::Idle,
+            Writer::Apart { asked: None, .. } => RecordState::Idle,
             #[cfg(unix)]
             Writer::Apart { link, .. } => {
                 let answer = receive(link);
@@ -179,12 +179,12 @@ impl Recorder {
             Writer::Apart { link, .. } => {
                 // The time to wait was set at the start.
                 let _ = link.set_nonblocking(false);
-                if self.is_waiting() && self.poll() == Recording::Waiting {
+                if self.is_waiting() && self.poll() == RecordState::Waiting {
                     return;
                 }
                 // The exact numbers need not wait for the disk less than reserved ones.
                 self.recorded.sent = 0;
-                if self.ask(numbers) == Recording::Waiting {
+                if self.ask(numbers) == RecordState::Waiting {
                     let _ = self.poll();
                 }
             }
@@ -192,20 +192,20 @@ impl Recorder {
     }
 
     #[cfg(unix)]
-    fn take(&mut self, answer: Result<u8, io::ErrorKind>) -> Recording {
-        let Writer::Apart { asked, .. } = &mut self.writer else { return Recording::Idle };
+    fn take(&mut self, answer: Result<u8, io::ErrorKind>) -> RecordState {
+        let Writer::Apart { asked, .. } = &mut self.writer else { return RecordState::Idle };
         match answer {
             Ok(WRITTEN) => {
                 self.recorded = asked.take().unwrap_or(self.recorded);
-                Recording::Idle
+                RecordState::Idle
             }
             Err(
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted,
-            ) => Recording::Waiting,
+            ) => RecordState::Waiting,
             // The next request tries again.
             _ => {
                 *asked = None;
-                Recording::Failed
+                RecordState::Failed
             }
         }
     }

@@ -24,7 +24,7 @@ use grosso::{
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
 use super::{
-    Numbers, Recorder, outbox::Outbox, own_packets::OwnPackets, recorder::Recording,
+    Numbers, SequenceRecorder, outbox::Outbox, own_packets::OwnPackets, recorder::RecordState,
     sequence::RESERVED_AT_ONCE,
 };
 use crate::{
@@ -53,9 +53,9 @@ pub struct SecuredOptions {
     pub outbound: SecurityAssociation,
     /// Association for received packets.
     pub inbound: SecurityAssociation,
-    /// Recorder of the sequence numbers. `None` starts with the first number, so it is only
+    /// SequenceRecorder of the sequence numbers. `None` starts with the first number, so it is only
     /// for keys that no other stage has used or will use.
-    pub sequences: Option<Recorder>,
+    pub sequences: Option<SequenceRecorder>,
     /// Treatment of unencrypted frames.
     pub level: Level,
     /// The UDP ports of tunnels inside encrypted packets.
@@ -613,8 +613,8 @@ impl<P: Port> Secured<P> {
     }
 
     /// Drops the packets whose numbers could not be recorded.
-    fn drop_unrecorded(&mut self, recording: Recording) {
-        if recording == Recording::Failed {
+    fn drop_unrecorded(&mut self, recording: RecordState) {
+        if recording == RecordState::Failed {
             self.stats.in_unreserved += self.held.len() as u64;
             self.held_bytes = 0;
             for (frame, _) in self.held.drain(..) {
@@ -670,7 +670,7 @@ impl<P: Port> Secured<P> {
 struct Pair {
     encryptor: Encryptor,
     decryptor: Decryptor,
-    recorder: Option<Recorder>,
+    recorder: Option<SequenceRecorder>,
     /// Whether the receiver remembers sequence numbers.
     has_window: bool,
     /// Packets that came since the file recorded no more than were received.
@@ -688,7 +688,7 @@ impl Pair {
         let SecuredOptions { outbound, inbound, sequences, vector_salt, claims, scarcity, .. } =
             options;
         let Numbers { sent, received } =
-            sequences.as_ref().map(Recorder::unused).unwrap_or_default();
+            sequences.as_ref().map(SequenceRecorder::unused).unwrap_or_default();
         let mut pair = Self {
             encryptor: Encryptor::resume(outbound, vector_salt, sent)?,
             has_window: inbound.replay_window_packets != 0,
@@ -736,21 +736,21 @@ impl Pair {
     /// numbers are recorded with them, so that a steady stream waits for none: some times those that
     /// come in that time, and as many as came so far, up to a poll's. Of a peer that is quiet few are
     /// refused after a crash, which it would have to send again.
-    fn record_received(&mut self, came: usize, held: usize) -> Recording {
+    fn record_received(&mut self, came: usize, held: usize) -> RecordState {
         self.unsettled += came as u64;
         let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
-            return Recording::Idle;
+            return RecordState::Idle;
         };
         if recorder.is_waiting() {
             self.came_meanwhile = self.came_meanwhile.max(held as u64).min(AHEAD_MAX);
-            return Recording::Waiting;
+            return RecordState::Waiting;
         }
         let last = self.decryptor.last_sequence();
         let Numbers { sent, received } = recorder.recorded();
         let usual = self.unsettled.min(AHEAD_USUAL);
         let ahead = if recorder.is_apart() { usual.max(16 * self.came_meanwhile) } else { 0 };
         if last.saturating_add(ahead / 2) <= received {
-            return Recording::Idle;
+            return RecordState::Idle;
         }
         let received = last.saturating_add(ahead);
         recorder.ask(Numbers { sent, received })

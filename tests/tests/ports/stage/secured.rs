@@ -11,7 +11,7 @@ use grosso::{
 use grosso_io::{
     Port, Transmitted,
     memory::MemoryPort,
-    stage::{Level, Recorder, Secured, SecuredOptions, SequenceFile},
+    stage::{Level, Secured, SecuredOptions, SequenceFile, SequenceRecorder},
 };
 use grosso_testkit::{
     Packet,
@@ -229,7 +229,8 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
         let (near, far) = ethernet(64);
         let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
         let mut options = SecuredOptions::new(out, back, 0);
-        options.sequences = Some(Recorder::here(SequenceFile::open(&path, 9).unwrap()).unwrap());
+        options.sequences =
+            Some(SequenceRecorder::here(SequenceFile::open(&path, 9).unwrap()).unwrap());
         (Secured::new(Reluctant::new(near, 0.0), options).unwrap(), far)
     };
     let (mut near, _far) = start();
@@ -255,7 +256,7 @@ fn remembered(path: &Path, salt: u64) -> (Secured<MemoryPort>, MemoryPort) {
     let (near, far) = ethernet(4096);
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let mut options = SecuredOptions::new(out, back, salt);
-    options.sequences = Some(Recorder::here(SequenceFile::open(path, 9).unwrap()).unwrap());
+    options.sequences = Some(SequenceRecorder::here(SequenceFile::open(path, 9).unwrap()).unwrap());
     (Secured::new(near, options).unwrap(), far)
 }
 
