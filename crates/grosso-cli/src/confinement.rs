@@ -105,6 +105,11 @@ pub(crate) fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Resul
     if !confine::is_supported() {
         talk.note("system calls are not filtered: this kernel has no seccomp filters");
     }
+    Ok(())
+}
+
+/// Starts the thread that closes descriptors from other programs, for commands whose ports or sockets may receive some.
+pub(crate) fn start_closer(command: &str) -> Result<(), Failure> {
     let spawn = |work| spawn("closer", Role::Closer, work).map(drop);
     closer::start(spawn).map_err(|error| failed(command, &error))
 }

@@ -157,7 +157,8 @@ fn a_bridge_is_confined_like_the_paths_of_a_file() {
     command.env("RUNTIME_DIRECTORY", bench.path(""));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut bridge = tap.command(command).spawn().unwrap();
-    let expected = [("grosso", OPENER), ("grosso-observe", 0), ("p/0", 0), ("signals", 0)];
+    let expected =
+        [("closer", 0), ("grosso", OPENER), ("grosso-observe", 0), ("p/0", 0), ("signals", 0)];
     check(bridge.id(), &expected);
     assert_eq!(end(&mut bridge), Some(130));
 }

@@ -38,6 +38,7 @@ mod linux {
     pub(crate) fn run(options: &Bridge, session: &mut Session) -> Result<Exit, Failure> {
         let spec = spec(options)?;
         confinement::begin("bridge", options.user.as_deref(), &mut session.talk)?;
+        confinement::start_closer("bridge")?;
         let events = listen("bridge")?;
         let mut paths = Paths::new("bridge", events.sender.clone());
         paths.start(spec)?;

@@ -44,6 +44,7 @@ mod linux {
             Failure::environment("environment.helper", message)
         })?;
         confinement::begin("run", user.map(String::as_str), &mut session.talk)?;
+        confinement::start_closer("run")?;
         let events = listen("run")?;
         let mut daemon = Daemon {
             paths: Paths::new("run", events.sender.clone()),

@@ -124,7 +124,7 @@ fn the_unit_runs_under_systemd_and_every_thread_is_confined() {
         assert!(exposure < 2.0, "{unit}: {exposure}");
         assert_eq!(said.one("stats"), "1", "{unit}\n{log}");
         let threads = said.all("thread");
-        assert_eq!(threads.len(), 8, "four threads, twice: {threads:?}");
+        assert_eq!(threads.len(), 10, "five threads, twice: {threads:?}");
         for thread in threads {
             let [name, uid, capabilities, no_new_privs, seccomp] = thread[..] else {
                 panic!("{thread:?}")
