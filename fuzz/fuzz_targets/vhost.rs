@@ -102,7 +102,8 @@ fn memory() -> File {
 }
 
 fn obey(back: &mut BackEnd, request: u32, payload: Vec<u8>, files: &[&File]) {
-    let files = files.iter().filter_map(|file| file.try_clone().ok()).map(Into::into).collect();
+    let files = files.iter().filter_map(|file| file.try_clone().ok());
+    let files = files.map(|file| std::os::fd::OwnedFd::from(file).into()).collect();
     let _ = back.obey(Message { request, wants_reply: false, payload, files });
 }
 
