@@ -1,7 +1,5 @@
 //! Notices from the threads of a running path.
 
-use std::sync::Arc;
-
 use grosso_io::{Notice, stage::ScarcityNotice};
 
 /// The functions that a running path calls, from its threads.
@@ -20,7 +18,7 @@ impl Notices {
     #[cfg(feature = "lab")]
     pub(crate) fn none() -> Self {
         let none = Notice::new(|| ());
-        let scarce = ScarcityNotice(Arc::new(|_| ()));
+        let scarce = ScarcityNotice(std::sync::Arc::new(|_| ()));
         Self { looped: none.clone(), route_changed: none, scarce }
     }
 }
