@@ -54,7 +54,6 @@ const TO_BE_REWRITTEN: &[&str] = &[
     "docs/counters.md",
     "docs/kernel-differences.md",
     "docs/lab.md",
-    "docs/performance.md",
     "docs/rules",
     "docs/sources.md",
     "tests/",
