@@ -53,7 +53,6 @@ const TO_BE_REWRITTEN: &[&str] = &[
     "docs/conformance.md",
     "docs/counters.md",
     "docs/kernel-differences.md",
-    "docs/lab.md",
     "docs/rules",
     "docs/sources.md",
     "tests/",
