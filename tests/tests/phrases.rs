@@ -49,9 +49,7 @@ const TO_BE_REWRITTEN: &[&str] = &[
     "crates/grosso-sys/",
     "crates/grosso-vhost/",
     "docs/adr/",
-    "docs/bounds.md",
     "docs/counters.md",
-    "docs/rules",
     "docs/sources.md",
     "tests/",
 ];
