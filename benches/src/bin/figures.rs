@@ -1,4 +1,4 @@
-//! Prints the last measurements of Criterion as the tables of `docs/performance.md`.
+//! Prints the last measurements of Criterion as Markdown tables, for `docs/performance.md`.
 
 #![forbid(unsafe_code)]
 

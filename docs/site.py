@@ -1,0 +1,19 @@
+"""Hook of mkdocs: shows links to files outside of docs/, which the site does not contain, as paths."""
+
+import re
+
+LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((\.\./[^)\s]+)\)")
+
+
+def on_page_markdown(markdown, page, **_):
+    outside = "../" * (page.file.src_uri.count("/") + 1)
+
+    def shown(link):
+        text, target = link.groups()
+        if not target.startswith(outside):
+            return link.group(0)
+        path = target.removeprefix(outside).partition("#")[0]
+        name = text.strip("`")
+        return text if path.endswith(name) else f"{text} (`{path}`)"
+
+    return LINK.sub(shown, markdown)
