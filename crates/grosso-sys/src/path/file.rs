@@ -61,6 +61,14 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
+/// Writes an output as a whole: see [`create`].
+///
+/// # Errors
+/// As for [`create`], and errors of the file system.
+pub fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    create(path, mode)?.write_all(contents)
+}
+
 /// Creates a file with this mode (within the umask), for reading and writing.
 ///
 /// # Errors
