@@ -87,7 +87,6 @@ mod sources;
 mod style;
 mod suspicion;
 mod talk;
-mod text_file;
 mod transform;
 mod tunnel;
 mod units;
