@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::regular;
+use super::{not_regular, regular};
 
 /// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
 ///
@@ -30,7 +30,9 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     options.read(true);
     #[cfg(target_os = "linux")]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
-    regular(options.open(path)?)
+    let path = path.as_ref();
+    // A socket has no file to open.
+    if metadata(path)?.is_file() { regular(options.open(path)?) } else { Err(not_regular()) }
 }
 
 /// Lists the paths in a directory, in the order of the file system.
