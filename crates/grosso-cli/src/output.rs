@@ -23,6 +23,7 @@ use crate::{
     line::{Lines, Spacing, Timing},
     name::{Name, shown},
     report::{OutputFacts, Place},
+    talk::Talk,
 };
 
 /// A capture that is written.
@@ -104,7 +105,7 @@ impl Output {
         let writer = match is_standard {
             true => CaptureWriter::to_standard_output(options),
             false => {
-                path::warning(path).into_iter().for_each(|note| session.talk.note(note));
+                note_others(path, &mut session.talk);
                 let file = path::create(path, OUTPUT_MODE).map_err(|error| {
                     Failure::environment("environment.write", format!("{name}: {error}"))
                         .of_system(&path.display().to_string(), &error)
@@ -285,6 +286,12 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     raw.extend_from_slice(&options);
     raw.extend_from_slice(&order.u32_bytes(length));
     raw
+}
+
+/// Notes that other users can replace an output.
+pub(crate) fn note_others(path: &Path, talk: &mut Talk) {
+    let note = (path.as_os_str() != "-").then(|| path::warning(path)).flatten();
+    note.into_iter().for_each(|note| talk.note(note));
 }
 
 /// Refuses an output that is one of the captures that are read.

@@ -16,7 +16,7 @@ use std::{
         linux::net::SocketAddrExt,
         unix::{
             fs::PermissionsExt,
-            net::{SocketAddr, UnixListener},
+            net::{SocketAddr, UnixDatagram, UnixListener},
         },
     },
     process::Command,
@@ -320,14 +320,20 @@ fn claims(host: &NetworkNamespace) -> Vec<String> {
     names.into_iter().map(|name| format!("grosso-esp-{name}")).collect()
 }
 
-/// Listens at abstract names as another user.
-fn held_by_stranger(host: &NetworkNamespace, names: &[String]) -> Option<Vec<UnixListener>> {
+/// Holds abstract names as another user, with sockets of both kinds.
+fn held_by_stranger(
+    host: &NetworkNamespace,
+    names: &[String],
+) -> Option<Vec<(UnixListener, UnixDatagram)>> {
     let hold = || {
         let (user, group) = (Uid::from_raw(STRANGER), Gid::from_raw(STRANGER));
         set_thread_res_gid(group, group, group)?;
         set_thread_res_uid(user, user, user)?;
-        let listen = |name| UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?);
-        names.iter().map(listen).collect::<io::Result<_>>()
+        let hold = |name| {
+            let address = SocketAddr::from_abstract_name(name)?;
+            Ok((UnixListener::bind_addr(&address)?, UnixDatagram::bind_addr(&address)?))
+        };
+        names.iter().map(hold).collect::<io::Result<_>>()
     };
     let held = host.run(hold).unwrap();
     if let Err(error) = &held {

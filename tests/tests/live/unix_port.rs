@@ -392,13 +392,13 @@ fn a_port_that_connects_follows_no_link_of_another_user_to_a_socket() {
     for is_hard in [false, true] {
         let Some((place, log)) = place_of_alice() else { return };
         let (name, target) = (place.path("home/peer"), place.path("log"));
+        let mut options = place.options(LocalKind::Datagram, None, CONNECT);
+        options.path.clone_from(&name);
+        let mut port = UnixPort::open(&options).unwrap();
         match is_hard {
             true => fs::hard_link(&target, &name).unwrap(),
             false => as_alice(|| symlink(&target, &name).unwrap()),
         }
-        let mut options = place.options(LocalKind::Datagram, None, CONNECT);
-        options.path.clone_from(&name);
-        let mut port = UnixPort::open(&options).unwrap();
         let mut now_ns = 0;
         for _ in 0..2 {
             assert!(arrived(&mut port, now_ns).is_empty());

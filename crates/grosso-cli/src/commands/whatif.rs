@@ -24,7 +24,7 @@ use crate::{
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
-    output::{OUTPUT_MODE, refuse_input},
+    output::{OUTPUT_MODE, note_others, refuse_input},
     report::{self, InputFacts, Place, Tool},
     reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
 };
@@ -81,7 +81,12 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     written.map(|()| exit)
 }
 
-fn write_page(report: &mut WhatifReport, page: &Path, session: &Session) -> Result<(), Failure> {
+fn write_page(
+    report: &mut WhatifReport,
+    page: &Path,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    note_others(page, &mut session.talk);
     let text = report.page(&session.command_line);
     path::write(page, text.as_bytes(), OUTPUT_MODE).map_err(|error| {
         report.html = None;

@@ -38,8 +38,8 @@ pub(crate) enum Event {
 }
 
 /// The queue of events. Its length is bounded by the number of signals and paths: the kernel merges equal signals that
-/// wait, a path ends once and drops its first own packet once, has a few notes each time it starts, and each of its queues looks at
-/// its routes once a second.
+/// wait, a path ends once, drops its first own packet once and has a few notes each time it starts, and each of its
+/// queues looks at its routes once a second.
 #[derive(Debug)]
 pub(crate) struct Events {
     pub(crate) sender: Sender<Event>,

@@ -15,7 +15,13 @@ use super::{
     opener::Opener,
     source::CapturedInterface,
 };
-use crate::{arguments::Capture, error::Failure, input::Session, name::shown, output::OUTPUT_MODE};
+use crate::{
+    arguments::Capture,
+    error::Failure,
+    input::Session,
+    name::shown,
+    output::{OUTPUT_MODE, note_others},
+};
 
 /// The file that is written, and the rule for the next.
 pub(super) struct CaptureFiles {
@@ -56,7 +62,7 @@ impl CaptureFiles {
         path: &Path,
         source: &CapturedInterface,
         opener: Option<Rc<Opener>>,
-        session: &Session,
+        session: &mut Session,
     ) -> Result<Self, Failure> {
         let mut writing = WriterOptions::new(options.format());
         if let Some(device) = source.devices.first() {
@@ -79,6 +85,7 @@ impl CaptureFiles {
             packets: 0,
         };
         files.open(source)?;
+        note_others(&files.path, &mut session.talk);
         Ok(files)
     }
 

@@ -1,6 +1,7 @@
 //! A table in a Parquet file, which a thread of its own compresses and writes.
 
 use std::{
+    fs::File,
     path::Path,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread::{self, JoinHandle},

@@ -24,7 +24,7 @@ use crate::{
     error::{Exit, Failure},
     form::ReportForm,
     input::Session,
-    output::OUTPUT_MODE,
+    output::{OUTPUT_MODE, note_others},
     progress::Progress,
     report::{self, Place, Report, Tool},
     style::Style,
@@ -129,6 +129,7 @@ fn write_page(
         name => format!("grosso-lab-{name}.html").into(),
     };
     let path = wanted.html.clone().unwrap_or_else(usual);
+    note_others(&path, &mut session.talk);
     match path::write(&path, page(&session.command_line).as_bytes(), OUTPUT_MODE) {
         Ok(()) => Ok(Some(path)),
         Err(error) if wanted.html.is_none() => {
