@@ -120,7 +120,7 @@ struct Module {
 fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let crates = fs::read_dir(workspace.join("crates")).expect("the crates");
-    let crates = crates.map(|entry| entry.expect("an entry").path());
+    let crates = crates.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_dir());
     let mut found = Vec::new();
     for path in crates.chain(beside.iter().map(|folder| workspace.join(folder))) {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();

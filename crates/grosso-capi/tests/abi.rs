@@ -1,5 +1,6 @@
 //! The binary interface is the recorded one: exported symbols, and the layouts of what both sides share.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 use std::{
     fmt::Write,

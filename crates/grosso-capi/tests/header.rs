@@ -1,5 +1,6 @@
 //! The header of C is what the sources say.
 #![cfg(unix)]
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 use std::{fs, path::Path};
 

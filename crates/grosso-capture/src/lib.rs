@@ -34,6 +34,7 @@
 //! error with its offset. Lengths are accepted up to [`RECORD_BYTES_MAX`], so that memory stays
 //! bounded.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 mod compression;
 mod entry;

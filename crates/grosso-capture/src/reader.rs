@@ -37,6 +37,10 @@ impl CaptureReader<Input> {
     ///
     /// # Errors
     /// As [`CaptureReader::new`], and when the file cannot be opened.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a library opens what its caller names, as the standard library does"
+    )]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let name = path.display().to_string();

@@ -158,17 +158,32 @@ impl CaptureWriter<Output> {
     ///
     /// # Errors
     /// `Io` if the file cannot be created.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a library creates what its caller names, as the standard library does"
+    )]
     pub fn create(path: impl AsRef<Path>, options: WriterOptions) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let name = path.display().to_string();
         if name == STANDARD_STREAM {
-            let output = Output(Destination::Standard(io::stdout()));
-            return Ok(Self::named(output, "standard output".into(), options));
+            return Ok(Self::to_standard_output(options));
         }
         match File::create(path) {
-            Ok(file) => Ok(Self::named(Output(Destination::File(file)), name, options)),
+            Ok(file) => Ok(Self::to_file(file, name, options)),
             Err(source) => Err(CaptureError::Io { path: name, source }),
         }
+    }
+
+    /// Writes to a file that the caller opened. Errors contain `name`.
+    pub fn to_file(file: File, name: impl Into<String>, options: WriterOptions) -> Self {
+        Self::named(Output(Destination::File(file)), name.into(), options)
+    }
+
+    /// Writes to standard output.
+    #[must_use]
+    pub fn to_standard_output(options: WriterOptions) -> Self {
+        let output = Output(Destination::Standard(io::stdout()));
+        Self::named(output, "standard output".into(), options)
     }
 }
 

@@ -28,7 +28,7 @@ use grosso_sys::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Failure, talk::Talk};
+use crate::{error::Failure, name::harmless, talk::Talk};
 
 /// The confinement of a process, as it was when its threads had started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -63,7 +63,8 @@ impl Confinement {
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         let landlock = if self.landlock { 1 } else { 0 };
         self.threads.iter().map(move |thread| {
-            let ConfinedThread { name, uid, cap_eff, no_new_privs, seccomp, .. } = thread;
+            let name = harmless(&thread.name);
+            let ConfinedThread { uid, cap_eff, no_new_privs, seccomp, .. } = thread;
             // Of filters, /proc says 2.
             let (no_new_privs, seccomp) = (u8::from(*no_new_privs), 2 * u8::from(*seccomp));
             format!(

@@ -6,6 +6,7 @@ use grosso_sys::{
     fault::Fault,
     interface::{Control, InterfaceName},
     netlink::Netlink,
+    path::kernel,
     permit,
 };
 
@@ -36,7 +37,7 @@ pub(crate) fn find(command: &str, control: &Control, name: &str) -> Result<Inter
 /// namespace, with another interface of the same name.
 pub(crate) fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<String> {
     let read = |attribute: &str| {
-        let text = std::fs::read_to_string(format!("/sys/class/net/{name}/{attribute}"));
+        let text = kernel::read(format!("/sys/class/net/{name}/{attribute}"));
         text.ok().map(|text| text.trim().to_owned())
     };
     if read("ifindex")? != index.to_string() {

@@ -40,6 +40,7 @@
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | output to standard error |
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 #[cfg(target_os = "linux")]
 mod acceptor;
@@ -87,7 +88,6 @@ mod sources;
 mod style;
 mod suspicion;
 mod talk;
-mod text_file;
 mod transform;
 mod tunnel;
 mod units;

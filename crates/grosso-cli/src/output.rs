@@ -14,6 +14,7 @@ use grosso_capture::{
     options::{code, push_end, push_option},
     same_file,
 };
+use grosso_sys::path;
 
 use crate::{
     arguments::compressor,
@@ -22,6 +23,7 @@ use crate::{
     line::{Lines, Spacing, Timing},
     name::{Name, shown},
     report::{OutputFacts, Place},
+    talk::Talk,
 };
 
 /// A capture that is written.
@@ -100,13 +102,17 @@ impl Output {
         // What was read with another type would else be unreadable by its own.
         options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
-        let writer = CaptureWriter::create(path, options).map_err(|error| match error {
-            CaptureError::Io { path, source } => {
-                let message = format!("{name}: {source}");
-                Failure::environment("environment.write", message).of_system(&path, &source)
+        let writer = match is_standard {
+            true => CaptureWriter::to_standard_output(options),
+            false => {
+                note_others(path, &mut session.talk);
+                let file = path::create(path, OUTPUT_MODE).map_err(|error| {
+                    Failure::environment("environment.write", format!("{name}: {error}"))
+                        .of_system(&path.display().to_string(), &error)
+                })?;
+                CaptureWriter::to_file(file, path.display().to_string(), options)
             }
-            other => Failure::capture(&name, &other),
-        })?;
+        };
         if let Some(program) = compressor(path) {
             session
                 .talk
@@ -282,6 +288,12 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     raw
 }
 
+/// Notes that other users can replace an output.
+pub(crate) fn note_others(path: &Path, talk: &mut Talk) {
+    let note = (path.as_os_str() != "-").then(|| path::warning(path)).flatten();
+    note.into_iter().for_each(|note| talk.note(note));
+}
+
 /// Refuses an output that is one of the captures that are read.
 pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(), Failure> {
     input.paths().try_for_each(|read| refuse_same_file(read, output, name))
@@ -291,8 +303,7 @@ pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(
 pub(crate) fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
     let (read, written) = (device(input, "/dev/stdin"), device(output, "/dev/stdout"));
     // Both ends may be the same terminal or /dev/null, which nothing can overwrite.
-    let is_file = std::fs::metadata(&written).is_ok_and(|metadata| metadata.is_file());
-    if is_file && same_file(&read, &written).unwrap_or(false) {
+    if path::input::is_file(&written) && same_file(&read, &written).unwrap_or(false) {
         let message = format!("{name}: input and output are the same file");
         let hint = "write to another file and rename it; what is read is never edited in place";
         return Err(Failure::usage("usage.same_file", message).hint(hint));
@@ -304,6 +315,8 @@ fn device(path: &Path, standard: &str) -> PathBuf {
     if path.as_os_str() == "-" { standard.into() } else { path.into() }
 }
 
+/// Mode of outputs, within the umask.
+pub(crate) const OUTPUT_MODE: u32 = 0o666;
 /// The type of a name resolution block.
 const NAME_BLOCK: u32 = 4;
 /// Type, two lengths, and the end of the records.

@@ -16,6 +16,7 @@ const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 /// # Errors
 ///
 /// Those of making folders and files.
+#[expect(clippy::disallowed_methods, reason = "it is called when packages are built")]
 pub fn write(folder: &Path) -> io::Result<()> {
     let (pages, completions) = (folder.join("man1"), folder.join("completions"));
     fs::create_dir_all(&pages)?;

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 
 use clap::Command;
+use grosso_sys::path;
 
 /// Moves the subcommands of `command` to the front of `arguments`, the first of which is the name
 /// of the program.
@@ -88,7 +89,7 @@ fn all(level: &Command, is_it: &dyn Fn(&clap::Arg) -> bool) -> bool {
 /// Whether a word is meant as a file and not as a misspelled subcommand: it has a dot or a slash, or exists.
 fn looks_like_file(word: &OsString) -> bool {
     let text = word.to_string_lossy();
-    text == "-" || text.contains(['.', '/', '\\']) || std::path::Path::new(word).exists()
+    text == "-" || text.contains(['.', '/', '\\']) || path::input::is_there(word)
 }
 
 #[cfg(test)]

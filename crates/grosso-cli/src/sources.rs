@@ -1,13 +1,14 @@
 //! The captures that a command reads: files, folders of files and pipes, once or twice.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
 
 use grosso_capture::{CaptureError, CaptureReader, Merge};
+use grosso_sys::path::input;
 
 use crate::{
     error::Failure,
@@ -57,7 +58,7 @@ impl Sources {
     ) -> Result<Self, Failure> {
         let mut found = Vec::new();
         for (index, path) in paths.iter().enumerate() {
-            match fs::metadata(path) {
+            match input::metadata(path) {
                 Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path)?),
                 Err(error) if index > 0 && !is_pipe(path) => {
                     let hint = format!(
@@ -109,7 +110,7 @@ impl Sources {
 
     /// Whether the captures can be read more than once.
     pub(crate) fn can_repeat(&self) -> bool {
-        self.members.iter().all(|member| member.spool.is_some() || member.path.is_file())
+        self.members.iter().all(|member| member.spool.is_some() || input::is_file(&member.path))
     }
 
     /// Opens the captures at their start. Only one reading at a time is possible. `is_hashed` says whether their hashes
@@ -145,7 +146,7 @@ impl Sources {
         mut origins: Vec<Origin>,
         session: &Session,
     ) -> Result<Input, Failure> {
-        let is_batched = streams.iter().all(|(path, _)| path.is_file());
+        let is_batched = streams.iter().all(|(path, _)| input::is_file(path));
         let mut readers = Vec::new();
         for ((path, source), origin) in streams.into_iter().zip(&mut origins) {
             let reader = opened(path, CaptureReader::new(source), session)?;
@@ -198,9 +199,8 @@ impl OneSource {
 fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error| io_failure(folder, error);
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
-        if path.is_file() && is_capture(&path)? {
+    for path in input::entries(folder).map_err(fail)? {
+        if input::is_file(&path) && is_capture(&path)? {
             found.push(path);
         }
     }
@@ -213,7 +213,8 @@ fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn is_capture(path: &Path) -> Result<bool, Failure> {
-    match CaptureReader::open(path) {
+    let file = input::open_regular(path).map_err(|error| io_failure(path, error))?;
+    match CaptureReader::new(file) {
         Err(CaptureError::NotACapture { .. }) => Ok(false),
         Err(CaptureError::Io { source, .. }) => Err(io_failure(path, source)),
         // Damage is reported when it is read.
@@ -247,7 +248,7 @@ fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
     if is_pipe(path) {
         return Ok((standard_input().map_err(fail)?, None));
     }
-    let file = File::open(path).map_err(fail)?;
+    let file = input::open(path).map_err(fail)?;
     let metadata = file.metadata().map_err(fail)?;
     Ok((file, metadata.is_file().then_some(metadata.len())))
 }

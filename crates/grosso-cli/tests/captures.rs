@@ -1,5 +1,7 @@
 //! The command on captures, and its documents: what needs no network.
 
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
+
 mod comments;
 mod common;
 mod conform;

@@ -2,6 +2,8 @@
 //!
 //! With an argument, this test is that program.
 
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
+
 use std::{
     io::{self, Read, Write},
     process::Command,

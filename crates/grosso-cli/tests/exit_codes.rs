@@ -277,6 +277,26 @@ fn reports_of_shares_are_merged_with_the_codes_of_every_command() {
     assert_eq!(run.status.code(), Some(141));
 }
 
+/// The end of this test is the proof: a pipe that nobody writes to and a device without an end stop nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn reports_that_are_pipes_devices_or_longer_than_the_bound_are_refused_by_merge() {
+    let bench = bench();
+    let made = std::process::Command::new("mkfifo").arg(bench.path("pipe")).status().unwrap();
+    assert!(made.success());
+    let long = std::fs::File::create(bench.path("long")).unwrap();
+    long.set_len((64 << 20) + 1).unwrap();
+    for (line, why) in [
+        ("merge pipe pipe", "pipe: not a regular file"),
+        ("merge /dev/zero", "/dev/zero: not a regular file"),
+        ("merge long", "long: more than 67108864 bytes"),
+    ] {
+        let run = bench.run(line);
+        assert_eq!(run.code, 4, "{line}: {}", run.stderr);
+        assert!(run.stderr.contains(why), "{line}: {}", run.stderr);
+    }
+}
+
 #[test]
 fn the_help_lists_the_codes() {
     let bench = bench();

@@ -2,6 +2,7 @@
 //! on a processor of its own, and all of them take minutes: `cargo test -p grosso-cli --test experiments`.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 mod common;
 mod sources;

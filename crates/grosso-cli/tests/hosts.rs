@@ -1,6 +1,7 @@
 //! The command on live paths, between hosts that are network namespaces or guests.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 mod another_kernel;
 mod bridge;

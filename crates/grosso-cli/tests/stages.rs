@@ -12,7 +12,13 @@ use std::{
     collections::BTreeSet,
     io,
     net::UdpSocket,
-    os::unix::fs::PermissionsExt,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::PermissionsExt,
+            net::{SocketAddr, UnixDatagram, UnixListener},
+        },
+    },
     process::Command,
     sync::{
         Mutex,
@@ -23,7 +29,10 @@ use std::{
 };
 
 use grosso_sys::{namespace::NetworkNamespace, packet::PacketSocket};
-use rustix::process::Signal;
+use rustix::{
+    process::{Gid, Signal, Uid},
+    thread::{set_thread_res_gid, set_thread_res_uid},
+};
 
 use crate::network::{A, B, Hosts, Running, STALLED, connect, exchange, name, set_up, skip, until};
 
@@ -31,6 +40,8 @@ use crate::network::{A, B, Hosts, Running, STALLED, connect, exchange, name, set
 const KEYS: [&str; 2] =
     ["000102030405060708090a0b0c0d0e0fa0a1a2a3", "101112131415161718191a1b1c1d1e1fb0b1b2b3"];
 const SPIS: [&str; 2] = ["0x00001001", "0x00001002"];
+/// A user who is neither root nor the one of the tests.
+const STRANGER: u32 = 65_533;
 
 /// Two hosts, and their ESP settings besides keys and numbers.
 pub(crate) struct Esp {
@@ -299,6 +310,107 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     near.said("run: esp started");
     until(|| near.threads().len() == 1);
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
+}
+
+/// Names of the claims in a host's network namespace.
+fn claims(host: &NetworkNamespace) -> Vec<String> {
+    let sockets = host.run(|| std::fs::read_to_string("/proc/thread-self/net/unix")).unwrap();
+    let name = |line: &str| line.split_once("@grosso-esp-").map(|(_, name)| name.to_owned());
+    let names = sockets.unwrap().lines().filter_map(name).collect::<Vec<_>>();
+    names.into_iter().map(|name| format!("grosso-esp-{name}")).collect()
+}
+
+/// Holds abstract names as another user, with sockets of both kinds.
+fn held_by_stranger(
+    host: &NetworkNamespace,
+    names: &[String],
+) -> Option<Vec<(UnixListener, UnixDatagram)>> {
+    let hold = || {
+        let (user, group) = (Uid::from_raw(STRANGER), Gid::from_raw(STRANGER));
+        set_thread_res_gid(group, group, group)?;
+        set_thread_res_uid(user, user, user)?;
+        let hold = |name| {
+            let address = SocketAddr::from_abstract_name(name)?;
+            Ok((UnixListener::bind_addr(&address)?, UnixDatagram::bind_addr(&address)?))
+        };
+        names.iter().map(hold).collect::<io::Result<_>>()
+    };
+    let held = host.run(hold).unwrap();
+    if let Err(error) = &held {
+        skip(&format!("no other user here: {error}"));
+    }
+    held.ok()
+}
+
+#[test]
+fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    assert_eq!(claims(&esp.hosts.a), Vec::<String>::new());
+    let near = esp.start(0);
+    let names = claims(&esp.hosts.a);
+    assert_eq!(names.len(), 2, "{names:?}");
+    // This user's second start is refused, with a hint that helps.
+    let text = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
+    let text = text.replace("0.seq", "copy.seq").replace("0.key", "copy.key");
+    std::fs::copy(esp.hosts.path("0.key"), esp.hosts.path("copy.key")).unwrap();
+    std::fs::write(esp.hosts.path("copy.toml"), text.replace("tap:ta", "tap:tb")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    command.args(["run", "-c", "copy.toml"]).current_dir(esp.hosts.folder.path());
+    let ended = Running::spawn(esp.hosts.a.host(&mut command).unwrap()).end();
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let hint = "uses the key \"out\"\nhint: stop the other program (grosso stats shows the paths that run)";
+    assert!(ended.stderr.contains(hint), "{ended:?}");
+    assert_eq!(near.stop(Signal::TERM).code, Some(0));
+
+    let Some(held) = held_by_stranger(&esp.hosts.a, &names) else { return };
+    let near = esp.start(0);
+    for key in ["out", "in"] {
+        let note = near.said(&format!("claims the key \"{key}\" too"));
+        assert!(note.contains(&format!("user {STRANGER}")), "{note}");
+    }
+    let far = esp.start(1);
+    esp.datagrams(0, 3000);
+    // A reload that opens the path again notes it again.
+    let main = esp.hosts.path("0.toml");
+    let text = std::fs::read_to_string(&main).unwrap().replace("mtu = 1400", "mtu = 1380");
+    std::fs::write(&main, text).unwrap();
+    near.signal(Signal::HUP);
+    near.said("claims the key \"out\" too");
+    drop(held);
+    for program in [near, far] {
+        assert_eq!(program.stop(Signal::TERM).code, Some(0));
+    }
+}
+
+/// The end of this test is the proof: no file makes the start or a signal wait.
+#[test]
+fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_reload() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    let near = esp.start(0);
+    let pipe = esp.hosts.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let _socket = UnixListener::bind(esp.hosts.path("socket")).unwrap();
+    std::fs::create_dir(esp.hosts.path("directory")).unwrap();
+    let main = esp.hosts.path("0.toml");
+    let text = std::fs::read_to_string(&main).unwrap();
+    for name in ["pipe", "socket", "directory", "/dev/zero"] {
+        std::fs::write(&main, text.replace("0.seq", name)).unwrap();
+        near.signal(Signal::HUP);
+        let (before, _) = near.said_with("nothing was changed");
+        let why = format!("{name}: not a regular file");
+        assert!(before.iter().any(|line| line.contains(&why)), "{before:?}");
+        for line in ["config check 0.toml", "run -c 0.toml"] {
+            let ended = esp.hosts.run(line);
+            assert_eq!(ended.code, Some(4), "{ended:?}");
+            assert!(ended.stderr.contains(&why), "{ended:?}");
+        }
+    }
+    // The old configuration goes on.
+    let far = esp.start(1);
+    esp.datagrams(0, 3000);
+    for program in [near, far] {
+        assert_eq!(program.stop(Signal::TERM).code, Some(0));
+    }
 }
 
 /// The same key from a file and from a descriptor is one key, also in one program.

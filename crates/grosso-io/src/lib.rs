@@ -17,6 +17,7 @@
 //!
 //! The features `capture`, `esp`, `gzip`, `impair`, `live`, `xdp` and `zstd` are there unless turned off.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 mod buffer;
 #[cfg(feature = "capture")]

@@ -1,8 +1,11 @@
 //! Processor time by role, and TCP's counters.
 
-use std::{fs, io, time::Duration};
+use std::{io, time::Duration};
 
-use grosso_sys::scheduling::{cpu_time, kernel_threads};
+use grosso_sys::{
+    path::kernel,
+    scheduling::{cpu_time, kernel_threads},
+};
 use rustix::process::Pid;
 
 /// The threads of a trial.
@@ -115,8 +118,8 @@ impl TcpCounters {
     /// # Errors
     /// Fails if `/proc` is not there, or has no counters of TCP.
     pub fn read() -> io::Result<Self> {
-        let text = fs::read_to_string("/proc/thread-self/net/snmp")?;
-        let more = fs::read_to_string("/proc/thread-self/net/netstat")?;
+        let text = kernel::read("/proc/thread-self/net/snmp")?;
+        let more = kernel::read("/proc/thread-self/net/netstat")?;
         Self::parse(&text, &more).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "no counters of TCP in /proc/net/snmp")
         })
@@ -150,7 +153,7 @@ fn counter(text: &str, table: &str, wanted: &str) -> Option<u64> {
 /// # Errors
 /// Fails if `/proc` is not there, or has no counters of UDP.
 pub(crate) fn udp_receive_buffer_errors(over_ipv6: bool) -> io::Result<u64> {
-    let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+    let read = |file: &str| kernel::read(format!("/proc/thread-self/net/{file}"));
     let value = if over_ipv6 {
         let text = read("snmp6")?;
         let value = text.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors"));

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::{
-    fs, io,
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
     time::Duration,
@@ -16,6 +16,7 @@ use grosso_sys::{
     namespace::{NetworkNamespace, show_network_in_sysfs},
     netlink::{LinkChange, Netlink},
     packet::RingLayout,
+    path::kernel,
     scheduling::{kernel_threads, pin},
     stream::{set_pacing_max, set_receive_low_water},
     tun::Layer,
@@ -321,7 +322,7 @@ impl Hosts {
                 silence_ipv6("default")?;
                 set_up_host(layout.tcp_buffer_bytes)?;
                 if !layout.timestamps {
-                    fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0")?;
+                    kernel::write("/proc/sys/net/ipv4/tcp_timestamps", "0")?;
                 }
                 Ok::<_, io::Error>(())
             })??;
@@ -471,8 +472,8 @@ impl Hosts {
     /// Makes the sender's TCP patient: see [`Layout::patient`].
     fn be_patient(&self) -> io::Result<()> {
         self.sender.run(|| {
-            fs::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
-            match fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", TIMEOUT_US) {
+            kernel::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
+            match kernel::write("/proc/sys/net/ipv4/tcp_rto_min_us", TIMEOUT_US) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             }
@@ -528,7 +529,7 @@ pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     for (setting, value) in
         [("tcp_rmem", &*sizes), ("tcp_wmem", &sizes), ("tcp_congestion_control", "reno")]
     {
-        fs::write(format!("/proc/sys/net/ipv4/{setting}"), value)?;
+        kernel::write(format!("/proc/sys/net/ipv4/{setting}"), value)?;
     }
     // Packets from a host to itself use its loopback device.
     Control::new()?.set_up(&name("lo")?, true)
@@ -629,7 +630,7 @@ pub(crate) fn set_up(
         // The lab assigns the addresses, and there are no routers to solicit.
         let settings = [("accept_dad", "0"), ("router_solicitations", "0"), ("disable_ipv6", "0")];
         for (setting, value) in settings {
-            fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/{setting}"), value)?;
+            kernel::write(format!("/proc/sys/net/ipv6/conf/{interface}/{setting}"), value)?;
         }
     }
     control.set_up(&device, true)?;
@@ -641,7 +642,7 @@ pub(crate) fn set_up(
 /// Keeps a namespace from sending packets of IPv6's own accord, if the kernel has IPv6.
 pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
-    match fs::write(path, "1") {
+    match kernel::write(path, "1") {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

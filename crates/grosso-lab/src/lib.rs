@@ -53,6 +53,7 @@
 //! The crate is for Linux only: on every other system it compiles to nothing.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 pub mod account;
 pub mod acks;

@@ -1,7 +1,7 @@
 //! Two hosts for the user's own commands, with Grosso between them and a wire that may be impaired.
 
 use std::{
-    fs, io,
+    io,
     process::{Child, Command},
     sync::{atomic::AtomicBool, mpsc},
     thread::{self, JoinHandle},
@@ -14,7 +14,7 @@ use grosso_io::{
     live::LivePort,
     runner::{DataPath, End, Handle, RunOptions, Snapshot},
 };
-use grosso_sys::{process::die_with_parent, scheduling::own_thread};
+use grosso_sys::{path::kernel, process::die_with_parent, scheduling::own_thread};
 use rustix::process::Pid;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -247,7 +247,7 @@ fn has_listener() -> io::Result<bool> {
     // The fourth column is the state: 0A listens, 07 is a UDP socket that is not connected.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
     for (table, state) in tables {
-        let text = match fs::read_to_string(format!("/proc/thread-self/net/{table}")) {
+        let text = match kernel::read(format!("/proc/thread-self/net/{table}")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             text => text?,
         };

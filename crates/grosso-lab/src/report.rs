@@ -1,8 +1,8 @@
 //! Results of an experiment: as JSON, as a table of at most 80 columns, and as a page.
 
-use std::{fs, io, time::Duration};
+use std::{io, time::Duration};
 
-use grosso_sys::scheduling::allowed_processors;
+use grosso_sys::{path::kernel, scheduling::allowed_processors};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -161,7 +161,7 @@ impl<P> Environment<P> {
         parameters: P,
     ) -> io::Result<Self> {
         Ok(Self {
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            kernel: kernel::read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             processor: processor_name(),
             processors: allowed_processors()?.len(),
             runs,
@@ -212,7 +212,7 @@ fn item(verdict: &Verdict) -> String {
 }
 
 fn processor_name() -> String {
-    let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let about = kernel::read("/proc/cpuinfo").unwrap_or_default();
     let named = about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     named.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.into())
 }

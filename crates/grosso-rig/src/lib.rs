@@ -13,6 +13,7 @@
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 
 #![deny(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "it serves tests only")]
 
 #[expect(unsafe_code, reason = "the trait of allocators is unsafe")]
 pub mod allocator;

@@ -238,6 +238,15 @@ pub(crate) const NLMSG_DONE: u16 = 3;
 pub(crate) const NLM_F_REQUEST: u16 = 0x001;
 pub(crate) const NLM_F_ACK: u16 = 0x004;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
+// linux/sock_diag.h, linux/unix_diag.h; the user since 5.3.
+pub(crate) const SOCK_DIAG_BY_FAMILY: u16 = 20;
+pub(crate) const UDIAG_SHOW_NAME: u32 = 0x01;
+pub(crate) const UDIAG_SHOW_UID: u32 = 0x40;
+pub(crate) const UNIX_DIAG_NAME: u16 = 0;
+pub(crate) const UNIX_DIAG_UID: u16 = 7;
+// net/tcp_states.h: states of sockets that are bound and not connected.
+pub(crate) const TCP_CLOSE: u32 = 7;
+pub(crate) const TCP_LISTEN: u32 = 10;
 pub(crate) const NLM_F_REPLACE: u16 = 0x100;
 pub(crate) const NLM_F_EXCL: u16 = 0x200;
 pub(crate) const NLM_F_CREATE: u16 = 0x400;

@@ -5,7 +5,6 @@
 
 use core::{ffi::c_int, mem::MaybeUninit};
 use std::{
-    fs::OpenOptions,
     io::{self, IoSlice, IoSliceMut},
     os::fd::{BorrowedFd, OwnedFd},
     thread,
@@ -18,6 +17,8 @@ use rustix::{
     },
     thread::set_name,
 };
+
+use crate::path::kernel;
 
 /// The helper process of this one.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Helper {
     /// [`io::ErrorKind::ResourceBusy`] if this process has other threads, whose locks the helper would inherit; errors
     /// from `fork(2)` and `socketpair(2)`.
     pub fn start(prepare: fn() -> io::Result<()>, work: fn(Job)) -> io::Result<Self> {
-        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        let threads = kernel::names("/proc/self/task").map_or(1, |names| names.len());
         if threads > 1 {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
@@ -83,7 +84,7 @@ fn serve(socket: &OwnedFd, prepare: fn() -> io::Result<()>, work: fn(Job)) -> io
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     // Whoever reads what the parent prints must see its end.
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    let null = kernel::open_device("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;

@@ -3,7 +3,6 @@
 use core::fmt;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
-use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with
 
 use crate::abi;
 use crate::mapping::Mapping;
+use crate::path::kernel;
 
 /// Length of the kernel's name field in bytes, including its terminating zero (`IFNAMSIZ`).
 const NAME_BYTES: usize = 16;
@@ -244,7 +244,7 @@ impl Control {
 /// Not found if the kernel lacks the attribute, `EPERM` if it requires a privilege in the initial
 /// namespace.
 pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io::Result<()> {
-    fs::write(format!("/sys/class/net/{name}/{attribute}"), value)
+    kernel::write(format!("/sys/class/net/{name}/{attribute}"), value)
 }
 
 /// Memory for a result whose length the kernel chooses. The kernel cannot write past its end.
@@ -353,7 +353,7 @@ mod tests {
         let control = Control::new().unwrap();
         let loopback = InterfaceName::new("lo").unwrap();
         assert!(control.index(&loopback).unwrap() > 0);
-        let mtu = fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        let mtu = kernel::read("/sys/class/net/lo/mtu").unwrap();
         assert_eq!(control.mtu(&loopback).unwrap().to_string(), mtu.trim());
         let stranger = InterfaceName::new("no-such-device").unwrap();
         for refused in [control.index(&stranger), control.mtu(&stranger)] {

@@ -63,6 +63,7 @@
 //! # Ok(())
 //! # }
 //! ```
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 #[cfg(target_os = "linux")]
 pub mod bell;

@@ -60,7 +60,7 @@ impl LocalAddress {
             let why = format!("the path of a socket has 1 to {PATH_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        Ok(Self(SocketAddrUnix::new(path)?))
+        Ok(Self(path::socket::address(path)?))
     }
 
     /// The path of the file, if it has one.

@@ -1,11 +1,14 @@
 //! Checks whether this process may build networks of its own, and remedies if it may not.
 
 use core::fmt;
-use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
+use std::{io, os::unix::fs::PermissionsExt, path::Path};
 
 use rustix::io::Errno;
 
-use crate::namespace::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal};
+use crate::{
+    namespace::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal},
+    path::{self, kernel},
+};
 
 /// Reasons why this process may not.
 #[derive(Debug)]
@@ -98,10 +101,10 @@ impl fmt::Display for Surroundings {
 /// machine may boot from what was the file system of a container.
 fn is_container() -> bool {
     let is_marked =
-        ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists());
+        ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| path::is_there(Path::new(mark)));
     is_marked
         && FIRST_NAMESPACES.iter().any(|(kind, number)| {
-            let own = fs::read_link(format!("/proc/self/ns/{kind}"));
+            let own = kernel::read_link(format!("/proc/self/ns/{kind}"));
             own.is_ok_and(|own| own != Path::new(&format!("{kind}:[{number}]")))
         })
 }
@@ -109,7 +112,7 @@ fn is_container() -> bool {
 /// Whether the processor, or the firmware, says that it is a virtual one.
 fn is_virtual() -> bool {
     let says = |path: &str, words: &[&str]| {
-        let text = fs::read_to_string(path).unwrap_or_default();
+        let text = kernel::read(path).unwrap_or_default();
         words.iter().any(|word| text.contains(word))
     };
     says("/proc/cpuinfo", &[" hypervisor"])
@@ -162,11 +165,11 @@ pub fn enter() -> Result<(), Refusal> {
 /// # Errors
 /// [`Refusal::NoTun`], [`Refusal::TunClosed`], or any other error from opening `/dev/net/tun`.
 pub fn tap() -> Result<(), Refusal> {
-    let opened = fs::OpenOptions::new().read(true).write(true).open(TUN);
+    let opened = kernel::open_device(TUN);
     opened.map(|_| ()).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Refusal::NoTun(Surroundings::detect()),
         Some(Errno::ACCESS | Errno::PERM) => {
-            let mode = fs::metadata(TUN).map_or(0, |data| data.permissions().mode() & 0o7777);
+            let mode = kernel::metadata(TUN).map_or(0, |data| data.permissions().mode() & 0o7777);
             Refusal::TunClosed { mode }
         }
         _ => Refusal::Other(io::Error::new(error.kind(), format!("{TUN}: {error}"))),
@@ -179,7 +182,7 @@ pub fn tap() -> Result<(), Refusal> {
 /// # Errors
 /// Fails if `/proc` is not mounted.
 pub fn capabilities() -> io::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
+    let status = kernel::read("/proc/self/status")?;
     let effective = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))

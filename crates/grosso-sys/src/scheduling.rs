@@ -1,12 +1,15 @@
 //! CPU affinity, real-time priority and CPU time of threads.
 
 use core::time::Duration;
-use std::fs;
+use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::path::kernel;
 
 /// The processors on which the calling thread may run, in ascending order.
 ///
@@ -67,16 +70,16 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
 /// The system's error if `/proc` cannot be read.
 pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let entry = entry?;
-        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+    for directory in kernel::names("/proc")? {
+        let Some(number) = directory.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         // A process may end between the listing and the reading.
-        let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
+        let process = Path::new("/proc").join(&directory);
+        let Ok(name) = kernel::read(process.join("comm")) else { continue };
         // A user's process can take any name; only a kernel thread has no command line.
         if name.starts_with(prefix)
-            && fs::read(entry.path().join("cmdline")).is_ok_and(|line| line.is_empty())
+            && kernel::read_bytes(process.join("cmdline")).is_ok_and(|line| line.is_empty())
         {
             found.extend(Pid::from_raw(number).map(|thread| (thread, name.trim_end().to_owned())));
         }
@@ -113,7 +116,7 @@ pub fn own_thread() -> Pid {
 pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
     // `/proc` has a directory for every thread, though it lists only processes.
     let path = format!("/proc/{}/schedstat", thread.as_raw_nonzero());
-    let text = fs::read_to_string(path)?;
+    let text = kernel::read(path)?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse);
     match [numbers.next(), numbers.next(), numbers.next()] {
         [Some(Ok(running)), Some(Ok(waiting)), Some(Ok(slices))] => Ok(CpuTime {
@@ -131,12 +134,9 @@ pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
 ///
 /// Not found if the process is gone.
 pub fn threads(process: Pid) -> io::Result<Vec<Pid>> {
-    let entries = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))?;
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    entries
-        .map(|entry| entry.map(|entry| number(entry).and_then(Pid::from_raw)))
-        .filter_map(Result::transpose)
-        .collect()
+    let names = kernel::names(format!("/proc/{}/task", process.as_raw_nonzero()))?;
+    let number = |name: &OsString| Pid::from_raw(name.to_str()?.parse().ok()?);
+    Ok(names.iter().filter_map(number).collect())
 }
 
 #[cfg(test)]

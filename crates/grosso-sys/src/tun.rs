@@ -11,12 +11,13 @@ use core::ops::{BitOr, Sub};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::ioctl::{Getter, IntegerSetter, Opcode, Setter, ioctl};
 
 use crate::abi;
 use crate::calls::seen;
 use crate::interface::{InterfaceName, InterfaceRequest};
+use crate::path::kernel;
 
 /// Offloads that the reader of a TUN or TAP device accepts (`TUNSETOFFLOAD`, rule V30). They do not
 /// limit writes.
@@ -86,7 +87,7 @@ impl Features {
     ///
     /// Not found if the kernel lacks TUN/TAP, `EACCES` if the file may not be opened.
     pub fn of_kernel() -> io::Result<Self> {
-        let file = open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let file = kernel::open_device("/dev/net/tun")?;
         // SAFETY: the opcode writes one 32-bit number.
         let getter = unsafe { Getter::<{ abi::TUNGETFEATURES }, u32>::new() };
         // SAFETY: as above.
@@ -169,7 +170,7 @@ impl TunBuilder {
     pub fn open(self) -> io::Result<Tun> {
         let mut access = OFlags::RDWR | OFlags::CLOEXEC;
         access.set(OFlags::NONBLOCK, self.nonblocking);
-        let file = open("/dev/net/tun", access, Mode::empty())?;
+        let file = kernel::open_with("/dev/net/tun", access)?;
         let mut request = InterfaceRequest::new(&self.name).with(&self.flags.to_ne_bytes());
         request.call::<{ abi::TUNSETIFF }>(&file)?;
         Ok(Tun { file, name: InterfaceName::from_kernel(request.name)?, flags: self.flags })

@@ -1,6 +1,7 @@
 //! The confinement of threads, as the kernel sees it.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 use std::{
     env,

@@ -1,5 +1,6 @@
 //! A user who owns the directory of a socket against root, who binds it there: the race is run many times.
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 use std::{
     fs,

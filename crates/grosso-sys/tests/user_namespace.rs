@@ -1,6 +1,8 @@
 //! Operations that only a single-threaded process can do. The test harness starts threads, so this
 //! program has its own `main`, and starts itself once for each case.
 
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
+
 #[cfg(not(target_os = "linux"))]
 fn main() {}
 

@@ -41,6 +41,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "it serves tests only")]
 
 pub mod browser;
 pub mod esp_vectors;

@@ -1,5 +1,7 @@
 //! The kit's frames as tshark reads them: every checksum that it can verify is right, and a wrong one is reported.
 
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
+
 use std::fs;
 use std::process::Command;
 

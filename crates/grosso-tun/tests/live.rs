@@ -3,6 +3,7 @@
 //!
 //! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 use std::{
     io::{Read, Write},

@@ -25,6 +25,7 @@
 //!
 //! For Linux on a little-endian machine, as virtio 1 has its numbers.
 #![cfg(target_os = "linux")]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 pub mod backend;
 mod dirty;

@@ -6,8 +6,12 @@ use std::{
     fs,
     io::{ErrorKind, Read, Write},
     num::NonZeroU16,
-    os::unix::net::{UnixDatagram, UnixListener, UnixStream},
+    os::unix::{
+        fs::{PermissionsExt, chown, symlink},
+        net::{UnixDatagram, UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 
@@ -24,6 +28,10 @@ use grosso_io::{
 use grosso_sys::local::LocalKind;
 use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_wire::virtio::Form;
+use rustix::{
+    process::{Gid, Uid, geteuid},
+    thread::{set_thread_res_gid, set_thread_res_uid},
+};
 
 /// A frame, and what its virtio header says of it.
 type Arrived = (Vec<u8>, Meta);
@@ -297,6 +305,114 @@ fn a_port_that_connects_finds_a_program_that_comes_later_and_comes_again() {
             }
             assert_eq!(event(&port, UnixEvent::PeerGone), round, "{kind:?}");
         }
+    }
+}
+
+/// A user who is neither root nor the one of the tests.
+const ALICE: u32 = 12_345;
+
+/// Runs as another user, in a thread.
+fn as_alice<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let other_user = || {
+        let (user, group) = (Uid::from_raw(ALICE), Gid::from_raw(ALICE));
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+        work()
+    };
+    thread::scope(|scope| scope.spawn(other_user).join().unwrap())
+}
+
+/// A directory of another user, and a socket of this user that no other one may open.
+fn place_of_alice() -> Option<(Place, UnixDatagram)> {
+    if !geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return None;
+    }
+    let place = Place::new();
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    fs::create_dir(place.path("home")).unwrap();
+    chown(place.path("home"), Some(ALICE), None).unwrap();
+    let log = UnixDatagram::bind(place.path("log")).unwrap();
+    fs::set_permissions(place.path("log"), fs::Permissions::from_mode(0o600)).unwrap();
+    log.set_nonblocking(true).unwrap();
+    Some((place, log))
+}
+
+#[test]
+fn a_sender_whose_name_leads_to_the_socket_of_another_user_gets_no_answer_there() {
+    for is_hard in [false, true] {
+        let Some((place, log)) = place_of_alice() else { return };
+        let (name, target) = (place.path("home/own"), place.path("log"));
+        let replace = || {
+            fs::remove_file(&name).unwrap();
+            match is_hard {
+                // The kernel lets users make hard links of others' files unless fs.protected_hardlinks forbids it.
+                true => fs::hard_link(&target, &name).unwrap(),
+                false => as_alice(|| symlink(&target, &name).unwrap()),
+            }
+        };
+        let role = UnixRole::Listen { mode: 0o666 };
+        let mut port = UnixPort::open(&place.options(LocalKind::Datagram, None, role)).unwrap();
+        let send = || {
+            as_alice(|| {
+                let socket = UnixDatagram::bind(&name).unwrap();
+                socket.send_to(&frame(1), place.path("port")).unwrap();
+                socket
+            })
+        };
+        // The name is replaced before the port answers.
+        let _first = send();
+        replace();
+        assert_eq!(arrived(&mut port, 0).len(), 1);
+        transmit(&mut port, &frame(2), &Meta::default());
+        assert_eq!(log.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(event(&port, UnixEvent::PeerMet), 0);
+
+        // The name is replaced after the port has answered, which it notices at its next look.
+        fs::remove_file(&name).unwrap();
+        let second = send();
+        assert_eq!(arrived(&mut port, 1).len(), 1);
+        transmit(&mut port, &frame(3), &Meta::default());
+        assert_eq!(second.recv(&mut [0; 4096]).unwrap(), frame(3).len());
+        replace();
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            now_ns = port.deadline().unwrap_or(now_ns);
+            assert!(arrived(&mut port, now_ns).is_empty());
+        }
+        transmit(&mut port, &frame(4), &Meta::default());
+        assert_eq!(log.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        let counted = [UnixEvent::PeerMet, UnixEvent::PeerGone].map(|what| event(&port, what));
+        assert_eq!(counted, [1, 1], "hard: {is_hard}");
+    }
+}
+
+#[test]
+fn a_port_that_connects_follows_no_link_of_another_user_to_a_socket() {
+    for is_hard in [false, true] {
+        let Some((place, log)) = place_of_alice() else { return };
+        let (name, target) = (place.path("home/peer"), place.path("log"));
+        let mut options = place.options(LocalKind::Datagram, None, CONNECT);
+        options.path.clone_from(&name);
+        let mut port = UnixPort::open(&options).unwrap();
+        match is_hard {
+            true => fs::hard_link(&target, &name).unwrap(),
+            false => as_alice(|| symlink(&target, &name).unwrap()),
+        }
+        let mut now_ns = 0;
+        for _ in 0..2 {
+            assert!(arrived(&mut port, now_ns).is_empty());
+            transmit(&mut port, &frame(1), &Meta::default());
+            now_ns = port.deadline().expect("it will try again");
+        }
+        assert_eq!(log.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(event(&port, UnixEvent::PeerMet), 0, "hard: {is_hard}");
+        // The same name as a socket of its own is connected to.
+        fs::remove_file(&name).unwrap();
+        let peer = as_alice(|| UnixDatagram::bind(&name).unwrap());
+        assert!(arrived(&mut port, now_ns).is_empty());
+        transmit(&mut port, &frame(2), &Meta::default());
+        assert_eq!(peer.recv(&mut [0; 4096]).unwrap(), frame(2).len());
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use grosso_capture::Format;
+use grosso_sys::path;
 
 use super::own::{Naming, Reading};
 use crate::{error::Failure, input::Session, sources::Sources};
@@ -64,7 +65,7 @@ impl Captures {
     pub(crate) fn split_number(&self) -> (Self, Option<u64>) {
         let number = match &self.words[..] {
             [word] if self.read.is_some() => word.parse().ok(),
-            [_, .., word] if self.read.is_none() && !PathBuf::from(word).exists() => {
+            [_, .., word] if self.read.is_none() && !path::input::is_there(word) => {
                 word.parse().ok()
             }
             _ => None,

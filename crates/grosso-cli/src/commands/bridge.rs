@@ -61,6 +61,7 @@ mod linux {
                 Event::RouteChanged(path) => {
                     paths.route_changed(path).into_iter().for_each(|note| session.talk.note(note));
                 }
+                Event::Note(note) => session.talk.note(note),
                 Event::Report => session.talk.block(&observe::print(&asked.readings())),
             }
         };

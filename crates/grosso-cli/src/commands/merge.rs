@@ -3,8 +3,9 @@
 //! The rule is that of `docs/export.md`: what describes the run must be the same in all reports, counts are added, of
 //! times the earliest and the latest stay. A report that it does not hold for is refused.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, path::Path};
 
+use grosso_sys::path;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -53,7 +54,7 @@ struct Share {
 /// Reads the report of a share.
 fn read(path: &Path) -> Result<Share, Failure> {
     let name = shown(path);
-    let text = fs::read_to_string(path)
+    let text = path::read_text(path, REPORT_BYTES_MAX)
         .map_err(|error| Failure::environment("environment.read", format!("{name}: {error}")))?;
     let no_report = |message: String| Failure::input("input.report", format!("{name}: {message}"));
     let report: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
@@ -194,6 +195,8 @@ impl Report for MergedReport {
     fn warn(&mut self, _warnings: Vec<String>) {}
 }
 
+/// Greatest size in bytes of a report.
+const REPORT_BYTES_MAX: u64 = 64 << 20;
 /// The schema of reports that can be merged.
 const SCHEMA: &str = ExportReport::FORM.name;
 /// The rule for each field of such a report.

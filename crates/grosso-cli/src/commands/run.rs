@@ -84,6 +84,7 @@ mod linux {
                         .into_iter()
                         .for_each(|note| session.talk.note(note));
                 }
+                Event::Note(note) => session.talk.note(note),
                 Event::PathEnded(number) => {
                     if let Some(failure) = daemon.ended(number, session) {
                         if daemon.paths.specs().next().is_none() {

@@ -16,6 +16,7 @@ use crate::{
     error::{Exit, Failure},
     form::ReportForm,
     input::Session,
+    name::{harmless, shown},
     observe::{
         control::{Answer, Answers, Ask, ask_all, earlier, folders},
         json::DeviceLine,
@@ -83,7 +84,7 @@ pub(crate) fn running(
     let Answers { mut answers, forbidden, silent } =
         ask_all(&folders(), &Ask::Counters { per_queue });
     for (path, why) in &silent {
-        session.talk.note(format!("{}: {why}", path.display()));
+        session.talk.note(format!("{}: {why}", shown(path)));
     }
     if answers.is_empty() {
         return Err(nothing(command, &forbidden));
@@ -95,7 +96,7 @@ pub(crate) fn running(
         let message = format!("{command}: no running data path has a device {missing}");
         let hint = match there.is_empty() {
             true => "there is none in any".to_owned(),
-            false => format!("there are {}", there.join(", ")),
+            false => format!("there are {}", harmless(&there.join(", "))),
         };
         return Err(Failure::environment("environment.no_device", message).hint(hint));
     }
@@ -114,7 +115,7 @@ fn devices_of(answer: &Answer) -> impl Iterator<Item = &str> {
 fn nothing(command: &str, forbidden: &[PathBuf]) -> Failure {
     match forbidden.first() {
         Some(path) => {
-            let message = format!("{command}: {}: this user may not ask there", path.display());
+            let message = format!("{command}: {}: this user may not ask there", shown(path));
             let hint = format!("if a data path runs there: sudo grosso {command}");
             Failure::environment("environment.permission", message).hint(hint)
         }

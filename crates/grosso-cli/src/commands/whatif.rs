@@ -7,10 +7,11 @@ mod crew;
 mod meter;
 mod trial;
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use grosso::Profile;
 use grosso_capture::Entry;
+use grosso_sys::path;
 
 use self::crew::Crew;
 use super::{
@@ -23,7 +24,7 @@ use crate::{
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
-    output::refuse_input,
+    output::{OUTPUT_MODE, note_others, refuse_input},
     report::{self, InputFacts, Place, Tool},
     reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
 };
@@ -80,8 +81,14 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     written.map(|()| exit)
 }
 
-fn write_page(report: &mut WhatifReport, page: &Path, session: &Session) -> Result<(), Failure> {
-    fs::write(page, report.page(&session.command_line)).map_err(|error| {
+fn write_page(
+    report: &mut WhatifReport,
+    page: &Path,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    note_others(page, &mut session.talk);
+    let text = report.page(&session.command_line);
+    path::write(page, text.as_bytes(), OUTPUT_MODE).map_err(|error| {
         report.html = None;
         let message = format!("whatif: {}: {error}", shown(page));
         Failure::environment("environment.write", message)

@@ -1,55 +1,71 @@
 //! Claims to keys and interfaces, by which programs on a host see that another one uses the same.
 //!
-//! A claim is a Unix socket without a file, named by the key's fingerprint or by the interface: it is there for all
-//! users of a network namespace, whatever their directories, and is gone when its program ends, in whatever way. The
-//! key file is locked too, which programs in other network namespaces see.
+//! A claim is a listening Unix socket without a file, named by the key's fingerprint or by the interface: it is there
+//! for all users of a network namespace, whatever their directories, and is gone when its program ends. Its holder is
+//! believed only if it is root or this user (ADR 0217). The key file is locked too, which programs in other network
+//! namespaces see.
 
 use std::{
-    fs::File,
+    fs::{File, TryLockError},
     io,
-    os::{
-        fd::OwnedFd,
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixDatagram},
-    },
     path::Path,
+};
+
+use grosso_sys::path::{
+    self,
+    claim::{Claim, claim as claim_name},
 };
 
 use super::keys::{Key, Keys};
 
 /// Claims both keys of a pair, each for its direction, until the result is dropped: the other end of the pair may be
-/// on the same host. The error is [`io::ErrorKind::WouldBlock`] if another port has claimed one of them.
-pub(super) fn claim(keys: &Keys, file: Option<&Path>) -> io::Result<Vec<File>> {
-    let mut claims = vec![named(&keys.outbound, "out")?, named(&keys.inbound, "in")?];
+/// on the same host. Passes a note about each key whose claim another user holds to `note`. The error is
+/// [`io::ErrorKind::WouldBlock`] if another port has claimed one of them.
+pub(super) fn claim(
+    keys: &Keys,
+    file: Option<&Path>,
+    note: &dyn Fn(String),
+) -> io::Result<Vec<File>> {
+    let mut claims = Vec::new();
+    for (key, direction) in [(&keys.outbound, "out"), (&keys.inbound, "in")] {
+        claims.extend(named(key, direction, note)?);
+    }
     if let Some(path) = file {
-        let file = File::open(path)?;
+        let file = path::open(path)?;
         file.try_lock().map_err(|error| match error {
-            std::fs::TryLockError::WouldBlock => taken("the key file"),
-            std::fs::TryLockError::Error(error) => error,
+            TryLockError::WouldBlock => taken("the key file"),
+            TryLockError::Error(error) => error,
         })?;
         claims.push(file);
     }
     Ok(claims)
 }
 
-/// Claims an interface until the result is dropped. The error is [`io::ErrorKind::AddrInUse`] if another path has it,
-/// or a program says so: anybody may, so that nothing is refused for it.
-pub(super) fn interface(name: &str) -> io::Result<File> {
-    bind(&format!("grosso-interface-{name}"))
+/// Claims an interface until the result is dropped. The error is [`io::ErrorKind::AddrInUse`] if another path has it.
+/// Without an error and a claim, another user holds the name.
+pub(super) fn interface(name: &str) -> io::Result<Option<File>> {
+    match claim_name(&format!("grosso-interface-{name}"))? {
+        Claim::Held(socket) => Ok(Some(socket.into())),
+        Claim::Taken => Err(io::ErrorKind::AddrInUse.into()),
+        Claim::Doubtful { .. } => Ok(None),
+    }
 }
 
-fn named(key: &Key, direction: &str) -> io::Result<File> {
+fn named(key: &Key, direction: &str, note: &dyn Fn(String)) -> io::Result<Option<File>> {
     let name = format!("grosso-esp-{direction}-{:032x}", key.fingerprint(direction));
-    bind(&name).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => taken(&format!("the key \"{direction}\"")),
-        _ => error,
-    })
-}
-
-fn bind(name: &str) -> io::Result<File> {
-    let address = SocketAddr::from_abstract_name(name)?;
-    let socket = UnixDatagram::bind_addr(&address)?;
-    Ok(File::from(OwnedFd::from(socket)))
+    match claim_name(&name)? {
+        Claim::Held(socket) => Ok(Some(socket.into())),
+        Claim::Taken => Err(taken(&format!("the key \"{direction}\""))),
+        Claim::Doubtful { user } => {
+            let user =
+                user.map_or_else(|| "another user".to_owned(), |user| format!("user {user}"));
+            note(format!(
+                "esp: a program of {user} claims the key \"{direction}\" too, which does not stop this one: \
+                 if it really has the key, make new keys for both ends"
+            ));
+            Ok(None)
+        }
+    }
 }
 
 fn taken(what: &str) -> io::Error {
@@ -69,23 +85,23 @@ mod tests {
 
     #[test]
     fn a_key_is_claimed_once_for_each_direction_until_its_port_ends() {
-        let first = claim(&keys(1, 2), None).unwrap();
-        let other_end = claim(&keys(2, 1), None).unwrap();
+        let first = claim(&keys(1, 2), None, &|_| ()).unwrap();
+        let other_end = claim(&keys(2, 1), None, &|_| ()).unwrap();
         for (inbound, outbound, which) in [(1, 2, "out"), (3, 2, "out"), (1, 3, "in")] {
-            let error = claim(&keys(inbound, outbound), None).unwrap_err();
+            let error = claim(&keys(inbound, outbound), None, &|_| ()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             assert!(error.to_string().ends_with(&format!("the key \"{which}\"")), "{error}");
         }
         drop(first);
-        assert!(claim(&keys(1, 2), None).is_ok());
+        assert!(claim(&keys(1, 2), None, &|_| ()).is_ok());
         drop(other_end);
     }
 
     #[test]
     fn a_key_file_is_locked_as_well() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let _first = claim(&keys(4, 5), Some(file.path())).unwrap();
-        let error = claim(&keys(6, 7), Some(file.path())).unwrap_err();
+        let _first = claim(&keys(4, 5), Some(file.path()), &|_| ()).unwrap();
+        let error = claim(&keys(6, 7), Some(file.path()), &|_| ()).unwrap_err();
         assert!(error.to_string().ends_with("the key file"), "{error}");
     }
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 use grosso::{Profile, coalesce::Hold, tunnel::Header};
 use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
+use grosso_sys::path;
 use grosso_wire::virtio::Form;
 use serde::{
     Deserialize, Deserializer,
@@ -19,7 +20,7 @@ use super::{
     stages::{EspSpec, EspTable, FragmentsMode, FragmentsSpec},
 };
 use crate::{
-    arguments::AUTO_HOLD_NS, error::Failure, name::shown, profile, text_file, tunnel::Description,
+    arguments::AUTO_HOLD_NS, error::Failure, name::shown, profile, tunnel::Description,
     wrong::Wrong,
 };
 
@@ -37,7 +38,7 @@ impl Config {
     /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let name = shown(path);
-        let text = text_file::read(path, CONFIG_BYTES_MAX).map_err(|error| match error.kind() {
+        let text = path::read_text(path, CONFIG_BYTES_MAX).map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => {
                 Failure::input("input.config", format!("{name}: a configuration of {error}"))
             }

@@ -15,7 +15,7 @@ use signal_hook::{
 use crate::confinement;
 
 /// An event to act on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// SIGINT: end, and print a summary.
     Interrupt,
@@ -33,11 +33,13 @@ pub(crate) enum Event {
     Looped(u64),
     /// A route to the other end of the tunnel of this path changed.
     RouteChanged(u64),
+    /// A path found something while it started that the user should know.
+    Note(String),
 }
 
 /// The queue of events. Its length is bounded by the number of signals and paths: the kernel merges equal signals that
-/// wait, a path ends once and drops its first own packet once, and each of its queues looks at its routes once a
-/// second.
+/// wait, a path ends once, drops its first own packet once and has a few notes each time it starts, and each of its
+/// queues looks at its routes once a second.
 #[derive(Debug)]
 pub(crate) struct Events {
     pub(crate) sender: Sender<Event>,

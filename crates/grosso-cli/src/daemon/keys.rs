@@ -11,12 +11,12 @@ use std::{
 };
 
 use grosso::tunnel::esp::{KeyMaterial, NoAssociation};
-use grosso_sys::{passed, secret};
+use grosso_sys::{passed, path, secret};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::readers::{self, Readers};
-use crate::{error::Failure, name::shown, text_file};
+use crate::{error::Failure, name::shown};
 
 /// The source of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ fn read_file(path: &Path) -> Result<Keys, Failure> {
     let unreadable = |error: io::Error| {
         Failure::environment("environment.read", format!("key file {name}: {error}"))
     };
-    let file = text_file::open(path).map_err(unreadable)?;
+    let file = path::open(path).map_err(unreadable)?;
     if let Readers::Others { mode } = readers::of(&file).map_err(unreadable)? {
         let message = format!("key file {name}: others can read or write it (mode {mode:04o})");
         let hint = format!("chmod 600 {name}, and new keys if anybody may have read them");
@@ -336,7 +336,7 @@ mod tests {
         let pipe = folder.path().join("pipe");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let refused = read_file(&pipe).err().unwrap();
-        assert!(refused.message.ends_with("no regular file"), "{}", refused.message);
+        assert!(refused.message.ends_with("not a regular file"), "{}", refused.message);
     }
 
     #[test]

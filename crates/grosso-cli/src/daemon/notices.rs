@@ -1,6 +1,10 @@
 //! Notices from the threads of a running path.
 
+use std::sync::mpsc::Sender;
+
 use grosso_io::{Notice, stage::ScarcityNotice};
+
+use super::events::Event;
 
 /// The functions that a running path calls, from its threads.
 #[derive(Clone, Debug)]
@@ -11,6 +15,8 @@ pub(crate) struct Notices {
     pub(super) route_changed: Notice,
     /// Few sequence numbers of ESP are left, or none.
     pub(super) scarce: ScarcityNotice,
+    /// The queue for notes about what the path found while it started.
+    pub(super) notes: Option<Sender<Event>>,
 }
 
 impl Notices {
@@ -19,6 +25,12 @@ impl Notices {
     pub(crate) fn none() -> Self {
         let none = Notice::new(|| ());
         let scarce = ScarcityNotice(std::sync::Arc::new(|_| ()));
-        Self { looped: none.clone(), route_changed: none, scarce }
+        Self { looped: none.clone(), route_changed: none, scarce, notes: None }
+    }
+
+    /// Shows a note about the path.
+    pub(super) fn note(&self, note: String) {
+        // The receiver may be gone.
+        let _ = self.notes.as_ref().map(|notes| notes.send(Event::Note(note)));
     }
 }

@@ -196,7 +196,7 @@ fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
     for port in [&spec.left, &spec.right] {
         let Device::Packet(name) = &port.device else { continue };
         match claim::interface(name) {
-            Ok(claim) => claims.push(claim),
+            Ok(claim) => claims.extend(claim),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => shared.push(name.clone()),
             // Who may not claim it carries its packets all the same.
             Err(_) => {}
@@ -284,8 +284,7 @@ where
     let stages = |port: &PortSpec, to: &PortSpec, devices: Vec<P>| {
         let mode = port.fragments_mode(to);
         let staged = devices.into_iter().enumerate().map(|(queue, device)| {
-            let (fragments, mut esp) =
-                stages::options(port.fragments.as_ref(), mode, port.esp.as_ref(), queue, command)?;
+            let (fragments, mut esp) = stages::options(port, mode, queue, notices, command)?;
             if let Some(esp) = &mut esp {
                 esp.loop_notice = Some(notices.looped.clone());
                 esp.scarcity = Some(notices.scarce.clone());

@@ -1,6 +1,7 @@
 //! All paths of the process, and their counters.
 
 use std::{
+    path::Path,
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
     time::{Duration, Instant},
 };
@@ -10,7 +11,7 @@ use grosso_io::{
     runner::{Broken, Handle, Request},
     stage::{Scarcity, ScarcityNotice},
 };
-use grosso_sys::{interface::InterfaceName, netlink::Netlink};
+use grosso_sys::{interface::InterfaceName, netlink::Netlink, path::warning};
 
 use super::{
     definition,
@@ -23,6 +24,7 @@ use super::{
 };
 use crate::{
     error::Failure,
+    name::harmless,
     observe::PathReading,
     tunnel::{Description, TunnelFiles},
 };
@@ -87,11 +89,11 @@ impl Paths {
     pub(crate) fn start(&mut self, spec: PathSpec) -> Result<(), Failure> {
         let number = self.started;
         self.started += 1;
-        let event = |event| {
+        let event = |event: Event| {
             let events = self.events.clone();
             move || {
                 // The receiver may be gone.
-                let _ = events.send(event);
+                let _ = events.send(event.clone());
             }
         };
         let events = self.events.clone();
@@ -102,10 +104,18 @@ impl Paths {
             looped: Notice::new(event(Event::Looped(number))),
             route_changed: Notice::new(event(Event::RouteChanged(number))),
             scarce,
+            notes: Some(self.events.clone()),
         };
         let ended = event(Event::PathEnded(number));
         let is_tunnel = matches!(spec.right.device, Device::Tunnel(_));
         let others = if is_tunnel { self.tunnels() } else { Vec::new() };
+        let names: Vec<&str> = [&spec.left, &spec.right]
+            .into_iter()
+            .flat_map(|port| port.device.socket_paths())
+            .collect();
+        for note in names.into_iter().filter_map(|name| warning(Path::new(name))) {
+            notices.note(note);
+        }
         let path = RunningPath::start(spec, &self.command, &others, &notices, ended)?;
         self.running.push((number, path));
         self.publish();
@@ -207,7 +217,9 @@ impl Paths {
                 1 => "1 queue".to_owned(),
                 queues => format!("{queues} queues"),
             };
-            format!("{}: {} <-> {}, {queues}", path.spec.name, path.left, path.right)
+            let [name, left, right] =
+                [&path.spec.name, &path.left, &path.right].map(|name| harmless(name));
+            format!("{name}: {left} <-> {right}, {queues}")
         })
     }
 

@@ -46,6 +46,17 @@ pub(crate) enum Device {
     Tunnel(Box<Description>),
 }
 
+impl Device {
+    /// The names of the sockets that it has or connects to.
+    pub(crate) fn socket_paths(&self) -> Vec<&str> {
+        match self {
+            Self::Unix(unix) => unix.paths(),
+            Self::Vhost(vhost) => vec![&vhost.path],
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl FromStr for Device {
     type Err = String;
 

@@ -18,13 +18,15 @@ use grosso::{
 use grosso_io::stage::{
     FragmentationOptions, Level, SecuredOptions, SequenceFile, SequenceRecorder,
 };
-use grosso_sys::secret;
+use grosso_sys::{path, secret};
 use grosso_wire::ipv4;
 use serde::Deserialize;
 
 use super::{
     claim::claim,
     keys::{KeySource, Keys},
+    notices::Notices,
+    port::PortSpec,
     recorder,
 };
 use crate::error::Failure;
@@ -156,7 +158,7 @@ impl EspSpec {
         self.keys.read(folder)?;
         self.sequence_file = folder.join(&self.sequence_file);
         let parent = self.sequence_file.parent().unwrap_or(folder);
-        if !parent.is_dir() {
+        if !path::metadata(parent).is_ok_and(|facts| facts.is_dir()) {
             let (file, parent) = (self.sequence_file.display(), parent.display());
             let message = format!("sequence file {file}: no such directory {parent}");
             let hint = format!("sudo install -d -m 700 {parent}");
@@ -191,7 +193,7 @@ impl EspSpec {
             .then(|| format!("two ports receive with the same key, that of {file}"))
     }
 
-    fn options(&self, command: &str) -> Result<SecuredOptions, Failure> {
+    fn options(&self, notices: &Notices, command: &str) -> Result<SecuredOptions, Failure> {
         let keys = self.keys.keys()?;
         let wrong = |error: NoAssociation| {
             Failure::input("input.config", format!("{command}: esp: {error}"))
@@ -204,21 +206,22 @@ impl EspSpec {
         })?;
         let mut options = SecuredOptions::new(outbound, inbound, salt);
         options.level = self.level;
-        options.claims = self.claims(&keys, command)?;
+        options.claims = self.claims(&keys, notices, command)?;
         options.sequences = Some(self.sequences(&keys, command)?);
         Ok(options)
     }
 
-    fn claims(&self, keys: &Keys, command: &str) -> Result<Vec<File>, Failure> {
+    fn claims(&self, keys: &Keys, notices: &Notices, command: &str) -> Result<Vec<File>, Failure> {
         let file = match &self.keys {
             KeySource::File(path, _) => Some(path.as_path()),
             KeySource::Descriptor(_) => None,
         };
-        claim(keys, file).map_err(|error| {
+        claim(keys, file, &|note| notices.note(note)).map_err(|error| {
             let failure =
                 Failure::environment("environment.busy", format!("{command}: esp: {error}"));
             failure.hint(
-                "each port has keys of its own: make two new ones, for this end and the other",
+                "stop the other program (grosso stats shows the paths that run), or make new keys for \
+                 this port and its peer",
             )
         })
     }
@@ -419,14 +422,14 @@ impl EspTable {
 
 /// The stages to put in front of a port, which treats fragments in this mode.
 pub(super) fn options(
-    fragments: Option<&FragmentsSpec>,
+    port: &PortSpec,
     mode: Option<FragmentsMode>,
-    esp: Option<&EspSpec>,
     queue: usize,
+    notices: &Notices,
     command: &str,
 ) -> Result<(FragmentationOptions, Option<SecuredOptions>), Failure> {
     let seed = RandomState::new().hash_one(queue);
-    let fragments = fragments.map_or_else(
+    let fragments = port.fragments.as_ref().map_or_else(
         || {
             let mut options = FragmentationOptions::new(seed);
             options.rules = None;
@@ -434,7 +437,7 @@ pub(super) fn options(
         },
         |spec| spec.options(mode, seed),
     );
-    let esp = esp.map(|spec| spec.options(command)).transpose()?;
+    let esp = port.esp.as_ref().map(|spec| spec.options(notices, command)).transpose()?;
     Ok((fragments, esp))
 }
 

@@ -80,6 +80,11 @@ impl Unix {
         self.connects || self.kind == LocalKind::Datagram
     }
 
+    /// The names of its sockets: that of the port, and that for the answers.
+    pub(crate) fn paths(&self) -> Vec<&str> {
+        [Some(self.path.as_str()), self.local.as_deref()].into_iter().flatten().collect()
+    }
+
     /// Whether it was said what the other program takes.
     pub(crate) fn has_offloads(&self) -> bool {
         self.offloads.is_some()

@@ -5,23 +5,29 @@
 //! nothing else.
 
 use std::{
-    env, fs,
+    env,
     io::{self, Read, Write},
-    os::unix::{
-        fs::{DirBuilderExt, FileTypeExt, MetadataExt},
-        net::{UnixListener, UnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::MetadataExt,
+            net::{UnixListener, UnixStream},
+        },
     },
     path::{Path, PathBuf},
     process,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use grosso_sys::local::refuses_files;
-use rustix::{
-    fs::{Mode, fchmod},
-    net::{
-        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+use grosso_sys::{
+    local::refuses_files,
+    path::{
+        self as names, Entry,
+        socket::{self, Pinned},
     },
+};
+use rustix::{
+    net::{AddressFamily, SocketFlags, SocketType, listen, socket_with},
     process::geteuid,
 };
 use serde::{Deserialize, Serialize};
@@ -79,7 +85,7 @@ impl ControlSocket {
     pub(crate) fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
-            match prepare(folder).and_then(|()| Self::create_in(folder)) {
+            match names::prepare_private(folder).and_then(|()| Self::create_in(folder)) {
                 Ok(made) => return Ok(made),
                 Err(error) => {
                     let why = format!("{}: {error}", folder.display());
@@ -103,10 +109,6 @@ impl ControlSocket {
         });
         for name in names {
             let path = folder.join(name);
-            if is_stale(&path) {
-                // Another program may have removed it meanwhile.
-                let _ = fs::remove_file(&path);
-            }
             match listen_on(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 result => return result.map(|listener| (Self { path }, listener)),
@@ -119,31 +121,33 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         // It may be gone already.
-        let _ = fs::remove_file(&self.path);
+        let _ = names::remove(&self.path);
     }
 }
 
 /// Listens on a socket that only its owner can open. It is so from its first moment: the mode is set before the name
-/// exists.
+/// exists. A socket that a program left behind is replaced.
 fn listen_on(path: &Path) -> io::Result<UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = stream()?;
     // On older kernels, descriptors that are passed are closed by the closing thread.
     let _ = refuses_files(&socket);
-    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    socket::bind(&socket, SocketType::STREAM, path, 0o600)?;
     listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Connects without waiting for room in the queue of a program that accepts no connections.
+/// Connects to a socket, without waiting for a program that accepts nothing.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let socket = stream()?;
+    Pinned::at(path, None)?.connect(&socket)?;
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)
+}
+
+fn stream() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
 /// The first of these folders that is usable; a missing one is made.
@@ -153,7 +157,7 @@ fn connect_to(path: &Path) -> io::Result<UnixStream> {
 pub(crate) fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {
-        match prepare(folder) {
+        match names::prepare_private(folder) {
             Ok(()) => return Ok(folder),
             Err(error) => {
                 let why = format!("{}: {error}", folder.display());
@@ -162,21 +166,6 @@ pub(crate) fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
         }
     }
     Err(refusal)
-}
-
-/// Makes a folder, or checks that nobody else can write to an existing one.
-pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        result => return result,
-    }
-    let facts = fs::symlink_metadata(folder)?;
-    let is_ours = facts.uid() == geteuid().as_raw();
-    if facts.is_dir() && is_ours && facts.mode() & 0o022 == 0 {
-        return Ok(());
-    }
-    let why = "it is there and not a folder in which only this user can write";
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
 /// The folders of sockets, the preferred ones first: that of the user's session, that of the system, and one of the
@@ -199,18 +188,8 @@ pub(crate) fn folders() -> Vec<PathBuf> {
 /// Whether only the system or the user can have made the folder: among temporary files everybody can make one.
 pub(crate) fn is_trusted(folder: &Path) -> bool {
     folder.parent() != Some(&env::temp_dir())
-        || fs::symlink_metadata(folder)
+        || names::metadata(folder)
             .is_ok_and(|facts| facts.is_dir() && facts.uid() == geteuid().as_raw())
-}
-
-/// Whether this is a socket on which no program listens any more.
-fn is_stale(path: &Path) -> bool {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|facts| facts.file_type().is_socket());
-    let refused = || {
-        let connected = connect_to(path);
-        connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    };
-    is_socket && refused()
 }
 
 /// The answers of the running programs.
@@ -228,7 +207,7 @@ pub(crate) struct Answers {
 pub(crate) fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
     let mut found = Answers::default();
     for folder in folders.iter().filter(|folder| is_trusted(folder)) {
-        let entries = match fs::read_dir(folder) {
+        let entries = match names::entries(folder) {
             Ok(entries) => entries,
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied {
@@ -237,14 +216,18 @@ pub(crate) fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
                 continue;
             }
         };
-        let list = |entries: fs::ReadDir| entries.flatten().map(|entry| entry.path());
+        let list = |folder: &Path, entries: Vec<Entry>| {
+            let paths = entries.into_iter().map(|entry| folder.join(entry.name));
+            paths.collect::<Vec<_>>()
+        };
         let is = |path: &PathBuf, end: &str| path.extension().is_some_and(|own| own == end);
         let within = |path: PathBuf| match is(&path, OWN_FOLDER) {
             // A program that has just ended takes its folder along.
-            true => fs::read_dir(path).into_iter().flat_map(list).collect(),
+            true => list(&path, names::entries(&path).unwrap_or_default()),
             false => vec![path],
         };
-        let sockets = list(entries).flat_map(within).filter(|path| is(path, EXTENSION));
+        let paths = list(folder, entries).into_iter();
+        let sockets = paths.flat_map(within).filter(|path| is(path, EXTENSION));
         sockets.take(SOCKETS_MAX).for_each(|path| found.ask(path, ask));
     }
     found.answers.sort_by_key(|answer| answer.pid);
@@ -261,9 +244,7 @@ impl Answers {
                 io::ErrorKind::NotFound => {}
                 io::ErrorKind::ConnectionRefused => {
                     // The program was killed and left its socket. If this user may not remove it, it stays.
-                    if is_stale(&path) {
-                        let _ = fs::remove_file(&path);
-                    }
+                    let _ = socket::remove_stale(&path, SocketType::STREAM);
                 }
                 _ => self.silent.push((path, error.to_string())),
             },

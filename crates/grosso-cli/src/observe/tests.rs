@@ -106,6 +106,25 @@ fn sum(reading: &DeviceReading, start: &str) -> u64 {
 }
 
 #[test]
+fn names_forge_no_lines_and_no_labels() {
+    let mut path = sample();
+    path.name = "a\u{1b}[2J\n    rx_packets: 7\nb".to_owned();
+    path.left = "eth0 (path x, to y)\n    rx_packets: 9".to_owned();
+    path.right = "tap\"} 1\ngrosso_forged{device=\"\\".to_owned();
+    path.stuck = Some(Duration::from_secs(1));
+    let readings = devices(std::slice::from_ref(&path), false);
+    let text = text::print(&readings, false);
+    let first = text.lines().next().unwrap();
+    let name = "a\\x1b[2J\\x0a    rx_packets: 7\\x0ab";
+    assert!(first.contains(name) && first.contains("eth0 (path x, to y)\\x0a"), "{first:?}");
+    assert!(!text.contains('\u{1b}') && !text.contains("\n    rx_packets: 7"), "{text}");
+    assert!(!text.contains("\n    rx_packets: 9\n"), "{text}");
+    let page = prometheus::page(&readings);
+    assert!(page.lines().all(|line| line.starts_with(['#', 'g'])), "{page}");
+    assert!(!page.contains("\ngrosso_forged"), "{page}");
+}
+
+#[test]
 fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     let path = sample();
     let readings = devices(std::slice::from_ref(&path), false);

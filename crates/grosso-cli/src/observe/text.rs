@@ -6,6 +6,7 @@ use super::{
     reading::{DeviceReading, Values},
     table::COUNTERS,
 };
+use crate::name::harmless;
 
 /// The counters of devices; those whose zero carries no information are left out, unless all are wanted.
 pub(crate) fn print(devices: &[DeviceReading], all: bool) -> String {
@@ -19,6 +20,7 @@ pub(crate) fn device(reading: &DeviceReading, change: Option<&Values>, all: bool
     let stuck = stuck_ns.map_or_else(String::new, |age_ns| {
         format!("; stuck: no answer, counters from {} s ago", age_ns / 1_000_000_000)
     });
+    let [device, path, peer] = [device, path, peer].map(|name| harmless(name));
     let mut text = format!("{device}{queue} (path {path}, to {peer}{stuck})\n");
     let mut changes = change.map(Values::in_order);
     for (counter, value) in COUNTERS.iter().zip(counters.in_order()) {

@@ -12,6 +12,7 @@ use core::{fmt::Write, ops::Range};
 use std::{borrow::Cow, io, path::Path};
 
 use grosso::Profile;
+use grosso_sys::path;
 use grosso_wire::ipv4;
 use toml::{
     Spanned,
@@ -24,7 +25,6 @@ use crate::{
     error::Failure,
     name::shown,
     report::COLUMNS,
-    text_file,
     wrong::{Wrong, no_key, similar},
 };
 
@@ -72,7 +72,7 @@ fn no_profile(name: &str) -> String {
 /// The profile of a file.
 fn read(path: &Path) -> Result<Profile, Failure> {
     let name = shown(path);
-    let text = text_file::read(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
+    let text = path::read_text(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
             Failure::input("input.profile", format!("{name}: a profile of {error}"))
         }

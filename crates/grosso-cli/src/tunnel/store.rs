@@ -2,17 +2,17 @@
 //! namespace has a folder of its own, because tunnels in two of them may have the same name, as their devices may.
 
 use std::{
-    fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use grosso_sys::namespace::network_cookie;
+use grosso_sys::{namespace::network_cookie, path};
 
 use super::Definition;
 use crate::{
     error::Failure,
-    observe::control::{OWN_FOLDER, folders, is_trusted, prepare, usable},
+    observe::control::{OWN_FOLDER, folders, is_trusted, usable},
     wrong::similar,
 };
 
@@ -30,9 +30,9 @@ impl TunnelFiles {
     /// If there is no usable folder.
     pub(crate) fn new(name: &str) -> io::Result<Self> {
         let tunnels = usable(&folders())?.join(FOLDER);
-        prepare(&tunnels)?;
+        path::prepare_private(&tunnels)?;
         let folder = tunnels.join(namespace()?);
-        prepare(&folder)?;
+        path::prepare_private(&folder)?;
         Ok(Self { name: name.to_owned(), folder })
     }
 
@@ -63,10 +63,9 @@ impl TunnelFiles {
         let folders = folders().into_iter().filter(|folder| is_trusted(folder));
         let read = |folder: PathBuf| {
             let folder = folder.join(FOLDER).join(&namespace);
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            let paths = entries.map(|entry| entry.path());
-            paths.filter_map(move |path| {
-                let name = path.file_name()?.to_str()?.strip_suffix(DEFINITION)?.to_owned();
+            let entries = path::entries(&folder).into_iter().flatten();
+            entries.filter_map(move |entry| {
+                let name = entry.name.to_str()?.strip_suffix(DEFINITION)?.to_owned();
                 Some(Self { name, folder: folder.clone() })
             })
         };
@@ -100,16 +99,15 @@ impl TunnelFiles {
     pub(crate) fn make_own_folder(&self) -> io::Result<PathBuf> {
         let (above, folder) = self.own_folder()?;
         self.remove_own_folder()?;
-        fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        let mode = fs::metadata(&above)?.mode();
-        fs::set_permissions(above, fs::Permissions::from_mode(mode | 0o011))?;
+        path::create_directory(&folder, 0o700)?;
+        path::set_directory_mode(&above, 0o011)?;
         Ok(folder)
     }
 
     /// Removes that folder, if it is there.
     pub(crate) fn remove_own_folder(&self) -> io::Result<()> {
         let (_, folder) = self.own_folder()?;
-        match fs::remove_dir_all(folder) {
+        match path::remove_directory(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         }
@@ -125,19 +123,17 @@ impl TunnelFiles {
 
     /// Writes the definition, whole or not at all.
     pub(crate) fn save(&self, definition: &Definition) -> io::Result<()> {
-        let beside = self.file(".new");
-        fs::write(&beside, definition.to_toml())?;
-        fs::rename(&beside, self.definition())
+        path::replace(&self.definition(), definition.to_toml().as_bytes(), 0o644)
     }
 
     /// Removes the tunnel's files.
     pub(crate) fn remove(&self) -> io::Result<()> {
         for file in [self.log(), self.process(), self.notice()] {
             // Each exists only if the process came that far.
-            let _ = fs::remove_file(file);
+            let _ = path::remove(&file);
         }
         let _ = self.remove_own_folder();
-        fs::remove_file(self.definition())
+        path::remove(&self.definition())
     }
 
     fn file(&self, end: &str) -> PathBuf {
@@ -148,7 +144,8 @@ impl TunnelFiles {
 /// The name of the folder of this network namespace, with a number that no later one gets; before Linux 5.14 with that
 /// of its inode, which a later one may get once this one is gone.
 fn namespace() -> io::Result<String> {
-    let number = network_cookie().or_else(|_| Ok(fs::metadata("/proc/self/ns/net")?.ino()));
+    let number =
+        network_cookie().or_else(|_| Ok(path::kernel::metadata("/proc/self/ns/net")?.ino()));
     number.map(|number| format!("net-{number}"))
 }
 

@@ -6,12 +6,14 @@
 //! received before its packet is delivered.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
+
+use grosso_sys::path;
 
 /// A file with the sequence numbers of a pair of associations, locked against other processes.
 #[derive(Debug)]
@@ -39,10 +41,12 @@ impl SequenceFile {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when another program has it open,
     /// [`io::ErrorKind::InvalidData`] when it is empty, belongs to other keys or holds anything
-    /// else, and those of the file system.
+    /// else, [`io::ErrorKind::InvalidInput`] if it is not a regular file, and those of the file system.
     pub fn open(path: &Path, keys: u128) -> io::Result<Self> {
-        let file = match OpenOptions::new().read(true).write(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => create(path, keys)?,
+        let file = match path::open_for_update(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                path::publish(path, text(keys, Numbers::default()).as_bytes(), 0o600)?
+            }
             other => other?,
         };
         lock(&file)?;
@@ -55,7 +59,7 @@ impl SequenceFile {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if it does not, and those of the file system.
     pub fn check(path: &Path, keys: u128) -> io::Result<()> {
-        match File::open(path) {
+        match path::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => read(&other?, keys).map(|_| ()),
         }
@@ -107,33 +111,6 @@ impl SequenceFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// Creates a file that is whole from the first moment on: a program killed meanwhile leaves none
-/// behind, or one under another name that the next one replaces.
-fn create(path: &Path, keys: u128) -> io::Result<File> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match std::fs::remove_file(&name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = options.open(&name)?;
-    file.write_all(text(keys, Numbers::default()).as_bytes())?;
-    file.sync_all()?;
-    // Unlike a renamed file, a linked one replaces no other that was made meanwhile.
-    std::fs::hard_link(&name, path)?;
-    std::fs::remove_file(&name)?;
-    if cfg!(unix) {
-        // Without its directory entry on the disk, the numbers would be lost.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
-    }
-    Ok(file)
 }
 
 fn lock(file: &File) -> io::Result<()> {
@@ -222,6 +199,17 @@ mod tests {
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let opened = SequenceFile::open(&path, KEYS).map(|_| ());
+        for result in [opened, SequenceFile::check(&path, KEYS)] {
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
     }
 
     #[test]

@@ -6,9 +6,11 @@ use std::{
     fs::File,
     io::{self, Write},
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, Command, Output, Stdio},
 };
 
+use grosso_sys::path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -89,13 +91,13 @@ impl Senders {
     /// Fails without root, `bpftool`, or the kernel's types (`CONFIG_DEBUG_INFO_BTF`), and says which.
     pub fn register() -> Result<Self, SendersMissing> {
         let missing = |what: &str, error: io::Error| SendersMissing(format!("{what}: {error}"));
-        let lock = File::open(TYPES).map_err(|error| missing(TYPES, error))?;
+        let lock = path::kernel::open(TYPES).map_err(|error| missing(TYPES, error))?;
         lock.lock().map_err(|error| missing(TYPES, error))?;
         // Those of a lab that was killed together with its guard.
         Worth::ALL.iter().for_each(|worth| unregister(*worth));
         let object = tempfile_of(OBJECT).map_err(|error| missing("the programs", error))?;
         let registered = bpftool(&["struct_ops", "register", &object]);
-        let _ = std::fs::remove_file(&object);
+        let _ = path::remove(Path::new(&object));
         let output = registered.map_err(|error| missing("bpftool", error))?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr);
@@ -136,8 +138,8 @@ fn bpftool(arguments: &[&str]) -> io::Result<Output> {
 fn tempfile_of(bytes: &[u8]) -> io::Result<String> {
     let name = format!("grosso-senders-{}.o", std::process::id());
     let path = std::env::temp_dir().join(name);
-    let _ = std::fs::remove_file(&path);
-    File::create_new(&path)?.write_all(bytes)?;
+    let _ = path::remove(&path);
+    path::create_new(&path, 0o600)?.write_all(bytes)?;
     Ok(path.display().to_string())
 }
 

@@ -1,10 +1,11 @@
 //! One measurement: a feature of the device on or off, and a stream between the device and the sink.
 
-use std::{fs, io, net::SocketAddr, sync::atomic::AtomicBool, time::Duration};
+use std::{io, net::SocketAddr, sync::atomic::AtomicBool, time::Duration};
 
 use grosso_sys::{
     ethtool::{set_feature, set_features},
     interface::{Control, InterfaceName},
+    path::kernel,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -125,7 +126,7 @@ impl Drop for Switched<'_> {
 
 /// Seconds in which processors of this machine had work, since it was started (`/proc/stat`).
 fn busy_seconds() -> io::Result<f64> {
-    let text = fs::read_to_string("/proc/stat")?;
+    let text = kernel::read("/proc/stat")?;
     let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all processors"))?;
     Ok(ticks as f64 / TICKS_A_SECOND)
 }
@@ -139,7 +140,7 @@ fn busy_ticks(text: &str) -> Option<u64> {
 
 /// Bytes that passed a device of this network (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
-    let text = fs::read_to_string("/proc/thread-self/net/dev")?;
+    let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {
         Direction::Receive => 0,
         Direction::Transmit => 8,

@@ -5,19 +5,14 @@
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    os::{
-        linux::net::SocketAddrExt,
-        unix::{
-            net::{SocketAddr, UnixDatagram},
-            process::CommandExt,
-        },
-    },
+    os::{fd::OwnedFd, unix::process::CommandExt},
     process::{Child, Command, Stdio},
 };
 
 use grosso_sys::{
     ethtool::{self, Feature},
     interface::{Control, InterfaceName},
+    path::claim::{Claim, claim},
 };
 
 use super::is_tried;
@@ -107,17 +102,17 @@ pub fn watch(
 }
 
 /// A mark, visible in this network and gone with the process, that the device is watched: a second watchdog would
-/// take a changed feature for how it was.
-fn alone(device: &InterfaceName) -> io::Result<UnixDatagram> {
+/// take a changed feature for how it was. A user who may not change features can make the mark too, and is ignored.
+fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
     let index = Control::new()?.index(device)?;
-    let name = SocketAddr::from_abstract_name(format!("grosso-lab-nic-{index}"))?;
-    UnixDatagram::bind_addr(&name).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => {
+    match claim(&format!("grosso-lab-nic-{index}"))? {
+        Claim::Held(mark) => Ok(Some(mark)),
+        Claim::Doubtful { .. } => Ok(None),
+        Claim::Taken => {
             let busy = format!("another lab measures {device}: wait for its end");
-            io::Error::new(io::ErrorKind::ResourceBusy, busy)
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, busy))
         }
-        _ => error,
-    })
+    }
 }
 
 fn restore(device: &InterfaceName, before: &[Feature]) -> io::Result<()> {

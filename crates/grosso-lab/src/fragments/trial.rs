@@ -2,7 +2,6 @@
 
 use std::{
     ffi::CStr,
-    fs::File,
     io::{self, BufWriter},
     sync::atomic::{AtomicBool, Ordering},
     thread::{self, Scope},
@@ -22,6 +21,7 @@ use grosso_io::{
     runner::{Handle, RunOptions, Snapshot},
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
 };
+use grosso_sys::path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -112,7 +112,7 @@ pub fn measure(
                 start(scope, secured(wire, &cutting(), Party::A)?, near.device, sender, |_| Ok(()))?
             }
             Some(path) => {
-                let file = BufWriter::new(File::create(path)?);
+                let file = BufWriter::new(path::create(path, 0o666)?);
                 let writer = CaptureWriter::new(file, WriterOptions::new(Format::Pcapng));
                 let wire = Record::start(wire, writer, &RecordOptions::default());
                 let left = secured(wire.map_err(PortError::from)?, &cutting(), Party::A)?;

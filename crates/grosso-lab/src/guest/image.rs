@@ -1,11 +1,15 @@
 //! A kernel, and a first file system with programs of this machine in it.
 
 use std::{
-    env, fs, io,
-    os::unix::fs::{PermissionsExt, symlink},
+    env,
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
+
+use grosso_sys::path::{self, input};
 
 use super::READY;
 
@@ -36,12 +40,12 @@ impl Image {
     pub fn new(folder: &Path, kernel: Kernel, contents: &Contents<'_>) -> io::Result<Self> {
         let root = folder.join("root");
         for name in ["bin", "dev", "proc", "sys", "tmp"] {
-            fs::create_dir_all(root.join(name))?;
+            path::create_directories(&root.join(name), 0o755)?;
         }
         for program in ["busybox", "dash", "modprobe"].iter().chain(contents.programs) {
             copy_program(program, &root)?;
         }
-        symlink("dash", root.join("bin/sh"))?;
+        path::create_link(Path::new("dash"), &root.join("bin/sh"))?;
         kernel.copy_modules(contents.modules, &root)?;
         write_program(&root.join("init"), format!("{INIT}echo '{READY}'\n{SHELL}").as_bytes())?;
         for (path, bytes) in contents.files {
@@ -104,11 +108,10 @@ impl Kernel {
     ///
     /// Fails if there is none, or none that the caller may read.
     pub fn find(folder: &Path) -> io::Result<Self> {
-        let images = fs::read_dir(folder.join("boot")).into_iter().flatten().flatten();
-        let with_modules = images.filter_map(|entry| {
-            let image = entry.path();
+        let images = input::entries(folder.join("boot")).into_iter().flatten();
+        let with_modules = images.filter_map(|image| {
             let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
-            let has_modules = folder.join("lib/modules").join(&release).is_dir();
+            let has_modules = input::is_directory(folder.join("lib/modules").join(&release));
             has_modules.then(|| Self { folder: folder.into(), release, image })
         });
         let found = with_modules.max_by(|one, other| one.release.cmp(&other.release));
@@ -118,7 +121,7 @@ impl Kernel {
         };
         let kernel = found.ok_or_else(none)?;
         let unread = |error| io::Error::other(format!("{}: {error}", kernel.image.display()));
-        fs::File::open(&kernel.image).map_err(unread)?;
+        input::open_regular(&kernel.image).map_err(unread)?;
         Ok(kernel)
     }
 
@@ -129,7 +132,7 @@ impl Kernel {
     }
 
     fn copy_modules(&self, modules: &[&str], root: &Path) -> io::Result<()> {
-        let folder = fs::canonicalize(&self.folder)?;
+        let folder = input::canonical(&self.folder)?;
         let version = ["-S", &self.release];
         for module in DEVICE.iter().chain(modules) {
             let mut list = command("modprobe");
@@ -153,17 +156,20 @@ impl Kernel {
 /// processor five seconds. None is there for an image that is no bzImage or has no entry for machines, and where the
 /// tool of its compression is not.
 fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
-    let Some((tool, packed)) = payload(&fs::read(image)?) else { return Ok(None) };
+    let Some((tool, packed)) = payload(&read(input::open_regular(image)?)?) else {
+        return Ok(None);
+    };
     let [from, to] = ["vmlinux.packed", "vmlinux"].map(|name| folder.join(name));
-    fs::write(&from, packed)?;
+    path::write(&from, &packed, 0o600)?;
     let mut unpack = command(tool);
-    unpack.arg("-dc").stdin(fs::File::open(&from)?).stdout(fs::File::create(&to)?);
+    unpack.arg("-dc").stdin(path::open(&from)?).stdout(path::create(&to, 0o600)?);
     // The length behind the packed kernel is no part of it, of which some tools complain.
     if unpack.stderr(Stdio::null()).status().is_err() {
         return Ok(None);
     }
-    fs::remove_file(from)?;
-    let is_bootable = fs::read(&to)?.windows(ENTRY.len()).step_by(4).any(|note| note == ENTRY);
+    path::remove(&from)?;
+    let is_bootable =
+        read(path::open(&to)?)?.windows(ENTRY.len()).step_by(4).any(|note| note == ENTRY);
     Ok(is_bootable.then_some(to))
 }
 
@@ -191,7 +197,7 @@ pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     // Programs of the administrator are not on everybody's path.
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+    folders.map(|folder| folder.join(program)).find(|path| input::is_file(path))
 }
 
 /// Command of a program that an ordinary user's path may lack.
@@ -220,21 +226,31 @@ fn copy_program(program: &str, root: &Path) -> io::Result<()> {
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder)?;
+        path::create_directories(folder, 0o755)?;
     }
     let told = |error| io::Error::other(format!("{}: {error}", from.display()));
-    fs::copy(from, to).map(drop).map_err(told)
+    let copied = || {
+        let mut file = input::open_regular(from)?;
+        let mode = file.metadata()?.permissions().mode();
+        io::copy(&mut file, &mut path::create(to, mode)?)
+    };
+    copied().map(drop).map_err(told)
+}
+
+fn read(mut file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn write_program(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::write(path, bytes)?;
-    fs::set_permissions(path, PermissionsExt::from_mode(0o755))
+    path::write(path, bytes, 0o755)
 }
 
 fn pack(root: &Path, to: &Path) -> io::Result<()> {
     let mut command = Command::new("sh");
     command.args(["-c", "find . | cpio -o -H newc --quiet"]).current_dir(root);
-    let status = command.stdout(fs::File::create(to)?).status()?;
+    let status = command.stdout(path::create(to, 0o600)?).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("cpio: {status}"))) }
 }
 

@@ -19,6 +19,7 @@ use grosso_sys::{
     interface::{Control, InterfaceName},
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
+    path,
     process::die_with_parent,
     scheduling::cpu_time,
     tun::Layer,
@@ -384,7 +385,7 @@ impl Passt {
     /// Waits until its socket is there.
     fn wait_for(&mut self, socket: &Path) -> io::Result<()> {
         let started = Instant::now();
-        while !socket.exists() {
+        while !path::is_there(socket) {
             if let Some(status) = self.0.try_wait()? {
                 return Err(io::Error::other(format!("{PASST}: {status}")));
             }

@@ -1,12 +1,13 @@
 //! Hosts with names, the wires between them, and the namespaces of data paths.
 
-use std::{fs, io, net::IpAddr, os::fd::AsFd};
+use std::{io, net::IpAddr, os::fd::AsFd};
 
 use grosso_sys::{
     ethtool::set_feature,
     interface::{Control, InterfaceName},
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
+    path::kernel,
 };
 use grosso_wire::{ipv4, ipv6};
 
@@ -343,7 +344,7 @@ impl HostDevice {
             let settings =
                 [("accept_dad", "0"), ("router_solicitations", "0"), ("disable_ipv6", "0")];
             for (setting, value) in settings {
-                fs::write(format!("/proc/sys/net/ipv6/conf/{}/{setting}", self.name), value)?;
+                kernel::write(format!("/proc/sys/net/ipv6/conf/{}/{setting}", self.name), value)?;
             }
         }
         control.set_up(&name, true)?;
@@ -401,7 +402,7 @@ fn open_host(host: &OwnHost) -> io::Result<NetworkNamespace> {
         set_up_host(TCP_BUFFER_BYTES)?;
         if host.forwards {
             for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                match fs::write(format!("/proc/sys/net/{switch}"), "1") {
+                match kernel::write(format!("/proc/sys/net/{switch}"), "1") {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }

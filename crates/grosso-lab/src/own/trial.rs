@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Read, Write},
     net::{IpAddr, TcpListener, TcpStream},
     sync::{
@@ -15,6 +14,7 @@ use std::{
 
 use grosso_io::runner::{Handle, Snapshot};
 use grosso_sys::{
+    path::kernel,
     scheduling::{cpu_time, threads},
     wait::{Interest, Waiter},
 };
@@ -260,7 +260,7 @@ fn workers(paths: &[OwnPath]) -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in threads(getpid())? {
         let file = format!("/proc/self/task/{}/comm", thread.as_raw_nonzero());
-        let name = fs::read_to_string(file).unwrap_or_default();
+        let name = kernel::read(file).unwrap_or_default();
         let is_of = |path: &OwnPath| {
             name.trim_end().rsplit_once('/').is_some_and(|(start, _)| path.name.starts_with(start))
         };
@@ -362,9 +362,8 @@ impl OwnFrames {
 /// Packets that the calling thread's host could not forward because they were too long: over IPv4 those that forbid
 /// fragments, or could not be cut.
 fn too_long_to_forward() -> u64 {
-    let tables = ["snmp", "snmp6"].map(|table| {
-        fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default()
-    });
+    let tables = ["snmp", "snmp6"]
+        .map(|table| kernel::read(format!("/proc/thread-self/net/{table}")).unwrap_or_default());
     let [four, six] = &tables;
     let mut lines = four.lines().filter_map(|line| line.strip_prefix("Ip: "));
     let four = lines.next().zip(lines.next()).and_then(|(names, values)| {

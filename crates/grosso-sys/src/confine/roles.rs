@@ -88,7 +88,7 @@ impl Role {
             }
             Self::Statistics => &[LIFE, REQUESTS],
             Self::Recording => &[LIFE, PACKETS, READINESS, SYSTEM],
-            Self::Files => &[LIFE, PACKETS, NAMES, LENGTHS, OLD_FILES, FACTS],
+            Self::Files => &[LIFE, PACKETS, NAMES, PINNING, EMPTYING, OLD_FILES, FACTS],
             Self::Signals => &[LIFE, OLD_WAITING],
             Self::Closer => &[LIFE, LINGERING],
             Self::Recorder => &[LIFE, RECORDING],
@@ -98,7 +98,7 @@ impl Role {
                 REQUESTS,
                 OLD_WAITING,
                 NAMES,
-                LENGTHS,
+                PINNING,
                 READINESS,
                 TELLING,
                 SHARING,
@@ -190,6 +190,9 @@ const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getso
 
 /// Lengths of files that are open.
 const LENGTHS: &[Call] = calls! { SYS_fstat };
+
+/// Emptying of a file that is written again.
+const EMPTYING: &[Call] = calls! { SYS_ftruncate };
 
 /// Waiting for the descriptors of a set.
 const READINESS: &[Call] = calls! { SYS_epoll_ctl SYS_epoll_pwait };

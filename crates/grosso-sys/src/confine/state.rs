@@ -1,6 +1,8 @@
 //! The kernel's account of the confinement of threads.
 
-use std::{fs, io};
+use std::{io, path::Path};
+
+use crate::path::kernel;
 
 /// Confinement of a thread, as `/proc` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +28,10 @@ pub struct ThreadState {
 /// The system's if `/proc` cannot be read.
 pub fn own_threads() -> io::Result<Vec<ThreadState>> {
     let mut states = Vec::new();
-    for entry in fs::read_dir("/proc/self/task")? {
+    let tasks = Path::new("/proc/self/task");
+    for name in kernel::names(tasks)? {
         // A thread may end meanwhile.
-        let Ok(text) = fs::read_to_string(entry?.path().join("status")) else { continue };
+        let Ok(text) = kernel::read(tasks.join(name).join("status")) else { continue };
         states.extend(parse(&text));
     }
     states.sort_unstable_by_key(|state| state.number);

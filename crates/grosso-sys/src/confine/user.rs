@@ -1,6 +1,6 @@
 //! Another user, with the capabilities kept.
 
-use std::{fs, io};
+use std::{io, path::Path};
 
 use rustix::{
     process::{Gid, Uid},
@@ -8,6 +8,7 @@ use rustix::{
 };
 
 use super::{Role, keep_capabilities};
+use crate::path;
 
 /// A user and its first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl User {
     ///
     /// [`io::ErrorKind::NotFound`] if there is none; the system's error if the file cannot be read.
     pub fn named(name: &str) -> io::Result<Self> {
-        let users = fs::read_to_string("/etc/passwd")?;
+        let users = path::read_text(Path::new("/etc/passwd"), USERS_BYTES_MAX)?;
         let found = users.lines().find_map(|line| Self::of(line, name));
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such user in /etc/passwd"))
     }
@@ -61,6 +62,9 @@ pub fn become_user(user: User) -> io::Result<()> {
     // They are permitted still, and out of effect.
     keep_capabilities(Role::Opener.capabilities())
 }
+
+/// Greatest size in bytes of the list of users.
+const USERS_BYTES_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,6 @@
 //! thread alone. `/proc/net` shows the namespace of the process's first thread: read
 //! `/proc/thread-self/net` instead.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
@@ -21,6 +20,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use crate::datagram;
+use crate::path::kernel;
 
 mod user;
 
@@ -54,7 +54,7 @@ impl NetworkNamespace {
     ///
     /// Not found if `/proc` is not mounted.
     pub fn current() -> io::Result<Self> {
-        Ok(Self { file: File::open("/proc/thread-self/ns/net")?.into() })
+        Ok(Self { file: kernel::open("/proc/thread-self/ns/net")?.into() })
     }
 
     /// The network namespace of a process.
@@ -63,7 +63,7 @@ impl NetworkNamespace {
     ///
     /// Not found if there is no such process, `EACCES` for another user's.
     pub fn of_process(process: u32) -> io::Result<Self> {
-        Ok(Self { file: File::open(format!("/proc/{process}/ns/net"))?.into() })
+        Ok(Self { file: kernel::open(format!("/proc/{process}/ns/net"))?.into() })
     }
 
     /// Moves the calling thread into the namespace, permanently.

@@ -1,13 +1,14 @@
 //! User namespaces: root privileges over private namespaces, for an unprivileged process.
 
 use core::fmt;
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use crate::path::kernel;
 
 /// Makes the process root in a new user namespace, in which it may create network namespaces.
 ///
@@ -22,10 +23,10 @@ pub fn isolate_process_user() -> io::Result<()> {
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
     let was_dumpable = dumpable_behavior()? == DumpableBehavior::Dumpable;
     own_process_files()?;
-    fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    kernel::write("/proc/self/uid_map", format!("0 {user} 1"))?;
     // Without this an unprivileged process may not map its group (user_namespaces(7)).
-    fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/gid_map", format!("0 {group} 1"))?;
+    kernel::write("/proc/self/setgroups", "deny")?;
+    kernel::write("/proc/self/gid_map", format!("0 {group} 1"))?;
     if !was_dumpable {
         // It may have keys.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -94,11 +95,7 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
         unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
         own_process_files()?;
         // AppArmor refuses here, or grants a namespace without privileges and refuses below.
-        let file = rustix::fs::open(
-            "/proc/self/uid_map",
-            rustix::fs::OFlags::WRONLY,
-            rustix::fs::Mode::empty(),
-        )?;
+        let file = kernel::open_with("/proc/self/uid_map", rustix::fs::OFlags::WRONLY)?;
         rustix::io::write(&file, map.as_bytes())?;
         // SAFETY: as above.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
@@ -125,9 +122,8 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
 
 /// The first known setting that forbids user namespaces.
 fn reason() -> UserNamespaceRefusal {
-    let is =
-        |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
-    if !fs::exists("/proc/self/ns/user").unwrap_or(true) {
+    let is = |path: &str, value: &str| kernel::read(path).is_ok_and(|text| text.trim() == value);
+    if !kernel::is_there("/proc/self/ns/user") {
         UserNamespaceRefusal::NotBuilt
     } else if is("/proc/sys/user/max_user_namespaces", "0") {
         UserNamespaceRefusal::LimitIsZero

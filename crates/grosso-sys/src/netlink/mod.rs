@@ -40,6 +40,7 @@ mod generic;
 mod link;
 mod message;
 mod route;
+mod socket;
 
 use message::{Messages, Request};
 

@@ -11,7 +11,9 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, unlinkat},
+    fs::{
+        AtFlags, Dir, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, symlinkat, unlinkat,
+    },
     process::geteuid,
 };
 
@@ -41,6 +43,31 @@ pub fn entries(path: &Path) -> io::Result<Vec<Entry>> {
 pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
     let place = Place::of(path, Last::Keep)?;
     Ok(mkdirat(&place.directory, &place.name, Mode::from_raw_mode(mode))?)
+}
+
+/// Creates a directory and those above it that are missing, with this mode (within the umask).
+///
+/// # Errors
+/// Errors from `mkdir(2)`.
+pub fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
+    let above: Vec<&Path> =
+        path.ancestors().filter(|above| !above.as_os_str().is_empty()).collect();
+    for directory in above.into_iter().rev() {
+        match create_directory(directory, mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// Creates a symbolic link.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors from `symlink(2)`.
+pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
+    let place = Place::of(path, Last::Keep)?;
+    Ok(symlinkat(target, &place.directory, &place.name)?)
 }
 
 /// Creates a directory for the caller alone, or checks that only the caller can write the one that is there.

@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use super::{
-    read_bounded, regular,
+    not_regular, read_bounded, regular,
     resolve::{Controller, Last, Place, control_of},
     text,
 };
@@ -24,7 +24,7 @@ use super::{
 /// another user, and errors from `open(2)`.
 pub fn open(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
-    regular(place.open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?.into())
+    open_regular(&place, OFlags::RDONLY)
 }
 
 /// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
@@ -41,8 +41,7 @@ pub fn open_any(path: &Path) -> io::Result<File> {
 /// As for [`open`], and if it must not be written.
 pub fn open_for_update(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
-    let file = place.open(OFlags::RDWR | OFlags::NONBLOCK, Mode::empty())?;
-    writable(regular(file.into())?, &place)
+    writable(open_regular(&place, OFlags::RDWR)?, &place)
 }
 
 /// Opens an output: a new file with this mode (within the umask), or what is there, emptied if it is a regular file.
@@ -59,6 +58,14 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
         ftruncate(&file, 0)?;
     }
     Ok(file)
+}
+
+/// Writes an output as a whole: see [`create`].
+///
+/// # Errors
+/// As for [`create`], and errors of the file system.
+pub fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    create(path, mode)?.write_all(contents)
 }
 
 /// Creates a file with this mode (within the umask), for reading and writing.
@@ -157,6 +164,18 @@ pub fn change_owner(path: &Path, user: Option<u32>, group: Option<u32>) -> io::R
     let place = Place::of(path, Last::Keep)?;
     let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
     Ok(chownat(&place.directory, &place.name, user, group, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn open_regular(place: &Place, access: OFlags) -> io::Result<File> {
+    match place.open(access | OFlags::NONBLOCK, Mode::empty()) {
+        // Sockets have no file to open, and directories none to write.
+        Err(error)
+            if [Errno::NXIO, Errno::ISDIR].map(Some).contains(&Errno::from_io_error(&error)) =>
+        {
+            Err(not_regular())
+        }
+        file => regular(file?.into()),
+    }
 }
 
 fn create_new_in(place: &Place, mode: u32) -> io::Result<File> {

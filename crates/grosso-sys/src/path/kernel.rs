@@ -6,8 +6,11 @@ use std::{
     ffi::OsString,
     fs::{self, File, Metadata, OpenOptions},
     io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
+
+use rustix::fs::{Mode, OFlags};
 
 /// Reads a file as text.
 ///
@@ -39,6 +42,15 @@ pub fn write(path: impl AsRef<Path>, value: impl AsRef<[u8]>) -> io::Result<()> 
 /// As for [`read`].
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(checked(path.as_ref())?)
+}
+
+/// Opens a file with these flags. It allocates nothing unless it fails, for use after `fork(2)`.
+///
+/// # Errors
+/// As for [`read`].
+pub fn open_with(path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    checked(path.as_ref())?;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// Opens a device for reading and writing.
@@ -89,4 +101,4 @@ fn checked(path: &Path) -> io::Result<&Path> {
 }
 
 /// Trees in which only root and the kernel make entries: those of the kernel, of its devices, and of its modules.
-const TREES: [&str; 5] = ["/proc", "/sys", "/dev/net", "/dev/kvm", "/lib/modules"];
+const TREES: [&str; 6] = ["/proc", "/sys", "/dev/net", "/dev/null", "/dev/kvm", "/lib/modules"];

@@ -13,14 +13,21 @@
 //! The owner of the root directory counts as root: inside a user namespace the host's root has no number of its own.
 //!
 //! Files in `/proc`, `/sys` and `/dev` with names that Grosso chose have no other owner than the kernel and root: they
-//! are opened by [`kernel`] without these checks.
+//! are opened by [`kernel`] without these checks. Files that the user names to be read, such as captures, are opened
+//! by [`input`], which follows links of others.
 //!
 //! On systems other than Linux the functions for files have the same names and use the standard library as it is.
+//!
+//! `clippy.toml` forbids the functions that this module replaces everywhere else.
+#![expect(clippy::disallowed_methods, reason = "the one module that may act on names")]
 
+#[cfg(target_os = "linux")]
+pub mod claim;
 #[cfg(target_os = "linux")]
 mod directory;
 #[cfg(target_os = "linux")]
 mod file;
+pub mod input;
 #[cfg(target_os = "linux")]
 pub mod kernel;
 #[cfg(not(target_os = "linux"))]
@@ -35,18 +42,19 @@ mod tests;
 #[cfg(not(target_os = "linux"))]
 pub use self::portable::{
     create, create_new, is_there, metadata, open, open_any, open_for_update, publish, read,
-    read_text, remove, rename, replace,
+    read_text, remove, rename, replace, warning, write,
 };
 #[cfg(target_os = "linux")]
 pub use self::{
     directory::{
-        Entry, create_directory, entries, prepare_private, remove_directory, set_directory_mode,
+        Entry, create_directories, create_directory, create_link, entries, prepare_private,
+        remove_directory, set_directory_mode,
     },
     file::{
         change_owner, create, create_new, is_there, metadata, open, open_any, open_for_update,
-        publish, read, read_text, remove, rename, replace,
+        publish, read, read_text, remove, rename, replace, write,
     },
-    resolve::{Controller, control},
+    resolve::{Controller, control, warning},
 };
 
 use std::{
@@ -74,6 +82,10 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
 fn regular(file: File) -> io::Result<File> {
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        false => Err(not_regular()),
     }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }

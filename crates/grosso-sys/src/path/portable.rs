@@ -40,6 +40,14 @@ pub fn create(path: &Path, _mode: u32) -> io::Result<File> {
     File::create(path)
 }
 
+/// Writes an output as a whole: see [`create`].
+///
+/// # Errors
+/// As for [`create`], and errors of the file system.
+pub fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    create(path, mode)?.write_all(contents)
+}
+
 /// Creates a file, for reading and writing.
 ///
 /// # Errors
@@ -118,6 +126,12 @@ pub fn metadata(path: &Path) -> io::Result<Metadata> {
 #[must_use]
 pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
+}
+
+/// Returns a note for the user if others can replace a name: never, because owners are not compared here.
+#[must_use]
+pub fn warning(_path: &Path) -> Option<String> {
+    None
 }
 
 /// The same name with `.new` behind it.

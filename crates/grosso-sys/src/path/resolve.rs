@@ -81,6 +81,16 @@ pub fn control(path: &Path) -> io::Result<Controller> {
     Ok(control)
 }
 
+/// Returns a note for the user if others can replace a name.
+#[must_use]
+pub fn warning(path: &Path) -> Option<String> {
+    match control(path) {
+        Ok(others @ Controller::Others { .. }) => Some(format!("{}: {others}", path.display())),
+        // An error is reported when the name is used.
+        Ok(Controller::Own) | Err(_) => None,
+    }
+}
+
 /// Returns whether others can replace the entries of a directory. In a sticky one they can replace only their own.
 pub(super) fn control_of(directory: BorrowedFd<'_>) -> io::Result<Controller> {
     let facts = fstat(directory)?;

@@ -62,6 +62,14 @@ impl Pinned {
     }
 }
 
+/// Returns the address of a name, to compare with the address of a sender.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is too long.
+pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new(path)?)
+}
+
 /// Binds a Unix socket of this type to a name, which has the mode from its first moment. A socket file that a program
 /// left behind is replaced.
 ///
@@ -99,6 +107,18 @@ pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::
         chmod(descriptor_path(&file), Mode::from_raw_mode(mode))?;
     }
     Ok(())
+}
+
+/// Removes a socket file that a program left behind; anything else stays.
+///
+/// # Errors
+/// Errors from `open(2)` and `unlink(2)`.
+pub fn remove_stale(path: &Path, kind: SocketType) -> io::Result<()> {
+    let place = Place::of(path, Last::Keep)?;
+    match is_stale(&place, kind)? {
+        true => Ok(unlinkat(&place.directory, &place.name, AtFlags::empty())?),
+        false => Ok(()),
+    }
 }
 
 /// Returns the file that a socket was bound to.

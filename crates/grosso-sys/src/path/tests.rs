@@ -146,7 +146,12 @@ fn a_pipe_or_a_device_is_refused_at_once_unless_the_caller_accepts_it() {
             assert_eq!(refusal(result), io::ErrorKind::InvalidInput, "{}", path.display());
         }
     }
-    assert_eq!(refusal(open_for_update(&pipe)), io::ErrorKind::InvalidInput);
+    let _socket = UnixListener::bind(scratch.join("socket")).unwrap();
+    for path in [&pipe, &scratch.join("socket"), &scratch.0] {
+        assert_eq!(refusal(open(path)), io::ErrorKind::InvalidInput, "{}", path.display());
+        assert_eq!(refusal(open_for_update(path)), io::ErrorKind::InvalidInput);
+        assert_eq!(refusal(input::open_regular(path)), io::ErrorKind::InvalidInput);
+    }
     let (reader, writer) = io::pipe().unwrap();
     for tree in ["/dev/fd", "/proc/self/fd"] {
         let path = format!("{tree}/{}", reader.as_raw_fd());

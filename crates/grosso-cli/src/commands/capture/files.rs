@@ -5,9 +5,8 @@ use std::{
     rc::Rc,
 };
 
-use grosso_capture::{
-    CaptureError, CaptureWriter, Entry, Format, Interface, Output, PacketMeta, WriterOptions,
-};
+use grosso_capture::{CaptureWriter, Entry, Format, Interface, Output, PacketMeta, WriterOptions};
+use grosso_sys::path;
 
 use super::{
     blocks::{self, KernelCounts, Statistics},
@@ -16,7 +15,13 @@ use super::{
     opener::Opener,
     source::CapturedInterface,
 };
-use crate::{arguments::Capture, error::Failure, input::Session, name::shown};
+use crate::{
+    arguments::Capture,
+    error::Failure,
+    input::Session,
+    name::shown,
+    output::{OUTPUT_MODE, note_others},
+};
 
 /// The file that is written, and the rule for the next.
 pub(super) struct CaptureFiles {
@@ -57,7 +62,7 @@ impl CaptureFiles {
         path: &Path,
         source: &CapturedInterface,
         opener: Option<Rc<Opener>>,
-        session: &Session,
+        session: &mut Session,
     ) -> Result<Self, Failure> {
         let mut writing = WriterOptions::new(options.format());
         if let Some(device) = source.devices.first() {
@@ -80,6 +85,7 @@ impl CaptureFiles {
             packets: 0,
         };
         files.open(source)?;
+        note_others(&files.path, &mut session.talk);
         Ok(files)
     }
 
@@ -215,12 +221,15 @@ fn create(names: &Names, options: WriterOptions) -> Result<Opened, Failure> {
     let path = names.name()?;
     let is_standard = path == Path::new("-");
     let name = if is_standard { "standard output".into() } else { shown(&path) };
-    let writer = CaptureWriter::create(&path, options).map_err(|error| match error {
-        CaptureError::Io { source, .. } => {
-            Failure::environment("environment.write", format!("{name}: {source}"))
+    let writer = match is_standard {
+        true => CaptureWriter::to_standard_output(options),
+        false => {
+            let file = path::create(&path, OUTPUT_MODE).map_err(|error| {
+                Failure::environment("environment.write", format!("{name}: {error}"))
+            })?;
+            CaptureWriter::to_file(file, path.display().to_string(), options)
         }
-        other => Failure::capture(&name, &other),
-    })?;
+    };
     Ok(Opened { path, name, writer })
 }
 

@@ -1,12 +1,11 @@
 //! `grosso config esp`: from security associations of the kernel to a table of a configuration file.
 
 use std::{
-    fs::OpenOptions,
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
+use grosso_sys::path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -22,7 +21,6 @@ use crate::{
     name::{Name, shown},
     report::{self, Place, Report, Tool},
     style::Style,
-    text_file,
 };
 
 /// Reads associations, writes their keys to a file and reports the table.
@@ -51,7 +49,7 @@ fn read(options: &ConfigEsp) -> Result<EspEnd, Failure> {
     let text = if is_pipe {
         keys::read_secret(io::stdin().lock(), xfrm::BYTES_MAX, &name)
     } else {
-        let file = text_file::open(&options.file).map_err(|error| {
+        let file = path::open(&options.file).map_err(|error| {
             Failure::environment("environment.read", format!("config esp: {name}: {error}"))
         })?;
         keys::read_secret(file, xfrm::BYTES_MAX, &name)
@@ -66,9 +64,7 @@ fn read(options: &ConfigEsp) -> Result<EspEnd, Failure> {
 
 /// Writes a file that only this user can read, and that was not there.
 fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| {
+    let written = path::create_new(path, 0o600).and_then(|mut file| {
         file.write_all(pair.keys.as_bytes())?;
         file.sync_all()
     });

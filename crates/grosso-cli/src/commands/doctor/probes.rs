@@ -4,6 +4,7 @@
 use std::{io, net::UdpSocket, time::Duration};
 
 use grosso_io::live::{XdpPort, XdpPortOptions};
+use grosso_sys::path::kernel;
 use grosso_sys::permit;
 use grosso_sys::{
     datagram::{self, Datagrams},
@@ -202,7 +203,7 @@ fn wire(near: &str, far: &str) -> io::Result<[InterfaceName; 2]> {
 
 /// Keeps the kernel's own packets off the devices to come. A kernel without IPv6 sends none.
 fn silence_ipv6() {
-    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    let _ = kernel::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
 /// A TCP superframe of IPv4 with 200 bytes of payload in segments of 100, behind its virtio header:

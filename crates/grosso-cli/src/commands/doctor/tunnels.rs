@@ -1,12 +1,13 @@
 //! The kinds of tunnels that the kernel has devices for.
 
-use std::{fs, io};
+use std::io;
 
 use grosso_sys::{
     fault::Fault,
     interface::InterfaceName,
     namespace::NetworkNamespace,
     netlink::{Netlink, has_generic_family},
+    path::kernel,
 };
 
 use super::{finding::Finding, host::Host};
@@ -23,7 +24,7 @@ enum Presence {
 
 /// The finding about all kinds.
 pub(super) fn finding(host: &Host, network: &NetworkNamespace) -> Finding {
-    let modules = fs::read_to_string(format!("/lib/modules/{}/modules.dep", host.release));
+    let modules = kernel::read(format!("/lib/modules/{}/modules.dep", host.release));
     let modules = modules.unwrap_or_default();
     let look = || KINDS.map(|kind| (kind, presence(kind, &modules)));
     let found = match network.run(look) {
@@ -51,7 +52,7 @@ pub(super) fn finding(host: &Host, network: &NetworkNamespace) -> Finding {
 }
 
 fn presence((kind, module): (&str, &str), modules: &str) -> Presence {
-    let is_loaded = fs::exists(format!("/sys/module/{module}")).unwrap_or(false);
+    let is_loaded = kernel::is_there(format!("/sys/module/{module}"));
     let file = format!("/{module}.ko");
     if !is_loaded
         && modules.lines().any(|line| line.split(':').next().unwrap_or(line).contains(&file))

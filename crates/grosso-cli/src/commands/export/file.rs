@@ -9,6 +9,7 @@ use std::{
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
+use grosso_sys::path;
 use parquet::{
     arrow::ArrowWriter,
     basic::{Compression, Encoding},
@@ -28,7 +29,7 @@ use crate::{
     error::Failure,
     input::Input,
     name::{Name, shown},
-    output::refuse_input,
+    output::{OUTPUT_MODE, refuse_input},
     reports::export::FileWritten,
 };
 
@@ -70,7 +71,7 @@ impl<C: Columns> TableFile<C> {
         let failed = |error: &dyn core::fmt::Display| {
             Failure::environment("environment.write", format!("{name}: {error}"))
         };
-        let file = File::create(path).map_err(|error| failed(&error))?;
+        let file = path::create(path, OUTPUT_MODE).map_err(|error| failed(&error))?;
         let properties = properties(table);
         let writer = ArrowWriter::try_new(file, schema, Some(properties));
         let writer = writer.map_err(|error| failed(&reason(&error)))?;

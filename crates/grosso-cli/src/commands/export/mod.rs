@@ -27,6 +27,7 @@ use crate::{
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     name::shown,
+    output::note_others,
     report::{self, Place, Tool},
     reports::export::{ExportReport, ExportedTable, PacketCounts, TrainCounts},
     shard::Shard,
@@ -46,6 +47,9 @@ pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failu
     let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(session.names_hash, session)?;
     refuse_one_file_for_both(options)?;
+    for path in [&options.parquet, &options.trains].into_iter().flatten() {
+        note_others(path, &mut session.talk);
+    }
     let mut packets = PacketFile::create(options, &input)?;
     let mut trains = TrainFile::create(options, &input)?;
     let mut take = |row: TrainRow<'_>| trains.as_mut().is_none_or(|trains| trains.take(&row));

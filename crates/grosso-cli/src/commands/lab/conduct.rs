@@ -1,7 +1,7 @@
 //! The common part of all experiments: the permission check, the run, the printed report and the page.
 
 use std::{
-    fs, io,
+    io,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -12,6 +12,7 @@ use grosso_lab::{
     trial::TrialError,
 };
 use grosso_sys::{
+    path,
     permit::{self, Refusal},
     scheduling::allowed_processors,
 };
@@ -23,6 +24,7 @@ use crate::{
     error::{Exit, Failure},
     form::ReportForm,
     input::Session,
+    output::{OUTPUT_MODE, note_others},
     progress::Progress,
     report::{self, Place, Report, Tool},
     style::Style,
@@ -127,7 +129,8 @@ fn write_page(
         name => format!("grosso-lab-{name}.html").into(),
     };
     let path = wanted.html.clone().unwrap_or_else(usual);
-    match fs::write(&path, page(&session.command_line)) {
+    note_others(&path, &mut session.talk);
+    match path::write(&path, page(&session.command_line).as_bytes(), OUTPUT_MODE) {
         Ok(()) => Ok(Some(path)),
         Err(error) if wanted.html.is_none() => {
             session.talk.note(format!("no page: {}: {error}", path.display()));

@@ -7,6 +7,7 @@ use grosso_lab::own::{
     Contradiction, Figure, HostDevice, OwnClaim, OwnHost, OwnNetwork, OwnTraffic, OwnWire,
     PathPlace, Than,
 };
+use grosso_sys::path;
 use serde::{Deserialize, Deserializer, de::Error};
 use toml::{Spanned, Table, Value};
 
@@ -19,7 +20,7 @@ use crate::{
     },
     error::Failure,
     name::shown,
-    text_file, units,
+    units,
     wrong::{Wrong, similar},
 };
 
@@ -47,7 +48,7 @@ impl OwnFile {
         let name = shown(path);
         let unread =
             |error: io::Error| Failure::environment("environment.read", format!("{name}: {error}"));
-        let text = text_file::read(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
+        let text = path::read_text(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => {
                 Failure::input("input.config", format!("{name}: an experiment of {error}"))
             }

@@ -1,17 +1,21 @@
 //! The process of a tunnel: `grosso run` on its definition, in the background.
 
 use std::{
-    fs::{self, File},
-    io,
-    os::unix::{fs::lchown, net::UnixDatagram, process::CommandExt},
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::{net::UnixDatagram, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use grosso_sys::confine::User;
+use grosso_sys::{
+    confine::User,
+    path::{self, kernel, socket},
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    net::{AddressFamily, SocketFlags, SocketType, socket_with},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
@@ -50,7 +54,7 @@ impl Process {
 
 /// The number of a tunnel's process and its start time, as far as they can be read; `None` if there is no process.
 fn remembered(place: &TunnelFiles) -> Option<Option<(i32, u64)>> {
-    let text = fs::read_to_string(place.process()).ok()?;
+    let text = path::read_text(&place.process(), PROCESS_BYTES_MAX).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     let (Some(Ok(number)), Some(Ok(started))) = (numbers.next(), numbers.next()) else {
         return Some(None);
@@ -67,17 +71,18 @@ fn start_time(number: i32) -> Option<u64> {
 
 /// Whether a killed process is still releasing its resources: until then its device is not free.
 fn is_ending(number: i32, started: u64) -> bool {
-    let process = format!("/proc/{number}");
-    let is_it = stat(Path::new(&process)).is_some_and(|(_, start)| start == started);
-    let threads = fs::read_dir(format!("{process}/task")).into_iter().flatten().flatten();
+    let process = PathBuf::from(format!("/proc/{number}"));
+    let is_it = stat(&process).is_some_and(|(_, start)| start == started);
+    let tasks = process.join("task");
+    let threads = kernel::names(&tasks).into_iter().flatten();
     let is_over = |state: &str| matches!(state, "Z" | "X");
-    let mut states = threads.filter_map(|thread| Some(stat(&thread.path())?.0));
+    let mut states = threads.filter_map(|thread| Some(stat(&tasks.join(thread))?.0));
     is_it && states.any(|state| !is_over(&state))
 }
 
 /// The state of a process or thread, and its start time in the kernel's ticks.
 fn stat(folder: &Path) -> Option<(String, u64)> {
-    let stat = fs::read_to_string(folder.join("stat")).ok()?;
+    let stat = kernel::read(folder.join("stat")).ok()?;
     // The second field is the program's name, in parentheses, and may contain any characters.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?.to_owned();
@@ -86,7 +91,7 @@ fn stat(folder: &Path) -> Option<(String, u64)> {
 
 fn remember(place: &TunnelFiles, number: i32) -> io::Result<()> {
     let started = start_time(number).unwrap_or(0);
-    fs::write(place.process(), format!("{number} {started}\n"))
+    path::replace(&place.process(), format!("{number} {started}\n").as_bytes(), 0o644)
 }
 
 /// Starts the process, and waits until its path runs.
@@ -97,9 +102,7 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
     };
     let meeting = Meeting::prepare(command, place, user)?;
     let notice = &meeting.notice;
-    // A process that was killed may have left its socket.
-    let _ = fs::remove_file(notice);
-    let heard = UnixDatagram::bind(notice).map_err(|error| failed(notice, &error))?;
+    let heard = listen_at(notice).map_err(|error| failed(notice, &error))?;
     meeting.hand_over(command)?;
     if let Some(Some((number, started))) = remembered(place) {
         let end = Instant::now() + STOP_MAX;
@@ -108,7 +111,7 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
         }
     }
     let log = place.log();
-    let file = File::create(&log).map_err(|error| failed(&log, &error))?;
+    let file = path::create(&log, 0o644).map_err(|error| failed(&log, &error))?;
     let started = spawn(place, &meeting, file).and_then(|child| {
         remember(place, i32::try_from(child.id()).unwrap_or(0))?;
         heard.set_read_timeout(Some(LOOK))?;
@@ -120,12 +123,12 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
     })?;
     let result = wait(command, place, &heard, &mut child);
     // It is of no more use.
-    let _ = fs::remove_file(notice);
+    let _ = path::remove(notice);
     if result.is_err() {
         let _ = child.kill();
         let _ = child.wait();
         let _ = place.remove_own_folder();
-        let _ = fs::remove_file(place.process());
+        let _ = path::remove(&place.process());
     }
     result
 }
@@ -151,10 +154,17 @@ impl<'a> Meeting<'a> {
     /// Makes the socket and its folder the user's. The folder comes last: until then nobody else can change it.
     fn hand_over(&self, command: &str) -> Result<(), Failure> {
         let Some((name, user, folder)) = &self.user else { return Ok(()) };
-        let own = |path: &Path| lchown(path, Some(user.number()), None);
+        let own = |path: &Path| path::change_owner(path, Some(user.number()), None);
         let result = own(&self.notice).and_then(|()| own(folder));
         result.map_err(|error| no_user(command, name, &error))
     }
+}
+
+/// Binds the socket on which a process reports that it runs. One that a killed process left is replaced.
+fn listen_at(notice: &Path) -> io::Result<UnixDatagram> {
+    let bound = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    socket::bind(&bound, SocketType::DGRAM, notice, 0o600)?;
+    Ok(bound.into())
 }
 
 fn spawn(place: &TunnelFiles, meeting: &Meeting<'_>, log: File) -> io::Result<Child> {
@@ -210,7 +220,7 @@ pub(super) fn stay(
         &Run { config: place.definition(), metrics: None, user: None, detail: Detail::default() },
         session,
     );
-    let _ = fs::remove_file(place.process());
+    let _ = path::remove(&place.process());
     ended
 }
 
@@ -218,7 +228,7 @@ pub(super) fn stay(
 pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> {
     let Process::Running(number) = Process::of(place) else {
         // A process that was killed left its number behind; without it, the tunnel counts as down.
-        let _ = fs::remove_file(place.process());
+        let _ = path::remove(&place.process());
         return Ok(false);
     };
     let what = format!("ending process {number} of {}", place.name);
@@ -237,7 +247,7 @@ pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> 
         Ok(_) => {}
         Err(error) => return Err(failed(error.into())),
     }
-    let _ = fs::remove_file(place.process());
+    let _ = path::remove(&place.process());
     let _ = place.remove_own_folder();
     Ok(true)
 }
@@ -251,9 +261,12 @@ pub(super) struct ReportedError {
 
 /// The last error of a log, which contains nothing but errors.
 pub(super) fn last_error(log: &Path) -> Option<ReportedError> {
-    let text = fs::read(log).ok()?;
-    let tail = text.get(text.len().saturating_sub(LOG_BYTES_MAX)..)?;
-    let text = String::from_utf8_lossy(tail);
+    let mut file = path::open(log).ok()?;
+    let bytes = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(bytes.saturating_sub(LOG_BYTES_MAX))).ok()?;
+    let mut tail = Vec::new();
+    file.take(LOG_BYTES_MAX).read_to_end(&mut tail).ok()?;
+    let text = String::from_utf8_lossy(&tail);
     let mut lines = text.lines().rev();
     let mut hint = None;
     let what = lines.find_map(|line| {
@@ -278,10 +291,14 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a message to a service manager.
 const NOTICE_BYTES_MAX: usize = 4096;
 /// Bytes at the end of a log that are read.
-const LOG_BYTES_MAX: usize = 64 << 10;
+const LOG_BYTES_MAX: u64 = 64 << 10;
+/// Greatest size in bytes of the file with the number of a process.
+const PROCESS_BYTES_MAX: u64 = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

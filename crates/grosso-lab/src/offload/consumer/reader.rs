@@ -1,6 +1,6 @@
 //! Consumers of trains: of headers alone, or of every byte.
 
-use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::PathBuf, thread, time::Duration};
+use std::{io, path::PathBuf, thread, time::Duration};
 
 use grosso::Delivery;
 use grosso_checksum::Sum;
@@ -8,6 +8,7 @@ use grosso_io::{
     Port, PortBuffer, Transmitted,
     live::{MODE, UnixRole, VhostOptions, VhostPort, VhostSide},
 };
+use grosso_sys::path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -140,7 +141,7 @@ impl Folder {
         let name = format!("grosso-lab-{:016x}", fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
         // For this user alone, and nobody else's: there is none of the name yet.
-        DirBuilder::new().mode(0o700).create(&path)?;
+        path::create_directory(&path, 0o700)?;
         Ok(Self(path))
     }
 }
@@ -148,7 +149,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         // It has nothing but the socket in it; a folder that stays harms nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = path::remove_directory(&self.0);
     }
 }
 

@@ -1,0 +1,53 @@
+//! The kernel's list of Unix sockets.
+
+use std::io;
+
+use rustix::net::netlink;
+
+use super::{
+    Netlink, abi,
+    message::{Attributes, Request, number},
+};
+
+impl Netlink {
+    /// Opens a socket for questions about sockets of the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// Errors from `socket(2)`, for example if the kernel has no such list.
+    pub(crate) fn of_sockets() -> io::Result<Self> {
+        Self::of(Some(netlink::SOCK_DIAG))
+    }
+
+    /// Returns the user who made the Unix stream socket of this name, in the kernel's spelling: an
+    /// abstract name begins with a zero. `None` if no socket has the name, or before Linux 5.3.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the kernel does not list Unix sockets (`CONFIG_UNIX_DIAG`).
+    pub(crate) fn unix_stream_owner(&self, name: &[u8]) -> io::Result<Option<u32>> {
+        let mut fixed = [0; REQUEST_BYTES];
+        fixed[0] = libc::AF_UNIX as u8;
+        // Accepted sockets have the name of their listener and do not belong to its user.
+        let states: u32 = 1 << abi::TCP_LISTEN | 1 << abi::TCP_CLOSE;
+        fixed[4..8].copy_from_slice(&states.to_ne_bytes());
+        let show = abi::UDIAG_SHOW_NAME | abi::UDIAG_SHOW_UID;
+        fixed[12..16].copy_from_slice(&show.to_ne_bytes());
+        let request = Request::new(abi::SOCK_DIAG_BY_FAMILY, &fixed).flags(abi::NLM_F_DUMP);
+        let mut owner = None;
+        self.exchange(request, |_, payload| {
+            let is_stream = payload.get(1).copied() == Some(libc::SOCK_STREAM as u8);
+            let attributes = payload.get(SOCKET_BYTES..).unwrap_or_default();
+            let of = |wanted| Attributes::new(attributes).find(|(kind, _)| *kind == wanted);
+            if is_stream && of(abi::UNIX_DIAG_NAME).is_some_and(|(_, found)| found == name) {
+                owner = owner.or(of(abi::UNIX_DIAG_UID).and_then(|(_, value)| number(value)));
+            }
+        })?;
+        Ok(owner)
+    }
+}
+
+/// Length of `struct unix_diag_req` in bytes.
+const REQUEST_BYTES: usize = 24;
+/// Length of `struct unix_diag_msg` in bytes.
+const SOCKET_BYTES: usize = 16;

@@ -1,0 +1,78 @@
+//! Files that the user names on a command line, to be read.
+//!
+//! Links of other users are followed here, as by any program that the user starts: what is opened is only read, the
+//! user named it, and captures in shared directories are often reached over links of a colleague. Nothing in this
+//! module creates, changes or removes anything. The kernel refuses links of others in sticky directories
+//! (`fs.protected_symlinks`).
+
+use std::{
+    fs::{self, File, Metadata},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{not_regular, regular};
+
+/// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
+///
+/// # Errors
+/// Errors from `open(2)`.
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    File::open(path)
+}
+
+/// Opens a regular file. It never blocks.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is not a regular file; errors from `open(2)`.
+pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(target_os = "linux")]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let path = path.as_ref();
+    // A socket has no file to open.
+    if metadata(path)?.is_file() { regular(options.open(path)?) } else { Err(not_regular()) }
+}
+
+/// Lists the paths in a directory, in the order of the file system.
+///
+/// # Errors
+/// Errors from `open(2)` and `getdents(2)`.
+pub fn entries(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Returns the path without links, from the root on.
+///
+/// # Errors
+/// Errors from `realpath(3)`.
+pub fn canonical(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    fs::canonicalize(path)
+}
+
+/// Returns the facts about what a path leads to.
+///
+/// # Errors
+/// Errors from `stat(2)`.
+pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
+    fs::metadata(path)
+}
+
+/// Returns whether a path leads to a regular file.
+#[must_use]
+pub fn is_file(path: impl AsRef<Path>) -> bool {
+    metadata(path).is_ok_and(|facts| facts.is_file())
+}
+
+/// Returns whether a path leads to a directory.
+#[must_use]
+pub fn is_directory(path: impl AsRef<Path>) -> bool {
+    metadata(path).is_ok_and(|facts| facts.is_dir())
+}
+
+/// Returns whether a path leads to anything.
+#[must_use]
+pub fn is_there(path: impl AsRef<Path>) -> bool {
+    metadata(path).is_ok()
+}
