@@ -17,7 +17,7 @@ use crate::{error::Failure, line::Spacing, sources::Sources, units::exact_time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
-    /// Verify every checksum; exit 1 if any is bad
+    /// Verify every checksum; exit 1 if one is bad
     #[command(after_long_help = VERIFY_HELP)]
     Verify(CsumVerify),
     /// Fix checksums, and change nothing else
@@ -86,7 +86,7 @@ pub(crate) struct Bounds {
     /// Merge TCP only
     #[arg(long, hide_short_help = true)]
     pub(crate) no_udp: bool,
-    /// Assume this minimum round-trip time for connections without a measured one; used by "auto" and "holes"
+    /// Assume this round-trip time for connections without a measured one; used by "auto" and "holes"
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) round_trip: Option<u64>,
 }

@@ -42,10 +42,11 @@ impl Captures {
             (None, files) => (files.iter().map(PathBuf::from).collect(), self.filter.clone()),
             (Some(read), []) => (vec![read.clone()], self.filter.clone()),
             (Some(_), words) if self.filter.is_some() => {
-                let message = format!("two filters: -f, and '{}' after -r", words.join(" "));
+                let message =
+                    format!("two filters: one after -f, and '{}' after -r", words.join(" "));
                 return usage(
                     &message,
-                    "use either -r FILE EXPRESSION or FILE... -f EXPRESSION".into(),
+                    "use either -r FILE EXPRESSION or FILE... -f EXPRESSION, not both".into(),
                 );
             }
             (Some(read), words) => (vec![read.clone()], Some(words.join(" "))),
