@@ -175,7 +175,7 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     if facts.is_dir() && is_ours && facts.mode() & 0o022 == 0 {
         return Ok(());
     }
-    let why = "it is there and not a folder in which only this user can write";
+    let why = "it exists but is not a directory that only this user can write";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
@@ -284,7 +284,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
     while !reply.ends_with(b"\n") {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
         }
         stream.set_read_timeout(Some(left))?;
         let count = match stream.read(&mut buffer) {
@@ -296,7 +296,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
         };
         reply.extend_from_slice(&buffer[..count]);
         if reply.len() > REPLY_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its answer has no end"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is incomplete"));
         }
     }
     understand(&reply)
@@ -306,7 +306,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
 pub(crate) fn understand(reply: &[u8]) -> io::Result<Answer> {
     let answer: Answer = serde_json::from_slice(reply)?;
     if answer.schema != SCHEMA {
-        let why = format!("it answers {}, not {SCHEMA}", answer.schema);
+        let why = format!("unexpected answer {}, expected {SCHEMA}", answer.schema);
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(answer)
