@@ -40,10 +40,6 @@ const PHRASES: &[(&str, &str)] = &[
 const TO_BE_REWRITTEN: &[&str] = &[
     "ARCHITECTURE.md",
     "benches/",
-    "crates/grosso-cli/src/commands/",
-    "crates/grosso-cli/src/daemon/",
-    "crates/grosso-cli/src/observe/",
-    "crates/grosso-cli/tests/",
     "crates/grosso-io/",
     "crates/grosso-lab/",
     "crates/grosso-sys/",

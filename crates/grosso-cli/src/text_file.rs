@@ -35,7 +35,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
 }
 
