@@ -83,7 +83,7 @@ pub(crate) struct Files {
     /// Write the result to this capture; - is standard output [default: print only the report]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
-    /// Output format [default: by file name, else by input]
+    /// Set the output format [default: by file name, else by input]
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "write")]
     format: Option<OutputFormat>,
     #[command(flatten)]

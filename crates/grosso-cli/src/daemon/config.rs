@@ -283,7 +283,10 @@ fn check_polling(polling: &Polling) -> Result<(), String> {
 /// Checks that a tunnel is on the side where it may be, and supports the requested options.
 fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     if let Device::Tunnel(tunnel) = &spec.left.device {
-        return Err(format!("{} is the left port: a tunnel must be the right one", tunnel.name()));
+        return Err(format!(
+            "{} must be the right port: a tunnel cannot be the left one",
+            tunnel.name()
+        ));
     }
     let Device::Tunnel(tunnel) = &spec.right.device else { return Ok(()) };
     let is_worked_on = spec.left.has_stages() || spec.right.has_stages();

@@ -43,7 +43,7 @@ impl Pinned {
             return Err(Errno::CONNREFUSED.into());
         }
         if owner.is_some_and(|owner| owner != facts.st_uid) {
-            return denied("the socket belongs to another user than the one who configured it");
+            return denied("the socket does not belong to the user who configured it");
         }
         if facts.st_nlink > 1 && control_of(place.directory.as_fd())? != Controller::Own {
             return denied(

@@ -109,7 +109,7 @@ fn pairs<'a>(option: &str, words: &'a [String]) -> Result<Vec<(&'a str, &'a str)
         return Err(Failure::usage("usage.pairs", message));
     }
     if pairs.is_empty() {
-        let message = format!("dev {option}: no names and values given");
+        let message = format!("dev {option}: missing NAME VALUE");
         let hint = format!("grosso dev {option} DEV NAME VALUE ...");
         return Err(Failure::usage("usage.pairs", message).hint(hint));
     }

@@ -393,7 +393,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
             "never: the packet is always \
                                                                     a singleton"
         }
-        Pass::TcpFlags => "none of the flags that the profile excludes",
+        Pass::TcpFlags => "only flags that the profile does not exclude",
         Pass::TcpOptions => "no options, or two NOPs and a timestamp",
         Pass::Congestion => "no congestion mark",
         Pass::TcpFinish | Pass::TcpPush => {
