@@ -244,12 +244,12 @@ def test_reports_of_other_commands_and_of_other_runs_are_not_merged(captures, tm
     for words, reports in [
         ("share 2/2 is missing", [one]),
         ("share 1/2 stands twice", [one, one]),
-        ("one of 3 shares, others one of 2", [one, share(2, 3)]),
+        ("one of 3 shards, other reports are of 2", [one, share(2, 3)]),
         ("not shares of one run: profile differs", [one, share(2, 2, profile="ndis-uro")]),
         ("not shares of one run: trains differs", [one, share(2, 2, trains=tmp_path / "y")]),
         ("not shares of one run: input differs", [one, share(2, 2, hash=True)]),
         ("grosso.coalesce/1 cannot be merged", [capture.coalesce().report, two]),
-        ("no report: it names no schema", [{}]),
+        ("not a report: the field schema is missing", [{}]),
     ]:
         with pytest.raises(grosso.Error, match=words):
             merge(*reports)

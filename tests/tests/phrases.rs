@@ -39,10 +39,6 @@ const PHRASES: &[(&str, &str)] = &[
 /// fails the test.
 const TO_BE_REWRITTEN: &[&str] = &[
     "benches/",
-    "crates/grosso-cli/src/commands/",
-    "crates/grosso-cli/src/daemon/",
-    "crates/grosso-cli/src/observe/",
-    "crates/grosso-cli/tests/",
     "crates/grosso-io/",
     "crates/grosso-lab/",
     "crates/grosso-sys/",

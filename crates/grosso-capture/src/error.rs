@@ -27,7 +27,7 @@ pub enum CaptureError {
         remedy: &'static str,
     },
     /// The file ends inside a record. Every record before it has been handed out.
-    #[error("ends inside {place} (needs {needs} bytes, {there} there, offset {offset})")]
+    #[error("ends inside {place} (needs {needs} bytes, has {there}, offset {offset})")]
     Truncated {
         /// The part of the file that is incomplete.
         place: FilePart,
@@ -103,7 +103,7 @@ pub enum CaptureError {
 /// A window of compressed data that there is no memory for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "needs a window of {needs} bytes, and other captures use {used} of {WINDOWS_BYTES_MAX} bytes"
+    "needs a window of {needs} bytes, but other captures use {used} of {WINDOWS_BYTES_MAX} bytes"
 )]
 pub struct NoWindowMemory {
     /// Bytes of the window.
@@ -191,13 +191,13 @@ pub enum Damage {
         bytes: u32,
     },
     /// A block whose length is no multiple of four.
-    #[error("a block length of {bytes} bytes, which is no multiple of 4")]
+    #[error("a block length of {bytes} bytes, which is not a multiple of 4")]
     BlockUnaligned {
         /// Its length field.
         bytes: u32,
     },
     /// A block whose two length fields differ.
-    #[error("a block of {leading} bytes that says {trailing} at its end")]
+    #[error("a block of {leading} bytes whose trailing length is {trailing}")]
     BlockLengthsDiffer {
         /// The length field before the body.
         leading: u32,
@@ -205,7 +205,7 @@ pub enum Damage {
         trailing: u32,
     },
     /// A packet whose captured length exceeds the block that holds it.
-    #[error("a packet of {captured} bytes in a block with room for {room}")]
+    #[error("a packet of {captured} bytes in a block with {room} bytes left")]
     PacketPastBlock {
         /// The captured length.
         captured: u32,
@@ -213,7 +213,7 @@ pub enum Damage {
         room: u32,
     },
     /// A packet of an interface that the section has not declared.
-    #[error("a packet of interface {interface}, of {declared} declared")]
+    #[error("a packet of interface {interface}; the section declares {declared}")]
     UnknownInterface {
         /// The interface the packet names.
         interface: u32,
@@ -224,13 +224,13 @@ pub enum Damage {
     #[error("more than {INTERFACES_MAX} interfaces in one section")]
     TooManyInterfaces,
     /// A section header without the byte-order magic.
-    #[error("a section header whose byte order reads {magic:#010x}")]
+    #[error("a section header with the byte order {magic:#010x}")]
     SectionMagic {
         /// The four bytes in its place, as a big-endian number.
         magic: u32,
     },
     /// A section or file of a version that this code does not know.
-    #[error("format version {major}.{minor} is not known")]
+    #[error("format version {major}.{minor} is not supported")]
     Version {
         /// Major version.
         major: u16,
@@ -238,7 +238,7 @@ pub enum Damage {
         minor: u16,
     },
     /// An option whose length exceeds the block that holds it. The packet stays usable.
-    #[error("option {code} of {length} bytes where {room} are left in the block")]
+    #[error("option {code} of {length} bytes, but the block has {room} bytes left")]
     OptionPastBlock {
         /// The option's code.
         code: u16,
@@ -260,7 +260,7 @@ pub enum Damage {
 #[non_exhaustive]
 pub enum Misfit {
     /// Classic pcap has one link type for all packets.
-    #[error("pcap holds one link type, {first}, and this packet has {other}; use pcapng")]
+    #[error("pcap holds one link type, {first}, but this packet has {other}; use pcapng")]
     SecondLinkType {
         /// The link type of the file.
         first: u32,
@@ -268,7 +268,10 @@ pub enum Misfit {
         other: u32,
     },
     /// Classic pcap has 32 bits of seconds.
-    #[error("pcap ends in 2106, and this packet is {seconds} seconds after 1970; use pcapng")]
+    #[error(
+        "pcap timestamps end in 2106, but this packet is {seconds} seconds after 1970; use \
+             pcapng"
+    )]
     TimestampTooLate {
         /// The packet's time, in seconds since the epoch.
         seconds: u64,
@@ -280,7 +283,7 @@ pub enum Misfit {
         bytes: usize,
     },
     /// A packet of an interface that was not declared to the writer.
-    #[error("a packet of interface {interface}, of {declared} declared")]
+    #[error("a packet of interface {interface}; the section declares {declared}")]
     UnknownInterface {
         /// The interface the packet names.
         interface: u32,
@@ -297,7 +300,7 @@ pub enum Misfit {
         link_type: u32,
     },
     /// More metadata than fits into one option of 65,535 bytes.
-    #[error("offload metadata of {bytes} bytes, more than one option holds")]
+    #[error("offload metadata of {bytes} bytes does not fit into one option")]
     OptionTooLong {
         /// Length of the option in bytes.
         bytes: usize,
@@ -325,7 +328,7 @@ mod tests {
         };
         assert_eq!(
             truncated.to_string(),
-            "ends inside packet 56 (needs 65226 bytes, 5758 there, offset 594242)"
+            "ends inside packet 56 (needs 65226 bytes, has 5758, offset 594242)"
         );
         assert_eq!(
             CaptureError::not_a_capture(b"{\n  \"start\": 1").to_string(),

@@ -51,8 +51,8 @@ pub(crate) fn is_soon(error: &io::Error) -> bool {
 /// Notes that others than this host reach an address at which `what` is served. `option` sets the address.
 pub(crate) fn note_reach(talk: &mut Talk, what: &str, address: SocketAddr, option: &str) {
     if !address.ip().is_loopback() {
-        talk.note(format!("{what} on {address} are open to whoever reaches that address"));
-        talk.hint(&format!("{option} 127.0.0.1:PORT keeps them on this host"));
+        talk.note(format!("{what} on {address} can be reached from other hosts"));
+        talk.hint(&format!("to serve this host only: {option} 127.0.0.1:PORT"));
     }
 }
 

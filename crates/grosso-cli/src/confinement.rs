@@ -184,7 +184,7 @@ fn spawn_entering(
         }
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(confined)?;
-    let ended = |_| Err(io::Error::other("it ended at once"));
+    let ended = |_| Err(io::Error::other("it ended immediately"));
     entered.recv().unwrap_or_else(ended).map(|_| thread)
 }
 
@@ -192,14 +192,14 @@ fn spawn_entering(
 pub(crate) fn no_user(command: &str, name: &str, error: &io::Error) -> Failure {
     let message = format!("{command}: user {name}: {error}");
     let hint = match error.kind() {
-        io::ErrorKind::PermissionDenied => "only root can become another user: sudo grosso ...",
+        io::ErrorKind::PermissionDenied => "only root can switch to another user: sudo grosso ...",
         _ => "getent passwd lists the users",
     };
     Failure::environment("environment.user", message).hint(hint)
 }
 
 fn failed(command: &str, error: &io::Error) -> Failure {
-    let message = format!("{command}: the process cannot be confined: {error}");
+    let message = format!("{command}: cannot confine the process: {error}");
     Failure::environment("environment.confinement", message)
 }
 
@@ -224,7 +224,7 @@ mod fault {
             return;
         }
         match kind {
-            "panic" => panic!("a fault that a test asked for"),
+            "panic" => panic!("a panic that a test requested"),
             // A new socket is none of a path's business.
             _ => drop(UnixDatagram::unbound()),
         }

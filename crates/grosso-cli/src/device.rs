@@ -56,7 +56,7 @@ pub(crate) fn refused(
     match Fault::of(error) {
         Fault::Forbidden => forbidden(command, what, &[capability]),
         Fault::Gone => {
-            let message = format!("{command}: {what}: the device is gone");
+            let message = format!("{command}: {what}: the device was removed");
             Failure::environment("environment.device_gone", message)
         }
         Fault::Unsupported => {
@@ -112,11 +112,11 @@ fn listed(names: &[&str]) -> String {
 
 /// Hint where this program has as many descriptors as it may; a queue of a tunnel in UDP takes 22.
 const DESCRIPTORS: &str =
-    "each queue takes several: ulimit -n 20000 permits more, for a service LimitNOFILE=20000";
+    "each queue needs several descriptors: ulimit -n 20000, or LimitNOFILE=20000 for a service";
 
 /// The way to get capabilities, by their names.
 pub(crate) fn privilege(missing: &[&str]) -> String {
-    format!("sudo, or: sudo {}", setcap(missing, &capabilities()))
+    format!("run it with sudo, or: sudo {}", setcap(missing, &capabilities()))
 }
 
 /// The command that adds capabilities to those that this program has. It names these as well, because a file's are

@@ -171,7 +171,8 @@ impl Failure {
                 Self::input("input.truncated", message)
             }
             CaptureError::WindowMemory(_) => {
-                let hint = "read fewer captures at once, or decompress some first: zstd -d FILE...";
+                let hint = "read fewer captures at once, or decompress some first: zstd -d \
+                            FILE...";
                 Self::input("input.window_memory", message).hint(hint)
             }
             CaptureError::Unwritable { .. } => Self::input("output.unwritable", message),

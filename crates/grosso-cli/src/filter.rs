@@ -71,14 +71,14 @@ impl Filter {
 pub(crate) fn compile(text: &str, command: &str, link_type: u32) -> Result<Program, Failure> {
     Program::compile(text, link_type).map_err(|error| match error {
         NotCompiled::Absent(why) => {
-            let message = format!("{command}: filters are compiled by libpcap, which is not here: {why}");
+            let message = format!("{command}: filters need libpcap, which cannot be loaded: {why}");
             let hint = "sudo apt install libpcap0.8 (Debian, Ubuntu), sudo dnf install libpcap (Fedora), \
                         sudo apk add libpcap (Alpine)";
             Failure::environment("environment.libpcap", message).hint(hint)
         }
         NotCompiled::Expression(why) => {
             let message = format!("{command}: filter '{}': {why}", harmless(text));
-            Failure::usage("usage.filter", message).hint("man pcap-filter has the language")
+            Failure::usage("usage.filter", message).hint("man pcap-filter describes the syntax")
         }
     })
 }

@@ -70,6 +70,7 @@ pub(crate) struct Input {
     pub(crate) is_cut_off: bool,
     /// The extent of the reading that Ctrl-C ended.
     interruption: Option<Interrupted>,
+    pass: Pass,
     progress: Progress,
     interrupted: Arc<AtomicBool>,
 }
@@ -135,6 +136,14 @@ impl Origin {
     }
 }
 
+/// A pass over captures. Some commands learn in a first pass what they need in the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    Only,
+    First,
+    Second,
+}
+
 /// The end of a reading.
 #[derive(Debug)]
 pub(crate) enum Ending {
@@ -168,7 +177,18 @@ impl Input {
             names_hash: session.names_hash,
             is_cut_off: false,
             interruption: None,
+            pass: Pass::Only,
             interrupted: Arc::clone(&session.interrupted),
+        }
+    }
+
+    /// Names the pass on the progress bar, and in the message about Ctrl-C.
+    pub(crate) fn name_pass(&mut self, pass: Pass) {
+        self.pass = pass;
+        match pass {
+            Pass::Only => {}
+            Pass::First => self.progress.name("pass 1 of 2"),
+            Pass::Second => self.progress.name("pass 2 of 2"),
         }
     }
 
@@ -220,7 +240,10 @@ impl Input {
             ending => ending,
         };
         if let Ending::Interrupted = ending {
-            self.interruption = Some(Interrupted::after(self.reader.packets(), self.share()));
+            let packets = self.reader.packets();
+            let in_first_pass = packets == 0 && self.pass == Pass::Second;
+            let share = self.share();
+            self.interruption = Some(Interrupted::after(packets, share, in_first_pass));
         }
         Ok(ending)
     }
@@ -425,13 +448,13 @@ impl Unparsed {
         }
         let total = input.reader.packets();
         let message = format!(
-            "{}: link type {} is not one I can parse. {fate}{} of {total} processed.",
+            "{}: link type {} is not supported. {fate}{} of {total} processed.",
             input.name,
             link_name(self.link_type),
             total - self.packets,
         );
         Err(Failure::input("input.link_type", message)
-            .hint("--linktype NAME if the capture names a wrong one"))
+            .hint("if the capture records a wrong link type: --linktype NAME"))
     }
 }
 

@@ -114,10 +114,8 @@ impl Output {
             }
         };
         if let Some(program) = compressor(path) {
-            session
-                .talk
-                .note(format!("{name} is written without compression, whatever its name says"));
-            session.talk.hint(&format!("-w - | {program} > {name}"));
+            session.talk.note(format!("{name} is written uncompressed, despite its name"));
+            session.talk.hint(&format!("to compress it: -w - | {program} > {name}"));
         }
         let writer = Rc::new(RefCell::new(writer));
         input.precede_waits_by(&writer);
@@ -305,7 +303,7 @@ pub(crate) fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Resul
     // Both ends may be the same terminal or /dev/null, which nothing can overwrite.
     if path::input::is_file(&written) && same_file(&read, &written).unwrap_or(false) {
         let message = format!("{name}: input and output are the same file");
-        let hint = "write to another file and rename it; what is read is never edited in place";
+        let hint = "write to another file and rename it; captures are never edited in place";
         return Err(Failure::usage("usage.same_file", message).hint(hint));
     }
     Ok(())

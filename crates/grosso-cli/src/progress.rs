@@ -19,8 +19,8 @@ impl Progress {
         let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
         let bar = ProgressBar::with_draw_target(bytes, target);
         let template = match bytes {
-            Some(_) => "{bar:40} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left",
-            None => "{spinner} {bytes}  {bytes_per_sec}",
+            Some(_) => "{msg}{bar:40} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left",
+            None => "{msg}{spinner} {bytes}  {bytes_per_sec}",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
@@ -40,6 +40,13 @@ impl Progress {
             bar.set_style(style);
         }
         Self { bar: Some(bar) }
+    }
+
+    /// Shows the name of the pass in front of the bar.
+    pub(crate) fn name(&self, pass: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{pass}  "));
+        }
     }
 
     /// Shows that this many bytes are read, or this many trials done.

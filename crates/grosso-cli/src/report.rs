@@ -95,7 +95,7 @@ fn note_damage(options: u64, talk: &mut Talk) {
     if options > 0 {
         let blocks = units::count(options, "block");
         talk.note(format!(
-            "damaged options of {blocks} are left out; sound options before them are kept"
+            "damaged options of {blocks} are left out; the options before the damage are kept"
         ));
     }
 }
@@ -104,7 +104,7 @@ fn note_missing_times(packets: u64, talk: &mut Talk) {
     if packets > 0 {
         let are = if packets == 1 { "is" } else { "are" };
         let packets = units::count(packets, "packet");
-        talk.note(format!("{packets} without a time {are} written with that of 0, in 1970"));
+        talk.note(format!("{packets} without a timestamp {are} written with timestamp 0 (1970)"));
     }
 }
 
@@ -201,17 +201,24 @@ pub(crate) struct Interrupted {
     packets: u64,
     /// The share of the stored file in bytes; `null` for a pipe, whose length is unknown.
     percent: Option<f64>,
+    /// Whether Ctrl-C came in the first of two passes, of which nothing is reported.
+    #[serde(skip)]
+    in_first_pass: bool,
 }
 
 impl Interrupted {
-    /// The extent after this many packets, and this many bytes of a total.
-    pub(crate) fn after(packets: u64, share: Option<(u64, u64)>) -> Self {
-        Self { packets, percent: share.map(|(read, all)| units::percentage(read, all)) }
+    /// The extent after this many packets, and this many bytes of a total; or before them, in the first of two passes.
+    pub(crate) fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
+        let percent = share.map(|(read, all)| units::percentage(read, all));
+        Self { packets, percent, in_first_pass }
     }
 }
 
 impl core::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.in_first_pass {
+            return f.write_str("interrupted in the first of two passes, before any result");
+        }
         write!(f, "interrupted after {}", units::count(self.packets, "packet"))?;
         self.percent.map_or(Ok(()), |percent| write!(f, ", {percent:.1} % of the file"))
     }

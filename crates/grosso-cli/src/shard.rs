@@ -31,7 +31,7 @@ impl Shard {
         });
         let is_one = |shard: &Self| (1..=shard.of).contains(&shard.index) && shard.of <= SHARDS_MAX;
         numbers.filter(is_one).ok_or_else(|| {
-            format!("a share is I/N, such as 2/4: I from 1 to N, N at most {SHARDS_MAX}")
+            format!("expected a shard I/N, such as 2/4: I from 1 to N, N at most {SHARDS_MAX}")
         })
     }
 

@@ -1,6 +1,7 @@
 //! The captures that a command reads: files, folders of files and pipes, once or twice.
 
 use std::{
+    cell::Cell,
     fs::File,
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
@@ -13,7 +14,7 @@ use grosso_sys::path::input;
 use crate::{
     error::Failure,
     filter::Filter,
-    input::{Feed, Input, Merged, Origin, Session, Source, name_of},
+    input::{Feed, Input, Merged, Origin, Pass, Session, Source, name_of},
     name::shown,
 };
 
@@ -24,6 +25,8 @@ pub(crate) struct Sources {
     command: String,
     /// The user ended a pipe by Ctrl-C; the packets before that are processed.
     is_cut_off: bool,
+    /// Whether the first of two passes was opened.
+    is_read_before: Cell<bool>,
 }
 
 /// A file, or a pipe, or the bytes of a pipe in a temporary file without a name (ADR 0045).
@@ -62,7 +65,7 @@ impl Sources {
                 Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path)?),
                 Err(error) if index > 0 && !is_pipe(path) => {
                     let hint = format!(
-                        "a filter stands after -f: grosso {command} FILE -f EXPRESSION, or after \
+                        "pass filters after -f: grosso {command} FILE -f EXPRESSION, or after \
                          the file of -r"
                     );
                     return Err(io_failure(path, error).hint(hint));
@@ -71,17 +74,28 @@ impl Sources {
             }
         }
         if found.iter().filter(|path| is_pipe(path)).count() > 1 {
-            let message = format!("{command}: standard input can be read once, and - stands twice");
+            let message = format!(
+                "{command}: - is named twice, but standard input can be read \
+                                   only once"
+            );
             return Err(Failure::usage("usage.input", message));
         }
         if found.len() > CAPTURES_MAX {
-            let message =
-                format!("{command}: {} captures are too many: {CAPTURES_MAX} at most", found.len());
-            let hint = "mergecap -w ALL.pcapng FILE... joins them in parts";
+            let message = format!(
+                "{command}: too many captures: {}; the limit is {CAPTURES_MAX}",
+                found.len()
+            );
+            let hint = "merge some of them first: mergecap -w ALL.pcapng FILE...";
             return Err(Failure::usage("usage.input", message).hint(hint));
         }
         let members = found.into_iter().map(|path| OneSource { path, spool: None }).collect();
-        Ok(Self { members, filter, command: command.into(), is_cut_off: false })
+        Ok(Self {
+            members,
+            filter,
+            command: command.into(),
+            is_cut_off: false,
+            is_read_before: Cell::new(false),
+        })
     }
 
     /// Makes sure that the captures can be read again: pipes are read to their end.
@@ -137,6 +151,20 @@ impl Sources {
             Err(several) => self.merge(several, origins, session)?,
         };
         input.is_cut_off = self.is_cut_off;
+        if self.is_read_before.get() {
+            input.name_pass(Pass::Second);
+        }
+        Ok(input)
+    }
+
+    /// Opens captures for the first of two passes; [`Self::input`] then opens them for the second.
+    ///
+    /// # Errors
+    /// As [`Self::input`].
+    pub(crate) fn first_pass(&self, session: &Session) -> Result<Input, Failure> {
+        let mut input = self.input(false, session)?;
+        input.name_pass(Pass::First);
+        self.is_read_before.set(true);
         Ok(input)
     }
 
@@ -205,7 +233,7 @@ fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     if found.is_empty() {
-        let message = format!("{}: a folder without captures", shown(folder));
+        let message = format!("{}: directory without captures", shown(folder));
         return Err(Failure::environment("environment.read", message));
     }
     found.sort();
@@ -261,8 +289,8 @@ fn io_failure(path: &Path, source: io::Error) -> Failure {
 
 fn spool_failure(error: io::Error) -> Failure {
     let folder = std::env::temp_dir();
-    let message = format!("keeping the pipe in {}: {error}", folder.display());
-    let hint = "TMPDIR=DIR in the environment chooses another folder; a file needs none";
+    let message = format!("copying the pipe to {}: {error}", folder.display());
+    let hint = "set TMPDIR=DIR in the environment to use another directory, or pass a file";
     Failure::environment("environment.spool", message).hint(hint)
 }
 

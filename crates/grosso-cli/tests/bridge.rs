@@ -42,7 +42,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     assert!(refused.stderr.contains("overwrite earlier ones"), "{refused:?}");
     assert!(refused.stderr.contains("hint: --terminates"), "{refused:?}");
     let refused = hosts.run("bridge e0 lo --profile freebsd --terminates");
-    assert_eq!(refused.code, Some(2), "no end is a host: {refused:?}");
+    assert_eq!(refused.code, Some(2), "no endpoint is a host: {refused:?}");
     // The sender hands out single packets, so that there is something to merge.
     let mut single = Command::new(env!("CARGO_BIN_EXE_grosso"));
     single.args(["dev", "-K", "a0", "tso", "off", "gso", "off"]);
@@ -66,7 +66,7 @@ fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobod
     let Some(hosts) = Hosts::new() else { return };
     for (line, why) in [
         ("bridge e0 tap:b0 --expand-acks", "--terminates"),
-        ("bridge e0 lo --terminates --expand-acks", "no end is a host"),
+        ("bridge e0 lo --terminates --expand-acks", "no endpoint is a host"),
     ] {
         let refused = hosts.run(line);
         assert_eq!(refused.code, Some(2), "{refused:?}");
@@ -228,7 +228,7 @@ fn a_device_that_is_removed_ends_it_with_its_name_and_four() {
         hosts.remove(device);
         let ended = bridge.end();
         assert_eq!(ended.code, Some(4), "{ended:?}");
-        let message = format!("grosso: bridge: {device}: the device is gone");
+        let message = format!("grosso: bridge: {device}: the device was removed");
         assert_eq!(ended.stderr, message);
         assert!(ended.stdout.contains("e0"), "the summary: {ended:?}");
     }
@@ -265,8 +265,8 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
         ("bridge wire tap:b0", "bridge: no interface \"wire\"; did you mean wire0?", "wire0"),
         ("bridge xdp:e1 tap:b0", "bridge: no interface \"e1\"", "interfaces here:"),
         ("bridge e0 tap:lo", "bridge: opening lo: the device is there and is not", "ip -d link"),
-        ("bridge e0 fd:77", "bridge: fd:77: no such descriptor is open", "must leave"),
-        ("bridge e0 tap:b0 --cpus 4096", "no CPU 4096 to run on; there are", ""),
+        ("bridge e0 fd:77", "bridge: fd:77: the descriptor is not open", "must leave"),
+        ("bridge e0 tap:b0 --cpus 4096", "CPU 4096 does not exist; the number of CPUs is", ""),
         (
             "bridge xdp:e0 tap:b0 --queues 64",
             "bridge: opening e0: it has no 64 queues",
@@ -380,7 +380,7 @@ fn a_device_that_is_down_is_noted() {
     let down = || grosso_sys::interface::Control::new()?.set_up(&crate::network::name("e0"), false);
     hosts.b.run(down).unwrap().unwrap();
     let bridge = hosts.start("bridge e0 tap:b0");
-    bridge.said("note: e0 is down; nothing passes before: sudo ip link set e0 up");
+    bridge.said("note: e0 is down, so no packets pass: sudo ip link set e0 up");
     assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
 }
 

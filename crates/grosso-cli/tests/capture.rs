@@ -351,7 +351,7 @@ fn the_output_may_be_a_pipe_or_classic_pcap_which_says_what_is_lost() {
     capture.stderr.take().unwrap().read_to_string(&mut notes).unwrap();
     assert_eq!(capture.wait().unwrap().code(), Some(0));
     assert_eq!(frames(&bench.get("x.pcap")), [frame]);
-    assert!(notes.contains("pcap has no room for the segment size of 1 superframe"), "{notes}");
+    assert!(notes.contains("pcap cannot store the segment size of 1 superframe"), "{notes}");
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn what_befalls_an_interface_is_said() {
     let mut notes = String::new();
     removed.stderr.take().unwrap().read_to_string(&mut notes).unwrap();
     assert_eq!(removed.wait().unwrap().code(), Some(4));
-    let gone = "grosso: capture: t0 is gone; the 0 packets before are in z.pcapng";
+    let gone = "grosso: capture: t0 was removed; the 0 packets before are in z.pcapng";
     assert_eq!(notes.lines().last(), Some(gone), "{notes}");
     assert_eq!(frames(&bench.get("z.pcapng")), Vec::<Vec<u8>>::new());
 }
@@ -436,7 +436,11 @@ fn without_the_privilege_it_says_which_and_leaves_no_file() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = stderr.lines().collect();
     assert_eq!(lines[0], "grosso: capture: opening t0 needs CAP_NET_RAW");
-    assert!(lines[1].starts_with("hint: sudo, or: sudo setcap cap_net_raw+ep /"), "{}", lines[1]);
+    assert!(
+        lines[1].starts_with("hint: run it with sudo, or: sudo setcap cap_net_raw+ep /"),
+        "{}",
+        lines[1]
+    );
     assert_eq!(output.status.code(), Some(4));
     assert!(!bench.path("x.pcapng").exists());
 }

@@ -347,7 +347,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
     let cooked: Vec<_> = ip.iter().map(|packet| [&cooked_header, &packet[..]].concat()).collect();
     let note = |what: &str| {
         format!(
-            "headers inside tunnels for which the capture's link type has no place are left out: \
+            "headers inside tunnels that the capture's link type cannot store are left out: \
              {what}"
         )
     };

@@ -156,7 +156,7 @@ fn every_reason_to_pass_is_explained() {
     let cases = vec![
         (Pass::NotIp, one(ethernet().payload(&[0; 46]).build(), never)),
         (Pass::Truncated, one(plain(0)[..40].to_vec(), &["would merge with all of its bytes"])),
-        (Pass::Malformed, one(tcp(|t| t.data_offset_raw(4)), &["agree with themselves"])),
+        (Pass::Malformed, one(tcp(|t| t.data_offset_raw(4)), &["consistent headers"])),
         (
             Pass::TooDeep,
             one(inner(tags, 0), &["limit headers of a packet: 16 at most", "fewer headers"]),
@@ -178,16 +178,16 @@ fn every_reason_to_pass_is_explained() {
             Pass::Padded,
             one(
                 ethernet().ipv4(|ip| ip).tcp(|t| t).payload_len(9).trailer(&[0]).build(),
-                &["ends where"],
+                &["without bytes after"],
             ),
         ),
-        (Pass::Short, one(plain(0)[..153].to_vec(), &["all of its bytes"])),
+        (Pass::Short, one(plain(0)[..153].to_vec(), &["a complete capture"])),
         (Pass::LengthZero, one(ip(|ip| ip.total_len_raw(0)), &["grosso capture"])),
         (Pass::Ipv4Options, one(ip(|ip| ip.options(&[1])), &["header without options"])),
         (Pass::Ipv4ReservedBit, one(ip(|ip| ip.reserved_bit(true)), &["bit that is clear"])),
-        (Pass::Ipv4Checksum, one(ip(|ip| ip.checksum_xor(1)), &["a right checksum"])),
-        (Pass::Checksum, one(tcp(|t| t.checksum_xor(1)), &["a right checksum"])),
-        (Pass::ChecksumForm, one(other_form_of_zero, &["everybody writes"])),
+        (Pass::Ipv4Checksum, one(ip(|ip| ip.checksum_xor(1)), &["a correct checksum"])),
+        (Pass::Checksum, one(tcp(|t| t.checksum_xor(1)), &["a correct checksum"])),
+        (Pass::ChecksumForm, one(other_form_of_zero, &["the usual form"])),
         (
             Pass::ChecksumNone,
             one(
@@ -232,11 +232,7 @@ fn every_reason_to_pass_is_explained() {
         ),
         (
             Pass::Congestion,
-            case(
-                vec![ip(|ip| ip.tos(3))],
-                "--profile inet-lro",
-                &["no mark of congestion; or with"],
-            ),
+            case(vec![ip(|ip| ip.tos(3))], "--profile inet-lro", &["no congestion mark; or with"]),
         ),
         (Pass::TcpFinish, one(tcp(Tcp::fin), &["a longer --hold", "rule G37"])),
         (Pass::TcpPush, one(tcp(Tcp::psh), &["a longer --hold", "rule G37"])),
@@ -307,7 +303,7 @@ fn every_reason_to_pass_is_explained() {
         Pass::ALL,
         &out_of_reach,
         |case| case.frames.len(),
-        |reason| format!("PASSES UNTOUCHED: {reason}"),
+        |reason| format!("PASSED THROUGH: {reason}"),
     );
 }
 
@@ -361,7 +357,7 @@ fn every_reason_not_to_merge_is_explained() {
             Case {
                 frames: vec![tagged(0, 1), tagged(1, 2)],
                 options: "",
-                says: &["the tag that the train has"],
+                says: &["the VLAN tag that the train has"],
             },
         ),
         (
@@ -387,7 +383,11 @@ fn every_reason_not_to_merge_is_explained() {
             NoMerge::Identification,
             linux(
                 second(|ip| ip.id(7), |t| t),
-                &["(id 0 -> 7)", "ip4 id steps by one a packet, or stays", "id 1, or 0 in a train"],
+                &[
+                    "(id 0 -> 7)",
+                    "ip4 id increases by one per packet, or stays",
+                    "id 1, or 0 in a train",
+                ],
             ),
         ),
         (
@@ -422,7 +422,7 @@ fn every_reason_not_to_merge_is_explained() {
             NoMerge::ChecksumPresence,
             linux(
                 vec![outer(0, true), outer(100, false)],
-                &["law udp checksum is there on every packet, or on none"],
+                &["law udp checksum is present in every packet, or in none"],
             ),
         ),
         (NoMerge::ChecksumState, linux(vec![plain(0), partial], &["all complete, or all partial"])),
@@ -449,7 +449,7 @@ fn every_reason_not_to_merge_is_explained() {
             NoMerge::TcpFlags,
             linux(
                 second(same, Tcp::ece),
-                &["(flags 0x010 -> 0x050)", "tcp flags stay the same, but for FIN and PSH"],
+                &["(flags 0x010 -> 0x050)", "tcp flags stay the same, except for FIN and PSH"],
             ),
         ),
         (NoMerge::TcpFlags, linux(vec![plain(0), reserved_bit(1)], &["(flags 0x010 -> 0x410)"])),
@@ -483,7 +483,11 @@ fn every_reason_not_to_merge_is_explained() {
             NoMerge::TcpSequenceBehind,
             linux(
                 second(same, |t| t.sequence(99)),
-                &["(expected 100, found 99)", "sequence advances by the payload", "sequence 100"],
+                &[
+                    "(expected 100, found 99)",
+                    "sequence advances by the payload length",
+                    "sequence 100",
+                ],
             ),
         ),
         (
@@ -494,7 +498,7 @@ fn every_reason_not_to_merge_is_explained() {
             NoMerge::Longer,
             linux(
                 vec![data(0, 100), data(1, 101)],
-                &["(100 B -> 101 B)", "100 B of payload or fewer; or with --profile inet-lro"],
+                &["(100 B -> 101 B)", "at most 100 B of payload; or with --profile inet-lro"],
             ),
         ),
         (
@@ -535,7 +539,7 @@ fn what_became_of_packets_that_are_taken_flow_by_flow_shows_where_they_left() {
     // Packets of the flow that comes first go on at once, and others wait for them.
     let other = segment(0, |ip| ip, |tcp| tcp.source_port(7).syn());
     let behind = case(vec![plain(0), other], "--profile freebsd", &[]);
-    assert!(explain(&bench, &behind, 2).contains("WAITED FOR THE END OF ITS POLL"));
+    assert!(explain(&bench, &behind, 2).contains("HELD UNTIL THE END OF THE POLL"));
 }
 
 #[test]
@@ -637,7 +641,7 @@ fn a_service_header_is_named_with_the_field_that_differs() {
     assert_eq!(report["tunnels"][0]["kind"], "nsh", "{report}");
 }
 
-/// The form of an L2TPv3 session is told by `--l2tp`; untold, nothing is guessed.
+/// `--l2tp` sets the format of L2TPv3 sessions; without it nothing is guessed.
 #[test]
 fn an_l2tp_session_is_named_where_its_form_is_told() {
     let session = |sequence: u32, cookie: u8| {
@@ -653,9 +657,9 @@ fn an_l2tp_session_is_named_where_its_form_is_told() {
     let report = bench.run("inspect --json a.pcapng --l2tp 4/none").json();
     assert_eq!(report["tunnels"][0]["kind"], "l2tp", "{report}");
     let text = explain(&bench, &case(frames(), "", &[]), 2);
-    assert!(text.contains("PASSES UNTOUCHED: protocol"), "{text}");
-    let cure =
-        "would merge with the form of its sessions, which no packet says, as --l2tp 4/default";
+    assert!(text.contains("PASSED THROUGH: protocol"), "{text}");
+    let cure = "would merge with the format of its L2TPv3 sessions, which packets do not show: --l2tp \
+         4/default";
     assert!(text.contains(cure), "{text}");
     // A control message carries no packet, and other protocols carry none of L2TP.
     let control = ethernet().ipv4(|ip| ip.protocol(115)).payload(&[0; 20]).build();

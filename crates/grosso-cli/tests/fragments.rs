@@ -194,7 +194,7 @@ fn incomplete_datagrams_stay_in_their_place_and_are_listed() {
     assert_eq!(bench.get("b"), input);
     let shown = "\
 b: 6 -> 6 packets; 0 datagrams of 0 fragments
-3 sets of fragments left as they came:
+3 sets of fragments left unchanged:
   192.168.1.200 > 192.168.1.100, identification 0x004d, UDP
     missing; packets 1-2, 6; missing bytes 16-31, 48-55
   192.168.1.200 > 192.168.1.100, identification 0x004e, UDP
@@ -484,15 +484,15 @@ fn what_must_not_be_cut_stays_whole_and_is_named() {
     assert_eq!(bench.get("b"), input);
     assert_eq!(
         run.stdout,
-        "b: 3 -> 3 packets; 0 cut into 0 fragments\n  \
-         left longer      dont-fragment 1, superframe 1\n"
+        "b: 3 -> 3 packets; 0 split into 0 fragments\n  left longer      dont-fragment 1, \
+         superframe 1\n"
     );
     assert_eq!(
         run.stderr.lines().take(4).collect::<Vec<_>>(),
         [
-            "grosso: note: 1 packet left longer than the MTU: DF forbids fragments",
-            "grosso: hint: --ignore-df makes them nevertheless",
-            "grosso: note: 1 superframe left whole: they were never one packet of a wire",
+            "grosso: note: 1 packet left longer than the MTU: DF forbids fragmentation",
+            "grosso: hint: --ignore-df fragments them anyway",
+            "grosso: note: 1 superframe not fragmented: a superframe is several packets",
             "grosso: hint: `grosso wire` splits them into packets first",
         ]
     );
@@ -675,7 +675,7 @@ fn d16_a_lost_fragment_is_told_from_the_end_of_the_capture() {
     bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
     let run = bench.ok("reassemble -r a -w b");
     for line in [
-        "missing; packets 1-2; missing bytes 16-31 and the end from 48 on",
+        "missing; packets 1-2; missing bytes 16-31 and the end from byte 48 on",
         "end-of-capture; packets 3-4; missing the end from byte 32 on",
         "missing; packet 5; missing bytes 0-15",
     ] {

@@ -136,9 +136,14 @@ fn every_command_says_what_is_wrong_with_its_input() {
     for command in COMMANDS {
         for (input, code, said) in [
             ("", 2, "no input file"),
-            ("-r a.pcap -f tcp udp", 2, "use either -r FILE EXPRESSION or FILE... -f EXPRESSION"),
-            ("a.pcap tcp", 4, "a filter stands after -f"),
-            ("- -", 2, "standard input can be read once"),
+            (
+                "-r a.pcap -f tcp udp",
+                2,
+                "use either -r FILE EXPRESSION or FILE... -f EXPRESSION, \
+                                         not both",
+            ),
+            ("a.pcap tcp", 4, "pass filters after -f"),
+            ("- -", 2, "standard input can be read only once"),
             ("a.pcap -f tcp,port", 2, "filter 'tcp,port'"),
             ("missing.pcap", 4, "missing.pcap"),
         ] {

@@ -102,7 +102,7 @@ fn every_experiment_with_a_layout_of_cpus_takes_it() {
         ("tunnels --no-html", &of_two_paths),
     ] {
         let missing = bench.run(&format!("lab {experiment} --cpus {one},{one},4096"));
-        let said = "lab: --cpus: there is no CPU 4096";
+        let said = "lab: --cpus: the lab cannot run on CPU 4096";
         assert!(missing.code == 2 && missing.stderr.contains(said), "{}", missing.stderr);
         for [sender, path, receiver] in [[one, other, one], [one, one, other]] {
             let words = format!("lab {experiment} --cpus {sender},{path},{receiver}");
@@ -151,11 +151,11 @@ fn hosts_of_a_file_run_on_the_cpus_that_it_says() {
     };
     put([one, 4096]);
     let missing = bench.run("lab run --config own.toml");
-    let said = "lab: cpus of [measure]: there is no CPU 4096";
+    let said = "lab: cpus of [measure]: the lab cannot run on CPU 4096";
     assert!(missing.code == 2 && missing.stderr.contains(said), "{}", missing.stderr);
-    // A number is told from a count.
+    // A CPU number is not a count of CPUs.
     let there = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect::<Vec<_>>().join(", ");
-    let hint = format!("hint: the lab may run on {there}; each may stand several times\n");
+    let hint = format!("hint: the lab may run on {there}; a CPU can be listed several times\n");
     assert!(missing.stderr.ends_with(&hint), "{}", missing.stderr);
     let names = ["sender", "receiver"];
     for cpus in [[one, one], [other, one]] {

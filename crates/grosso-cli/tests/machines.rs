@@ -496,8 +496,8 @@ fn a_place_where_no_socket_can_be_is_refused_with_what_to_do() {
     let run = |line: &str| Running::spawn(&mut ends.command(&ends.a, line)).end();
     std::fs::write(ends.folder.path().join("text"), "").unwrap();
     for (words, code, why) in [
-        ("unix:text", 4, "another program has a socket there, or the file is none"),
-        ("unix:no/folder", 4, "there is no such folder"),
+        ("unix:text", 4, "another program has a socket there, or the file is not a socket"),
+        ("unix:no/folder", 4, "the directory does not exist"),
         ("unix:s,dgram,connect", 2, "local=PATH"),
         ("unix:s,offloads=csum", 2, "vnet"),
         ("unix:s --queues 2", 2, "one queue"),

@@ -88,9 +88,9 @@ fn unknown_link_type_passes_through() {
         assert_eq!(run.code, 3);
         assert!(
             run.stderr.ends_with(
-                "grosso: x.pcap: link type 147 (USER0) is not one I can parse. Packets pass \
-                 through unchanged; 0 of 12 processed.\n\
-                 hint: --linktype NAME if the capture names a wrong one\n"
+                "grosso: x.pcap: link type 147 (USER0) is not supported. Packets pass through \
+                 unchanged; 0 of 12 processed.\nhint: if the capture records a wrong link type: \
+                 --linktype NAME\n"
             ),
             "{}",
             run.stderr
@@ -128,8 +128,8 @@ fn cut_packets_are_unverifiable_and_left_as_they_are() {
     let run = bench.ok("csum fix -r cut.pcap -w out.pcap");
     assert!(
         run.stderr.starts_with(
-            "grosso: note: 2 packets are cut (96 of 1514 bytes): checksums unverifiable, left as \
-             they are\n"
+            "grosso: note: 2 packets are truncated (96 of 1514 bytes): checksums unverifiable, \
+             left unchanged\n"
         ),
         "{}",
         run.stderr
@@ -162,12 +162,12 @@ fn packets_that_are_cut_and_do_not_merge_lose_no_payload() {
     }
     bench.put("cut.pcapng", &writer.finish().unwrap());
     let notes = |options: &str| bench.ok(&format!("coalesce cut.pcapng {options}")).stderr;
-    let merged = "grosso: note: 2 packets are cut: merged by their headers, with checksums taken for \
-                  right; 42 B of captured payload are not in the output, where superframes end with \
-                  what was captured of their first packets\n";
+    let merged = "grosso: note: 2 packets are truncated: merged by their headers, assuming \
+                  correct checksums; 42 B of captured payload are not in the output: a \
+                  superframe ends with the captured bytes of its first packets\n";
     assert_eq!(notes(""), merged);
-    let alone = "grosso: note: 2 packets are cut: merged by their headers, with checksums taken for \
-                 right\n";
+    let alone = "grosso: note: 2 packets are truncated: merged by their headers, assuming \
+                 correct checksums\n";
     assert_eq!(notes("--batch 1"), alone);
 }
 
@@ -178,8 +178,8 @@ fn name_that_promises_compression_is_contradicted() {
     for (name, program) in [("b.pcapng.gz", "gzip"), ("b.pcapng.zst", "zstd")] {
         let run = bench.ok(&format!("wire a.pcap -w {name}"));
         let said = format!(
-            "grosso: note: {name} is written without compression, whatever its name says\n\
-             grosso: hint: -w - | {program} > {name}\n"
+            "grosso: note: {name} is written uncompressed, despite its name\ngrosso: hint: -w - \
+             | {program} > {name}\n"
         );
         assert_eq!(run.stderr, said);
         assert!(bench.get(name).starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "pcapng, by its name");
@@ -314,7 +314,7 @@ fn environment_is_at_fault_for_what_it_refuses() {
     std::fs::create_dir(bench.path("empty")).unwrap();
     let run = bench.run("inspect empty");
     assert_eq!(run.code, 4);
-    assert!(run.stderr.starts_with("grosso: empty: a folder without captures"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("grosso: empty: directory without captures"), "{}", run.stderr);
     let run = bench.run("wire -r a.pcap -w no/such/folder.pcap");
     assert_eq!(run.code, 4);
     assert!(run.stderr.starts_with("grosso: no/such/folder.pcap: "), "{}", run.stderr);

@@ -282,7 +282,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["pmacctd"]) else { return };
     let start = |device: &str| {
         let file = watched.bench.path(&format!("{device}.csv"));
-        // What it keeps is told every second, and added up.
+        // It reports what it keeps every second; the reports are added up.
         let config = format!(
             "daemonize: false\npcap_interface: {device}\nplugins: print\n\
              aggregate: src_port, dst_port, proto\nprint_output: csv\n\

@@ -272,7 +272,7 @@ fn an_address_that_others_reach_is_noted() {
             return;
         };
         let report = report(capture);
-        let note = format!("packets of t0 on {address} are open to whoever reaches that address");
+        let note = format!("packets of t0 on {address} can be reached from other hosts");
         let warnings = report["warnings"].as_array().unwrap();
         assert_eq!(warnings.contains(&note.into()), is_noted, "{report}");
     }
@@ -350,8 +350,8 @@ fn packets_too_long_for_the_monitor_s_device_are_counted() {
 #[test]
 fn a_monitor_s_device_that_goes_is_said() {
     for (outputs, code, said) in [
-        ("--to tap:mon0", 4, "grosso: capture: mon0 is gone, after "),
-        ("-w x.pcapng --to tap:mon0", 0, "note: mon0 is gone, with "),
+        ("--to tap:mon0", 4, "grosso: capture: mon0 was removed; "),
+        ("-w x.pcapng --to tap:mon0", 0, "note: mon0 was removed; "),
     ] {
         let Some(tap) = Tap::new() else { return };
         let bench = Bench::new();

@@ -72,14 +72,14 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
     write(&hosts, &format!("{EDGE}{}", CORE.replace("e1", "e7")));
     running.signal(Signal::HUP);
     running.said("run: no interface \"e7\"");
-    running.said("run: core runs as before");
+    running.said("run: core unchanged");
     assert_eq!(started(&running, "edge"), edge);
     started(&running, "core");
 
     write(&hosts, &format!("{EDGE}{}", CORE.replace("core", "spine").replace("e1", "e7")));
     running.signal(Signal::HUP);
     running.said("run: no interface \"e7\"");
-    running.said("run: core runs as before");
+    running.said("run: core unchanged");
     started(&running, "core");
 
     write(&hosts, EDGE);
@@ -96,18 +96,18 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
 fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
     let Some((hosts, running)) = two_paths() else { return };
     hosts.remove("e1");
-    running.said("grosso: run: path core: e1: the device is gone");
+    running.said("grosso: run: path core: e1: the device was removed");
     started(&running, "edge");
     // A broken path is tried again when the file is read again.
     hosts.add_wire("a1", "e1");
     running.signal(Signal::HUP);
     running.said("run: core started");
     hosts.remove("e1");
-    running.said("run: path core: e1: the device is gone");
+    running.said("run: path core: e1: the device was removed");
     hosts.remove("e0");
     let ended = running.end();
     assert_eq!(ended.code, Some(4), "{ended:?}");
-    assert!(ended.stderr.contains("run: path edge: e0: the device is gone"), "{ended:?}");
+    assert!(ended.stderr.contains("run: path edge: e0: the device was removed"), "{ended:?}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn associations_of_the_kernel_become_a_table_and_a_file_that_only_its_owner_read
     // No key is overwritten, none is used both ways, and exit codes are those of other commands.
     let again = hosts.run(command);
     assert_eq!(
-        (again.code, again.stderr.contains("name a new file")),
+        (again.code, again.stderr.contains("choose a new file name")),
         (Some(4), true),
         "{again:?}"
     );
@@ -226,10 +226,11 @@ fn a_file_that_cannot_be_run_is_refused_with_its_place() {
     let features = "[[path]]\nleft = { port = \"e0\", features = { sg = false } }\n";
     fs::write(hosts.path("features.toml"), format!("{features}right = \"tap:b0\"\n")).unwrap();
     let ended = hosts.run("config check features.toml");
-    let lost = "note: e0: features that are off take others with them: tx-generic-segmentation, tx-tcp-segmentation,";
+    let lost = "note: e0: disabled features also disable: tx-generic-segmentation, \
+                tx-tcp-segmentation,";
     assert!(ended.code == Some(0) && ended.stderr.contains(lost), "{ended:?}");
     let running = Running::spawn(&mut hosts.command("run -c features.toml"));
-    running.said("note: e0: features that are off take others with them: tx-generic-segmentation,");
+    running.said("note: e0: disabled features also disable: tx-generic-segmentation,");
     running.stop(Signal::TERM);
     let ended = hosts.run("run -c paths.toml");
     assert_eq!(ended.code, Some(4), "all paths or none: {ended:?}");
@@ -269,14 +270,14 @@ fn metrics_are_answered_where_the_file_says() {
 fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_noted() {
     for is_taken in [true, false] {
         let Some(hosts) = Hosts::new() else { return };
-        fs::write(hosts.path("taken"), "no folder").unwrap();
+        fs::write(hosts.path("taken"), "no directory").unwrap();
         let port = || std::net::TcpListener::bind("0.0.0.0:0").unwrap();
         let listener = hosts.b.run(port).unwrap();
         let taken = listener.local_addr().unwrap();
         let address = if is_taken { taken.to_string() } else { "0.0.0.0:0".to_owned() };
         let note = match is_taken {
-            true => format!("no metrics on {taken}: "),
-            false => "are open to whoever reaches that address".to_owned(),
+            true => format!("cannot serve metrics on {taken}: "),
+            false => "can be reached from other hosts".to_owned(),
         };
         write(&hosts, &format!("metrics = \"{address}\"\n{EDGE}"));
         let mut command = hosts.command("run -c paths.toml");
@@ -294,7 +295,7 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
         let mut ended = running.stop(Signal::TERM);
         ended.stderr.insert_str(0, &said.join("\n"));
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        for note in ["no socket for grosso stats: ", &note] {
+        for note in ["control socket unavailable, so grosso stats does not work: ", &note] {
             assert!(ended.stderr.contains(note), "{note}: {ended:?}");
         }
     }
@@ -417,9 +418,8 @@ fn faulty(fault: &str) -> Option<(Hosts, Running)> {
 #[test]
 fn a_defect_of_one_path_starts_it_again_and_the_other_runs_on() {
     let Some((hosts, running)) = faulty("panic core/0 1") else { return };
-    running
-        .said("grosso: run: path core: thread core/0 met a defect: a fault that a test asked for");
-    running.said("run: core started again");
+    running.said("grosso: run: path core: thread core/0 panicked: a panic that a test requested");
+    running.said("run: core restarted");
     hosts.address("b0");
     exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
     until(|| thread(&running, "core").is_some() && thread(&running, "edge").is_some());
@@ -429,7 +429,7 @@ fn a_defect_of_one_path_starts_it_again_and_the_other_runs_on() {
 #[test]
 fn a_path_that_meets_its_defect_again_and_again_ends_by_name_and_no_other() {
     let Some((hosts, running)) = faulty("panic core/0 1000") else { return };
-    running.said("it was started again 3 times within a minute");
+    running.said("restarted 3 times within a minute");
     hosts.address("b0");
     exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
     assert_eq!(thread(&running, "core"), None);
@@ -443,7 +443,7 @@ fn a_defect_of_the_only_path_ends_the_program_with_its_own_exit_code() {
     let mut command = hosts.command("bridge e0 tap:b0 --name edge");
     let ended = Running::spawn(command.env("GROSSO_FAULT", "panic edge/0 1")).end();
     assert_eq!(ended.code, Some(5), "{ended:?}");
-    assert!(ended.stderr.contains("bridge: thread edge/0 met a defect: a fault"), "{ended:?}");
+    assert!(ended.stderr.contains("bridge: thread edge/0 panicked: a fault"), "{ended:?}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn the_lab_answers_the_claims_of_the_sources_as_the_document_says() {
     for &[number, _, shown, standing] in &rows {
         let lines = standing.split('*').skip(1).step_by(2);
         let expected = match standing {
-            _ if standing.starts_with("not here") => "cannot_be_shown_here",
+            _ if standing.starts_with("cannot be loaded") => "cannot_be_shown_here",
             _ if standing.contains("not reproduced") => "not_reproduced",
             _ => "reproduced",
         };

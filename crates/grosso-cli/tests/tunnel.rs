@@ -182,19 +182,19 @@ fn a_tunnel_carries_traffic_and_survives_its_process() {
     let pid = Pid::from_raw(shown["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     until(|| ends.shown()["state"] == "ended");
-    assert!(ends.ok("tunnel show").contains("its process ended without being told to"));
+    assert!(ends.ok("tunnel show").contains("its process ended unexpectedly"));
     let up = ends.ok("tunnel up vx0");
     assert!(up.starts_with("vx0: up, mtu 1450 "), "{up}");
     exchange(&connection, 1 << 20);
 
     let again = ends.run("tunnel up vx0");
-    assert!(again.stderr.contains("vx0 is up already, in process "), "{again:?}");
+    assert!(again.stderr.contains("vx0 is already up, in process "), "{again:?}");
     let down = &report(&ends.ok("tunnel down vx0 --json"))["tunnels"][0];
     assert_eq!((&down["state"], &down["device_is_there"]), (&"down".into(), &true.into()));
     assert_eq!(ends.shown()["state"], "down");
     assert!(ends.ip(&ends.0.b, "-d link show vx0").contains("persist on"), "the device stays");
     let down = ends.run("tunnel down vx0");
-    assert!(down.code == Some(0) && down.stderr.contains("vx0 was down already"), "{down:?}");
+    assert!(down.code == Some(0) && down.stderr.contains("vx0 is already down"), "{down:?}");
     ends.ok("tunnel up vx0");
     exchange(&connection, 1 << 16);
     let gone = &report(&ends.ok("tunnel del vx0 --json"))["tunnels"][0];
@@ -202,7 +202,7 @@ fn a_tunnel_carries_traffic_and_survives_its_process() {
     assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
     let none = ends.run("tunnel show");
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
-    assert!(none.stderr.contains("no tunnel of this user is there"), "{none:?}");
+    assert!(none.stderr.contains("this user has no tunnels"), "{none:?}");
 }
 
 #[test]
@@ -289,7 +289,9 @@ fn two_of_them_carry_ip_in_gue_with_checksums_left_to_the_other_end() {
         );
         let ended = ends.run_on(host, &line);
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert!(ended.stdout.starts_with("gue0: up, mtu 1400 (as set; the path has room for 1440"));
+        assert!(
+            ended.stdout.starts_with("gue0: up, mtu 1400 (as configured; the path allows 1440")
+        );
         ends.ip(host, &format!("addr add {inside} dev gue0"));
     }
     exchange(&connect((a, NEAR), (b, FAR)), 1 << 20);
@@ -473,7 +475,7 @@ fn a_path_that_shrinks_is_told_of_and_the_device_stays_as_it_was() {
         assert_eq!(shown["mtu"], mtu, "{shown}");
         assert_eq!(shown["path_mtu_bytes"], 1300, "{shown}");
         let text = ends.ok("tunnel show");
-        let says = format!("  mtu:      {mtu} (as set; the path has room for {left}: 1300 - ip ");
+        let says = format!("  mtu:      {mtu} (as configured; the path allows {left}: 1300 - ip ");
         assert!(text.contains(&says), "{says}{text}");
     }
 }
@@ -616,7 +618,7 @@ fn a_second_tunnel_for_the_same_packets_is_refused() {
     ]) {
         let ended = add(&format!("t{number}"), words);
         assert_eq!(ended.code, Some(code), "{words}: {ended:?}");
-        let is_named = ended.stderr.contains("takes these packets already");
+        let is_named = ended.stderr.contains("already receives these packets");
         assert_eq!(is_named, code == 4, "{words}: {ended:?}");
     }
 }
@@ -629,19 +631,19 @@ fn what_cannot_be_is_said_with_what_to_do() {
         (
             format!("{add} local 10.9.0.9 remote 10.9.0.1"),
             4,
-            "tunnel add: local 10.9.0.9 is no address of this host",
+            "tunnel add: local 10.9.0.9 is not an address of this host",
             "sudo ip addr add 10.9.0.9",
         ),
         (
             format!("{add} local 10.9.0.2 remote 192.0.2.1"),
             4,
-            "tunnel add: no way to remote 192.0.2.1: ",
+            "tunnel add: no route to remote 192.0.2.1: ",
             "ip route get 192.0.2.1",
         ),
         (
             "tunnel add e0 type vxlan id 1 local 10.9.0.2 remote 10.9.0.1".to_owned(),
             4,
-            "tunnel add: there is an interface e0 already",
+            "tunnel add: interface e0 already exists",
             "ip -d link show e0",
         ),
         (
@@ -651,9 +653,14 @@ fn what_cannot_be_is_said_with_what_to_do() {
             "grosso help tunnel add",
         ),
         ("tunnel add vx0 vxlan id 1".to_owned(), 2, "type is missing", "[mtu BYTES] type TYPE"),
-        ("tunnel add vx0 mtu 9 type vxlan".to_owned(), 2, "mtu 9: a number from 68", "hint: "),
+        (
+            "tunnel add vx0 mtu 9 type vxlan".to_owned(),
+            2,
+            "mtu 9: expected a number from 68",
+            "hint: ",
+        ),
         ("tunnel add a/b type vxlan".to_owned(), 2, "\"a/b\" cannot be the name", "1 to 15"),
-        ("tunnel up vx9".to_owned(), 4, "tunnel up: no tunnel \"vx9\"", "there is none"),
+        ("tunnel up vx9".to_owned(), 4, "tunnel up: no tunnel \"vx9\"", "this user has no tunnels"),
     ] {
         let ended = ends.run(&line);
         assert_eq!(ended.code, Some(code), "{line}: {ended:?}");
@@ -670,7 +677,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
     assert!(taken.stderr.contains("there is a tunnel vx0 already"), "{taken:?}");
     let second = ends.run(&VXLAN.replace("vx0", "vx1").replace("42", "43"));
     assert_eq!(second.code, Some(4), "{second:?}");
-    let message = "tunnel add: 10.9.0.2:4789: another program or tunnel receives there";
+    let message = "tunnel add: 10.9.0.2:4789: already in use by another program or tunnel";
     assert!(second.stderr.contains(message), "{second:?}");
     assert!(second.stderr.contains("ss -ulpn 'sport = :4789'"), "{second:?}");
     let export = ends.run("tunnel export vx0 --as ip --json");
@@ -684,13 +691,13 @@ fn what_cannot_be_is_said_with_what_to_do() {
 fn missing_privileges_are_named_with_the_command_that_gives_them() {
     let Some(ends) = Ends::new() else { return };
     let gre = "tunnel add gre0 type gre local 10.9.0.2 remote 10.9.0.1";
-    let admin = "sudo, or: sudo setcap cap_net_admin";
+    let admin = "run it with sudo, or: sudo setcap cap_net_admin";
     for (left, line, message, hint) in [
         ("-all", VXLAN, "opening vx0 needs CAP_NET_ADMIN", admin.to_owned()),
         (
             "-all,+net_admin",
             gre,
-            "opening a socket of an IP protocol at 10.9.0.2 needs CAP_NET_RAW",
+            "opening an IP socket at 10.9.0.2 needs CAP_NET_RAW",
             format!("{admin},cap_net_raw+ep"),
         ),
     ] {
@@ -716,14 +723,15 @@ fn a_tunnel_that_may_not_probe_its_path_says_so_and_carries() {
         command.env("RUNTIME_DIRECTORY", ends.folder(&ends.0.b));
         let ended = Running::spawn(ends.0.b.host(&mut command).unwrap()).end();
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        let note = "vxlan:42:10.9.0.1: no echo requests find out what the path carries: that needs CAP_NET_RAW";
+        let note = "vxlan:42:10.9.0.1: the path MTU is not probed with echo requests: that needs \
+                    CAP_NET_RAW";
         assert_eq!(ended.stderr.contains(note), is_noted, "{ended:?}");
         assert_eq!(ends.shown()["state"], "up");
         ends.ok("tunnel del vx0");
     }
 }
 
-/// Fragments of a path that is found to be narrow are the kernel's over IPv6, and it is told by way of `lo`.
+/// Fragments of a path that is found to be narrow are the kernel's over IPv6, and it learns the MTU through `lo`.
 #[test]
 fn a_tunnel_whose_kernel_cannot_be_told_of_its_path_says_so() {
     let Some(ends) = Ends::new() else { return };

@@ -216,7 +216,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
         });
-        let looped = running.said_with("come back to it");
+        let looped = running.said_with("routed back into it");
         let routed = running.said_with("leads back into the tunnel, through t0");
         sending.store(false, std::sync::atomic::Ordering::Relaxed);
         for (before, line) in [looped, routed] {
@@ -228,7 +228,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
     assert_eq!(notes, 2);
     let ended = running.stop(Signal::TERM);
     seen.extend(ended.stderr.lines().map(str::to_owned));
-    for note in ["come back to it", "leads back into the tunnel"] {
+    for note in ["routed back into it", "leads back into the tunnel"] {
         assert_eq!(seen.iter().filter(|line| line.contains(note)).count(), 1, "{seen:#?}");
     }
 }
@@ -341,6 +341,6 @@ fn a_bridged_overlay_may_have_the_addresses_of_the_underlay() {
     for program in programs {
         let ended = program.stop(Signal::TERM);
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert!(!ended.stderr.contains("come back to it"), "{ended:?}");
+        assert!(!ended.stderr.contains("routed back into it"), "{ended:?}");
     }
 }

@@ -59,7 +59,7 @@ impl Routed {
     fn new() -> Option<Self> {
         let made = [(); 3].map(|()| NetworkNamespace::new());
         let [Ok(a), Ok(b), Ok(router)] = made else {
-            skip("no network of one's own");
+            skip("no private network namespace");
             return None;
         };
         if !std::path::Path::new("/dev/net/tun").exists() {
@@ -556,7 +556,7 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
         }
         exchange(&stream, 1 << 18);
         let shown = routed.grosso(0, "tunnel show");
-        assert!(shown.contains(&format!("said to carry {below} bytes")), "{shown}");
+        assert!(shown.contains(&format!("{below} bytes according to ICMP")), "{shown}");
     });
 }
 

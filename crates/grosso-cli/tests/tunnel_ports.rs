@@ -88,7 +88,7 @@ fn b10_pcap_cannot_say_it_and_the_note_says_what_does() {
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
     for (words, port) in TUNNELS {
         let run = bench.ok(&format!("encap -r a.pcap -w b.pcap type {words} {ENDS}"));
-        assert!(run.stderr.contains("pcap cannot say"), "{words}: {}", run.stderr);
+        assert!(run.stderr.contains("pcap cannot record"), "{words}: {}", run.stderr);
         assert!(run.stderr.contains(&format!("--port {port} ")), "{words}: {}", run.stderr);
         bench.ok(&format!("decap -q --strict -r b.pcap -w c.pcap --port {port}"));
         assert_eq!(frames(&bench.get("c.pcap")), sent(), "{words}");
@@ -97,7 +97,7 @@ fn b10_pcap_cannot_say_it_and_the_note_says_what_does() {
     let assigned = format!("encap -r a.pcap -w b.pcap type vxlan id 1 dstport 4789 {ENDS}");
     for line in [told, assigned] {
         let run = bench.ok(&line);
-        assert!(!run.stderr.contains("pcap cannot say"), "{line}: {}", run.stderr);
+        assert!(!run.stderr.contains("pcap cannot record"), "{line}: {}", run.stderr);
     }
 }
 

@@ -119,7 +119,7 @@ fn superframes_are_split_by_the_mss_of_the_syn() {
     assert_eq!(
         text,
         "wire.pcap: 6 -> 53 packets\n2 superframes split (mss 1448, from SYN), 4 checksums \
-         completed\n0 left as they were\n"
+         completed\n0 left unchanged\n"
     );
     // From a pipe the result is the same, because the SYN comes first.
     let piped = bench.pipe("wire -r - -w -", &bench.get("send.pcap"));
@@ -298,10 +298,9 @@ fn udp_is_never_guessed() {
     let run = bench.ok("wire -r udp.pcap -w out.pcap");
     assert!(
         run.stderr.starts_with(
-            "grosso: note: 3 UDP superframes (12345 B payload) left whole: this file records no \
-             segment size.\n\
-             grosso: hint: if you know the sender's segment size, add --uso-size 1200; `grosso \
-             capture` records it.\n"
+            "grosso: note: 3 UDP superframes (12345 B payload) not split: this file records no \
+             segment size.\ngrosso: hint: if you know the sender's segment size, add --uso-size \
+             1200; `grosso capture` records it.\n"
         ),
         "{}",
         run.stderr
@@ -522,7 +521,7 @@ fn explanation_names_the_rule_and_the_values() {
     let fifth = explain(5);
     assert!(fifth.contains("tcp-sequence-ahead (expected 4000, found 5000)"), "{fifth}");
     let sixth = explain(6);
-    assert!(sixth.contains("PASSES UNTOUCHED: empty"), "{sixth}");
+    assert!(sixth.contains("PASSED THROUGH: empty"), "{sixth}");
     assert!(sixth.contains("#6 as it came"), "{sixth}");
     let run = bench.run("explain wire.pcapng -n 7");
     assert_eq!(run.code, 2);
@@ -629,7 +628,8 @@ fn packets_without_a_time_are_noted_where_they_get_that_of_0() {
         each(&bench.get("out.pcapng"), |packet| {
             found += usize::from(packet.timestamp_ns == Some(0));
         });
-        let note = format!("note: {noted} packets without a time are written with that of 0");
+        let note =
+            format!("note: {noted} packets without a timestamp are written with timestamp 0");
         let is_noted = run.stderr.contains(&note);
         assert_eq!((found, is_noted), (written, noted > 0), "{line}: {}", run.stderr);
     }

@@ -29,7 +29,7 @@
 
 /// Length of a frame that is no frame's: this stream cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {len} bytes is announced, and the longest has {max}")]
+#[error("the length prefix announces a frame of {len} bytes; the maximum is {max}")]
 pub struct TooLong {
     /// The length that was announced, in bytes.
     pub len: usize,

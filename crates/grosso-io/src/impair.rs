@@ -87,7 +87,7 @@ impl FromStr for Impairment {
         let mut impairment = Self::default();
         let mut words = text.split_whitespace();
         while let Some(word) = words.next() {
-            let value = words.next().ok_or_else(|| bad(format!("{word} has no value")))?;
+            let value = words.next().ok_or_else(|| bad(format!("{word} needs a value")))?;
             let parsed = match word {
                 "delay" => duration(value).map(|delay| impairment.delay = delay),
                 "jitter" => duration(value).map(|jitter| impairment.jitter = jitter),
@@ -149,18 +149,21 @@ impl ImpairStats {
     pub fn counters(&self) -> [(PortCounter, u64); 5] {
         let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
         [
-            (counter("wire-loss", true, "The impaired wire lost a frame by chance."), self.lost),
-            (counter("wire-full", true, "The impaired wire was full."), self.overflowed),
+            (counter("wire-loss", true, "The impaired link dropped a frame at random."), self.lost),
             (
-                counter("wire-reorder", false, "The impaired wire let a frame overtake."),
+                counter("wire-full", true, "The queue of the impaired link was full."),
+                self.overflowed,
+            ),
+            (
+                counter("wire-reorder", false, "The impaired link let a frame overtake others."),
                 self.reordered,
             ),
             (
-                counter("wire-duplicate", false, "The impaired wire doubled a frame."),
+                counter("wire-duplicate", false, "The impaired link duplicated a frame."),
                 self.duplicated,
             ),
             (
-                counter("wire-corrupt", false, "The impaired wire flipped a bit of a frame."),
+                counter("wire-corrupt", false, "The impaired link flipped a bit of a frame."),
                 self.corrupted,
             ),
         ]
@@ -573,7 +576,7 @@ mod tests {
         );
         assert!((parsed.loss - 0.001).abs() < 1e-12);
         for (text, what) in [
-            ("delay", "delay has no value"),
+            ("delay", "delay needs a value"),
             ("delay 5", "delay cannot be \"5\""),
             ("delay -5ms", "delay cannot be \"-5ms\""),
             ("loss 101%", "loss cannot be \"101%\""),

@@ -178,13 +178,13 @@ pub enum PortError {
     #[error(transparent)]
     Capture(#[from] grosso_capture::CaptureError),
     /// The other end of the port is gone.
-    #[error("the other side of the port is gone")]
+    #[error("the peer of the port disconnected")]
     Closed,
     /// The port was asked to receive but only sends, or the reverse.
-    #[error("the port does not {0}")]
+    #[error("the port cannot {0}")]
     OneWay(&'static str),
     /// The device behind the port was removed, or this queue of it was detached.
-    #[error("{name}: the device is gone")]
+    #[error("{name}: the device was removed")]
     Gone {
         /// Its name.
         name: String,

@@ -57,7 +57,10 @@ impl Bell {
             return Ok(Self { context, nothing, untaken: 0 });
         }
         let error = io::Error::last_os_error();
-        let why = format!("no context of asynchronous I/O (io_setup, fs.aio-max-nr): {error}");
+        let why = format!(
+            "cannot create a context of asynchronous I/O (io_setup, \
+                           fs.aio-max-nr): {error}"
+        );
         Err(io::Error::new(error.kind(), why))
     }
 

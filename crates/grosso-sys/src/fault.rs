@@ -65,15 +65,15 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Later => "not now",
-            Self::Malformed => "refused as malformed",
+            Self::Later => "temporarily unavailable",
+            Self::Malformed => "rejected as malformed",
             Self::TooLong => "too long",
             Self::Down => "the interface is down",
-            Self::Unreachable => "no way to the other host",
-            Self::Gone => "the device is gone",
+            Self::Unreachable => "no route to the host",
+            Self::Gone => "the device was removed",
             Self::Forbidden => "not permitted",
             Self::Unsupported => "not supported",
-            Self::Exhausted => "no memory or over a limit",
+            Self::Exhausted => "no memory, or a limit was reached",
             Self::Other => "failed",
         })
     }

@@ -37,7 +37,7 @@ impl fmt::Display for Refusal {
             Self::TunClosed { mode } => {
                 write!(formatter, "{TUN}: permission denied (mode {mode:04o})")
             }
-            Self::Other(error) => write!(formatter, "no network of one's own: {error}"),
+            Self::Other(error) => write!(formatter, "no private network namespace: {error}"),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Refusal {
         match self {
             Self::UserNamespaces(refusal) => match refusal.remedy() {
                 Some(command) => format!("sudo {command}; or run the lab as root"),
-                None => "run the lab as root, outside of the container if there is one".into(),
+                None => "run the lab as root, and outside of a container".into(),
             },
             Self::NoTun(Surroundings::Machine | Surroundings::VirtualMachine) => {
                 "sudo modprobe tun".into()
@@ -138,7 +138,7 @@ impl Refusal {
                 format!("mount {TUN} into the pod and add NET_ADMIN in its securityContext")
             }
             Self::TunClosed { .. } => {
-                format!("sudo chmod 0666 {TUN}, which is its usual mode; or leave out --device")
+                format!("sudo chmod 0666 {TUN} (its usual mode), or omit --device")
             }
             Self::Other(_) => "run the lab as root".into(),
         }

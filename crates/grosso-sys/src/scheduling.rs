@@ -124,7 +124,13 @@ pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
             waiting: Duration::from_nanos(waiting),
             slices,
         }),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("not an account: {text:?}"))),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!(
+                "cannot parse schedstat: \
+                                                                     {text:?}"
+            ),
+        )),
     }
 }
 

@@ -468,7 +468,7 @@ fn check_length(regions: &[RegionPlace], bytes_max: u64) -> io::Result<()> {
     let bytes = regions.iter().fold(0_u64, |sum, region| sum.saturating_add(region.bytes));
     // More than that is mapped for nobody, which is refused when it is mapped.
     if bytes > bytes_max && bytes_max < MAPPED_BYTES_MAX {
-        let why = format!("{bytes} bytes of memory are shared, and the limit is {bytes_max}");
+        let why = format!("the VM shares {bytes} bytes of memory; the limit is {bytes_max}");
         return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
     }
     Ok(())

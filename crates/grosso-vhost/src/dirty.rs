@@ -22,10 +22,10 @@ impl DirtyLog {
     /// [`io::ErrorKind::InvalidInput`] for a file that is not in memory or too short, and more than
     /// [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
     pub(crate) fn map(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<Self> {
-        let wrong = |why| invalid(format!("a dirty log of {bytes} bytes: {why}"));
+        let wrong = |why| invalid(format!("invalid dirty log of {bytes} bytes: {why}"));
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;
         if bytes == 0 || mapped > MAPPED_BYTES_MAX {
-            return Err(wrong(format!("there can be 1 to {MAPPED_BYTES_MAX}")));
+            return Err(wrong(format!("expected 1 to {MAPPED_BYTES_MAX} bytes")));
         }
         let number = |value| usize::try_from(value).map_err(io::Error::other);
         Ok(Self {

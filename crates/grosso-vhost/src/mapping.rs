@@ -32,11 +32,11 @@ unsafe impl Sync for Mapping {}
 pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
     // Only files in memory have seals. Others may make who asks for their length, or touches a page, wait for ever.
     fcntl_get_seals(file)
-        .map_err(|_| invalid("its file is not one of memory (memfd, tmpfs, hugetlbfs)"))?;
+        .map_err(|_| invalid("its file is not in memory (memfd, tmpfs, hugetlbfs)"))?;
     let facts = fstat(file)?;
     let file_bytes = u64::try_from(facts.st_size).unwrap_or(0);
     let end = offset.checked_add(bytes).filter(|end| *end <= file_bytes);
-    let end = end.ok_or_else(|| invalid("its file ends before it"))?;
+    let end = end.ok_or_else(|| invalid("its file is too short"))?;
     let page = u64::try_from(facts.st_blksize).ok().filter(|page| page.is_power_of_two());
     end.checked_next_multiple_of(page.unwrap_or(1)).ok_or_else(|| invalid("its file is too long"))
 }
@@ -45,7 +45,7 @@ impl Mapping {
     /// Maps a file as far as `whole` bytes.
     pub(crate) fn new(file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let bytes = usize::try_from(whole).map_err(|_| {
-            invalid(format!("{whole} bytes of memory are more than this machine has addresses"))
+            invalid(format!("{whole} bytes of memory exceed the address space of this machine"))
         })?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: no address is requested, so no existing mapping is replaced.
@@ -69,7 +69,7 @@ impl Mapping {
     #[inline]
     pub(crate) fn part(&self, at: usize, bytes: usize) -> NonNull<u8> {
         let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        assert!(is_inside, "outside a mapped file");
+        assert!(is_inside, "the range is outside a mapped file");
         // SAFETY: it is inside the mapping, or one behind it.
         unsafe { self.start.add(at) }
     }

@@ -35,11 +35,11 @@ impl RegionPlace {
     fn whole(&self, file: &impl AsFd) -> io::Result<u64> {
         let Self { guest, bytes, user, offset } = *self;
         let wrong =
-            |why: String| invalid(format!("a region of {bytes} bytes at {guest:#x}: {why}"));
+            |why: String| invalid(format!("invalid region of {bytes} bytes at {guest:#x}: {why}"));
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;
         let wraps = [guest, user].iter().any(|start| start.checked_add(bytes).is_none());
         if bytes == 0 || wraps {
-            return Err(wrong("it is empty, or goes round the end of all addresses".into()));
+            return Err(wrong("it is empty, or wraps around the end of the address space".into()));
         }
         Ok(mapped)
     }
@@ -77,7 +77,7 @@ impl Memory {
         let (count, of_files) = (places.len(), files.len());
         if count == 0 || count > REGIONS_MAX || count != of_files {
             let why = format!(
-                "{count} regions of memory in {of_files} files; there can be 1 to {REGIONS_MAX}"
+                "{count} regions of memory in {of_files} files; expected 1 to {REGIONS_MAX}"
             );
             return Err(invalid(why));
         }
@@ -86,7 +86,8 @@ impl Memory {
             let whole = place.whole(file)?;
             left = left.checked_sub(whole).ok_or_else(|| {
                 invalid(format!(
-                    "more than {MAPPED_BYTES_MAX} bytes of memory to map, with files' starts"
+                    "the regions need more than {MAPPED_BYTES_MAX} bytes to map, including the \
+                     starts of their files"
                 ))
             })?;
             regions.push(Region::map(*place, file, whole)?);
@@ -109,7 +110,7 @@ impl Memory {
         let ends = self.regions.iter().map(|region| region.place.guest + region.place.bytes);
         let end = ends.max().unwrap_or(0);
         if log.as_ref().is_some_and(|log| !log.covers(end)) {
-            return Err(invalid(format!("the dirty log ends before the memory, at {end:#x}")));
+            return Err(invalid(format!("the dirty log is too short: memory reaches {end:#x}")));
         }
         self.dirty = log;
         Ok(())
@@ -397,10 +398,10 @@ impl Place {
     /// If it is not inside the place, which a caller computes from the length that it asked for.
     #[inline]
     fn word<const BYTES: usize>(&self, at: usize) -> NonNull<u8> {
-        assert!(at + BYTES <= self.bytes, "outside a place of a guest's memory");
+        assert!(at + BYTES <= self.bytes, "the range is outside the guest's memory");
         // SAFETY: it is inside the place.
         let start = unsafe { self.start.add(at) };
-        assert!(start.as_ptr().addr().is_multiple_of(BYTES), "a word that is not aligned");
+        assert!(start.as_ptr().addr().is_multiple_of(BYTES), "the word is not aligned");
         start
     }
 }

@@ -108,7 +108,9 @@ impl Message {
         let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let count = self.long(0).ok_or_else(short)?;
         if count as usize > REGIONS_MAX {
-            return Err(invalid(format!("{count} regions of memory; there can be {REGIONS_MAX}")));
+            return Err(invalid(format!(
+                "{count} regions of memory; the maximum is {REGIONS_MAX}"
+            )));
         }
         let region = |at| {
             let [guest, bytes] = [self.quad(at)?, self.quad(at + 8)?];

@@ -48,12 +48,11 @@ fn cut_packet_is_named_with_its_place() {
     file.bytes.truncate(offset + 16 + 5758);
     let (packets, error) = read(&file.bytes);
     assert_eq!(packets, 55);
-    let expected =
-        format!("ends inside packet 56 (needs 65226 bytes, 5758 there, offset {offset})");
+    let expected = format!("ends inside packet 56 (needs 65226 bytes, has 5758, offset {offset})");
     assert_eq!(error.unwrap().to_string(), expected);
     file.bytes.truncate(offset + 7);
     let expected =
-        format!("ends inside the header of packet 56 (needs 16 bytes, 7 there, offset {offset})");
+        format!("ends inside the header of packet 56 (needs 16 bytes, has 7, offset {offset})");
     assert_eq!(text(&file.bytes), expected);
 }
 
@@ -121,7 +120,7 @@ fn relatives_are_refused_by_name() {
     }
     let mut new = File::new(ByteOrder::Little);
     new.u32(0xa1b2_c3d4).u16(2).u16(5).u32(0).u32(0).u32(0).u32(1);
-    assert_eq!(text(&new.bytes), "damaged: format version 2.5 is not known (offset 0)");
+    assert_eq!(text(&new.bytes), "damaged: format version 2.5 is not supported (offset 0)");
 }
 
 #[test]
@@ -147,12 +146,12 @@ fn lying_lengths_are_damage_with_an_offset() {
     let cases = [
         (4, 8, "a block of type 0x6 with a length of 8 bytes"),
         (4, 0, "a block of type 0x6 with a length of 0 bytes"),
-        (4, 35, "a block length of 35 bytes, which is no multiple of 4"),
+        (4, 35, "a block length of 35 bytes, which is not a multiple of 4"),
         (4, 0x7fff_fffc, "a record of 2147483644 bytes, more than 16777216"),
-        (32, 40, "a block of 36 bytes that says 40 at its end"),
+        (32, 40, "a block of 36 bytes whose trailing length is 40"),
         (20, 5, "a packet of 5 bytes in a block with room for 4"),
         (20, u32::MAX, "a packet of 4294967295 bytes in a block with room for 4"),
-        (8, 1, "a packet of interface 1, of 1 declared"),
+        (8, 1, "a packet of interface 1; the section declares 1"),
     ];
     for (at, value, expected) in cases {
         let expected = format!("damaged: {expected} (offset 48)");
@@ -165,13 +164,13 @@ fn section_headers_are_checked() {
     let mut file = File::new(ByteOrder::Little);
     file.section(|_| {});
     file.bytes[8] ^= 1;
-    let expected = "damaged: a section header whose byte order reads 0x4c3c2b1a (offset 0)";
+    let expected = "damaged: a section header with the byte order 0x4c3c2b1a (offset 0)";
     assert_eq!(text(&file.bytes), expected);
     let mut file = File::new(ByteOrder::Big);
     file.block(0x0a0d_0d0a, |block| {
         block.u32(0x1a2b_3c4d).u16(7).u16(1).u64(u64::MAX);
     });
-    assert_eq!(text(&file.bytes), "damaged: format version 7.1 is not known (offset 0)");
+    assert_eq!(text(&file.bytes), "damaged: format version 7.1 is not supported (offset 0)");
 }
 
 #[test]

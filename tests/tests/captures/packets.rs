@@ -155,7 +155,7 @@ fn damaged_options_leave_the_packet_usable_and_warn() {
             warnings.push((packet.data[0], packet.warning().map(|damage| damage.to_string())));
         }
     }
-    let text = "option 2 of 400 bytes where 4 are left in the block".to_owned();
+    let text = "option 2 of 400 bytes, but the block has 4 bytes left".to_owned();
     assert_eq!(warnings, [(b'x', Some(text)), (b'y', None)]);
 }
 

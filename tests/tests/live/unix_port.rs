@@ -454,7 +454,7 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
             assert_eq!(refused(&port, error), 1, "{kind:?}");
         }
         peer.send(&plain(Some(Form::Buffers), &vec![0; 66 << 10]));
-        assert_eq!(arrived(&mut port, 0).len(), 1, "the longest");
+        assert_eq!(arrived(&mut port, 0).len(), 1, "the maximum");
         match &mut peer {
             Peer::Stream(stream) => {
                 stream.write_all(&(12 + (66 << 10) + 1_u32).to_be_bytes()).unwrap();

@@ -149,11 +149,11 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
         set_up(back, &guest, features::LOG_ALL, Way::ToGuest);
     };
     for (words, file, why) in [
-        ([LOG_BYTES, OFFSET + 1], &log_file(), "its file ends before it"),
-        ([u64::MAX, OFFSET], &log_file(), "its file ends before it"),
-        ([LOG_BYTES - 1, OFFSET], &log_file(), "ends before the memory, at 0x200000"),
-        ([0, 0], &log_file(), "there can be 1 to"),
-        ([LOG_BYTES, OFFSET], &executable, "not one of memory"),
+        ([LOG_BYTES, OFFSET + 1], &log_file(), "its file is too short"),
+        ([u64::MAX, OFFSET], &log_file(), "its file is too short"),
+        ([LOG_BYTES - 1, OFFSET], &log_file(), "is too short: memory reaches, at 0x200000"),
+        ([0, 0], &log_file(), "expected 1 to"),
+        ([LOG_BYTES, OFFSET], &executable, "not in memory"),
     ] {
         let mut back = back_end();
         set_up_logged(&mut back);
@@ -168,7 +168,7 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
     assert_eq!(give_log(&mut back, [LOG_BYTES - 1, OFFSET], &log_file()), Ok(true));
     let said = say(&mut back, request::SET_FEATURES, &[features::LOG_ALL], vec![]);
     assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
-    assert!(back.refused_memory().unwrap().to_string().contains("ends before the memory"));
+    assert!(back.refused_memory().unwrap().to_string().contains("is too short: memory reaches"));
     // Who does not know of logs in shared memory, and a log without a file.
     let mut back = BackEnd::new(OFFERED).unwrap();
     assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log_file()), Err(Refused::Message));
@@ -182,7 +182,7 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
     let higher = [1, 0x1000, MEMORY_BYTES, 0, 0];
     let said = say(&mut back, request::SET_MEM_TABLE, &higher, file());
     assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
-    assert!(back.refused_memory().unwrap().to_string().contains("ends before the memory"));
+    assert!(back.refused_memory().unwrap().to_string().contains("is too short: memory reaches"));
 }
 
 #[test]

@@ -674,11 +674,15 @@ fn memory_that_cannot_be_is_refused_with_its_reason() {
         (&[most, right], &sparse, "more than 1099511627776 bytes"),
         (&[RegionPlace { offset: MAPPED_BYTES_MAX, ..right }], &sparse, "more than 1099511627776"),
         (&[RegionPlace { bytes: 0, ..right }], &guest.file, "empty"),
-        (&[RegionPlace { offset: MEMORY_BYTES - 0xfff, ..right }], &guest.file, "file ends before"),
-        (&[RegionPlace { offset: u64::MAX, ..right }], &guest.file, "file ends before"),
-        (&[RegionPlace { guest: u64::MAX - 0xffe, ..right }], &guest.file, "goes round"),
-        (&[RegionPlace { user: u64::MAX - 0xffe, ..right }], &guest.file, "goes round"),
-        (&[right], &File::open("/proc/self/exe").unwrap(), "not one of memory"),
+        (
+            &[RegionPlace { offset: MEMORY_BYTES - 0xfff, ..right }],
+            &guest.file,
+            "file is too short",
+        ),
+        (&[RegionPlace { offset: u64::MAX, ..right }], &guest.file, "file is too short"),
+        (&[RegionPlace { guest: u64::MAX - 0xffe, ..right }], &guest.file, "wraps around"),
+        (&[RegionPlace { user: u64::MAX - 0xffe, ..right }], &guest.file, "wraps around"),
+        (&[right], &File::open("/proc/self/exe").unwrap(), "not in memory"),
     ] {
         let refused = refusal(places, file).unwrap_err();
         assert!(refused.contains(why), "{refused}");

@@ -17,7 +17,7 @@ use crate::{error::Failure, line::Spacing, sources::Sources, units::exact_time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
-    /// Verify every checksum; exit 1 if any is bad
+    /// Verify every checksum; exit 1 if one is bad
     #[command(after_long_help = VERIFY_HELP)]
     Verify(CsumVerify),
     /// Fix checksums, and change nothing else
@@ -86,7 +86,7 @@ pub(crate) struct Bounds {
     /// Merge TCP only
     #[arg(long, hide_short_help = true)]
     pub(crate) no_udp: bool,
-    /// Assume this minimum round-trip time for connections without a measured one; used by "auto" and "holes"
+    /// Assume this round-trip time for connections without a measured one; used by "auto" and "holes"
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) round_trip: Option<u64>,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Wire {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Timestamps of split packets: "same" as the superframe, or spaced at a line rate, for example
+    /// Set the timestamps of split packets: "same" as the superframe, or spaced at a line rate, such as
     /// line=10G, per interface and direction
     #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
     pub(crate) ts: Spacing,
@@ -199,7 +199,7 @@ pub(crate) struct Fragment {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) sizes: Sizes,
-    /// Maximum packet size, counted from the IP header
+    /// Set the MTU, counted from the IP header
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     pub(crate) mtu: u16,
     /// Fragment IPv4 packets even if DF is set
@@ -243,7 +243,7 @@ pub(crate) struct CsumFix {
 pub(crate) struct Explain {
     #[command(flatten)]
     pub(super) captures: Captures,
-    /// Number of the packet, counted from 1; may also be the last argument
+    /// Select the packet by its number, from 1; may also be the last argument
     #[arg(
         short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..)
     )]

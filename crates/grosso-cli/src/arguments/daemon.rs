@@ -77,10 +77,10 @@ pub(crate) struct Bridge {
     /// Switch to this user before opening devices, keeping only the required capabilities
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// Receive ring size of interfaces in packets, a power of two [default: 4096]
+    /// Set the receive ring size of interfaces in packets, a power of two [default: 4096]
     #[arg(long, value_name = "SLOTS")]
     pub(crate) rx: Option<usize>,
-    /// Transmit ring size of interfaces in packets, a power of two [default: 256]
+    /// Set the transmit ring size of interfaces in packets, a power of two [default: 256]
     #[arg(long, value_name = "SLOTS", hide_short_help = true)]
     pub(crate) tx: Option<usize>,
     #[command(flatten)]

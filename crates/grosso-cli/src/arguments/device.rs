@@ -33,10 +33,10 @@ pub(crate) struct Dev {
     /// Set interrupt coalescing: NAME N ...
     #[arg(short = 'C', long, group = "action")]
     pub(crate) coalesce: bool,
-    /// Name of the device
+    /// Device name
     #[arg(value_name = "DEV")]
     pub(crate) device: String,
-    /// Names and new values
+    /// Feature or parameter names with their new values
     #[arg(value_name = "NAME VALUE")]
     pub(crate) changes: Vec<String>,
 }
@@ -88,13 +88,13 @@ pub(crate) struct Capture {
     /// Do not set the interface to promiscuous mode
     #[arg(short = 'p', long, hide_short_help = true)]
     pub(crate) no_promiscuous: bool,
-    /// Size of the buffer for packets that wait to be written: 8M, 1G
+    /// Set the size of the buffer for packets that wait to be written: 8M, 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
-    /// Output format; pcap cannot store metadata
+    /// Set the output format; pcap cannot store metadata
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
     format: OutputFormat,
-    /// Timestamp precision in files and over IP; Arkime needs micro
+    /// Set the timestamp precision in files and over IP; Arkime needs micro
     #[arg(long, value_name = "UNIT", default_value = "nano", hide_short_help = true)]
     time_stamp_precision: Precision,
     #[command(flatten)]
@@ -102,7 +102,7 @@ pub(crate) struct Capture {
     /// Capture only packets that match this filter
     #[arg(short, long, value_name = "EXPRESSION", conflicts_with = "words")]
     filter: Option<String>,
-    /// Filter expression as separate arguments
+    /// Filter expression, as an alternative to -f
     #[arg(value_name = "EXPRESSION")]
     words: Vec<String>,
 }

@@ -25,7 +25,7 @@ pub(crate) struct Extcap {
     /// Capture packets and write them to the pipe
     #[arg(long, requires = "fifo", requires = "extcap_interface")]
     pub(crate) capture: bool,
-    /// Write to this pipe
+    /// Write packets to this pipe
     #[arg(long, value_name = "PIPE")]
     pub(crate) fifo: Option<PathBuf>,
     /// Capture only packets that match this tcpdump filter; without --capture, only check the filter
@@ -38,7 +38,7 @@ pub(crate) struct Extcap {
     #[arg(long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
-    /// Version of the calling Wireshark
+    /// Accept the version of the calling Wireshark
     #[arg(long, value_name = "VERSION", hide_short_help = true)]
     extcap_version: Option<String>,
 }

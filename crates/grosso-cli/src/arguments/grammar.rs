@@ -43,10 +43,11 @@ impl Captures {
             (None, files) => (files.iter().map(PathBuf::from).collect(), self.filter.clone()),
             (Some(read), []) => (vec![read.clone()], self.filter.clone()),
             (Some(_), words) if self.filter.is_some() => {
-                let message = format!("two filters: -f, and '{}' after -r", words.join(" "));
+                let message =
+                    format!("two filters: one after -f, and '{}' after -r", words.join(" "));
                 return usage(
                     &message,
-                    "use either -r FILE EXPRESSION or FILE... -f EXPRESSION".into(),
+                    "use either -r FILE EXPRESSION or FILE... -f EXPRESSION, not both".into(),
                 );
             }
             (Some(read), words) => (vec![read.clone()], Some(words.join(" "))),
@@ -83,7 +84,7 @@ pub(crate) struct Files {
     /// Write the result to this capture; - is standard output [default: print only the report]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
-    /// Output format [default: by file name, else by input]
+    /// Set the output format [default: by file name, else by input]
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "write")]
     format: Option<OutputFormat>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use crate::{error::Failure, evidence::Given};
 pub(crate) struct Known {
     #[command(flatten)]
     sizes: Sizes,
-    /// MTU of the wire; overrides the capture
+    /// Assume this MTU on the wire; overrides the capture
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     mtu: Option<u16>,
 }
@@ -18,10 +18,10 @@ pub(crate) struct Known {
 /// Knowledge of the wire without its MTU, for commands whose `--mtu` means something else.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
-    /// TCP segment size; overrides the capture
+    /// Assume this TCP segment size; overrides the capture
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     mss: Option<u16>,
-    /// UDP segment size of packets longer than the MTU
+    /// Assume this UDP segment size for packets longer than the MTU
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..), hide_short_help = true)]
     uso_size: Option<u16>,
     #[command(flatten)]
@@ -48,11 +48,12 @@ impl Known {
             let (Some(size), Some(mtu)) = (size, *mtu) else { continue };
             if usize::from(size) + headers > mtu.into() {
                 let message = format!(
-                    "{option} {size} does not fit into --mtu {mtu}: with headers a packet has at least {} bytes",
+                    "{option} {size} does not fit into --mtu {mtu}: with headers, a packet has \
+                     at least {} bytes",
                     usize::from(size) + headers
                 );
                 let hint = format!(
-                    "pass only {option}, or at most {}",
+                    "omit --mtu, or pass {option} with at most {}",
                     usize::from(mtu).saturating_sub(headers)
                 );
                 return Err(Failure::usage("usage.contradiction", message).hint(hint));

@@ -10,7 +10,7 @@ use super::values::{
 };
 use crate::error::Failure;
 
-/// Without an experiment, runs the headline: MTU 1500, coalescing on and off
+/// Without an experiment, runs the headline measurement: MTU 1500, coalescing on and off
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_value_name = "EXPERIMENT")]
 #[command(subcommand_help_heading = "Experiments")]
@@ -26,25 +26,25 @@ pub(crate) struct Lab {
 pub(crate) enum LabExperiment {
     #[command(flatten)]
     Measure(LabMeasurement),
-    /// Table R3: acknowledgments merged and whole
+    /// Table R3: acknowledgments with and without merging
     #[command(after_long_help = ACKS_HELP)]
     Acks(LabAcks),
     /// Cost per packet on a data path, by part
     #[command(after_long_help = COST_HELP)]
     Cost(LabTrials),
-    /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
+    /// Table R2: fragments in ESP to a NIC with few buffers, coalesced or queued
     #[command(after_long_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
-    /// Table R4: tunnels, remote checksum offload
+    /// Table R4: tunnels with remote checksum offload
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
     /// VMs over Grosso, QEMU's TAP and passt
     #[command(after_long_help = VM_HELP)]
     Vm(LabVm),
-    /// Each feature of a real device, on and off
+    /// Each offload feature of a real device, on and off
     #[command(after_long_help = NIC_HELP)]
     Nic(LabNic),
-    /// Peer of `lab nic`, until Ctrl-C
+    /// Run the peer of `lab nic` until Ctrl-C
     Sink(LabSink),
     /// One trace through every profile: trains, losses, time per packet
     Profiles(LabProfiles),
@@ -56,7 +56,7 @@ pub(crate) enum LabExperiment {
 /// The profiles that the trace goes through.
 #[derive(Args, Debug)]
 pub(crate) struct LabProfiles {
-    /// Add this profile: a file, see `grosso profiles`
+    /// Add this profile from a file; see `grosso profiles`
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) profile: Vec<String>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct LabProfiles {
 pub(crate) enum LabMeasurement {
     /// Table R1: MTUs, copies, and the kernel's GRO
     Lro(LabLro),
-    /// Table R5: the sender's superframes on and off
+    /// Table R5: sender superframes on and off
     Gso(LabOptions),
     /// Train length by number of connections
     Flows(LabOptions),
@@ -78,7 +78,7 @@ pub(crate) enum LabMeasurement {
     Rtt(LabOptions),
     /// Throughput of one TCP connection
     TcpStream(LabOptions),
-    /// Throughput in the reverse direction: the receiver sends
+    /// Throughput in the reverse direction
     TcpMaerts(LabOptions),
     /// TCP request-response latency: 50th, 90th, 95th and 99th percentile
     #[command(visible_alias = "rr")]
@@ -134,10 +134,10 @@ pub(crate) struct LabOptions {
     /// Repeat each measurement N times [default: 3, for lro 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: Option<u16>,
-    /// Length of each measurement
+    /// Measure for this long
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Congestion control of the lab's sockets
+    /// Set the congestion control of the lab's sockets
     #[arg(long, value_name = "NAME", default_value = "cubic", hide_short_help = true)]
     pub(crate) congestion: String,
     /// Hold trains across polls for this long: 0, 20us, 1ms
@@ -146,13 +146,13 @@ pub(crate) struct LabOptions {
     /// Send from a file, without a copy in the sender
     #[arg(long, hide_short_help = true)]
     pub(crate) sendfile: bool,
-    /// Device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
+    /// Set the device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto", hide_short_help = true)]
     pub(crate) device: LabDevice,
     /// Verify checksums in the NIC (not measured) or in the receiver
     #[arg(long, value_name = "WHERE", default_value = "nic", hide_short_help = true)]
     pub(crate) checksums: LabChecksums,
-    /// Traffic generator
+    /// Select the traffic generator
     #[arg(long, value_name = "TOOL", default_value = "built-in", hide_short_help = true)]
     pub(crate) tool: LabTool,
     #[command(flatten)]
@@ -169,7 +169,7 @@ pub(crate) struct LabLro {
     /// Send TCP segments without timestamps, as in 2007
     #[arg(long, hide_short_help = true)]
     pub(crate) no_timestamps: bool,
-    /// Maximum size of TCP socket buffers; 16777216 in 2007
+    /// Set the maximum size of TCP socket buffers; 16777216 in 2007
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(65_536..=67_108_864))]
     pub(crate) buffers: Option<u32>,
@@ -180,7 +180,7 @@ pub(crate) struct LabLro {
 pub(crate) struct LabReorder {
     #[command(flatten)]
     pub(crate) measuring: LabOptions,
-    /// Total rate of both paths in bit/s; must be below what this machine can carry
+    /// Set the total rate of both paths in bit/s; must be below what this machine can carry
     #[arg(long, value_name = "BITS", default_value = "1G", value_parser = parse_offer)]
     pub(crate) rate: u64,
 }
@@ -188,7 +188,7 @@ pub(crate) struct LabReorder {
 /// The CPUs that threads run on.
 #[derive(Args, Debug)]
 pub(crate) struct LabProcessors {
-    /// CPUs of sender, data path and receiver, for example 0,1,2 [default: the last two]
+    /// Pin sender, data path and receiver to these CPUs, for example 0,1,2 [default: the last two]
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus, hide_short_help = true)]
     pub(crate) cpus: Option<[usize; 3]>,
 }
@@ -210,26 +210,26 @@ pub(crate) struct LabFragments {
     /// Repeat each measurement N times
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// Length of each measurement
+    /// Measure for this long
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Offered load in bit/s; must be below what this machine can carry
+    /// Set the offered load in bit/s; must be below what this machine can carry
     #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_offer)]
     pub(crate) rate: u64,
-    /// Loss rate of fragments in the second half; 0 skips that half
+    /// Set the loss rate of fragments in the second half; 0 skips that half
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = parse_share)]
     pub(crate) loss: f64,
-    /// Reassembly timeout; RFC 8200 requires 60s
+    /// Set the reassembly timeout; RFC 8200 requires 60s
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_run_ns)]
     pub(crate) timeout: u64,
-    /// Payload size of each datagram
+    /// Set the payload size of each datagram
     #[arg(long, value_name = "BYTES", default_value = "64000")]
     #[arg(value_parser = clap::value_parser!(u16).range(8000..=65_000))]
     pub(crate) size: u16,
     /// Send over IPv4 instead of IPv6
     #[arg(long)]
     pub(crate) ipv4: bool,
-    /// Device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
+    /// Set the device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
@@ -244,23 +244,23 @@ pub(crate) struct LabAcks {
     /// Repeat each measurement N times; fewer than 3 gives noisy results
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// Length of each measurement of a stream
+    /// Set the length of each measurement of a stream
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Round-trip times of the timed transfers; the first is measured with every profile
+    /// Set the round-trip times of the timed transfers; the first is measured with every profile
     #[arg(long, value_name = "TIME", default_values = ["20ms", "1ms", "100ms"], value_parser = parse_time_ns)]
     pub(crate) round_trip: Vec<u64>,
-    /// Size of each transfer
+    /// Set the size of each transfer
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     #[arg(value_parser = clap::value_parser!(u64).range(65536..))]
     pub(crate) transfer: u64,
-    /// Senders of the transfers; auto: kernel TCP with BPF if available, else userspace TCP
+    /// Select the senders of the transfers; auto: kernel TCP with BPF if available, else userspace TCP
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) senders: LabSenders,
-    /// Congestion control of the streams
+    /// Set the congestion control of the streams
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// Device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
+    /// Set the device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
@@ -275,13 +275,13 @@ pub(crate) struct LabTrials {
     /// Repeat each measurement N times
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// Length of each measurement
+    /// Measure for this long
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Congestion control of the lab's sockets
+    /// Set the congestion control of the lab's sockets
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// Device that delivers packets to a host; auto: TAP or TUN if /dev/net/tun is accessible, else veth
+    /// Set the device that delivers packets to a host; auto: TAP or TUN if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
@@ -301,7 +301,7 @@ pub(crate) struct LabTunnels {
     /// Send from a file, without a copy in the sender
     #[arg(long)]
     pub(crate) sendfile: bool,
-    /// Number of concurrent TCP connections; the published table used 200
+    /// Set the number of concurrent TCP connections; the published table used 200
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) streams: u16,
 }
@@ -312,10 +312,10 @@ pub(crate) struct LabVm {
     /// Repeat each measurement N times; VMs boot for each one
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// Length of each stream
+    /// Set the length of each stream
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Directory with the guest's kernel: boot/vmlinuz-RELEASE and lib/modules/RELEASE
+    /// Boot the kernel in this directory: boot/vmlinuz-RELEASE and lib/modules/RELEASE
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) kernel: PathBuf,
     #[command(flatten)]
@@ -337,10 +337,10 @@ pub(crate) struct LabNic {
     /// Repeat each measurement N times; fewer than 3 gives noisy results
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// Length of each measurement
+    /// Measure for this long
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Be the watchdog: put the features back when standard input ends
+    /// Act as the watchdog: restore the features when standard input ends
     #[arg(long, hide = true)]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -353,10 +353,10 @@ pub(crate) struct LabSink {
     /// Listen on this address and port
     #[arg(value_name = "ADDRESS[:PORT]", default_value = "::", value_parser = parse_peer)]
     pub(crate) listen: SocketAddr,
-    /// Call the sink at this address instead, in this direction, and print the figures
+    /// Connect to the sink at this address, in this direction, and print the results
     #[arg(long, value_name = "DIRECTION", hide = true)]
     pub(crate) call: Option<LabCall>,
-    /// Length of the stream; without it bytes are compared
+    /// Set the length of the stream; without it, bytes are compared
     #[arg(long, value_name = "TIME", hide = true, requires = "call", value_parser = parse_run_ns)]
     pub(crate) time: Option<u64>,
 }
@@ -373,7 +373,7 @@ pub(crate) enum LabCall {
 /// `grosso lab run`.
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
-    /// Topology of hosts and links
+    /// Topology of the hosts and links
     #[arg(value_name = "TOPOLOGY", required_unless_present = "config")]
     pub(crate) topology: Option<LabTopology>,
     /// Run the experiment in this file: hosts, links, paths, settings, claims; see docs/lab.md
@@ -382,7 +382,7 @@ pub(crate) struct LabRun {
     /// Repeat each measurement N times; overrides the file
     #[arg(long, value_name = "N", conflicts_with = "topology", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: Option<u16>,
-    /// Maximum packet size, counted from the IP header
+    /// Set the maximum packet size, counted from the IP header
     #[arg(long, value_name = "N", default_value = "1500", value_parser = clap::value_parser!(u16).range(1280..=65521))]
     pub(crate) mtu: u16,
     /// Impair the link in both directions: 'delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7'
@@ -397,13 +397,13 @@ pub(crate) struct LabRun {
     /// First start a server on host a or b, and wait until it listens
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"])]
     pub(crate) on: Vec<String>,
-    /// Length of the built-in stream, if no command is given [default: 5s, or from the file]
+    /// Set the length of the built-in stream, if no command is given [default: 5s, or from the file]
     #[arg(long, value_name = "TIME", value_parser = parse_run_ns)]
     pub(crate) time: Option<u64>,
-    /// Congestion control of the built-in stream
+    /// Set the congestion control of the built-in stream
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// Device that delivers packets to b; auto: TAP if /dev/net/tun is accessible, else veth
+    /// Set the device that delivers packets to b; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]

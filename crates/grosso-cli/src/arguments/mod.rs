@@ -157,7 +157,11 @@ pub(crate) enum Command {
     /// Print the JSON Schema of a command's report
     #[command(after_long_help = SCHEMA_HELP)]
     Schema(Schema),
-    /// Measure the gain of offloads on this machine
+    #[cfg_attr(feature = "lab", doc = "Measure the gain of offloads on this machine")]
+    #[cfg_attr(
+        not(feature = "lab"),
+        doc = "Measure the gain of offloads on this machine (not in this build)"
+    )]
     #[command(after_long_help = LAB_HELP)]
     Lab(Lab),
     /// Check what works on this machine, and why not
@@ -175,7 +179,11 @@ pub(crate) enum Command {
     /// Print the counters of running data paths
     #[command(after_long_help = STATS_HELP)]
     Stats(Stats),
-    /// Show running data paths on a full screen
+    #[cfg_attr(feature = "monitor", doc = "Show running data paths on a full screen")]
+    #[cfg_attr(
+        not(feature = "monitor"),
+        doc = "Show running data paths on a full screen (not in this build)"
+    )]
     #[command(after_long_help = MONITOR_HELP)]
     Monitor(Monitor),
 }

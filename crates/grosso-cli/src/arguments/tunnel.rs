@@ -50,14 +50,14 @@ pub(crate) struct TunnelStart {
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelName {
-    /// Name of the tunnel
+    /// Tunnel name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelUp {
-    /// Name of the tunnel
+    /// Tunnel name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(crate) struct TunnelShow {
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelExport {
-    /// Name of the tunnel
+    /// Tunnel name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Output format

@@ -171,7 +171,10 @@ pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
 
 /// The form of L2TPv3 sessions: bytes of their cookie, and their sublayer.
 pub(super) fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
-    let expected = || "expected a cookie of 0, 4 or 8 bytes and a sublayer: 4/default, 0/none";
+    let expected = || {
+        "expected the cookie size (0, 4 or 8 bytes) and the sublayer: 4/default, \
+                       0/none"
+    };
     let (cookie, sublayer) = text.split_once('/').ok_or_else(expected)?;
     let cookie = match cookie {
         "0" => CookieLen::None,
@@ -196,7 +199,7 @@ pub(super) fn parse_link(text: &str) -> Result<LinkType, String> {
         "sll2" | "linux_sll2" => Some(LinkType::LinuxSll2),
         number => number.parse().ok().and_then(LinkType::from_pcap),
     };
-    named.ok_or_else(|| "expected ethernet, raw, null, sll or sll2".into())
+    named.ok_or_else(|| "expected ethernet, raw, null, sll, sll2 or a number".into())
 }
 
 pub(super) fn parse_batch(text: &str) -> Result<Batch, String> {
@@ -266,7 +269,7 @@ pub(super) fn parse_file_bytes(text: &str) -> Result<u64, String> {
 pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     let size = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_BYTES_MIN);
-    size.ok_or_else(|| "expected at least 128K, which one datagram may need".into())
+    size.ok_or_else(|| "expected at least 128K, the memory of one large datagram".into())
 }
 
 /// The length of a measurement, in nanoseconds.
@@ -288,7 +291,7 @@ pub(super) fn parse_spacing(text: &str) -> Result<Spacing, String> {
 
 /// Bits a second, with a decimal unit or none.
 fn parse_rate(text: &str) -> Result<u64, String> {
-    let expected = || "expected bits a second such as 900M or 1.5G".to_string();
+    let expected = || "expected bits per second, such as 900M or 1.5G".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor = match unit {
@@ -305,7 +308,7 @@ fn parse_rate(text: &str) -> Result<u64, String> {
 /// The rate that the lab offers, in bits a second: enough for some datagrams in every measurement, and no more than a
 /// machine can make.
 pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
-    let expected = || "expected bits a second from 10M to 100G, such as 1.5G".to_string();
+    let expected = || "expected bits per second from 10M to 100G, such as 1.5G".to_string();
     let bits = parse_rate(text).map_err(|_| expected())?;
     if (OFFER_BITS_MIN..=OFFER_BITS_MAX).contains(&bits) { Ok(bits) } else { Err(expected()) }
 }
@@ -314,7 +317,7 @@ pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
 pub(super) fn parse_cpus(text: &str) -> Result<[usize; 3], String> {
     let cpus: Result<Vec<usize>, _> = text.split(',').map(str::parse).collect();
     let cpus = cpus.ok().and_then(|cpus| cpus.try_into().ok());
-    cpus.ok_or_else(|| "expected the CPUs of sender, path and receiver, such as 0,1,0".into())
+    cpus.ok_or_else(|| "expected the CPUs of sender, data path and receiver, such as 0,1,0".into())
 }
 
 /// The address of a sink of the lab, with the usual port unless it has one.
@@ -333,7 +336,7 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
         _ => text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()),
     };
     let share = percent.map(|percent| percent / 100.0).filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "expected a share from 0% to 100%, such as 0.1%".into())
+    share.ok_or_else(|| "expected a percentage from 0% to 100%, such as 0.1%".into())
 }
 
 /// The port of a sink of the lab.

@@ -47,7 +47,7 @@ pub(crate) struct Whatif {
     pub(crate) bounds: Bounds,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Use this many threads; the report does not depend on it
+    /// Use this many threads; the report is the same for any number
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
     /// Write an HTML page with plots to this file

@@ -34,7 +34,7 @@ mod linux {
         observe, profile,
     };
 
-    /// Runs the path until it is told to end, or a device fails.
+    /// Runs the path until a signal ends it, or a device fails.
     pub(crate) fn run(options: &Bridge, session: &mut Session) -> Result<Exit, Failure> {
         let spec = spec(options)?;
         confinement::begin("bridge", options.user.as_deref(), &mut session.talk)?;
@@ -62,7 +62,10 @@ mod linux {
                     paths.route_changed(path).into_iter().for_each(|note| session.talk.note(note));
                 }
                 Event::Note(note) => session.talk.note(note),
-                Event::Report => session.talk.block(&observe::print(&asked.readings())),
+                Event::Report => {
+                    let text = observe::print(&asked.readings(), session.talk.verbose);
+                    session.talk.block(&text);
+                }
             }
         };
         manager::stopping();
@@ -96,7 +99,7 @@ mod linux {
         let (left, right) = (port(&options.left)?, port(&options.right)?);
         if options.expand_acks && !left.expand_acks && !right.expand_acks {
             return Err(usage(format!(
-                "--expand-acks: no end is a host: {left} and {right}",
+                "--expand-acks: no endpoint is a host: {left} and {right}",
                 left = left.device,
                 right = right.device
             )));
@@ -105,7 +108,7 @@ mod linux {
         let ring = options.rx.map(|_| "--rx").or_else(|| options.tx.map(|_| "--tx"));
         if let Some(option) = ring.filter(|_| !has_ring) {
             return Err(usage(format!(
-                "{option}: no end is an interface with a packet ring: {left} and {right}",
+                "{option}: no endpoint is an interface with a packet ring: {left} and {right}",
                 left = left.device,
                 right = right.device
             )));
@@ -136,8 +139,8 @@ mod linux {
         };
         if spec.forwards_what_it_lost() {
             let message = format!("bridge: profile {}: {LOSSY}", spec.profile.name);
-            let hint =
-                "--terminates says that this host ends all TCP that reaches its TUN or TAP device";
+            let hint = "if this host terminates all TCP that reaches its TUN or TAP device, pass \
+                 --terminates";
             return Err(Failure::usage("usage.lossy", message).hint(hint));
         }
         check(&spec).map_err(usage)?;

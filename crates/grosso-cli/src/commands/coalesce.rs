@@ -109,11 +109,11 @@ fn note_cut(packets: u64, bytes_beyond: u64, session: &mut Session) {
     }
     let are = if packets == 1 { "packet is" } else { "packets are" };
     let mut said =
-        format!("{packets} {are} cut: merged by their headers, with checksums taken for right");
+        format!("{packets} {are} truncated: merged by their headers, assuming correct checksums");
     if bytes_beyond > 0 {
         said.push_str(&format!(
-            "; {bytes_beyond} B of captured payload are not in the output, where superframes end with \
-             what was captured of their first packets"
+            "; {bytes_beyond} B of captured payload are not in the output: a superframe ends \
+             with the captured bytes of its first packets"
         ));
     }
     session.talk.note(said);
@@ -130,23 +130,27 @@ fn note_disorder(replay: &Replay, session: &mut Session) {
     let packets = units::count(behind, "packet");
     session
         .talk
-        .note(format!("{packets} came behind later ones of their flow, and ended its trains"));
-    session.talk.hint("--reorder batch puts them in order; `grosso whatif` says what that gives");
+        .note(format!("{packets} arrived after later packets of their flow and ended its trains"));
+    session.talk.hint("--reorder batch restores their order; `grosso whatif` shows the gain");
 }
 
 fn note_format(format: Format, is_pcapng_unasked: bool, profile: &Profile, session: &mut Session) {
     if !profile.rules.is_invertible() {
         let name = &profile.name;
         session.talk.note(format!(
-            "{name} lets later packets overwrite earlier ones: `segment` will not undo this"
+            "{name} lets later packets overwrite earlier ones: `segment` cannot undo this"
         ));
-        session.talk.hint("--profile linux joins only what can be cut again");
+        session.talk.hint("--profile linux merges only what can be split again");
     } else if format == Format::Pcap {
-        session.talk.note("pcap cannot say how superframes split: `segment` will not undo this");
+        session.talk.note(
+            "pcap cannot record how to split superframes: `segment` cannot undo \
+                           this",
+        );
     } else if is_pcapng_unasked {
-        session
-            .talk
-            .note("writing pcapng: pcap cannot say how superframes split (-F pcap if you must)");
+        session.talk.note(
+            "writing pcapng, because pcap cannot record how to split superframes; -F pcap \
+                   forces pcap",
+        );
     }
 }
 

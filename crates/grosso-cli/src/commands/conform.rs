@@ -93,7 +93,7 @@ impl Examination<'_> {
     fn broke_down(&mut self, breakdown: &Breakdown) -> Result<Fault, Failure> {
         self.program = None;
         if *breakdown == Breakdown::Interrupted {
-            return Err(Failure::interrupted("conform: interrupted before the judgment"));
+            return Err(Failure::interrupted("conform: interrupted before the verdict"));
         }
         self.breakdowns += 1;
         Ok(Fault { law: Law::Program, rules: Vec::new(), text: breakdown.to_string() })
@@ -101,9 +101,9 @@ impl Examination<'_> {
 }
 
 fn cannot_start(name: &str, error: &io::Error) -> Failure {
-    let message = format!("conform: {}: cannot be started: {error}", harmless(name));
+    let message = format!("conform: cannot start {}: {error}", harmless(name));
     Failure::environment("environment.start", message)
-        .hint("write the program behind --, as in: grosso conform -- ./mine")
+        .hint("pass the program after --: grosso conform -- ./mine")
 }
 
 /// Breakdowns after which no further vector is tried: each may cost the whole time of a poll.

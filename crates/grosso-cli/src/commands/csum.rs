@@ -93,8 +93,8 @@ fn note_cut(found: &Found, session: &mut Session) {
     let packets = units::count(found.cut_short, "packet");
     let are = if found.cut_short == 1 { "is" } else { "are" };
     session.talk.note(format!(
-        "{packets} {are} cut ({captured} of {original} bytes): checksums unverifiable, left as \
-         they are"
+        "{packets} {are} truncated ({captured} of {original} bytes): checksums unverifiable, \
+         left unchanged"
     ));
 }
 

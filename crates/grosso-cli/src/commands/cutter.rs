@@ -130,10 +130,12 @@ impl Cutter {
         let mut written = meta::of_segment(said, gso.partial_members);
         let mut clock = Clock::new(said, segments.remaining());
         self.segment.resize(segments.packet_len_max(), 0);
-        while let Some(segment) = segments
-            .write_next(&mut self.segment)
-            .map_err(|error| Failure::internal(format!("a segment outgrew its bound: {error}")))?
-        {
+        while let Some(segment) = segments.write_next(&mut self.segment).map_err(|error| {
+            Failure::internal(format!(
+                "a segment exceeded its size limit: \
+                                                        {error}"
+            ))
+        })? {
             let bytes = &self.segment[..segment.len()];
             let timing;
             (written.timestamp_ns, timing) = clock.tick();

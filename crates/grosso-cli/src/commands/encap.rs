@@ -90,16 +90,15 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
             match description.forwarding {
                 None => Ok(description),
                 Some(_) => {
-                    let message =
-                        "encap: several remotes are for a tunnel that learns who is where";
-                    let hint = "encap puts all packets into one tunnel: one remote";
+                    let message = "encap: only tunnels that learn addresses take several remotes";
+                    let hint = "encap puts all packets into one tunnel: pass one remote";
                     Err(Failure::usage("usage.tunnel", message).hint(hint))
                 }
             }
         }
         None => {
-            let message = "encap: no tunnel is described";
-            let hint = "type vxlan id 42 local 192.0.2.1 remote 192.0.2.2";
+            let message = "encap: no tunnel type";
+            let hint = "pass a tunnel: type vxlan id 42 local 192.0.2.1 remote 192.0.2.2";
             Err(Failure::usage("usage.tunnel", message).hint(hint))
         }
     }
@@ -131,9 +130,9 @@ fn note_port(tunnel: Option<TunnelPort>, session: &mut Session) {
     if let Some(tunnel) = tunnel.filter(|tunnel| !tunnel.is_assigned()) {
         let port = tunnel.port();
         let name = tunnel.name();
-        let note = format!("pcap cannot say that UDP port {port} is {name}; pcapng can");
+        let note = format!("pcap cannot record that UDP port {port} is {name}; pcapng can");
         session.talk.note(note);
-        session.talk.hint(&format!("--port {tunnel} says it to every command that reads the file"));
+        session.talk.hint(&format!("pass --port {tunnel} to every command that reads the file"));
     }
 }
 
@@ -141,16 +140,15 @@ fn note_port(tunnel: Option<TunnelPort>, session: &mut Session) {
 fn note(numbered: u64, not_ethernet: u64, session: &mut Session) {
     if numbered > 0 {
         let frames = units::count(numbered, "superframe");
-        session
-            .talk
-            .note(format!("{frames} left as they were: each of their packets needs a number"));
-        session.talk.hint("grosso wire makes packets of them");
+        session.talk.note(format!(
+            "{frames} left unchanged: each of their packets needs its own sequence \
+                           number"
+        ));
+        session.talk.hint("grosso wire splits them into packets first");
     }
     if not_ethernet > 0 {
         let packets = units::count(not_ethernet, "packet");
-        session
-            .talk
-            .note(format!("{packets} left as they were: the tunnel carries Ethernet frames"));
+        session.talk.note(format!("{packets} left unchanged: the tunnel carries Ethernet frames"));
         session.talk.hint("vxlan gpe, geneve innerprotoinherit, gre and ipip carry IP packets");
     }
 }

@@ -86,7 +86,7 @@ fn missing(
         return Err(Failure::interrupted(format!("{interrupted}, before packet {number}")));
     }
     let packets = units::count(input.reader.packets(), "packet");
-    let message = format!("{}: there is no packet {number}, only {packets}", input.name);
+    let message = format!("{}: no packet {number}; the capture has {packets}", input.name);
     Err(Failure::usage("usage.packet", message))
 }
 
@@ -316,8 +316,8 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
             "waited",
             None,
             Some(
-                "It was taken later: flow by flow, or when its turn in sequence came. Why it then left \
-                 alone is only counted.",
+                "It was examined later, together with its flow or when its sequence number was \
+                 due. Why it was not merged then is only counted.",
             ),
         ),
         Fate::Engine(Verdict::Refused(reason)) => {
@@ -326,7 +326,7 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
         Fate::Engine(Verdict::Passed(reason)) => {
             let is_end = matches!(reason, Pass::TcpPush | Pass::TcpFinish);
             let sentence = if is_end {
-                "It ends a train, and there was none (rule G37)."
+                "It ends a train, but no train was held (rule G37)."
             } else {
                 reason.sentence()
             };

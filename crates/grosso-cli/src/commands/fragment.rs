@@ -55,12 +55,12 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
 fn note(left: &Counts, session: &mut Session) {
     if let Some(&count) = left.get(DONT_FRAGMENT) {
         let packets = units::count(count, "packet");
-        session.talk.note(format!("{packets} left longer than the MTU: DF forbids fragments"));
-        session.talk.hint("--ignore-df makes them nevertheless");
+        session.talk.note(format!("{packets} left longer than the MTU: DF forbids fragmentation"));
+        session.talk.hint("--ignore-df fragments them anyway");
     }
     if let Some(&count) = left.get(SUPERFRAME) {
         let frames = units::count(count, "superframe");
-        session.talk.note(format!("{frames} left whole: they were never one packet of a wire"));
+        session.talk.note(format!("{frames} not fragmented: a superframe is several packets"));
         session.talk.hint("`grosso wire` splits them into packets first");
     }
 }
@@ -153,10 +153,12 @@ impl FragmentWork {
         let written = meta::of_segment(said, false);
         self.fragment.resize(fragments.packet_len_max(), 0);
         let mut is_first = true;
-        while let Some(fragment) = fragments
-            .write_next(&mut self.fragment)
-            .map_err(|error| Failure::internal(format!("a fragment outgrew its bound: {error}")))?
-        {
+        while let Some(fragment) = fragments.write_next(&mut self.fragment).map_err(|error| {
+            Failure::internal(format!(
+                "a fragment exceeded its size limit: \
+                                                        {error}"
+            ))
+        })? {
             let bytes = &self.fragment[..fragment.len()];
             if core::mem::take(&mut is_first) {
                 self.output.write_changed(&written, bytes, packet)?;

@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Inspect, session: &mut Session) -> Result<Exit, Fail
     let given = options.known.given()?;
     let mut capture = options.captures.sources("inspect")?;
     capture.keep(session)?;
-    let judge = Judge::survey_of(&mut capture.input(false, session)?, given)?;
+    let judge = Judge::survey_of(&mut capture.first_pass(session)?, given)?;
     let mut input = capture.input(session.names_hash, session)?;
     let mut facts = CaptureFacts { judge, ..CaptureFacts::default() };
     let mut unparsed = Unparsed::default();

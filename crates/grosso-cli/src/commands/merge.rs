@@ -58,26 +58,23 @@ fn read(path: &Path) -> Result<Share, Failure> {
         .map_err(|error| Failure::environment("environment.read", format!("{name}: {error}")))?;
     let no_report = |message: String| Failure::input("input.report", format!("{name}: {message}"));
     let report: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
-        no_report(format!("no report: {error}")).hint("grosso export ... --json makes one")
+        no_report(format!("not a report: {error}")).hint("grosso export ... --json writes one")
     })?;
     match report.get("schema").and_then(Value::as_str) {
         Some(SCHEMA) => {}
         Some(other) => {
-            let message = format!(
-                "reports of {other} cannot be merged: they do not count rows, but say what is so of all"
-            );
-            return Err(
-                no_report(message).hint("one run over all captures gives the report of all")
-            );
+            let message =
+                format!("reports of {other} cannot be merged: their fields are not counts");
+            return Err(no_report(message).hint("run the command once over all captures"));
         }
-        None => return Err(no_report("no report: it names no schema".into())),
+        None => return Err(no_report("not a report: the field schema is missing".into())),
     }
     if report.get("input").is_some_and(|input| input.get("interrupted").is_some()) {
-        return Err(no_report("its run was interrupted, so its share is not whole".into()));
+        return Err(no_report("its run was interrupted, so the shard is incomplete".into()));
     }
     let number = |key: &str| report.get("shard").and_then(|shard| shard.get(key)?.as_u64());
     let (Some(index), Some(of)) = (number("index"), number("of")) else {
-        return Err(no_report("no report: it names no share".into()));
+        return Err(no_report("not a report of a shard: the field shard is missing".into()));
     };
     Ok(Share { name, report, index, of })
 }
@@ -87,22 +84,28 @@ fn are_all(shares: &[Share]) -> Result<(), Failure> {
     let refuse = |message: String| Err(Failure::usage("usage.shares", format!("merge: {message}")));
     let Some(of) = shares.first().map(|share| share.of) else { return Ok(()) };
     if let Some(other) = shares.iter().find(|share| share.of != of) {
-        return refuse(format!("{} is one of {} shares, others one of {of}", other.name, other.of));
+        return refuse(format!(
+            "{} is one of {} shards, other reports are of {of}",
+            other.name, other.of
+        ));
     }
     let mut seen = BTreeSet::new();
     if let Some(twice) = shares.iter().find(|share| !seen.insert(share.index)) {
-        return refuse(format!("share {}/{of} stands twice: {}", twice.index, twice.name));
+        return refuse(format!("shard {}/{of} was passed twice: {}", twice.index, twice.name));
     }
     match (1..=of).find(|index| !seen.contains(index)) {
-        Some(missing) => refuse(format!("share {missing}/{of} is missing")),
+        Some(missing) => refuse(format!("shard {missing}/{of} is missing")),
         None => Ok(()),
     }
 }
 
 fn differs(one: &Share, other: &Share, key: &str) -> Failure {
     let message =
-        format!("{} and {} are not shares of one run: {key} differs", one.name, other.name);
-    Failure::input("input.report", message).hint("the same captures and options for every share")
+        format!("{} and {} are not shards of one run: {key} differs", one.name, other.name);
+    Failure::input("input.report", message).hint(
+        "use the same captures and options for every \
+                                                  shard",
+    )
 }
 
 /// The way in which the values of a field become one.

@@ -269,7 +269,7 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
 #[cfg(not(target_os = "linux"))]
 fn needs_linux(command: &str) -> Failure {
     let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
-    let hint = "capture commands work here: grosso inspect, wire, csum, ...";
+    let hint = "commands on captures work here: grosso inspect, wire, csum, ...";
     Failure::environment("environment.not_linux", message).hint(hint)
 }
 

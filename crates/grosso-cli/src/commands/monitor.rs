@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options, session: &mut Session) -> Result<Exit, Fail
     }
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() || session.talk.json {
         let message = "monitor: the full screen needs a terminal";
-        let hint = "grosso monitor --once prints the same numbers as text, -b again and again";
+        let hint = "for text: grosso monitor --once, or -b for repeated output";
         return Err(Failure::usage("usage.terminal", message).hint(hint));
     }
     // Errors are reported before the screen is taken over.
@@ -123,7 +123,13 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
     // Notes would appear in the middle of the screen.
     session.talk.quiet = true;
     let failed = |error: io::Error| {
-        Failure::environment("environment.terminal", format!("monitor: the terminal: {error}"))
+        Failure::environment(
+            "environment.terminal",
+            format!(
+                "monitor: cannot use the terminal: \
+                                                              {error}"
+            ),
+        )
     };
     let mut screen = Screen::open().map_err(failed)?;
     let mut monitor = MonitorState::default();

@@ -73,7 +73,7 @@ struct List {
 
 impl Report for List {
     fn text(&self, style: Style) -> String {
-        let head = format!("{:<14} {:<10} {}", "profile", "invertible", "what it is");
+        let head = format!("{:<14} {:<10} {}", "profile", "invertible", "description");
         let mut text = format!("{}\n", style.strong(&head));
         for ProfileFacts { name, invertible, about } in &self.profiles {
             let invertible = if *invertible { "yes" } else { "no" };
@@ -108,9 +108,9 @@ impl Report for One {
             let _ = writeln!(text, "{}", style.faint(&format!("# {about}")));
         }
         let family = if self.facts.invertible {
-            "# Invertible: `segment` gives back the very packets that went in."
+            "# Invertible: `segment` restores the original packets exactly."
         } else {
-            "# Lossy: later packets overwrite earlier ones. Only where TCP ends."
+            "# Lossy: later packets overwrite earlier ones. Use it only where TCP ends."
         };
         let _ = writeln!(text, "{}", style.faint(family));
         text + &self.file
@@ -147,16 +147,16 @@ pub(super) const ONE: ReportForm = ReportForm::of::<One>("grosso.profile/1");
 const ABOUT: &[(&str, &str)] = &[
     ("linux", "GRO of Linux 7.2, with a larger flow table: default"),
     ("linux-8x8", "GRO of Linux 7.2, with its own table of 8 x 8 flows"),
-    ("linux-6.12", "GRO of Linux 6.12: as linux-8x8, with its rule of IDs"),
+    ("linux-6.12", "GRO of Linux 6.12: as linux-8x8, its rule for IP IDs"),
     ("inet-lro", "generic LRO of Linux 2.6.24 to 4.4"),
-    ("inet-lro-2007", "inet-lro as it was sent for review in 2007"),
-    ("myri10ge", "LRO of the driver of Myricom's 10 Gbit/s NICs"),
-    ("freebsd", "tcp_lro of FreeBSD, which joins acknowledgments too"),
+    ("inet-lro-2007", "inet-lro as submitted for review in 2007"),
+    ("myri10ge", "LRO of the driver for Myricom's 10 Gbit/s NICs"),
+    ("freebsd", "tcp_lro of FreeBSD, which merges acknowledgments too"),
     ("rsc-82599", "receive side coalescing of Intel's 82599 NICs"),
-    ("ndis-rsc", "receive segment coalescing that Windows asks for"),
-    ("ndis-uro", "UDP receive offload that Windows asks for"),
-    ("dpdk", "TCP of DPDK's GRO library"),
-    ("wireguard", "what wireguard-go joins into its TUN device"),
+    ("ndis-rsc", "receive segment coalescing as Windows specifies it"),
+    ("ndis-uro", "UDP receive offload as Windows specifies it"),
+    ("dpdk", "TCP in DPDK's GRO library"),
+    ("wireguard", "coalescing in wireguard-go for its TUN device"),
 ];
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::{
 pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, Failure> {
     let mut capture = options.files.captures.sources("reassemble")?;
     capture.keep(session)?;
-    let mut input = capture.input(false, session)?;
+    let mut input = capture.first_pass(session)?;
     let format = options.files.format(input.reader.format());
     let output =
         Output::create_for_longer(options.files.write.as_deref(), format, &input, session)?;
@@ -96,8 +96,8 @@ fn report(
     if survey.found.passed.contains_key(Pass::Ipv4Checksum.name()) {
         // Anonymised captures often have wrong checksums in all headers: a receiver would drop these packets.
         session.talk.hint(
-            "fragments with a wrong header checksum stay as they are; \
-             `grosso csum fix --only bad` rewrites the checksums of an anonymised capture",
+            "fragments with a wrong header checksum stay unchanged; if the capture was \
+             anonymised, `grosso csum fix --only bad` corrects the checksums",
         );
     }
     ReassembleReport {
@@ -116,7 +116,7 @@ fn report(
 pub(super) fn note_unlisted(unlisted: u64, session: &mut Session) {
     if unlisted > 0 {
         let sets = units::count(unlisted, "set");
-        session.talk.note(format!("{sets} of fragments that stayed as they came are not listed"));
+        session.talk.note(format!("{sets} of unchanged fragments are not listed"));
     }
 }
 

@@ -88,11 +88,11 @@ impl Aside {
     /// The sentence that people read.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
-            Self::LinkType => "Its link type is not one I can parse.",
-            Self::Options => "It carries options that a superframe could not give back.",
-            Self::Length => "The capture cut its headers, or lies about its length.",
-            Self::Time => "It has no time, or one that nanoseconds cannot hold.",
-            Self::Interfaces => "Too many interfaces send at once.",
+            Self::LinkType => "Its link type is not supported.",
+            Self::Options => "It has options that a superframe could not restore.",
+            Self::Length => "Its headers are truncated, or its length field is wrong.",
+            Self::Time => "It has no timestamp, or one that does not fit into nanoseconds.",
+            Self::Interfaces => "Too many interfaces are active at once.",
         }
     }
 }
@@ -368,9 +368,10 @@ pub(crate) fn note_blind_flows(flows: u64, session: &mut Session) {
     }
     let flows = units::count(flows, "flow");
     session.talk.note(format!(
-        "the round trip of {flows} is not in this capture: `auto` keeps trains as short as a path of 1 ms needs"
+        "this capture does not show the round-trip time of {flows}: `auto` holds their trains as \
+         for a path of 1 ms"
     ));
-    session.talk.hint("--round-trip 200us says what it is, if you know it");
+    session.talk.hint("if you know the round-trip time: --round-trip 200us");
 }
 
 /// The profile that the user selected, with the options that override it.

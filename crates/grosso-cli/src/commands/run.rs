@@ -40,7 +40,10 @@ mod linux {
         let config = Config::read(&options.config)?;
         let user = options.user.as_ref().or(config.user.as_ref());
         recorder::start().map_err(|error| {
-            let message = format!("run: no helper process for sequence files: {error}");
+            let message = format!(
+                "run: cannot start the helper process for sequence files: \
+                                   {error}"
+            );
             Failure::environment("environment.helper", message)
         })?;
         confinement::begin("run", user.map(String::as_str), &mut session.talk)?;
@@ -68,7 +71,7 @@ mod linux {
                 Event::HangUp => daemon.reload(session),
                 Event::Report => {
                     let readings = daemon.paths.asked().readings();
-                    session.talk.block(&observe::print(&readings));
+                    session.talk.block(&observe::print(&readings, session.talk.verbose));
                 }
                 Event::Scarce(number, scarcity) => {
                     let note = daemon.paths.scarcity_note(number, scarcity);
@@ -152,7 +155,7 @@ mod linux {
                 Ok(config) => self.change(config, session),
                 Err(failure) => {
                     session.talk.fail(&failure);
-                    session.talk.remark("run: nothing was changed");
+                    session.talk.remark("run: the file is invalid; nothing was changed");
                 }
             }
             confinement::look();
@@ -183,7 +186,7 @@ mod linux {
                 }
             }
             if self.options.user.is_none() && config.user != self.config.user {
-                session.talk.note("user: another one is taken at the next start only");
+                session.talk.note("user: a change takes effect at the next start");
             }
             self.observe(&config, session);
             self.config = config;
@@ -193,7 +196,7 @@ mod linux {
         fn go_back(&mut self, old: Option<&PathSpec>, session: &Session) {
             let Some(old) = old else { return };
             match self.paths.start(old.clone()) {
-                Ok(()) => session.talk.remark(&format!("run: {} runs as before", old.name)),
+                Ok(()) => session.talk.remark(&format!("run: {} unchanged", old.name)),
                 Err(failure) => session.talk.fail(&failure),
             }
         }
@@ -221,7 +224,7 @@ mod linux {
         ) -> Option<Failure> {
             if !self.restarts.allow(name, Instant::now()) {
                 let hint = format!(
-                    "it was started again {RESTARTS_MAX} times within a minute; SIGHUP starts it once more"
+                    "restarted {RESTARTS_MAX} times within a minute; SIGHUP starts it again"
                 );
                 return Some(defect.hint(hint));
             }
@@ -231,7 +234,7 @@ mod linux {
             let failure = self.paths.start(spec).err();
             if failure.is_none() {
                 confinement::look();
-                session.talk.remark(&format!("run: {name} started again"));
+                session.talk.remark(&format!("run: {name} restarted"));
             }
             failure
         }

@@ -54,10 +54,11 @@ pub(crate) fn run(options: &Schema, session: &mut Session) -> Result<Exit, Failu
 fn unknown(asked: &str) -> Failure {
     let commands = pages().flat_map(|page| page.commands.iter().copied());
     let hint = match similar(asked, commands) {
-        Some(meant) => format!("did you mean {meant}? grosso schema lists all"),
+        Some(meant) => format!("did you mean {meant}? grosso schema lists all commands"),
         None => "grosso schema lists the commands".into(),
     };
-    Failure::usage("usage.command", format!("schema: no report of \"{asked}\"")).hint(hint)
+    Failure::usage("usage.command", format!("schema: no command \"{asked}\" with a report"))
+        .hint(hint)
 }
 
 /// The pages of all commands that this program has.

@@ -28,8 +28,8 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     cut.tally.note(&mut session.talk);
     if cut.undescribed > 0 {
         let frames = units::count(cut.undescribed, "superframe");
-        session.talk.note(format!("{frames} left whole: this file records no segment size"));
-        session.talk.hint("`grosso wire` works it out from the flow where it can");
+        session.talk.note(format!("{frames} not split: this file records no segment size"));
+        session.talk.hint("`grosso wire` derives the segment size from the flow where possible");
     }
     let mut report = SegmentReport {
         schema: SegmentReport::FORM.name,

@@ -95,8 +95,8 @@ pub(crate) fn running(
     if let Some(missing) = devices.iter().find(|device| !there.contains(&device.as_str())) {
         let message = format!("{command}: no running data path has a device {missing}");
         let hint = match there.is_empty() {
-            true => "there is none in any".to_owned(),
-            false => format!("there are {}", harmless(&there.join(", "))),
+            true => "no data path has a device".to_owned(),
+            false => format!("devices of data paths: {}", harmless(&there.join(", "))),
         };
         return Err(Failure::environment("environment.no_device", message).hint(hint));
     }
@@ -115,13 +115,13 @@ fn devices_of(answer: &Answer) -> impl Iterator<Item = &str> {
 fn nothing(command: &str, forbidden: &[PathBuf]) -> Failure {
     match forbidden.first() {
         Some(path) => {
-            let message = format!("{command}: {}: this user may not ask there", shown(path));
-            let hint = format!("if a data path runs there: sudo grosso {command}");
+            let message = format!("{command}: {}: permission denied", shown(path));
+            let hint = format!("to ask it as root: sudo grosso {command}");
             Failure::environment("environment.permission", message).hint(hint)
         }
         None => {
             let message = format!("{command}: no data path of this user is running");
-            let hint = "grosso bridge A B starts one, and grosso run -c FILE those of a file";
+            let hint = "start one with grosso bridge A B or grosso run -c FILE";
             Failure::environment("environment.nothing_running", message).hint(hint)
         }
     }

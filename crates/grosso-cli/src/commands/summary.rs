@@ -21,7 +21,7 @@ use crate::{
 /// Starts to listen for signals.
 pub(super) fn listen(command: &str) -> Result<Events, Failure> {
     Events::listen().map_err(|error| {
-        let message = format!("{command}: no signals can be listened for: {error}");
+        let message = format!("{command}: cannot listen for signals: {error}");
         Failure::environment("environment.signals", message)
     })
 }
@@ -36,19 +36,19 @@ pub(super) fn observe(
     let service = match Service::start(metrics, move || asked.readings()) {
         Ok(service) => service,
         Err(error) => {
-            talk.note(format!("nobody answers for counters: {error}"));
+            talk.note(format!("control socket unavailable: {error}"));
             return None;
         }
     };
     for missing in service.missing() {
         let (what, cure) = match missing {
             Missing::Socket(error) => (
-                format!("no socket for grosso stats: {error}"),
-                "RUNTIME_DIRECTORY=DIR in the environment chooses where it is",
+                format!("control socket unavailable, so grosso stats does not work: {error}"),
+                "set RUNTIME_DIRECTORY=DIR in the environment to choose its directory",
             ),
             Missing::Metrics(address, error) => (
-                format!("no metrics on {address}: {error}"),
-                "is another program listening there? --metrics chooses another address",
+                format!("cannot serve metrics on {address}: {error}"),
+                "if another program listens there, choose another address with --metrics",
             ),
         };
         talk.note(what);
@@ -69,8 +69,8 @@ pub(super) fn broken(command: &str, error: &Broken) -> Failure {
     let code = match error {
         Broken::Defect { .. } => return Failure::internal(format!("{command}: {error}")),
         Broken::Stuck { .. } => {
-            let hint = "it waits in a system call, for example for a frozen file system, or a \
-                        debugger stopped it: /proc/PID/task/*/stack has more";
+            let hint = "the thread waits in a system call (for example on a frozen file system), \
+                        or a debugger stopped it; see /proc/PID/task/*/stack";
             return Failure::stuck(format!("{command}: {error}")).hint(hint);
         }
         Broken::Port(PortError::Gone { .. }) => "environment.device_gone",
@@ -89,7 +89,7 @@ pub(super) fn summarize(
         schema: form.name,
         tool: Tool::THIS,
         devices: observe::reading::devices(readings, false),
-        text: observe::print(readings),
+        text: observe::print(readings, session.talk.verbose),
         warnings: Vec::new(),
     };
     let notes = [ring_notes(&summary.devices), tag_notes(&summary.devices)].concat();
@@ -104,10 +104,10 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
         let shed = reading.counters.value("drop_rx_ring_share");
         (lost + shed > 0).then(|| {
             format!(
-                "{0}: {lost} frames found its receive ring full, and {shed} of flows above their \
-                 share of it were dropped before; a longer one holds longer bursts: --rx SLOTS of \
-                 bridge, rx = SLOTS in the file of run; what the device itself drops (ethtool -S \
-                 {0}) wants ethtool -G {0} rx SLOTS",
+                "{0}: {lost} frames dropped because the receive ring was full, and {shed} \
+                 dropped early because their flows exceeded their share of the ring; for longer \
+                 bursts set --rx PACKETS of bridge, or rx = PACKETS in the file of run; for \
+                 drops in the device (ethtool -S {0}) use ethtool -G {0} rx PACKETS",
                 reading.device
             )
         })
@@ -121,8 +121,8 @@ fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
         let lost = reading.counters.value("drop_tx_service_tag");
         (lost > 0).then(|| {
             format!(
-                "{0}: {1} too long by a tag of 802.1ad, for which a packet socket leaves no room: \
-                 ip link set {0} mtu 1504 in place of 1500 makes some, 4 bytes for each tag",
+                "{0}: {1} too long by an 802.1ad tag, for which packet sockets reserve no bytes; \
+                 add 4 bytes of MTU per tag: ip link set {0} mtu 1504 instead of 1500",
                 reading.device,
                 units::count(lost, "frame")
             )
@@ -176,9 +176,12 @@ mod tests {
         assert_eq!(tag_notes(&readings), [""; 0]);
         let notes = ring_notes(&readings);
         let [full, share] = &notes[..] else { panic!("{notes:?}") };
-        assert!(full.starts_with("e0: 7 frames") && full.contains("--rx SLOTS"), "{full}");
-        assert!(full.ends_with("ethtool -G e0 rx SLOTS"), "{full}");
-        assert!(share.starts_with("e2: 0 frames") && share.contains("and 9 of flows"), "{share}");
+        assert!(full.starts_with("e0: 7 frames") && full.contains("--rx PACKETS"), "{full}");
+        assert!(full.ends_with("ethtool -G e0 rx PACKETS"), "{full}");
+        assert!(
+            share.starts_with("e2: 0 frames") && share.contains("and 9 dropped early"),
+            "{share}"
+        );
     }
 
     #[test]
@@ -192,7 +195,7 @@ mod tests {
         let notes =
             tag_notes(&[reading("e0", "drop_tx_too_long"), reading("e1", "drop_tx_service_tag")]);
         let [note] = &notes[..] else { panic!("{notes:?}") };
-        assert!(note.starts_with("e1: 5 frames too long by a tag of 802.1ad"), "{note}");
+        assert!(note.starts_with("e1: 5 frames too long by an 802.1ad tag"), "{note}");
         assert!(note.contains("ip link set e1 mtu 1504"), "{note}");
     }
 }

@@ -33,7 +33,8 @@ use crate::{
 pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failure> {
     let rules = settings(options);
     if rules.len() > SETTINGS_MAX {
-        let message = format!("{} settings are too many: {SETTINGS_MAX} at most", rules.len());
+        let message =
+            format!("too many combinations: {}; the limit is {SETTINGS_MAX}", rules.len());
         return Err(Failure::usage("usage.settings", message));
     }
     let sources = options.captures.sources("whatif")?;
@@ -178,7 +179,7 @@ fn note_superframes(report: &WhatifReport, session: &mut Session) {
     }
     let are = if superframes == 1 { "packet is a superframe" } else { "packets are superframes" };
     session.talk.note(format!(
-        "{superframes} {are} already: this host joined them, or had not cut them yet"
+        "{superframes} {are} already: this host merged them, or had not yet split them"
     ));
     let input = report.input.words();
     session.talk.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));

@@ -59,13 +59,13 @@ fn note(work: &WireWork, session: &mut Session) {
         let frames = units::count(work.udp_left, "UDP superframe");
         let payload = work.udp_left_bytes;
         session.talk.note(format!(
-            "{frames} ({payload} B payload) left whole: this file records no segment size."
+            "{frames} ({payload} B payload) not split: this file records no segment size."
         ));
         // A packet inside a tunnel must not be cut after the tunnel's UDP header.
         if work.suspicions.is_empty() {
             session.talk.hint(
-                "if you know the sender's segment size, add --uso-size 1200; \
-                 `grosso capture` records it.",
+                "if you know the sender's segment size, add --uso-size 1200; `grosso capture` \
+                 records it.",
             );
         }
     }
@@ -73,20 +73,19 @@ fn note(work: &WireWork, session: &mut Session) {
         let packets = units::count(work.cut_short, "packet");
         let are = if work.cut_short == 1 { "is" } else { "are" };
         session.talk.note(format!(
-            "{packets} {are} cut ({captured} of {original} bytes): left as they are"
+            "{packets} {are} truncated ({captured} of {original} bytes): left unchanged"
         ));
     }
     if work.tally.guessed > 0 && !work.judge.is_surveyed {
-        session
-            .talk
-            .note("a pipe is read once: segment sizes come from what was seen before each packet");
+        session.talk.note("a pipe is read only once: segment sizes come from earlier packets only");
     }
     work.tally.note(&mut session.talk);
     let flows = &work.judge.flows;
     if flows.overflowed > 0 {
         let (packets, known) = (flows.overflowed, flows.len());
         session.talk.note(format!(
-            "more than {known} flows: {packets} packets were judged without knowing their flow"
+            "more than {known} flows: {packets} packets were classified without the state of \
+             their flow"
         ));
     }
 }

@@ -29,8 +29,8 @@ pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
         }
     }
     let text = match (before.len(), after.len()) {
-        (was, is) if was != is => format!("it had {was} bytes and has {is}"),
-        _ => "its payload is another".to_owned(),
+        (was, is) if was != is => format!("it had {was} bytes and now has {is}"),
+        _ => "its payload changed".to_owned(),
     };
     Difference { text, rule: None }
 }
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(of(8, 1, Tcp::syn).1, Some("G32"));
         assert_eq!(of(8, 1, |t| t.window(9)).1, Some("G32"));
         assert_eq!(of(8, 1, |t| t.checksum_xor(1)).1, Some("G30"));
-        assert_eq!(of(8, 1, |t| t), ("its payload is another".into(), None));
+        assert_eq!(of(8, 1, |t| t), ("its payload changed".into(), None));
     }
 
     #[test]

@@ -30,8 +30,8 @@ impl core::fmt::Display for Misfit {
         match self {
             Self::Length(length) => write!(
                 f,
-                "it wrote rubbish: a record of {length} bytes (possible are {HEADER_LEN} to {RECORD_BYTES_MAX}, or 0 \
-                 for the end of the poll)"
+                "invalid output: a record of {length} bytes (allowed: {HEADER_LEN} to \
+                 {RECORD_BYTES_MAX}, or 0 for the end of the poll)"
             ),
             Self::Cut => f.write_str("its output ended inside a record"),
             Self::NoEnd => f.write_str("its output ended before the end of the poll"),

@@ -75,7 +75,7 @@ pub(crate) fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) 
     let unread = court.faults.iter().any(|fault| fault.law == Law::Header);
     // What could not be read may have been in it.
     for index in court.missing().filter(|_| !unread) {
-        court.fault(Law::Lost, &["G54"], format!("packet {} never left", index + 1));
+        court.fault(Law::Lost, &["G54"], format!("packet {} was lost", index + 1));
     }
     (court.faults, joins.min(vector.joins))
 }
@@ -157,7 +157,8 @@ impl<'a> Court<'a> {
         if let ([Some(index)], true) = (&left.members[..], left.vouches)
             && is_wrong(&self.vector.frames[*index])
         {
-            let text = format!("packet {} has a wrong checksum and is called verified", index + 1);
+            let text =
+                format!("packet {} has a wrong checksum and is marked as verified", index + 1);
             self.fault(Law::Vouched, &["C1"], text);
         }
         if self.faults.len() == faults { left.members.len() - 1 } else { 0 }
@@ -166,7 +167,7 @@ impl<'a> Court<'a> {
     /// A frame of packets that must be apart, which is the reason if it is cut into others.
     fn wrongly_joined(&mut self, number: usize, left: &Left, joined: &[usize], reason: &str) {
         let names: Vec<String> = joined.iter().map(|index| (index + 1).to_string()).collect();
-        let text = format!("frame {number} joins packets {}: {reason}", names.join(", "));
+        let text = format!("frame {number} merges packets {}: {reason}", names.join(", "));
         match left.members.iter().position(Option::is_none) {
             None => self.fault_of_vector(Law::Apart, text),
             Some(place) => {
@@ -191,7 +192,10 @@ impl<'a> Court<'a> {
                     }
                 }
                 (None, None) => {
-                    let text = format!("frame {number} has a packet that never came in");
+                    let text = format!(
+                        "frame {number} contains a packet that was never sent to \
+                                        the program"
+                    );
                     self.fault(Law::Added, &["G54"], text);
                 }
             }
@@ -201,7 +205,7 @@ impl<'a> Court<'a> {
     /// The difference between a packet that came in and what leaves in its place.
     fn difference(&self, index: usize, packet: &[u8]) -> Difference {
         let Difference { text, rule } = difference(&self.vector.frames[index], packet);
-        Difference { text: format!("packet {} leaves changed: {text}", index + 1), rule }
+        Difference { text: format!("packet {} is changed: {text}", index + 1), rule }
     }
 
     /// The packet that the one at a place of a frame stands for: itself, or one that is missing, the one that its
@@ -245,7 +249,7 @@ impl<'a> Court<'a> {
             let leave = frames.iter().flat_map(|left| left.members.iter().flatten());
             let leave: Vec<usize> = leave.filter(|index| flow.contains(index)).copied().collect();
             if let Some(pair) = leave.windows(2).find(|pair| pair[0] > pair[1]) {
-                let text = format!("packet {} leaves before packet {}", pair[0] + 1, pair[1] + 1);
+                let text = format!("packet {} is sent before packet {}", pair[0] + 1, pair[1] + 1);
                 self.fault(Law::Order, &["G75"], text);
             }
         }
@@ -277,7 +281,7 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
         why = why.or(reason);
     }
     coalescer.finish(sink);
-    let closed = "the packets before the last close the frame";
+    let closed = "the packets before the last one close the frame";
     (frames > 1).then(|| why.unwrap_or(closed).trim_end_matches('.').to_owned())
 }
 
@@ -355,6 +359,6 @@ mod tests {
         let record = Framed { header: [1, 1, 0, 0, 1, 0, 34, 0, 16, 0], frame };
         let (faults, joins) = judge(vector, &[record]);
         assert_eq!((faults[0].law, joins), (Law::Header, 0));
-        assert!(faults[0].text.contains("far more than came in"), "{faults:?}");
+        assert!(faults[0].text.contains("many more than were sent"), "{faults:?}");
     }
 }

@@ -50,7 +50,11 @@ pub(crate) fn read(record: &Framed) -> Result<Heard, Unsound> {
     let readings = match meta.gso {
         None => vec![vec![completed(frame, &meta)?]],
         Some(gso) if gso.segments > SEGMENTS_MAX => {
-            let text = format!("a superframe of {} packets, far more than came in", gso.segments);
+            let text = format!(
+                "a superframe of {} packets, many more than were sent to the \
+                                program",
+                gso.segments
+            );
             return Err(Unsound { rule: "G54", text });
         }
         Some(_) => {
@@ -79,7 +83,10 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
                 _ => true,
             };
             if !is_right {
-                let text = format!("{} {} is {said}: not that of the whole", spec.name, field.name);
+                let text = format!(
+                    "{} {} is {said}, not the length of the superframe",
+                    spec.name, field.name
+                );
                 return Err(Unsound { rule: "G50", text });
             }
         }
@@ -93,9 +100,8 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
     if make_partial(&mut seeded, stack) != Checksum::None && seeded != frame {
         let at = usize::from(start) + usize::from(offset);
         let [is, should] = [frame, &seeded].map(|bytes| u16_at(bytes, at));
-        let text = format!(
-            "the checksum field is {is:#06x}, and the sum of the pseudo-header {should:#06x}"
-        );
+        let text =
+            format!("the checksum field is {is:#06x}, but the pseudo-header sum is {should:#06x}");
         return Err(Unsound { rule: "G51", text });
     }
     Ok(())

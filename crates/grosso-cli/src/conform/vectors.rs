@@ -24,7 +24,7 @@ pub(crate) struct Vector {
 /// Every case.
 pub(crate) fn vectors() -> Result<Vec<Vector>, Failure> {
     let page: VectorPage = serde_json::from_str(include_str!("coalesce.json"))
-        .map_err(|error| Failure::internal(format!("the vectors: {error}")))?;
+        .map_err(|error| Failure::internal(format!("cannot read the test vectors: {error}")))?;
     let frames = frames(include_bytes!("coalesce.pcap"))?;
     Ok(page.vectors.into_iter().map(|row| row.vector(&frames)).collect())
 }

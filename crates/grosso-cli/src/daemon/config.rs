@@ -39,9 +39,10 @@ impl Config {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let name = shown(path);
         let text = path::read_text(path, CONFIG_BYTES_MAX).map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => {
-                Failure::input("input.config", format!("{name}: a configuration of {error}"))
-            }
+            io::ErrorKind::FileTooLarge => Failure::input(
+                "input.config",
+                format!("{name}: cannot read the configuration: {error}"),
+            ),
             _ => Failure::environment("environment.read", format!("{name}: {error}")),
         })?;
         let whole = std::path::absolute(path).map_err(|error| {
@@ -51,7 +52,7 @@ impl Config {
         let mut config = Self::parse(&text, folder).map_err(|wrong| {
             let failure = Failure::input("input.config", format!("{name}:{wrong}"));
             failure.at(wrong.place).hint(format!(
-                "docs/configuration.md describes the file; grosso config check {name} reads it \
+                "docs/configuration.md describes the file; grosso config check {name} checks it \
                  without running it"
             ))
         })?;
@@ -80,7 +81,7 @@ impl Config {
             toml::from_str(text).map_err(|error| Wrong::of_parser(text, &error))?;
         let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));
         if file.path.is_empty() {
-            return wrong(0..0, "no [[path]]: there is nothing to run");
+            return wrong(0..0, "no [[path]]: nothing to run");
         }
         if let Some(path) = file.path.get(PATHS_MAX) {
             return wrong(path.span(), &format!("more than {PATHS_MAX} paths"));
@@ -104,10 +105,10 @@ pub(crate) fn paths(
         let path = path.map_err(|what| Wrong::at(text, span.clone(), &what))?;
         for other in &paths {
             if other.name == path.name {
-                return wrong(span, &format!("there is a path \"{}\" already", path.name));
+                return wrong(span, &format!("path \"{}\" already exists", path.name));
             }
             if let Some(what) = in_common(&path, other) {
-                return wrong(span, &format!("{what} path \"{}\" already", other.name));
+                return wrong(span, &format!("{what} path \"{}\"", other.name));
             }
         }
         paths.push(path);
@@ -124,14 +125,14 @@ fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
             let Device::Tunnel(taken) = &other.right.device else { return None };
             let name = tunnel.name();
             if tunnel.takes_same(taken) || tunnel.shares_port(taken) {
-                return Some(format!("packets for {name} come to"));
+                return Some(format!("packets for {name} also arrive at"));
             }
             let is_sent_from = tunnel.sends_from_port_of(taken);
-            is_sent_from.then(|| format!("the source port of {name} is that of"))
+            is_sent_from.then(|| format!("the source port of {name} is also that of"))
         }
         _ => {
             let is_same = |taken: &&Device| taken.name() == device.name();
-            taken.iter().any(is_same).then(|| format!("{} is in", device.name()))
+            taken.iter().any(is_same).then(|| format!("{} is also in", device.name()))
         }
     })
 }
@@ -218,11 +219,11 @@ pub(crate) fn default_name(left: &PortSpec, right: &PortSpec) -> String {
 /// Checks that the parts of a path fit each other; the error says why not.
 pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     if spec.left.device.name() == spec.right.device.name() {
-        return Err(format!("{} is both ends of the path", spec.left.device.name()));
+        return Err(format!("{} is both endpoints of the path", spec.left.device.name()));
     }
     if spec.forwards_what_it_lost() {
         return Err(format!(
-            "profile {}: {LOSSY}; terminates = true says so of a tap or tun port",
+            "profile {}: {LOSSY}; to confirm, set terminates = true on a tap or tun port",
             spec.profile.name
         ));
     }
@@ -234,11 +235,11 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
         port.check()?;
         if port.esp.is_some() && spec.queues > 1 {
             // All packets of an association share one sequence of numbers.
-            return Err(format!("{} has esp, and the path more than one queue", port.device));
+            return Err(format!("{} has esp, which needs queues = 1", port.device));
         }
         match &port.device {
             Device::Passed(_) | Device::Unix(_) | Device::Vhost(_) if spec.queues > 1 => {
-                return Err(format!("{} is one queue, and the path has more", port.device));
+                return Err(format!("{} has only one queue; set queues = 1", port.device));
             }
             Device::Xdp { queue, .. }
                 if *queue as usize + spec.queues > grosso_sys::xdp::QUEUES_MAX as usize =>
@@ -256,7 +257,10 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     let is_known = [&spec.left, &spec.right].map(|port| !matches!(port.device, Device::Passed(_)));
     if is_ip[0] != is_ip[1] && is_known == [true; 2] {
         let [left, right] = [&spec.left.device, &spec.right.device];
-        return Err(format!("{left} and {right}: Ethernet frames and IP packets do not mix"));
+        return Err(format!(
+            "{left} and {right}: cannot connect a port of Ethernet frames to a \
+                            port of IP packets"
+        ));
     }
     Ok(())
 }
@@ -266,10 +270,10 @@ fn check_polling(polling: &Polling) -> Result<(), String> {
     let (budgets, most_us) = (Polling::BUDGETS, Polling::BUSY_NS_MAX / 1000);
     if let Some(budget) = polling.budget_frames.filter(|budget| !budgets.contains(budget)) {
         let (least, most) = (budgets.start(), budgets.end());
-        return Err(format!("poll-budget: a poll takes {least} to {most} frames, not {budget}"));
+        return Err(format!("poll-budget: expected {least} to {most} frames, not {budget}"));
     }
     if polling.busy_ns > Polling::BUSY_NS_MAX {
-        return Err(format!("busy-poll: a thread looks for frames for {most_us} us at most"));
+        return Err(format!("busy-poll: the maximum is {most_us} us"));
     }
     Ok(())
 }
@@ -277,27 +281,30 @@ fn check_polling(polling: &Polling) -> Result<(), String> {
 /// Checks that a tunnel is on the side where it may be, and supports the requested options.
 fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     if let Device::Tunnel(tunnel) = &spec.left.device {
-        return Err(format!("{} is the left end: a tunnel is the right one", tunnel.name()));
+        return Err(format!(
+            "{} must be the right port: a tunnel cannot be the left one",
+            tunnel.name()
+        ));
     }
     let Device::Tunnel(tunnel) = &spec.right.device else { return Ok(()) };
     let is_worked_on = spec.left.has_stages() || spec.right.has_stages();
     if is_worked_on || spec.impairment.is_some() {
-        return Err("fragments, esp and impair are not for a path to a tunnel".to_owned());
+        return Err("fragments, esp and impair do not apply to a path to a tunnel".to_owned());
     }
     let is_numbered = matches!(tunnel.endpoint.header, Header::Gre { sequence: true, .. });
     if is_numbered && spec.queues > 1 {
         // All packets of a direction share one sequence of numbers.
         return Err(format!(
-            "{} has seq, and the path {} queues: the other end drops what is late, so one queue \
-             sends all of it",
+            "{} has seq, but the path has {} queues: the peer drops late packets, so use queues \
+             = 1",
             tunnel.name(),
             spec.queues
         ));
     }
     if tunnel.senders(spec.queues) == Some(0) {
         return Err(format!(
-            "{} has too few source ports for {} queues, each of which sends from one of its own: fewer queues, or more \
-             ports with {}",
+            "{} has too few source ports for {} queues, each of which needs its own: use fewer \
+             queues, or more ports with {}",
             tunnel.name(),
             spec.queues,
             if tunnel.kind.has_port() { "srcport" } else { "encap-sport auto" }
@@ -310,28 +317,30 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
 fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
     let Some(mode) = from.fragments_mode(to) else { return Ok(()) };
     let (here, there) = (&from.device, &to.device);
-    let cut = format!("fragments = {{ mtu = 1500 }} at {there} cuts it");
+    let cut = format!("fragments = {{ mtu = 1500 }} at {there} fragments them");
     if from.esp.is_some() {
         return match mode {
             FragmentsMode::Local if to.takes_any_length() => Ok(()),
             FragmentsMode::Local => Err(format!(
-                "{here}: what esp decrypts may be longer than the MTU of {there}; {cut}"
+                "{here}: decrypted packets may be longer than the MTU of {there}; {cut}"
             )),
-            _ => Err(format!("{here}: esp decrypts whole packets: fragments without mode")),
+            _ => {
+                Err(format!("{here}: esp decrypts whole packets only: use fragments without mode"))
+            }
         };
     }
     match (mode, &to.esp) {
         (FragmentsMode::Local, _) if !to.takes_any_length() => Err(format!(
-            "{here}: fragments with mode = \"local\" hand on whole datagrams, which may be longer than the MTU of \
-             {there}: without mode they leave in fragments as they came, or {cut}"
+            "{here}: fragments with mode = \"local\" forwards whole datagrams, which may be \
+             longer than the MTU of {there}: omit mode to send the original fragments, or {cut}"
         )),
         (FragmentsMode::Forward, Some(_)) if !to.takes_any_length() => Err(format!(
-            "{here}: fragments are joined, and what esp at {there} makes of the whole may be longer than its MTU; \
-             {cut}"
+            "{here}: fragments are joined, so packets of esp at {there} may be longer than its \
+             MTU; {cut}"
         )),
         (FragmentsMode::Virtual, Some(esp)) if !esp.takes_fragments() => Err(format!(
-            "{here}: fragments with mode = \"virtual\" stay fragments, and esp at {there} takes whole packets only: \
-             without mode they are joined"
+            "{here}: fragments with mode = \"virtual\" stay fragments, but esp at {there} takes \
+             whole packets only: omit mode to join them"
         )),
         _ => Ok(()),
     }
@@ -348,7 +357,8 @@ impl core::str::FromStr for PathName {
         let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
         if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(fits) {
             return Err(format!(
-                "\"{text}\" is no name: 1 to {NAME_BYTES_MAX} letters, digits, and _ . -"
+                "\"{text}\" is not a valid name: use 1 to {NAME_BYTES_MAX} letters, digits, and \
+                 _ . -"
             ));
         }
         Ok(Self(text.to_owned()))
@@ -373,7 +383,7 @@ impl<'de> Deserialize<'de> for Queues {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match i64::deserialize(deserializer)?.try_into() {
             Ok(queues @ 1..=QUEUES_MAX) => Ok(Self(queues)),
-            _ => Err(serde::de::Error::custom(format!("queues are 1 to {QUEUES_MAX}"))),
+            _ => Err(serde::de::Error::custom(format!("queues must be 1 to {QUEUES_MAX}"))),
         }
     }
 }
@@ -444,7 +454,7 @@ impl PortTable {
             (Some(word), None) => word.parse()?,
             (None, Some(tunnel)) => Device::Tunnel(Box::new(tunnel)),
             (Some(_), Some(_)) => return Err("port and tunnel exclude each other".to_owned()),
-            (None, None) => return Err("neither port nor tunnel is given".to_owned()),
+            (None, None) => return Err("missing key \"port\" or \"tunnel\"".to_owned()),
         });
         for (name, on) in &self.features {
             let feature = feature::named(name)?;
@@ -465,12 +475,12 @@ impl PortTable {
 
 fn form(bytes: usize) -> Result<Form, String> {
     let known = Form::ALL.into_iter().find(|form| form.len() == bytes);
-    known.ok_or_else(|| format!("no virtio header has {bytes} bytes: 10, 12, 20 or 24"))
+    known.ok_or_else(|| format!("a virtio header has 10, 12, 20 or 24 bytes, not {bytes}"))
 }
 
 /// The reason why a path that forwards cannot have a lossy profile.
-pub(crate) const LOSSY: &str = "later packets overwrite earlier ones, so that other packets leave \
-                                than came: use it only where TCP ends";
+pub(crate) const LOSSY: &str = "later packets overwrite earlier ones, so the output differs from \
+                                the input: use it only where TCP ends";
 /// Most paths of a process.
 const PATHS_MAX: usize = 64;
 /// Bytes of the longest file; 64 paths with every key take a tenth of it.

@@ -98,7 +98,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
         ("tun", ipip, sit, "sit"),
     ] {
         let wrong = wrong(&both(tap, one, two));
-        let expected = format!("5:1: packets for {name}:192.0.2.9 come to path \"1\" already");
+        let expected = format!("5:1: packets for {name}:192.0.2.9 also arrive at path \"1\"");
         assert!(wrong.contains(&expected), "{wrong}");
     }
     // The kernel gives a port that something is sent from to one socket.
@@ -107,7 +107,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
     };
     for (one, two) in [((5, 6), (5, 7)), ((5, 6), (7, 5)), ((5, 6), (6, 8))] {
         let wrong = wrong(&both("tun", &fou(one.0, one.1), &fou(two.0, two.1)));
-        let expected = "the source port of ipip:192.0.2.9 is that of path \"1\" already";
+        let expected = "the source port of ipip:192.0.2.9 is also that of path \"1\"";
         assert!(wrong.contains(expected), "{wrong}");
     }
     assert!(parse(&both("tun", &fou(5, 6), &fou(8, 7))).is_ok());
@@ -127,7 +127,7 @@ fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
         (
             3,
             vxlan(50_000, 50_001),
-            "3 queues, each of which sends from one of its own: fewer queues, or more ports with srcport",
+            "3 queues, each of which needs its own: use fewer queues, or more ports with srcport",
         ),
         (2, vxlan(4789, 4790), "vxlan:1:192.0.2.2 has too few source ports for 2 queues"),
         (2, format!("{fou}7"), "gretap:192.0.2.2 has too few"),
@@ -156,9 +156,9 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}rx-usec = 20\n"), "4:1: no key \"rx-usec\"; did you mean rx-usecs?"),
         (format!("{path}colour = 1\n"), "4:1: no key \"colour\"; known keys: name, left,"),
         (format!("metric = 1\n{path}"), "1:1: no key \"metric\"; did you mean metrics?"),
-        (format!("{path}queues = 0\n"), "4:10: queues are 1 to 64"),
-        (format!("{path}queues = 65\n"), "4:10: queues are 1 to 64"),
-        (format!("{path}name = \"a b\"\n"), "4:8: \"a b\" is no name"),
+        (format!("{path}queues = 0\n"), "4:10: queues must be 1 to 64"),
+        (format!("{path}queues = 65\n"), "4:10: queues must be 1 to 64"),
+        (format!("{path}name = \"a b\"\n"), "4:8: \"a b\" is not a valid name"),
         (format!("{path}impair = \"lose 1%\"\n"), "4:10: impairment: unknown word"),
         (format!("{path}gro = \"on\"\n"), "4:7: expected true or false, found string \"on\""),
         (format!("{path}rx-usecs = -1\n"), "4:12: expected a whole number"),
@@ -167,33 +167,34 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}profile = \"inet-lro\"\n"), "1:1: profile inet-lro: later packets"),
         (
             "[[path]]\nleft = { port = \"eth1\", terminates = true }\nright = \"tap:t\"\n".into(),
-            "2:8: terminates is for tap, tun and fd ports, and this is eth1",
+            "2:8: terminates applies to tap, tun and fd ports, not to eth1",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", terminates = true, fragments = {} }\n"
                 .into(),
-            "3:9: terminates: fragments and esp send packets on",
+            "3:9: terminates: fragments and esp forward packets",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", expand-acks = true }\n".into(),
-            "3:9: expand-acks is for ports with terminates = true",
+            "3:9: expand-acks needs a port with terminates = true",
         ),
         (format!("{path}metrics = 1"), "4:1: no key \"metrics\""),
         ("[[path]]\nleft = \"eth1\"\n".into(), "1:1: missing key \"right\""),
-        ("[[path]]\nleft = \"vlan:1\"\nright = \"tap:t\"\n".into(), "2:8: no kind of port"),
+        ("[[path]]\nleft = \"vlan:1\"\nright = \"tap:t\"\n".into(), "2:8: no port type"),
         ("[[path]]\nleft = 1\nright = \"tap:t\"\n".into(), "2:8: expected "),
         ("[[path]\nleft = 1\n".into(), "1:8: "),
         (String::new(), "1:1: no [[path]]"),
-        ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is both ends of the path"),
-        (format!("{path}\n{path}"), "5:1: there is a path \"eth1-t\" already"),
-        (format!("{path}\n{path}name = \"x\""), "5:1: eth1 is in path \"eth1-t\" already"),
+        ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is both endpoints of the path"),
+        (format!("{path}\n{path}"), "5:1: path \"eth1-t\" already exists"),
+        (format!("{path}\n{path}name = \"x\""), "5:1: eth1 is also in path \"eth1-t\""),
         (
             "[[path]]\nleft = \"eth1\"\nright = \"tun:t\"\n".into(),
-            "1:1: eth1 and tun:t: Ethernet frames and IP packets do not mix",
+            "1:1: eth1 and tun:t: cannot connect a port of Ethernet frames to a port of IP \
+             packets",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", persist = true }\nright = \"tap:t\"\n".into(),
-            "2:8: persist is for tap, tun and fd ports, and this is eth1",
+            "2:8: persist applies to tap, tun and fd ports, not to eth1",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { tx-udp-segment = false } }\nright = \"tap:t\"\n"
@@ -202,31 +203,35 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { ufo = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: no feature \"ufo\" of a port: no device has it since Linux 4.14; fragments = { mtu = 1500 } cuts",
+            "2:8: ports have no feature \"ufo\": no device has it since Linux 4.14; fragments = \
+             { mtu = 1500 } fragments",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { rx-gro-list = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: no feature \"rx-gro-list\" of a port: only inside the kernel are packets a list; profile = \"linux\"",
+            "2:8: ports have no feature \"rx-gro-list\": packet lists exist only inside the \
+             kernel; profile = \"linux\"",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { fraglist = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: no feature \"fraglist\" of a port: the kernel takes no list of packets as one frame from a program;",
+            "2:8: ports have no feature \"fraglist\": the kernel accepts no packet list as one \
+             frame from a program;",
         ),
         (
             "[[path]]\nleft = \"vhost-user:/s,offloads=csum+ufo\"\nright = \"tap:t\"\n".into(),
-            "2:8: no offload \"ufo\" of a machine: no device has it since Linux 4.14; fragments = { mtu = 1500 } cuts",
+            "2:8: VMs have no offload \"ufo\": no device has it since Linux 4.14; fragments = { \
+             mtu = 1500 } fragments",
         ),
         (
             format!("{path}poll-budget = 0\n"),
-            "1:1: poll-budget: a poll takes 1 to 1024 frames, not 0",
+            "1:1: poll-budget: expected 1 to 1024 frames, not 0",
         ),
         (
             format!("{path}poll-budget = 1025\n"),
-            "1:1: poll-budget: a poll takes 1 to 1024 frames, not 1025",
+            "1:1: poll-budget: expected 1 to 1024 frames, not 1025",
         ),
         (
             format!("{path}busy-poll = 1000001\n"),
-            "1:1: busy-poll: a thread looks for frames for 1000000 us at most",
+            "1:1: busy-poll: the maximum is 1000000 us",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", mtuu = 9 }\n".into(),
@@ -234,7 +239,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"fd:3\"\nright = \"tap:t\"\nqueues = 2\n".into(),
-            "1:1: fd:3 is one queue, and the path has more",
+            "1:1: fd:3 has only one queue; set queues = 1",
         ),
         (
             "[[path]]\nleft = \"xdp:e:63\"\nright = \"tap:t\"\nqueues = 2\n".into(),
@@ -242,7 +247,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", vnet_hdr = 11 }\n".into(),
-            "3:9: no virtio header has 11 bytes",
+            "3:9: a virtio header has 10, 12, 20 or 24 bytes, not 11",
         ),
     ] {
         let found = wrong(&text);
@@ -295,16 +300,19 @@ fn stages_are_understood() {
 fn stages_that_cannot_be_are_refused_by_name() {
     let esp = |more: &str| format!("esp = {{ {ESP}, {more} }}");
     for (stage, expected) in [
-        ("fragments = { mtu = 67 }".into(), "fragments: an mtu has at least 68 bytes"),
-        ("fragments = { reassemble = false }".into(), "fragments: without mtu and reassemble"),
+        ("fragments = { mtu = 67 }".into(), "fragments: the minimum mtu is 68 bytes"),
+        ("fragments = { reassemble = false }".into(), "fragments: set mtu or reassemble"),
         ("fragments = { ignore-df = true }".into(), "fragments: ignore-df needs an mtu"),
         (
             "fragments = { mtu = 1500, reassemble = false, mode = \"local\" }".into(),
-            "fragments: mode is for fragments that are read",
+            "fragments: mode applies to received fragments",
         ),
         ("fragments = { mode = \"host\" }".into(), "unknown value \"host\"; expected "),
-        ("fragments = { ipfrag_high_thresh = 1000 }".into(), "fragments: ipfrag_high_thresh is"),
-        ("fragments = { ipfrag_time = 0 }".into(), "fragments: a time is 1 to 3600 seconds"),
+        (
+            "fragments = { ipfrag_high_thresh = 1000 }".into(),
+            "fragments: ipfrag_high_thresh must be",
+        ),
+        ("fragments = { ipfrag_time = 0 }".into(), "fragments: expected 1 to 3600 seconds"),
         (
             "fragments = { ipfrag_tim = 1 }".into(),
             "no key \"ipfrag_tim\"; did you mean ipfrag_time?",
@@ -312,21 +320,21 @@ fn stages_that_cannot_be_are_refused_by_name() {
         ("esp = { spi-in = 1 }".into(), "missing key \"spi-out\""),
         (esp("mode = \"tunnel\""), "esp: mode = \"tunnel\" needs src and dst"),
         (esp("mode = \"beet\""), "unknown value \"beet\"; expected "),
-        (esp("src = \"10.0.0.1\""), "esp: src and dst are for mode = \"tunnel\""),
+        (esp("src = \"10.0.0.1\""), "esp: src and dst need mode = \"tunnel\""),
         (
             esp("mode = \"tunnel\", src = \"10.0.0.1\", dst = \"fd00::1\""),
-            "esp: src and dst are not of one family",
+            "esp: src and dst must both be IPv4 or both be IPv6",
         ),
-        (esp("sel = { src = [\"10.0.0.1/8\"] }"), "esp: sel: 10.0.0.1/8 is no prefix"),
-        (esp("sel = { dst = [\"fd00::/129\"] }"), "esp: sel: fd00::/129 is no prefix"),
+        (esp("sel = { src = [\"10.0.0.1/8\"] }"), "esp: sel: 10.0.0.1/8 is not a prefix"),
+        (esp("sel = { dst = [\"fd00::/129\"] }"), "esp: sel: fd00::/129 is not a prefix"),
         (esp("icv-bits = 100"), "esp: the ICV has neither 64, 96 nor 128 bits"),
         (esp("replay-window = 31"), "esp: the replay window has neither"),
         (esp("replay-window = 0, esn = true"), "esp: extended sequence numbers need"),
         (esp("encap = { sport = 0 }"), "esp: a UDP port is zero"),
-        (esp("key-fd = 3"), "esp: either key-file or key-fd must be given"),
+        (esp("key-fd = 3"), "esp: missing key \"key-file\" or \"key-fd\""),
         (
             "esp = { spi-in = 256, spi-out = 257, key-fd = 2, sequence-file = \"s\" }".into(),
-            "esp: key-fd is a number from 3 on",
+            "esp: key-fd must be at least 3",
         ),
         (esp("key = \"00\""), "no key \"key\"; did you mean key-fd?"),
         (format!("esp = {{ {} }}", ESP.replace("0x102", "255")), "esp: the SPI is below 256"),
@@ -336,7 +344,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
         assert!(what.starts_with(expected), "{stage}\n found: {found}\n expected: {expected}");
     }
     let queues = format!("{}queues = 2\n", with(&format!("esp = {{ {ESP} }}")));
-    assert!(wrong(&queues).contains("eth1 has esp, and the path more than one queue"));
+    assert!(wrong(&queues).contains("eth1 has esp, which needs queues = 1"));
 }
 
 /// A path between two tables.
@@ -378,22 +386,23 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
     for (wrong_ends, says, cures) in [
         (
             [&said("local"), far],
-            "e: fragments with mode = \"local\" hand on whole datagrams, which may be longer than the MTU of f:",
+            "e: fragments with mode = \"local\" forwards whole datagrams, which may be longer than the MTU of f:",
             [[&said("local"), &*cut(far)], [&joins, far]],
         ),
         (
             [&joins, &far_esp],
-            "e: fragments are joined, and what esp at f makes of the whole may be longer than its MTU;",
+            "e: fragments are joined, so packets of esp at f may be longer than its MTU;",
             [[&*both, &cut(&far_esp)], ["port = \"tap:t\", fragments = {}", &cut(&far_esp)]],
         ),
         (
             [&said("virtual"), &far_esp],
-            "e: fragments with mode = \"virtual\" stay fragments, and esp at f takes whole packets only:",
+            "e: fragments with mode = \"virtual\" stay fragments, but esp at f takes whole packets only:",
             [[&*both, &cut(&far_esp)], [&said("virtual"), &format!("{far}, {inside}")]],
         ),
         (
             [&format!("{joins}, {esp}"), far],
-            "e: what esp decrypts may be longer than the MTU of f; fragments = { mtu = 1500 } at f cuts it",
+            "e: decrypted packets may be longer than the MTU of f; fragments = { mtu = 1500 } at \
+             f fragments them",
             [
                 [&format!("{both}, {esp}"), &cut(far)],
                 [&format!("{joins}, {esp}"), "port = \"tap:t\""],
@@ -401,7 +410,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&format!("{}, {esp}", said("forward")), "port = \"tap:t\""],
-            "e: esp decrypts whole packets: fragments without mode",
+            "e: esp decrypts whole packets only: use fragments without mode",
             [
                 [&format!("{joins}, {esp}"), "port = \"tap:t\""],
                 [&format!("{}, {esp}", said("local")), "port = \"tap:t\""],
@@ -444,7 +453,7 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
     assert_ne!(read(&one).unwrap(), config, "another key is another path");
 
     let two = one.clone() + &one.replace("eth1", "eth2").replace(":t", ":u");
-    assert!(read(&two).unwrap_err().contains("two ports have the sequence file"));
+    assert!(read(&two).unwrap_err().contains("two ports use the sequence file"));
     let two = one.clone()
         + &one.replace("eth1", "eth2").replace(":t", ":u").replace("edge.seq", "other.seq");
     assert!(read(&two).unwrap_err().contains("two ports send with the same key"));
@@ -466,7 +475,7 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
     }
     std::fs::remove_file(folder.path().join("edge.seq")).unwrap();
     let failure = read(&one.replace("edge.seq", "absent/edge.seq")).unwrap_err();
-    assert!(failure.contains("no such directory") && failure.contains("install -d"), "{failure}");
+    assert!(failure.contains("does not exist") && failure.contains("install -d"), "{failure}");
     write("edge.key", "", 0o644);
     assert!(read(&one).unwrap_err().contains("chmod 600"));
 }
@@ -494,7 +503,7 @@ fn a_port_may_be_a_tunnel_with_the_words_of_ip_as_keys() {
     let inline =
         "right = { tunnel = { type = \"gre\", local = \"fd00::1\", remote = \"fd00::2\" } }";
     let why = wrong(&format!("[[path]]\nleft = \"tun:t\"\n{inline}\n"));
-    assert!(why.contains("gre is over IPv4, and remote fd00::2 is not"), "{why}");
+    assert!(why.contains("gre needs an IPv4 remote, not fd00::2"), "{why}");
 }
 
 #[test]
@@ -507,7 +516,7 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
         ),
         (
             format!("type = \"vxlan\"\n{ends}\nid = 42\nnoudpcsum = true"),
-            "10:1: no key \"noudpcsum\"; udpcsum = false says so",
+            "10:1: no key \"noudpcsum\"; use udpcsum = false",
         ),
         (
             format!("type = \"vxlan\"\n{ends}\nid = 16777216"),
@@ -516,17 +525,17 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
         (format!("type = \"vxlna\"\n{ends}"), "6:8: no type \"vxlna\"; did you mean vxlan?"),
         (
             format!("type = \"vxlan\"\n{ends}\nid = 1\nudpcsum = 1"),
-            "10:11: udpcsum: true or false is expected",
+            "10:11: udpcsum: expected true or false",
         ),
         (
             format!("type = \"vxlan\"\n{ends}\nid = true"),
-            "9:6: id: a number from 0 to 16777215 is expected",
+            "9:6: id: expected a number from 0 to 16777215",
         ),
         (
             format!("type = \"vxlan\"\n{ends}\nid = 1\nsrcport = 7"),
             "10:11: srcport: \"7\" is not two ports",
         ),
-        (format!("type = \"vxlan\"\n{ends}\nid = 1\nkey = 7"), "key is for gre"),
+        (format!("type = \"vxlan\"\n{ends}\nid = 1\nkey = 7"), "key applies to gre"),
         (
             format!("type = \"vxlan\"\n{ends}\nid = 1\ngbp = true\ngpe = true"),
             "tunnel: gbp and gpe exclude each other",
@@ -538,10 +547,13 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
     }
     let numbered = to_tunnel("tun:t", &format!("type = \"gre\"\n{ends}\nseq = true"));
     let why = wrong(&numbered.replace("name", "queues = 2\nname"));
-    assert!(why.contains("gre:192.0.2.2 has seq, and the path 2 queues"), "{why}");
+    assert!(why.contains("gre:192.0.2.2 has seq, but the path has 2 queues"), "{why}");
     let vxlan = format!("type = \"vxlan\"\n{ends}\nid = 1");
     let why = wrong(&to_tunnel("tun:vx0", &vxlan));
-    assert!(why.contains("Ethernet frames and IP packets do not mix"), "{why}");
+    assert!(
+        why.contains("cannot connect a port of Ethernet frames to a port of IP packets"),
+        "{why}"
+    );
     let why = wrong(&format!(
         "{}mtu = 1\n",
         to_tunnel("tap:vx0", &vxlan)
@@ -555,7 +567,7 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
         .replace("[path.right.tunnel]", "[path.right]\npersist = true\n[path.right.tunnel]");
     assert!(
         wrong(&persistent)
-            .contains("persist is for tap, tun and fd ports, and this is vxlan:1:192.0.2.2"),
+            .contains("persist applies to tap, tun and fd ports, not to vxlan:1:192.0.2.2"),
         "{}",
         wrong(&persistent)
     );
@@ -588,5 +600,5 @@ fn a_unix_socket_has_the_header_and_the_features_of_its_table_or_of_its_words() 
     }
     let path = |left, right| format!("[[path]]\nleft = \"{left}\"\nright = \"{right}\"\n");
     let twice = &[path("tap:t", "unix:/s"), path("tap:u", "unix:/s,vnet")].concat();
-    assert!(wrong(twice).contains("already"), "{}", wrong(twice));
+    assert!(wrong(twice).contains("is also in path"), "{}", wrong(twice));
 }

@@ -14,7 +14,8 @@ pub(crate) fn read(path: &Path) -> Result<Definition, Failure> {
     let config = Config::read(path)?;
     let found = config.paths.into_iter().find_map(|path| of(&path));
     found.ok_or_else(|| {
-        let message = format!("{}: no path of a tun or tap device to a tunnel", path.display());
+        let message =
+            format!("{}: no [[path]] leads from a TUN or TAP device to a tunnel", path.display());
         Failure::input("input.config", message)
     })
 }

@@ -21,7 +21,7 @@ pub(super) fn named(name: &str) -> Result<Features, String> {
     };
     short.or_else(|| Features::named(name)).ok_or_else(|| {
         if let Some(instead) = elsewhere(name) {
-            return format!("no feature \"{name}\" of a port: {instead}");
+            return format!("ports have no feature \"{name}\": {instead}");
         }
         let known = Features::NAMES.iter().map(|(name, _)| *name).chain(["sg", "tx", "gso", "tso"]);
         match similar(name, known) {
@@ -40,17 +40,17 @@ pub(super) fn elsewhere(name: &str) -> Option<&'static str> {
 const ELSEWHERE: [(&[&str], &str); 3] = [
     (
         &["ufo", "udp-fragmentation-offload", "tx-udp-fragmentation"],
-        "no device has it since Linux 4.14; fragments = { mtu = 1500 } cuts datagrams into \
-         fragments, and joins what comes",
+        "no device has it since Linux 4.14; fragments = { mtu = 1500 } fragments datagrams and \
+         joins received fragments",
     ),
     (
         &["fraglist", "tx-scatter-gather-fraglist"],
-        "the kernel takes no list of packets as one frame from a program; tx-scatter-gather lets \
-         the packets of a train lie where they came",
+        "the kernel accepts no packet list as one frame from a program; tx-scatter-gather leaves \
+         the packets of a train in place",
     ),
     (
         &["rx-gro-list", "tx-gso-list"],
-        "only inside the kernel are packets a list; profile = \"linux\" joins them so that they \
-         are cut into the very same again",
+        "packet lists exist only inside the kernel; profile = \"linux\" merges packets so that \
+         they can be split exactly",
     ),
 ];

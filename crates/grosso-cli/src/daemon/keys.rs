@@ -116,7 +116,7 @@ impl Keys {
             };
             let key = Key::parse(digits.trim_ascii()).map_err(|what| wrong(&what))?;
             if place.replace(key).is_some() {
-                return Err(wrong("this key was given already"));
+                return Err(wrong("this key is set twice"));
             }
         }
         let missing = |word| format!("no key \"{word}\"");
@@ -126,7 +126,7 @@ impl Keys {
         };
         if keys.inbound.equals(&keys.outbound) {
             // A nonce of one side could be one of the other side too, and packets could be sent back to their sender.
-            return Err("in and out are the same key, and must be two".to_owned());
+            return Err("in and out must be different keys".to_owned());
         }
         Ok(keys)
     }
@@ -142,11 +142,11 @@ impl Key {
         for [high, low] in pairs {
             match (nibble(*high), nibble(*low)) {
                 (Some(high), Some(low)) => bytes.push(high << 4 | low),
-                _ => return Err("a key is hexadecimal digits".to_owned()),
+                _ => return Err("expected hexadecimal digits".to_owned()),
             }
         }
         if !rest.is_empty() {
-            return Err("a key has two digits a byte".to_owned());
+            return Err("expected hexadecimal, two digits per byte".to_owned());
         }
         let key = Self(Arc::new(bytes));
         key.material().map_err(|error| format!("{error}"))?;
@@ -165,12 +165,12 @@ fn fingerprint(parts: &[&[u8]]) -> u128 {
     bytes.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// Empty memory for a secret of so many bytes, which is never swapped out and is overwritten at the end.
+/// Empty memory for a secret of this many bytes, which is never swapped out and is overwritten at the end.
 fn locked(bytes: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     let memory = Zeroizing::new(Vec::with_capacity(bytes));
     secret::lock(memory.as_ptr(), memory.capacity())
         .map(|()| memory)
-        .map_err(|error| format!("cannot be locked in memory, see ulimit -l: {error}"))
+        .map_err(|error| format!("cannot be locked in memory (see ulimit -l): {error}"))
 }
 
 fn read_file(path: &Path) -> Result<Keys, Failure> {
@@ -180,8 +180,11 @@ fn read_file(path: &Path) -> Result<Keys, Failure> {
     };
     let file = path::open(path).map_err(unreadable)?;
     if let Readers::Others { mode } = readers::of(&file).map_err(unreadable)? {
-        let message = format!("key file {name}: others can read or write it (mode {mode:04o})");
-        let hint = format!("chmod 600 {name}, and new keys if anybody may have read them");
+        let message = format!(
+            "key file {name}: other users can read or write it (mode \
+                               {mode:04o})"
+        );
+        let hint = format!("chmod 600 {name}; make new keys if another user may have read them");
         return Err(Failure::input("input.key_mode", message).hint(hint));
     }
     understand(file, &format!("key file {name}"))
@@ -197,7 +200,7 @@ fn read_descriptor(number: i32) -> Result<Keys, Failure> {
     let name = format!("key descriptor {number}");
     let descriptor = passed::duplicate(number).map_err(|error| {
         let failure = Failure::environment("environment.descriptor", format!("{name}: {error}"));
-        failure.hint("the program that starts this one must leave it open: grosso run ... 3< KEYS")
+        failure.hint("the parent program must leave the descriptor open: grosso run ... 3< KEYS")
     })?;
     let keys = understand(File::from(descriptor), &name)?;
     read.insert(number, keys.clone());
@@ -231,8 +234,10 @@ pub(crate) fn read_secret(
 fn understand(file: File, name: &str) -> Result<Keys, Failure> {
     let text = read_secret(file, KEY_BYTES_MAX, name)?;
     Keys::parse(&text).map_err(|what| {
-        Failure::input("input.key", format!("{name}: {what}"))
-            .hint("two lines: in HEX, out HEX; a key of 16 or 32 bytes followed by 4 of salt")
+        Failure::input("input.key", format!("{name}: {what}")).hint(
+            "expected two lines: in HEX, out HEX; a key is 16 or 32 bytes followed by 4 \
+                   bytes of salt",
+        )
     })
 }
 
@@ -297,13 +302,13 @@ mod tests {
         for (text, expected) in [
             (String::new(), "no key \"in\""),
             (format!("in {long}"), "no key \"out\""),
-            (format!("in {long}\nout {long}"), "in and out are the same key"),
-            (format!("in {long}\nin {long}"), "line 2: this key was given already"),
+            (format!("in {long}\nout {long}"), "in and out must be different keys"),
+            (format!("in {long}\nin {long}"), "line 2: this key is set twice"),
             (format!("key {long}"), "line 1: expected in or out"),
             (long.clone(), "line 1: expected in or out"),
             ("in abcd".into(), "line 1: key and salt have neither 20 nor 36 bytes"),
-            (format!("in {long}a"), "line 1: a key has two digits a byte"),
-            (format!("in {long}xy"), "line 1: a key is hexadecimal digits"),
+            (format!("in {long}a"), "line 1: expected hexadecimal, two digits per byte"),
+            (format!("in {long}xy"), "line 1: expected hexadecimal digits"),
         ] {
             let found = Keys::parse(text.as_bytes()).unwrap_err();
             assert!(found.starts_with(expected), "{found}");

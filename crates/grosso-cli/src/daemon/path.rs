@@ -304,7 +304,10 @@ fn failed(command: &str, spec: &PathSpec, error: &io::Error) -> Failure {
     if spec.processors.is_empty() || error.kind() != io::ErrorKind::PermissionDenied {
         return failure;
     }
-    failure.hint("cpus needs more than grosso@.service permits: cpus.conf beside it permits that")
+    failure.hint(
+        "cpus needs more permissions than grosso@.service grants; cpus.conf next to it \
+                  grants them",
+    )
 }
 
 fn start<L, R>(

@@ -142,8 +142,8 @@ impl Paths {
             return None;
         }
         Some(format!(
-            "{}: packets of the tunnel come back to it and are dropped, counted as tunnel_out_loop or esp_out_loop: \
-             ip route get shows the route to its other end",
+            "{}: packets of the tunnel are routed back into it and dropped, counted as \
+             tunnel_out_loop or esp_out_loop; ip route get shows the route to its peer",
             path.right
         ))
     }
@@ -200,12 +200,12 @@ impl Paths {
         let name = &path.spec.name;
         Some(match scarcity {
             Scarcity::Scarce => format!(
-                "path {name}: 90 % of the sequence numbers of its ESP keys are used; nothing is sent \
-                 once all are: make new keys, and name a new sequence file"
+                "path {name}: 90 % of the sequence numbers of its ESP keys are used; sending \
+                 stops when all are used: make new keys, and set a new sequence file"
             ),
             Scarcity::Exhausted => format!(
-                "path {name}: all sequence numbers of its ESP keys are used, and nothing is sent: make \
-                 new keys, and name a new sequence file"
+                "path {name}: all sequence numbers of its ESP keys are used, and nothing is \
+                 sent: make new keys, and set a new sequence file"
             ),
         })
     }
@@ -234,9 +234,7 @@ impl Paths {
             _ => None,
         });
         let shared = self.running.iter().flat_map(|(_, path)| &path.shared).map(|name| {
-            format!(
-                "{name}: another path of Grosso has it too, and each of its packets goes both ways"
-            )
+            format!("{name}: another path of Grosso also reads it, so each packet takes both paths")
         });
         self.down().into_iter().chain(shared).chain(features).chain(tunnels).collect()
     }
@@ -253,7 +251,7 @@ impl Paths {
         devices
             .filter(is_down)
             .map(|device| {
-                format!("{device} is down; nothing passes before: sudo ip link set {device} up")
+                format!("{device} is down, so no packets pass: sudo ip link set {device} up")
             })
             .collect()
     }

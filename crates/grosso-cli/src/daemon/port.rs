@@ -38,9 +38,9 @@ pub(crate) enum Device {
     },
     /// A descriptor that another program left open: `fd:N`.
     Passed(i32),
-    /// A Unix socket: `unix:PATH`, and words behind commas.
+    /// A Unix socket: `unix:PATH`, and options after commas.
     Unix(Unix),
-    /// The device of a virtual machine: `vhost-user:PATH`, and words behind commas.
+    /// The device of a virtual machine: `vhost-user:PATH`, and options after commas.
     Vhost(Vhost),
     /// The end of a tunnel, which files alone describe.
     Tunnel(Box<Description>),
@@ -70,7 +70,7 @@ impl FromStr for Device {
                 let (name, queue) = rest.split_once(':').unwrap_or((rest, "0"));
                 let queue = queue.parse().ok().filter(|queue| *queue < xdp::QUEUES_MAX);
                 let queue = queue.ok_or_else(|| {
-                    format!("\"{text}\": a queue is a number below {}", xdp::QUEUES_MAX)
+                    format!("\"{text}\": expected a queue number below {}", xdp::QUEUES_MAX)
                 })?;
                 Ok(Self::Xdp { name: interface(name)?, queue })
             }
@@ -78,9 +78,9 @@ impl FromStr for Device {
             "vhost-user" => rest.parse().map(Self::Vhost),
             "fd" => match rest.parse() {
                 Ok(number @ 3..) => Ok(Self::Passed(number)),
-                _ => Err(format!("\"{text}\": a descriptor is a number from 3 on")),
+                _ => Err(format!("\"{text}\": expected a descriptor number of at least 3")),
             },
-            _ => Err(format!("no kind of port \"{kind}\"; expected {WORDS}")),
+            _ => Err(format!("no port type \"{kind}\"; expected {WORDS}")),
         }
     }
 }
@@ -212,7 +212,7 @@ impl PortSpec {
             ("features", self.features != Features::ALL, !is_tunnel, "devices"),
         ];
         if let Some((key, .., whose)) = misplaced.iter().find(|(_, set, fits, _)| *set && !fits) {
-            return Err(format!("{key} is for {whose}, and this is {}", self.device));
+            return Err(format!("{key} applies to {whose}, not to {}", self.device));
         }
         let longest = match self.device {
             Device::Tap(_) => MTU_TAP_MAX,
@@ -220,17 +220,17 @@ impl PortSpec {
         };
         if let Some(mtu) = self.mtu.filter(|mtu| !(ipv4::MTU_MIN..=longest).contains(mtu)) {
             let (device, least) = (&self.device, ipv4::MTU_MIN);
-            return Err(format!("mtu {mtu}: {device} takes {least} to {longest}"));
+            return Err(format!("mtu {mtu}: {device} accepts {least} to {longest}"));
         }
         if self.terminates && self.has_stages() {
             return Err(
-                "terminates: fragments and esp send packets on, so TCP does not end there".into()
+                "terminates: fragments and esp forward packets, so TCP does not end there".into()
             );
         }
         if self.expand_acks && !self.terminates {
             return Err(
-                "expand-acks is for ports with terminates = true: a host that forwards what comes \
-                 does not acknowledge it"
+                "expand-acks needs a port with terminates = true: a host that forwards packets \
+                 does not acknowledge them"
                     .into(),
             );
         }
@@ -241,21 +241,22 @@ impl PortSpec {
             && unix.has_offloads()
             && self.header.is_none()
         {
-            return Err(format!("{unix}: offloads are said in virtio headers: vnet"));
+            return Err(format!("{unix}: offloads need virtio headers: add vnet"));
         }
         let usual = RingLayout::PACKETS;
         let slots = self.ring_slots.unwrap_or(usual.slots);
         let slot_bytes = self.slot_bytes.unwrap_or(usual.slot_bytes);
         if !slots.is_power_of_two() || (RingLayout { slot_bytes, slots }).checked().is_err() {
             return Err(format!(
-                "a ring of {slots} slots of {slot_bytes} bytes cannot be: rx is a power of two, rx-buf-len a multiple \
-                 of 64 from 256 to 16384, or of the page up to 1 MiB, and a ring has at most 1 GiB",
+                "invalid ring of {slots} slots of {slot_bytes} bytes: rx must be a power of two; \
+                 rx-buf-len a multiple of 64 from 256 to 16384, or of the page size up to 1 MiB; \
+                 the whole ring at most 1 GiB",
             ));
         }
         match self.transmit_slots {
             Some(slots) if !slots.is_power_of_two() || !TRANSMIT_SLOTS.contains(&slots) => {
                 Err(format!(
-                    "tx: a ring of {slots} slots cannot be: a power of two from {} to {}",
+                    "tx: invalid ring of {slots} slots: expected a power of two from {} to {}",
                     TRANSMIT_SLOTS.start(),
                     TRANSMIT_SLOTS.end(),
                 ))
@@ -276,7 +277,7 @@ impl PortSpec {
         let names: Vec<_> = names.map(|(name, _)| *name).collect();
         (!names.is_empty()).then(|| {
             let names = names.join(", ");
-            format!("{}: features that are off take others with them: {names}", self.device)
+            format!("{}: disabled features also disable: {names}", self.device)
         })
     }
 
@@ -342,7 +343,7 @@ impl PortSpec {
 
 /// The forms of port names.
 pub(crate) const WORDS: &str = "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], \
-                                unix:PATH[,WORD...], vhost-user:PATH[,WORD...] or fd:NUMBER";
+                                unix:PATH[,OPTION...], vhost-user:PATH[,OPTION...] or fd:NUMBER";
 /// Bytes of the largest MTU of a TAP device: those of the longest frame without its Ethernet header.
 const MTU_TAP_MAX: u16 = 65521;
 /// Slots that a transmit ring may have: as many as the queues of the longest NICs.
@@ -391,7 +392,7 @@ mod tests {
         };
         assert_eq!(
             refused("eth1", |spec| spec.persistent = Some(true)).as_deref(),
-            Some("persist is for tap, tun and fd ports, and this is eth1")
+            Some("persist applies to tap, tun and fd ports, not to eth1")
         );
         assert!(refused("tap:t", |spec| spec.promiscuous = Some(false)).is_some());
         assert!(refused("fd:3", |spec| spec.mtu = Some(1500)).is_some());
@@ -416,7 +417,7 @@ mod tests {
         assert_eq!(refused("tun:t", |spec| spec.mtu = Some(65535)), None);
         assert_eq!(
             refused("tap:t", |spec| spec.mtu = Some(65522)).as_deref(),
-            Some("mtu 65522: tap:t takes 68 to 65521")
+            Some("mtu 65522: tap:t accepts 68 to 65521")
         );
         assert!(refused("tun:t", |spec| spec.mtu = Some(67)).is_some());
         assert_eq!(refused("unix:/s", |spec| spec.header = Some(Form::Short)), None);

@@ -13,7 +13,7 @@ use crate::{
     needs::Needs,
 };
 
-/// The failure to open so many queues of a device.
+/// The failure to open this many queues of a device.
 pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io::Error) -> Failure {
     let failure = match device {
         Device::Tap(name) | Device::Tun(name) => tun(command, name, queues, error),
@@ -64,7 +64,7 @@ fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Fa
     if let Err(refusal @ (Refusal::NoTun(_) | Refusal::TunClosed { .. })) = permit::tap() {
         let hint = match &refusal {
             Refusal::NoTun(_) => refusal.remedy(),
-            _ => "sudo chmod 0666 /dev/net/tun, which is its usual mode; or run as root".into(),
+            _ => "sudo chmod 0666 /dev/net/tun (its usual mode), or run as root".into(),
         };
         let message = format!("{command}: {refusal}");
         return Some(Failure::environment("environment.tun", message).hint(hint));
@@ -73,16 +73,20 @@ fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Fa
         Fault::Later => (
             "environment.busy",
             "another program has it open".to_owned(),
-            format!("end that program: sudo lsof /dev/net/tun; or choose another name than {name}"),
+            format!(
+                "stop that program (sudo lsof /dev/net/tun lists it), or use another name \
+                     than {name}"
+            ),
         ),
         Fault::Malformed => {
-            let needs = if queues > 1 { " of several queues" } else { "" };
+            let needs = if queues > 1 { " with several queues" } else { "" };
             let mode = if queues > 1 { " multi_queue" } else { "" };
             (
                 "environment.device_kind",
-                format!("the device is there and is not such a one{needs}"),
+                format!("the existing device has another type{needs}"),
                 format!(
-                    "see ip -d link show {name}; ip tuntap add dev {name} mode tap{mode} makes one"
+                    "see ip -d link show {name}; create one with ip tuntap add dev {name} mode \
+                     tap{mode}"
                 ),
             )
         }
@@ -94,17 +98,16 @@ fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Fa
 
 fn passed(command: &str, device: &Device, error: &io::Error) -> Option<Failure> {
     let (code, why) = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::BADF) => ("environment.descriptor", "no such descriptor is open"),
+        Some(rustix::io::Errno::BADF) => ("environment.descriptor", "the descriptor is not open"),
         Some(rustix::io::Errno::NOTTY) => {
-            ("environment.descriptor", "the descriptor is of no TUN or TAP device")
+            ("environment.descriptor", "the descriptor is not a TUN or TAP device")
         }
         Some(rustix::io::Errno::BADFD) => {
-            ("environment.descriptor", "the descriptor has no device yet, or no more")
+            ("environment.descriptor", "the descriptor has no device, or its device was removed")
         }
         _ => return None,
     };
-    let hint =
-        "the program that starts this one must leave the descriptor of /dev/net/tun open for it";
+    let hint = "the parent program must leave the descriptor of /dev/net/tun open";
     Some(Failure::environment(code, format!("{command}: {device}: {why}")).hint(hint))
 }
 
@@ -113,18 +116,22 @@ fn unix(command: &str, device: &Device, error: &io::Error) -> Failure {
     let (code, why, hint) = match error.kind() {
         io::ErrorKind::AddrInUse => (
             "environment.busy",
-            "another program has a socket there, or the file is none".to_owned(),
-            "ss -xlp shows who has it; another path, or connect where that program listens",
+            "another program has a socket there, or the file is not a socket".to_owned(),
+            "ss -xlp shows which program; use another path, or connect if that program listens",
         ),
         io::ErrorKind::PermissionDenied => (
             "environment.permission",
-            "this user may not".to_owned(),
-            "who listens sets the permissions: mode=660 behind its path; or choose another folder",
+            "permission denied".to_owned(),
+            "the listening program sets the permissions (mode=660 after its path); or choose \
+             another directory",
         ),
-        io::ErrorKind::NotFound => {
-            ("environment.socket", "there is no such folder".to_owned(), "mkdir -p makes one")
-        }
-        _ => ("environment.socket", error.to_string(), "the path is that of a socket"),
+        io::ErrorKind::NotFound => (
+            "environment.socket",
+            "the directory does not exist".to_owned(),
+            "create it with \
+                                                                               mkdir -p",
+        ),
+        _ => ("environment.socket", error.to_string(), "another socket uses the path"),
     };
     Failure::environment(code, format!("{command}: opening {name}: {why}")).hint(hint)
 }
@@ -139,17 +146,17 @@ fn xdp(command: &str, device: &Device, queues: usize, error: &io::Error) -> Opti
         }
         rustix::io::Errno::BUSY | rustix::io::Errno::EXIST => (
             "environment.busy",
-            ": another XDP program or AF_XDP socket is there".to_owned(),
-            format!("end that program, or: sudo ip link set dev {name} xdp off"),
+            ": another XDP program or AF_XDP socket is attached".to_owned(),
+            format!("stop that program, or: sudo ip link set dev {name} xdp off"),
         ),
         rustix::io::Errno::INVAL => (
             "environment.queues",
-            format!(": it has no {queues} queues from this one on"),
-            format!("ethtool -l {name} shows how many there are"),
+            format!(": it has fewer than {queues} queues from this one on"),
+            format!("ethtool -l {name} shows the number of queues"),
         ),
         rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM => (
             "environment.memory",
-            ": no memory may be locked for its frames".to_owned(),
+            ": the limit of locked memory is too low for its frames".to_owned(),
             "ulimit -l unlimited, or fewer --queues".to_owned(),
         ),
         _ => return None,

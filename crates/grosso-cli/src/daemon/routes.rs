@@ -56,7 +56,7 @@ impl RouteLoop {
     }
 
     fn remedy(&self) -> String {
-        format!("sudo ip route add {} dev IFACE gives it a way outside", self.remote)
+        format!("add a route outside the tunnel: sudo ip route add {} dev IFACE", self.remote)
     }
 }
 

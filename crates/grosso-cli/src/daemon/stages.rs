@@ -79,14 +79,14 @@ impl FragmentsSpec {
     /// Checks that the options agree; the error says why not.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.mtu.is_some_and(|mtu| mtu < ipv4::MTU_MIN) {
-            return Err(format!("fragments: an mtu has at least {} bytes", ipv4::MTU_MIN));
+            return Err(format!("fragments: the minimum mtu is {} bytes", ipv4::MTU_MIN));
         }
         if self.mtu.is_none() && !self.reassemble {
-            return Err("fragments: without mtu and reassemble there is nothing to do".to_owned());
+            return Err("fragments: set mtu or reassemble".to_owned());
         }
         if self.mode.is_some() && !self.reassemble {
             return Err(
-                "fragments: mode is for fragments that are read, not for reassemble = false"
+                "fragments: mode applies to received fragments, so it excludes reassemble = false"
                     .to_owned(),
             );
         }
@@ -96,12 +96,13 @@ impl FragmentsSpec {
         let memory = self.high_thresh.unwrap_or(MEMORY_BYTES_MIN);
         if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory) {
             return Err(format!(
-                "fragments: ipfrag_high_thresh is {MEMORY_BYTES_MIN} to {MEMORY_BYTES_MAX} bytes"
+                "fragments: ipfrag_high_thresh must be {MEMORY_BYTES_MIN} to {MEMORY_BYTES_MAX} \
+                 bytes"
             ));
         }
         let times = [self.ipv4_seconds, self.ipv6_seconds];
         if times.into_iter().flatten().any(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
-            return Err(format!("fragments: a time is 1 to {SECONDS_MAX} seconds"));
+            return Err(format!("fragments: expected 1 to {SECONDS_MAX} seconds"));
         }
         Ok(())
     }
@@ -160,7 +161,7 @@ impl EspSpec {
         let parent = self.sequence_file.parent().unwrap_or(folder);
         if !path::metadata(parent).is_ok_and(|facts| facts.is_dir()) {
             let (file, parent) = (self.sequence_file.display(), parent.display());
-            let message = format!("sequence file {file}: no such directory {parent}");
+            let message = format!("sequence file {file}: directory {parent} does not exist");
             let hint = format!("sudo install -d -m 700 {parent}");
             return Err(Failure::environment("environment.write", message).hint(hint));
         }
@@ -178,19 +179,19 @@ impl EspSpec {
     pub(super) fn shares_with(&self, other: &Self) -> Option<String> {
         if self.sequence_file == other.sequence_file {
             let file = self.sequence_file.display();
-            return Some(format!("two ports have the sequence file {file}"));
+            return Some(format!("two ports use the sequence file {file}"));
         }
         let (KeySource::File(_, Some(ours)), KeySource::File(path, Some(theirs))) =
             (&self.keys, &other.keys)
         else {
-            return (self.keys == other.keys).then(|| "two ports have the same key-fd".to_owned());
+            return (self.keys == other.keys).then(|| "two ports use the same key-fd".to_owned());
         };
         let file = path.display();
         if ours.outbound.equals(&theirs.outbound) {
-            return Some(format!("two ports send with the same key, that of {file}"));
+            return Some(format!("two ports send with the same key, the one in {file}"));
         }
         (ours.inbound.equals(&theirs.inbound))
-            .then(|| format!("two ports receive with the same key, that of {file}"))
+            .then(|| format!("two ports receive with the same key, the one in {file}"))
     }
 
     fn options(&self, notices: &Notices, command: &str) -> Result<SecuredOptions, Failure> {
@@ -201,7 +202,7 @@ impl EspSpec {
         let outbound = self.outbound(keys.outbound.material().map_err(wrong)?);
         let inbound = self.inbound(keys.inbound.material().map_err(wrong)?);
         let salt = secret::random().map_err(|error| {
-            let message = format!("{command}: esp: no random number: {error}");
+            let message = format!("{command}: esp: cannot get random numbers: {error}");
             Failure::environment("environment.random", message)
         })?;
         let mut options = SecuredOptions::new(outbound, inbound, salt);
@@ -237,11 +238,11 @@ impl EspSpec {
         let message = format!("{command}: sequence file {path}: {error}");
         match error.kind() {
             io::ErrorKind::InvalidData => Failure::input("input.sequence_file", message).hint(
-                "name the file that belongs to these keys; if it is lost, make new keys, and name \
-                 a file that is not there yet",
+                "use the file that belongs to these keys; if it is lost, make new keys, and set \
+                 a file that does not exist yet",
             ),
             io::ErrorKind::WouldBlock => Failure::environment("environment.busy", message)
-                .hint("each pair of keys has a file of its own"),
+                .hint("use a separate file for each pair of keys"),
             _ => Failure::environment("environment.write", message),
         }
     }
@@ -362,8 +363,12 @@ pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
     let all = if address.is_some_and(|address| address.is_ipv4()) { 32 } else { 128 };
     let bits = bits.map_or(Some(all), |bits| bits.parse().ok());
     let prefix = address.zip(bits).and_then(|(address, bits)| Prefix::new(address, bits));
-    prefix
-        .ok_or_else(|| format!("esp: sel: {text} is no prefix; expected 10.1.0.0/16 or fd01::/64"))
+    prefix.ok_or_else(|| {
+        format!(
+            "esp: sel: {text} is not a prefix; expected 10.1.0.0/16 or \
+                                fd01::/64"
+        )
+    })
 }
 
 fn encap_port() -> u16 {
@@ -375,19 +380,19 @@ impl EspTable {
         let keys = match (self.key_file, self.key_fd) {
             (Some(path), None) => KeySource::File(path, None),
             (None, Some(number @ 3..)) => KeySource::Descriptor(number),
-            (None, Some(_)) => return Err("esp: key-fd is a number from 3 on".to_owned()),
-            _ => return Err("esp: either key-file or key-fd must be given".to_owned()),
+            (None, Some(_)) => return Err("esp: key-fd must be at least 3".to_owned()),
+            _ => return Err("esp: missing key \"key-file\" or \"key-fd\"".to_owned()),
         };
         let tunnel = match (self.mode, self.src, self.dst) {
             (ModeWord::Transport, None, None) => None,
             (ModeWord::Transport, ..) => {
-                return Err("esp: src and dst are for mode = \"tunnel\"".to_owned());
+                return Err("esp: src and dst need mode = \"tunnel\"".to_owned());
             }
             (ModeWord::Tunnel, Some(here), Some(there)) if here.is_ipv4() == there.is_ipv4() => {
                 Some((here, there))
             }
             (ModeWord::Tunnel, Some(_), Some(_)) => {
-                return Err("esp: src and dst are not of one family".to_owned());
+                return Err("esp: src and dst must both be IPv4 or both be IPv6".to_owned());
             }
             (ModeWord::Tunnel, ..) => {
                 return Err("esp: mode = \"tunnel\" needs src and dst".to_owned());

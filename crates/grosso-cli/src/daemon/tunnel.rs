@@ -102,12 +102,12 @@ pub(crate) fn unprobed(description: &Description) -> Option<String> {
     let why = match Fault::of(&error) {
         Fault::Forbidden => {
             let remedy = privilege(&["net_admin", "net_raw"]);
-            format!("that needs CAP_NET_RAW ({remedy}); noprobe says that it is not wanted")
+            format!("path MTU probes need CAP_NET_RAW ({remedy}); noprobe disables them")
         }
         _ => error.to_string(),
     };
     let name = description.name();
-    Some(format!("{name}: no echo requests find out what the path carries: {why}"))
+    Some(format!("{name}: the path MTU is not probed with echo requests: {why}"))
 }
 
 /// The note that the kernel cannot be told what the path of a tunnel in UDP over IPv6 carries, of which it makes the
@@ -119,8 +119,8 @@ fn untold(description: &Description) -> Option<String> {
     let name = description.name();
     (is_told && !lo.up).then(|| {
         format!(
-            "{name}: lo is down, by which the kernel is told what a path carries that loses long packets in silence: \
-             sudo ip link set lo up"
+            "{name}: lo is down, so the kernel cannot learn the MTU of a path that silently \
+             drops long packets: sudo ip link set lo up"
         )
     })
 }
@@ -130,27 +130,32 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
     let (address, port) = (local.ip(), local.port());
     match error.kind() {
         io::ErrorKind::AddrNotAvailable => {
-            let message = format!("{command}: local {address} is no address of this host");
-            let hint =
-                format!("ip addr shows which are; sudo ip addr add {address} dev IFACE adds it");
+            let message = format!("{command}: local {address} is not an address of this host");
+            let hint = format!(
+                "ip addr lists the addresses; to add this one: sudo ip addr add \
+                         {address} dev IFACE"
+            );
             Failure::environment("environment.local", message).hint(hint)
         }
         // The kernel's own error is that of the port to receive at.
         io::ErrorKind::AddrInUse if error.raw_os_error().is_none() => {
             let hint = format!(
-                "ss -uanp 'src {address}' shows who has them; srcport or encap-sport chooses others, \
-                 fewer queues take fewer"
+                "ss -uanp 'src {address}' shows the programs; set other ports with srcport or \
+                 encap-sport, or use fewer queues"
             );
             Failure::environment("environment.busy", format!("{command}: {address}: {error}"))
                 .hint(hint)
         }
         io::ErrorKind::AddrInUse => {
-            let message = format!("{command}: {local}: another program or tunnel receives there");
+            let message = format!(
+                "{command}: {local}: already in use by another program or \
+                                   tunnel"
+            );
             let hint = format!("ss -ulpn 'sport = :{port}' shows which; or choose another port");
             Failure::environment("environment.busy", message).hint(hint)
         }
         _ if port == 0 && Fault::of(error) == Fault::Forbidden => {
-            let what = format!("opening a socket of an IP protocol at {address}");
+            let what = format!("opening an IP socket at {address}");
             forbidden(command, &what, &["net_raw"])
         }
         _ => refused(command, &format!("opening sockets at {local}"), "net_admin", error),

@@ -10,7 +10,7 @@ use grosso_wire::virtio::Form;
 
 use super::feature;
 
-/// The words behind `unix:`, separated by commas.
+/// The path and options after `unix:`, separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unix {
     pub(crate) path: String,
@@ -49,13 +49,12 @@ impl FromStr for Unix {
                 ("vnet", "") => unix.header = Some(Form::Buffers),
                 ("vnet", bytes) => {
                     let form = Form::ALL.into_iter().find(|form| form.len().to_string() == bytes);
-                    unix.header = Some(form.ok_or_else(|| {
-                        wrong("vnet is a virtio header of 10, 12, 20 or 24 bytes")
-                    })?);
+                    unix.header =
+                        Some(form.ok_or_else(|| wrong("vnet must be 10, 12, 20 or 24 bytes"))?);
                 }
                 ("offloads", list) => unix.offloads = Some(list.parse()?),
                 ("mode", digits) => unix.mode = Some(mode(digits).map_err(wrong)?),
-                _ => return Err(wrong(&format!("no word \"{word}\"; there are {WORDS}"))),
+                _ => return Err(wrong(&format!("no option \"{word}\"; options are {WORDS}"))),
             }
         }
         unix.check().map(|()| unix).map_err(wrong)
@@ -66,10 +65,10 @@ impl Unix {
     fn check(&self) -> Result<(), &'static str> {
         let has_own_file = !self.connects || self.kind == LocalKind::Datagram;
         match (&self.local, self.connects && self.kind == LocalKind::Datagram) {
-            (None, true) => Err("datagrams to connect with need local=PATH, for the answers"),
-            (Some(_), false) => Err("local is for dgram with connect"),
+            (None, true) => Err("dgram with connect needs local=PATH, for the replies"),
+            (Some(_), false) => Err("local needs dgram and connect"),
             _ if self.mode.is_some() && !has_own_file => {
-                Err("mode is for a socket of one's own, and a stream that connects has none")
+                Err("mode applies to a socket that Grosso creates, not to a stream that connects")
             }
             _ => Ok(()),
         }
@@ -145,9 +144,9 @@ impl FromStr for Offloads {
         for word in text.split('+').filter(|_| text != "none") {
             let known = offload_words().into_iter().find(|(name, _)| *name == word);
             let (_, more) = known.ok_or_else(|| match feature::elsewhere(word) {
-                Some(instead) => format!("no offload \"{word}\" of a machine: {instead}"),
+                Some(instead) => format!("VMs have no offload \"{word}\": {instead}"),
                 None => {
-                    format!("offloads={text}: they are none, or csum, tso4, tso6, uso joined by +")
+                    format!("offloads={text}: expected none, or csum, tso4, tso6, uso joined by +")
                 }
             })?;
             features |= more | Features::CHECKSUM_GENERIC;
@@ -188,10 +187,10 @@ pub(super) fn socket(kind: &str, path: &str) -> Result<String, String> {
 /// Permissions of a file.
 pub(super) fn mode(digits: &str) -> Result<u32, &'static str> {
     let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or("a mode is octal, as in mode=660")
+    mode.ok_or("mode is octal, for example mode=660")
 }
 
-/// The words behind the path.
+/// The options after the path.
 const WORDS: &str =
     "dgram, connect, local=PATH, vnet, vnet=BYTES, offloads=csum+tso4+tso6+uso and mode=OCTAL";
 
@@ -220,11 +219,11 @@ mod tests {
         for (word, why) in [
             ("", "1 to 107 bytes"),
             (long.as_str(), "1 to 107 bytes"),
-            ("s,dgrm", "there are dgram, connect"),
-            ("s,dgram=1", "no word"),
+            ("s,dgrm", "options are dgram, connect"),
+            ("s,dgram=1", "no option"),
             ("s,dgram,connect", "local=PATH"),
-            ("s,connect,local=p", "local is for dgram"),
-            ("s,connect,mode=600", "a stream that connects has none"),
+            ("s,connect,local=p", "local needs dgram"),
+            ("s,connect,mode=600", "not to a stream that connects"),
             ("s,vnet=11", "10, 12, 20 or 24"),
             ("s,vnet,offloads=tso", "csum, tso4"),
             ("s,vnet,offloads=", "csum, tso4"),

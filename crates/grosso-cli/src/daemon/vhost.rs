@@ -9,7 +9,7 @@ use rustix::system::sysinfo;
 
 use super::unix::{Offloads, mode, socket};
 
-/// The words behind `vhost-user:`, separated by commas.
+/// The path and options after `vhost-user:`, separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Vhost {
     pub(crate) path: String,
@@ -46,14 +46,20 @@ impl FromStr for Vhost {
                 ("offloads", list) => vhost.offloads = Some(list.parse()?),
                 ("memory", size) => vhost.memory = Some(memory(size).map_err(|why| wrong(&why))?),
                 ("mode", digits) => vhost.mode = Some(mode(digits).map_err(wrong)?),
-                _ => return Err(wrong(&format!("no word \"{word}\"; there are {WORDS}"))),
+                _ => return Err(wrong(&format!("no option \"{word}\"; options are {WORDS}"))),
             }
         }
         if vhost.connects && vhost.mode.is_some() {
-            return Err(wrong("mode is for a socket of one's own, and who connects has none"));
+            return Err(wrong(
+                "mode applies to a socket that Grosso creates, not to one that it \
+                              connects to",
+            ));
         }
         if vhost.is_driver && vhost.memory.is_some() {
-            return Err(wrong("memory limits what a virtual machine shares; a driver has its own"));
+            return Err(wrong(
+                "memory limits what a VM shares; with driver, Grosso shares its own \
+                              memory",
+            ));
         }
         Ok(vhost)
     }
@@ -122,7 +128,7 @@ fn memory_of_host() -> u64 {
 
 /// Units of a size.
 const UNITS: [(&str, u64); 4] = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
-/// The words behind the path.
+/// The options after the path.
 const WORDS: &str = "driver, connect, offloads=csum+tso4+tso6+uso, memory=SIZE and mode=OCTAL";
 
 #[cfg(test)]
@@ -160,16 +166,16 @@ mod tests {
     fn words_that_fit_nothing_are_refused_with_the_reason() {
         for (word, why) in [
             ("", "1 to 107 bytes"),
-            ("s,dgram", "there are driver, connect"),
-            ("s,vnet", "there are driver, connect"),
-            ("s,connect,mode=600", "who connects has none"),
+            ("s,dgram", "options are driver, connect"),
+            ("s,vnet", "options are driver, connect"),
+            ("s,connect,mode=600", "not to one that it connects to"),
             ("s,mode=9", "octal"),
             ("s,memory=", "a size such as 512M"),
             ("s,memory=0", "a size such as 512M"),
             ("s,memory=2T", "at most 1T"),
             ("s,memory=4GB", "a size such as 512M"),
             ("s,memory=99999999999G", "at most 1T"),
-            ("s,driver,memory=1G", "a driver has its own"),
+            ("s,driver,memory=1G", "with driver, Grosso shares its own memory"),
             ("s,offloads=tso", "csum, tso4"),
         ] {
             let error = word.parse::<Vhost>().unwrap_err();

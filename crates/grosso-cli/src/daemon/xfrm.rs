@@ -61,8 +61,8 @@ pub(crate) fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<Es
             (Some(state), None) => Ok(state),
             (None, _) => Err(format!("no association {what} {here}")),
             (Some(first), Some(second)) => Err(format!(
-                "two associations {what} {here}, on lines {} and {}: --there ADDRESS chooses the other end, and what \
-                 is left must be one for each way",
+                "two associations {what} {here}, on lines {} and {}: pass --there ADDRESS to \
+                 select the peer; one association per direction must remain",
                 first.line, second.line
             )),
         }
@@ -70,7 +70,7 @@ pub(crate) fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<Es
     let inbound = only(&|state| state.destination == Some(here), "to")?;
     let outbound = only(&|state| state.source == Some(here), "from")?;
     if inbound.source != outbound.destination {
-        return Err(format!("lines {} and {}: two other ends", inbound.line, outbound.line));
+        return Err(format!("lines {} and {}: two different peers", inbound.line, outbound.line));
     }
     for (agrees, what) in [
         (inbound.is_tunnel == outbound.is_tunnel, "mode"),
@@ -81,7 +81,10 @@ pub(crate) fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<Es
     ] {
         if !agrees {
             let (one, other) = (inbound.line, outbound.line);
-            return Err(format!("lines {one} and {other}: {what} differs between the two ways"));
+            return Err(format!(
+                "lines {one} and {other}: {what} differs between the two \
+                                directions"
+            ));
         }
     }
     // The buffer never grows, because that would leave a copy behind.
@@ -167,9 +170,10 @@ impl<'a> State<'a> {
                     "transport" => false,
                     "tunnel" => true,
                     mode => {
-                        return Err(
-                            words.wrong(&format!("mode {mode}: transport and tunnel are known"))
-                        );
+                        return Err(words.wrong(&format!(
+                            "mode {mode} is not supported; expected \
+                                                  transport or tunnel"
+                        )));
                     }
                 };
             }
@@ -181,7 +185,10 @@ impl<'a> State<'a> {
             "aead" => {
                 let name = words.value()?.trim_matches(['\'', '"']);
                 if name != ALGORITHM {
-                    return Err(words.wrong(&format!("aead {name}: only {ALGORITHM} is known")));
+                    return Err(words.wrong(&format!(
+                        "aead {name} is not supported; expected \
+                                                     {ALGORITHM}"
+                    )));
                 }
                 (self.key, self.icv_bits) = (words.value()?, words.number()?);
             }
@@ -201,11 +208,14 @@ impl<'a> State<'a> {
             "flag" | "af-unspec" => {}
             _ if self.has_counters && is_bitmap(word) => {}
             "auth" | "auth-trunc" | "enc" | "comp" => {
-                return Err(words.wrong(&format!("{word}: only aead {ALGORITHM} is known")));
+                return Err(words.wrong(&format!(
+                    "{word} is not supported; expected aead \
+                                                 {ALGORITHM}"
+                )));
             }
             _ => {
                 return Err(
-                    words.wrong(&format!("{word} is not understood, and may change packets"))
+                    words.wrong(&format!("{word} is not supported, and may change packets"))
                 );
             }
         }
@@ -218,7 +228,7 @@ impl<'a> State<'a> {
         words.skip_if("type");
         let kind = words.value()?;
         if kind != "espinudp" {
-            return Err(words.wrong(&format!("encap {kind}: only espinudp is known")));
+            return Err(words.wrong(&format!("encap {kind} is not supported; expected espinudp")));
         }
         words.skip_if("sport");
         let source = words.parsed("a UDP port")?;
@@ -236,7 +246,12 @@ impl<'a> State<'a> {
             match word {
                 "src" => ends[0] = Some(words.prefix()?),
                 "dst" => ends[1] = Some(words.prefix()?),
-                _ => return Err(words.wrong(&format!("sel {word}: only src and dst are known"))),
+                _ => {
+                    return Err(words.wrong(&format!(
+                        "sel {word} is not supported; expected src \
+                                                      or dst"
+                    )));
+                }
             }
         }
         let [Some(source), Some(destination)] = ends else {
@@ -256,7 +271,7 @@ impl<'a> State<'a> {
             (!self.key.is_empty(), "aead"),
         ] {
             if !is_there {
-                return Err(format!("line {}: an association without {what}", self.line));
+                return Err(format!("line {}: the association has no {what}", self.line));
             }
         }
         Ok(())
@@ -295,7 +310,7 @@ impl<'a> XfrmWords<'a> {
     }
 
     fn value(&mut self) -> Result<&'a str, String> {
-        self.next().ok_or_else(|| self.wrong("the line ends in the middle"))
+        self.next().ok_or_else(|| self.wrong("the line is incomplete"))
     }
 
     fn parsed<T: FromStr>(&mut self, what: &str) -> Result<T, String> {
@@ -310,7 +325,7 @@ impl<'a> XfrmWords<'a> {
             Some(digits) => u32::from_str_radix(digits, 16),
             None => word.parse(),
         };
-        number.map_err(|_| self.wrong(&format!("{word} is not a number of 32 bits")))
+        number.map_err(|_| self.wrong(&format!("{word} is not a 32-bit number")))
     }
 
     /// A prefix as it is written.
@@ -436,10 +451,14 @@ src 10.9.0.2 dst 10.9.0.1
             ("proto esp".into(), "line 1: expected src"),
             (edited("10.9.0.2", "10.9.0.3"), "no association to 10.9.0.2"),
             (format!("{plain}{plain}"), "two associations to 10.9.0.2, on lines 2 and 4"),
-            (given("flag noecn", ""), "line 1: noecn is not understood, and may change packets"),
-            (given("", "mark 7"), "line 2: mark is not understood"),
-            (given("mode beet", ""), "line 1: mode beet: transport and tunnel are known"),
-            (given("mode tunnel", ""), "lines 2 and 1: mode differs between the two ways"),
+            (given("flag noecn", ""), "line 1: noecn is not supported, and may change packets"),
+            (given("", "mark 7"), "line 2: mark is not supported"),
+            (
+                given("mode beet", ""),
+                "line 1: mode beet is not supported; expected transport or \
+                                      tunnel",
+            ),
+            (given("mode tunnel", ""), "lines 2 and 1: mode differs between the two directions"),
             (given("flag esn", ""), "lines 2 and 1: flag esn differs"),
             (given("", "sel src 10.1.0.0/16 dst 10.2.0.0/16"), "lines 2 and 1: sel differs"),
             (given("", "sel src 10.1.0.0/16 dst 10.2.0.0/16 proto tcp"), "line 2: sel proto"),
@@ -447,18 +466,21 @@ src 10.9.0.2 dst 10.9.0.1
             (given("encap espinudp -1 2 ::", ""), "line 1: -1 is not a UDP port"),
             (
                 given("", "sel src 10.1.0.0/33 dst 10.2.0.0/16"),
-                "line 2: esp: sel: 10.1.0.0/33 is no prefix",
+                "line 2: esp: sel: 10.1.0.0/33 is not a prefix",
             ),
             (plain.replace(" 128 ", " 100 "), "esp: "),
             (edited("spi 4098", "spi 1"), "esp: "),
-            (given("replay-window", ""), "line 1: the line ends in the middle"),
-            (given("replay-window x", ""), "line 1: x is not a number"),
-            (edited("proto esp", "proto ah"), "line 1: an association without proto esp"),
-            (edited("aead 'rfc4106(gcm(aes))'", "enc 'cbc(aes)'"), "line 1: enc: only aead"),
+            (given("replay-window", ""), "line 1: the line is incomplete"),
+            (given("replay-window x", ""), "line 1: x is not a 32-bit number"),
+            (edited("proto esp", "proto ah"), "line 1: the association has no proto esp"),
+            (
+                edited("aead 'rfc4106(gcm(aes))'", "enc 'cbc(aes)'"),
+                "line 1: enc is not supported; expected aead",
+            ),
             (edited("rfc4106(gcm(aes))", "rfc4309(ccm(aes))"), "line 1: aead rfc4309"),
             (
                 edited(&"f".repeat(40), &"0".repeat(40)),
-                "keys of the associations on lines 2 and 1: in and out are the same key",
+                "keys of the associations on lines 2 and 1: in and out must be different keys",
             ),
         ] {
             let Err(found) = ends(&text) else { panic!("{text}") };

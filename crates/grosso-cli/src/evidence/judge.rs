@@ -50,7 +50,7 @@ impl Judge {
         if !sources.can_repeat() {
             return Ok(Self::new(given));
         }
-        let mut input = sources.input(false, session)?;
+        let mut input = sources.first_pass(session)?;
         Self::survey_of(&mut input, given)
     }
 

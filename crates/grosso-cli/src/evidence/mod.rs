@@ -90,14 +90,14 @@ impl Evidence {
     /// The words that people read.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Given => "as given",
+            Self::Given => "as configured",
             Self::Recorded => "recorded",
             Self::Checksum => "complete checksum",
             Self::Prefix => "checksum of the first packet",
             Self::IpId => "from IP-ID steps",
             Self::Stride => "headers repeat",
             Self::Icmp => "from ICMP too-big",
-            Self::PlainSegments => "from plain segments",
+            Self::PlainSegments => "from other segments",
             Self::Syn => "from SYN",
             Self::Mtu => "guessed from the MTU",
         }
@@ -112,7 +112,7 @@ impl Evidence {
             Self::Prefix => "the checksum of the first packet",
             Self::IpId => "the steps of the IPv4 identification",
             Self::Stride => "headers that repeat",
-            Self::Icmp => "an ICMP message that says what the path takes",
+            Self::Icmp => "an ICMP message with the path MTU",
             Self::PlainSegments => "the other packets of the flow",
             Self::Syn => "the MSS of the SYNs",
             Self::Mtu => "the MTU",

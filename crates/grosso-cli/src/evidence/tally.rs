@@ -38,7 +38,7 @@ impl Tally {
             let packets = units::count(count, "packet");
             let bytes = against.bytes.map(|bytes| format!(" ({bytes} B)")).unwrap_or_default();
             talk.note(format!(
-                "{packets}: {} contradicts {}{bytes}; the first counts",
+                "{packets}: {} contradicts {}{bytes}; the first is used",
                 by.noun(),
                 against.by.noun(),
             ));

@@ -265,7 +265,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
     while !reply.ends_with(b"\n") {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
         }
         stream.set_read_timeout(Some(left))?;
         let count = match stream.read(&mut buffer) {
@@ -277,7 +277,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
         };
         reply.extend_from_slice(&buffer[..count]);
         if reply.len() > REPLY_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its answer has no end"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is incomplete"));
         }
     }
     understand(&reply)
@@ -287,7 +287,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
 pub(crate) fn understand(reply: &[u8]) -> io::Result<Answer> {
     let answer: Answer = serde_json::from_slice(reply)?;
     if answer.schema != SCHEMA {
-        let why = format!("it answers {}, not {SCHEMA}", answer.schema);
+        let why = format!("unexpected answer {}, expected {SCHEMA}", answer.schema);
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(answer)

@@ -66,12 +66,12 @@ pub(crate) fn health(paths: &[PathReading], head: bool) -> Vec<u8> {
 /// The answer to a request that is refused.
 pub(crate) fn refused(refusal: Refusal) -> Vec<u8> {
     let (status, extra, body) = match refusal {
-        Refusal::Malformed => ("400 Bad Request", "", "this is not HTTP\n"),
+        Refusal::Malformed => ("400 Bad Request", "", "not an HTTP request\n"),
         Refusal::TooLong => {
             ("431 Request Header Fields Too Large", "", "the request is too long\n")
         }
-        Refusal::NotFound { .. } => ("404 Not Found", "", "there are /metrics and /healthz\n"),
-        Refusal::Method => ("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET it\n"),
+        Refusal::NotFound { .. } => ("404 Not Found", "", "the pages are /metrics and /healthz\n"),
+        Refusal::Method => ("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "use GET\n"),
     };
     let head = matches!(refusal, Refusal::NotFound { head: true });
     response(status, PLAIN, extra, body, head)

@@ -144,9 +144,9 @@ impl Drop for Service {
     }
 }
 
-/// The counters of data paths as text, as `grosso stats` prints them.
-pub(crate) fn print(paths: &[PathReading]) -> String {
-    text::print(&reading::devices(paths, false), false)
+/// The counters of data paths as text, as `grosso stats` prints them; with `all`, also those that are zero.
+pub(crate) fn print(paths: &[PathReading], all: bool) -> String {
+    text::print(&reading::devices(paths, false), all)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl Server {
         Ok(Self { control, metrics, stopped, clients, acceptor, client_time, paths })
     }
 
-    /// Answers until it is told to end, or can no longer wait.
+    /// Answers until it is stopped, or can no longer wait.
     pub(crate) fn run(mut self) {
         while let Ok(ready) = self.wait() {
             if ready.stopped {
@@ -291,7 +291,7 @@ fn answer_line(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Ve
         Err(error) => serde_json::to_vec(&serde_json::json!({
             "schema": "grosso.error/1",
             "code": "usage.ask",
-            "message": format!("not an ask: {error}"),
+            "message": format!("invalid request: {error}"),
             "hint": r#"{"ask":"counters"}"#,
         })),
     };

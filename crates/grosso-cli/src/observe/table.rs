@@ -153,7 +153,7 @@ impl Counter {
         }
     }
 
-    /// Whether it is printed even if it is zero.
+    /// Whether it is in the JSON report even if it is zero.
     pub(crate) fn is_basic(&self) -> bool {
         matches!(
             self.source,
@@ -215,26 +215,27 @@ fn traffic() -> Vec<Counter> {
             "Bytes of the wire packets received, headers included.",
             |side| side.rx.rx_wire.bytes,
         ),
-        plain("rx_frames", "frames", "Frames received, as the device handed them over.", |side| {
+        plain("rx_frames", "frames", "Frames received, as the device delivered them.", |side| {
             side.rx.rx_frames
         }),
         plain(
             "tx_packets",
             "packets",
-            "Wire packets handed to the device's queue; a superframe counts as its packets. Those that the device \
-             could not send are counted again by the drops of this direction (`drop_tx_*`).",
+            "Wire packets queued to the device; a superframe counts as its packets. Those that \
+             the device could not send are also counted by the drops of this direction \
+             (`drop_tx_*`).",
             |side| side.tx.tx_wire.packets,
         ),
         plain("tx_bytes", "bytes", "Bytes of the wire packets sent, headers included.", |side| {
             side.tx.tx_wire.bytes
         }),
-        plain("tx_frames", "frames", "Frames sent, as they were handed to the device.", |side| {
+        plain("tx_frames", "frames", "Frames sent, as queued to the device.", |side| {
             side.tx.tx_frames
         }),
         plain(
             "tx_no_room",
             "times",
-            "Times that the device had no room, and frames waited.",
+            "Times that the device queue was full and frames waited.",
             |side| side.tx.no_room,
         ),
     ]
@@ -244,25 +245,25 @@ fn gro() -> Vec<Counter> {
     let mut counters = measure(
         ["rx_gro_packets", "rx_gro_packets_by_proto"],
         "superframes",
-        "Superframes made of packets from the device.",
+        "Superframes merged from packets of the device.",
         |made| made.frames,
     );
     counters.extend(measure(
         ["rx_gro_bytes", "rx_gro_bytes_by_proto"],
         "bytes",
-        "Bytes of the superframes made.",
+        "Bytes of the merged superframes.",
         |made| made.bytes,
     ));
     counters.extend(measure(
         ["rx_gro_wire_packets", "rx_gro_wire_packets_by_proto"],
         "packets",
-        "Wire packets that went into superframes.",
+        "Wire packets merged into superframes.",
         |made| made.wire.packets,
     ));
     counters.extend(measure(
         ["rx_gro_wire_bytes", "rx_gro_wire_bytes_by_proto"],
         "bytes",
-        "Bytes of the wire packets that went into superframes.",
+        "Bytes of the wire packets merged into superframes.",
         |made| made.wire.bytes,
     ));
     counters
@@ -294,14 +295,14 @@ fn held() -> Vec<Counter> {
         Counter::new(
             "rx_gro_held",
             "trains",
-            "Trains held now for more packets from the device, those of one packet too.",
+            "Trains now held for more packets from the device, including trains of one packet.",
             CounterSource::Held,
         )
         .gauge(),
         Counter::new(
             "rx_gro_held_packets",
             "packets",
-            "Wire packets from the device that wait now, in trains or to be put in order.",
+            "Wire packets from the device that are held now, in trains or for reordering.",
             packets,
         )
         .gauge(),
@@ -313,23 +314,26 @@ fn gso() -> Vec<Counter> {
         plain(
             "tx_gso_packets",
             "superframes",
-            "Superframes cut because the device does not take them.",
+            "Superframes split because the device does not accept them.",
             |side| side.tx.cut,
         ),
-        plain("tx_gso_bytes", "bytes", "Bytes of the superframes cut.", |side| side.tx.cut_bytes),
-        plain("tx_gso_wire_packets", "packets", "Wire packets that they became.", |side| {
-            side.tx.cut_wire.packets
-        }),
+        plain("tx_gso_bytes", "bytes", "Bytes of the superframes split.", |side| side.tx.cut_bytes),
+        plain(
+            "tx_gso_wire_packets",
+            "packets",
+            "Wire packets that the split superframes became.",
+            |side| side.tx.cut_wire.packets,
+        ),
         plain(
             "tx_gso_wire_bytes",
             "bytes",
-            "Bytes of the wire packets that they became.",
+            "Bytes of the wire packets that the split superframes became.",
             |side| side.tx.cut_wire.bytes,
         ),
         plain(
             "tx_gso_uncut",
             "superframes",
-            "Superframes that could not be cut, and were handed to the device as they are.",
+            "Superframes that could not be split, and were sent to the device unchanged.",
             |side| side.tx.uncut,
         ),
     ]
@@ -337,7 +341,7 @@ fn gso() -> Vec<Counter> {
 
 fn checksums() -> Vec<Counter> {
     let metric = "rx_csum_total";
-    let help = "Frames received by the state of their checksums; bad ones are counted twice.";
+    let help = "Frames received by checksum state; bad ones are counted twice.";
     let said = |said, name: &str, sentence| {
         let counter =
             Counter::new(format!("rx_csum_{name}"), "frames", sentence, CounterSource::Said(said));
@@ -347,24 +351,24 @@ fn checksums() -> Vec<Counter> {
         let bad = [Pass::Checksum, Pass::Ipv4Checksum];
         bad.iter().map(|reason| stats.passed[reason.index()]).sum()
     };
-    let needs = "Frames to send by whether their checksum was still to be summed.";
+    let needs = "Frames sent by whether their checksum was partial.";
     let need = |value: &str| Label::Value("need", value.to_owned());
     vec![
         said(
             Said::Complete,
             "complete",
-            "Frames received with the sum of the whole packet from the device.",
+            "Frames received with the device's sum over the whole packet.",
         ),
         said(
             Said::Unnecessary,
             "unnecessary",
             "Frames received whose checksums the device verified, or that never left this host.",
         ),
-        said(Said::None, "none", "Frames received about whose checksums the device said nothing."),
+        said(Said::None, "none", "Frames received without checksum information from the device."),
         Counter::new(
             "rx_csum_bad",
             "frames",
-            "Frames received whose checksum was found wrong; they pass as they are.",
+            "Frames received with a wrong checksum; they are forwarded unchanged.",
             CounterSource::Coalescer(bad, 0),
         )
         .of(metric, help, Label::Value("result", "bad".to_owned()))
@@ -372,21 +376,21 @@ fn checksums() -> Vec<Counter> {
         Counter::new(
             "tx_needs_csum",
             "frames",
-            "Frames to send whose checksum was still to be summed, here or by the device.",
+            "Frames sent with a partial checksum, which Grosso or the device completes.",
             CounterSource::Plain(|side| side.tx.tx_partial),
         )
         .of("tx_csum_total", needs, need("needed")),
         Counter::new(
             "tx_csum_none",
             "frames",
-            "Frames to send whose checksums were complete.",
+            "Frames sent with complete checksums.",
             CounterSource::Plain(|side| side.tx.tx_complete),
         )
         .of("tx_csum_total", needs, need("none")),
         plain(
             "tx_csum_completed",
             "frames",
-            "Frames whose checksum was summed here, because the device does not do it.",
+            "Frames whose checksum Grosso completed, because the device cannot.",
             |side| side.tx.completed,
         ),
     ]
@@ -405,12 +409,12 @@ fn flushes() -> Vec<Counter> {
     let refusals = NoMerge::ALL.iter().filter(|reason| !is_close(reason.name()));
     let refusals = refusals.map(|reason| (reason.name(), reason.sentence(), None, Some(*reason)));
     let metric = "rx_gro_flush_total";
-    let all = "Trains of packets from the device that left, by reason.";
+    let all = "Trains of packets from the device that were flushed, by reason.";
     closes
         .chain(refusals)
         .map(|(name, sentence, close, refused)| {
             let key = key(name);
-            let help = format!("Trains that left: {}", lower(sentence));
+            let help = format!("Trains flushed: {}", lower(sentence));
             let source = CounterSource::Flush { close, refused };
             Counter::new(format!("rx_gro_flush_{key}"), "trains", &help, source)
                 .of(metric, all, Label::Value("reason", key.clone()))
@@ -421,10 +425,10 @@ fn flushes() -> Vec<Counter> {
 
 /// The reasons why packets were in no train.
 fn passes() -> Vec<Counter> {
-    let all = "Frames from the device that can be in no train, by reason.";
+    let all = "Frames from the device that cannot be in a train, by reason.";
     let counter = |(index, reason): (usize, &Pass)| {
         let key = key(reason.name());
-        let help = format!("Frames that can be in no train: {}", lower(reason.sentence()));
+        let help = format!("Frames that cannot be in a train: {}", lower(reason.sentence()));
         let source = CounterSource::Coalescer(|stats, index| stats.passed[index], index);
         Counter::new(format!("rx_gro_pass_{key}"), "frames", &help, source)
             .of("rx_gro_pass_total", all, Label::Value("reason", key.clone()))
@@ -435,11 +439,13 @@ fn passes() -> Vec<Counter> {
 
 /// The reasons why packets left that waited to be put in order.
 fn releases() -> Vec<Counter> {
-    let all = "Wire packets that waited for their order and left, by reason.";
+    let all = "Wire packets that waited for reordering and were released, by reason.";
     let counter = |(index, reason): (usize, &Release)| {
         let key = key(reason.name());
-        let help =
-            format!("Packets that waited for their order and left: {}", lower(reason.sentence()));
+        let help = format!(
+            "Packets that waited for reordering and were released: {}",
+            lower(reason.sentence())
+        );
         let source = CounterSource::Coalescer(|stats, index| stats.reorder.released[index], index);
         Counter::new(format!("rx_gro_reorder_{key}"), "packets", &help, source)
             .of("rx_gro_reorder_total", all, Label::Value("reason", key.clone()))
@@ -458,19 +464,20 @@ fn lro() -> Vec<Counter> {
         counter(
             "aggregated",
             "packets",
-            "Packets taken into trains, the first of each too, as inet_lro counted them (rule L4).",
+            "Packets added to trains, including the first of each, as inet_lro counted them \
+             (rule L4).",
             |stats, _| stats.lro().aggregated,
         ),
         counter(
             "flushed",
             "trains",
-            "Trains that left, those of one packet too, as inet_lro counted them (rule L4).",
+            "Trains flushed, including those of one packet, as inet_lro counted them (rule L4).",
             |stats, _| stats.lro().flushed,
         ),
         counter(
             "no_desc",
             "times",
-            "Times that no place for a train was free, as inet_lro counted them (rule L4).",
+            "Times that no slot for a train was free, as inet_lro counted them (rule L4).",
             |stats, _| stats.lro().no_descriptor,
         ),
     ]
@@ -478,7 +485,7 @@ fn lro() -> Vec<Counter> {
 
 /// The histogram of wire packets per frame.
 fn segments() -> Vec<Counter> {
-    let all = "Wire packets that each frame passed on stands for.";
+    let all = "Wire packets per frame forwarded.";
     let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
     let mut below = 0;
     let mut counters: Vec<Counter> = Vec::new();
@@ -490,13 +497,13 @@ fn segments() -> Vec<Counter> {
         };
         below = bound.unwrap_or(below);
         let source = CounterSource::Coalescer(|stats, index| stats.segments[index], index);
-        let help = format!("Frames passed on that stand for {range}.");
+        let help = format!("Frames forwarded that contain {range}.");
         let counter = Counter::new(format!("rx_gro_segs_{key}"), "frames", &help, source)
             .of("rx_gro_segments", all, Label::Bucket(bound))
             .grouped("rx_gro_segs", key);
         counters.push(counter);
     }
-    let help = "Wire packets of the frames passed on.";
+    let help = "Wire packets of the frames forwarded.";
     let source = CounterSource::Coalescer(|stats, _| stats.packets_out, 0);
     let sum = Counter::new("rx_gro_segs_sum", "packets", help, source);
     counters.push(sum.of("rx_gro_segments", all, Label::Sum).grouped("rx_gro_segs", "sum"));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::name::harmless;
 
-/// The counters of devices; those whose zero carries no information are left out, unless all are wanted.
+/// The counters of devices, without those that are zero unless `all` are wanted.
 pub(crate) fn print(devices: &[DeviceReading], all: bool) -> String {
     devices.iter().map(|reading| device(reading, None, all)).collect()
 }
@@ -25,7 +25,7 @@ pub(crate) fn device(reading: &DeviceReading, change: Option<&Values>, all: bool
     let mut changes = change.map(Values::in_order);
     for (counter, value) in COUNTERS.iter().zip(counters.in_order()) {
         let changed = changes.as_mut().and_then(Iterator::next).flatten();
-        let Some(value) = value.filter(|value| *value > 0 || all || counter.is_basic()) else {
+        let Some(value) = value.filter(|value| *value > 0 || all) else {
             continue;
         };
         let changed = changed.map_or_else(String::new, |changed| format!("  +{changed}"));

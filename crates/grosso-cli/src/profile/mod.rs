@@ -37,7 +37,8 @@ pub(crate) fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
         return read(&folder.join(word));
     }
     named(word).map_err(|what| {
-        let hint = "grosso profiles says what each is; a file of your own is --profile FILE.toml";
+        let hint = "grosso profiles lists the profiles; for your own file pass --profile \
+                    FILE.toml";
         Failure::usage("usage.profile", what).hint(hint)
     })
 }
@@ -51,7 +52,7 @@ fn named(name: &str) -> Result<Profile, String> {
     let possible = ipv4::MTU_MIN..=u16::MAX;
     let mtu = bytes.parse().ok().filter(|mtu| possible.contains(mtu));
     let [least, most] = [possible.start(), possible.end()];
-    let mtu = mtu.ok_or_else(|| format!("{name}: an MTU is {least} to {most} bytes"))?;
+    let mtu = mtu.ok_or_else(|| format!("{name}: an MTU must be {least} to {most} bytes"))?;
     let mut profile = Profile::inet_lro_2007(mtu);
     profile.name = Cow::Owned(name.to_owned());
     Ok(profile)
@@ -64,7 +65,7 @@ fn no_profile(name: &str) -> String {
         Some(meant) => format!("no profile \"{name}\"; did you mean {meant}?"),
         None => {
             let names: Vec<_> = profiles.iter().map(|profile| &*profile.name).collect();
-            format!("no profile \"{name}\"; there are {}", names.join(", "))
+            format!("no profile \"{name}\"; profiles are {}", names.join(", "))
         }
     }
 }
@@ -74,7 +75,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     let name = shown(path);
     let text = path::read_text(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
-            Failure::input("input.profile", format!("{name}: a profile of {error}"))
+            Failure::input("input.profile", format!("{name}: cannot read the profile: {error}"))
         }
         _ => Failure::environment("environment.read", format!("{name}: {error}"))
             .of_system(&path.to_string_lossy(), &error),
@@ -82,8 +83,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     parse(&text, stem.unwrap_or_default()).map_err(|wrong| {
         let message = format!("{}:{wrong}", shown(path));
-        let hint =
-            "grosso profiles show linux prints a file with every key and its permitted values";
+        let hint = "grosso profiles show linux prints a file with every key and its allowed values";
         Failure::input("input.profile", message).at(wrong.place).hint(hint)
     })
 }
@@ -129,20 +129,23 @@ fn word<'a>(
     let Some((_, value)) = table.iter().find(|(name, _)| name.get_ref() == key) else {
         return Ok(None);
     };
-    let what = || Wrong::at(text, value.span(), &format!("{key} is a word in quotes"));
+    let what = || Wrong::at(text, value.span(), &format!("{key} must be a string in quotes"));
     value.get_ref().as_str().map(|word| Some((word, value.span()))).ok_or_else(what)
 }
 
 /// Sets the name of a profile, which reports show.
 fn name_it(profile: &mut Profile, name: String) -> Result<(), String> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
-        return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes, all of which can be printed"));
+        return Err(format!("a name has 1 to {NAME_BYTES_MAX} printable bytes"));
     }
     profile.name = Cow::Owned(name);
     match Profile::named(&profile.name) {
         Some(named) if named != *profile => {
             let name = &profile.name;
-            Err(format!("\"{name}\" is the name of a built-in profile: name = \"my-{name}\""))
+            Err(format!(
+                "\"{name}\" is the name of a built-in profile; use another one: name = \
+                         \"my-{name}\""
+            ))
         }
         _ => Ok(()),
     }
@@ -165,7 +168,7 @@ fn set(
         return Err(Wrong::at(text, name.span(), &no_key(name.get_ref(), &known)));
     };
     (key.set)(profile, value.get_ref()).ok_or_else(|| {
-        let what = format!("{} is {}", key.full_name(), (key.choices)());
+        let what = format!("{} must be {}", key.full_name(), (key.choices)());
         Wrong::at(text, value.span(), &what)
     })
 }

@@ -100,10 +100,10 @@ impl Report for CoalesceReport {
         text.push_str(&count_lines("not merged", &self.not_merged));
         text.push_str(&count_lines("passed through", &self.passed));
         text.push_str(&count_lines("trains ended by", &self.closed));
-        text.push_str(&count_lines("waited for their order until", &self.waited));
+        text.push_str(&count_lines("wait ended by", &self.waited));
         if self.filtered > 0 {
             let filtered = units::count(self.filtered, "acknowledgment");
-            text.push_str(&format!("  dropped {filtered} that later ones replace\n"));
+            text.push_str(&format!("  dropped {filtered} that later ones supersede\n"));
         }
         text.push_str(&count_lines("acknowledgments kept", &self.kept));
         // Zeros are printed too: that no descriptor was missing is worth knowing.
@@ -132,7 +132,7 @@ impl CoalesceReport {
 
     fn histogram(&self, style: Style) -> String {
         let most = self.trains.iter().map(|bucket| bucket.frames).max().unwrap_or(0).max(1);
-        let mut text = String::from("  packets a frame\n");
+        let mut text = String::from("  packets per frame\n");
         let mut above = 0;
         for Bucket { le, frames } in &self.trains {
             let range = match le {

@@ -154,7 +154,7 @@ impl Score {
     /// Adds what went wrong behind the last vector.
     pub(crate) fn add_at_the_end(&mut self, fault: Fault) {
         let shows = "A program ends when its input does.".to_owned();
-        self.faults.push(FaultRow { vector: "the end".to_owned(), shows, fault });
+        self.faults.push(FaultRow { vector: "the end of the output".to_owned(), shows, fault });
     }
 
     /// Counts a vector that was not tried.
@@ -195,7 +195,7 @@ impl Report for ConformReport {
             |row: &RuleRow| self.is_long || row.wrong > 0 || row.joins.made < row.joins.possible;
         let told: Vec<_> = score.rules.iter().filter(|(_, row)| is_told(row)).collect();
         if !told.is_empty() {
-            text.push_str("  rule   vectors  wrong  joined\n");
+            text.push_str("  rule   vectors  wrong  merged\n");
         }
         for (rule, row) in told {
             let wrong = format!("{:>5}", row.wrong);
@@ -248,9 +248,12 @@ impl Score {
         let percent = units::percentage(made, possible);
         let mut text = format!("{tried}: {right} right, {wrong} wrong");
         if left_out > 0 {
-            text.push_str(&format!("; {left_out} not tried after too many breakdowns"));
+            text.push_str(&format!("; {left_out} skipped after too many failures"));
         }
-        text + &format!("\njoined {made} of {possible} packets that may be ({percent:.1} %)\n")
+        text + &format!(
+            "\nmerged {made} of {possible} packets that may be merged ({percent:.1} \
+                         %)\n"
+        )
     }
 }
 

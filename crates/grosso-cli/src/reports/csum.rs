@@ -81,8 +81,9 @@ impl Report for VerifyReport {
 }
 
 /// Cures of partial checksums, in a capture and at a receiver.
-const PARTIAL: &str = "Partial: left to the sender's device. grosso wire completes them in a capture; where \
-                       they\nreach a receiver like this, on the sender: ethtool -K DEV tx off\n";
+const PARTIAL: &str = "Partial: left for the sender's device. In captures, grosso wire completes \
+                       them; if they\nreach a receiver like this, run on the sender: ethtool -K \
+                       DEV tx off\n";
 
 impl Row {
     fn text(&self, style: Style) -> String {
@@ -94,10 +95,10 @@ impl Row {
         let why = match self.why {
             Why::Seed => "pseudo-header sum",
             Why::Zero => "zero: left to device",
-            Why::Told => "the capture says so",
+            Why::Told => "recorded in capture",
             Why::Sum if self.level == "header" => "header differs",
             Why::Sum => "payload differs",
-            Why::Remote => "not the seed",
+            Why::Remote => "not pseudo-header sum",
             Why::Length => "length below header",
             Why::Deep => "headers beyond limit",
             Why::Truncated | Why::Bytes | Why::Prefix => "",

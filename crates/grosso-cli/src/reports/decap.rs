@@ -92,8 +92,8 @@ impl DecapTally {
         let name = match congestion {
             Congestion::Unchanged => return,
             Congestion::Contradicted => "contradicted",
-            Congestion::Capable1 => "told ECT(1)",
-            Congestion::Experienced => "told CE",
+            Congestion::Capable1 => "set to ECT(1)",
+            Congestion::Experienced => "set to CE",
         };
         *self.congestion.entry(name).or_default() += 1;
     }
@@ -108,7 +108,8 @@ impl DecapTally {
         if !self.left_out.is_empty() {
             let headers = self.left_out.iter().map(|(name, count)| format!("{name} {count}"));
             talk.note(format!(
-                "headers inside tunnels for which the capture's link type has no place are left out: {}",
+                "headers inside tunnels that the capture's link type cannot store are left out: \
+                 {}",
                 headers.collect::<Vec<_>>().join(", ")
             ));
         }
@@ -146,7 +147,7 @@ impl DecapReport {
 impl Report for DecapReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
-            "{}: {} -> {} packets; {} taken out of tunnels\n",
+            "{}: {} -> {} packets; {} decapsulated\n",
             style.strong(self.output.name()),
             self.input.packets,
             self.output.packets,

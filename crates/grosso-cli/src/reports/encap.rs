@@ -47,7 +47,7 @@ impl EncapReport {
 impl Report for EncapReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
-            "{}: {} packets; {} put into {}\n",
+            "{}: {} packets; {} encapsulated in {}\n",
             style.strong(self.output.name()),
             self.output.packets,
             self.encapsulated,

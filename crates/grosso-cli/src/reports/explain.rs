@@ -84,7 +84,7 @@ impl JudgmentFacts {
         let what = match (self.nature, self.size) {
             ("packet", _) => "a packet of the wire".to_owned(),
             ("superframe", Some(0)) => "a superframe of unequal packets".to_owned(),
-            ("superframe", Some(size)) => format!("a superframe, cut every {size} B"),
+            ("superframe", Some(size)) => format!("a superframe, split every {size} B"),
             (reason, _) => format!("undecided: {reason}"),
         };
         let by = self.by.map(|by| format!(", by {}", by.noun())).unwrap_or_default();
@@ -259,9 +259,9 @@ impl ExplainReport {
         let mut text = match *verdict {
             "joined" => style.good("MERGED"),
             "held" => style.good("STARTS A TRAIN"),
-            "waited" => style.notice("WAITED FOR THE END OF ITS POLL"),
+            "waited" => style.notice("HELD UNTIL THE END OF THE POLL"),
             "refused" => style.notice("NOT MERGED"),
-            _ => style.notice("PASSES UNTOUCHED"),
+            _ => style.notice("PASSED THROUGH"),
         };
         if let Some(reason) = reason {
             text.push_str(&format!(": {reason}"));
@@ -276,7 +276,7 @@ impl ExplainReport {
         let number = self.packet.number;
         match (&self.left, self.decision.verdict) {
             (None, _) | (Some(Train { packets: 1, closed: "never", .. }), _) => {
-                format!("#{number} as it came")
+                format!("#{number} unchanged")
             }
             (Some(train), "refused") if train.first == number && train.packets > 1 => {
                 format!("#{number} starts the next train: {}", train.text())
@@ -295,7 +295,7 @@ impl BrokenLaw {
 impl Limit {
     fn text(&self) -> String {
         let would_be = self.would_be.map_or(String::new(), |value| format!(", would be {value}"));
-        format!("{}: {} at most{would_be}", self.name, self.most)
+        format!("{}: the maximum is {}{would_be}", self.name, self.most)
     }
 }
 

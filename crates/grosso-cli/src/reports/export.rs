@@ -117,7 +117,7 @@ impl Report for ExportReport {
             ));
             text.push_str(&count_lines("checksums", &counts.checksums));
             text.push_str(&count_lines("evidence", &counts.evidence));
-            text.push_str(&count_lines("left whole", &counts.left));
+            text.push_str(&count_lines("not split", &counts.left));
         }
         if let Some(ExportedTable { files: [file], counts }) = &self.trains {
             text.push_str(&format!(

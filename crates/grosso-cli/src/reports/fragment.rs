@@ -40,14 +40,14 @@ impl FragmentReport {
 impl Report for FragmentReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
-            "{}: {} -> {} packets; {} cut into {}\n",
+            "{}: {} -> {} packets; {} split into {}\n",
             style.strong(self.output.name()),
             self.input.packets,
             self.output.packets,
             self.cut,
             units::count(self.fragments, "fragment"),
         );
-        text.push_str(&count_lines("left longer", &self.left));
+        text.push_str(&count_lines("longer than MTU", &self.left));
         text
     }
 

@@ -279,9 +279,12 @@ impl InspectReport {
         let has_fragments = self.fragments.packets > 0;
         if self.tunnels.iter().any(is_in_clear) {
             let recursive = if has_fragments { "--recursive " } else { "" };
-            format!("Inside the tunnels: grosso decap {recursive}{input} -w inner.pcapng\n")
+            format!(
+                "Packets inside the tunnels: grosso decap {recursive}{input} -w \
+                     inner.pcapng\n"
+            )
         } else if has_fragments {
-            format!("Without fragments: grosso reassemble {input} -w whole.pcapng\n")
+            format!("To join the fragments: grosso reassemble {input} -w whole.pcapng\n")
         } else {
             String::new()
         }
@@ -291,27 +294,27 @@ impl InspectReport {
         let has_superframes = self.superframes.packets > 0;
         let verdict = match self.verdict.vantage {
             "empty" => "No packets.",
-            "unknown" => "No IP packet among them, so there is nothing to judge.",
+            "unknown" => "No IP packets, so there is nothing to classify.",
             "wire" => "This is the wire: no superframes, no partial checksums.",
             "undecided" => {
-                "Headers only, so no checksum can be verified. Nothing in the headers speaks against \
-                 the wire: no superframes, no partial checksums."
+                "Headers only, so no checksum can be verified. The headers are consistent with a \
+                 wire capture: no superframes, no partial checksums."
             }
             "sender-host" if has_superframes => {
-                "Taken on the sending host, before segmentation and checksum offload (or on a \
+                "Captured on the sending host, before segmentation and checksum offload (or on a \
                  virtual link, where they never happen). This is not the wire:"
             }
             "sender-host" => {
-                "Taken on the sending host, before checksum offload (or on a virtual link, where \
-                 it never happens). No corruption, but not the wire."
+                "Captured on the sending host, before checksum offload (or on a virtual link, \
+                 where it never happens). No corruption, but not the wire."
             }
             "receiver-host" => {
-                "Taken on the receiving host, after packets were merged (GRO). This is not the \
-                 wire:"
+                "Captured on the receiving host, after packets were merged (GRO). This is not \
+                 the wire:"
             }
             _ => {
-                "Taken on a host, after packets were merged or before they were cut; which, the \
-                 packets do not tell. This is not the wire:"
+                "Captured on a host, after packets were merged or before they were split; the \
+                 packets do not show which. This is not the wire:"
             }
         };
         let mut sentences = verdict.to_string();

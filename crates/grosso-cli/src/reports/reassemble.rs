@@ -109,16 +109,13 @@ impl Joining {
         let mut text = String::new();
         if self.duplicates > 0 {
             let again = core::iter::once(self.duplicates.to_string());
-            text.push_str(&list_lines("came again", again));
+            text.push_str(&list_lines("duplicates", again));
         }
         text.push_str(&count_lines("not joined", &self.passed));
         text.push_str(&self.alone.lines());
         let sets: u64 = self.left.values().sum();
         if sets > 0 {
-            text.push_str(&format!(
-                "{} of fragments left as they came:\n",
-                units::count(sets, "set")
-            ));
+            text.push_str(&format!("{} of fragments left unchanged:\n", units::count(sets, "set")));
         }
         let listed_max = if lists_all { usize::MAX } else { SETS_LISTED };
         text.extend(self.sets.iter().take(listed_max).map(SetFacts::lines));
@@ -174,7 +171,7 @@ impl SetFacts {
         let gaps = self.missing.iter().map(|gap| u64::from(gap.start)..u64::from(gap.end));
         let bytes = ranges("byte", gaps);
         match (self.missing.is_empty(), self.data_bytes) {
-            (false, None) => format!("{bytes} and the end from {} on", self.reach_bytes),
+            (false, None) => format!("{bytes} and the end from byte {} on", self.reach_bytes),
             (true, None) => format!("the end from byte {} on", self.reach_bytes),
             (false, Some(_)) => bytes,
             // A last fragment alone has no data of its own.

@@ -37,7 +37,7 @@ impl SegmentReport {
 impl Report for SegmentReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
-            "{}: {} -> {} packets; {} cut into {}\n",
+            "{}: {} -> {} packets; {} split into {}\n",
             style.strong(self.output.name()),
             self.input.packets,
             self.output.packets,
@@ -46,9 +46,9 @@ impl Report for SegmentReport {
         );
         if self.undescribed > 0 {
             let frames = units::count(self.undescribed, "superframe");
-            text.push_str(&format!("{frames} left whole: segment size not recorded\n"));
+            text.push_str(&format!("{frames} not split: segment size not recorded\n"));
         }
-        text.push_str(&count_lines("left whole", &self.left));
+        text.push_str(&count_lines("not split", &self.left));
         text
     }
 

@@ -173,7 +173,7 @@ impl TunnelFacts {
     /// `1460 (1500 - ip 20 - udp 8 - gue 4)`.
     fn mtu_text(&self) -> String {
         let Some(path) = self.path_mtu else {
-            return format!("{} (no way to {} now)", self.mtu, self.remote);
+            return format!("{} (no route to {} now)", self.mtu, self.remote);
         };
         let overhead: usize = self.overhead.iter().map(|part| part.bytes).sum();
         let sum = self
@@ -182,15 +182,15 @@ impl TunnelFacts {
             .fold(path.to_string(), |sum, part| format!("{sum} - {} {}", part.name, part.bytes));
         match path.checked_sub(overhead) {
             Some(fits) if fits == self.mtu as usize => format!("{} ({sum})", self.mtu),
-            Some(fits) => format!("{} (as set; the path has room for {fits}: {sum})", self.mtu),
-            None => format!("{} (as set; the path has no room: {sum})", self.mtu),
+            Some(fits) => format!("{} (as configured; the path allows {fits}: {sum})", self.mtu),
+            None => format!("{} (as configured; the path is too small: {sum})", self.mtu),
         }
     }
 
     /// `said to carry 1280 bytes ...`.
     fn path_text(&self) -> String {
         let Some(hint) = self.path_hint else { return String::new() };
-        format!("said to carry {hint} bytes (ICMP); longer packets may leave as fragments")
+        format!("{hint} bytes according to ICMP; longer packets may be fragmented")
     }
 
     fn block(&self, style: Style) -> String {
@@ -226,7 +226,7 @@ impl TunnelFacts {
     }
 
     fn state_text(&self, style: Style) -> String {
-        let gone = if self.device_is_there { "" } else { "; its device is gone" };
+        let gone = if self.device_is_there { "" } else { "; its device was removed" };
         match (self.state, self.pid) {
             // A path whose device is removed ends.
             (TunnelState::Up, number) => {
@@ -237,7 +237,7 @@ impl TunnelFacts {
             }
             (TunnelState::Down, _) => format!("{}{gone}", style.notice("down")),
             (TunnelState::Ended, _) => format!(
-                "{}: its process ended without being told to{gone}; grosso tunnel up {}",
+                "{}: its process ended unexpectedly{gone}; to start it: grosso tunnel up {}",
                 style.bad("down"),
                 self.name
             ),
@@ -415,14 +415,13 @@ mod tests {
     fn one_that_ended_says_how_to_bring_it_back() {
         let mut ended = facts("ip6tnl local fd00::1 remote fd00::2 encaplimit none", 1400);
         (ended.state, ended.pid) = (TunnelState::Ended, None);
-        ended.last_error = Some("path gue0: gue0: the device is gone".into());
+        ended.last_error = Some("path gue0: gue0: the device was removed".into());
         assert_eq!(
             text(ended),
-            "interface: gue0  (ip6tnl)\n\
-             \x20 state:    down: its process ended without being told to; grosso tunnel up gue0\n\
-             \x20 endpoint: fd00::2      local: fd00::1\n\
-             \x20 mtu:      1400 (as set; the path has room for 1460: 1500 - ip 40)\n\
-             \x20 error:    path gue0: gue0: the device is gone\n"
+            "interface: gue0  (ip6tnl)\n\x20 state:    down: its process ended unexpectedly; to \
+             start it: grosso tunnel up gue0\n\x20 endpoint: fd00::2      local: fd00::1\n\x20 \
+             mtu:      1400 (as configured; the path allows 1460: 1500 - ip 40)\n\x20 error:    \
+             path gue0: gue0: the device was removed\n"
         );
         let mut alone = facts("vxlan id 1 local fd00::1 remote fd00::2 srcport 9 9", 1430);
         (alone.path_mtu, alone.device_is_there) = (None, false);
@@ -432,9 +431,9 @@ mod tests {
             text.contains("  state:    up, process 7; its device was renamed or moved\n"),
             "{text}"
         );
-        assert!(text.contains("  path:     said to carry 1280 bytes (ICMP); "), "{text}");
+        assert!(text.contains("  path:     1280 bytes according to ICMP; "), "{text}");
         assert!(text.contains("  endpoint: [fd00::2]:4789 "), "{text}");
         assert!(text.contains("  ports:    from 9\n"), "{text}");
-        assert!(text.contains("  mtu:      1430 (no way to fd00::2 now)\n"), "{text}");
+        assert!(text.contains("  mtu:      1430 (no route to fd00::2 now)\n"), "{text}");
     }
 }

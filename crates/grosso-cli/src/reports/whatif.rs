@@ -243,7 +243,7 @@ impl Disorder {
     fn text(&self, style: Style) -> String {
         let Self { not_merged, packets_up, repaired, command, live } = self;
         let lead = format!(
-            "Out of order: {} did not continue their train. {}.",
+            "Reordering: {} did not continue their train. {}.",
             units::count(*not_merged, "packet"),
             repaired.text(*packets_up)
         );
@@ -267,10 +267,13 @@ impl Choice {
     pub(super) fn text(&self, packets: u64) -> String {
         let held = self.held_ns.map_or(String::new(), |held| {
             let (p99, max) = (units::duration(held.p99), units::duration(held.max));
-            format!("; 99 % of what merges waits {p99} or less, all of it {max}")
+            format!(
+                "; 99 % of the merged packets are held for {p99} or less, all for {max} or \
+                     less"
+            )
         });
         format!(
-            "{} with a hold of {}: {} up instead of {packets}{held}",
+            "{} with a hold time of {}: {} delivered instead of {packets}{held}",
             name(&self.profile, &self.reorder),
             self.hold,
             units::count(self.packets_up, "packet"),
@@ -281,6 +284,9 @@ impl Choice {
 impl Report for WhatifReport {
     fn text(&self, style: Style) -> String {
         let mut text = self.head(style);
+        if self.offered.wire_packets == 0 {
+            return text + "No packets, so there is nothing to compare.\n";
+        }
         let mut before: &[Setting] = &[];
         for group in Setting::groups(&self.settings) {
             text.push_str(&self.group(group, before, style));
@@ -324,7 +330,7 @@ impl WhatifReport {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));
         if !first.invertible {
-            text.push_str(" (cannot be cut again: only where TCP ends)");
+            text.push_str(" (lossy: use it only where TCP ends)");
         }
         text.push('\n');
         if let [other, ..] = before
@@ -343,12 +349,12 @@ impl WhatifReport {
         }
         if let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) {
             if settings.len() > 1 {
-                text.push_str(&format!("  with a hold of {}:\n", longest.hold));
+                text.push_str(&format!("  with a hold time of {}:\n", longest.hold));
             }
             text.push_str(&count_lines("not merged", &longest.not_merged));
             text.push_str(&count_lines("passed through", &longest.passed));
             text.push_str(&count_lines("trains ended by", &longest.closed));
-            text.push_str(&count_lines("waited until", &longest.waited));
+            text.push_str(&count_lines("wait ended by", &longest.waited));
         }
         text
     }
@@ -387,11 +393,11 @@ impl WhatifReport {
         match &self.best {
             None => text.push_str("Nothing merges with any of these settings.\n"),
             Some(Best { fewest, shortest, command, live }) => {
-                let fewest_text = format!("Fewest packets up: {}.", fewest.text(packets));
+                let fewest_text = format!("Fewest packets: {}.", fewest.text(packets));
                 text.push_str(&wrap(&fewest_text));
                 if shortest != fewest {
                     text.push_str(&wrap(&format!(
-                        "Nine tenths of that for the shortest wait: {}.",
+                        "90 % of that saving at the lowest delay: {}.",
                         shortest.text(packets)
                     )));
                 }
@@ -434,14 +440,14 @@ const LIVE_ORDER: [&str; 4] = [
 /// The headings above the lines of a profile.
 const HEADINGS: [&str; 2] = [
     "          packets             segments/train            packets held  trains end",
-    "  hold         up  merged   p50   p99   mean     p50     p99     max  mostly by",
+    "  hold  delivered  merged   p50   p99   mean     p50     p99     max  mostly by",
 ];
 
 /// The questions that a trace cannot answer.
 pub(crate) const NOT_KNOWN: &[&str] = &[
-    "processor time saved or spent",
+    "CPU time saved or spent",
     "the number of packets per poll, which --batch sets",
-    "the reaction of senders to acknowledgments that wait",
-    "times at other places than that of the capture",
+    "the reaction of senders to delayed acknowledgments",
+    "the timing at other places than the capture point",
     "packets that offloads had merged before the capture",
 ];

@@ -105,10 +105,10 @@ impl Report for WireReport {
             units::count(*split, "superframe"),
             units::count(self.checksums_completed, "checksum"),
         )));
-        text.push_str(&format!("{left} left as they were\n"));
+        text.push_str(&format!("{left} left unchanged\n"));
         if self.guessed > 0 {
             let frames = units::count(self.guessed, "packet");
-            text.push_str(&format!("{frames} judged by a guess (--strict leaves them)\n"));
+            text.push_str(&format!("{frames} split by a guess (--strict leaves them unchanged)\n"));
         }
         text.push_str(&count_lines("left", &self.left));
         text

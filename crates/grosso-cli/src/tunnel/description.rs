@@ -313,23 +313,21 @@ impl fmt::Display for Description {
 
 fn check_addresses(kind: Kind, local: IpAddr, remote: IpAddr) -> Result<(), String> {
     if local.is_ipv4() != remote.is_ipv4() {
-        return Err(format!("local {local} and remote {remote} are not of one family"));
+        return Err(format!("local {local} and remote {remote} must both be IPv4 or both be IPv6"));
     }
     if remote.is_multicast() || remote.is_unspecified() {
-        return Err(format!("remote {remote} is not the address of one host"));
+        return Err(format!("remote {remote} is not a unicast address"));
     }
     if local == remote {
-        return Err(format!("local and remote are both {remote}: packets would come back"));
+        return Err(format!("local and remote are both {remote}: packets would loop back"));
     }
     match (kind.is_over_ipv6(), remote.is_ipv6()) {
         (Some(false), true) => Err(format!(
-            "{} is over IPv4, and remote {remote} is not; over IPv6 there are ip6tnl, ip6gre \
-             and ip6gretap",
+            "{} needs an IPv4 remote, not {remote}; for IPv6 use ip6tnl, ip6gre or ip6gretap",
             kind.name()
         )),
         (Some(true), false) => Err(format!(
-            "{} is over IPv6, and remote {remote} is not; over IPv4 there are ipip, sit, gre and \
-             gretap",
+            "{} needs an IPv6 remote, not {remote}; for IPv4 use ipip, sit, gre or gretap",
             kind.name()
         )),
         _ => Ok(()),
@@ -350,32 +348,36 @@ fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, 
     if more.is_empty() {
         return match configured {
             [] => Ok(None),
-            _ => Err("fdb is for several other ends, and remote is given once".to_owned()),
+            _ => Err("fdb needs several remotes, but there is only one".to_owned()),
         };
     }
     if !endpoint.carries_ethernet() {
         let kind = kind.name();
-        return Err(format!("several remotes are for Ethernet frames, and {kind} carries others"));
+        return Err(format!(
+            "several remotes need a tunnel of Ethernet frames, which {kind} is not"
+        ));
     }
     if remotes.len() > REMOTES_MAX {
-        return Err(format!("{} remotes are more than {REMOTES_MAX}", remotes.len()));
+        return Err(format!("too many remotes: {}; the limit is {REMOTES_MAX}", remotes.len()));
     }
     for (place, remote) in remotes.iter().enumerate() {
         check_addresses(kind, endpoint.local, *remote)?;
         if remotes[..place].contains(remote) {
-            return Err(format!("remote {remote} is given twice"));
+            return Err(format!("remote {remote} is configured twice"));
         }
     }
     for (place, (link, remote)) in configured.iter().enumerate() {
         let link_text = link_address(link);
         if link[0] & 1 == 1 || *link == [0; 6] {
-            return Err(format!("fdb {link_text}: it is not the address of one device"));
+            return Err(format!("fdb {link_text}: not a unicast Ethernet address"));
         }
         if !remotes.contains(remote) {
-            return Err(format!("fdb {link_text} {remote}: {remote} is no remote"));
+            return Err(format!(
+                "fdb {link_text} {remote}: {remote} is not a remote of this tunnel"
+            ));
         }
         if configured[..place].iter().any(|(other, _)| other == link) {
-            return Err(format!("fdb {link_text} is given twice"));
+            return Err(format!("fdb {link_text} is configured twice"));
         }
     }
     let mut forwarding = Forwarding::new(more.iter().copied());
@@ -396,7 +398,7 @@ fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, 
 fn header(words: &Words) -> Result<Header, String> {
     let identifier = || match words.number("id").map(u32::try_from) {
         Some(Ok(identifier)) => Ok(identifier),
-        _ => Err("id is missing: the network's identifier".to_owned()),
+        _ => Err("id is missing: expected the network identifier (VNI)".to_owned()),
     };
     match words.kind {
         Kind::Vxlan => {
@@ -436,7 +438,7 @@ fn key(words: &Words) -> Result<Option<u32>, String> {
     let (inward, outward) = (inward.or(both), outward.or(both));
     if inward != outward {
         let (inward, outward) = (shown(inward), shown(outward));
-        return Err(format!("{inward} inwards and {outward} outwards: key is one for both"));
+        return Err(format!("{inward} inwards and {outward} outwards, but key sets both"));
     }
     Ok(inward.and_then(|key| u32::try_from(key).ok()))
 }
@@ -449,7 +451,7 @@ fn both_ways(words: &Words, names: [&'static str; 3]) -> Result<bool, String> {
     if is_on(inward) == is_on(outward) {
         return Ok(is_on(inward));
     }
-    Err(format!("{inward} and {outward} differ: {both} is one for both directions"))
+    Err(format!("{inward} and {outward} differ, but {both} sets both directions"))
 }
 
 fn carrier(words: &Words, remote: IpAddr) -> Result<Carrier, String> {
@@ -463,18 +465,18 @@ fn carrier(words: &Words, remote: IpAddr) -> Result<Carrier, String> {
             let is_set =
                 |name: &&str| words.value(name).is_some_and(|value| *value != Value::Switch(false));
             return match others.iter().find(|name| is_set(name)) {
-                Some(name) => Err(format!("{name} is for encap fou or gue, which is missing")),
+                Some(name) => Err(format!("{name} needs encap fou or encap gue")),
                 None => Ok(Carrier::Ip),
             };
         }
     };
     let is_direct = words.number("encap-variant") == Some(1);
     if encap == "fou" && words.number("encap-variant").is_some() {
-        return Err("encap-variant is for encap gue, and this is encap fou".to_owned());
+        return Err("encap-variant needs encap gue, not encap fou".to_owned());
     }
     if is_direct && words.kind.is_gre() {
         let kind = words.kind.name();
-        return Err(format!("encap-variant 1 carries IP packets alone, and this is {kind}"));
+        return Err(format!("encap-variant 1 carries IP packets only, not {kind}"));
     }
     let udp = encapsulation(words, remote, encap, is_direct)?;
     Ok(match encap {
@@ -494,15 +496,17 @@ fn encapsulation(
     let offload = words.switch("encap-remcsum") == Some(true);
     if offload && (encap == "fou" || is_direct) {
         let what = if is_direct { "encap-variant 1" } else { "encap fou" };
-        return Err(format!("encap-remcsum is for encap gue, and {what} has no place for it"));
+        return Err(format!(
+            "encap-remcsum needs a header of encap gue, which {what} does not have"
+        ));
     }
     let said = match remote {
         IpAddr::V4(_) => words.switch("encap-csum"),
         IpAddr::V6(_) => words.switch("encap-csum6").or_else(|| words.switch("encap-csum")),
     };
     if offload && said == Some(false) {
-        return Err("noencap-csum and encap-remcsum exclude each other: without a checksum \
-                    outside, nothing would protect what has none inside"
+        return Err("noencap-csum and encap-remcsum exclude each other: packets would have no \
+                    checksum, inside or outside"
             .to_owned());
     }
     let checksum = said.unwrap_or(true);
@@ -510,7 +514,7 @@ fn encapsulation(
     let destination = match port(words, "encap-dport") {
         Some(port) => port,
         None if encap == "gue" => gue::PORT,
-        None => return Err("encap fou has no port of its own: encap-dport is missing".to_owned()),
+        None => return Err("encap-dport is missing: encap fou has no default port".to_owned()),
     };
     let source = port(words, "encap-sport").map_or(SOURCE_PORTS, |port| port..=port);
     let remote_checksum = RemoteChecksumUse {
@@ -528,10 +532,10 @@ fn udp(words: &Words, remote: IpAddr) -> Result<Udp, String> {
     let is_on = |name: &str| words.switch(name) == Some(true);
     let over_ipv6 = ["udp6zerocsumtx", "udp6zerocsumrx"];
     if let Some(name) = over_ipv6.into_iter().find(|name| is_on(name) && remote.is_ipv4()) {
-        return Err(format!("{name} is for IPv6, and remote {remote} is not: noudpcsum"));
+        return Err(format!("{name} applies to IPv6 only; for IPv4 use noudpcsum"));
     }
     if words.switch("udpcsum") == Some(false) && remote.is_ipv6() && !is_on("udp6zerocsumtx") {
-        return Err(format!("noudpcsum is for IPv4, and remote {remote} is not: udp6zerocsumtx"));
+        return Err(format!("noudpcsum applies to IPv4 only; for IPv6 use udp6zerocsumtx"));
     }
     let (checksum, off) = match remote {
         IpAddr::V4(_) => (words.switch("udpcsum").unwrap_or(true), "noudpcsum"),
@@ -539,17 +543,19 @@ fn udp(words: &Words, remote: IpAddr) -> Result<Udp, String> {
     };
     if let Some(name) = ["remcsumtx", "remcsumrx"].into_iter().find(|name| is_on(name)) {
         if is_on("gpe") {
-            return Err(format!("gpe and {name} exclude each other: one place has both"));
+            return Err(format!(
+                "gpe and {name} exclude each other: they use the same header field"
+            ));
         }
         if !checksum {
             return Err(format!(
-                "{off} and {name} exclude each other: without a checksum outside, nothing would \
-                 protect what has none inside"
+                "{off} and {name} exclude each other: packets would have no checksum, inside or \
+                 outside"
             ));
         }
     }
     if words.switch("remcsumpartial") == Some(false) && !is_on("remcsumrx") {
-        return Err("noremcsumpartial is for remcsumrx, which is missing".to_owned());
+        return Err("noremcsumpartial needs remcsumrx".to_owned());
     }
     let usual = match words.kind {
         Kind::Geneve => geneve::PORT,
@@ -591,7 +597,8 @@ fn dscp(words: &Words) -> Result<Dscp, String> {
         Some(Ok(1)) => Ok(Dscp::Inherit),
         Some(Ok(tos)) if tos & 3 == 0 => Ok(Dscp::Fixed(tos >> 2)),
         Some(Ok(tos)) => Err(format!(
-            "tos {tos:#04x}: its two lowest bits are ECN, which is the packet's (RFC 6040)"
+            "tos {tos:#04x}: the two lowest bits must be 0, because ECN is copied from the \
+             packet (RFC 6040)"
         )),
         _ => Ok(Dscp::Inherit),
     }
@@ -601,7 +608,7 @@ fn dont_fragment(words: &Words, remote: IpAddr) -> Result<DontFragment, String> 
     if let Some(word) = words.choice("df") {
         return match word {
             _ if remote.is_ipv6() => {
-                Err(format!("df {word} is for IPv4, and remote {remote} is not"))
+                Err(format!("df {word} applies to IPv4 only, and remote is {remote}"))
             }
             "unset" => Ok(DontFragment::Unset),
             "inherit" => Ok(DontFragment::Inherit),
@@ -635,7 +642,7 @@ fn mtu_min(words: &Words, remote: IpAddr) -> Result<Option<u16>, String> {
     let least = if remote.is_ipv4() { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
     match words.number("mtu-min").map(u16::try_from) {
         Some(Ok(mtu)) if usize::from(mtu) < least => {
-            Err(format!("mtu-min {mtu}: towards {remote} it is {least} at least"))
+            Err(format!("mtu-min {mtu}: the minimum for {remote} is {least}"))
         }
         Some(Ok(mtu)) => Ok(Some(mtu)),
         _ => Ok(None),
@@ -645,7 +652,7 @@ fn mtu_min(words: &Words, remote: IpAddr) -> Result<Option<u16>, String> {
 fn flow_label(words: &Words, remote: IpAddr) -> Result<Option<u32>, String> {
     match words.number("flowlabel").map(u32::try_from) {
         Some(Ok(label)) if remote.is_ipv4() => {
-            Err(format!("flowlabel {label:#x} is for IPv6, and remote {remote} is not"))
+            Err(format!("flowlabel {label:#x} applies to IPv6 only, and remote is {remote}"))
         }
         Some(Ok(label)) => Ok(Some(label)),
         _ => Ok(None),
@@ -671,7 +678,7 @@ fn version(words: &Words) -> Result<Option<IpVersion>, String> {
     found.ok_or_else(|| {
         let (kind, words) = (words.kind.name(), there.iter().map(|(word, _)| *word));
         let words = words.collect::<Vec<_>>().join(", ");
-        format!("mode {mode} is not one of {kind}, which are {words}")
+        format!("mode {mode} does not apply to {kind}; expected {words}")
     })
 }
 

@@ -27,11 +27,11 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
     for (word, value) in description.words().iter() {
         let spelt = word.spell(value);
         let why = match (word.name, description.kind) {
-            ("remcsumpartial" | "encap-remcsumpartial", _) => "no word to complete checksums",
-            ("encap-variant", _) => "no variant 1 of GUE to send",
-            ("mtu-min", _) => "no floor of the path MTU",
-            ("geneve_opts", _) => "options by route, and not by tunnel",
-            ("local" | "srcport", Kind::Geneve) => "no such word of geneve",
+            ("remcsumpartial" | "encap-remcsumpartial", _) => "no option to complete checksums",
+            ("encap-variant", _) => "no option to send GUE variant 1",
+            ("mtu-min", _) => "no minimum for the path MTU",
+            ("geneve_opts", _) => "options by route, not by tunnel",
+            ("local" | "srcport", Kind::Geneve) => "no such option for geneve",
             ("gbp", _) if spelt != "gbp" => {
                 words.push("gbp".to_owned());
                 "the policy of a packet from its mark"
@@ -42,7 +42,7 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
             }
             // The kernel makes no other devices for GPE.
             ("id" | "remote", _) if is_generic(&description.endpoint) => {
-                "gpe with external alone, by route and not by tunnel"
+                "gpe only with external, by route and not by tunnel"
             }
             // It prints `encap-csum6`, but reads this.
             ("encap-csum6", _) => {
@@ -50,7 +50,7 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
                 continue;
             }
             ("ttl", _) if spelt != "ttl inherit" && inherits_ttl(description) => {
-                "no TTL but that of the packet inside beside nopmtudisc"
+                "no ttl inherit together with nopmtudisc"
             }
             ("remote", _) => {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
@@ -104,7 +104,10 @@ fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], 
     let Some(Forwarding { configured, .. }) = &description.forwarding else { return Vec::new() };
     if description.kind != Kind::Vxlan {
         let (kind, remote) = (description.kind.name(), description.endpoint.remote);
-        notes.push(format!("the kernel's {kind} has one other end: all but {remote} are left out"));
+        notes.push(format!(
+            "the kernel's {kind} has one remote only: all but {remote} are left \
+                            out"
+        ));
         return Vec::new();
     }
     let more = description.remotes().skip(1).map(|remote| (ANYBODY, remote));
@@ -209,7 +212,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
             }
             if *generic_protocol {
                 section.put("GenericProtocolExtension", true);
-                notes.push("the kernel has gpe with external alone, and refuses this".to_owned());
+                notes.push("the kernel has gpe only with external, and rejects this".to_owned());
             }
             if policy.is_some_and(|policy| policy > 0) {
                 notes.push("networkd takes the policy of a packet from its mark".to_owned());
@@ -330,7 +333,7 @@ fn encapsulation(section: &mut Section, endpoint: &Endpoint, notes: &mut Vec<Str
             _ => "GenericUDPEncapsulation",
         },
     );
-    notes.push("networkd has no key for encap-csum: it is off".to_owned());
+    notes.push("networkd has no key for encap-csum: it is disabled".to_owned());
     if remote_checksum.transmit {
         notes.push("networkd has no key for encap-remcsum: it is left out".to_owned());
     }
@@ -379,8 +382,7 @@ mod tests {
         for kind in ["ipip", "sit"] {
             let exported = ip(&definition(&format!("{kind} {ends}")));
             assert!(!exported.text.contains("ttl"), "{exported:?}");
-            let note =
-                "ip has no TTL but that of the packet inside beside nopmtudisc: ttl 64 is left out";
+            let note = "ip has no ttl inherit together with nopmtudisc: ttl 64 is left out";
             assert_eq!(exported.notes, [note]);
         }
         let same = ip(&definition(&format!("ipip {ends} ttl inherit")));
@@ -397,11 +399,11 @@ mod tests {
             "ip link add t0 mtu 1400 type vxlan local 192.0.2.1 ttl 64 tos inherit df unset \
              srcport 49152 65535 dstport 4790 udpcsum external gpe\nip link set t0 up\n"
         );
-        let why = "ip has gpe with external alone, by route and not by tunnel";
+        let why = "ip has gpe only with external, by route and not by tunnel";
         let left = ["id 42", "remote 192.0.2.2"].map(|word| format!("{why}: {word} is left out"));
         assert_eq!(exported.notes, left);
         let units = networkd(&definition("vxlan id 42 local 192.0.2.1 remote 192.0.2.2 gpe"));
-        assert_eq!(units.notes, ["the kernel has gpe with external alone, and refuses this"]);
+        assert_eq!(units.notes, ["the kernel has gpe only with external, and rejects this"]);
     }
 
     #[test]
@@ -420,7 +422,7 @@ mod tests {
         );
         for exported in [ip, networkd] {
             let gretap = exported(&definition(&format!("gretap {more}")));
-            let note = "the kernel's gretap has one other end: all but 192.0.2.2 are left out";
+            let note = "the kernel's gretap has one remote only: all but 192.0.2.2 are left out";
             assert!(gretap.notes.contains(&note.to_owned()), "{gretap:?}");
             for word in ["192.0.2.3", "fdb", "ageing", "learning", "BridgeFDB"] {
                 assert!(!gretap.text.contains(word), "{gretap:?}");

@@ -48,11 +48,10 @@ impl TunnelFiles {
             message += &format!("; did you mean {meant}?");
         }
         let hint = match places.is_empty() {
-            true => {
-                "there is none of this user in this network namespace; grosso tunnel add makes one"
-                    .to_owned()
-            }
-            false => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
+            true => "this user has no tunnels in this network namespace; create one with grosso \
+                 tunnel add"
+                .to_owned(),
+            false => format!("existing tunnels: {}", names().collect::<Vec<_>>().join(", ")),
         };
         Err(Failure::environment("environment.no_tunnel", message).hint(hint))
     }

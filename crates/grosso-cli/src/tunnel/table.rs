@@ -22,7 +22,7 @@ impl<'de> Deserialize<'de> for Description {
             type Value = Description;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a table with a type of tunnel, and its words as keys")
+                formatter.write_str("a table with a tunnel type and its options as keys")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Description, A::Error> {
@@ -103,8 +103,8 @@ fn read(form: Form, value: &toml::Value) -> Result<Value, String> {
         value => as_word(value).map(|word| vec![word]),
     };
     let expected = || match form {
-        Form::Switch => "true or false is expected".to_owned(),
-        form => format!("{form} is expected"),
+        Form::Switch => "expected true or false".to_owned(),
+        form => format!("expected {form}"),
     };
     let words: Vec<String> = words.filter(|words| !words.is_empty()).ok_or_else(expected)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -98,7 +98,7 @@ impl fmt::Display for Form {
                 write!(formatter, "a number from {min} to {max}")?;
                 words.iter().try_for_each(|word| write!(formatter, " or {word}"))
             }
-            Self::Key => formatter.write_str("a number below 2^32 or four with dots"),
+            Self::Key => formatter.write_str("a 32-bit number or four numbers with dots"),
             Self::Address | Self::Addresses => formatter.write_str("an IP address"),
             Self::Entries => formatter.write_str("an Ethernet address and an IP address"),
             Self::Ports => formatter.write_str("two ports, the lower one first"),

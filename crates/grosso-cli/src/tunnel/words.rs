@@ -76,7 +76,7 @@ impl FromStr for Kind {
             let names = Self::ALL.map(Self::name);
             match similar(text, names.into_iter()) {
                 Some(meant) => format!("no type \"{text}\"; did you mean {meant}?"),
-                None => format!("no type \"{text}\"; there are {}", names.join(", ")),
+                None => format!("no type \"{text}\"; types are {}", names.join(", ")),
             }
         })
     }
@@ -101,7 +101,7 @@ impl Words {
     /// The message describes the error, and suggests a correction.
     pub(crate) fn parse<S: AsRef<str>>(words: &[S]) -> Result<Self, String> {
         let mut rest = words.iter().map(AsRef::as_ref).peekable();
-        let kind = rest.next().ok_or("no type: vxlan, geneve, gre, ipip, ... is expected")?;
+        let kind = rest.next().ok_or("type is missing; expected vxlan, geneve, gre, ipip, ...")?;
         let mut said = Self::new(kind.parse()?);
         while let Some(text) = rest.next() {
             if AS_IT_IS.contains(&text) {
@@ -137,7 +137,7 @@ impl Words {
             return Ok(());
         }
         let kinds: Vec<&str> = word.kinds.iter().map(|kind| kind.name()).collect();
-        Err(format!("{text} is for {}, and this is {}", kinds.join(", "), self.kind.name()))
+        Err(format!("{text} applies to {}, not to {}", kinds.join(", "), self.kind.name()))
     }
 
     fn unknown(&self, text: &str) -> String {
@@ -151,11 +151,11 @@ impl Words {
             .flat_map(|word| word.names().map(str::to_owned).chain(negative(word)))
             .collect();
         match similar(text, names.iter().map(String::as_str)) {
-            Some(meant) => format!("no word \"{text}\"; did you mean {meant}?"),
+            Some(meant) => format!("no option \"{text}\"; did you mean {meant}?"),
             None => {
                 let names: Vec<&str> = fitting().map(|word| word.name).collect();
                 let kind = self.kind.name();
-                format!("no word \"{text}\" of {kind}; there are {}", names.join(", "))
+                format!("{kind} has no option \"{text}\"; options are {}", names.join(", "))
             }
         }
     }
@@ -185,7 +185,7 @@ impl Words {
         }
         match self.said.insert(word.name, value.clone()) {
             None => Ok(()),
-            Some(before) if before == value => Err(format!("{} is given twice", word.name)),
+            Some(before) if before == value => Err(format!("{} is set twice", word.name)),
             Some(before) => {
                 let [before, value] = [before, value].map(|value| word.spell(&value));
                 Err(format!("{before} and {value} exclude each other"))
@@ -235,7 +235,7 @@ impl Words {
         match self.value(name) {
             Some(Value::Address(address)) => Ok(*address),
             Some(Value::Addresses(addresses)) if !addresses.is_empty() => Ok(addresses[0]),
-            _ => Err(format!("{name} is missing: an IP address")),
+            _ => Err(format!("{name} is missing: expected an IP address")),
         }
     }
 }
@@ -292,12 +292,12 @@ pub(super) fn no_such_key(name: &str) -> String {
     if let Some(word) = name.strip_prefix("no").and_then(Word::named)
         && word.form.is_switch()
     {
-        return format!("no key \"{name}\"; {} = false says so", word.name);
+        return format!("no key \"{name}\"; use {} = false", word.name);
     }
     let names = WORDS.iter().map(|word| word.name).chain(["type"]);
     match similar(name, names) {
         Some(meant) => format!("no key \"{name}\"; did you mean {meant}?"),
-        None => format!("no key \"{name}\" of a tunnel; they are the words of ip link"),
+        None => format!("no key \"{name}\" of a tunnel; keys are the options of ip link"),
     }
 }
 
@@ -372,17 +372,21 @@ const IN_UDP: &[Kind] =
 
 /// Words of `ip link` that are not supported, with the reason or the alternative.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("group", "no multicast: give remote for each other end; all get packets to groups"),
-    ("dev", "routes decide what packets leave by: ip route add REMOTE dev IFACE"),
-    ("external", "the tunnel is described here, and not packet by packet"),
+    (
+        "group",
+        "multicast is not supported: list each peer with remote; all of them get packets \
+               to groups",
+    ),
+    ("dev", "routes decide which interface packets leave by: ip route add REMOTE dev IFACE"),
+    ("external", "external is not supported: the tunnel is configured here, not per packet"),
     ("vnifilter", "a tunnel has one id"),
-    ("proxy", "requests for addresses are answered by the other end"),
+    ("proxy", "address resolution is answered by the peer"),
     ("rsc", "packets are not routed"),
-    ("l2miss", "no notification: packets to unknown addresses go to all ends"),
-    ("l3miss", "no notification: packets to unknown addresses go to all ends"),
-    ("fwmark", "marks are not set"),
-    ("6rd-prefix", "6rd derives ends from addresses; here the other end is remote"),
-    ("isatap", "ISATAP derives ends from addresses; here the other end is remote"),
+    ("l2miss", "no notifications: packets to unknown addresses go to all peers"),
+    ("l3miss", "no notifications: packets to unknown addresses go to all peers"),
+    ("fwmark", "packet marks are not set"),
+    ("6rd-prefix", "6rd derives peers from addresses; set remote instead"),
+    ("isatap", "ISATAP derives peers from addresses; set remote instead"),
 ];
 
 /// Words of `ip link` that describe fixed behaviour; the output of `ip` has them.

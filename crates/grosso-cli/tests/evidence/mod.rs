@@ -120,7 +120,7 @@ fn a1_path_mtu_below_the_mss() {
         let most = bytes(&wire).iter().filter(|frame| payload(frame) == size).count();
         assert!(most > 300 && longest(&bytes(&wire)) == 1514, "the path MTU was found on the way");
         let icmp = |name: &str| bytes(&host).iter().any(|frame| is_too_big(frame, name));
-        assert!(icmp("ipv4") || icmp("ipv6"), "and the capture says so");
+        assert!(icmp("ipv4") || icmp("ipv6"), "and recorded in capture");
         let bench = bench(&[("host.pcap", &host)]);
         let (code, report) = inspect(&bench, "host.pcap");
         assert_eq!((code, &report["verdict"]["vantage"]), (1, &"sender-host".into()), "{report}");

@@ -185,7 +185,7 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     }
 }
 
-/// A random stack half of the time, else one from the complete list. None has L2TPv3, whose form no command is told.
+/// A random stack half of the time, else one from the complete list. None has L2TPv3, whose format no command knows.
 pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     loop {
         let stack = if random.percent(50) {

@@ -58,7 +58,7 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
     match networks {
         Ok(networks) => networks.try_into().ok(),
         Err(error) => {
-            println!("skipped: no network of one's own: {error}");
+            println!("skipped: no private network namespace: {error}");
             assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{error}");
             None
         }

@@ -100,7 +100,7 @@ impl Chain {
         }
         pin();
         let made = Self::make(has_router);
-        made.map_err(|error| skip(&format!("no network of one's own: {error}"))).ok()
+        made.map_err(|error| skip(&format!("no private network namespace: {error}"))).ok()
     }
 
     fn make(has_router: bool) -> io::Result<Self> {

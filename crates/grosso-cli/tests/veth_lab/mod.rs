@@ -32,7 +32,7 @@ impl Net {
         let (network, far) = match (network, far) {
             (Ok(network), Ok(far)) => (network, far),
             (Err(error), _) | (_, Err(error)) => {
-                println!("skipped: no network of one's own: {error}");
+                println!("skipped: no private network namespace: {error}");
                 assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{error}");
                 return None;
             }
@@ -96,7 +96,8 @@ pub(crate) fn listening(command: &mut Command) -> (Child, String) {
     let mut sink = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(sink.stderr.take().unwrap()).read_line(&mut said).unwrap();
-    let address = said.split("listening at ").nth(1).and_then(|rest| rest.split(';').next());
+    let address =
+        said.split("serving pcap-over-IP on ").nth(1).and_then(|rest| rest.split(';').next());
     (sink, address.unwrap_or_else(|| panic!("{said}")).to_owned())
 }
 

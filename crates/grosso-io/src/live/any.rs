@@ -72,20 +72,20 @@ impl Opening {
                 Ok(vec![LivePort::Tun(port)])
             }
             Self::Passed { .. } => {
-                let why = "a descriptor is one queue, and no more can be made of it";
+                let why = "a descriptor has one queue only";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
             Self::Unix(options) if queues == 1 => {
                 Ok(vec![LivePort::Unix(Box::new(UnixPort::open(options)?))])
             }
             Self::Unix(_) => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket is one queue"))
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket has one queue only"))
             }
             Self::Vhost(options) if queues == 1 => {
                 Ok(vec![LivePort::Vhost(Box::new(VhostPort::open(options)?))])
             }
             Self::Vhost(_) => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "a machine's device is one queue"))
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "a VM's device has one queue only"))
             }
             Self::Packet { name, options } => open_packet(name, *options, queues),
             #[cfg(feature = "xdp")]

@@ -383,8 +383,8 @@ fn open_ring(
         io::ErrorKind::InvalidInput => io::Error::new(
             error.kind(),
             format!(
-                "{error}: superframes may not wait beside the ring without CAP_NET_ADMIN of the host, so that its \
-                 slots are long; fewer slots, or 1664 bytes a slot where nobody sends superframes, are a ring"
+                "{error}: without CAP_NET_ADMIN of the host, superframes must fit into the slots \
+                 of the ring; use fewer slots, or slots of 1664 bytes if nobody sends superframes"
             ),
         ),
         _ => error,

@@ -275,18 +275,21 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
     let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
     let too_long =
         "The kernel dropped a frame that was too long for a chunk, or for another reason.";
-    let ring_full = "The kernel dropped a frame for which the receive ring had no room.";
-    let no_chunk = "The kernel dropped a frame because it had no chunk to put it in.";
-    let implausible = "The kernel named a chunk that it does not have.";
+    let ring_full = "The kernel dropped a frame because the receive ring was full.";
+    let no_chunk = "The kernel dropped a frame because it had no chunk to store it in.";
+    let implausible = "The kernel named a chunk that it does not own.";
     [
         (counter("xdp-rx-dropped", true, too_long), kernel.receive_dropped),
         (counter("xdp-rx-ring-full", true, ring_full), kernel.receive_ring_full),
         (counter("xdp-rx-no-chunk", true, no_chunk), kernel.fill_ring_empty),
         (
-            counter("xdp-rx-invalid", false, "The kernel refused a chunk to receive into."),
+            counter("xdp-rx-invalid", false, "The kernel rejected a chunk for receiving."),
             kernel.receive_invalid,
         ),
-        (counter("xdp-tx-invalid", true, "The kernel refused to send."), kernel.transmit_invalid),
+        (
+            counter("xdp-tx-invalid", true, "The kernel rejected a frame to send."),
+            kernel.transmit_invalid,
+        ),
         (counter("xdp-implausible", false, implausible), kernel.implausible),
     ]
 }

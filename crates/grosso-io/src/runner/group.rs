@@ -43,7 +43,7 @@ pub enum Broken {
     Port(#[from] PortError),
     /// A path met a defect: its thread panicked. Its ports are closed, and the packets that it held
     /// are lost.
-    #[error("thread {thread} met a defect: {message}")]
+    #[error("thread {thread} panicked: {message}")]
     Defect {
         /// Name of the thread.
         thread: String,
@@ -52,7 +52,7 @@ pub enum Broken {
     },
     /// A thread did not end when it was told to: it is stuck in a system call, or stopped. It was left
     /// behind with its ports, and the packets that it holds are lost.
-    #[error("thread {thread} is stuck: it did not end when it was told to, and was left behind")]
+    #[error("thread {thread} is stuck: it did not stop when requested, and was abandoned")]
     Stuck {
         /// Name of the thread.
         thread: String,
@@ -206,7 +206,7 @@ impl Common {
 /// Binds the calling thread to a processor.
 fn bind(processor: usize) -> io::Result<()> {
     let context = |error: io::Error| {
-        io::Error::new(error.kind(), format!("no thread can be bound to CPU {processor}: {error}"))
+        io::Error::new(error.kind(), format!("cannot pin a thread to CPU {processor}: {error}"))
     };
     pin(None, processor).map_err(context)
 }
@@ -267,7 +267,7 @@ impl<F: FnOnce()> Drop for AtEnd<F> {
 fn check(paths: usize, processors: &[usize]) -> io::Result<()> {
     let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     if paths == 0 || paths > QUEUES_MAX {
-        return invalid(format!("{paths} queues; there can be 1 to {QUEUES_MAX}"));
+        return invalid(format!("{paths} queues; expected 1 to {QUEUES_MAX}"));
     }
     if processors.is_empty() {
         return Ok(());
@@ -276,7 +276,10 @@ fn check(paths: usize, processors: &[usize]) -> io::Result<()> {
     match processors.iter().find(|processor| !allowed.contains(processor)) {
         Some(processor) => {
             let list: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-            invalid(format!("no CPU {processor} to run on; there are {}", list.join(", ")))
+            invalid(format!(
+                "CPU {processor} does not exist; the number of CPUs is {}",
+                list.join(", ")
+            ))
         }
         None => Ok(()),
     }

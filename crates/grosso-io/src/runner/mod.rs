@@ -139,7 +139,11 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// if the kernel has no descriptor left to wait with.
     pub fn new(left: L, right: R, options: RunOptions) -> io::Result<Self> {
         if left.link() != right.link() {
-            let why = format!("{} and {} frames do not mix", left.link(), right.link());
+            let why = format!(
+                "cannot connect a port of {} frames to a port of {} frames",
+                left.link(),
+                right.link()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let shared = Answering::new()?;

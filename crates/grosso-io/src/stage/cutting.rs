@@ -58,14 +58,14 @@ impl CuttingStats {
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let totals = [
-            (event("ip-frag-oks", "A packet was made into fragments."), self.cut),
+            (event("ip-frag-oks", "A packet was split into fragments."), self.cut),
             (event("ip-frag-creates", "A fragment was made."), self.fragments),
             (
-                event("ip-frag-fails", "A packet is longer than the MTU, and was not cut."),
+                event("ip-frag-fails", "A packet longer than the MTU was not fragmented."),
                 self.refused(),
             ),
             (
-                event("frag-superframes", "A superframe of packets longer than the MTU was cut."),
+                event("frag-superframes", "A superframe of packets longer than the MTU was split."),
                 self.superframes,
             ),
         ];
@@ -332,16 +332,24 @@ const SUPERFRAME: usize = 8;
 
 /// Reasons for which a packet longer than the MTU is dropped: counter name and description.
 const REFUSALS: [(&str, &str); 9] = [
-    ("frag-dont-fragment", "A packet longer than the MTU forbids fragments (DF)."),
-    ("frag-mtu-too-small", "The MTU leaves no room for data behind the headers of a packet."),
-    ("frag-already-fragment", "An IPv6 fragment is longer than the MTU, and is not cut again."),
+    ("frag-dont-fragment", "DF forbids fragments of a packet longer than the MTU."),
+    ("frag-mtu-too-small", "The MTU leaves no bytes for data after the headers of a packet."),
+    (
+        "frag-already-fragment",
+        "An IPv6 fragment is longer than the MTU, and is not fragmented \
+                               again.",
+    ),
     (
         "frag-headers",
-        "The headers of a packet longer than the MTU are not in one piece, or too long.",
+        "The headers of a packet longer than the MTU are too long, or not contiguous.",
     ),
-    ("frag-too-long", "A packet is longer than the fragments of one can say."),
-    ("frag-checksum-outside", "The partial checksum of a packet does not lie in what is cut."),
+    ("frag-too-long", "A packet is longer than fragment offsets can express."),
+    (
+        "frag-checksum-outside",
+        "The partial checksum of a packet is outside the part that is \
+                               fragmented.",
+    ),
     ("frag-ipv4-checksum", "The IPv4 header checksum of a packet longer than the MTU is wrong."),
-    ("frag-bytes-missing", "Bytes of a packet are missing that its header speaks of."),
-    ("frag-superframe", "A superframe of packets longer than the MTU cannot be cut."),
+    ("frag-bytes-missing", "A packet is shorter than its header says."),
+    ("frag-superframe", "A superframe of packets longer than the MTU cannot be split."),
 ];

@@ -115,7 +115,10 @@ impl<P: Port> Fragmentation<P> {
         if let Some(mtu) = mtu
             && mtu < ipv4::MTU_MIN
         {
-            return Err(invalid(format!("an MTU of {mtu} is less than {} bytes", ipv4::MTU_MIN)));
+            return Err(invalid(format!(
+                "an MTU of {mtu} is below the minimum of {} bytes",
+                ipv4::MTU_MIN
+            )));
         }
         let link = port.link();
         let joining = match rules {

@@ -105,11 +105,14 @@ pub(super) fn counters_of_joining(
     let discarded: u64 = stats.datagrams_discarded.iter().sum();
     let timeouts = stats.datagrams_discarded[Discard::Timeout.index()];
     let events = [
-        (event("ip-reasm-reqds", "A fragment was received, to be joined."), stats.fragments_in),
-        (event("ip-reasm-oks", "A datagram was joined from its fragments."), stats.datagrams),
-        (event("ip-reasm-fails", "An incomplete datagram was given up."), discarded),
-        (event("ip-reasm-timeout", "An incomplete datagram was too old."), timeouts),
-        (event("reasm-duplicate", "A fragment came again and was ignored."), stats.duplicates),
+        (event("ip-reasm-reqds", "A fragment was received for reassembly."), stats.fragments_in),
+        (event("ip-reasm-oks", "A datagram was reassembled from its fragments."), stats.datagrams),
+        (event("ip-reasm-fails", "An incomplete datagram was dropped."), discarded),
+        (
+            event("ip-reasm-timeout", "An incomplete datagram was dropped because it was too old."),
+            timeouts,
+        ),
+        (event("reasm-duplicate", "A duplicate fragment was ignored."), stats.duplicates),
     ];
     let lost: Vec<_> = DISCARDS.iter().copied().zip(stats.fragments_discarded).collect();
     events.into_iter().chain(lost)

@@ -262,4 +262,4 @@ const FAILED: u8 = 0;
 #[cfg(unix)]
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 #[cfg(unix)]
-const FROZEN: &str = "it cannot be written in time; is its file system frozen, or not reachable?";
+const FROZEN: &str = "it cannot be written in time; its file system may be frozen or unreachable";

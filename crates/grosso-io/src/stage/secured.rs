@@ -223,7 +223,7 @@ impl SecuredStats {
             (event("esp-out-packets", "A packet was encrypted."), self.encrypted.packets),
             (event("esp-in-packets", "A packet was decrypted."), self.decrypted.packets),
             (event("esp-out-clear", "A frame was sent in the clear."), self.sent_clear),
-            (event("esp-in-clear", "A frame in the clear was taken."), self.received_clear),
+            (event("esp-in-clear", "A frame in the clear was accepted."), self.received_clear),
         ];
         let unreserved = PortCounter {
             name: "esp-out-unreserved",
@@ -239,7 +239,8 @@ impl SecuredStats {
         let looped = PortCounter {
             name: "esp-out-loop",
             is_loss: true,
-            sentence: "A packet was dropped because it was encrypted here already: its route leads back here.",
+            sentence: "A packet was dropped because it was already encrypted here: its route \
+                       leads back here.",
         };
         let events = events.into_iter().chain([
             (unreserved, self.unreserved),

@@ -144,12 +144,12 @@ fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
     file.rewind()?;
     file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
     if text.is_empty() {
-        return Err(wrong("it is empty, so what these keys have sent and received is lost"));
+        return Err(wrong("it is empty, so the sequence numbers of these keys are lost"));
     }
     match parse(&text) {
         Some((found, numbers)) if found == keys => Ok(numbers),
         Some(_) => Err(wrong("it belongs to other keys")),
-        None => Err(wrong("it holds no sequence numbers")),
+        None => Err(wrong("it contains no sequence numbers")),
     }
 }
 
@@ -220,11 +220,11 @@ mod tests {
         let good = "grosso-esp-sequences/2\nkeys feed\nout 1\nin 2\n";
         for (text, expected) in [
             ("", "it is empty"),
-            ("hello", "it holds no"),
-            ("grosso-esp-sequences/1\nout 1\nin 2\n", "it holds no"),
-            (&good[..good.len() - 3], "it holds no"),
-            (&good.replace("in 2\n", "in 20")[..good.len()], "it holds no"),
-            (&good.replace("in 2\n", "in 2\nin 3\n"), "it holds no"),
+            ("hello", "it contains no"),
+            ("grosso-esp-sequences/1\nout 1\nin 2\n", "it contains no"),
+            (&good[..good.len() - 3], "it contains no"),
+            (&good.replace("in 2\n", "in 20")[..good.len()], "it contains no"),
+            (&good.replace("in 2\n", "in 2\nin 3\n"), "it contains no"),
             (&good.replace("feed", "feee"), "it belongs to other keys"),
         ] {
             std::fs::write(&path, text).unwrap();

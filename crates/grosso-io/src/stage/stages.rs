@@ -50,7 +50,7 @@ impl<P: Port> Stages<P> {
 /// An error that says what to do.
 #[cfg(target_os = "linux")]
 fn unlocked(error: io::Error) -> io::Error {
-    let what = format!("keys cannot be locked in memory, see ulimit -l (LimitMEMLOCK=): {error}");
+    let what = format!("cannot lock keys in memory (see ulimit -l, LimitMEMLOCK=): {error}");
     io::Error::new(error.kind(), what)
 }
 

@@ -51,7 +51,10 @@ extern "C" fn on_trap(_: c_int, trapped: *const Trapped, _: *const c_void) {
         Some(name) => line.put(name.as_bytes()),
         None => line.put_number(trapped.call.unsigned_abs()),
     }
-    line.put(b", which is none of its own\nhint: a defect of Grosso, or somebody took it over: please report it\n");
+    line.put(
+        b", which is not on its list\nhint: this is a defect of Grosso or an attack: please \
+               report it\n",
+    );
     // SAFETY: the bytes are the line's own.
     unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
     // SAFETY: it ends the process at once, without handlers or destructors.

@@ -116,7 +116,7 @@ pub fn set_feature(
         return Ok(());
     }
     let state = if on { "on" } else { "off" };
-    let why = format!("{name} does not let {feature} be turned {state}");
+    let why = format!("{name} cannot turn {feature} {state}");
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
@@ -160,7 +160,7 @@ fn feature_words(
 
 fn position(names: &[String], feature: &str) -> io::Result<usize> {
     names.iter().position(|name| name == feature).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, format!("no device feature {feature:?}"))
+        io::Error::new(io::ErrorKind::NotFound, format!("unknown device feature {feature:?}"))
     })
 }
 

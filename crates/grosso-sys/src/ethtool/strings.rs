@@ -60,7 +60,10 @@ fn count(control: &Control, name: &InterfaceName, set: u32) -> io::Result<usize>
     // The kernel clears the bit of a set that the device lacks.
     let count = if info[2] == 0 && info[3] == 0 { 0 } else { info[4] as usize };
     if count > NAMES_MAX {
-        return Err(io::Error::other(format!("{count} names are more than believed")));
+        return Err(io::Error::other(format!(
+            "the driver reports {count} names, which is \
+                                             implausible"
+        )));
     }
     Ok(count)
 }
@@ -70,7 +73,7 @@ fn unchanged(answer: &Guarded, at: usize, count: usize) -> io::Result<()> {
     if answer.bytes(at..at + 4) == (count as u32).to_ne_bytes() {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::Interrupted, "the device changed meanwhile"))
+    Err(io::Error::new(io::ErrorKind::Interrupted, "the device changed while it was read"))
 }
 
 /// The text of a fixed-length field, up to its first zero.

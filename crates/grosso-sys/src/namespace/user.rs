@@ -63,7 +63,7 @@ impl fmt::Display for UserNamespaceRefusal {
             Self::LimitIsZero => "user.max_user_namespaces is 0",
             Self::Switch => "kernel.unprivileged_userns_clone is 0",
             Self::AppArmor => "kernel.apparmor_restrict_unprivileged_userns is 1",
-            Self::Unknown => "a container or a security module refuses user namespaces",
+            Self::Unknown => "a container or a security module forbids user namespaces",
         })
     }
 }

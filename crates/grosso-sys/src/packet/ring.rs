@@ -74,7 +74,7 @@ impl RingLayout {
             let block_slots = self.block_bytes() / self.slot_bytes;
             return Ok(Self { slots: self.slots.next_multiple_of(block_slots), ..self });
         }
-        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not a ring: {self:?}")))
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid ring: {self:?}")))
     }
 
     /// Length of the least whole pages that slots fill without a gap.

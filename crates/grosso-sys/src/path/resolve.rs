@@ -59,7 +59,8 @@ impl fmt::Display for Controller {
             Self::Own => formatter.write_str("no other user can replace it"),
             Self::Others { directory, owner, mode } => write!(
                 formatter,
-                "other users can replace it: user {owner} owns the directory {}, with mode {mode:04o}",
+                "other users can replace it: user {owner} owns the directory {}, with mode \
+                 {mode:04o}",
                 directory.display(),
             ),
         }
@@ -246,8 +247,9 @@ fn check_link(
         return Ok(());
     }
     let why = format!(
-        "{} leads over a symbolic link that user {} owns, or that stands in the directory of another user: \
-         only links of root and of the caller in their own directories are followed",
+        "{} contains a symbolic link that user {} owns, or that is in a directory of another \
+         user; Grosso follows only links of root, and links of the caller in the caller's \
+         directories",
         path.display(),
         link.st_uid,
     );

@@ -43,11 +43,11 @@ impl Pinned {
             return Err(Errno::CONNREFUSED.into());
         }
         if owner.is_some_and(|owner| owner != facts.st_uid) {
-            return denied("the socket belongs to another user than the one who named it");
+            return denied("the socket does not belong to the user who configured it");
         }
         if facts.st_nlink > 1 && control_of(place.directory.as_fd())? != Controller::Own {
             return denied(
-                "the socket has several names, one of them in a directory of another user",
+                "the socket has several hard links, one of them in a directory of another user",
             );
         }
         Ok(Self(file))
@@ -133,7 +133,7 @@ fn bound_file(socket: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
         return Ok(unsafe { OwnedFd::from_raw_fd(number) });
     }
     let replaced = || {
-        let why = "another user replaced the socket while it was made";
+        let why = "another user replaced the socket while it was created";
         io::Error::new(io::ErrorKind::PermissionDenied, why)
     };
     let file = place.pin().map_err(|_| replaced())?;

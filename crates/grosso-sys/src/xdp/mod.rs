@@ -220,7 +220,7 @@ impl XdpSocket {
     /// frames that it did not read are sent by the next [`XdpSocket::flush`].
     pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> io::Result<usize> {
         if !frames.iter().all(|frame| frame.is_of(&self.region)) {
-            let why = "a frame of another socket's memory";
+            let why = "the frame belongs to another socket's memory";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         self.reap();

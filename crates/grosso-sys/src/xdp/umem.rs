@@ -112,7 +112,7 @@ pub struct TooLong {
 
 impl core::fmt::Display for TooLong {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(formatter, "longer than the {} bytes of a chunk", self.chunk_bytes)
+        write!(formatter, "longer than a chunk of {} bytes", self.chunk_bytes)
     }
 }
 

@@ -225,7 +225,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     thread::scope(|scope| {
         let run = || {
             if let Err(error) = isolate_thread_network() {
-                return skip(&format!("no network of one's own: {error}"));
+                return skip(&format!("no private network namespace: {error}"));
             }
             // A kernel without IPv6 has no neighbour discovery to silence.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");

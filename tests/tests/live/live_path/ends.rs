@@ -90,7 +90,7 @@ fn a_wire_that_is_removed_ends_the_path_with_its_name() {
     world.engine.run(remove).unwrap().unwrap();
     let result = path.wait().result;
     assert!(matches!(&result, Err(PortError::Gone { name }) if name == "e0"), "{result:?}");
-    assert_eq!(result.unwrap_err().to_string(), "e0: the device is gone");
+    assert_eq!(result.unwrap_err().to_string(), "e0: the device was removed");
 }
 
 #[test]
@@ -261,5 +261,9 @@ fn ports_whose_frames_start_differently_are_not_joined() {
     let wire = world.packet_port(&PacketOptions::default());
     let [tun, _] = world.tun_ports(&TapOptions::default());
     let refused = DataPath::new(wire, tun, RunOptions::new(1)).err().unwrap();
-    assert_eq!(refused.to_string(), "Ethernet and RAW frames do not mix");
+    assert_eq!(
+        refused.to_string(),
+        "cannot connect a port of Ethernet frames to a port of RAW \
+                                     frames"
+    );
 }

@@ -187,7 +187,7 @@ fn ends_that_cannot_be_are_refused() {
         Tunnelled::new(port, options).unwrap_err().to_string()
     };
     let with = |remotes: Vec<IpAddr>| refused(options(Forwarding::new(remotes)));
-    assert!(with(vec![REMOTES[0].into()]).contains("said twice"));
+    assert!(with(vec![REMOTES[0].into()]).contains("configured twice"));
     assert!(with(vec!["2001:db8::1".parse().unwrap()]).contains("one family"));
     let many = (0..REMOTES_MAX as u8).map(|last| [10, 0, 0, last].into()).collect();
     assert!(with(many).contains("at most 64"));

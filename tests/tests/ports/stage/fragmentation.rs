@@ -249,7 +249,7 @@ fn what_cannot_be_is_refused() {
     let refused = |options: &FragmentationOptions| {
         Fragmentation::new(ethernet(1).0, options).map(|_| ()).unwrap_err().to_string()
     };
-    assert_eq!(refused(&fragments(67)), "an MTU of 67 is less than 68 bytes");
+    assert_eq!(refused(&fragments(67)), "an MTU of 67 is below the minimum of 68 bytes");
     let mut rules = ReassemblyRules::new(ReassemblyMode::KeepGeometry);
     rules.overlap = grosso::reassemble::Overlap::First;
     let mut options = fragments(1500);

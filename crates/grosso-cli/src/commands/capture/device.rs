@@ -40,7 +40,7 @@ pub(super) enum LivePass {
 }
 
 impl LivePass {
-    /// Whether a packet of so many bytes on the link, with its VLAN tag, is wanted.
+    /// Whether a packet of this length on the link, with its VLAN tag, is wanted.
     pub(super) fn wants(&self, data: &[u8], original: u32) -> bool {
         match self {
             Self::All => true,

@@ -25,10 +25,10 @@ pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Resul
     }
     let source = ExtcapSource::find(options.extcap_interface.as_deref().unwrap_or_default())?;
     if let (true, Some(pipe)) = (options.capture, &options.fifo) {
-        // Wireshark shows all that is said meanwhile as an error.
+        // Wireshark shows any other output as an error.
         session.talk.quiet = true;
         let Command::Capture(capture) = source.command(pipe, options)? else {
-            return Err(Failure::internal("extcap: no capture"));
+            return Err(Failure::internal("extcap: no operation selected"));
         };
         return super::run(&capture, session);
     }
@@ -61,13 +61,13 @@ fn sources() -> Result<String, Failure> {
 /// The sentences on the options of a source.
 fn config() -> String {
     format!(
-        "arg {{number=0}}{{call=--packets}}{{display=Packets}}{{type=selector}}\
-         {{tooltip=The packets of the wire, or those that this host's stack and tcpdump see}}\n\
-         value {{arg=0}}{{value=wire}}{{display=Of the wire: superframes split, checksums complete}}\
-         {{default=true}}\n\
-         value {{arg=0}}{{value=host}}{{display=Of this host, with their offload metadata}}\n\
-         arg {{number=1}}{{call=--snaplen}}{{display=Bytes of each packet, at most}}{{type=integer}}\
-         {{range=1,{SNAPLEN_DEFAULT}}}{{default={SNAPLEN_DEFAULT}}}\n"
+        "arg {{number=0}}{{call=--packets}}{{display=Packets}}{{type=selector}}{{tooltip=Capture \
+         packets as on the wire, or as this host's stack and tcpdump see them}}\nvalue \
+         {{arg=0}}{{value=wire}}{{display=As on the wire: superframes split, checksums \
+         complete}}{{default=true}}\nvalue {{arg=0}}{{value=host}}{{display=As this host sees \
+         them, with offload metadata}}\narg {{number=1}}{{call=--snaplen}}{{display=Maximum \
+         bytes per \
+         packet}}{{type=integer}}{{range=1,{SNAPLEN_DEFAULT}}}{{default={SNAPLEN_DEFAULT}}}\n"
     )
 }
 
@@ -83,9 +83,9 @@ impl ExtcapSource {
         let found = list::links()?.into_iter().find(|link| link.name.as_str() == interface);
         let link_type = found.and_then(|link| link_type(link.hardware_type));
         let Some(link_type) = link_type else {
-            let message = format!("extcap: no source {value}");
+            let message = format!("extcap: unknown capture source {value}");
             return Err(Failure::environment("environment.no_interface", message)
-                .hint("grosso --extcap-interfaces lists them"));
+                .hint("grosso --extcap-interfaces lists the capture sources"));
         };
         Ok(Self { interface: interface.into(), link_type })
     }

@@ -194,7 +194,10 @@ impl CaptureFiles {
             let KernelCounts { seen, drops } = kernel;
             let together = source.is_any() && number == 0;
             let comment = together.then(|| {
-                format!("all interfaces together: {seen} packets seen, {drops} without room")
+                format!(
+                    "all interfaces together: {seen} packets received, {drops} dropped \
+                         because the ring was full"
+                )
             });
             let raw = blocks::statistics(&counted, comment.as_deref());
             self.copy(blocks::INTERFACE_STATISTICS, &raw, None)?;

@@ -145,7 +145,7 @@ fn direction(kind: PacketKind) -> u32 {
     way | address << 2
 }
 
-/// The contents of the virtio header of a frame that had so many bytes, unchecked.
+/// The contents of the virtio header of a frame of this original length, unchecked.
 fn claimed(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Offload {
     let mut meta = Meta::default();
     if header.flags & FLAG_NEEDS_CHECKSUM != 0 {
@@ -164,7 +164,7 @@ fn claimed(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Offload
     Offload { transport: transport(header), ..Offload::new(&meta) }
 }
 
-/// Packets of a superframe that had so many bytes, if its headers are whole.
+/// Packets of a superframe of this original length, if its headers are whole.
 fn segments(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Option<u16> {
     let mut layers = stack.layers().iter().filter(|_| stack.stop == Stop::Payload);
     let layer = layers.find(|layer| layer.offset == header.checksum_start)?;

@@ -73,9 +73,9 @@ pub(super) fn named(asked: &str) -> Result<String, Failure> {
     }
     let place = number.checked_sub(1).filter(|place| *place <= links.len());
     let Some(place) = place else {
-        let message = format!("capture: no interface has the number {number}");
+        let message = format!("capture: no interface has number {number}");
         return Err(Failure::environment("environment.no_interface", message)
-            .hint("grosso capture -D lists them"));
+            .hint("grosso capture -D lists the interfaces"));
     };
     Ok(links.get(place).map_or_else(|| ANY.into(), |link| link.name.to_string()))
 }
@@ -84,9 +84,8 @@ pub(super) fn named(asked: &str) -> Result<String, Failure> {
 pub(super) fn links() -> Result<Vec<Link>, Failure> {
     // Asking needs no privilege, so that the list is there for everybody.
     let links = Netlink::new().and_then(|netlink| netlink.links());
-    let mut links = links.map_err(|error| {
-        device::refused("capture", "asking for the interfaces", "net_raw", &error)
-    })?;
+    let mut links = links
+        .map_err(|error| device::refused("capture", "listing the interfaces", "net_raw", &error))?;
     links.sort_by_key(|link| (!is_running(link), is_loopback(link), link.index));
     Ok(links)
 }
@@ -123,7 +122,7 @@ impl Listed {
         let state = if words.is_empty() { "none".into() } else { words.join(", ") };
         let about = match (&self.link_type, self.mtu) {
             (Some(link_type), Some(mtu)) => format!("{link_type}, mtu {mtu}"),
-            (None, Some(_)) => "packets that cannot be parsed".into(),
+            (None, Some(_)) => "unsupported link type".into(),
             _ => "all interfaces, each with its own link type".into(),
         };
         format!("{}.{} [{state}] {about}\n", self.number, self.name)

@@ -40,7 +40,7 @@ impl PcapServer {
     /// Listens at an address.
     pub(super) fn listen(address: SocketAddr, interface: Interface) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
-            let message = format!("capture: listening at {address}: {error}");
+            let message = format!("capture: cannot listen on {address}: {error}");
             Failure::environment("environment.listen", message)
         };
         let listener = TcpListener::bind(address).and_then(prepare).map_err(failed)?;

@@ -79,7 +79,7 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     };
     let mut capture = Running::new(options, source, opener, session)?;
     session.talk.remark(&format!(
-        "capture: {} ({form}), at most {} bytes of a packet; Ctrl-C ends it",
+        "capture: {} ({form}), at most {} bytes per packet; press Ctrl-C to stop",
         capture.source.name(),
         snaplen(options)
     ));
@@ -99,20 +99,20 @@ fn check(options: &Capture) -> Result<(), Failure> {
     }
     let FileTurning { bytes, seconds, .. } = options.turning();
     if is_standard && (bytes.is_some() || seconds.is_some()) {
-        return usage("usage.output", "-C and -G make files: -w needs the name of one");
+        return usage("usage.output", "-C and -G create files: pass a file name with -w");
     }
     if options.interface() == ANY && options.format() == Format::Pcap {
-        return usage("usage.format", "pcap holds one interface: -i any needs pcapng");
+        return usage("usage.format", "-i any needs pcapng, because pcap holds one interface only");
     }
     if options.interface() == ANY && !(options.listen.is_empty() && options.to.is_empty()) {
-        return usage("usage.interface", "--listen and --to take one interface, not any");
+        return usage("usage.interface", "--listen and --to need one interface, not any");
     }
     let mut outputs: Vec<String> =
         options.write().iter().map(|path| path.to_string_lossy().into_owned()).collect();
     outputs.extend(options.to.iter().map(|word| format!("device {word}")));
     outputs.sort();
     if let Some(twice) = outputs.windows(2).find(|two| two[0] == two[1]) {
-        return usage("usage.output", &format!("{} is there twice", twice[0]));
+        return usage("usage.output", &format!("{} is named twice", twice[0]));
     }
     Ok(())
 }
@@ -237,19 +237,22 @@ impl Running {
         outlets.gone().for_each(|note| session.talk.note(note));
         let lost = source.counted.drops;
         if lost > 0 {
-            session.talk.note(format!("{lost} packets found no room; a larger --ring holds more"));
+            session.talk.note(format!(
+                "{lost} packets dropped because the ring was full; use a \
+                                       larger --ring"
+            ));
         }
         if source.unknown > 0 {
             let packets = units::count(source.unknown, "packet");
             session.talk.note(format!(
-                "{packets} left out: of interfaces whose packets begin with what I cannot parse"
+                "{packets} left out: their interfaces have a link type that is not supported"
             ));
         }
         let is_host = !options.is_wire() && !options.write().is_empty();
         if options.format() == Format::Pcap && is_host {
             let superframes = counts.superframes_tcp + counts.superframes_udp;
             session.talk.note(format!(
-                "pcap has no room for the segment size of {}, {} and direction",
+                "pcap cannot store the segment size of {}, {} and the direction",
                 units::count(superframes, "superframe"),
                 units::count(counts.checksums_partial, "partial checksum"),
             ));
@@ -284,7 +287,7 @@ impl Running {
             CaptureEnd::Interrupted => Ok(Exit::Interrupted),
             CaptureEnd::InterfaceGone => {
                 let message = format!(
-                    "capture: {} is gone; the {packets} packets before are in {}",
+                    "capture: {} was removed; the {packets} packets before are in {}",
                     source.name(),
                     outlets.name()
                 );

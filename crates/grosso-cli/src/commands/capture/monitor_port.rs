@@ -42,7 +42,7 @@ impl MonitorPort {
         let (name, far) = match word.strip_prefix("tap:") {
             Some(name) => {
                 let interface = InterfaceName::new(name).map_err(|_| {
-                    let message = format!("capture: '{name}' is no name of a device");
+                    let message = format!("capture: '{name}' is not a valid device name");
                     Failure::usage("usage.interface", message)
                 })?;
                 let open = || {
@@ -51,14 +51,14 @@ impl MonitorPort {
                     Ok(tap)
                 };
                 let tap = open().map_err(|error: io::Error| {
-                    device::refused("capture", &format!("making {name}"), "net_admin", &error)
+                    device::refused("capture", &format!("creating {name}"), "net_admin", &error)
                 })?;
                 (tap.name().to_string(), Far::Tap(tap))
             }
             None => {
                 if word == captured {
-                    let message = format!("capture: {word} would see its own packets again");
-                    let hint = "--to needs another device, or tap:NAME";
+                    let message = format!("capture: --to {word} would capture its own output");
+                    let hint = "use another device, or tap:NAME";
                     return Err(Failure::usage("usage.interface", message).hint(hint));
                 }
                 let name = device::find("capture", &control, word)?;

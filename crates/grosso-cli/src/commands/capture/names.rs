@@ -39,7 +39,7 @@ impl Names {
         Self { stem: stem.into(), turning, began: now_s, periods: 0, number: 0 }
     }
 
-    /// The file for a packet after so many bytes of the current one. `now_s` is asked for the time in seconds since
+    /// The file for a packet after this many bytes of the current file. `now_s` is asked for the time in seconds since
     /// 1970 if it matters: a look at the clock for each packet of the wire is a twentieth of the work on it.
     pub(super) fn turn(&mut self, now_s: impl Fn() -> u64, bytes: u64) -> Turn {
         let FileTurning { bytes: bytes_max, seconds, files } = self.turning;
@@ -76,8 +76,11 @@ impl Names {
             Some(_) => {
                 let began = i64::try_from(self.began).unwrap_or(i64::MAX);
                 calendar::local_text(self.stem.as_bytes(), began).map_err(|error| {
-                    let message = format!("capture: the time makes no name of -w: {error}");
-                    Failure::usage("usage.output", message).hint("man strftime has the conversions")
+                    let message = format!("capture: invalid strftime format in -w: {error}");
+                    Failure::usage("usage.output", message).hint(
+                        "man strftime lists the \
+                                                                  conversions",
+                    )
                 })?
             }
         };

@@ -39,12 +39,17 @@ impl Opener {
         let job = move || drop(sender.send(work()));
         let sent = self.jobs.send(Box::new(job)).ok();
         let answer = sent.and_then(|()| answer.recv().ok());
-        answer.ok_or_else(|| Failure::internal("capture: the thread that opens files has ended"))
+        answer.ok_or_else(|| {
+            Failure::internal(
+                "capture: the thread that opens files ended \
+                                                unexpectedly",
+            )
+        })
     }
 }
 
 fn failed(error: &io::Error) -> Failure {
-    let message = format!("capture: no thread can open files: {error}");
+    let message = format!("capture: cannot start the thread that opens files: {error}");
     Failure::environment("environment.confinement", message)
 }
 

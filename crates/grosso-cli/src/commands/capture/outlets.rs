@@ -38,7 +38,7 @@ pub(super) struct Outlets {
 }
 
 impl Outlets {
-    /// Opens the outputs of a capture that ends after so many packets.
+    /// Opens the outputs of a capture that ends after `packets_max` packets.
     pub(super) fn open(
         options: &Capture,
         source: &CapturedInterface,
@@ -49,8 +49,12 @@ impl Outlets {
         if let Some(device) = device.filter(|device| device.link_type != LinkType::Ethernet)
             && let Some(to) = options.to.first()
         {
-            let message = format!("capture: packets of {} have no addresses for {to}", device.name);
-            let hint = "--listen and -w take packets that begin with IP";
+            let message = format!(
+                "capture: packets of {} have no Ethernet addresses, which {to} \
+                                   needs",
+                device.name
+            );
+            let hint = "--listen and -w accept packets that begin with IP";
             return Err(Failure::usage("usage.link_type", message).hint(hint));
         }
         let monitors = options.to.iter().map(|word| MonitorPort::open(word, source.name()));
@@ -62,7 +66,7 @@ impl Outlets {
             .map(|(address, device)| PcapServer::listen(*address, device.interface));
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
         for server in &servers {
-            session.talk.remark(&format!("capture: pcap over IP at {}", server.address));
+            session.talk.remark(&format!("capture: serving pcap-over-IP on {}", server.address));
             let what = format!("packets of {}", source.name());
             note_reach(&mut session.talk, &what, server.address, "--listen");
         }
@@ -123,7 +127,7 @@ impl Outlets {
             && self.monitors.iter().all(|monitor| monitor.gone > 0)
         {
             let (name, packets) = (&monitor.name, units::count(self.packets, "packet"));
-            let message = format!("capture: {name} is gone, after {packets} for it");
+            let message = format!("capture: {name} was removed; {packets} for it were dropped");
             return Err(Failure::environment("environment.device_gone", message));
         }
         self.servers.iter_mut().try_for_each(PcapServer::flush)?;
@@ -146,7 +150,7 @@ impl Outlets {
     pub(super) fn gone(&self) -> impl Iterator<Item = String> {
         self.monitors.iter().filter(|monitor| monitor.gone > 0).map(|monitor| {
             let packets = units::count(monitor.gone, "packet");
-            format!("{} is gone, with {packets} for it", monitor.name)
+            format!("{} was removed; {packets} for it were dropped", monitor.name)
         })
     }
 

@@ -114,13 +114,13 @@ impl Report for CaptureReport {
         let elapsed = units::duration(self.elapsed_ns);
         let drops = match self.drops {
             0 => "none".into(),
-            drops => style.bad(&format!("{drops}, for want of room (--ring)")),
+            drops => style.bad(&format!("{drops} (ring full; use a larger --ring)")),
         };
         let files = match self.files.begun {
             0 | 1 => String::new(),
             begun => {
                 let last = self.files.last.as_ref().map(Name::to_string).unwrap_or_default();
-                format!("\n  files         {begun}, the last {last}")
+                format!("\n  files         {begun}; the last is {last}")
             }
         };
         let by_interface = match &self.interfaces[..] {
@@ -132,11 +132,9 @@ impl Report for CaptureReport {
             }
         };
         format!(
-            "{}: {packets} of {}, {bytes}, {elapsed}{files}{by_interface}\n  \
-             superframes   {} tcp, {} udp, with their segment size\n  \
-             checksums     {} partial, {} verified, {} not looked at\n  \
-             direction     {} out, {} in\n  \
-             dropped       {drops}\n{}{}",
+            "{}: {packets} of {}, {bytes}, {elapsed}{files}{by_interface}\n  superframes   {} \
+             tcp, {} udp, with their segment size\n  checksums     {} partial, {} verified, {} \
+             not checked\n  direction     {} out, {} in\n  dropped       {drops}\n{}{}",
             style.strong(&self.name),
             self.interface,
             counts.superframes_tcp,
@@ -174,7 +172,7 @@ impl CaptureReport {
             if let Some(clients) = output.clients {
                 line += &format!(", {}", units::count(clients as u64, "client"));
             }
-            let ends = [("turned away", output.turned_away), ("cut off", output.cut_off)];
+            let ends = [("rejected", output.turned_away), ("disconnected", output.cut_off)];
             for (end, count) in ends {
                 let count = count.filter(|count| *count > 0);
                 line += &count.map(|count| format!(", {count} {end}")).unwrap_or_default();

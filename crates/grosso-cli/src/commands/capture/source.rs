@@ -62,13 +62,12 @@ impl CapturedInterface {
             return Self::open_all(options, control);
         }
         let name = devices::find("capture", &control, &asked)?;
-        let netlink =
-            Netlink::new().map_err(|error| failed("opening a socket of netlink", &error))?;
+        let netlink = Netlink::new().map_err(|error| failed("opening a netlink socket", &error))?;
         let link = netlink.link(&name);
-        let link = link.map_err(|error| failed("asking for the interface", &error))?;
+        let link = link.map_err(|error| failed("querying the interface", &error))?;
         let Some(link_type) = link_type(link.hardware_type) else {
             let message = format!(
-                "capture: packets of {name} begin with what I cannot parse (hardware type {})",
+                "capture: {name} has a link type that is not supported (hardware type {})",
                 link.hardware_type
             );
             return Err(Failure::environment("environment.link_type", message));
@@ -117,10 +116,9 @@ impl CapturedInterface {
             }
         });
         let wanted = wanted.into_iter().collect::<Result<_, _>>()?;
-        let netlink =
-            Netlink::new().map_err(|error| failed("opening a socket of netlink", &error))?;
+        let netlink = Netlink::new().map_err(|error| failed("opening a netlink socket", &error))?;
         let links = netlink.links();
-        let links = links.map_err(|error| failed("asking for the interfaces", &error))?;
+        let links = links.map_err(|error| failed("listing the interfaces", &error))?;
         let socket = PacketSocket::builder().virtio_header(true);
         let ring = socket.bind_receive_ring_of_all(layout(&links, options));
         let ring = ring.map_err(|error| refused("all interfaces", options.ring, &error))?;
@@ -286,8 +284,11 @@ fn layout(links: &[Link], options: &Capture) -> RingLayout {
 fn refused(name: &str, ring: u64, error: &io::Error) -> Failure {
     match Fault::of(error) {
         Fault::Exhausted | Fault::Malformed => {
-            let message = format!("capture: no memory for a ring of {ring} bytes: {error}");
-            Failure::environment("environment.memory", message).hint("--ring 8M")
+            let message = format!("capture: cannot allocate a ring of {ring} bytes: {error}");
+            Failure::environment("environment.memory", message).hint(
+                "use a smaller ring: --ring \
+                                                                      8M",
+            )
         }
         _ => devices::refused("capture", &format!("opening {name}"), "net_raw", error),
     }

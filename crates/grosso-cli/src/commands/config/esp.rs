@@ -28,8 +28,9 @@ pub(crate) fn esp(options: &ConfigEsp, session: &mut Session) -> Result<Exit, Fa
     let pair = read(options)?;
     write_keys(&options.key_file, &pair)?;
     if pair.is_used {
-        let note = "packets were sent or received with these keys: the other end refuses numbers that it has seen, \
-                    so make new keys for both ends, or let both begin anew";
+        let note = "these keys have been used: the peer rejects sequence numbers that it has \
+                    seen; make new keys for both endpoints, or restart both with sequence number \
+                    0";
         session.talk.note(note.to_owned());
     }
     let mut converted = Converted {
@@ -54,11 +55,13 @@ fn read(options: &ConfigEsp) -> Result<EspEnd, Failure> {
         })?;
         keys::read_secret(file, xfrm::BYTES_MAX, &name)
     }?;
-    let text = str::from_utf8(&text).map_err(|_| "no text".to_owned());
+    let text = str::from_utf8(&text).map_err(|_| "the input is empty".to_owned());
     let pair = text.and_then(|text| xfrm::pair(text, options.here, options.there));
     pair.map_err(|what| {
-        Failure::input("input.xfrm", format!("config esp: {name}: {what}"))
-            .hint("the text is what `ip xfrm state` prints, without -s: one association for each way, of two keys")
+        Failure::input("input.xfrm", format!("config esp: {name}: {what}")).hint(
+            "expected the output of `ip xfrm state` without -s: one association per \
+                   direction, with different keys",
+        )
     })
 }
 
@@ -73,7 +76,10 @@ fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
         let message = format!("config esp: key file {name}: {error}");
         let failure = Failure::environment("environment.write", message);
         match error.kind() {
-            io::ErrorKind::AlreadyExists => failure.hint("no key is overwritten: name a new file"),
+            io::ErrorKind::AlreadyExists => failure.hint(
+                "choose a new file name; existing key \
+                                                          files are not overwritten",
+            ),
             _ => failure,
         }
     })

@@ -49,7 +49,7 @@ fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
 fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
     let mut capture = options.files.captures.sources("decap")?;
     capture.keep(session)?;
-    let mut input = capture.input(false, session)?;
+    let mut input = capture.first_pass(session)?;
     let format = options.files.format(input.reader.format());
     let output =
         Output::create_for_longer(options.files.write.as_deref(), format, &input, session)?;
@@ -116,8 +116,8 @@ fn finish(
     for ((class, kind), count) in &unwrapper.critical_options {
         let packets = units::count(*count, "packet");
         session.talk.note(format!(
-            "{packets} had the Geneve option {class:#06x} {kind:#04x}: an end of the tunnel that does not know it \
-             discards them"
+            "{packets} had the Geneve option {class:#06x} {kind:#04x}: an endpoint that does not \
+             know the option drops them"
         ));
     }
     let tally = unwrapper.tally;
@@ -126,8 +126,10 @@ fn finish(
     let fragments = tally.refused.count(FRAGMENT);
     if fragments > 0 && !recursive {
         let packets = units::count(fragments, "packet");
-        session.talk.note(format!("{packets} left as they were: fragments, perhaps of tunnels"));
-        session.talk.hint("--recursive joins them");
+        session
+            .talk
+            .note(format!("{packets} left unchanged: fragments that may belong to tunnels"));
+        session.talk.hint("--recursive joins the fragments");
     }
     let mut report = DecapReport {
         schema: DecapReport::FORM.name,

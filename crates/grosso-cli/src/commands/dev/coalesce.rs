@@ -35,7 +35,7 @@ pub(super) fn set(device: &NamedDevice, pairs: &[(&str, &str)]) -> Result<Exit, 
         }
         let value = number(name, value)?;
         if !wanted.set(name, value) {
-            let message = format!("dev -C: {name} can be shown and not set here");
+            let message = format!("dev -C: {name} is read-only in Grosso");
             return Err(Failure::environment("environment.unsupported", message));
         }
     }
@@ -45,7 +45,7 @@ pub(super) fn set(device: &NamedDevice, pairs: &[(&str, &str)]) -> Result<Exit, 
 
 fn parameters(device: &NamedDevice, command: &str) -> Result<Parameters, Failure> {
     ethtool::coalesce_parameters(&device.name).map_err(|error| {
-        let what = format!("interrupt coalescing of {}", device.name);
+        let what = format!("reading interrupt coalescing of {}", device.name);
         device::refused(command, &what, "net_admin", &error)
     })
 }
@@ -57,7 +57,7 @@ fn number(name: &str, value: &str) -> Result<u32, Failure> {
         _ => {}
     }
     value.parse().map_err(|_| {
-        let message = format!("dev -C: {name} is a number, and not \"{value}\"");
+        let message = format!("dev -C: {name} takes a number, not \"{value}\"");
         Failure::usage("usage.number", message)
     })
 }
@@ -81,9 +81,9 @@ fn spelled(name: &str) -> &str {
 fn unknown(device: &NamedDevice, name: &str, has: &Parameters) -> Failure {
     let is_known = NAMES.contains(&name);
     let names = has.iter().map(|(name, _)| *name);
-    let hint = format!("{} has {}", device.name, names.collect::<Vec<_>>().join(", "));
+    let hint = format!("{} supports {}", device.name, names.collect::<Vec<_>>().join(", "));
     if is_known {
-        let message = format!("dev -C: {} has no {name}", device.name);
+        let message = format!("dev -C: {} does not support {name}", device.name);
         return Failure::environment("environment.unsupported", message).hint(hint);
     }
     let mut message = format!("dev -C: no parameter \"{name}\"");

@@ -66,7 +66,7 @@ pub(super) fn set(
 
 fn all(device: &NamedDevice) -> Result<Vec<Feature>, Failure> {
     let features = ethtool::features(&device.control, &device.name);
-    let what = format!("asking {} for its features", device.name);
+    let what = format!("reading the features of {}", device.name);
     features.map_err(|error| device::refused("dev", &what, "net_admin", &error))
 }
 
@@ -75,7 +75,7 @@ fn switch(name: &str, value: &str) -> Result<bool, Failure> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => {
-            let message = format!("dev -K: {name} is on or off, and not \"{value}\"");
+            let message = format!("dev -K: {name} is on or off, not \"{value}\"");
             Err(Failure::usage("usage.switch", message))
         }
     }

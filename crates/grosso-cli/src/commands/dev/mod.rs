@@ -22,7 +22,7 @@ use crate::{
 /// Runs the command.
 pub(super) fn run(options: &Dev, session: &mut Session) -> Result<Exit, Failure> {
     let control = Control::new().map_err(|error| {
-        Failure::environment("environment.socket", format!("dev: no socket: {error}"))
+        Failure::environment("environment.socket", format!("dev: cannot open a socket: {error}"))
     })?;
     let name = device::find("dev", &control, &options.device)?;
     let device = NamedDevice { control, name };
@@ -33,7 +33,7 @@ pub(super) fn run(options: &Dev, session: &mut Session) -> Result<Exit, Failure>
         return coalesce::set(&device, &pairs("-C", &options.changes)?);
     }
     if let Some(word) = options.changes.first() {
-        let message = format!("dev: \"{word}\" is one word too many");
+        let message = format!("dev: unexpected argument \"{word}\"");
         let hint = "to change features: grosso dev -K DEV NAME on|off";
         return Err(Failure::usage("usage.words", message).hint(hint));
     }
@@ -109,8 +109,8 @@ fn pairs<'a>(option: &str, words: &'a [String]) -> Result<Vec<(&'a str, &'a str)
         return Err(Failure::usage("usage.pairs", message));
     }
     if pairs.is_empty() {
-        let message = format!("dev {option}: nothing to change");
-        let hint = format!("dev {option} DEV NAME VALUE ...");
+        let message = format!("dev {option}: missing NAME VALUE");
+        let hint = format!("grosso dev {option} DEV NAME VALUE ...");
         return Err(Failure::usage("usage.pairs", message).hint(hint));
     }
     Ok(pairs.iter().map(|[name, value]| (name.as_str(), value.as_str())).collect())

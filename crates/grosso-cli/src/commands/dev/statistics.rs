@@ -17,12 +17,12 @@ use crate::{
 /// `dev -S`.
 pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
     let counters = ethtool::statistics(&device.control, &device.name).map_err(|error| {
-        let what = format!("asking {} for its counters", device.name);
+        let what = format!("reading the counters of {}", device.name);
         device::refused("dev -S", &what, "net_admin", &error)
     })?;
     if counters.is_empty() {
         let message = format!("dev -S: the driver of {} has no counters", device.name);
-        let hint = format!("the kernel's own: ip -s link show {}", device.name);
+        let hint = format!("for the kernel's counters: ip -s link show {}", device.name);
         return Err(Failure::environment("environment.unsupported", message).hint(hint));
     }
     let mut report = Counters { name: device.name.to_string(), counters };

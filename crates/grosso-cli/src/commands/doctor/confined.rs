@@ -19,7 +19,7 @@ fn machine() -> Finding {
     match confine::is_supported() {
         true => Finding::ok("confinement", "system calls can be filtered; no data path is running"),
         false => {
-            Finding::warn("confinement", "this kernel has no filters of system calls (seccomp)")
+            Finding::warn("confinement", "this kernel cannot filter system calls (no seccomp)")
         }
     }
 }

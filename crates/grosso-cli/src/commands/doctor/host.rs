@@ -83,18 +83,18 @@ impl Host {
 pub(super) fn capture() -> Finding {
     // A socket bound to no interface, which receives nothing.
     match PacketSocket::may_open() {
-        Ok(()) => Finding::ok("capture", "packet sockets on this machine's interfaces"),
+        Ok(()) => Finding::ok("capture", "packet sockets work on this machine's interfaces"),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Finding::fail("capture", "needs CAP_NET_RAW").needs(&["net_raw"])
         }
-        Err(error) => Finding::fail("capture", format!("no packet sockets: {error}")),
+        Err(error) => Finding::fail("capture", format!("packet sockets do not work: {error}")),
     }
 }
 
 /// Checks whether devices of the machine may be made and set up.
 pub(super) fn devices(host: &Host) -> Finding {
     if host.capabilities.contains(&"net_admin") {
-        Finding::ok("devices", "TUN, TAP and other devices of this machine may be set up")
+        Finding::ok("devices", "TUN, TAP and other devices of this machine can be configured")
     } else {
         Finding::fail("devices", "needs CAP_NET_ADMIN").needs(&["net_admin"])
     }
@@ -103,7 +103,7 @@ pub(super) fn devices(host: &Host) -> Finding {
 /// The finding about TUN without a network namespace to make a device in.
 pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
     match permit::tap() {
-        Ok(()) => Finding::warn("tun", format!("/dev/net/tun rw; not probed: {why}")),
+        Ok(()) => Finding::warn("tun", format!("/dev/net/tun is accessible; not probed: {why}")),
         Err(refusal) => tun_refused(host, &refusal),
     }
 }

@@ -5,7 +5,7 @@ use super::finding::Finding;
 /// The finding by the release alone, without a probe.
 pub(super) fn finding(release: &str) -> Finding {
     let Some(version) = version(release) else {
-        return Finding::warn("kernel", format!("{release}: a version that I cannot read"));
+        return Finding::warn("kernel", format!("{release}: unknown version format"));
     };
     let missing: Vec<String> = SINCE
         .iter()
@@ -14,7 +14,7 @@ pub(super) fn finding(release: &str) -> Finding {
         .collect();
     let (major, minor) = version;
     if missing.is_empty() {
-        let what = format!("{major}.{minor}: new enough for all that Grosso asks of it");
+        let what = format!("{major}.{minor}: recent enough for all features of Grosso");
         return Finding::ok("kernel", what);
     }
     let what = format!("{major}.{minor} is too old for {}", missing.join(", "));
@@ -38,7 +38,7 @@ const SINCE: [((u32, u32), &str); 8] = [
     ((4, 20), "packet sockets that ignore outgoing packets"),
     ((5, 0), "UDP GRO"),
     ((5, 6), "ethtool -c"),
-    ((5, 9), "AF_XDP programs by descriptor"),
+    ((5, 9), "AF_XDP programs by file descriptor"),
     ((6, 2), "UDP segmentation on TUN"),
     ((6, 3), "BIG TCP over IPv4"),
     ((6, 6), "12-byte virtio headers on packet sockets"),

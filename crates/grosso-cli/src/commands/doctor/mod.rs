@@ -41,7 +41,7 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     let confined = confined::findings();
     let network = permit::enter().map_err(|refusal| refusal.to_string());
     let network = network.and_then(|()| {
-        NetworkNamespace::new().map_err(|error| format!("no network of one's own: {error}"))
+        NetworkNamespace::new().map_err(|error| format!("no private network namespace: {error}"))
     });
     let mut checks = vec![kernel::finding(&host.release)];
     match &network {
@@ -107,9 +107,9 @@ fn rootless(host: &Host) -> Finding {
             let finding = Finding::fail("rootless", format!("no user namespaces: {refusal}"));
             match refusal.remedy() {
                 Some(command) => finding.fix(host.sudo(command)),
-                None => finding.fix("run `grosso lab` as root, outside of the container if any"),
+                None => finding.fix("run `grosso lab` as root, and outside of a container"),
             }
         }
-        Err(error) => Finding::fail("rootless", format!("no process could be started: {error}")),
+        Err(error) => Finding::fail("rootless", format!("cannot start a process: {error}")),
     }
 }

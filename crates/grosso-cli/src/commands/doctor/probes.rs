@@ -30,7 +30,7 @@ pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
     match tried {
         Ok(found) => {
             let what = format!(
-                "/dev/net/tun rw; virtio headers of {} B; {}",
+                "/dev/net/tun is accessible; virtio headers of {} B; {}",
                 found.headers.join(", "),
                 found.has.join(", ")
             );
@@ -39,11 +39,13 @@ pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
             }
             Finding::warn("tun", format!("{what}; no {}", found.lacks.join(", no ")))
         }
-        Err(error) if Fault::of(&error) == Fault::Forbidden => {
-            Finding::fail("tun", "/dev/net/tun rw; a device needs CAP_NET_ADMIN")
-                .needs(&["net_admin"])
-        }
-        Err(error) => Finding::fail("tun", format!("/dev/net/tun rw; {error}")),
+        Err(error) if Fault::of(&error) == Fault::Forbidden => Finding::fail(
+            "tun",
+            "/dev/net/tun is accessible; creating a device needs \
+                                  CAP_NET_ADMIN",
+        )
+        .needs(&["net_admin"]),
+        Err(error) => Finding::fail("tun", format!("/dev/net/tun is accessible; {error}")),
     }
 }
 
@@ -129,7 +131,7 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
     let name = "packet sockets";
     match network.run(attempt).and_then(|tried| tried) {
         Ok(Some(true)) => {
-            Finding::ok(name, "sent a superframe over veth, received it whole in a ring")
+            Finding::ok(name, "sent a superframe over veth and received it whole in a ring")
         }
         Ok(Some(false)) => {
             Finding::warn(name, "a superframe sent over veth was received in pieces")
@@ -149,13 +151,14 @@ pub(super) fn xdp(network: &NetworkNamespace) -> Finding {
         XdpPort::open(far.as_str(), &XdpPortOptions::default()).map(drop)
     };
     match network.run(attempt).and_then(|tried| tried) {
-        Ok(()) => Finding::ok("af_xdp", "bound to a queue of a veth, fed by a program"),
+        Ok(()) => Finding::ok("af_xdp", "bound to a queue of a veth, fed by a BPF program"),
         Err(error) if Fault::of(&error) == Fault::Forbidden => {
-            let what = "BPF programs need CAP_BPF and CAP_NET_ADMIN: packet sockets do instead";
+            let what = "BPF programs need CAP_BPF and CAP_NET_ADMIN; packet sockets work without \
+                        them";
             Finding::fail("af_xdp", what).needs(&["bpf", "net_admin"])
         }
         Err(error) => {
-            let what = format!("{error}: packet sockets do instead");
+            let what = format!("{error}; use packet sockets instead");
             Finding::fail("af_xdp", what)
         }
     }
@@ -184,7 +187,7 @@ pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
     let name = "udp gso/gro";
     match tried {
         Ok(Datagrams { length: 3600, segment_bytes: Some(1200) }) => {
-            Finding::ok(name, "sent 3 x 1200 B on lo in one call, received as one")
+            Finding::ok(name, "sent 3 x 1200 B on lo in one call, received in one call")
         }
         Ok(_) => Finding::warn(name, "sent 3 x 1200 B on lo in one call, received one by one"),
         Err(error) => Finding::warn(name, format!("3 x 1200 B on lo in one call: {error}")),

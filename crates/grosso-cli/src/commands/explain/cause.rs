@@ -141,7 +141,7 @@ impl Pair<'_> {
                     NoMerge::TcpAcknowledgment | NoMerge::TcpTimestamp
                         if !profile.rules.is_invertible() =>
                     {
-                        "never goes back"
+                        "never decreases"
                     }
                     _ => law,
                 };
@@ -178,7 +178,7 @@ impl Pair<'_> {
                 let is_long = self.is_free();
                 let bytes = self.before.overhead() + self.after.payload;
                 Some(Limit {
-                    name: if is_long { "limits.size-bytes" } else { "what a length field says" },
+                    name: if is_long { "limits.size-bytes" } else { "the value of a length field" },
                     most: if is_long { most } else { most.min(u16::MAX.into()) },
                     would_be: Some(self.held.payload_bytes + bytes as u64),
                 })
@@ -247,9 +247,9 @@ impl Pair<'_> {
             }
             NoMerge::Identification => {
                 let last = self.before.identification(self.last)?;
-                format!("id {}, or {last} in a train whose ids stay", last.wrapping_add(1))
+                format!("id {}, or {last} in a train with a constant id", last.wrapping_add(1))
             }
-            NoMerge::Longer => format!("{} B of payload or fewer", self.held.gso_size?),
+            NoMerge::Longer => format!("at most {} B of payload", self.held.gso_size?),
             NoMerge::SuperframeSize => {
                 format!("a superframe of packets of {} B", self.held.gso_size?)
             }
@@ -261,7 +261,7 @@ impl Pair<'_> {
             }
             NoMerge::HeaderStack => format!("{} as before", headers(self.last, &self.last_stack)),
             NoMerge::ChecksumState => "checksums that are all complete, or all partial".into(),
-            NoMerge::VlanTag => "the tag that the train has beside it".into(),
+            NoMerge::VlanTag => "the VLAN tag that the train has in its metadata".into(),
             _ => {
                 let BrokenLaw { field, held, .. } = law?;
                 format!("{field} {held} as before")
@@ -304,22 +304,22 @@ fn words_of(field: &Field, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<
         Law::Key { .. } if is_named && held != came => Some("is part of the flow"),
         Law::Equal if is_named && held != came => Some("stays the same"),
         Law::Flags if is_named && flags(held) != flags(came) => {
-            Some("stay the same, but for FIN and PSH")
+            Some("stay the same, except for FIN and PSH")
         }
         Law::Identification if reason == NoMerge::Identification => {
             let step = u16_at(came, 0).wrapping_sub(u16_at(held, 0));
-            (step > 1).then_some("steps by one a packet, or stays")
+            (step > 1).then_some("increases by one per packet, or stays")
         }
         Law::Sequence
             if matches!(reason, NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind) =>
         {
-            Some("advances by the payload")
+            Some("advances by the payload length")
         }
         Law::Checksum(Cover::Datagram { .. })
             if reason == NoMerge::ChecksumPresence
                 && (u16_at(held, 0) == 0) != (u16_at(came, 0) == 0) =>
         {
-            Some("is there on every packet, or on none")
+            Some("is present in every packet, or in none")
         }
         _ => None,
     }
@@ -370,43 +370,47 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
 /// The change that would have let a packet into a train, if it can be in none as it is.
 fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     Some(match reason {
-        Pass::NotIp | Pass::Protocol => "never: trains are of TCP and UDP over IP",
-        Pass::Truncated | Pass::Short => "all of its bytes (tcpdump -s 0)",
-        Pass::Malformed => "headers that agree with themselves",
+        Pass::NotIp | Pass::Protocol => "never: only TCP and UDP over IP form trains",
+        Pass::Truncated | Pass::Short => "a complete capture of the packet (tcpdump -s 0)",
+        Pass::Malformed => "consistent headers",
         Pass::TooDeep => "fewer headers",
         Pass::HeaderTooLong => "shorter headers",
-        Pass::Encrypted => "the packet inside, decrypted",
+        Pass::Encrypted => "the inner packet, decrypted",
         Pass::Fragment => "the whole datagram (grosso reassemble)",
-        Pass::Padded => "a frame that ends where its packet does",
-        Pass::LengthZero => "a capture that says how to cut it (grosso capture)",
+        Pass::Padded => "a frame without bytes after its packet",
+        Pass::LengthZero => "a capture that records the segment size (grosso capture)",
         Pass::Ipv4Options => "an IPv4 header without options",
         Pass::Ipv4ReservedBit => "a reserved bit that is clear",
         Pass::Ipv4Checksum | Pass::Checksum => {
-            "a right checksum (grosso csum verify says which is wrong)"
+            "a correct checksum (grosso csum verify shows which is wrong)"
         }
-        Pass::ChecksumForm => "the form of the checksum that everybody writes",
+        Pass::ChecksumForm => "the usual form of the checksum",
         Pass::ChecksumNone => "a UDP checksum",
         Pass::ChecksumPartial => "a partial checksum of its innermost header",
-        Pass::RemoteChecksum => "an outer checksum, and one place for the inner",
+        Pass::RemoteChecksum => "an outer checksum, and a known position of the inner one",
         Pass::Empty => "payload",
-        Pass::TcpSynchronize | Pass::TcpReset | Pass::TcpUrgent => "never: it stands alone",
-        Pass::TcpFlags => "none of the flags that the profile keeps apart",
-        Pass::TcpOptions => "no options, or two NOPs and a timestamp",
-        Pass::Congestion => "no mark of congestion",
-        Pass::TcpFinish | Pass::TcpPush => {
-            "a train of its flow that is held when it comes: a longer --hold, a larger --batch"
+        Pass::TcpSynchronize | Pass::TcpReset | Pass::TcpUrgent => {
+            "never: the packet is always \
+                                                                    a singleton"
         }
-        Pass::TableFull => "a free place: more --flows, or rules.full = \"evicts\"",
-        Pass::TcpLate | Pass::TcpOverlap => "a sequence behind what came before it",
+        Pass::TcpFlags => "only flags that the profile does not exclude",
+        Pass::TcpOptions => "no options, or two NOPs and a timestamp",
+        Pass::Congestion => "no congestion mark",
+        Pass::TcpFinish | Pass::TcpPush => {
+            "a train of its flow that is held when it arrives: a longer --hold, a larger --batch"
+        }
+        Pass::TableFull => "a free slot: more --flows, or rules.full = \"evicts\"",
+        Pass::TcpLate | Pass::TcpOverlap => "a sequence number after the previous packet's",
         Pass::GreFlags => "GRE without sequence numbers",
-        Pass::GeneveControl => "never: it is for the tunnel's end",
+        Pass::GeneveControl => "never: it is addressed to the tunnel endpoint",
         Pass::Superframe => "packets instead of a superframe (grosso wire)",
         _ => return None,
     })
 }
 
 /// The cure of a session whose form was not told.
-const TELL_L2TP: &str = "the form of its sessions, which no packet says, as --l2tp 4/default";
+const TELL_L2TP: &str = "the format of its L2TPv3 sessions, which packets do not show: --l2tp \
+                         4/default";
 /// The flags beside the header length, with the reserved bits, which a train keeps too.
 const FLAGS: u16 = 0x0fff;
 /// Trains of a bucket (rule G3).

@@ -64,8 +64,9 @@ impl<C: Columns> TableFile<C> {
     ) -> Result<Self, Failure> {
         let name = shown(path);
         if path.as_os_str() == "-" {
-            let message = "export: a table is read from its end, so it cannot go to a pipe";
-            return Err(Failure::usage("usage.output", message).hint("name a file"));
+            let message = "export: cannot write a table to a pipe, because its index is at the \
+                           end";
+            return Err(Failure::usage("usage.output", message).hint("pass a file name"));
         }
         refuse_input(input, path, &name)?;
         let failed = |error: &dyn core::fmt::Display| {
@@ -106,7 +107,10 @@ impl<C: Columns> TableFile<C> {
                 let message = format!("{name}: {}", reason(&error));
                 Err(Failure::environment("environment.write", message))
             }
-            Err(_) => Err(Failure::internal(format!("{name}: the writer of the table is gone"))),
+            Err(_) => Err(Failure::internal(format!(
+                "{name}: the thread that writes the table \
+                                                     ended unexpectedly"
+            ))),
         }
     }
 }

@@ -37,9 +37,7 @@ use crate::{
 pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failure> {
     if options.parquet.is_none() && options.trains.is_none() {
         let hint = "grosso export FILE --parquet PACKETS.parquet --trains TRAINS.parquet";
-        return Err(
-            Failure::usage("usage.output", "export: which tables, and where to?").hint(hint)
-        );
+        return Err(Failure::usage("usage.output", "export: no output file").hint(hint));
     }
     let mut replay = Replay::new(&options.rules, Purpose::Looks)?;
     let mut sources = options.captures.sources("export")?;
@@ -96,7 +94,7 @@ pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failu
     let packets = report.input.packets;
     report::remark_rate(&session.talk, packets, bytes, session.started.elapsed());
     let exit = ending.conclude(&input, session, "processed and written")?;
-    unparsed.conclude(&input, "Packets have rows without headers; ")?;
+    unparsed.conclude(&input, "Packets have rows without headers.\x20")?;
     Ok(exit)
 }
 

@@ -42,7 +42,7 @@ pub(super) fn conduct<E: Experiment>(
     let trials = experiment.trials();
     let measured = experiment.plan().measured;
     session.talk.remark(&format!(
-        "lab: {} of at most {measured:?}, each with a start and an end of its own",
+        "lab: {} of at most {measured:?}, each with its own start and end",
         units::count(trials as u64, "trial")
     ));
     let started = Instant::now();
@@ -57,7 +57,7 @@ pub(super) fn conduct<E: Experiment>(
     for remark in results.remarks() {
         session.talk.note(remark);
     }
-    // Figures of minutes are said also if there is no room for their page.
+    // The figures took minutes: they are printed even if their page cannot be written.
     let written = write_page(name, page, |command| results.page(command), session);
     let (html, unwritten) = match written {
         Ok(html) => (html, None),
@@ -85,15 +85,16 @@ pub(super) fn processors<const COUNT: usize>(
     chosen: Option<[usize; COUNT]>,
 ) -> Result<Option<[usize; COUNT]>, Failure> {
     let failed = |error: io::Error| {
-        Failure::environment("environment.lab", format!("lab: its CPUs: {error}"))
+        Failure::environment("environment.lab", format!("lab: cannot read its CPUs: {error}"))
     };
     let allowed = allowed_processors().map_err(failed)?;
     let mut of_all = chosen.into_iter().flatten();
     let Some(missing) = of_all.find(|one| !allowed.contains(one)) else { return Ok(chosen) };
     // With its word before it, a number is not taken for a count.
     let allowed: Vec<String> = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect();
-    let message = format!("lab: {word}: there is no CPU {missing} on which the lab may run");
-    let hint = format!("the lab may run on {}; each may stand several times", allowed.join(", "));
+    let message = format!("lab: {word}: the lab cannot run on CPU {missing}");
+    let hint =
+        format!("the lab may run on {}; a CPU can be listed several times", allowed.join(", "));
     Err(Failure::usage("usage.cpus", message).hint(hint))
 }
 
@@ -133,7 +134,7 @@ fn write_page(
     match path::write(&path, page(&session.command_line).as_bytes(), OUTPUT_MODE) {
         Ok(()) => Ok(Some(path)),
         Err(error) if wanted.html.is_none() => {
-            session.talk.note(format!("no page: {}: {error}", path.display()));
+            session.talk.note(format!("page not written: {}: {error}", path.display()));
             Ok(None)
         }
         Err(error) => {

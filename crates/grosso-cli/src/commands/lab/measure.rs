@@ -76,14 +76,14 @@ fn refuse_tool(name: &str, options: &LabOptions) -> Result<(), Failure> {
         return Ok(());
     }
     if ["gso", "tcp-rr", "udp-rr"].contains(&name) {
-        let message = format!("lab {name}: iperf3 does not measure it");
-        return Err(Failure::usage("usage.tool", message).hint("leave out --tool"));
+        let message = format!("lab {name}: not supported by iperf3");
+        return Err(Failure::usage("usage.tool", message).hint("omit --tool"));
     }
     match Command::new("iperf3").arg("--version").stdout(Stdio::null()).status() {
         Ok(_) => Ok(()),
         Err(error) => {
             let message = format!("lab: iperf3: {error}");
-            let hint = "sudo apt install iperf3, or your system's equivalent; or leave out --tool";
+            let hint = "sudo apt install iperf3, or your system's equivalent; or omit --tool";
             Err(Failure::environment("environment.tool", message).hint(hint))
         }
     }

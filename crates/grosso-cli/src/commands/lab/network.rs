@@ -114,7 +114,13 @@ fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
 /// no matter how it or this process ends.
 fn contain(session: &Session) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| {
-        Failure::environment("environment.lab", format!("lab: no processes of its own: {error}"))
+        Failure::environment(
+            "environment.lab",
+            format!(
+                "lab: cannot start a private process: \
+                                                         {error}"
+            ),
+        )
     };
     let program = env::current_exe().map_err(failed)?;
     isolate_children().map_err(failed)?;
@@ -200,7 +206,8 @@ impl Report for RunReport {
         let mut text = String::new();
         if let Some(stream) = self.stream.as_ref().filter(|stream| stream.bytes > 0) {
             text += &format!(
-                "{:.2} Gb/s for {:.1} s, {:.2} CPU s/GB; {} segments retransmitted; every byte right\n",
+                "{:.2} Gb/s for {:.1} s, {:.2} CPU s/GB; {} segments retransmitted; all bytes \
+                 correct\n",
                 stream.gigabits_a_second(),
                 stream.seconds,
                 stream.cpu_seconds.total() / (stream.bytes as f64 * 1e-9),

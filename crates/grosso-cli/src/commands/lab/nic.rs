@@ -48,7 +48,7 @@ pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failu
     let keeper = keeper(nic)?;
     let ended = conduct(Ok(experiment), FORM, ("nic", &options.page), session);
     keeper.restore().map_err(|error| {
-        let hint = format!("see `grosso dev -k {nic}`, and set it with `grosso dev -K {nic}`");
+        let hint = format!("grosso dev -k {nic} lists the features, grosso dev -K {nic} sets them");
         failed(&error).hint(hint)
     })?;
     ended
@@ -80,15 +80,15 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     let listener = TcpListener::bind(options.listen);
     let listener = listener.map_err(|error| {
         Failure::environment("environment.listen", format!("lab sink: {}: {error}", options.listen))
-            .hint("another address or port: grosso lab sink 0.0.0.0:5298")
+            .hint("use another address or port: grosso lab sink 0.0.0.0:5298")
     })?;
     let address = listener.local_addr().map_err(|error| failed(&error))?;
-    session.talk.remark(&format!("lab sink: listening at {address}; Ctrl-C ends it"));
+    session.talk.remark(&format!("lab sink: listening at {address}; press Ctrl-C to stop"));
     // Nothing is lost by it, so the first Ctrl-C ends it at once.
     session.interrupted.store(true, Ordering::Relaxed);
     let served = serve(&listener, |served| {
         if let Err(error) = served {
-            session.talk.remark(&format!("lab sink: a connection: {error}"));
+            session.talk.remark(&format!("lab sink: cannot accept a connection: {error}"));
         }
     });
     served.map(|()| Exit::Yes).map_err(|error| failed(&error))

@@ -49,9 +49,10 @@ impl OwnFile {
         let unread =
             |error: io::Error| Failure::environment("environment.read", format!("{name}: {error}"));
         let text = path::read_text(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => {
-                Failure::input("input.config", format!("{name}: an experiment of {error}"))
-            }
+            io::ErrorKind::FileTooLarge => Failure::input(
+                "input.config",
+                format!("{name}: cannot read the experiment: {error}"),
+            ),
             _ => unread(error),
         })?;
         let whole = std::path::absolute(path).map_err(unread)?;
@@ -87,12 +88,12 @@ impl OwnFile {
                 return Err(wrong(&format!("a name has 1 to {NAME_CHARACTERS_MAX} characters")));
             }
             if settings.iter().any(|other| other.name == *name) {
-                return Err(wrong("there is one of this name already"));
+                return Err(wrong("there is already a setting of this name"));
             }
             let paths = changed(&base, &tables, changes, folder).map_err(|what| wrong(&what))?;
             if paths.iter().map(place).ne(places.iter().cloned().map(Ok)) {
                 return Err(wrong(
-                    "it changes the devices of a path, which are those of the network",
+                    "it would change the devices of a path, which the network defines",
                 ));
             }
             settings.push(OwnPaths { name: name.clone(), paths });
@@ -181,7 +182,7 @@ fn place(path: &PathSpec) -> Result<PathPlace, String> {
             Device::Tunnel(tunnel) => place.address = Some(tunnel.endpoint.local),
             Device::Unix(_) | Device::Vhost(_) | Device::Passed(_) => {
                 return Err(format!(
-                    "path {}: {} is nothing that the lab can make; ends of wires, tap, tun and tunnels are",
+                    "path {}: the lab cannot create {}; it can create links, tap, tun and tunnels",
                     path.name, port.device
                 ));
             }
@@ -244,7 +245,10 @@ fn just<'de, D: Deserializer<'de>, T: Deserialize<'de>, const COUNT: usize>(
     let list = Vec::deserialize(list)?;
     let count = list.len();
     list.try_into().map_err(|_| {
-        D::Error::custom(format!("{}, where {COUNT} belong", units::count(count as u64, "element")))
+        D::Error::custom(format!(
+            "found {}, expected {COUNT}",
+            units::count(count as u64, "element")
+        ))
     })
 }
 
@@ -336,12 +340,12 @@ impl ClaimTable {
         let known = Figure::ALL.iter().find(|(_, name)| *name == figure);
         let (figure, _) = known.ok_or_else(|| {
             let names: Vec<&str> = Figure::ALL.iter().map(|(_, name)| *name).collect();
-            format!("no figure \"{figure}\"; there are {}", names.join(", "))
+            format!("no figure \"{figure}\"; figures are {}", names.join(", "))
         })?;
         let bound = match (at_least, under) {
             (Some(least), None) => Than::AtLeast(least),
             (None, Some(most)) => Than::Under(most),
-            _ => return Err("a claim has one bound: at-least or under".into()),
+            _ => return Err("a claim needs exactly one bound: at-least or under".into()),
         };
         Ok(OwnClaim { text, setting, beside, figure: *figure, bound })
     }
@@ -376,7 +380,7 @@ impl<'de> Deserialize<'de> for Runs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u16::deserialize(deserializer)? {
             runs @ 1..=1000 => Ok(Self(runs.into())),
-            _ => Err(D::Error::custom("runs are 1 to 1000")),
+            _ => Err(D::Error::custom("runs must be 1 to 1000")),
         }
     }
 }
@@ -393,7 +397,7 @@ impl<'de> Deserialize<'de> for Connections {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u16::deserialize(deserializer)? {
             connections @ 1..=1000 => Ok(Self(connections.into())),
-            _ => Err(D::Error::custom("connections are 1 to 1000")),
+            _ => Err(D::Error::custom("connections must be 1 to 1000")),
         }
     }
 }

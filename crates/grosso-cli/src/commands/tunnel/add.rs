@@ -26,8 +26,8 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     let (mtu, words) = own_words(&options.words)?;
     let name = &options.name;
     if InterfaceName::new(name).is_err() || name.contains('%') {
-        let message = format!("{COMMAND}: \"{name}\" cannot be the name of a device");
-        let hint = "a name has 1 to 15 characters, without blanks, slashes, colons and %";
+        let message = format!("{COMMAND}: \"{name}\" is not a valid device name");
+        let hint = "a name has 1 to 15 characters, without spaces, slashes, colons and %";
         return Err(Failure::usage("usage.name", message).hint(hint));
     }
     let description = describe(COMMAND, words)?;
@@ -39,14 +39,14 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
         Definition { name: name.clone(), mtu: fitting(&description, path_mtu, mtu)?, description };
     if definition.mtu < ipv6::MTU_MIN {
         session.talk.note(format!(
-            "mtu {}: IPv6 needs {}, so the device carries IPv4 alone",
+            "mtu {}: IPv6 needs at least {}, so the device carries IPv4 only",
             definition.mtu,
             ipv6::MTU_MIN
         ));
     }
     let place = TunnelFiles::new(name).map_err(|error| {
-        let message = format!("{COMMAND}: no folder for tunnels: {error}");
-        let hint = "RUNTIME_DIRECTORY=DIR in the environment chooses where it is";
+        let message = format!("{COMMAND}: no directory for tunnels: {error}");
+        let hint = "set RUNTIME_DIRECTORY=DIR in the environment to choose the directory";
         Failure::environment("environment.write", message).hint(hint)
     })?;
     // It is persistent, and stays when this is closed.
@@ -78,24 +78,30 @@ fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
         [word, bytes] if word == "mtu" => match bytes.parse() {
             Ok(mtu @ ipv4::MTU_MIN..) => Ok((Some(mtu), rest)),
             _ => Err(usage(format!(
-                "mtu {bytes}: a number from {} to 65535 is expected",
+                "mtu {bytes}: expected a number from {} to 65535",
                 ipv4::MTU_MIN
             ))),
         },
-        [word, ..] => Err(usage(format!("\"{word}\" in front of type: mtu BYTES may be there"))),
+        [word, ..] => Err(usage(format!(
+            "unexpected \"{word}\" before type; only mtu BYTES can \
+                                         be there"
+        ))),
     }
 }
 
 fn refuse_taken(name: &str) -> Result<(), Failure> {
     if TunnelFiles::all().iter().any(|place| place.name == name) {
-        let message = format!("{COMMAND}: there is a tunnel {name} already");
-        let hint = format!("grosso tunnel show {name}; grosso tunnel del {name} removes it");
+        let message = format!("{COMMAND}: tunnel {name} already exists");
+        let hint = format!(
+            "show it: grosso tunnel show {name}; remove it: grosso tunnel del \
+                            {name}"
+        );
         return Err(Failure::environment("environment.name_taken", message).hint(hint));
     }
     let taken = InterfaceName::new(name).and_then(|name| Control::new()?.index(&name));
     if taken.is_ok() {
-        let message = format!("{COMMAND}: there is an interface {name} already");
-        let hint = format!("ip -d link show {name}; sudo ip link del {name} removes it");
+        let message = format!("{COMMAND}: interface {name} already exists");
+        let hint = format!("show it: ip -d link show {name}; remove it: sudo ip link del {name}");
         return Err(Failure::environment("environment.name_taken", message).hint(hint));
     }
     Ok(())
@@ -110,9 +116,9 @@ fn refuse_same(description: &Description) -> Result<(), Failure> {
     let Some(TunnelFiles { name, .. }) = TunnelFiles::all().into_iter().find(is_same) else {
         return Ok(());
     };
-    let message = format!("{COMMAND}: the tunnel {name} takes these packets already");
+    let message = format!("{COMMAND}: tunnel {name} already receives these packets");
     let hint = format!(
-        "grosso tunnel show {name}; of GRE, key tells tunnels between the same addresses apart"
+        "see grosso tunnel show {name}; for GRE, use different keys between the same addresses"
     );
     Err(Failure::environment("environment.busy", message).hint(hint))
 }
@@ -124,8 +130,8 @@ fn check_local(local: IpAddr) -> Result<(), Failure> {
 }
 
 fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {
-    let message = format!("{COMMAND}: no way to remote {remote}: {error}");
-    let hint = format!("ip route get {remote} asks the routes");
+    let message = format!("{COMMAND}: no route to remote {remote}: {error}");
+    let hint = format!("see ip route get {remote}");
     Failure::environment("environment.unreachable", message).hint(hint)
 }
 
@@ -148,7 +154,10 @@ fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Resul
         // The largest of a TUN device (`MAX_MTU` of drivers/net/tun.c, less room for its Ethernet header).
         (None, Some(mtu)) => Ok(u16::try_from(mtu).unwrap_or(u16::MAX).min(MTU_MAX)),
         (None, None) => {
-            let message = format!("{COMMAND}: a path of {path} bytes has no room for the headers");
+            let message = format!(
+                "{COMMAND}: a path MTU of {path} bytes is too small for the \
+                                   tunnel's headers"
+            );
             Err(Failure::environment("environment.mtu", message))
         }
     }

@@ -39,7 +39,7 @@ fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
     let place = TunnelFiles::find(command, &options.name)?;
     let definition = definition::read(&place.definition())?;
     if let Process::Running(number) = Process::of(&place) {
-        session.talk.note(format!("{} is up already, in process {number}", place.name));
+        session.talk.note(format!("{} is already up, in process {number}", place.name));
         return show::headline(&place, &definition, session).map(|()| Exit::Yes);
     }
     begin(command, &place, &definition, &options.start, session)
@@ -70,7 +70,7 @@ fn down(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
     let place = TunnelFiles::find("tunnel down", &options.name)?;
     let told = told(&place, session);
     if !process::stop("tunnel down", &place)? {
-        session.talk.note(format!("{} was down already", place.name));
+        session.talk.note(format!("{} is already down", place.name));
     }
     show::end(&place, told.as_ref(), session).map(|()| Exit::Yes)
 }
@@ -83,7 +83,7 @@ fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> 
     if !remove_device(command, &place.name)? {
         let name = &place.name;
         session.talk.note(format!(
-            "no device {name} is there to remove; if it has another name: sudo ip link del NAME"
+            "device {name} does not exist; if it was renamed: sudo ip link del NAME"
         ));
     }
     place.remove().map_err(|error| {
@@ -115,8 +115,9 @@ fn remove_device(command: &str, name: &str) -> Result<bool, Failure> {
 
 fn print_export(options: &TunnelExport, session: &mut Session) -> Result<Exit, Failure> {
     if session.talk.json {
-        let message = "tunnel export: --json: it prints a text for another program, no report";
-        let hint = format!("leave --json out, or grosso tunnel show {} --json", options.name);
+        let message = "tunnel export: --json does not apply, because the output is the \
+                       configuration of another program";
+        let hint = format!("omit --json, or use grosso tunnel show {} --json", options.name);
         return Err(Failure::usage("usage.json", message).hint(hint));
     }
     let place = TunnelFiles::find("tunnel export", &options.name)?;

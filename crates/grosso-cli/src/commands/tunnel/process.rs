@@ -118,7 +118,7 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
         Ok(child)
     });
     let mut child = started.map_err(|error| {
-        let message = format!("{command}: no process can be started: {error}");
+        let message = format!("{command}: cannot start a process: {error}");
         Failure::environment("environment.process", message)
     })?;
     let result = wait(command, place, &heard, &mut child);
@@ -206,7 +206,7 @@ fn wait(
     }
 }
 
-/// Runs as the process of a tunnel until it is told to end.
+/// Runs as the process of a tunnel until a signal ends it.
 pub(super) fn stay(
     command: &str,
     place: &TunnelFiles,
@@ -317,9 +317,10 @@ mod tests {
         assert_eq!(last_error(&log), None);
         fs::write(&log, "").unwrap();
         assert_eq!(last_error(&log), None);
-        let text = "grosso: run: a\nhint: b\ngrosso: run: path gue0: gue0: the device is gone\n";
+        let text = "grosso: run: a\nhint: b\ngrosso: run: path gue0: gue0: the device was \
+                    removed\n";
         fs::write(&log, text).unwrap();
-        let what = "path gue0: gue0: the device is gone".to_owned();
+        let what = "path gue0: gue0: the device was removed".to_owned();
         assert_eq!(last_error(&log), Some(ReportedError { what, hint: None }));
         fs::write(&log, "grosso: run: a\nhint: b\n").unwrap();
         assert_eq!(last_error(&log).unwrap().hint.as_deref(), Some("b"));

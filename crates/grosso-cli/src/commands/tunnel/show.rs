@@ -44,7 +44,7 @@ pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, F
         }
     }
     if places.is_empty() {
-        session.talk.hint("no tunnel of this user is there; grosso tunnel add makes one");
+        session.talk.hint("this user has no tunnels; create one with grosso tunnel add");
     }
     report::print(&mut Tunnels::new(tunnels), &mut session.talk, report::Place::Standard)?;
     Ok(Exit::Yes)

@@ -69,7 +69,7 @@ pub(crate) struct Reasons {
 }
 
 impl Rates {
-    /// The activity of a device in so many seconds.
+    /// The activity of a device in an interval of seconds.
     pub(crate) fn of(pid: u32, now: &DeviceReading, before: &DeviceReading, seconds: f64) -> Self {
         let change = now.counters.since(&before.counters);
         let a_second = |name: &str, unit: f64| change.value(name) as f64 / unit / seconds;
@@ -251,7 +251,7 @@ fn short(count: u64) -> String {
     }
 }
 
-/// A name in so many columns, followed by a blank.
+/// A name in this many columns, followed by a blank.
 pub(crate) fn shortened(name: &str, columns: usize) -> String {
     if name.chars().count() < columns {
         return name.to_owned();

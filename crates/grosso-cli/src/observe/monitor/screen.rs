@@ -38,7 +38,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
     }
 }
 
-/// The rows of the chosen device below a table of so many: with its activity, with its reasons alone, or none. The
+/// The rows of the chosen device below a table of this many devices: with its activity, with its reasons alone, or none. The
 /// table comes first.
 fn detail_rows(rows: u16, devices: usize) -> u16 {
     let table = TITLE_ROWS + HEAD_ROWS + devices.clamp(1, DEVICE_ROWS) as u16;
@@ -154,7 +154,7 @@ fn draw_detail(frame: &mut Frame<'_>, area: Rect, device: &Rates, history: &Hist
         list("drops", &device.reasons.drops, width),
     ];
     if device.flush.is_some_and(|flush| flush.gap > REORDERING) {
-        let text = "packets are lost or overtake each other: trains end at gaps";
+        let text = "packets are lost or reordered: gaps flush trains";
         lines.push(Line::styled(text, paint.of(Color::Yellow)));
     }
     frame.render_widget(Paragraph::new(lines), reasons);
@@ -238,17 +238,17 @@ pub(crate) fn clock(ts_ns: u64) -> String {
 }
 
 const HELP: &str = "\
-up, down   choose a device
-s          sort by the next column, at last by none
-d          csum bad and drops of the interval, or so far
-space      pause
-?          this
+up, down   select a device
+s          sort by the next column, at last unsorted
+d          csum bad and drops: of the interval, or total
+space      pause or continue
+?          help
 q          quit
 
-in batch   wire packets of a frame passed on
-segs/send  wire packets of a frame to be sent
-flush      share of trains that left for size, another
-           timestamp, PSH, a gap, time";
+in batch   wire packets per frame received
+segs/send  wire packets per frame sent
+flush      share of trains flushed by size limit, changed
+           timestamp, PSH, sequence gap, hold time";
 const HELP_COLUMNS: u16 = 60;
 const TITLE_ROWS: u16 = 1;
 const HEAD_ROWS: u16 = 2;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::observe::{control::Answer, reading::DeviceReading};
 
-/// A reading after so many seconds: a NIC with a good load, and a TUN device whose packets overtake each other.
+/// A reading after this many seconds: a NIC with a good load, and a TUN device whose packets overtake each other.
 fn answer(seconds: u64) -> Answer {
     let device = |device: &str, peer: &str, counters: &[(&str, u64)]| DeviceReading {
         path: "edge".to_owned(),
@@ -112,7 +112,7 @@ fn a_small_terminal_has_all_devices_and_whole_columns() {
     assert_eq!(drawn(&monitor, 60, 15), SMALL);
     press(&mut monitor, "?");
     let help = drawn(&monitor, 60, 15);
-    assert!(help.contains("timestamp, PSH, a gap, time"), "{help}");
+    assert!(help.contains("timestamp, PSH, sequence gap, hold time"), "{help}");
     // Where the detail would take the devices' place, it is not there.
     press(&mut monitor, "?");
     assert!(drawn(&monitor, 60, 10).lines().count() == 10);
@@ -217,8 +217,7 @@ tn1           0.02    2.0   1.1   0.00   1.0  600k     12     0   3   0  91    6
 │                                                                              │
 └──────────────────────────────────────────────────────────────────────────────┘
 ";
-const TUN: &str = "\
-grosso monitor   tn1   02:11:43Z   q quit  ? help                 ███ rx  ▁▁▁ tx
+const TUN: &str = "grosso monitor   tn1   02:11:43Z   q quit  ? help                 ███ rx  ▁▁▁ tx
                 rx     rx    in     tx  segs  csum        flush   %
 dev         Gbit/s   kpps batch Gbit/s /send   bad  drops  size  ts psh gap time
 eth0          9.41    811  21.4   1.02  38.0     0      0    71   9   8   0   12
@@ -240,7 +239,7 @@ tn1           0.02    2.0   1.1   0.00   1.0  600k     12     0   3   0  91    6
 │flush  tcp_sequence_ahead 91, hold_time 6, tcp_timestamp 3                    │
 │pass   -                                                                      │
 │drops  rx_ring_full 3, tx_down 1                                              │
-│packets are lost or overtake each other: trains end at gaps                   │
+│packets are lost or reordered: gaps flush trains                              │
 └──────────────────────────────────────────────────────────────────────────────┘
 ";
 const SMALL: &str = "\

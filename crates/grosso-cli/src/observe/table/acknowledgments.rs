@@ -25,13 +25,13 @@ fn gathered() -> Vec<Counter> {
         counter(
             "rx_acks_vectors",
             "vectors",
-            "Groups of acknowledgments of one flow that waited for each other and left together.",
+            "Groups of acknowledgments of one flow that were held and sent together.",
             |stats, _| stats.vectors,
         ),
         counter(
             "rx_acks_vector_packets",
             "packets",
-            "Acknowledgments in those groups, which leave as they came.",
+            "Acknowledgments in those groups, sent unchanged.",
             |stats, _| stats.vector_packets,
         ),
     ]
@@ -39,11 +39,10 @@ fn gathered() -> Vec<Counter> {
 
 /// The reasons why acknowledgments that could have been dropped were not.
 fn kept() -> Vec<Counter> {
-    let all = "Acknowledgments that waited to be filtered and were kept, by reason.";
+    let all = "Acknowledgments that were held for the filter and kept, by reason.";
     let counter = |(index, reason): (usize, &Kept)| {
         let key = key(reason.name());
-        let help =
-            format!("Acknowledgments kept where they are filtered: {}", lower(reason.sentence()));
+        let help = format!("Acknowledgments kept by the filter: {}", lower(reason.sentence()));
         let source = CounterSource::Coalescer(|stats, index| stats.kept[index], index);
         Counter::new(format!("rx_acks_kept_{key}"), "packets", &help, source)
             .of("rx_acks_kept_total", all, Label::Value("reason", key.clone()))
@@ -60,12 +59,12 @@ fn expanded() -> Vec<Counter> {
     vec![
         counter(
             "rx_acks_expanded",
-            "Acknowledgments of trains that were replaced by several.",
+            "Acknowledgments of trains that were expanded into several.",
             |stats, _| stats.acknowledgments_expanded,
         ),
         counter(
             "rx_acks_expanded_into",
-            "Acknowledgments sent in their place, the original included as the last of each.",
+            "Acknowledgments sent for them, including the original as the last one of each.",
             |stats, _| stats.acknowledgments_expanded_into,
         ),
     ]
@@ -73,11 +72,13 @@ fn expanded() -> Vec<Counter> {
 
 /// The reasons why others were not replaced.
 fn unexpanded() -> Vec<Counter> {
-    let all = "Acknowledgments of trains that stayed one, by reason.";
+    let all = "Acknowledgments of trains that were not expanded, by reason.";
     let counter = |(index, reason): (usize, &Unexpanded)| {
         let key = key(reason.name());
-        let help =
-            format!("Acknowledgments of trains that stayed one: {}", lower(reason.sentence()));
+        let help = format!(
+            "Acknowledgments of trains that were not expanded: {}",
+            lower(reason.sentence())
+        );
         let source =
             CounterSource::Received(|stats, index| stats.acknowledgments_unexpanded[index], index);
         Counter::new(format!("rx_acks_unexpanded_{key}"), "packets", &help, source)

@@ -14,14 +14,13 @@ impl WhatifReport {
         let unknown: String =
             self.not_known.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
         format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\"/>\n\
-             <meta name=\"viewport\" content=\"width=device-width\"/>\n\
-             <title>grosso whatif {path}</title>\n<style>{STYLE}</style>\n\
-             <h1>{headline}</h1>\n<p>{offered}. Trains wait across polls for the hold at most, by the \
-             times of the capture; a poll ends by <code>--batch {batch}</code>.</p>\n{charts}\
-             <h2>What a trace cannot tell</h2>\n<ul>\n{unknown}</ul>\n\
-             <h2>The figures</h2>\n<pre>{text}</pre>\n\
-             <p>By <code>{command}</code></p>\n</html>\n",
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\"/>\n<meta \
+             name=\"viewport\" content=\"width=device-width\"/>\n<title>grosso whatif \
+             {path}</title>\n<style>{STYLE}</style>\n<h1>{headline}</h1>\n<p>{offered}. Trains \
+             are held across polls for the hold time at most, on the clock of the capture; \
+             <code>--batch {batch}</code> ends a poll.</p>\n{charts}<h2>Not known from a \
+             trace</h2>\n<ul>\n{unknown}</ul>\n<h2>The \
+             figures</h2>\n<pre>{text}</pre>\n<p>Command: <code>{command}</code></p>\n</html>\n",
             path = escape(self.input.path.as_str()),
             headline = escape(&self.headline()),
             offered = escape(self.head(Style { color: false }).trim_end()),
@@ -84,7 +83,7 @@ fn spread(settings: &[Setting]) -> String {
     let most = settings.iter().filter_map(|s| s.segments_per_train).map(|s| s.quantiles.max).max();
     let ticks = (0..=16).map(|power| 1 << power).take_while(|n| Some(*n) <= most);
     Chart {
-        title: format!("{name}: % of trains with at most this many segments"),
+        title: format!("{name}: % of trains with at most this number of segments"),
         labels: ticks.map(|n| (place(n), n.to_string())).collect(),
         lines: lines.collect(),
     }
@@ -105,7 +104,7 @@ fn reasons(settings: &[Setting]) -> String {
         ("not merged", &longest.not_merged),
         ("passed through", &longest.passed),
         ("trains ended by", &longest.closed),
-        ("waited until", &longest.waited),
+        ("wait ended by", &longest.waited),
     ];
     let bars: Vec<(&str, &str, u64)> = lists
         .iter()
@@ -118,7 +117,7 @@ fn reasons(settings: &[Setting]) -> String {
         .collect();
     let most = bars.iter().map(|(.., count)| *count).max().unwrap_or(1).max(1);
     let height = ROW * bars.len().max(1);
-    let title = format!("{}: reasons at a hold of {}", longest.name(), longest.hold);
+    let title = format!("{}: reasons at a hold time of {}", longest.name(), longest.hold);
     let mut text = open(&title, height);
     for (i, (list, name, count)) in bars.iter().enumerate() {
         let (y, middle) = (i * ROW, i * ROW + THICK - 4);
@@ -219,9 +218,9 @@ type Value = fn(&Setting) -> Option<f64>;
 
 /// The values that are drawn over the holds, one line for each profile.
 const CHARTS: &[(&str, Value)] = &[
-    ("Packets up, by the hold", |setting| Some(setting.packets_up as f64)),
-    ("Segments a train: the mean, by the hold", |setting| Some(setting.segments_per_train?.mean)),
-    ("Packets held: 99 % wait at most this many microseconds, by the hold", |setting| {
+    ("Packets delivered, by hold time", |setting| Some(setting.packets_up as f64)),
+    ("Mean segments per train, by hold time", |setting| Some(setting.segments_per_train?.mean)),
+    ("Packets held: delay of the 99th percentile in microseconds, by hold time", |setting| {
         Some(setting.held_ns?.p99 as f64 / 1e3)
     }),
 ];

@@ -424,7 +424,7 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
         match (opened, refusal) {
             (Some(socket), _) => senders.push(socket),
             (None, Some(error)) if error.kind() == io::ErrorKind::AddrInUse => {
-                let message = format!("no source port from {first} to {last} was found free");
+                let message = format!("no free source port from {first} to {last}");
                 return Err(io::Error::new(error.kind(), message));
             }
             (None, Some(error)) => return Err(error),

@@ -285,5 +285,5 @@ fn many_queues_find_source_ports_and_the_last_is_told_that_there_are_none() {
     let _taken = [(); 2].map(|()| UdpPort::open(&options).unwrap());
     let error = UdpPort::open(&options).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-    assert_eq!(error.to_string(), "no source port from 40000 to 40001 was found free");
+    assert_eq!(error.to_string(), "no free source port from 40000 to 40001");
 }

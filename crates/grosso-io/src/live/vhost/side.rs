@@ -15,7 +15,7 @@ use grosso_vhost::{
 
 /// One side, and all that the other end has said or was told.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one of a port, which stays where it is")]
+#[expect(clippy::large_enum_variant, reason = "a port has one of them, which never moves")]
 pub(super) enum MachineSide {
     Device(BackEnd),
     Driver(FrontEnd),

@@ -97,10 +97,12 @@ impl Table {
         let mut entries = HashMap::new();
         for (address, remote) in &options.configured {
             let end = ends.iter().position(|end| end == remote);
-            let end =
-                end.ok_or_else(|| format!("{remote} is not among the tunnel's other ends"))?;
+            let end = end.ok_or_else(|| format!("{remote} is not a remote of the tunnel"))?;
             if !is_one_device(address) || entries.contains_key(address) {
-                return Err(format!("{address:02x?} is not one device, or is behind two ends"));
+                return Err(format!(
+                    "{address:02x?} is not a unicast address, or is configured at \
+                                    two remotes"
+                ));
             }
             entries.insert(*address, ForwardingEntry { end, seen_ns: None });
         }

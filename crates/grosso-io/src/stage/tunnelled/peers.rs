@@ -142,26 +142,26 @@ fn front(
             Ok(EthernetLink { destination, ..link }.header(is_ipv4))
         }
         (LinkType::Ethernet, None) => {
-            Err("a tunnel over Ethernet needs the addresses of its link".into())
+            Err("a tunnel over Ethernet needs the Ethernet addresses of its link".into())
         }
-        (link, _) => Err(format!("a tunnel cannot be over {link:?}")),
+        (link, _) => Err(format!("a tunnel cannot run over {link:?}")),
     }
 }
 
 /// The addresses of all other ends, in order.
 fn ends(endpoint: &Endpoint, forwarding: &Forwarding) -> Result<Vec<IpAddr>, String> {
     if !endpoint.carries_ethernet() {
-        return Err("several other ends are for tunnels of Ethernet frames".into());
+        return Err("several remotes need a tunnel of Ethernet frames".into());
     }
     let mut ends = vec![endpoint.remote];
     for remote in &forwarding.remotes {
         if ends.contains(&remote.address) {
-            return Err(format!("{} is said twice", remote.address));
+            return Err(format!("{} is configured twice", remote.address));
         }
         ends.push(remote.address);
     }
     match ends.len() {
         ..=REMOTES_MAX => Ok(ends),
-        count => Err(format!("a tunnel has at most {REMOTES_MAX} other ends, not {count}")),
+        count => Err(format!("a tunnel has at most {REMOTES_MAX} remotes, not {count}")),
     }
 }

@@ -83,42 +83,47 @@ impl TunnelledStats {
         let loss = |name, sentence| PortCounter { name, is_loss: true, sentence };
         let Self { put_in, taken_out, foreign, .. } = *self;
         let events = [
-            (event("tunnel-out-frames", "A frame was put into the tunnel."), put_in.frames),
-            (event("tunnel-out-packets", "A packet was put into the tunnel."), put_in.packets),
+            (event("tunnel-out-frames", "A frame was encapsulated."), put_in.frames),
+            (event("tunnel-out-packets", "A packet was encapsulated."), put_in.packets),
             (
-                event("tunnel-out-remote-checksums", "A checksum was left to the other end."),
+                event(
+                    "tunnel-out-remote-checksums",
+                    "A checksum was left for the peer to \
+                                                      complete.",
+                ),
                 put_in.remote_checksums,
             ),
             (
                 event(
                     "tunnel-out-cut-before",
-                    "A superframe was cut before it was put into the tunnel.",
+                    "A superframe was split before it was encapsulated.",
                 ),
                 self.cut_before,
             ),
             (
                 loss(
                     "tunnel-out-too-big",
-                    "Dropped: longer than the tunnel carries; told by ICMP.",
+                    "Dropped: longer than the tunnel's MTU; reported by ICMP.",
                 ),
                 self.told,
             ),
             (
                 loss(
                     "tunnel-out-too-big-untold",
-                    "Dropped: longer than the tunnel carries; not told.",
+                    "Dropped: longer than the tunnel's MTU; not reported.",
                 ),
                 self.untold,
             ),
             (
                 loss(
                     "tunnel-out-loop",
-                    "Dropped: a packet of the tunnel itself; the route to the other end leads into the tunnel.",
+                    "Dropped: a packet of the tunnel itself; the route to the peer leads into \
+                     the tunnel.",
                 ),
                 self.looped,
             ),
             (
-                event("tunnel-out-flooded", "A frame went to every other end of the tunnel."),
+                event("tunnel-out-flooded", "A frame was sent to every peer of the tunnel."),
                 self.flooded,
             ),
             (
@@ -126,37 +131,35 @@ impl TunnelledStats {
                 self.unlearned,
             ),
             (
-                loss("tunnel-in-no-device", "Dropped: its source is no address of one device."),
+                loss("tunnel-in-no-device", "Dropped: its source is not a unicast address."),
                 self.no_device,
             ),
             (
-                loss("tunnel-in-moved", "Dropped: its source is configured to be elsewhere."),
+                loss("tunnel-in-moved", "Dropped: its source is configured at another peer."),
                 self.moved,
             ),
-            (
-                event("tunnel-in-packets", "A packet was taken out of the tunnel."),
-                taken_out.packets,
-            ),
+            (event("tunnel-in-packets", "A packet was decapsulated."), taken_out.packets),
             (
                 event(
                     "tunnel-in-cut-before",
-                    "A superframe of the tunnel's datagrams was cut before they were taken out (B29).",
+                    "A superframe of the tunnel's datagrams was split before it was decapsulated \
+                     (B29).",
                 ),
                 self.cut_inbound,
             ),
             (
                 event(
                     "tunnel-in-left-open",
-                    "A checksum inside that no device had made was completed; ethtool -K DEV tx off \
-                     where it comes from lets it be made.",
+                    "An inner checksum that no device had computed was completed; on the sender, \
+                     ethtool -K DEV tx off makes it compute checksums.",
                 ),
                 self.left_open,
             ),
             (
                 event(
                     "tunnel-in-left-whole",
-                    "A superframe of TCP inside that no device had cut is cut to what the tunnel carries; \
-                     ethtool -K DEV tx off where it comes from lets it be cut.",
+                    "An inner TCP superframe that no device had split is split to the tunnel's \
+                     MTU; on the sender, ethtool -K DEV tx off makes it split superframes.",
                 ),
                 self.left_whole,
             ),
@@ -198,14 +201,14 @@ static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
         is_loss: true,
         sentence: format!("{what}: {sentence}").leak(),
     };
-    let put_in = encapsulate::Refusal::ALL
-        .iter()
-        .map(|why| (counter("out", "Not put in and dropped", why.name(), why.sentence()), *why));
-    let taken_out = decapsulate::Refusal::ALL
-        .iter()
-        .map(|why| (counter("in", "Not taken out and dropped", why.name(), why.sentence()), *why));
+    let put_in = encapsulate::Refusal::ALL.iter().map(|why| {
+        (counter("out", "Not encapsulated and dropped", why.name(), why.sentence()), *why)
+    });
+    let taken_out = decapsulate::Refusal::ALL.iter().map(|why| {
+        (counter("in", "Not decapsulated and dropped", why.name(), why.sentence()), *why)
+    });
     let foreign = NotAdmitted::ALL.iter().map(|why| {
-        (counter("in", "Not of the tunnel and dropped", why.name(), why.sentence()), *why)
+        (counter("in", "Not for this tunnel and dropped", why.name(), why.sentence()), *why)
     });
     DropCounters {
         put_in: put_in.collect(),
