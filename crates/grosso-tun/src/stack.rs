@@ -21,8 +21,18 @@ use smoltcp::{
 
 use crate::device::{Tun, TunOptions};
 
-/// A TUN or TAP device as smoltcp has it, with TCP segmentation: superframes and checksums both ways are the device's
-/// work.
+/// A TUN or TAP device for smoltcp with TCP segmentation: the device handles superframes and checksums in both
+/// directions.
+///
+/// ```no_run
+/// use grosso_tun::{Layer, StackDevice};
+/// use smoltcp::{iface::{Config, Interface}, time::Instant, wire::HardwareAddress};
+///
+/// let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+/// let config = Config::new(HardwareAddress::Ip);
+/// let interface = Interface::new(config, &mut device, Instant::now());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct StackDevice {
     tun: Tun,
@@ -45,10 +55,11 @@ struct Outlet {
 }
 
 impl StackDevice {
-    /// Opens a device as [`Tun::open`] does. `mtu` is the longest IP packet that leaves in one piece.
+    /// Opens a device like [`Tun::open`]. `mtu` is the length in bytes of the longest IP packet that is sent
+    /// unsegmented.
     ///
     /// # Errors
-    /// As [`Tun::open`].
+    /// See [`Tun::open`].
     pub fn open(name: &str, layer: Layer, mtu: usize) -> io::Result<Self> {
         let takes = Features::SCATTER_GATHER
             | Features::CHECKSUM_GENERIC
@@ -68,28 +79,28 @@ impl StackDevice {
         Ok(Self { tun: Tun::open(name, &options)?, link, mtu, received, spare, outlet })
     }
 
-    /// The name of the device, as the kernel completed it.
+    /// Returns the interface name, with `%d` replaced by the kernel.
     #[must_use]
     pub fn name(&self) -> &str {
         self.tun.name()
     }
 
-    /// Frames sent, each of them a packet or a superframe.
+    /// Returns the number of frames sent; a superframe counts once.
     #[must_use]
     pub const fn sent(&self) -> u64 {
         self.outlet.sent
     }
 
-    /// Whether the device had no room: wait until it can be written.
+    /// Returns true if the device had no room for a frame: wait until it is writable.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.outlet.is_full
     }
 
-    /// Says whether the device failed since the last call, which smoltcp has no words for.
+    /// Returns the first device error since the last call, because smoltcp's device trait has no errors.
     ///
     /// # Errors
-    /// Those of [`Tun::try_recv`] and [`Tun::try_send_frame`].
+    /// See [`Tun::try_recv`] and [`Tun::try_send_frame`].
     pub fn check(&mut self) -> io::Result<()> {
         self.outlet.failed.take().map_or(Ok(()), Err)
     }
@@ -125,7 +136,7 @@ impl Device for StackDevice {
     type RxToken<'a> = ReceivedFrame<'a>;
     type TxToken<'a> = Departing<'a>;
 
-    /// The answer to a frame finds room, or is lost as on a wire.
+    /// Returns a received frame with a transmit token. A reply that does not fit into the device's queue is dropped.
     fn receive(&mut self, _now: Instant) -> Option<(ReceivedFrame<'_>, Departing<'_>)> {
         if self.received.is_empty() {
             self.fill();
@@ -160,7 +171,7 @@ impl Device for StackDevice {
     }
 }
 
-/// A frame that arrived.
+/// A received frame (smoltcp's receive token).
 #[derive(Debug)]
 pub struct ReceivedFrame<'a> {
     frame: Vec<u8>,
@@ -175,7 +186,7 @@ impl phy::RxToken for ReceivedFrame<'_> {
     }
 }
 
-/// A frame that the stack is about to write.
+/// A frame that the stack is about to write (smoltcp's transmit token).
 #[derive(Debug)]
 pub struct Departing<'a> {
     tun: &'a mut Tun,
