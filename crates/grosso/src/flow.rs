@@ -167,11 +167,11 @@ pub(crate) struct Place {
     way: u32,
 }
 
-/// Layout of the flow table.
+/// Shape of the flow table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableShape {
-    /// Buckets of eight ways each, a power of two (other values are raised to the next).
+    /// Number of buckets of eight ways each; rounded up to a power of two.
     pub buckets: usize,
     /// Choice of a packet's bucket.
     pub choice: BucketChoice,
@@ -180,10 +180,10 @@ pub struct TableShape {
 /// Choice of a packet's bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketChoice {
-    /// By the engine's own seeded hash of the flow.
+    /// By the engine's seeded flow hash.
     Seeded,
-    /// By the low bits of the device's hash, or bucket 0 when there is none, as Linux does (rules
-    /// G2, G3). For comparison only: a few flows without a device hash fill the one bucket.
+    /// By the low bits of the device's hash, or bucket 0 without one, as in Linux (rules G2, G3). For comparisons only:
+    /// a few flows without a device hash fill bucket 0.
     Device,
 }
 

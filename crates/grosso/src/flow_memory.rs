@@ -95,7 +95,7 @@ fn set(flow: u64) -> core::ops::Range<usize> {
 /// Ways of a set.
 const WAYS: usize = 4;
 
-/// Most flows that are remembered, about 128 bytes each. The one of its set that was not used for longest is forgotten.
+/// Maximum number of tracked flows, about 128 bytes each. A full set evicts its least recently used flow.
 pub const FLOWS_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -14,53 +14,73 @@ use crate::{
     reasons::reasons,
 };
 
-/// Strength of the filter.
+/// Number of redundant acknowledgments that [`AckFilter`] keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AckFiltering {
-    /// At least one that could go stays beside the newest (`ack-filter`).
+    /// Keeps one redundant acknowledgment besides the newest (`ack-filter` of CAKE).
     #[default]
     Conservative,
-    /// The newest is enough (`ack-filter-aggressive`).
+    /// Keeps only the newest (`ack-filter-aggressive` of CAKE).
     Aggressive,
 }
 
-/// Decision about an acknowledgment that waited.
+/// Decision about a queued acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// A later one implies it.
+    /// A later acknowledgment makes this one redundant.
     Dropped,
-    /// It stays, for this reason.
+    /// The acknowledgment is kept, for this reason.
     Kept(Kept),
 }
 
 reasons! {
-    /// Reason why a waiting acknowledgment was not dropped, as found for the newest one behind it.
+    /// Reason why a queued acknowledgment was kept.
     Kept {
-        /// None came behind it.
+        /// No later acknowledgment is queued.
         Newest = "newest",
-        /// It has a flag other than ACK, ECE and CWR, or a reserved bit.
+        /// The acknowledgment has a reserved bit or a flag other than ACK, ECE and CWR.
         Flags = "flags",
-        /// It has an option that is unknown, damaged, or of the handshake.
+        /// The acknowledgment has a TCP option that is unknown, malformed, or used in the handshake only.
         Options = "options",
-        /// Its timestamp is newer than that of the later one, or the later one has none.
+        /// The timestamp is newer than that of the later acknowledgment, or the later one has no timestamp.
         Timestamp = "timestamp",
-        /// It acknowledges more than the later one.
+        /// The acknowledgment number is higher than that of the later acknowledgment.
         Ahead = "ahead",
-        /// It says that a segment came twice (RFC 2883).
+        /// The acknowledgment reports a duplicate segment (D-SACK, RFC 2883).
         DuplicateSelective = "duplicate-sack",
-        /// It says that a range came of which the later one does not speak.
+        /// The acknowledgment reports a SACK range that the later one does not cover.
         Selective = "sack",
-        /// It says what the later one says: three of them are a loss.
+        /// The acknowledgment equals the later one: three duplicates signal a loss.
         Duplicate = "duplicate",
-        /// ECE or CWR changes between it and one behind it.
+        /// ECE or CWR differs between this acknowledgment and a later one.
         Congestion = "congestion",
-        /// It could go, and is the one that conservative filtering keeps, or others went before it.
+        /// The acknowledgment is redundant, but conservative filtering keeps it, or earlier ones were dropped for it.
         Spare = "spare",
     }
 }
 
-/// Filters the acknowledgments of one flow that wait together. Its memory is reused.
+/// Filters the queued acknowledgments of one flow. Memory is reused between batches.
+///
+/// ```
+/// use grosso::acknowledge::{AckFilter, AckFiltering, Fate};
+/// # use grosso_wire::tcp::{ACK, TcpHeader};
+/// # let tcp = |acknowledgment: u32| {
+/// #     let mut tcp = TcpHeader { acknowledgment: acknowledgment.into(), ..Default::default() };
+/// #     tcp.set_flags(ACK);
+/// #     let mut header = [0; 20];
+/// #     tcp.emit(&[], &mut header).unwrap();
+/// #     header
+/// # };
+///
+/// let mut filter = AckFilter::new(AckFiltering::Aggressive);
+/// for header in [tcp(1000), tcp(2000), tcp(3000)] {
+///     filter.push(&header)?;
+/// }
+/// let fates: Vec<Fate> = filter.take().collect();
+/// assert_eq!(fates[..2], [Fate::Dropped, Fate::Dropped]);
+/// # Ok::<(), grosso::acknowledge::Full>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct AckFilter {
     filtering: AckFiltering,
@@ -80,17 +100,17 @@ struct WaitingAck {
 }
 
 impl AckFilter {
-    /// A filter of this strength.
+    /// Creates a filter without queued acknowledgments.
     #[must_use]
     pub const fn new(filtering: AckFiltering) -> Self {
         Self { filtering, waiting: Vec::new() }
     }
 
-    /// Takes the TCP header, with its options, of a packet without payload. Headers of acknowledgments that were
-    /// dropped are not examined again.
+    /// Queues an acknowledgment. `header` is the TCP header with its options, of a packet without payload. Headers of
+    /// dropped acknowledgments are not examined again.
     ///
     /// # Errors
-    /// [`Full`] when [`RECORDS_MAX`] wait.
+    /// [`Full`] if [`RECORDS_MAX`] acknowledgments are queued.
     pub fn push(&mut self, header: &[u8]) -> Result<(), Full> {
         if self.waiting.len() >= RECORDS_MAX {
             return Err(Full);
@@ -133,7 +153,7 @@ impl AckFilter {
         Ok(())
     }
 
-    /// Decisions about all that wait, in the order in which they were pushed; afterwards none waits.
+    /// Returns the decision about each queued acknowledgment, in the order of [`Self::push`], and empties the queue.
     pub fn take(&mut self) -> impl Iterator<Item = Fate> {
         self.waiting.drain(..).map(|waiting| waiting.fate)
     }

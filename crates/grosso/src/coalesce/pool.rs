@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A buffer and the range of it that counts.
+/// A buffer and the range of payload in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<B> {
-    /// The buffer, as it was pushed.
+    /// The buffer as it was pushed.
     pub buffer: B,
     start: u32,
     end: u32,
@@ -18,14 +18,14 @@ impl<B: AsRef<[u8]>> Part<B> {
         Self { buffer, start: range.start as u32, end: range.end as u32 }
     }
 
-    /// The range of the buffer that counts.
+    /// Returns the range of the buffer that belongs to the frame.
     #[inline]
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// The bytes that count.
+    /// Returns the bytes that belong to the frame.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

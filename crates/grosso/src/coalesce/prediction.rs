@@ -547,8 +547,8 @@ const STEP: u64 = (1 << IDENTIFICATION_SHIFT) - 1;
 /// The least [`IpNumbers`] whose identification does not grow but wraps.
 const LAST_IDENTIFICATION: u64 = 0xffff << IDENTIFICATION_SHIFT;
 
-/// Most bytes of headers that are predicted: those of TCP with timestamps in VXLAN over IPv6. Nothing
-/// is predicted of trains with longer ones.
+/// Maximum length in bytes of headers that are predicted: those of TCP with timestamps in VXLAN over IPv6. Nothing is
+/// predicted of trains with longer ones.
 const HEADER_BYTES_MAX: usize = 160;
 
 /// Most checksums over the payload of a packet of which something is predicted: one of each tunnel that has one, and

@@ -34,7 +34,7 @@ impl Predictions {
         self.places.get(id)
     }
 
-    /// As [`Self::get`].
+    /// Works like [`Self::get`].
     #[inline(always)]
     pub(super) fn get_mut(&mut self, id: PredictionId) -> Option<&mut Prediction> {
         self.places.get_mut(id)

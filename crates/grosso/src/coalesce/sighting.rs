@@ -51,5 +51,5 @@ impl Sighting {
     }
 }
 
-/// Most bytes of headers that are noted. Longer ones are hashed each time.
+/// Maximum length in bytes of headers that are noted. Longer ones are hashed each time.
 const HEADER_BYTES_MAX: usize = 160;

@@ -413,7 +413,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         train
     }
 
-    /// As [`Self::held`].
+    /// Works like [`Self::held`].
     #[inline(always)]
     pub(super) fn held_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
         let train = self.train_mut(slot);

@@ -44,7 +44,7 @@ pub(crate) struct Contents {
     pub(crate) fragments: u16,
     /// Units of 8 bytes that are present.
     pub(crate) units: u32,
-    /// Greatest end of a fragment.
+    /// Maximum end of a fragment.
     pub(crate) reach: u32,
     /// End of the datagram, once its last fragment arrived.
     pub(crate) end: Option<u32>,

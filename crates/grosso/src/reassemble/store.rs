@@ -14,10 +14,10 @@ use crate::{
     reassemble::queue::{NONE, Slab},
 };
 
-/// A fragment whose buffer is kept.
+/// A fragment with its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<B> {
-    /// The frame as it was pushed, without a description of its segmentation (rule F25).
+    /// The frame as it was pushed, without segmentation parameters (rule F25).
     pub frame: Frame<B>,
     start: u32,
     end: u32,
@@ -28,13 +28,13 @@ impl<B: AsRef<[u8]>> Fragment<B> {
         Self { frame, start: data.start, end: data.end }
     }
 
-    /// Position of its data in the buffer.
+    /// Returns the range of the fragment's data in the buffer.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// Its data.
+    /// Returns the fragment's data.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.frame.buffer.as_ref().get(self.range()).unwrap_or_default()

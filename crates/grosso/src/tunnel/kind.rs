@@ -5,7 +5,7 @@ use grosso_wire::Kind;
 use crate::reasons::reasons;
 
 reasons! {
-    /// A tunnel, by the name of `ip link` and its carrier.
+    /// Kind of tunnel, by its `ip link` name and carrier.
     Tunnel {
         /// VXLAN (RFC 7348).
         Vxlan = "vxlan",

@@ -17,11 +17,11 @@ use super::esp::{EspMode, Outer, SecurityAssociation};
 use super::{Carrier, Endpoint, Header};
 use crate::bytes::{u16_at, u32_at};
 
-/// Recognises the outer packets of one tunnel or one ESP association.
+/// Recognises the outer packets of one tunnel or ESP association, so that a path does not encapsulate them again.
 ///
 /// An outer packet goes from the tunnel's local address to one of its remote addresses, with the tunnel's IP protocol
-/// and, in UDP, to the tunnel's port. ESP also compares the SPI. A later fragment shows neither a port nor an SPI: it
-/// is recognised by the identification of a first fragment that was recognised at most [`FRAGMENT_AGE_NS`] ago.
+/// and, in UDP, to the tunnel's port. For ESP the SPI is also compared. A later fragment contains neither port nor SPI:
+/// it is recognised by the identification of a first fragment that was recognised at most [`FRAGMENT_AGE_NS`] ago.
 ///
 /// ```
 /// use grosso::tunnel::{Carrier, Endpoint, Header, LoopGuard};
@@ -101,7 +101,7 @@ struct FragmentFacts {
 }
 
 impl LoopGuard {
-    /// A guard for the outer packets of `endpoint`, which has these remote addresses beside
+    /// Creates a guard for the outer packets of `endpoint`, with `remotes` as further remote addresses besides
     /// [`Endpoint::remote`]. Addresses of another family are ignored.
     pub fn new(endpoint: &Endpoint, remotes: impl IntoIterator<Item = IpAddr>) -> Self {
         let mark = match (&endpoint.carrier, &endpoint.header) {
@@ -117,8 +117,8 @@ impl LoopGuard {
         Self::with(OuterAddresses::new(endpoint.local, remotes), mark)
     }
 
-    /// A guard for the outer packets of an association that encrypts in tunnel mode. In transport mode there is nothing
-    /// to guard against: fragments are not encrypted, so a packet that comes back grows until it is too long.
+    /// Creates a guard for the outer packets of an association in tunnel mode. Returns `None` in transport mode, which
+    /// cannot loop: fragments are not encrypted, so a packet that returns grows until it is too long.
     #[cfg(feature = "esp")]
     #[must_use]
     pub fn of_esp(association: &SecurityAssociation) -> Option<Self> {
@@ -139,8 +139,8 @@ impl LoopGuard {
         Self { ends, mark, fragments: Vec::with_capacity(FRAGMENTS_MAX), oldest: 0 }
     }
 
-    /// Whether a frame carries an outer packet of the tunnel, or a fragment of one. All headers of the frame are in
-    /// `head`.
+    /// Returns whether a frame is an outer packet of the tunnel, or a fragment of one. `head` must contain all headers;
+    /// `now_ns` is the current time in nanoseconds.
     #[inline]
     pub fn is_own(&mut self, head: &[u8], link: LinkType, now_ns: u64) -> bool {
         let Some(packet) = network(head, link) else { return false };
@@ -348,11 +348,11 @@ fn network_behind(head: &[u8], link: LinkType) -> Option<&[u8]> {
     head.get(usize::from(ip.offset)..)
 }
 
-/// Number of first fragments of outer packets that a guard remembers: 16 bytes each. The kernel sends the fragments of
-/// a packet in one go, so one for each CPU that sends would do.
+/// Maximum number of remembered first fragments, 16 bytes each. The kernel sends the fragments of a packet back to
+/// back, so one entry per sending CPU suffices.
 pub const FRAGMENTS_MAX: usize = 256;
-/// Time for which a first fragment is remembered, in nanoseconds. Its later fragments wait in the same queue right
-/// behind it, and an identification of 16 bits comes again after 65536 packets.
+/// Time in nanoseconds for which a first fragment is remembered. Its later fragments follow immediately in the same
+/// queue, and a 16-bit identification repeats after 65536 packets.
 pub const FRAGMENT_AGE_NS: u64 = 1_000_000_000;
 /// VLAN tags that are read without dissecting the frame.
 const TAGS_MAX: usize = 2;

@@ -162,23 +162,24 @@ const PAUSES_IDLE: u8 = 2;
 /// Payload bytes of a full superframe.
 const SUPERFRAME_BYTES: u64 = 64 * 1024;
 
-/// The least time that a train is held if at all, in nanoseconds: that of two packets of 1500 bytes at 10 Gb/s.
+/// Minimum hold time of a train in nanoseconds: the transmission time of two 1500-byte packets at 10 Gb/s.
 pub const HOLD_NS_MIN: u64 = 2_000;
 
 /// Part of a round trip for which a train is held at most, as a divisor.
 const ROUND_TRIP_SHARE: u64 = 16;
 
-/// From this round trip on, in nanoseconds, a path is long: trains are bounded by what the sender's clock needs. The
-/// formula would choke a shorter one, whose bandwidth-delay product is a few dozen packets.
+/// Minimum round-trip time of a long path in nanoseconds. On a long path, trains are limited so that the sender still
+/// gets enough acknowledgments. On a shorter path, whose bandwidth-delay product is a few dozen packets, the formula
+/// would limit throughput.
 pub const LONG_PATH_NS: u64 = 1_000_000;
 
 /// Acknowledgments a round trip that a sender's clock needs, at one a train.
 const ACKNOWLEDGMENTS_MIN: u64 = 16;
 
-/// Fewest packets that the controller limits a train to.
+/// Lower bound of the controller's limit on the packets per train.
 pub const SEGMENTS_MIN: u16 = 2;
 
-/// Most packets of a train that the controller holds: a superframe of 64 KB.
+/// Upper bound of the controller's limit on the packets per train: a superframe of 64 KB.
 pub const SEGMENTS_MAX: u16 = 44;
 
 /// After a pause of this many nanoseconds only the round trip of a flow stays known.

@@ -9,16 +9,16 @@ use crate::{
     template::compare::TIMESTAMP_LAYOUT,
 };
 
-/// Measures round trips where both directions of connections pass: how long it takes until what one end sent is
-/// acknowledged by the other, or its timestamp echoed (RFC 7323 section 4).
+/// Measures round-trip times where both directions of connections pass, from a packet to its acknowledgment or to the
+/// echo of its timestamp (RFC 7323 section 4).
 ///
-/// If one direction alone passes, only the opening of a connection tells: how long it takes from the SYN of an end
-/// until it says what it cannot say before the SYN was answered. That may be longer than a round trip, if a SYN was
-/// lost or a server thinks, and is never shorter. The pauses between bursts do not tell: they may be those of the
-/// sender's clock, of its program, or of how it cuts superframes.
+/// If only one direction passes, the handshake gives a single measurement: the time from an endpoint's SYN to its first
+/// packet that requires an answer to the SYN. The value is never shorter than the round trip, but longer if a SYN was
+/// lost or the server was slow. Pauses between bursts are not used: the ACK clock, the application or the sender's
+/// segmentation may cause them.
 ///
-/// Each connection has one packet a direction under observation. Where answers are late on purpose, as delayed
-/// acknowledgments are, the least of many measurements is near the truth.
+/// Each connection has one packet per direction under observation. Delayed acknowledgments make single values too long,
+/// so use the minimum of many.
 #[derive(Debug)]
 pub struct RoundTrips {
     hash: KeyedHash,
@@ -70,14 +70,14 @@ struct Said {
 }
 
 impl RoundTrips {
-    /// For packets between any two ends. `seed` keys the hash of connections, and should be random.
+    /// Creates a meter for any connections. `seed` keys the hash of connections and should be random.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { hash: KeyedHash::new(seed), connections: FlowMemory::new(), stack: Stack::new(0) }
     }
 
-    /// Looks at a packet of either direction. When it answers one of the other direction, or what answered its end's
-    /// SYN: how long a round trip of its connection takes, in nanoseconds, as far as that is known.
+    /// Observes a packet of either direction. Returns the round-trip time of its connection in nanoseconds if the
+    /// packet completes a measurement.
     pub fn observe(
         &mut self,
         packet: &[u8],

@@ -280,7 +280,7 @@ const fn ethertype(kind: Kind) -> u16 {
     }
 }
 
-/// Greatest value of a length field.
+/// Maximum value of a length field.
 const LENGTH_MAX: usize = u16::MAX as usize;
 /// Hop limit or TTL of the outer header if the inner packet has none.
 const HOP_LIMIT: u8 = 64;
