@@ -17,12 +17,12 @@ use super::metadata::{Offload, SegmentTransport};
 use super::order::ByteOrder;
 use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
-/// The enterprise number of the option: that of RFC 5612, for documentation.
+/// Enterprise number of the option: the documentation number of RFC 5612.
 ///
-/// Grosso has none of its own. Anybody may use this one, so the magic after it decides.
+/// Grosso has no number of its own. Others may use this number too, so the option also has a magic.
 pub const ENTERPRISE_NUMBER: u32 = 32_473;
 
-/// Magic after the enterprise number; its last byte is the version.
+/// Magic after the enterprise number; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"GROSSO\0\x01";
 
 /// Whether the value of a custom binary option is Grosso's, of any version.
