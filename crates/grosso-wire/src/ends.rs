@@ -12,7 +12,7 @@ use crate::kind::Kind;
 use crate::stack::Layer;
 use crate::{ipv4, ipv6, ipv6_fragment};
 
-/// Positions of the addresses that enter the pseudo-headers inside one IP header.
+/// Positions of the addresses in the pseudo-headers of one IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     is_ipv6: bool,
@@ -22,14 +22,15 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Finds the ends of the IPv4 or IPv6 header `ip` of `packet`, following its options or extension headers as far as
-    /// the bytes reach.
+    /// Finds the pseudo-header addresses of the IPv4 or IPv6 header `ip` of `packet`, following its options or
+    /// extension headers as far as they are present.
     ///
-    /// A source route lists the final destination last. The first of several counts, which RFC 791 does not allow.
+    /// A source route lists the final destination last. If there are several, which RFC 791 forbids, the first one
+    /// counts.
     ///
-    /// Of several routing headers with segments left the innermost counts, because those in front of it only lead to it
-    /// (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last, unless half
-    /// an address follows, and for the segment routing header, which lists it first (RFC 8754 section 2).
+    /// Of several routing headers with segments left, the innermost counts, because the outer ones only lead to it (RFC
+    /// 6275 section 6.4). The final destination is known for types 0 and 2, which list it last (unless the list ends
+    /// within an address), and for the segment routing header, which lists it first (RFC 8754 section 2).
     #[inline]
     #[must_use]
     pub fn of(packet: &[u8], ip: &Layer) -> Self {
@@ -53,8 +54,8 @@ impl Ends {
         ends
     }
 
-    /// Calls `decide` with the offset of every byte behind the fixed IP header `ip` that determines its [`Ends`],
-    /// except the bytes that determine which extension headers there are and how long they are.
+    /// Calls `decide` with the offset of every byte after the fixed IP header `ip` that determines its [`Ends`], except
+    /// those that determine the types and lengths of extension headers.
     pub fn deciding(packet: &[u8], ip: &Layer, mut decide: impl FnMut(usize)) {
         if ip.kind == Kind::Ipv4 {
             for option in ipv4_options(packet, ip) {
@@ -87,8 +88,8 @@ impl Ends {
         }
     }
 
-    /// Sums the pseudo-header for a transport header of `protocol` that has `len` bytes with its payload. Addresses
-    /// beyond the end of the packet add nothing.
+    /// Returns the sum of the pseudo-header for a transport header of `protocol` with `len` bytes including payload.
+    /// Addresses beyond the end of the packet count as zero.
     #[inline]
     #[must_use]
     pub fn pseudo(&self, packet: &[u8], protocol: u8, len: usize) -> Sum {

@@ -2,7 +2,7 @@
 
 use crate::kind::Kind;
 
-/// Agreements about tunnels that no packet states: the UDP destination ports that announce a header, and the form of
+/// Configuration of tunnels that packets do not state: the UDP destination ports of tunnel headers, and the format of
 /// L2TPv3 sessions. A port announces at most one header.
 ///
 /// ```
@@ -19,20 +19,21 @@ pub struct Ports {
     l2tp: Option<Pseudowire>,
 }
 
-/// Meaning of the payload of a UDP datagram by its destination port.
+/// Type of a UDP payload by its destination port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UdpPayload {
-    /// It starts with a header of this kind.
+    /// The payload starts with a header of this kind.
     Header(Kind),
-    /// Foo over UDP: it is the payload of this IP protocol. A port of one IP version accepts the other too.
+    /// Foo over UDP: the payload belongs to this IP protocol. A port configured for one IP version accepts the other
+    /// too.
     Protocol(u8),
 }
 
 impl Ports {
-    /// No UDP port announces a tunnel: every UDP header ends the walk.
+    /// No tunnel ports: every UDP header ends the dissection.
     pub const NONE: Self = Self { announcing: [0; SLOTS], fou: None, l2tp: None };
 
-    /// The ports that IANA assigned; no FOU, which has none, and no L2TPv3 session.
+    /// Ports assigned by IANA, without FOU, which has none, and without L2TPv3 sessions.
     pub const ASSIGNED: Self = {
         let mut ports = Self::NONE;
         let mut index = 0;
@@ -46,11 +47,10 @@ impl Ports {
         ports
     };
 
-    /// The same, with `port` announcing a header of this kind and nothing else. Port 0 disables the kind.
+    /// Returns the ports with `port` announcing only this kind of header. Port 0 disables the kind.
     ///
     /// # Panics
-    ///
-    /// If no UDP port can announce a header of this kind.
+    /// Panics if no UDP port can announce this kind of header.
     #[must_use]
     pub const fn with(self, kind: Kind, port: u16) -> Self {
         let mut ports = self.without(port);
@@ -59,8 +59,8 @@ impl Ports {
         ports
     }
 
-    /// The same, with `port` announcing foo over UDP with payload of an IP protocol (rules W10, W24), and nothing else.
-    /// Port 0 disables foo over UDP.
+    /// Returns the ports with `port` announcing only foo over UDP with payload of an IP protocol (rules W10, W24). Port
+    /// 0 disables foo over UDP.
     #[must_use]
     pub const fn with_fou(self, port: u16, protocol: u8) -> Self {
         let mut ports = self.without(port);
@@ -68,7 +68,7 @@ impl Ports {
         ports
     }
 
-    /// The same, with the form of all L2TPv3 sessions. Without one, no session is read.
+    /// Returns the ports with this format of all L2TPv3 sessions. Without one, sessions are not parsed.
     #[must_use]
     pub const fn with_l2tp(mut self, form: Option<Pseudowire>) -> Self {
         self.l2tp = form;
@@ -92,7 +92,7 @@ impl Ports {
         self
     }
 
-    /// The port that announces a header of this kind; 0 if none does.
+    /// Returns the port that announces this kind of header; 0 if none does.
     #[inline]
     #[must_use]
     pub const fn port(&self, kind: Kind) -> u16 {
@@ -108,27 +108,27 @@ impl Ports {
         self.announcing[slot.0]
     }
 
-    /// The port of foo over UDP, and the IP protocol of its payload.
+    /// Returns the port of foo over UDP, and the IP protocol of its payload.
     #[inline]
     #[must_use]
     pub const fn fou(&self) -> Option<(u16, u8)> {
         self.fou
     }
 
-    /// The form of all L2TPv3 sessions.
+    /// Returns the format of all L2TPv3 sessions.
     #[inline]
     #[must_use]
     pub const fn l2tp(&self) -> Option<Pseudowire> {
         self.l2tp
     }
 
-    /// The meaning of the payload of a datagram to `port`; `None` if the port announces nothing.
+    /// Returns the type of the payload of a datagram to `port`; `None` if the port announces nothing.
     #[must_use]
     pub fn on(&self, port: u16) -> Option<UdpPayload> {
         self.iter().find(|(_, announcing)| *announcing == port).map(|(payload, _)| payload)
     }
 
-    /// Each port that announces something, with the meaning of its payload, in the order of the registry.
+    /// Returns every configured port with its payload type, in the order of the registry.
     pub fn iter(&self) -> impl Iterator<Item = (UdpPayload, u16)> + use<> {
         let ports = *self;
         let kinds = Kind::ALL.iter().map(move |&kind| (UdpPayload::Header(kind), ports.port(kind)));
@@ -137,7 +137,7 @@ impl Ports {
     }
 }
 
-/// [`Ports::ASSIGNED`].
+/// Returns [`Ports::ASSIGNED`].
 impl Default for Ports {
     fn default() -> Self {
         Self::ASSIGNED
@@ -184,16 +184,16 @@ const fn announced_before(count: usize) -> usize {
     announced
 }
 
-/// The form of L2TPv3 sessions that carry Ethernet, which their ends agree on (RFC 3931 section 4.1.1).
+/// Format of L2TPv3 sessions that carry Ethernet, on which both endpoints agree (RFC 3931 section 4.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pseudowire {
     /// Length of the cookie.
     pub cookie: CookieLen,
-    /// Whether the default sublayer follows it (RFC 3931 section 4.6), as Linux has it by default.
+    /// Whether the default sublayer is present (RFC 3931 section 4.6), as by default in Linux.
     pub has_sublayer: bool,
 }
 
-/// The length of a session's cookie (RFC 3931 section 5.4.4).
+/// Length of a session's cookie (RFC 3931 section 5.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CookieLen {
     /// No cookie.
@@ -205,7 +205,7 @@ pub enum CookieLen {
 }
 
 impl CookieLen {
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub const fn bytes(self) -> usize {

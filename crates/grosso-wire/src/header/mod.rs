@@ -1,7 +1,6 @@
-//! The headers: a file each, and a line each in the registry.
+//! Header formats: one file per header, and one registry entry each.
 //!
-//! A header's file has its view, and a [`HeaderSpec`], which says once what everything else asks for by the kind of a
-//! header.
+//! A header's file contains its view and a [`HeaderSpec`], which describes the header for all generic code.
 
 mod spec;
 
@@ -30,7 +29,7 @@ macro_rules! headers {
                 match self { $($(Self::$kind => { const SPEC: &HeaderSpec = &$module::$spec; SPEC })*)+ }
             }
 
-            /// The part that it plays in a packet.
+            /// Returns the role of the header in a packet.
             #[inline]
             #[must_use]
             pub const fn class(self) -> Class {
