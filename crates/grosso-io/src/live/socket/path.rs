@@ -29,7 +29,7 @@ pub(in crate::live) struct Paths {
     echoes: Option<EchoSocket>,
     /// Whether packets were sent since the last look that no router fragments.
     sends_long: bool,
-    /// Sent when the route to another end leaves over another link than before.
+    /// Notification that the route to a remote endpoint now uses another link.
     route_notice: Option<Notice>,
 }
 

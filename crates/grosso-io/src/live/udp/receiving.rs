@@ -22,7 +22,7 @@ pub(super) struct UdpReceiver {
     message: usize,
     offset: usize,
     buffers: Buffers,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     ports: Ports,
     stack: Stack,
 }
