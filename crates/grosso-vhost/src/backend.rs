@@ -1,4 +1,4 @@
-//! The state that a front end sets: features, memory and pairs of rings.
+//! Device state set by a front end: features, memory and queue pairs.
 
 use std::{
     io,
@@ -20,23 +20,22 @@ use crate::{
     ring::{Addresses, Base, Ring},
 };
 
-/// One of the two rings of a pair.
+/// One of the two rings of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Way {
-    /// Frames to the guest, which gives room for them.
+    /// Frames to the guest, which supplies the buffers.
     ToGuest = 0,
     /// Frames from the guest.
     FromGuest = 1,
 }
 
-/// A back end, with pairs of rings.
+/// The device's endpoint, with queue pairs.
 ///
-/// Of the pairs in use one is at hand, each way: that which [`BackEnd::ring`] gives. Pairs are numbered from 0 on, and
-/// who has the first one alone never meets another.
+/// One pair is selected per direction: [`BackEnd::ring`] returns its ring. Without multiqueue, only pair 0 exists.
 ///
-/// It reads and writes no descriptor that it is passed, because the front end shares each of them and may make any read
-/// or write wait: kicks are seen by edges, and calls are made by a [`Bell`].
+/// The back end never reads or writes a received descriptor, because the front end shares each of them and could make
+/// any read or write block: kicks are detected as edges, and calls are signalled by a [`Bell`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
@@ -46,7 +45,7 @@ pub struct BackEnd {
     chosen: Option<u64>,
     protocol: u64,
     memory: Option<Arc<Memory>>,
-    /// Most bytes of memory that a front end may share.
+    /// Maximum size in bytes of the memory that a front end may share.
     memory_bytes_max: u64,
     /// The dirty log, and whether the front end wants it to be kept: it is set before that or after, and is not taken
     /// away when it is wanted no more.
@@ -78,20 +77,20 @@ struct Queue {
     is_new: bool,
 }
 
-/// Refusal of a message, after which nothing can be agreed on: the other end is to be hung up on.
+/// Reason why a message was refused. The connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The message is malformed, or says what cannot be.
+    /// The message is malformed or contradictory.
     Message,
-    /// This end's system has no descriptors or no memory for what the message is about, and the other end no fault.
+    /// The system has no descriptors or memory for the message; the peer is not at fault.
     System,
 }
 
 impl BackEnd {
-    /// A back end that offers these features to a guest.
+    /// Creates a back end that offers these features to a guest.
     ///
     /// # Errors
-    /// Those of `epoll_create1(2)` and of [`Bell::new`].
+    /// Errors from `epoll_create1(2)` and of [`Bell::new`].
     pub fn new(offered: u64) -> io::Result<Self> {
         Ok(Self {
             offered,
@@ -110,16 +109,15 @@ impl BackEnd {
         })
     }
 
-    /// Refuses memory of more than `bytes` bytes from the next table on: the default is [`MAPPED_BYTES_MAX`].
+    /// Refuses memory of more than `bytes` bytes from the next memory table on; the default is [`MAPPED_BYTES_MAX`].
     ///
-    /// A guest may name any page of its memory in a ring. Reading or writing a page that nobody touched before
-    /// allocates it, and the kernel charges it to the process that did: so this bounds what a guest can make this
-    /// process grow by.
+    /// A guest may name any page of its memory in a ring. The first access to a page allocates it, and the kernel
+    /// charges it to the accessing process, so this limit bounds how much a guest can make this process grow.
     pub fn limit_memory(&mut self, bytes: u64) {
         self.memory_bytes_max = bytes;
     }
 
-    /// Forgets everything that a front end has set, which is gone.
+    /// Resets all state after the front end has disconnected.
     pub fn forget(&mut self) {
         self.kicks.iter_mut().for_each(Edges::end_all);
         (self.chosen, self.protocol, self.memory) = (None, 0, None);
@@ -128,13 +126,13 @@ impl BackEnd {
         (self.pairs, self.at_hand) = (1, FIRST);
     }
 
-    /// Obeys a message; returns the answer to send, if it has one.
+    /// Handles a message; returns the reply to send, if any.
     ///
-    /// A message that is not known, or says what cannot be, is answered so if the front end asks; if it does not, it
-    /// could not know.
+    /// If the front end requested a reply, an unknown or invalid message is reported in the reply; otherwise the front
+    /// end could not notice.
     ///
     /// # Errors
-    /// For a message that is malformed, or failed unheard; for one that the system has not the means to obey.
+    /// [`Refused`] for a malformed message, for one that failed without a reply, and for lack of system resources.
     pub fn obey(&mut self, mut message: Message) -> Result<Option<Vec<u8>>, Refused> {
         let number = message.request;
         let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));
@@ -167,74 +165,74 @@ impl BackEnd {
         }
     }
 
-    /// The features that the guest has chosen; `None` until it has.
+    /// Returns the features that the guest has chosen; `None` before that.
     #[must_use]
     pub fn chosen(&self) -> Option<u64> {
         self.chosen
     }
 
-    /// Number of pairs up to the last one in use, 1 at least.
+    /// Returns the number of queue pairs up to the last one in use, at least 1.
     #[inline]
     #[must_use]
     pub fn pairs(&self) -> usize {
         self.pairs
     }
 
-    /// The ring at hand, if it is in use.
+    /// Returns the selected ring, if it is in use.
     #[inline]
     pub fn ring(&mut self, way: Way) -> Option<&mut Ring> {
         self.queues[self.at_hand[way as usize]].ring.as_mut()
     }
 
-    /// Takes the ring of a pair to hand; the next one in use, if that is not.
+    /// Selects the ring of a pair, or the next one in use.
     pub fn choose(&mut self, way: Way, pair: usize) {
         let rings = (pair..pair + self.pairs).map(|pair| number(way, pair % self.pairs));
         let mut used = rings.filter(|number| self.queues[*number].ring.is_some());
         self.at_hand[way as usize] = used.next().unwrap_or(way as usize);
     }
 
-    /// Takes the ring of the next pair to hand.
+    /// Selects the ring of the next pair.
     #[inline]
     pub fn turn(&mut self, way: Way) {
         let next = self.at_hand[way as usize] + 2;
         self.at_hand[way as usize] = if next < 2 * self.pairs { next } else { way as usize };
     }
 
-    /// The rings in use.
+    /// Returns the rings in use.
     pub fn rings(&mut self, way: Way) -> impl Iterator<Item = &mut Ring> {
         let queues = self.queues.iter_mut().skip(way as usize).step_by(2).take(self.pairs);
         queues.filter_map(|queue| queue.ring.as_mut())
     }
 
-    /// Whether a ring is in use, and to be believed.
+    /// Returns whether a ring is in use and not broken.
     #[must_use]
     pub fn is_running(&self, way: Way) -> bool {
         self.used(way).any(|ring| !ring.is_broken())
     }
 
-    /// Descriptor that becomes readable when the driver tells of entries.
+    /// Returns a descriptor that becomes readable when the driver notifies of entries.
     #[must_use]
     pub fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
         self.used(way).next().and_then(|_| self.kicks[way as usize].descriptor())
     }
 
-    /// Takes note that the driver told of entries.
+    /// Clears the driver's notification.
     pub fn take_kick(&mut self, way: Way) {
         self.kicks[way as usize].take();
     }
 
-    /// Tells the driver of used entries, and interrupts it where it wants that.
+    /// Publishes used entries to the driver, and interrupts it if it requested that.
     pub fn publish(&mut self, way: Way) {
         (0..self.pairs).for_each(|pair| self.publish_one(number(way, pair)));
     }
 
-    /// Whether the front end took memory away without a word.
+    /// Returns whether the front end truncated the shared memory.
     #[must_use]
     pub fn has_lost_memory(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.is_lost())
     }
 
-    /// The reason why a table of memory, or a dirty log, was refused since this was asked last.
+    /// Returns the reason why a memory table or dirty log was refused since the last call.
     pub fn refused_memory(&mut self) -> Option<io::Error> {
         self.refused_memory.take()
     }
@@ -450,7 +448,7 @@ impl Queue {
         }
     }
 
-    /// Tells the driver of used entries, and interrupts it where it wants that.
+    /// Publishes used entries to the driver, and interrupts it if it requested that.
     fn publish(&mut self, bell: &mut Bell) {
         let Some(ring) = &mut self.ring else { return };
         if (ring.publish() || self.is_new)
@@ -478,7 +476,7 @@ fn queues() -> Vec<Queue> {
     (0..2 * PAIRS_MAX).map(|_| Queue::new()).collect()
 }
 
-/// Features of the protocol.
+/// Supported protocol features.
 const PROTOCOL: u64 = PROTOCOL_REPLY_ACK | PROTOCOL_MQ | PROTOCOL_LOG_SHMFD;
 
 /// The number of a ring in messages.
@@ -494,5 +492,5 @@ const fn place(number: usize) -> (Way, usize) {
 
 /// Numbers of the rings of the first pair.
 const FIRST: [usize; 2] = [0, 1];
-/// Pairs of rings that a front end may use: of each ring two descriptors are kept, and other ports need some too.
+/// Maximum number of queue pairs. Each ring needs two descriptors, and other ports need some too.
 pub const PAIRS_MAX: usize = 16;

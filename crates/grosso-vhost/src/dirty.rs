@@ -20,7 +20,7 @@ impl DirtyLog {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for a file that is not in memory or too short, and more than
-    /// [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
+    /// [`MAPPED_BYTES_MAX`]; errors from `mmap(2)`.
     pub(crate) fn map(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<Self> {
         let wrong = |why| invalid(format!("a dirty log of {bytes} bytes: {why}"));
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;

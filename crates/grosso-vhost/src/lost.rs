@@ -32,7 +32,7 @@ impl Watched {
     /// Lets the handler know a mapping.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`]; those of `sigaction(2)`.
+    /// [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`]; errors from `sigaction(2)`.
     pub(crate) fn new(start: NonNull<u8>, bytes: usize) -> io::Result<Self> {
         install()?;
         let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::Acquire);

@@ -93,6 +93,6 @@ pub(crate) fn invalid(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why.into())
 }
 
-/// Bytes of the files of a guest's memory that are mapped: 1 TiB. Files may have holes, so that more costs a front end
-/// nothing, and this program addresses and, as far as they are touched, tables of pages.
+/// Maximum size in bytes of the mapped files of a guest's memory: 1 TiB. Sparse files cost a front end nothing, but
+/// cost this program address space and page tables.
 pub const MAPPED_BYTES_MAX: u64 = 1 << 40;

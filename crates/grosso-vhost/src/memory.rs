@@ -1,9 +1,9 @@
-//! Memory of a guest, mapped: what another program writes at any time.
+//! A guest's memory, mapped, which another program may write at any time.
 //!
-//! No reference to its bytes is made but to atomic words. Rings, tables of descriptors and virtio headers are read and
-//! written by atomic words. The payload of a frame is copied as bytes, once, so that a guest that changes a byte after
-//! it was read changes nothing: by the letter a guest that writes there meanwhile races with that copy, but nothing is
-//! decided by its bytes before they are in memory of this process (ADR 0211).
+//! The code creates no references to this memory except to atomic words. Rings, descriptor tables and virtio headers
+//! are accessed as atomic words. The payload of a frame is copied once as bytes, so a guest that changes a byte
+//! afterwards changes nothing. Formally, a guest that writes during the copy races with it, but no decision depends on
+//! the bytes before they are in this process's memory (ADR 0211).
 
 use core::{
     ptr::{self, NonNull},
@@ -17,16 +17,16 @@ use crate::{
     mapping::{Mapping, invalid, whole},
 };
 
-/// A part of a guest's memory, as the front end describes it.
+/// A region of a guest's memory, as the front end describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPlace {
-    /// Its address in the guest.
+    /// Address in the guest.
     pub guest: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its address in the front end's process.
+    /// Address in the front end's process.
     pub user: u64,
-    /// Its start in the file.
+    /// Offset in the file.
     pub offset: u64,
 }
 
@@ -45,7 +45,7 @@ impl RegionPlace {
     }
 }
 
-/// The memory of a guest. It stays mapped as long as a [`Place`] in it lives.
+/// A guest's memory. It stays mapped as long as a [`Place`] in it exists.
 #[derive(Debug)]
 pub struct Memory {
     regions: Vec<Region>,
@@ -67,12 +67,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Memory {
-    /// Maps these regions of these files.
+    /// Maps regions of these files.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for no region or more than [`REGIONS_MAX`], for one without bytes, one that
-    /// wraps around the end of the addresses, one that is not wholly in its file, a file that is not in memory, and
-    /// more than [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
+    /// [`io::ErrorKind::InvalidInput`] for no region, more than [`REGIONS_MAX`], an empty region, one that wraps around
+    /// the address space, one that exceeds its file, a file that is not in RAM, or more than [`MAPPED_BYTES_MAX`];
+    /// errors from `mmap(2)`.
     pub fn map(places: &[RegionPlace], files: &[impl AsFd]) -> io::Result<Arc<Self>> {
         let (count, of_files) = (places.len(), files.len());
         if count == 0 || count > REGIONS_MAX || count != of_files {
@@ -94,7 +94,7 @@ impl Memory {
         Ok(Arc::new(Self { regions, dirty: None }))
     }
 
-    /// Whether the file behind a part of it became shorter, so that this part is gone.
+    /// Returns whether a file became shorter, so that part of the memory is gone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         let is_log_lost = self.dirty.as_ref().is_some_and(|log| log.is_lost());
@@ -128,7 +128,7 @@ impl Memory {
         }
     }
 
-    /// A place of this length at an address of the front end, at a multiple of `align`, which is 16 at most.
+    /// Returns a range of this length at an address of the front end, aligned to `align`, which is at most 16.
     #[must_use]
     pub fn place(self: &Arc<Self>, user: u64, bytes: usize, align: usize) -> Option<Place> {
         let found = self.regions.iter().find_map(|region| {
@@ -140,19 +140,19 @@ impl Memory {
         Some(Place { start, bytes, guest, memory: Arc::clone(self) })
     }
 
-    /// Copies bytes at an address of the guest; returns whether all of them are in its memory.
+    /// Copies bytes from a guest address; returns whether the whole range is in its memory.
     #[must_use]
     pub fn read(&self, guest: u64, into: &mut [u8]) -> bool {
         self.read_headed(guest, into, 0)
     }
 
-    /// Copies bytes to an address of the guest; returns whether all of them are in its memory.
+    /// Copies bytes to a guest address; returns whether the whole range is in its memory.
     #[must_use]
     pub fn write(&self, guest: u64, from: &[u8]) -> bool {
         self.write_headed(guest, from, 0)
     }
 
-    /// As [`Memory::read`], the first `words` bytes by atomic words.
+    /// Works like [`Memory::read`], the first `words` bytes by atomic words.
     #[must_use]
     #[inline]
     pub(crate) fn read_headed(&self, guest: u64, into: &mut [u8], words: usize) -> bool {
@@ -169,7 +169,7 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::write`], the first `words` bytes by atomic words.
+    /// Works like [`Memory::write`], the first `words` bytes by atomic words.
     #[must_use]
     #[inline]
     pub(crate) fn write_headed(&self, guest: u64, from: &[u8], words: usize) -> bool {
@@ -202,7 +202,7 @@ impl Memory {
         let _ = guest;
     }
 
-    /// Whether all bytes at an address of the guest are in its memory.
+    /// Returns whether a range of guest addresses is in its memory.
     #[must_use]
     pub fn has(&self, guest: u64, bytes: usize) -> bool {
         self.pieces(guest, bytes, |_, _, _| ())
@@ -314,12 +314,12 @@ impl Region {
     }
 }
 
-/// Bytes at a fixed place of a guest's memory, such as a part of a ring.
+/// A fixed range of a guest's memory, for example a part of a ring.
 #[derive(Debug)]
 pub struct Place {
     start: NonNull<u8>,
     bytes: usize,
-    /// Its address in the guest.
+    /// Address in the guest.
     guest: u64,
     memory: Arc<Memory>,
 }
@@ -411,7 +411,7 @@ const HEADERS_BYTES: usize = 2 * LINE_BYTES;
 /// Bytes of a line of the processor's cache.
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
-/// Regions of a guest's memory: what the messages have room for.
+/// Maximum number of memory regions, limited by the message format.
 pub const REGIONS_MAX: usize = 8;
 
 #[cfg(test)]

@@ -11,21 +11,21 @@ pub(crate) use self::{
 /// Side of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// Uses the entries.
+    /// The device uses entries.
     #[default]
     Device,
-    /// Makes entries available.
+    /// The driver makes entries available.
     Driver,
 }
 
 /// Addresses of a ring in the front end's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// The table of descriptors, or the ring of them.
+    /// Descriptor table, or descriptor ring of a packed virtqueue.
     pub descriptors: u64,
-    /// The entries that were used. Of a packed ring: the events that the device wants to be told of.
+    /// Used ring; in a packed virtqueue, the device's event suppression area.
     pub used: u64,
-    /// The entries that are available. Of a packed ring: the events that the driver wants to be told of.
+    /// Available ring; in a packed virtqueue, the driver's event suppression area.
     pub available: u64,
 }
 
@@ -60,7 +60,7 @@ impl Descriptor {
     }
 }
 
-/// Entries of the longest ring, as virtio has it.
+/// Maximum number of entries of a ring in virtio.
 pub const SIZE_MAX: u16 = 32_768;
 /// Bytes of a descriptor.
 pub(crate) const DESCRIPTOR_BYTES: usize = 16;

@@ -133,6 +133,6 @@ pub(crate) fn fill<'a>(
     true
 }
 
-/// Descriptors of a frame, however many chains it is in: a superframe of 64 KiB in pages has 17, and one in fragments
-/// of a socket's pages not many more. Descriptors without bytes count as well, of which a guest might name millions.
+/// Maximum number of descriptors per frame, in any number of chains: a superframe of 64 KiB in pages has 17, and one in
+/// socket page fragments only a few more. Empty descriptors count too, because a guest could name millions of them.
 pub const PIECES_MAX: usize = 1024;
