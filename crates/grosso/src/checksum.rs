@@ -114,8 +114,8 @@ pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     Checksum::Partial { start: transport.offset, offset }
 }
 
-/// The header whose checksum can be partial, and the pseudo-header sum that its field then holds. Padding would be
-/// summed too, and not every routing header determines the final address.
+/// Returns the header whose checksum can be partial, and the pseudo-header sum that its field then holds. `None` with
+/// padding, which would be summed too, and with a routing header that does not determine the final address.
 pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
     let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
     if stack.extent != Extent::Exact || stack.layers().iter().any(is_extension) {
@@ -125,7 +125,7 @@ pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
     Some((transport, pseudo_sum(packet, stack, &transport)?))
 }
 
-/// The pseudo-header sum for the innermost transport header, whose payload ends with the frame.
+/// Returns the pseudo-header sum of the innermost transport header, whose payload ends with the frame.
 pub(crate) fn pseudo_sum(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
     let ip = ip_layers(stack).last()?;
     let protocol = if transport.kind == Kind::Tcp { 6 } else { 17 };
@@ -133,13 +133,13 @@ pub(crate) fn pseudo_sum(frame: &[u8], stack: &Stack, transport: &Layer) -> Opti
     Some(Ends::of(frame, ip).pseudo(frame, protocol, length as usize).fold())
 }
 
-/// The TCP or UDP header whose payload ends the frame.
+/// Returns the TCP or UDP header whose payload ends with the frame.
 pub(crate) fn transport(stack: &Stack) -> Option<Layer> {
     let last = stack.last().filter(|layer| layer.kind.is_transport())?;
     (stack.stop == Stop::Payload).then_some(last)
 }
 
-/// Offset of the checksum of a transport header, from that header and from the start of the frame.
+/// Returns the offset of a transport header's checksum, from that header and from the start of the frame.
 pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     let field = match transport.kind {
         Kind::Tcp => tcp::field::CHECKSUM,
@@ -148,7 +148,7 @@ pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     (field.start as u16, usize::from(transport.offset) + field.start)
 }
 
-/// The IP headers, outermost first.
+/// Returns the IP headers, outermost first.
 pub(crate) fn ip_layers(stack: &Stack) -> impl Iterator<Item = &Layer> {
     stack.layers().iter().filter(|layer| layer.kind.is_ip())
 }

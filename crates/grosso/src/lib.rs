@@ -110,7 +110,7 @@ pub use frame::Frame;
 pub use grosso_wire::{LinkType, Ports};
 pub use meta::Meta;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

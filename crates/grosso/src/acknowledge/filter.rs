@@ -1,7 +1,7 @@
-//! ACK filtering: drops waiting acknowledgments that a later one implies, by the rules of CAKE's `ack-filter`.
+//! ACK filtering: drops queued acknowledgments that a later one makes redundant, by the rules of CAKE's `ack-filter`.
 //!
-//! Only acknowledgments that wait anyway are examined, so none is delayed. Each new one drops at most one, the longest
-//! waiting, and a drop costs the sender nothing but the count.
+//! Only acknowledgments that are queued anyway are examined, so none is delayed. Each new one drops at most one, the
+//! oldest, and the sender loses only the count.
 
 use alloc::vec::Vec;
 
@@ -87,14 +87,14 @@ pub struct AckFilter {
     waiting: Vec<WaitingAck>,
 }
 
-/// Fields of a waiting acknowledgment that the rules need.
+/// Fields of a queued acknowledgment that the rules need.
 #[derive(Clone, Debug)]
 struct WaitingAck {
     flags: u16,
     acknowledgment: u32,
     timestamps: Option<(u32, u32)>,
     selective: ArrayVec<(u32, u32), SACK_BLOCKS_MAX>,
-    /// Reason why it stays regardless of later ones.
+    /// Reason to keep it regardless of later acknowledgments.
     stays: Option<Kept>,
     fate: Fate,
 }
@@ -164,8 +164,8 @@ impl AckFilter {
         }
     }
 
-    /// Whether everything between a waiting acknowledgment and the newest was dropped, and both have the same ECE and
-    /// CWR.
+    /// Returns whether everything between a queued acknowledgment and the newest was dropped, and both have the same
+    /// ECE and CWR.
     fn is_next(&self, at: usize, newest: &WaitingAck) -> bool {
         let stays = |waiting: &WaitingAck| waiting.fate != Fate::Dropped;
         let between = self.waiting.get(at + 1..).unwrap_or_default();
@@ -214,8 +214,8 @@ impl WaitingAck {
         self.flags & CONGESTION
     }
 
-    /// Whether its first SACK block lies below its acknowledgment number, or inside its second block (RFC 2883 section
-    /// 4).
+    /// Returns whether the first SACK block lies below the acknowledgment number, or inside the second block (RFC 2883
+    /// section 4).
     fn reports_a_duplicate(&self) -> bool {
         let Some(first) = self.selective.first() else { return false };
         let covers = |second: &(u32, u32)| contains(*second, *first);
@@ -223,7 +223,7 @@ impl WaitingAck {
         below || self.selective.get(1).is_some_and(covers)
     }
 
-    /// Whether a later acknowledgment implies this one.
+    /// Checks whether a later acknowledgment makes this one redundant.
     fn superseded_by(&self, later: &Self) -> Result<(), Kept> {
         if let Some(reason) = self.stays {
             return Err(reason);
@@ -255,12 +255,12 @@ impl WaitingAck {
     }
 }
 
-/// Whether a sequence number lies before another, in serial arithmetic (RFC 9293 section 3.4).
+/// Returns whether a sequence number precedes another, in serial arithmetic (RFC 9293 section 3.4).
 const fn precedes(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// Whether one range contains another.
+/// Returns whether one range contains another.
 const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
     !precedes(inner.0, outer.0) && !precedes(outer.1, inner.1)
 }
@@ -269,7 +269,7 @@ const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
 const FLAGS: u16 = 0x0fff;
 /// Flags whose changes are compared separately.
 const CONGESTION: u16 = tcp::ECE | tcp::CWR;
-/// The signature option of RFC 2385.
+/// TCP MD5 signature option (RFC 2385).
 const OPTION_MD5: u8 = 19;
-/// Most blocks that the options of a header have room for (RFC 2018 section 3).
+/// Maximum number of blocks in the options of a header (RFC 2018 section 3).
 const SACK_BLOCKS_MAX: usize = 4;

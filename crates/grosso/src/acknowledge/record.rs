@@ -88,7 +88,7 @@ impl Record {
         }
     }
 
-    /// The contents of a segment whose TCP header is whole, whatever else it has.
+    /// Reads a segment with a complete TCP header, whatever else it contains.
     pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
         let Some(header) = tcp.first_chunk::<{ tcp::HEADER_LEN }>() else {
             debug_assert!(false, "its header is whole");

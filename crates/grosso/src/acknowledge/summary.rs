@@ -93,8 +93,8 @@ impl Summary {
 }
 
 impl Summary {
-    /// Adds packets with payload that arrived after the others, and say what the one before them said. The record is
-    /// that, with the arrival of the last.
+    /// Adds packets with payload that arrived after the others and repeat the acknowledgment of the packet before them.
+    /// `record` is that acknowledgment, with the arrival time of the last packet.
     pub(crate) fn add_data(&mut self, record: &Record, packets: u32) {
         if packets == 0 || !record.has(tcp::ACK) {
             return;

@@ -221,7 +221,7 @@ impl<B> Drop for Vector<'_, B> {
     }
 }
 
-/// Facts that a train leaves with, beside its bytes.
+/// Facts about a train at its delivery, besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing<'a> {
     pub(crate) summary: Option<&'a Summary>,

@@ -137,11 +137,11 @@ pub struct Held {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Coalescer<B> {
-    /// The stages that the profile asks for.
+    /// Pipeline of the stages that the profile asks for.
     assembly: Assembly<B>,
-    /// The trains behind them.
+    /// Held trains, after the stages.
     merger: Merger<B>,
-    /// Time at which a poll ended last.
+    /// Time of the last end of a poll.
     polled_ns: u64,
 }
 
@@ -152,8 +152,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Self::with_tiers(options, Tiers::ALL)
     }
 
-    /// Works like [`Self::new`], but every packet is dissected and asked law by law, by the rules as a value: what
-    /// tests hold the usual path against.
+    /// Creates a coalescer without fast paths: every packet is dissected, and each law is checked by the rules as data.
+    /// Tests compare the usual path with it.
     #[doc(hidden)]
     #[must_use]
     pub fn without_tiers(options: CoalesceOptions) -> Self {
@@ -334,7 +334,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &self.merger.profile
     }
 
-    /// Lets a packet through that is offered to no train, behind those that it must not overtake.
+    /// Delivers a packet that is not compared with any train, after the trains that it must not overtake.
     #[cold]
     #[inline(never)]
     fn pass_by(
@@ -350,8 +350,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.pass(Frame { buffer, meta: *meta }, reason, sink)
     }
 
-    /// Ends a poll after which all that came until `seen_ns` has been seen, and after which trains younger than
-    /// `kept_ns` go on.
+    /// Ends a poll in which all packets that arrived before `seen_ns` were pushed; keeps trains younger than `kept_ns`.
     fn end_poll(
         &mut self,
         now_ns: u64,

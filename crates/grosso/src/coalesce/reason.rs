@@ -9,7 +9,8 @@ use grosso_wire::Role;
 use crate::reasons::reasons;
 
 reasons! {
-    /// Reason why a packet can be in no train. The packet is delivered unchanged, after the held train of its flow.
+    /// Reason why a packet cannot be merged into any train. The packet is delivered unchanged, after the held train of
+    /// its flow.
     Pass {
         /// The caller excluded it from merging.
         Excluded = "excluded",

@@ -1,4 +1,4 @@
-//! Counters of a coalescer, by name and by reason. They only grow; formatting is left to the callers.
+//! Counters of a coalescer, by name and by reason. Counters only increase; the caller formats them.
 
 use crate::{
     acknowledge::Kept,

@@ -145,7 +145,7 @@ impl Segment {
     }
 }
 
-/// Iterator-like writer of the packets of one superframe, in order.
+/// Writes the packets of one superframe, in order.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, Ports, meta::Gso, segment::{Outgoing, Segments}};

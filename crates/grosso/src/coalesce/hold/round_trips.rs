@@ -1,4 +1,4 @@
-//! Round trip times of TCP connections, as seen from between them.
+//! Round-trip times of TCP connections, measured between the endpoints.
 
 use core::hash::BuildHasher;
 
@@ -26,28 +26,28 @@ pub struct RoundTrips {
     stack: Stack,
 }
 
-/// One end of a connection.
+/// One endpoint of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
-    /// The sequence number behind the latest that it sent.
+    /// Sequence number after the latest sent byte.
     sequence: Option<u32>,
-    /// The latest timestamp that it sent.
+    /// Latest timestamp sent.
     timestamp: Option<u32>,
-    /// An acknowledgment of this is waited for, since then.
+    /// Sequence number whose acknowledgment is awaited, and since when.
     unacknowledged: Option<(u32, u64)>,
-    /// An echo of this is waited for, since then.
+    /// Timestamp whose echo is awaited, and since when.
     unechoed: Option<(u32, u64)>,
-    /// The least time in which it answered.
+    /// Minimum response time.
     answers_ns: Option<u64>,
     opening: Opening,
 }
 
-/// Progress of an end with the opening of its connection.
+/// Progress of an endpoint's handshake.
 #[derive(Clone, Copy, Debug, Default)]
 enum Opening {
     #[default]
     Unseen,
-    /// Its SYN has this sequence number, acknowledged so far, and came at this time first.
+    /// The SYN with this sequence number arrived first at this time, and acknowledged this number.
     Sent { sequence: u32, acknowledgment: Option<u32>, since_ns: u64 },
     /// The SYN with this sequence number was answered.
     Answered { sequence: u32 },
@@ -56,16 +56,16 @@ enum Opening {
 /// Fields of a packet that describe its connection.
 struct Said {
     connection: u64,
-    /// It was sent by the endpoint with the greater address and port.
+    /// Whether it was sent by the endpoint with the greater address and port.
     is_of_second: bool,
     /// The sequence number of a SYN.
     opens: Option<u32>,
-    /// It ends the connection at once.
+    /// Whether it resets the connection.
     is_reset: bool,
-    /// The sequence number behind it, if it takes any.
+    /// Sequence number after the packet, if it occupies any.
     sequence: Option<u32>,
     acknowledgment: Option<u32>,
-    /// The timestamp and the one that it echoes.
+    /// Timestamp value and echo.
     timestamps: Option<[u32; 2]>,
 }
 
@@ -105,7 +105,7 @@ impl RoundTrips {
         opened_ns.into_iter().chain(there_and_back).min()
     }
 
-    /// Reads a packet, if it is one of TCP.
+    /// Reads a packet, if it is TCP.
     fn said(&mut self, packet: &[u8], link: LinkType, ports: &Ports) -> Option<Said> {
         dissect_into(packet, link, ports, &mut self.stack);
         let Ends { from, to, transport: at, header_end } = Ends::of(packet, &self.stack)?;
@@ -145,7 +145,7 @@ impl End {
         acknowledged.into_iter().chain(echoed).min()
     }
 
-    /// Time that it took from this end's first SYN until it says what it cannot say before that was answered.
+    /// Returns the time from this endpoint's first SYN to its first packet that requires an answer to the SYN.
     fn open(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         if let Some(sequence) = said.opens {
             let is_known = match self.opening {

@@ -1,4 +1,4 @@
-//! Bounds at which a flow is left alone for a while.
+//! Thresholds for bypassing a flow.
 
 /// Thresholds for bypassing a flow. Packets of a bypassed flow are delivered unverified, after the held train of the
 /// flow.

@@ -1,4 +1,4 @@
-//! Time for which trains may be held.
+//! Choice of hold times.
 
 /// Choice of the time that a train may be held across polls. [`Limits::hold_ns`](super::Limits::hold_ns) is the maximum
 /// in both cases, counted from the first packet of the train (P22).

@@ -254,7 +254,7 @@ impl Profile {
         profile
     }
 
-    /// Rules that the lossy ones have in common.
+    /// Rules common to all lossy profiles.
     fn lossy(name: &'static str) -> Self {
         let mut profile = Self::linux();
         profile.name = Cow::Borrowed(name);
@@ -293,7 +293,7 @@ impl Profile {
         self.hold == Hold::Fixed && self.limits.full_poll_ns > self.limits.hold_ns
     }
 
-    /// Whether it asks for more of one packet than the exact laws do.
+    /// Returns whether the profile checks single packets more strictly than the exact laws.
     pub(super) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
         let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();
@@ -333,7 +333,7 @@ impl Default for Profile {
     }
 }
 
-/// A jiffy of Linux at 1000 Hz: at lower rates it keeps nothing across polls.
+/// Jiffy of Linux at 1000 Hz; at lower rates Linux keeps nothing across polls.
 const JIFFY_NS: u64 = 1_000_000;
 /// FIN and the flags of congestion control, as the low byte of the TCP flags.
 const CONGESTION_AND_FINISH: u8 = (tcp::FIN | tcp::ECE | tcp::CWR) as u8;

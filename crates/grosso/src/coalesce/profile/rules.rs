@@ -1,8 +1,8 @@
-//! Rules by which the packets of one TCP train may differ beyond what cutting gives back, as data.
+//! Permitted differences between the packets of a TCP train beyond those that segmentation restores, as data.
 //!
-//! The laws of a [header](grosso_wire::HeaderSpec) want every field equal that they do not describe, so that a
-//! superframe can be cut into the very packets that went in. The receive offloads of other systems want less: later
-//! acknowledgments, windows and timestamps overwrite earlier ones. Here that is a replaced law, field by field.
+//! The laws of a [header](grosso_wire::HeaderSpec) require every other field to be equal, so that segmenting a
+//! superframe restores the original packets. Other implementations of receive offload are less strict: later
+//! acknowledgments, windows and timestamps replace earlier ones. A profile replaces the law of each such field.
 
 use grosso_wire::Role;
 
@@ -127,17 +127,17 @@ impl Vary {
 }
 
 impl Acknowledgments {
-    /// Whether some of them join trains.
+    /// Returns whether some acknowledgments merge into trains.
     pub(crate) const fn join_trains(self) -> bool {
         matches!(self, Self::WindowUpdates | Self::Join)
     }
 
-    /// Whether those of a flow wait for each other as they are.
+    /// Returns whether acknowledgments of a flow wait together unmerged.
     pub(crate) const fn are_gathered(self) -> bool {
         matches!(self, Self::Vector | Self::Filter | Self::FilterAggressive)
     }
 
-    /// Degree to which they are filtered, if they are.
+    /// Returns the filtering mode, if acknowledgments are filtered.
     pub(crate) const fn filtering(self) -> Option<AckFiltering> {
         match self {
             Self::Filter => Some(AckFiltering::Conservative),
@@ -226,19 +226,20 @@ impl Rules {
             && !acknowledgments.join_trains()
     }
 
-    /// Whether the timestamp option is looked into.
+    /// Returns whether the timestamp option may vary.
     pub(crate) const fn varies_timestamps(&self) -> bool {
         !self.timestamp_value.is_equal() || !self.timestamp_echo.is_equal()
     }
 
-    /// Whether a packet is compared with the last one of its train too: some field may grow, and none may shrink.
+    /// Returns whether a packet is also compared with the last one of its train, because some field may grow but not
+    /// shrink.
     pub(crate) const fn compares_with_last(&self) -> bool {
         !self.acknowledgment.is_equal()
             || self.varies_timestamps()
             || self.acknowledgments.join_trains()
     }
 
-    /// Behaviour of fields of this role.
+    /// Returns the treatment of fields of this role.
     pub(crate) fn vary(&self, role: Role) -> Vary {
         match role {
             Role::TypeOfService => self.differentiated_services,

@@ -41,7 +41,7 @@ impl FragmentOptions {
     }
 }
 
-/// Iterator-like writer of the IP fragments of one packet, in order.
+/// Writes the IP fragments of one packet, in order.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, segment::{FragmentOptions, Fragments}};
