@@ -22,7 +22,7 @@ use crate::{delegate_port, port::Port};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Opening {
-    /// A TUN or TAP device, created or attached to.
+    /// A TUN or TAP device, which is created unless it exists.
     Tun {
         /// Interface name; the kernel replaces `%d` with a number.
         name: String,

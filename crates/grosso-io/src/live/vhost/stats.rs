@@ -12,7 +12,7 @@ reasons! {
         PeerMet = "peer-met",
         /// The peer disconnected or disappeared.
         PeerGone = "peer-gone",
-        /// The peer violated the protocol or a ring, or removed memory, and was disconnected.
+        /// The peer violated the protocol, corrupted a ring or removed memory, and was disconnected.
         PeerCutOff = "peer-cut-off",
         /// A frame was dropped because no peer was connected, or its rings were not started.
         TransmitNoPeer = "tx-no-peer",
