@@ -346,10 +346,10 @@ impl Direction {
     }
 }
 
-/// Frames received at once while they are superframes, which are copied in the memory of the same few then: as many as
-/// the second level of a processor's cache has room for.
+/// Frames received at once while they are superframes, so that copies reuse a few buffers: as many as fit into the L2
+/// cache.
 const FEW_FRAMES: usize = 8;
-/// Bytes of so many frames above which they are superframes.
+/// Total length in bytes of [`FEW_FRAMES`] frames above which they count as superframes.
 const FEW_BYTES: u64 = 128 << 10;
 
 /// Buffers that are done with.

@@ -133,7 +133,7 @@ impl Drop for Bell {
 /// `IOCB_CMD_PREAD` and `IOCB_CMD_PWRITE`.
 const READ: u16 = 0;
 const WRITE: u16 = 1;
-/// `IOCB_FLAG_RESFD`: a file is told of the end.
+/// `IOCB_FLAG_RESFD`: signal an eventfd on completion.
 const TELLS: u32 = 1;
 /// Requests whose ends wait to be taken, all of them by one call.
 const UNTAKEN_MAX: usize = 32;

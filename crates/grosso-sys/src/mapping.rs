@@ -169,8 +169,7 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts_mut(start, bytes) }
     }
 
-    /// Has the processor fetch so many lines from an offset on, which are about to be read; it is no harm if they are
-    /// another's.
+    /// Prefetches `LINES` cache lines from an offset on, which will be read soon. Lines outside the mapping do no harm.
     #[inline]
     pub(crate) fn fetch<const LINES: usize>(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]

@@ -40,40 +40,40 @@ pub enum Way {
 pub struct BackEnd {
     offered: u64,
     bell: Bell,
-    /// Kicks of the rings of each way.
+    /// Kicks of the rings, per direction.
     kicks: [Edges; 2],
     chosen: Option<u64>,
     protocol: u64,
     memory: Option<Arc<Memory>>,
     /// Maximum size in bytes of the memory that a front end may share.
     memory_bytes_max: u64,
-    /// The dirty log, and whether the front end wants it to be kept: it is set before that or after, and is not taken
-    /// away when it is wanted no more.
+    /// Dirty log, and whether the front end has enabled it. It may be set before or after it is enabled, and stays
+    /// mapped when it is disabled.
     log: Option<Arc<DirtyLog>>,
     wants_log: bool,
-    /// The reason why a table of memory, or a log, was refused last.
+    /// Reason for the last refusal of a memory table or log.
     refused_memory: Option<io::Error>,
-    /// The rings by their numbers: those of a pair are neighbours.
+    /// Rings by index; those of a pair are adjacent.
     queues: Vec<Queue>,
-    /// Pairs up to the last one of which a ring is in use, and one in any case.
+    /// Number of pairs up to the last with a ring in use, at least 1.
     pairs: usize,
-    /// Numbers of the rings at hand.
+    /// Indices of the selected rings.
     at_hand: [usize; 2],
 }
 
-/// A ring, and how it is told of.
+/// A virtqueue and its notification eventfds.
 #[derive(Debug)]
 struct Queue {
     size: u16,
     addresses: Option<Addresses>,
-    /// The next entry to take when the ring begins.
+    /// Position at which the ring starts.
     base: Base,
     call: Option<PassedFile>,
     is_started: bool,
     is_enabled: bool,
     ring: Option<Ring>,
-    /// Whether the driver is to be called, whatever it wants: who served the ring before may have died when its entries
-    /// were used, and the driver was not told.
+    /// Whether to call the driver unconditionally: a previous device may have died after using entries and before
+    /// notifying.
     is_new: bool,
 }
 
@@ -295,7 +295,7 @@ impl BackEnd {
         }
     }
 
-    /// Maps a table of memory in the place of the one that was there.
+    /// Maps a memory table and replaces the previous one.
     fn set_memory(&mut self, message: &mut Message) -> Result<(), Refused> {
         self.pause();
         self.memory = None;
@@ -312,7 +312,7 @@ impl BackEnd {
         kept.map_err(|error| self.refuse_memory(error))
     }
 
-    /// Maps a dirty log in the place of the one that was there.
+    /// Maps a dirty log and replaces the previous one.
     fn set_log(&mut self, message: &mut Message) -> Result<(), Refused> {
         if self.protocol & PROTOCOL_LOG_SHMFD == 0 {
             return Err(Refused::Message);
@@ -326,7 +326,7 @@ impl BackEnd {
         kept.map_err(|error| self.refuse_memory(error))
     }
 
-    /// Lets the memory record what is written in the log, if that is wanted. All rings pause.
+    /// Enables or disables the dirty log in the memory. All rings pause.
     fn keep_log(&mut self) -> io::Result<()> {
         let Some(memory) = &mut self.memory else { return Ok(()) };
         let memory = Arc::get_mut(memory);
@@ -343,7 +343,7 @@ impl BackEnd {
         Refused::Message
     }
 
-    /// Hears the kicks of a ring, which begins with that.
+    /// Sets the kick of a ring and starts it.
     fn set_kick(&mut self, message: &mut Message) -> Result<(), Refused> {
         let (index, kick) = message.ring_file().ok_or(Refused::Message)?;
         let kick = self.eventfd(kick).ok_or(Refused::Message)?;
@@ -352,25 +352,25 @@ impl BackEnd {
         self.kicks[way as usize].begin(pair, kick).map_err(|_| Refused::System)
     }
 
-    /// The file, if it is an eventfd or none: others may make even who asks whether they are readable wait.
+    /// Returns the file if it is an eventfd or absent: even polling another type of file may block.
     fn eventfd(&self, file: Option<PassedFile>) -> Option<Option<PassedFile>> {
         file.as_ref().is_none_or(|file| self.bell.fits(file.as_fd())).then_some(file)
     }
 
-    /// A ring to change, which pauses for it.
+    /// Returns a ring for modification and pauses it.
     fn queue(&mut self, index: u32) -> Option<&mut Queue> {
         let index = self.known(index)?;
         self.pause_one(index);
         self.queues.get_mut(index)
     }
 
-    /// The number of a ring, if there can be one: only who knows of several pairs has more than the first.
+    /// Returns the queue index. Without VIRTIO_NET_F_MQ only pair 0 exists.
     fn known(&self, index: u32) -> Option<usize> {
         let pairs = if self.protocol & PROTOCOL_MQ == 0 { 1 } else { PAIRS_MAX };
         usize::try_from(index).ok().filter(|index| *index < 2 * pairs)
     }
 
-    /// Stops a ring, and returns its next entry.
+    /// Stops a ring and returns its position.
     fn stop(&mut self, index: u32) -> Option<u32> {
         let queue = self.queue(index)?;
         queue.is_started = false;
@@ -380,7 +380,7 @@ impl BackEnd {
         Some(next)
     }
 
-    /// Lets go of the rings, whose memory or features are about to change.
+    /// Releases the rings before their memory or features change.
     fn pause(&mut self) {
         (0..self.queues.len()).for_each(|index| self.pause_one(index));
     }
@@ -397,7 +397,7 @@ impl BackEnd {
         self.queues[index].publish(&mut self.bell);
     }
 
-    /// Begins with the rings of which everything is known, where what is written is recorded if it has to be.
+    /// Starts the rings whose configuration is complete, with the dirty log if required.
     fn begin(&mut self) {
         let Self { chosen: Some(chosen), memory: Some(memory), queues, bell, .. } = self else {
             return;
@@ -419,7 +419,7 @@ impl BackEnd {
         }
     }
 
-    /// Takes note of the pairs that are in use now.
+    /// Updates the number of pairs in use.
     fn settle(&mut self) {
         let last = self.queues.iter().rposition(|queue| queue.ring.is_some());
         self.pairs = last.map_or(1, |last| last / 2 + 1);
@@ -434,7 +434,7 @@ impl BackEnd {
 }
 
 impl Queue {
-    /// A ring of which nothing is known.
+    /// Creates an unconfigured ring.
     fn new() -> Self {
         Self {
             size: 0,
@@ -461,7 +461,7 @@ impl Queue {
     }
 }
 
-/// Checks that regions have at most `bytes_max` bytes together.
+/// Checks that the regions have at most `bytes_max` bytes in total.
 fn check_length(regions: &[RegionPlace], bytes_max: u64) -> io::Result<()> {
     let bytes = regions.iter().fold(0_u64, |sum, region| sum.saturating_add(region.bytes));
     // More than that is mapped for nobody, which is refused when it is mapped.
@@ -479,18 +479,18 @@ fn queues() -> Vec<Queue> {
 /// Supported protocol features.
 const PROTOCOL: u64 = PROTOCOL_REPLY_ACK | PROTOCOL_MQ | PROTOCOL_LOG_SHMFD;
 
-/// The number of a ring in messages.
+/// Returns the index of a ring in messages.
 const fn number(way: Way, pair: usize) -> usize {
     2 * pair + way as usize
 }
 
-/// The way and the pair of a ring of this number.
+/// Returns direction and pair of a ring index.
 const fn place(number: usize) -> (Way, usize) {
     let way = if number.is_multiple_of(2) { Way::ToGuest } else { Way::FromGuest };
     (way, number / 2)
 }
 
-/// Numbers of the rings of the first pair.
+/// Ring indices of pair 0.
 const FIRST: [usize; 2] = [0, 1];
 /// Maximum number of queue pairs. Each ring needs two descriptors, and other ports need some too.
 pub const PAIRS_MAX: usize = 16;

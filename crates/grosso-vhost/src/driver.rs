@@ -21,15 +21,15 @@ pub struct DriverRing {
     way: Way,
     /// Address of the first slot.
     slots: u64,
-    /// Number of the next entry to make available.
+    /// Index of the next entry to make available.
     next: u16,
-    /// Number of the next used entry to look at, and that up to which they are known to be there.
+    /// Index of the next used entry to read, and index up to which used entries are known.
     seen: u16,
     known: u16,
-    /// Slots that the device does not have, of which the last is taken first: its bytes are in the processor's cache.
+    /// Slots owned by the driver; the last is taken first, because it is in the CPU's cache.
     idle: Vec<u16>,
     is_out: Vec<bool>,
-    /// Bytes of each slot that its descriptor names.
+    /// Length in each slot's descriptor in bytes.
     lengths: Vec<u32>,
     is_broken: bool,
 }
@@ -141,7 +141,7 @@ impl DriverRing {
         self.parts.hush();
     }
 
-    /// The slot of the next used entry, and the bytes that the device says it has written there.
+    /// Returns the slot of the next used entry, and the length that the device wrote there in bytes.
     fn take(&mut self) -> Result<Option<(u16, usize)>, ChainFault> {
         if self.is_broken {
             return Ok(None);
@@ -165,7 +165,7 @@ impl DriverRing {
         Ok(Some((slot, bytes as usize)))
     }
 
-    /// Has the processor fetch a frame that is received soon.
+    /// Prefetches a frame that will be received soon.
     #[inline]
     fn fetch_ahead(&self) {
         if self.way == Way::ToGuest && self.known.wrapping_sub(self.seen) > FETCHED_AHEAD {
@@ -179,15 +179,14 @@ impl DriverRing {
         Err(fault)
     }
 
-    /// Makes a slot available, of which the device learns by [`DriverRing::publish`].
+    /// Makes a slot available; [`DriverRing::publish`] informs the device.
     fn offer(&mut self, slot: u16) {
         self.is_out[usize::from(slot)] = true;
         self.parts.mine.offer(self.next, slot);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Writes the length of a slot's frame where it is another than before: a line that nobody writes stays in the
-    /// caches of both sides.
+    /// Writes the length of a slot's frame if it changed: an unmodified cache line stays in the caches of both sides.
     #[inline]
     fn name_length(&mut self, slot: u16, bytes: u32) {
         let slot = usize::from(slot);
@@ -218,7 +217,7 @@ pub const SLOTS: u16 = 256;
 pub const SLOT_BYTES: usize = (68 << 10) - 64;
 /// Length of a ring with its slots in bytes, a multiple of the page size.
 pub const RING_BYTES: u64 = HEAD_BYTES + SLOTS as u64 * SLOT_BYTES as u64;
-/// Positions of the available entries and the used ones, which no cache line shares, and of the first slot.
+/// Offsets of the available ring, the used ring and the first slot; they share no cache line.
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x1400;
 const HEAD_BYTES: u64 = 0x2000;

@@ -34,14 +34,14 @@ pub struct FrontEnd {
     wanted: u64,
     bell: Bell,
     calls: [Edges; 2],
-    /// Requests that the back end has yet to answer, in their order.
+    /// Requests that the back end has not answered yet, in order.
     awaited: VecDeque<u32>,
     chosen: Option<u64>,
     answers_all: bool,
     shared: Option<Shared>,
 }
 
-/// All that a back end was passed.
+/// Everything shared with a back end.
 #[derive(Debug)]
 struct Shared {
     memory: Arc<Memory>,
@@ -170,7 +170,7 @@ impl FrontEnd {
         })
     }
 
-    /// Makes all that is to be shared, and the messages that pass it.
+    /// Creates everything to be shared, and the messages that pass it.
     fn set_up(&mut self, chosen: u64) -> Result<Vec<Letter>, Refused> {
         let letters = self.share(chosen).map_err(|_| Refused::System)?;
         if !self.answers_all {
@@ -216,7 +216,8 @@ impl FrontEnd {
     }
 }
 
-/// Messages of all that a ring is. That of calls is the first, by which DPDK's back end knows the ring.
+/// Returns the messages that configure a ring. The call eventfd comes first, because DPDK's back end identifies the
+/// ring by it.
 fn ring_letters(way: Way, kick: OwnedFd, call: OwnedFd) -> [Letter; 5] {
     let index = way as u32;
     let number = u64::from(index).to_ne_bytes();
@@ -231,7 +232,7 @@ fn ring_letters(way: Way, kick: OwnedFd, call: OwnedFd) -> [Letter; 5] {
     ]
 }
 
-/// Memory of zeros, whose file nobody can make shorter.
+/// Creates zeroed memory whose file is sealed against shrinking.
 fn sealed(bytes: u64) -> io::Result<(Arc<Memory>, OwnedFd)> {
     let file = memfd_create("grosso-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, bytes)?;
@@ -247,9 +248,9 @@ const fn ring_at(way: Way) -> u64 {
 }
 
 const WAYS: [Way; 2] = [Way::ToGuest, Way::FromGuest];
-/// Address of the memory in all messages and descriptors. It is a name and no address of this process, and not 0, which
-/// some take for none.
+/// Base address of the memory in all messages and descriptors: an arbitrary constant, not 0, which some programs treat
+/// as invalid.
 const AT: u64 = 1 << 32;
 const FLAGS: EventfdFlags = EventfdFlags::CLOEXEC.union(EventfdFlags::NONBLOCK);
-/// Features of rings that the driver knows: each frame is in one descriptor, so it has no use for others.
+/// Ring features of the driver: each frame uses one descriptor, so no others are needed.
 const OF_DRIVER: u64 = EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;

@@ -31,7 +31,7 @@ pub struct RegionPlace {
 }
 
 impl RegionPlace {
-    /// Bytes of its file from the start on that have to be mapped for it.
+    /// Returns how many bytes of its file must be mapped from the beginning.
     fn whole(&self, file: &impl AsFd) -> io::Result<u64> {
         let Self { guest, bytes, user, offset } = *self;
         let wrong =
@@ -49,14 +49,14 @@ impl RegionPlace {
 #[derive(Debug)]
 pub struct Memory {
     regions: Vec<Region>,
-    /// The log of what is written, while the front end wants one.
+    /// Dirty log, while enabled.
     dirty: Option<Arc<DirtyLog>>,
 }
 
 #[derive(Debug)]
 struct Region {
     place: RegionPlace,
-    /// Its first byte, inside the mapping.
+    /// Address of the first byte in the mapping.
     start: NonNull<u8>,
     mapping: Mapping,
 }
@@ -101,10 +101,10 @@ impl Memory {
         is_log_lost || self.regions.iter().any(|region| region.mapping.is_lost())
     }
 
-    /// Records in this log what is written from now on, or nowhere.
+    /// Sets the dirty log for subsequent writes, or disables logging.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the log ends before the memory does.
+    /// [`io::ErrorKind::InvalidInput`] if the log does not cover the memory.
     pub(crate) fn log_to(&mut self, log: Option<Arc<DirtyLog>>) -> io::Result<()> {
         let ends = self.regions.iter().map(|region| region.place.guest + region.place.bytes);
         let end = ends.max().unwrap_or(0);
@@ -115,12 +115,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether what is written is recorded.
+    /// Returns whether writes are logged.
     pub(crate) fn is_logged(&self) -> bool {
         self.dirty.is_some()
     }
 
-    /// Records what was written at an address of the guest.
+    /// Logs a write at a guest address.
     #[inline]
     fn written(&self, guest: u64, bytes: usize) {
         if let Some(log) = &self.dirty {
@@ -152,7 +152,7 @@ impl Memory {
         self.write_headed(guest, from, 0)
     }
 
-    /// Works like [`Memory::read`], the first `words` bytes by atomic words.
+    /// Reads like [`Memory::read`], with atomic words for the first `words` bytes.
     #[must_use]
     #[inline]
     pub(crate) fn read_headed(&self, guest: u64, into: &mut [u8], words: usize) -> bool {
@@ -169,7 +169,7 @@ impl Memory {
         })
     }
 
-    /// Works like [`Memory::write`], the first `words` bytes by atomic words.
+    /// Writes like [`Memory::write`], with atomic words for the first `words` bytes.
     #[must_use]
     #[inline]
     pub(crate) fn write_headed(&self, guest: u64, from: &[u8], words: usize) -> bool {
@@ -185,8 +185,7 @@ impl Memory {
         })
     }
 
-    /// Has the processor fetch the headers at an address of the guest, which are about to be read. It is no harm if
-    /// there is nothing.
+    /// Prefetches the headers at a guest address, which will be read soon. Any address is allowed.
     #[inline]
     pub(crate) fn fetch(&self, guest: u64) {
         #[cfg(target_arch = "x86_64")]
@@ -208,8 +207,8 @@ impl Memory {
         self.pieces(guest, bytes, |_, _, _| ())
     }
 
-    /// Calls `each` with the start, the number of bytes before it, and the length of each piece of a range; returns
-    /// whether it is whole. A range may go on in another region.
+    /// Calls `each` with address, preceding bytes and length of each piece of a range; returns whether the range is
+    /// complete. A range may continue in another region.
     #[inline]
     fn pieces(
         &self,
@@ -235,7 +234,7 @@ impl Memory {
     }
 }
 
-/// Reads mapped memory by atomic words, as long ones as its alignment allows.
+/// Reads mapped memory with atomic words as wide as its alignment allows.
 #[inline]
 fn load_words(start: NonNull<u8>, into: &mut [u8]) {
     let address = start.as_ptr().addr();
@@ -264,7 +263,7 @@ fn load_words(start: NonNull<u8>, into: &mut [u8]) {
     }
 }
 
-/// Writes mapped memory by atomic words, as long ones as its alignment allows.
+/// Writes mapped memory with atomic words as wide as its alignment allows.
 #[inline]
 fn store_words(start: NonNull<u8>, from: &[u8]) {
     let address = start.as_ptr().addr();
@@ -297,7 +296,7 @@ fn store_words(start: NonNull<u8>, from: &[u8]) {
 }
 
 impl Region {
-    /// Maps a region, whose file is mapped as far as `whole` bytes.
+    /// Maps a region, mapping the first `whole` bytes of its file.
     fn map(place: RegionPlace, file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let mapping = Mapping::new(file, whole)?;
         // Both fit, as the mapping does that is at least as long.
@@ -305,7 +304,7 @@ impl Region {
         Ok(Self { place, start, mapping })
     }
 
-    /// Start of `bytes` bytes from `at` on, if all of them are inside.
+    /// Returns the address of `bytes` bytes at offset `at`, if the range is inside.
     #[inline]
     fn part(&self, at: u64, bytes: u64) -> Option<NonNull<u8>> {
         let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.place.bytes);
@@ -328,13 +327,13 @@ pub struct Place {
 unsafe impl Send for Place {}
 
 impl Place {
-    /// Two words of 8 bytes from `at` on.
+    /// Returns two 8-byte words at offset `at`.
     #[inline]
     pub(crate) fn pair(&self, at: usize) -> [u64; 2] {
         [self.load_quad(at), self.load_quad(at + 8)]
     }
 
-    /// The number of 8 bytes at `at`.
+    /// Returns the 8-byte number at `at`.
     #[inline]
     fn load_quad(&self, at: usize) -> u64 {
         // SAFETY: `word` gives aligned memory of this length that is mapped while `self` lives.
@@ -342,7 +341,7 @@ impl Place {
         u64::from_le(word.load(Ordering::Relaxed))
     }
 
-    /// Writes a number of 8 bytes, after everything that was written before.
+    /// Writes an 8-byte number with release ordering.
     #[inline]
     pub(crate) fn store_quad(&self, at: usize, value: u64) {
         // SAFETY: as in `load_quad`.
@@ -351,7 +350,7 @@ impl Place {
         self.written(at, 8);
     }
 
-    /// The number of 2 bytes at `at`; what was written before it is seen afterwards.
+    /// Returns the 2-byte number at `at` with acquire ordering.
     #[inline]
     pub(crate) fn load(&self, at: usize) -> u16 {
         // SAFETY: as in `load_quad`.
@@ -359,7 +358,7 @@ impl Place {
         u16::from_le(word.load(Ordering::Acquire))
     }
 
-    /// Writes a number of 2 bytes, after everything that was written before.
+    /// Writes a 2-byte number with release ordering.
     #[inline]
     pub(crate) fn store(&self, at: usize, value: u16) {
         // SAFETY: as in `load_quad`.
@@ -368,7 +367,7 @@ impl Place {
         self.written(at, 2);
     }
 
-    /// The number of 4 bytes at `at`.
+    /// Returns the 4-byte number at `at`.
     #[inline]
     pub(crate) fn load_long(&self, at: usize) -> u32 {
         // SAFETY: as in `load_quad`.
@@ -376,7 +375,7 @@ impl Place {
         u32::from_le(word.load(Ordering::Relaxed))
     }
 
-    /// Writes a number of 4 bytes.
+    /// Writes a 4-byte number.
     #[inline]
     pub(crate) fn store_long(&self, at: usize, value: u32) {
         // SAFETY: as in `load_quad`.
@@ -385,16 +384,16 @@ impl Place {
         self.written(at, 4);
     }
 
-    /// Records a word that was written.
+    /// Logs a written word.
     #[inline]
     fn written(&self, at: usize, bytes: usize) {
         self.memory.written(self.guest + at as u64, bytes);
     }
 
-    /// Start of an aligned word.
+    /// Returns the address of an aligned word.
     ///
     /// # Panics
-    /// If it is not inside the place, which a caller computes from the length that it asked for.
+    /// Panics if the word is outside the place; callers compute the offset from the length that they requested.
     #[inline]
     fn word<const BYTES: usize>(&self, at: usize) -> NonNull<u8> {
         assert!(at + BYTES <= self.bytes, "outside a place of a guest's memory");
@@ -405,10 +404,10 @@ impl Place {
     }
 }
 
-/// Bytes of a virtio header and those behind it, of which the first lines are fetched ahead.
+/// Bytes prefetched for a virtio header and the packet headers after it.
 #[cfg(target_arch = "x86_64")]
 const HEADERS_BYTES: usize = 2 * LINE_BYTES;
-/// Bytes of a line of the processor's cache.
+/// Cache line size in bytes.
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 /// Maximum number of memory regions, limited by the message format.

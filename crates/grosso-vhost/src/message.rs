@@ -60,7 +60,7 @@ pub mod request {
     pub const SET_VRING_ENABLE: u32 = 18;
 }
 
-/// The number of the descriptor that a message about a ring has in its payload, or none beside it.
+/// Bit of a ring message's payload: no descriptor is passed.
 const NO_FILE: u64 = 1 << 8;
 
 impl Message {
@@ -229,7 +229,7 @@ impl Inbox {
     }
 }
 
-/// Bytes behind a header.
+/// Returns the payload length in a header.
 fn payload_bytes(header: &[u8; HEADER_BYTES]) -> io::Result<usize> {
     let long = |at: usize| header[at..].first_chunk().copied().map_or(0, u32::from_ne_bytes);
     match usize::try_from(long(8)) {
@@ -239,7 +239,7 @@ fn payload_bytes(header: &[u8; HEADER_BYTES]) -> io::Result<usize> {
 }
 
 const HEADER_BYTES: usize = 12;
-/// Bytes of the longest payload: eight regions of memory have 264.
+/// Maximum payload length in bytes; eight memory regions need 264.
 const PAYLOAD_MAX: usize = 4096;
 const VERSION: u32 = 1;
 const VERSION_MASK: u32 = 3;

@@ -45,9 +45,9 @@ pub(super) struct Limit {
 
 /// Values of an argument.
 pub(super) enum Values {
-    /// These.
+    /// Exactly these values.
     These(&'static [u64]),
-    /// Those that have none of these bits.
+    /// Values with none of these bits set.
     Without(u64),
     /// The number of the calling process.
     OwnProcess,

@@ -9,7 +9,7 @@ use std::io;
 
 use super::roles;
 
-/// Exit code of a program that ends so: a defect of it, or somebody who has taken a thread over.
+/// Exit code after a violation: a bug in the program, or a compromised thread.
 const EXIT: c_int = 5;
 
 /// Facts about a trapped system call, `siginfo_t` of `SIGSYS`.

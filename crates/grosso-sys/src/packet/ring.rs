@@ -212,7 +212,7 @@ impl RingMemory {
         self.layout
     }
 
-    /// The slot that comes so many after another, at most once around.
+    /// Returns the slot `distance` positions after another, at most one round.
     #[inline]
     pub(super) fn after(&self, slot: SlotPlace, distance: usize) -> SlotPlace {
         let all = self.mapping.bytes();

@@ -70,19 +70,19 @@ pub enum Base {
 #[derive(Debug)]
 pub struct Ring {
     form: Form,
-    /// The pieces of the chains at hand, and the chains.
+    /// Pieces of the current chains, and the chains.
     pieces: Pieces,
     chains: Vec<Chain>,
 }
 
-/// Form of a ring, as it was agreed on: all that differs between the two.
+/// Negotiated type of virtqueue.
 #[derive(Debug)]
 enum Form {
     Split(SplitRing),
     Packed(PackedRing),
 }
 
-/// Evaluates an expression for either form.
+/// Evaluates an expression for either type of virtqueue.
 macro_rules! of {
     ($form:expr, $ring:ident => $result:expr) => {
         match $form {
@@ -92,18 +92,18 @@ macro_rules! of {
     };
 }
 
-/// A chain of descriptors at hand.
+/// A current chain of descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// Number by which it is handed back.
+    /// ID with which it is returned.
     number: u16,
-    /// Descriptors of the ring that it takes, where these lie one behind the other.
+    /// Consecutive descriptors of the ring that it occupies.
     slots: u16,
-    /// Bytes that it has room for or brings; in the end those that are written into it.
+    /// Capacity or content in bytes; finally the number of bytes written.
     bytes: u32,
 }
 
-/// A chain, and its defect.
+/// A chain and its fault.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     chain: Chain,
@@ -111,7 +111,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// A chain that was walked with this result.
+    /// Creates a chain with the result of walking it.
     fn new(number: u16, slots: u16, walked: Result<u32, ChainFault>) -> Self {
         let bytes = walked.unwrap_or(0);
         Self { chain: Chain { number, slots, bytes }, fault: walked.err() }
@@ -226,7 +226,7 @@ impl Ring {
         of!(&mut self.form, ring => ring.hush());
     }
 
-    /// Takes as many chains as a frame needs; takes none if there are too few.
+    /// Takes as many chains as a frame needs, or none if there are too few.
     fn gather(&mut self, bytes: usize, mergeable: bool) -> Sent {
         self.pieces.begin(true);
         self.chains.clear();
@@ -262,7 +262,7 @@ impl Ring {
         Sent::Whole
     }
 
-    /// Hands the entries at hand back unused.
+    /// Returns the current entries unused.
     fn refuse(&mut self, fault: ChainFault) -> Sent {
         if fault != ChainFault::Overrun {
             self.give_back(0);
@@ -270,7 +270,7 @@ impl Ring {
         Sent::Fault(fault)
     }
 
-    /// Hands the entries at hand back, into which so many bytes were written.
+    /// Returns the current entries, into which `bytes` bytes were written.
     fn give_back(&mut self, bytes: usize) {
         let mut left = bytes;
         for chain in &mut self.chains {
@@ -281,9 +281,9 @@ impl Ring {
     }
 }
 
-/// Entries between one that is read and one whose frame is fetched meanwhile.
+/// Distance in entries between the frame being read and the one being prefetched.
 pub(crate) const FETCHED_AHEAD: u16 = 4;
-/// Position of the number of buffers in a virtio header.
+/// Offset of the number of buffers in a virtio header.
 const BUFFERS: usize = 10;
-/// Bytes of the longest virtio header, which is read and written by atomic words.
+/// Length of the longest virtio header in bytes, which is accessed with atomic words.
 pub(crate) const HEADER_BYTES_MAX: usize = 24;

@@ -155,7 +155,7 @@ impl MachineEnd {
         is_changed
     }
 
-    /// Notes that entries were written, and tells the other end at once if it was told of none for long.
+    /// Records that entries were written, and notifies the peer immediately if it was not notified for long.
     fn will_tell(&mut self) {
         self.untold += 1;
         if self.untold >= UNTOLD_MAX {
@@ -258,7 +258,7 @@ enum Ended {
 }
 
 impl Ended {
-    /// The event to count; `None` for who has hung up by itself.
+    /// Returns the event to count; `None` if the peer disconnected by itself.
     fn event(&self) -> Option<VhostEvent> {
         match self {
             Self::Refused(Refused::Message) => Some(VhostEvent::PeerCutOff),
@@ -395,7 +395,7 @@ const SHORT_NS_MAX: u64 = 1_000_000_000;
 /// Times that one frame finds more entries while its driver is asked for some. An honest driver that adds them one by
 /// one has added all that a frame may take by then.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
-/// Frames in the shared memory before the other end is told of them in any case.
+/// Maximum number of frames in the shared memory before the peer is notified.
 const UNTOLD_MAX: usize = 32;
 
 #[cfg(test)]

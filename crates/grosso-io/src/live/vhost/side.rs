@@ -60,7 +60,7 @@ impl MachineSide {
         with!(self, side => side.forget());
     }
 
-    /// The first message to the other end, for who has the first word.
+    /// Returns the first message to the peer, if this side sends it.
     pub(super) fn greet(&mut self) -> Option<Letter> {
         match self {
             Self::Device(_) => None,
@@ -164,7 +164,7 @@ impl MachineSide {
         with!(self, side => side.publish(way));
     }
 
-    /// Takes note that the other end told of entries.
+    /// Clears the peer's notification.
     pub(super) fn take_bell(&mut self, way: Way) {
         match self {
             Self::Device(back) => back.take_kick(way),
