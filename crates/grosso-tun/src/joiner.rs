@@ -169,7 +169,7 @@ mod tests {
 
     use super::Joiner;
 
-    /// A packet of a flow, which the port of its sender names, over IPv4 or IPv6.
+    /// Returns a packet of the flow with source port `port`, over IPv4 or IPv6.
     fn packet(family: u8, port: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let packet = Packet::new();
         let packet = match family {
@@ -179,7 +179,7 @@ mod tests {
         packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
     }
 
-    /// Joins packets; the results are copies.
+    /// Merges packets; the results are copies.
     fn joined(joiner: &mut Joiner, packets: &mut Vec<Vec<u8>>) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {
@@ -193,7 +193,7 @@ mod tests {
         written
     }
 
-    /// Length of the IP header, after the lengths and the sums of a packet of TCP have been found right.
+    /// Checks lengths and checksums of a TCP packet; returns the length of the IP header.
     fn judged(packet: &[u8]) -> usize {
         let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
         let (header, addresses) = match packet[0] >> 4 {

@@ -141,13 +141,13 @@ impl AsyncUdp {
     }
 }
 
-/// Registers a device or a socket, which owns its descriptor and keeps it as long as it lives.
+/// Registers a device or a socket, which owns its descriptor for its whole lifetime.
 #[allow(deprecated, reason = "its successor is unsafe, for types whose descriptor may change")]
 fn registered<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owner, READ.add(WRITE))
 }
 
-/// Turns nothing into the error that makes the runtime wait.
+/// Converts 0 to the error that makes the runtime wait.
 fn some(received: io::Result<usize>) -> io::Result<usize> {
     match received {
         Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
@@ -171,7 +171,7 @@ impl Deref for AsyncUdp {
     }
 }
 
-/// Something to read, or an error to hear: the only news of a device that is gone.
+/// Readable, or an error, which is how a removed device is noticed.
 const READ: Interest = Interest::READABLE.add(Interest::ERROR);
-/// Room to write, or an error to hear.
+/// Writable, or an error.
 const WRITE: Interest = Interest::WRITABLE.add(Interest::ERROR);

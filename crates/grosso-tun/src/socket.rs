@@ -15,13 +15,13 @@ use grosso_sys::{
 
 use crate::datagrams::{Datagram, Refusal, alike};
 
-/// Most messages of one system call.
+/// Maximum number of messages per system call.
 const MESSAGES_MAX: usize = 16;
-/// Length of a buffer for a received message in bytes: the longest that the kernel makes.
+/// Length of a receive buffer in bytes: the longest message that the kernel creates.
 const MESSAGE_BYTES: usize = 64 << 10;
-/// Size of each buffer of the socket in bytes, as far as permitted.
+/// Size of each socket buffer in bytes, as far as permitted.
 const SOCKET_BYTES: usize = 4 << 20;
-/// The TTL or hop limit of sent datagrams.
+/// TTL or hop limit of sent datagrams.
 const HOP_LIMIT: u8 = 64;
 
 /// A UDP socket that sends and receives datagrams in batches, many per message and per system call.
@@ -167,8 +167,8 @@ impl Udp {
         Ok(done)
     }
 
-    /// Sends what one system call takes: the numbers of datagrams of the messages sent, and if one was refused, what
-    /// that means and how many datagrams it had.
+    /// Sends as much as one system call takes. Returns the number of datagrams in each sent message, and for a rejected
+    /// message the action, its number of datagrams, and the error.
     fn send_some(
         &mut self,
         datagrams: &[Datagram<'_>],

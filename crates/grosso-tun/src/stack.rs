@@ -38,13 +38,13 @@ pub struct StackDevice {
     tun: Tun,
     link: LinkType,
     mtu: usize,
-    /// Frames that arrived and wait for the stack, the oldest last, and buffers that have been read.
+    /// Received frames for the stack, the oldest last, and buffers for reuse.
     received: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     outlet: Outlet,
 }
 
-/// The sending side: a buffer, and what became of the frames before.
+/// Transmit side: a buffer, and the result of earlier frames.
 #[derive(Debug)]
 struct Outlet {
     frame: Vec<u8>,
@@ -105,8 +105,8 @@ impl StackDevice {
         self.outlet.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Fills the list of frames that wait. A sum that the host left open is made here, because smoltcp verifies all or
-    /// none.
+    /// Receives frames from the device. Completes partial checksums here, because smoltcp verifies either all checksums
+    /// or none.
     fn fill(&mut self) {
         let Self { tun, received, spare, .. } = self;
         let result = tun.try_recv(|frame, meta| {
@@ -222,7 +222,7 @@ impl phy::TxToken for Departing<'_> {
     }
 }
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const ETHERNET_LEN: usize = 14;
-/// The longest superframe in bytes, from its IP header on: the length field has no more.
+/// Maximum length of a superframe in bytes from its IP header on, limited by the length field.
 const SUPERFRAME_MAX: usize = 65_535;

@@ -1,4 +1,4 @@
-//! Reasons for which a header cannot be read or written.
+//! Reasons why a header cannot be parsed or written.
 
 use core::fmt;
 

@@ -89,7 +89,7 @@ pub use ports::{CookieLen, Ports, Pseudowire, UdpPayload};
 pub use stack::{Extent, LAYERS_MAX, Layer, Stack, Stop};
 pub use zerocopy;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

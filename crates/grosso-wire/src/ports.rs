@@ -1,4 +1,5 @@
-//! Agreements about tunnels that no packet states: UDP ports that announce headers, and the form of L2TPv3 sessions.
+//! Configuration of tunnels that packets do not state: UDP ports that announce headers, and the format of L2TPv3
+//! sessions.
 
 use crate::kind::Kind;
 
@@ -13,7 +14,7 @@ use crate::kind::Kind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
-    /// The port of each kind that has one, by [`Slot`]; 0 disables the kind.
+    /// Port of each kind that can have one, by [`Slot`]; 0 disables the kind.
     announcing: [u16; SLOTS],
     fou: Option<(u16, u8)>,
     l2tp: Option<Pseudowire>,
@@ -75,7 +76,7 @@ impl Ports {
         self
     }
 
-    /// The same, with this port announcing nothing.
+    /// Returns the ports with `port` announcing nothing.
     const fn without(mut self, port: u16) -> Self {
         let mut index = 0;
         while index < SLOTS {
@@ -102,7 +103,7 @@ impl Ports {
         }
     }
 
-    /// The port in a slot, which the caller computes when it is compiled.
+    /// Returns the port in a slot, which the caller computes at compile time.
     #[inline(always)]
     pub(crate) const fn at(&self, slot: Slot) -> u16 {
         self.announcing[slot.0]
@@ -144,12 +145,12 @@ impl Default for Ports {
     }
 }
 
-/// Index of a kind among the kinds that a UDP port announces.
+/// Index of a kind among those that a UDP port can announce.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot(usize);
 
 impl Slot {
-    /// The slot of a kind; `None` if no UDP port announces it.
+    /// Returns the slot of a kind; `None` if no UDP port can announce it.
     #[inline(always)]
     pub(crate) const fn of(kind: Kind) -> Option<Self> {
         match kind.spec().announced.port {
@@ -162,7 +163,7 @@ impl Slot {
 /// Number of kinds that a UDP port can announce.
 const SLOTS: usize = announced_before(Kind::ALL.len());
 
-/// The number of announced kinds in front of each kind.
+/// Number of port-announced kinds before each kind.
 const SLOT_OF: [u8; Kind::ALL.len()] = {
     let mut slots = [0; Kind::ALL.len()];
     let mut index = 0;
@@ -173,7 +174,7 @@ const SLOT_OF: [u8; Kind::ALL.len()] = {
     slots
 };
 
-/// The number of kinds that a UDP port can announce, among the first `count` of the registry.
+/// Returns the number of port-announced kinds among the first `count` of the registry.
 const fn announced_before(count: usize) -> usize {
     let mut announced = 0;
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! The result of dissection: the headers of a packet, their positions, and the reason why the walk ended.
+//! The result of dissection: the headers of a packet, their offsets, and the reason why the dissection ended.
 
 use core::fmt;
 
@@ -136,7 +136,7 @@ impl Stack {
         }
     }
 
-    /// The room for headers, for a walk that counts them itself.
+    /// Returns the slots for headers, for a dissector that counts them itself.
     #[inline]
     pub(crate) const fn slots(&mut self) -> &mut [Layer; LAYERS_MAX] {
         &mut self.layers

@@ -166,7 +166,7 @@ impl Order {
     /// Byte order of this host, the default of legacy virtio and TUN.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
-    /// Turns a number between little-endian and this order.
+    /// Converts a number between little-endian and this byte order.
     #[inline]
     const fn swap(self, number: little_endian::U16) -> little_endian::U16 {
         match self {
@@ -272,7 +272,7 @@ impl fmt::Display for VirtioHeader {
     }
 }
 
-/// The longest form as it is in memory; the others are its beginnings.
+/// The longest format as in memory; the others are prefixes.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 struct Wire {

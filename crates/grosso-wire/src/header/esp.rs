@@ -100,7 +100,7 @@ impl fmt::Display for EspHeader {
 
 const NAME: &str = SPEC.name;
 
-/// ESP in the registry; no train has it.
+/// Registry entry of ESP; packets with ESP never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "esp",
     class: Class::Security,

@@ -126,7 +126,7 @@ impl fmt::Display for Address<'_> {
 
 const NAME: &str = SPEC.name;
 
-/// Ethernet in the registry. The addresses are no part of the flow: a path that changes its router keeps its order.
+/// Registry entry of Ethernet. The addresses do not identify the flow: a path that changes its router keeps its order.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "eth",
     class: Class::Link,

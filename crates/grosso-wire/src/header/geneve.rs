@@ -245,7 +245,7 @@ const NAME: &str = SPEC.name;
 const LENGTH_MASK: u8 = 0x3f;
 const OPTION_LENGTH_MASK: u8 = 0x1f;
 
-/// Geneve in the registry: the network identifier is part of the flow (rule T6).
+/// Registry entry of Geneve: the network identifier is part of the flow (rule T6).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "geneve",
     class: Class::Tunnel,

@@ -165,7 +165,7 @@ impl fmt::Display for GreHeader {
 
 const NAME: &str = SPEC.name;
 
-/// GRE in the registry (RFC 2784, RFC 2890, rule T21). The key is part of the flow.
+/// Registry entry of GRE (RFC 2784, RFC 2890, rule T21). The key is part of the flow.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gre",
     class: Class::Tunnel,
@@ -178,7 +178,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: None,
 };
 
-/// The fields up to the key, which lies behind the checksum when there is one.
+/// Returns the fields up to the key, which follows the checksum if there is one.
 fn layout_of(header: &[u8]) -> &'static Layout {
     let flags = header.first().map_or(0, |high| u16::from(*high) << 8);
     match (flags & FLAG_CHECKSUM != 0, flags & FLAG_KEY != 0) {

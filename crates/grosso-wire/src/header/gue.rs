@@ -149,7 +149,7 @@ impl GueHeader {
         HEADER_LEN + 4 * usize::from(self.version_length & LENGTH_MASK)
     }
 
-    /// The fields in the space behind the first word.
+    /// Returns the optional fields after the first word.
     fn fields(&self, space: &[u8]) -> Result<GueFields, Malformed> {
         let malformed = |reason| Malformed::new(NAME, reason);
         let word = |offset| {
@@ -186,7 +186,7 @@ const NAME: &str = SPEC.name;
 
 const LENGTH_MASK: u8 = 0x1f;
 
-/// GUE in the registry.
+/// Registry entry of GUE.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gue",
     class: Class::Tunnel,
@@ -207,7 +207,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: Some(remote_checksum),
 };
 
-/// Rule C51: both places count from behind the whole header. Fields that reach beyond it point nowhere (rule C55).
+/// Reads remote checksum offload (rule C51): both offsets count from the end of the whole header. Fields that exceed it
+/// point nowhere (rule C55).
 fn remote_checksum(header: &[u8]) -> Option<Remote> {
     let word = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
     let flags = word(0)? as u16;

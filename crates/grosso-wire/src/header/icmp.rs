@@ -120,7 +120,7 @@ impl fmt::Display for IcmpHeader {
 
 const NAME: &str = SPEC.name;
 
-/// ICMP in the registry; no train has it.
+/// Registry entry of ICMP; packets with ICMP never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "icmp",
     class: Class::Control,

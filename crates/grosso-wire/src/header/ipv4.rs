@@ -321,7 +321,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
 
 const NAME: &str = SPEC.name;
 
-/// IPv4 in the registry: the header without options (RFC 791, rules G12 to G15).
+/// Registry entry of IPv4 without options (RFC 791, rules G12 to G15).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ip4",
     class: Class::Network,

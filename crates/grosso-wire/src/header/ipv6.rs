@@ -190,8 +190,8 @@ const NAME: &str = SPEC.name;
 
 const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
 
-/// IPv6 in the registry (RFC 8200, rules G20 to G23). The flow label is no part of the flow: a sender may change it in
-/// the middle of a connection (RFC 6438), and the order of that connection must survive it.
+/// Registry entry of IPv6 (RFC 8200, rules G20 to G23). The flow label does not identify the flow: a sender may change
+/// it during a connection (RFC 6438), and the connection must keep its order.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ip6",
     class: Class::Network,
@@ -225,7 +225,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: None,
 };
 
-/// The bits of the first word that are the version and ECN (RFC 3168 section 5).
+/// Version and ECN bits of the first word (RFC 3168 section 5).
 const VERSION_AND_ECN: u64 = 0xf030_0000;
 
 #[inline(always)]

@@ -191,7 +191,7 @@ impl<'a> Iterator for Ipv6Options<'a> {
 
 const NAME: &str = SPEC.name;
 
-/// Extension headers in the registry. IPv6 alone announces them.
+/// Registry entry of extension headers, which only IPv6 announces.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ext6",
     class: Class::Extension,
@@ -235,7 +235,7 @@ fn read_options(walk: &mut Walk<'_, '_>, is_hop_by_hop: bool) -> Step {
     Ok(Next::AfterIpv6(header[0]))
 }
 
-/// The value of the jumbo payload option (RFC 2675 section 2) among hop-by-hop options.
+/// Returns the value of the jumbo payload option (RFC 2675 section 2) among hop-by-hop options.
 fn jumbo_payload_len(options: &[u8]) -> Option<u32> {
     Ipv6Options::new(options).find_map(|option| match option {
         Ok(Ipv6Option::JumboPayload(payload_len)) => Some(payload_len),

@@ -122,7 +122,7 @@ impl fmt::Display for Ipv6FragmentHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The fragment header in the registry. IPv6 alone announces it, and no train has it.
+/// Registry entry of the fragment header, which only IPv6 announces; packets with it never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "frag6",
     class: Class::Extension,

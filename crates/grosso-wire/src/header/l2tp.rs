@@ -157,13 +157,13 @@ impl Pseudowire {
 
 const NAME: &str = SPEC.name;
 
-/// Bytes of the default sublayer (section 4.6).
+/// Length of the default sublayer in bytes (section 4.6).
 const SUBLAYER_LEN: usize = 4;
 /// The bit of [`FLAG_SEQUENCE`] in the first byte of the sublayer.
 const SEQUENCE_BIT: u8 = (FLAG_SEQUENCE >> 24) as u8;
 
-/// The header in the registry. The session is the flow's, and differs between the directions of a connection; all
-/// behind it is equal along a train.
+/// Registry entry. The session identifies the flow and differs between the directions of a connection; all other bits
+/// are equal along a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "l2tp",
     class: Class::Tunnel,
@@ -178,8 +178,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: None,
 };
 
-/// One bit of the session, which no control message has, and the bit of a sequence number in the last word, which is
-/// the sublayer where there is one.
+/// Returns the bits that determine the next headers: one bit of the session, which is zero in control messages, and the
+/// sequence bit of the sublayer, if present.
 fn structure(header: &[u8]) -> u128 {
     let session = header.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
     let one = session & session.wrapping_neg();
@@ -188,8 +188,8 @@ fn structure(header: &[u8]) -> u128 {
     u128::from(one) << (8 * (LEN_MAX - HEADER_LEN)) | sequence
 }
 
-/// Reads a data message where the dissector was told how. Behind a sequence number nothing is looked for: each packet
-/// has another, so that no train could give it back, and nothing else may repeat it (section 4.6).
+/// Reads a data message if the format of sessions is configured. Stops after a sequence number: each packet has another
+/// one, so that segmentation could not restore it (section 4.6).
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let pseudowire = walk.ports.l2tp().ok_or(Stop::Unknown)?;

@@ -40,7 +40,7 @@ layout::assert_layout! {
     ENTRY = entry,
 }
 
-/// A MPLS label stack entry.
+/// An MPLS label stack entry.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -132,7 +132,7 @@ impl fmt::Display for MplsHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The entry in the registry (RFC 3032). The 20 bits of the label are part of the flow.
+/// Registry entry of MPLS (RFC 3032). The 20 bits of the label are part of the flow.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "mpls",
     class: Class::Link,

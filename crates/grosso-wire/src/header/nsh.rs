@@ -179,7 +179,7 @@ impl fmt::Display for NshHeader {
     }
 }
 
-/// Whether a header with context of this type can be so long (RFC 8300 section 2.2).
+/// Returns whether a header with this metadata type can have this length (RFC 8300 section 2.2).
 fn is_length_of(metadata_type: u8, len: usize) -> bool {
     len >= HEADER_LEN && (metadata_type != METADATA_FIXED || len == LEN_FIXED)
 }
@@ -191,9 +191,8 @@ const METADATA_MASK: u8 = 0x0f;
 const TTL_MAX: u8 = 0x3f;
 const TTL_SHIFT: u32 = 6;
 
-/// The header in the registry. Path and index are the flow's: at another place of its chain a packet is another one, as
-/// behind another VLAN tag, and where one wire shows both places neither has to wait for the other. The time to live
-/// and the context are equal along a train.
+/// Registry entry. Path and index are part of the flow: packets at different positions of their path are different
+/// flows, like packets with different VLAN tags, and need not be ordered. TTL and context are equal along a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "nsh",
     class: Class::Tunnel,

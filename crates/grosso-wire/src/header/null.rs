@@ -97,7 +97,7 @@ impl fmt::Display for NullHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The loopback header in the registry.
+/// Registry entry of BSD loopback.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "null",
     class: Class::Link,

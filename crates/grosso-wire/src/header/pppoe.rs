@@ -128,7 +128,7 @@ impl fmt::Display for PppoeHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The session header in the registry (RFC 2516, rule G5a). The length counts from the PPP protocol on.
+/// Registry entry of PPPoE sessions (RFC 2516, rule G5a). The length counts from the PPP protocol on.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "pppoe",
     class: Class::Link,
@@ -147,7 +147,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: None,
 };
 
-/// Bytes at the start of the header that its length does not count.
+/// Bytes at the start of the header that its length field does not count.
 const UNCOUNTED: usize = HEADER_LEN - PROTOCOL_LEN;
 
 #[inline(always)]

@@ -113,7 +113,7 @@ impl fmt::Display for SllHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The cooked capture header in the registry.
+/// Registry entry of Linux cooked capture.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "sll",
     class: Class::Link,

@@ -114,7 +114,7 @@ impl fmt::Display for Sll2Header {
 
 const NAME: &str = SPEC.name;
 
-/// The cooked capture header in the registry.
+/// Registry entry of Linux cooked capture version 2.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "sll2",
     class: Class::Link,

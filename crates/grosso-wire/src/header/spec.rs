@@ -1,8 +1,8 @@
-//! Specification of a kind of header, as data.
+//! Description of a kind of header, as data.
 //!
-//! Each header's file has a [`HeaderSpec`], and one line of the registry makes it a [`Kind`]. All that depends on the
-//! kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is a function of the
-//! specification, so a new header is a file and a line.
+//! Each header's file has a [`HeaderSpec`], and one registry entry makes it a [`Kind`]. Everything that depends on the
+//! kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is derived from the description,
+//! so a new header is one file and one entry.
 
 use core::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct HeaderSpec {
     pub class: Class,
     /// Numbers by which other headers announce this one.
     pub announced: Announced,
-    /// Reads the header at the front of the remaining bytes: its length, and the next header.
+    /// Reads the header at the start of the remaining bytes: its length, and the next header.
     pub(crate) read: Read,
     /// Fields of the fixed part.
     pub layouts: Layouts,
@@ -432,8 +432,7 @@ impl HeaderSpec {
     }
 }
 
-/// Number by which a header distinguishes networks or tunnels: bits of a four-byte word that lies inside every such
-/// header.
+/// Identifier of a network or tunnel: bits of a 4-byte word that every such header contains.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     role: Role,
@@ -443,7 +442,7 @@ struct Number {
 }
 
 impl Number {
-    /// The number of the first field with such a role.
+    /// Returns the identifier of the first field with such a role.
     const fn of(fields: &[Field]) -> Option<Self> {
         let mut i = 0;
         while i < fields.len() {
@@ -470,20 +469,20 @@ pub struct KeyWord {
     pub mask: u64,
 }
 
-/// The bits of a header that identify a flow, in as few words as there can be.
+/// Bits of a header that identify a flow, in as few words as possible.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     words: [KeyWord; KEY_WORDS_MAX],
     count: usize,
 }
 
-/// Most words of a header: two IPv6 addresses.
+/// Maximum number of words per header: two IPv6 addresses.
 const KEY_WORDS_MAX: usize = 4;
 /// Maximum end of an identifying field, in bytes from the start of its header.
 const KEY_BYTES_MAX: usize = 40;
 
 impl Key {
-    /// Compiles the fields that identify into words.
+    /// Compiles the identifying fields into words.
     const fn of(fields: &[Field]) -> Self {
         let bytes = key_bytes(fields);
         let mut key = Self { words: [KeyWord { at: 0, mask: 0 }; KEY_WORDS_MAX], count: 0 };
@@ -508,7 +507,7 @@ impl Key {
     }
 }
 
-/// The bits that identify, of each byte of a header.
+/// Returns the identifying bits of each byte of a header.
 const fn key_bytes(fields: &[Field]) -> [u8; KEY_BYTES_MAX] {
     let mut bytes = [0; KEY_BYTES_MAX];
     let mut i = 0;
@@ -526,7 +525,7 @@ const fn key_bytes(fields: &[Field]) -> [u8; KEY_BYTES_MAX] {
     bytes
 }
 
-/// Whether a number is in a short list. Written out, so that a list known to the compiler becomes plain comparisons.
+/// Returns whether a number is in a short list. Written out, so that a constant list becomes plain comparisons.
 #[inline(always)]
 pub(crate) const fn is_one_of(number: u16, numbers: &[u16]) -> bool {
     assert!(numbers.len() <= NUMBERS_MAX);
@@ -537,7 +536,7 @@ pub(crate) const fn is_one_of(number: u16, numbers: &[u16]) -> bool {
         || count > 3 && numbers[3] == number
 }
 
-/// The same for numbers of one byte.
+/// Returns whether a one-byte number is in a short list.
 #[inline(always)]
 pub(crate) const fn is_one_of_bytes(number: u8, numbers: &[u8]) -> bool {
     assert!(numbers.len() <= NUMBERS_MAX);

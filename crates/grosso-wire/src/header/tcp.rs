@@ -321,7 +321,7 @@ impl<'a> Iterator for TcpOptions<'a> {
     }
 }
 
-/// The option of this kind, when it is known and as long as it must be.
+/// Returns the option of this kind if it is known and has the right length.
 fn known(kind: u8, data: &[u8]) -> Option<TcpOption<'_>> {
     match (kind, data) {
         (OPTION_MSS, &[a, b]) => Some(TcpOption::MaximumSegmentSize(u16::from_be_bytes([a, b]))),
@@ -352,8 +352,8 @@ const FLAG_NAMES: [(u16, &str); 9] = [
     (AE, "AE"),
 ];
 
-/// TCP in the registry (RFC 9293, rules G31 to G35). The urgent pointer is compared even when URG is clear, where Linux
-/// does not (rule G33): cutting could not give it back.
+/// Registry entry of TCP (RFC 9293, rules G31 to G35). The urgent pointer is compared even if URG is clear, unlike in
+/// Linux (rule G33), because segmentation could not restore it.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "tcp",
     class: Class::Transport,

@@ -112,7 +112,7 @@ impl fmt::Display for UdpHeader {
 
 const NAME: &str = SPEC.name;
 
-/// UDP in the registry (RFC 768), as the transport of a train or around a tunnel (rules U11, T2, T3).
+/// Registry entry of UDP (RFC 768), as the transport of a train or around a tunnel (rules U11, T2, T3).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "udp",
     class: Class::Transport,

@@ -238,12 +238,12 @@ impl fmt::Display for VxlanHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The bit of the reserved byte that selects the checksum field of UDP.
+/// Bit of the reserved byte that selects the checksum field of UDP.
 const REMOTE_UDP: u8 = 0x80;
 
 const REMOTE_START_MAX: u16 = 254;
 
-/// VXLAN in the registry: the network identifier is part of the flow (rule T5).
+/// Registry entry of VXLAN: the network identifier is part of the flow (rule T5).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vxlan",
     class: Class::Tunnel,
@@ -264,7 +264,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     }),
 };
 
-/// VXLAN-GPE in the registry.
+/// Registry entry of VXLAN-GPE.
 pub(super) const SPEC_GPE: HeaderSpec = HeaderSpec {
     name: "gpe",
     class: Class::Tunnel,
@@ -291,7 +291,7 @@ const LAYOUT: Layout = Layout::new(&[
     Field::equal("reserved byte", field::RESERVED, Role::Tunnel),
 ]);
 
-/// The last byte says where remote checksum offload points.
+/// The last byte contains the start of remote checksum offload.
 const STRUCTURE: Structure =
     Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
 
