@@ -180,11 +180,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device.
     ///
     /// ```no_run
-    /// use std::{fs::File, os::fd::OwnedFd};
+    /// use std::os::fd::AsFd;
     /// use grosso_tun::{Tun, TunOptions};
     ///
-    /// # fn inherited() -> File { unimplemented!() }
-    /// let queue: OwnedFd = inherited().into();
+    /// let queue = std::io::stdin().as_fd().try_clone_to_owned()?; // inherited as descriptor 0
     /// let tun: Tun = Tun::adopt(queue, &TunOptions::default())?;
     /// # Ok::<(), std::io::Error>(())
     /// ```

@@ -24,7 +24,7 @@ pub enum ReassemblyMode {
     /// buffers.
     Coalesce,
     /// Keeps the buffers and delivers the datagram as a view of them: for forwarding, because the original fragments
-    /// can be sent again.
+    /// can be transmitted.
     KeepGeometry,
     /// Delivers fragments unchanged once the first one has supplied the ports: for a middlebox that needs only the
     /// flow.

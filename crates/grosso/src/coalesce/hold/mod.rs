@@ -1,4 +1,4 @@
-//! How long a train may wait for more packets of its flow.
+//! Hold times: the time that a train may wait for more packets of its flow.
 //!
 //! A common hold time is too long for flows that send nothing soon, and too short for the others. The controller
 //! decides per flow: it holds a train across the end of a poll only if the flow's next packet is due before the train

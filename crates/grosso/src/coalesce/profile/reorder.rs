@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reorder {
-    /// How long packets may wait for an earlier one.
+    /// Time that packets may wait for an earlier one.
     pub level: Level,
     /// Maximum time in nanoseconds to wait for a hole in a flow with [`Level::Holes`]. No packet waits longer than
     /// twice this time, whatever the number of holes.
@@ -37,7 +37,7 @@ pub struct Reorder {
     pub idle_ns: u64,
 }
 
-/// How long packets may wait for an earlier one.
+/// Time that packets may wait for an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
     /// No repair of reordering.
