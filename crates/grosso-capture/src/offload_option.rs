@@ -19,10 +19,10 @@ use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
 /// Enterprise number of the option: the documentation number of RFC 5612.
 ///
-/// Grosso has no number of its own. Others may use this number too, so the option also has a magic.
+/// Grosso has no number of its own. Others may use this number too, so the option also contains a magic number.
 pub const ENTERPRISE_NUMBER: u32 = 32_473;
 
-/// Magic after the enterprise number; the last byte is the version.
+/// Magic number after the enterprise number; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"GROSSO\0\x01";
 
 /// Whether the value of a custom binary option is Grosso's, of any version.

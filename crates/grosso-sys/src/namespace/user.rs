@@ -79,7 +79,7 @@ impl UserNamespaceRefusal {
     }
 }
 
-/// Tests in a short-lived child process whether a process like this one can create a user namespace with a network
+/// Tests in a short-lived child process whether a process with the same privileges can create a user namespace with a network
 /// namespace; `None` means that it can.
 ///
 /// # Errors

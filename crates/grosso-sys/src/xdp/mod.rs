@@ -49,7 +49,7 @@ const ADDRESS_BYTES: usize = 8;
 /// Length of `struct xdp_desc` in the receive and transmit rings, in bytes.
 const DESCRIPTOR_BYTES: usize = 16;
 
-/// Transfer of packets between the device and the chunks.
+/// Copying or zero copy between the device and the chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyMode {
     /// Zero copy if the driver supports it, otherwise copying.
@@ -73,7 +73,7 @@ pub struct XdpOptions {
     pub transmit_chunks: u32,
     /// Slots of each of the four rings, a power of two.
     pub ring_slots: u32,
-    /// Transfer of packets.
+    /// Whether packets are copied between the device and the chunks.
     pub copy: CopyMode,
     /// Receives and sends packets in several buffers (`XDP_USE_SG`, Linux 6.6).
     pub multi_buffer: bool,

@@ -258,7 +258,7 @@ pub enum Role {
 pub enum Law {
     /// Equal; another value of these bits is another flow. The first byte's highest bit is the highest.
     Key {
-        /// Identifying bits among the first 64; all further bits of the field identify the flow as well.
+        /// Identifying bits among the first 64 bits of the field; all later bits identify the flow as well.
         bits: u64,
     },
     /// Equal; another value ends the train.

@@ -526,7 +526,7 @@ pub(super) fn beside_last(
     }
 }
 
-/// Maximum number of trains that a limit may allow.
+/// Upper bound of the configurable number of trains.
 const FLOWS_MAX: usize = 1 << 20;
 
 #[cfg(test)]

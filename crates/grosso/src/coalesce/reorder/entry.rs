@@ -384,7 +384,7 @@ fn since(sequence: u32, earlier: u32) -> i32 {
     sequence.wrapping_sub(earlier) as i32
 }
 
-/// Maximum number of runs that a limit may allow.
+/// Upper bound of the configurable number of runs.
 pub(super) const RUNS_MAX: usize = 256;
 
 /// Consecutive late packets after which the flow counts as restarted: its sender retransmits everything, or an earlier

@@ -399,7 +399,7 @@ const IDLE: usize = 0;
 /// Queue of flows with queued packets.
 const BUSY: usize = 1;
 
-/// Maximum number of flows that a limit may allow.
+/// Upper bound of the configurable number of flows.
 const FLOWS_MAX: usize = 4096;
 
 #[cfg(test)]
