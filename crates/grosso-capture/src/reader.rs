@@ -49,6 +49,14 @@ impl CaptureReader<Input> {
     ///
     /// # Errors
     /// See [`CaptureReader::new`]; also `Io` if the file cannot be opened.
+    ///
+    /// ```no_run
+    /// use grosso_capture::CaptureReader;
+    ///
+    /// let reader = CaptureReader::open("in.pcapng")?;
+    /// println!("{:?}", reader.format());
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let name = path.display().to_string();

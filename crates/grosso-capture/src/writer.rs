@@ -171,6 +171,14 @@ impl CaptureWriter<Output> {
     ///
     /// # Errors
     /// `Io` if the file cannot be created.
+    ///
+    /// ```no_run
+    /// use grosso_capture::{CaptureWriter, Format, WriterOptions};
+    ///
+    /// let writer = CaptureWriter::create("out.pcapng", WriterOptions::new(Format::Pcapng))?;
+    /// writer.finish()?;
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     pub fn create(path: impl AsRef<Path>, options: WriterOptions) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -217,6 +225,15 @@ impl<W: Write> CaptureWriter<W> {
     ///
     /// # Errors
     /// `Unwritable` if the link type needs more than 16 bits or there are too many interfaces; also write errors.
+    ///
+    /// ```
+    /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+    /// # use grosso_capture::Interface;
+    /// # let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    /// let number = writer.add_interface(&Interface::new(1))?; // LINKTYPE_ETHERNET
+    /// assert_eq!(number, 0);
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     pub fn add_interface(&mut self, interface: &Interface) -> Result<u32, CaptureError> {
         self.add_interface_with(interface, &[])
     }
@@ -249,6 +266,16 @@ impl<W: Write> CaptureWriter<W> {
     ///
     /// # Errors
     /// `Unwritable` if a packet does not fit into the output format; also write errors.
+    ///
+    /// ```no_run
+    /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+    /// # let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    /// # let mut reader = grosso_capture::CaptureReader::open("in.pcapng")?;
+    /// while let Some(entry) = reader.next()? {
+    ///     writer.copy(&entry)?;
+    /// }
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     pub fn copy(&mut self, entry: &Entry<'_>) -> Result<(), CaptureError> {
         match self.options.link_type {
             Some(link_type) => self.copy_as(entry, link_type),
@@ -293,6 +320,15 @@ impl<W: Write> CaptureWriter<W> {
     ///
     /// # Errors
     /// `Unwritable` if the packet does not fit into the output format; also write errors.
+    ///
+    /// ```
+    /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+    /// # let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    /// let meta = PacketMeta { timestamp_ns: Some(0), ..PacketMeta::default() };
+    /// writer.write_packet(&meta, &[0; 60])?;
+    /// assert_eq!(writer.packets(), 1);
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     #[inline]
     pub fn write_packet(&mut self, meta: &PacketMeta, data: &[u8]) -> Result<(), CaptureError> {
         self.write(meta, data, None)

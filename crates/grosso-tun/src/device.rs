@@ -239,6 +239,16 @@ impl<B: AsRef<[u8]>> Tun<B> {
     ///
     /// # Errors
     /// See [`Tun::recv`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// let frames = tun.try_recv(|packet, _meta| println!("{} bytes", packet.len()))?;
+    /// if frames == 0 {
+    ///     // wait until `tun` is readable
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_recv(&mut self, mut each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
         let Self { port, inlet, received, whole, takes, .. } = self;
         let mut caller = Caller { device: *takes, whole, each: &mut each };
@@ -308,6 +318,17 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] while an earlier batch is queued; `packets` is then unchanged. Otherwise see
     /// [`Tun::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// # let mut packets = vec![vec![0; 60]];
+    /// tun.try_send(&mut packets)?;
+    /// while !tun.try_flush()? {
+    ///     // wait until `tun` is writable
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_send(&mut self, packets: &mut Vec<B>) -> io::Result<()> {
         if !self.try_flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -375,6 +396,13 @@ impl<B: AsRef<[u8]>> Tun<B> {
 
     /// Returns the superframes and partial checksums that the device accepts now. The set shrinks when the kernel
     /// rejects one.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Features, Tun, TunOptions};
+    /// # let tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// let has_uso = tun.offloads().contains(Features::UDP_SEGMENTATION);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn offloads(&self) -> Features {
         Port::device(&self.port).features

@@ -65,6 +65,18 @@ impl<B: AsRef<[u8]>> Joiner<B> {
     ///
     /// # Errors
     /// The first error of `write`. The remaining packets are still passed to `write`.
+    ///
+    /// ```
+    /// # let mut joiner = grosso_tun::Joiner::new(true);
+    /// # let mut packets: Vec<Vec<u8>> = Vec::new();
+    /// let mut buffer = vec![0; 65_535];
+    /// joiner.join(&mut packets, |packet| {
+    ///     let length = packet.copy_to(&mut buffer);
+    ///     println!("write {length} bytes");
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn join(
         &mut self,
         packets: &mut Vec<B>,

@@ -98,6 +98,14 @@ impl Udp {
     ///
     /// # Errors
     /// `EADDRINUSE` if the address is in use, `EADDRNOTAVAIL` if this host does not have it.
+    ///
+    /// ```
+    /// use grosso_tun::Udp;
+    ///
+    /// let udp = Udp::bind("127.0.0.1:0".parse().unwrap(), false)?;
+    /// assert_ne!(udp.local().port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn bind(local: SocketAddr, shared: bool) -> io::Result<Self> {
         let builder = DatagramSocketBuilder::new(Protocol::Udp, local)
             .shared(shared)
@@ -118,6 +126,14 @@ impl Udp {
     ///
     /// # Errors
     /// Errors that affect the socket rather than one datagram.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Datagram, Udp};
+    /// # let mut udp = Udp::bind("127.0.0.1:0".parse().unwrap(), false)?;
+    /// let to = "192.0.2.1:51820".parse().unwrap();
+    /// udp.send(&[Datagram { payload: b"hello", to, class: 0 }])?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn send(&mut self, mut datagrams: &[Datagram<'_>]) -> io::Result<()> {
         loop {
             datagrams = &datagrams[self.try_send(datagrams)?..];
@@ -218,6 +234,13 @@ impl Udp {
     ///
     /// # Errors
     /// Errors from `recvmmsg(2)`.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Datagram, Udp};
+    /// # let mut udp = Udp::bind("127.0.0.1:0".parse().unwrap(), false)?;
+    /// udp.recv(|datagram| println!("{} bytes from {}", datagram.payload.len(), datagram.from))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn recv(&mut self, mut each: impl FnMut(Received<'_>)) -> io::Result<usize> {
         loop {
             match self.try_recv(&mut each)? {

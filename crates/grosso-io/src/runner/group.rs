@@ -34,7 +34,7 @@ pub struct ThreadOptions {
     pub prepare: Option<fn() -> io::Result<()>>,
 }
 
-/// Unrequested end of a group.
+/// Reason why a group of paths ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {

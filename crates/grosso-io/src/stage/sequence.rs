@@ -25,9 +25,9 @@ pub struct SequenceFile {
 /// 64-bit sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Sent numbers up to this one count as used.
+    /// Highest sent number that counts as used.
     pub sent: u64,
-    /// Received numbers up to this one count as used.
+    /// Highest received number that counts as used.
     pub received: u64,
 }
 

@@ -216,6 +216,15 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Delivers the held trains that `packet` must not overtake. Call it before sending a packet that does not pass
     /// through the coalescer.
+    ///
+    /// ```
+    /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};
+    /// # let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+    /// # let mut sink = |_: Delivery<'_, Vec<u8>>| {};
+    /// # let now_ns = 0;
+    /// # let packet = [0; 60];
+    /// coalescer.flush_before(&packet, None, &mut sink); // then send `packet` another way
+    /// ```
     pub fn flush_before(
         &mut self,
         packet: &[u8],
@@ -261,6 +270,16 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Delivers the trains whose hold time is over, in the order of their deadlines.
+    ///
+    /// ```
+    /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};
+    /// # let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+    /// # let mut sink = |_: Delivery<'_, Vec<u8>>| {};
+    /// # let now_ns = 0;
+    /// if coalescer.deadline().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+    ///     coalescer.expire(now_ns, &mut sink);
+    /// }
+    /// ```
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.assembly.expire(now_ns, now_ns, &mut self.merger, sink);
         self.merger.expire(now_ns, sink);

@@ -156,7 +156,7 @@ pub enum Refused {
     Leaves,
 }
 
-/// Treatment of a packet of a flow without a train when the table is full.
+/// Treatment of a packet that would start a train while the flow table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FullTable {
     /// The packet starts a train, and the oldest train of the bucket is delivered (rule G3).
