@@ -10,7 +10,7 @@ use grosso_sys::{bell::Bell, closer::PassedFile, fault::Fault};
 
 use crate::{
     dirty::DirtyLog,
-    edges::Edges,
+    eventfd_set::Edges,
     features::{
         LOG_ALL, PROTOCOL_FEATURES, PROTOCOL_LOG_SHMFD, PROTOCOL_MQ, PROTOCOL_REPLY_ACK,
         RING_PACKED,

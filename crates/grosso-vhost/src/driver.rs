@@ -9,8 +9,8 @@ use std::{io::IoSlice, sync::Arc};
 use crate::{
     backend::Way,
     memory::Memory,
-    parts::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Side, SplitParts},
     ring::{ChainFault, FETCHED_AHEAD, HEADER_BYTES_MAX, Piece, Sent, fill},
+    vring::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Side, SplitParts},
 };
 
 /// A split virtqueue in the driver's memory, with [`SLOTS`] slots of [`SLOT_BYTES`] bytes.

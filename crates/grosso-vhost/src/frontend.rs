@@ -16,7 +16,7 @@ use rustix::{
 use crate::{
     backend::{Refused, Way},
     driver::{DriverRing, RING_BYTES, SLOTS, addresses},
-    edges::Edges,
+    eventfd_set::Edges,
     features::{
         EVENT_INDEX, OF_MOVES, OF_RINGS, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK, VERSION_1, usable,
     },

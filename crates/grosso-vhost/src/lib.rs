@@ -21,11 +21,11 @@
 //! | [`features`] | feature bits of the device and of the protocol |
 //! | [`memory`] | shared memory, accessed as atomic words and by copies |
 //! | `dirty` | the dirty log for live migration |
-//! | `mapping`, `lost` | mapped files, and recovery if a file becomes shorter; with the two modules above, all `unsafe` code |
-//! | `parts` | a split or packed virtqueue, as both sides see it |
+//! | `mapping`, `sigbus` | mapped files, and recovery if a file becomes shorter; with the two modules above, all `unsafe` code |
+//! | `vring` | a split or packed virtqueue, as both sides see it |
 //! | [`ring`] | the device's side: frames from the guest, and buffers for frames to it |
 //! | [`driver`] | the driver's side, in its own memory |
-//! | `edges` | eventfds of the peer, observed without reading them |
+//! | `eventfd_set` | eventfds of the peer, observed without reading them |
 //! | [`message`] | control messages with their file descriptors |
 //! | [`backend`] | the device's endpoint: state set by messages |
 //! | [`frontend`] | the driver's endpoint: messages that set the state |
@@ -44,12 +44,12 @@
 pub mod backend;
 mod dirty;
 pub mod driver;
-mod edges;
+mod eventfd_set;
 pub mod features;
 pub mod frontend;
-mod lost;
 mod mapping;
 pub mod memory;
 pub mod message;
-mod parts;
 pub mod ring;
+mod sigbus;
+mod vring;

@@ -8,7 +8,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
-use crate::lost::Watched;
+use crate::sigbus::Watched;
 
 /// Mapped bytes of a file, which any program may change at any time.
 #[derive(Debug)]

@@ -13,11 +13,11 @@ use std::{io::IoSlice, sync::Arc};
 pub use self::pieces::PIECES_MAX;
 pub(crate) use self::pieces::{Piece, fill};
 use self::{packed::PackedRing, pieces::Pieces, split::SplitRing};
-pub use crate::parts::{Addresses, SIZE_MAX, Side};
+pub use crate::vring::{Addresses, SIZE_MAX, Side};
 use crate::{
     features::{EVENT_INDEX, RING_PACKED},
     memory::Memory,
-    parts::{PackedParts, SplitParts},
+    vring::{PackedParts, SplitParts},
 };
 
 /// Fault of one ring entry, for which the guest loses the entry's frame.

@@ -7,7 +7,7 @@
 //! marks can complete them.
 
 use super::{Base, Chain, ChainFault, FETCHED_AHEAD, Taken, pieces::Pieces};
-use crate::parts::{
+use crate::vring::{
     Cursor, Descriptor, HAS_NEXT, IS_AVAILABLE, IS_TABLE, IS_USED, IS_WRITTEN, PackedParts,
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{ChainFault, HEADER_BYTES_MAX};
 use crate::{
     memory::Memory,
-    parts::{DESCRIPTOR_BYTES, Descriptor, IS_WRITTEN},
+    vring::{DESCRIPTOR_BYTES, Descriptor, IS_WRITTEN},
 };
 
 /// Buffer of a descriptor.

@@ -2,7 +2,7 @@
 //! ring.
 
 use super::{Base, Chain, ChainFault, FETCHED_AHEAD, PIECES_MAX, Taken, pieces::Pieces};
-use crate::parts::{DESCRIPTOR_BYTES, Descriptor, HAS_NEXT, IS_TABLE, SplitParts};
+use crate::vring::{DESCRIPTOR_BYTES, Descriptor, HAS_NEXT, IS_TABLE, SplitParts};
 
 /// A split virtqueue as its device uses it.
 #[derive(Debug)]
