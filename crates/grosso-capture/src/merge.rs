@@ -163,7 +163,7 @@ impl<R: Read> Merge<R> {
         Rc::clone(&self.outcome)
     }
 
-    /// A classic pcap has its interface before all packets.
+    /// Declares the interface of a classic pcap, which exists before any packet.
     fn declare_pcap(&mut self, index: usize) -> Result<(), CaptureError> {
         let member = &mut self.members[index];
         if member.reader.format() == Format::Pcap {
@@ -243,8 +243,8 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
-    /// The capture that ends at a time at which another begins: its packets come first, and of several such captures
-    /// those of one that began before.
+    /// Returns the capture that ends at a time at which another begins: its packets come first, and of several such
+    /// captures those of one that began before.
     fn ending_at(&mut self, time_ns: Option<u64>) -> io::Result<Option<usize>> {
         let is_now = |member: &Member<R>| {
             member.next.front().is_some_and(|packet| packet.meta.timestamp_ns == time_ns)
@@ -393,7 +393,8 @@ fn pass(
     writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
 }
 
-/// The options of an interface: those that it had, as far as the byte order allows, and the capture that it came from.
+/// Returns the options of an interface: those that it had, as far as the byte order allows, and the capture that it
+/// came from.
 fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     let mut options = Vec::new();
     let order = ByteOrder::NATIVE;

@@ -194,7 +194,7 @@ impl<R: Read> CaptureReader<R> {
         self.buffer.bytes.len()
     }
 
-    /// The header of a classic pcap file as it stands; `None` for pcapng.
+    /// Returns the header of a classic pcap file as it stands; `None` for pcapng.
     pub(crate) fn pcap_header(&self) -> Option<&FileHeader> {
         match &self.decoder {
             Decoder::Pcap(header) => Some(header),

@@ -118,7 +118,7 @@ impl TunnelPort {
         }
     }
 
-    /// The announcement by a port; `None` for foo over UDP.
+    /// Returns the announcement by a port; `None` for foo over UDP.
     const fn announced(self) -> Option<&'static AnnouncedByPort> {
         match self.payload {
             UdpPayload::Header(kind) => kind.spec().announced.port.as_ref(),
@@ -150,12 +150,12 @@ impl TunnelPort {
         };
     }
 
-    /// Whether a dissector can look for only one of the two.
+    /// Returns whether a dissector can look for only one of the two.
     fn excludes(self, other: Self) -> bool {
         self.is_same_tunnel(other) || self.port == other.port
     }
 
-    /// The entry in the option's list.
+    /// Returns the entry in the option's list.
     pub(super) fn to_entry(self) -> u32 {
         let (code, protocol) = match (self.payload, self.announced()) {
             (UdpPayload::Protocol(protocol), _) => (FOU_CODE, protocol),
@@ -165,7 +165,7 @@ impl TunnelPort {
         u32::from_be_bytes([code, protocol, high, low])
     }
 
-    /// The tunnel of an entry; `None` when its type is unknown or its port 0.
+    /// Returns the tunnel of an entry; `None` when its type is unknown or its port 0.
     pub(super) fn from_entry(entry: u32) -> Option<Self> {
         let [code, protocol, high, low] = entry.to_be_bytes();
         let port = u16::from_be_bytes([high, low]);

@@ -132,7 +132,7 @@ impl Buffered {
         }
     }
 
-    /// The packets that are whole in a sink that has taken this many bytes.
+    /// Returns the packets that are whole in a sink that has taken this many bytes.
     fn whole(&self, taken: u64) -> u64 {
         self.before + self.ends.iter().take_while(|end| **end <= taken).count() as u64
     }
@@ -238,7 +238,7 @@ impl<W: Write> CaptureWriter<W> {
         self.add_interface_with(interface, &[])
     }
 
-    /// The same with further options, encoded in the byte order of the section.
+    /// Returns the same with further options, encoded in the byte order of the section.
     pub(super) fn add_interface_with(
         &mut self,
         interface: &Interface,
@@ -426,7 +426,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// The interface with this number. Number 0 is declared on first use.
+    /// Returns the interface with this number. Number 0 is declared on first use.
     #[inline]
     fn declared_interface(&mut self, interface: u32) -> Result<Interface, CaptureError> {
         if let Some(found) = self.interfaces.get(interface as usize) {
@@ -488,9 +488,8 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// The number of a packet's interface in this section: the same number if it names the same
-    /// interface here (as when a whole capture is copied), else that of an equal interface, else a
-    /// new one.
+    /// Returns the number of a packet's interface in this section: the same number if it names the same interface here
+    /// (as when a whole capture is copied), else that of an equal interface, else a new one.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {
@@ -616,7 +615,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// The time of a packet, or 0 if it has none, which is counted.
+    /// Returns the time of a packet, or 0 if it has none, which is counted.
     #[inline]
     fn nanoseconds(&mut self, meta: &PacketMeta) -> u64 {
         self.without_time += u64::from(meta.timestamp_ns.is_none());
@@ -760,7 +759,7 @@ fn push_comments(out: &mut Vec<u8>, order: ByteOrder, comments: &[String]) {
     }
 }
 
-/// The length of a packet, if a record with `around` more bytes stays within the limit.
+/// Returns the length of a packet, if a record with `around` more bytes stays within the limit.
 #[inline]
 fn packet_length(data: &[u8], around: usize) -> Result<u32, CaptureError> {
     let bytes = data.len();

@@ -322,7 +322,7 @@ mod tests {
     const FIRST: [u8; 16] = [3; 16];
     const LAST: [u8; 16] = [4; 16];
 
-    /// An IPv6 header that something of `next` follows, three bytes into the packet.
+    /// Returns an IPv6 header that something of `next` follows, three bytes into the packet.
     fn packet(next: u8, behind: &[&[u8]]) -> (Vec<u8>, Layer) {
         let fixed = [0x60, 0, 0, 0, 0, 0, next, 64];
         let header = [&[0; 3][..], &fixed, &SOURCE, &DESTINATION].concat();
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(Ends::of(&header, &ip).pseudo(&header, 17, 8).fold(), expected.fold());
     }
 
-    /// An IPv4 header with options, three bytes into the packet.
+    /// Returns an IPv4 header with options, three bytes into the packet.
     fn packet_with_options(options: &[u8]) -> (Vec<u8>, Layer) {
         let header: Vec<u8> = (0..20).collect();
         let len = (20 + options.len()) as u16;

@@ -340,7 +340,7 @@ mod tests {
         inner_network: 64,
     };
 
-    /// The fields of the header that remain in a shorter form.
+    /// Returns the fields of the header that remain in a shorter form.
     fn cut(form: Form) -> VirtioHeader {
         let mut header = HEADER;
         if form < Form::Tunnel {

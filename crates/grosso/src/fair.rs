@@ -39,15 +39,15 @@ pub struct FairShare {
     ports: Ports,
     hasher: FlowHasher,
     stack: Stack,
-    /// Frames of each bucket that wait and are not to be dropped. Flows that share a bucket share its share.
+    /// Kept frames per bucket. Flows in the same bucket share its share.
     waiting: Box<[u32; BUCKETS]>,
     /// An empty vector kept for its capacity.
     counts: Vec<u32>,
-    /// The frames that wait, from the oldest.
+    /// Queued frames, oldest first.
     queue: VecDeque<Counted>,
-    /// Number of those that are not to be dropped.
+    /// Number of queued frames that are kept.
     kept: usize,
-    /// Time until which several flows are taken to share the queue, in nanoseconds.
+    /// Time in nanoseconds until which the queue counts as shared by several flows.
     shared_until_ns: u64,
 }
 
@@ -134,8 +134,8 @@ impl FairShare {
         place.is_shed
     }
 
-    /// Maximum number of frames that a flow may keep so that all together keep `keep`, at least one, and the number of
-    /// flows.
+    /// Returns the maximum number of frames per flow, at least one, such that all flows together keep `keep`, and the
+    /// number of flows.
     fn level(&mut self, keep: usize) -> (u32, usize) {
         let Self { waiting, counts, .. } = self;
         counts.clear();
@@ -157,10 +157,10 @@ impl FairShare {
     }
 }
 
-/// Number of buckets that flows are counted in: two flows share one with a probability of 1 to 4096.
+/// Number of buckets; two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
-/// Time for which one flow leaves room for others after several shared the queue, in nanoseconds: a flow of few packets
-/// is seldom among those that wait.
+/// Time in nanoseconds for which a single flow leaves room for others after several shared the queue: a flow with few
+/// packets is seldom among those queued.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

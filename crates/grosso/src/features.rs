@@ -11,7 +11,7 @@ use crate::{
     segment::Outgoing,
 };
 
-/// Declares the feature bits: constant, ethtool's name, and a sentence.
+/// Declares the feature bits: constant, ethtool name, and a sentence.
 macro_rules! features {
     ($($(#[doc = $sentence:literal])+ $constant:ident = $bit:literal, $name:literal;)+) => {
         impl Features {
@@ -128,7 +128,7 @@ impl Features {
         Self::TCP_SEGMENTATION.0 | Self::TCP_ECN_SEGMENTATION.0 | Self::TCP_MANGLEID_SEGMENTATION.0,
     );
 
-    /// Every kind of segmentation in the device.
+    /// All kinds of hardware segmentation.
     const SEGMENTATION: Self = Self(
         Self::OVER_IPV4.0
             | Self::TCP6_SEGMENTATION.0
@@ -139,7 +139,7 @@ impl Features {
             | Self::GSO_ROBUST.0,
     );
 
-    /// Segmentation inside something.
+    /// Segmentation inside tunnels.
     const TUNNELS: Self = Self(
         Self::GRE_SEGMENTATION.0
             | Self::GRE_CHECKSUM_SEGMENTATION.0
@@ -151,7 +151,7 @@ impl Features {
             | Self::UNNAMED_SEGMENTATION.0,
     );
 
-    /// Segmentation inside a header that ethtool has no word for: no device says that it can.
+    /// Segmentation inside a header without an ethtool feature: no device supports it.
     const UNNAMED_SEGMENTATION: Self = Self(1 << 31);
 }
 
@@ -250,8 +250,8 @@ impl Device {
         Work::Segment(if checksums { Outgoing::PARTIAL_CHECKSUMS } else { Outgoing::COMPLETE })
     }
 
-    /// Whether the device completes the innermost checksum. Only the generic kind looks behind IPv6
-    /// extension headers or into tunnels (B22).
+    /// Returns whether the device completes the innermost checksum. Only the generic feature covers IPv6 extension
+    /// headers and tunnels (B22).
     fn completes_checksum(&self, stack: &Stack) -> bool {
         if self.features.contains(Features::CHECKSUM_GENERIC) {
             return true;
@@ -312,8 +312,8 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     needed
 }
 
-/// The feature that keeps identifications as they are, if some stay. Linux counts those of UDP up, whatever they were,
-/// and has no word of its own for a device that does not.
+/// Returns the feature that preserves fixed identifications, if there are any. Linux increments those of UDP in any
+/// case, and has no separate feature for a device that does not.
 fn identifications_needed(gso: &Gso) -> Features {
     match gso.fixed_ids.bits() {
         0 => Features::NONE,

@@ -46,10 +46,10 @@ impl Meta {
         }
     }
 
-    /// Whether a frame with these headers is a superframe of UDP datagrams with headers of their own inside.
+    /// Returns whether a frame with these headers is a superframe of UDP datagrams with inner headers.
     ///
-    /// The outer UDP checksum is the partial one of a superframe inside too, whose own checksum is left to the receiver
-    /// (rule C50). The length in the first IP header behind tells them apart: that of a datagram ends with it.
+    /// Its outer UDP checksum is partial. So is that of a tunnelled superframe whose own checksum is left to the
+    /// receiver (rule C50); the inner IP length distinguishes them: that of a datagram ends with the datagram.
     pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
         let (Checksum::Partial { start, .. }, Some(gso)) = (self.checksum, self.gso) else {
             return false;

@@ -77,7 +77,7 @@ pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     half << 16 | half
 }
 
-/// The exclusive or of a header's words.
+/// Returns the exclusive or of a header's words.
 #[inline]
 fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     let start = usize::from(layer.offset);
@@ -86,8 +86,8 @@ fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     words.fold(0, |folded, word| folded ^ word)
 }
 
-/// The upper half of the hash of one word, which equals the lower half: every set bit adds the key shifted to its
-/// position.
+/// Returns the upper half of the hash of one word, which equals the lower half: every set bit adds the key shifted to
+/// its position.
 #[inline]
 fn toeplitz(word: u16) -> u16 {
     let nibble = |shift: u32| NIBBLES[usize::from(word >> shift & 0xf)].rotate_left(12 - shift);

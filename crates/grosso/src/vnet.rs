@@ -217,9 +217,9 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
     Ok(())
 }
 
-/// The checksum start, the checksum offset and the pseudo-header sum of the innermost checksum.
-/// `None` unless it and all checksums around it are verified, and if its field already holds the
-/// pseudo-header sum for another step to complete.
+/// Returns the checksum start, the checksum offset and the pseudo-header sum of the innermost checksum. `None` unless
+/// it and all checksums around it are verified, and if its field already holds the pseudo-header sum for another step
+/// to complete.
 fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
     let (transport, pseudo_sum) = opened(head, stack)?;
     let around = stack.layers().iter().filter(|layer| layer.offset < transport.offset);
@@ -237,8 +237,8 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
     (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
 }
 
-/// The pseudo-header sum of a TCP superframe whose field holds it without the length, as guests and other VMMs with the
-/// large send offload of Windows leave it. The kernel takes the field for the sum of the whole (rule C3).
+/// Returns the pseudo-header sum of a TCP superframe whose field holds it without the length, as guests and other VMMs
+/// with the large send offload of Windows leave it. The kernel takes the field for the sum of the whole (rule C3).
 fn pseudo_sum_to_finish(
     head: &[u8],
     len: usize,
@@ -318,7 +318,7 @@ pub fn understand_packet(
     Ok(Meta { checksum, ..Meta::default() })
 }
 
-/// The metadata of a superframe whose checksum is understood.
+/// Returns the metadata of a superframe whose checksum is understood.
 #[inline(never)]
 fn understand_gso(
     header: &VirtioHeader,
@@ -419,7 +419,7 @@ struct Tunnel {
     bit: u8,
 }
 
-/// The UDP tunnel of a frame with two IP headers; an error when there are more.
+/// Returns the UDP tunnel of a frame with two IP headers; an error when there are more.
 fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
     let transport = transport(stack)?;
     let is_outer = |layer: &&Layer| layer.kind == Kind::Udp && layer.offset < transport.offset;
@@ -433,7 +433,7 @@ fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
     Some(if ordered { Ok(Tunnel { outer, inner, bit }) } else { Err(VnetError::Inexpressible) })
 }
 
-/// The GSO type that matches these headers (rules V4, V5).
+/// Returns the GSO type that matches these headers (rules V4, V5).
 fn segmentation(stack: &Stack, transport: &Layer, cut: GsoSize) -> Option<u8> {
     let ip = ip_layers(stack).last()?;
     match (transport.kind, ip.kind, cut) {
@@ -484,7 +484,7 @@ fn has_cwr(head: &[u8], transport: &Layer) -> bool {
     transport.kind == Kind::Tcp && u16_at(head, field).is_some_and(|flags| flags & tcp::CWR != 0)
 }
 
-/// Whether a header around the transport header has a non-zero checksum of its own.
+/// Returns whether a header around the transport header has a non-zero checksum of its own.
 fn has_checksum(head: &[u8], layer: &Layer) -> bool {
     let start = usize::from(layer.offset);
     let header = head.get(start..layer.end());

@@ -9,7 +9,7 @@ use rustix::{
 
 use super::{Role, keep_capabilities};
 
-/// A user and its first group.
+/// A user and its primary group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
     uid: u32,

@@ -79,8 +79,8 @@ impl UserNamespaceRefusal {
     }
 }
 
-/// Tests in a short-lived child process whether a process with the same privileges can create a user namespace with a network
-/// namespace; `None` means that it can.
+/// Tests in a short-lived child process whether a process with the same privileges can create a user namespace with a
+/// network namespace; `None` means that it can.
 ///
 /// # Errors
 ///

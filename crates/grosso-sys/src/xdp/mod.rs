@@ -107,7 +107,8 @@ pub struct XdpStatistics {
     pub receive_invalid: u64,
     /// Transmit descriptors that the kernel rejected.
     pub transmit_invalid: u64,
-    /// Addresses from the kernel that it did not own, or that left their chunk: always 0 unless the kernel has a bug.
+    /// Returned addresses of chunks that the kernel did not own, or outside their chunk: always 0 unless the kernel
+    /// has a bug.
     pub implausible: u64,
 }
 

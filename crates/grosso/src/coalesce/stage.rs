@@ -158,7 +158,7 @@ pub(super) mod probe {
             Self { merger, delivered: Delivered::default(), pushed: 0, passed: Vec::new() }
         }
 
-        /// The packet of this number of a flow, each with 100 bytes of payload.
+        /// Returns the packet of this number of a flow, each with 100 bytes of payload.
         pub(in crate::coalesce) fn packet(
             &mut self,
             index: u32,

@@ -542,7 +542,7 @@ mod tests {
         meta::IpLevels,
     };
 
-    /// A packet that is the byte which tells its addresses.
+    /// Returns a packet of one byte, which stands for its addresses.
     fn arrival(addresses: u8) -> Arrival<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,

@@ -138,7 +138,7 @@ impl Expander {
         }
     }
 
-    /// Hash of the direction from one end to the other.
+    /// Returns the hash of one direction of a connection.
     fn connection(&self, from: End<'_>, to: End<'_>) -> u64 {
         (&self.hash).hash_one((from, to))
     }
@@ -160,7 +160,7 @@ impl Receiver {
     }
 }
 
-/// The packet without trailing bytes, and the positions of its headers, if sending it several times is safe.
+/// Returns the packet without trailing bytes and the offsets of its headers, if it may be sent several times.
 fn plain<'a, B: AsRef<[u8]>>(
     frame: &'a Frame<B>,
     stack: &Stack,

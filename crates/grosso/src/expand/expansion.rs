@@ -1,9 +1,8 @@
-//! Expansion of an acknowledgment into those that a receiver would have sent for the single packets of a train, as
-//! acknowledgment offload does.
+//! Expansion of an acknowledgment into those that a receiver would have sent for the single packets of a train.
 //!
-//! A receiver that is handed a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit,
-//! then grows its window more slowly; acknowledgments at the ends of the original packets restore its clock. To a
-//! sender that counts bytes without a limit they add nothing, so expansion is never on by default.
+//! A receiver of a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit, then grows
+//! its congestion window more slowly; acknowledgments at the ends of the original packets restore the growth. A sender
+//! that counts bytes without a limit gains nothing, so expansion is off by default.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{update, update_u32};
@@ -27,18 +26,18 @@ pub struct Expansion<'a> {
     packet: &'a [u8],
     headers: Headers,
     meta: Meta,
-    /// The window of all but the last.
+    /// Window of all acknowledgments but the last.
     window: u16,
-    /// Acknowledgment number of each, the packet's own last.
+    /// Acknowledgment numbers; the last is that of the original packet.
     numbers: ArrayVec<u32, EXPANDED_MAX>,
 }
 
 /// Positions of the headers of an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
-    /// Start of its only IPv4 header, if it has one.
+    /// Offset of its only IPv4 header, if any.
     pub(super) ipv4: Option<usize>,
-    /// Start of its TCP header.
+    /// Offset of its TCP header.
     pub(super) transport: usize,
 }
 
@@ -86,9 +85,9 @@ impl From<Ineligible> for Unexpanded {
 impl<'a> Expansion<'a> {
     /// Expands the acknowledgment in `packet`, which ends at its declared IP length.
     ///
-    /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers behind the packets of the
-    /// trains that were delivered to the receiver, in order. There is at most one acknowledgment for two of them, at
-    /// such an end, so no peer can make the sender count more packets than there were.
+    /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers after each packet of the
+    /// delivered trains, in order. At most one acknowledgment per two packets is created, at such an end, so no peer
+    /// can make the sender count more packets than there were.
     pub(super) fn of(
         packet: &'a [u8],
         headers: Headers,
@@ -184,8 +183,8 @@ impl<'a> Expansion<'a> {
 }
 
 impl Headers {
-    /// Whether copies need no identification of their own (RFC 6864 section 4), because they must not be fragmented or
-    /// never have to be.
+    /// Returns whether copies need no identification of their own (RFC 6864 section 4), because they must not be, or
+    /// never need to be, fragmented.
     fn may_be_copied(self, packet: &[u8]) -> bool {
         let Some(ip) = self.ipv4 else { return true };
         let fragment = u16_at(packet, ip + ipv4::field::FRAGMENT.start);
@@ -202,8 +201,8 @@ impl Headers {
     }
 }
 
-/// Acknowledgment numbers between `before` and `last`, at these ends of packets: one for every two packets, with at
-/// least two left for the last.
+/// Returns acknowledgment numbers between `before` and `last` at these packet ends: one per two packets, leaving at
+/// least two packets for the last.
 fn numbers(
     before: u32,
     last: u32,
@@ -236,9 +235,9 @@ const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Most acknowledgments in place of one. A superframe of 64 KB in packets of 1500 bytes needs 22.
+/// Maximum number of acknowledgments in place of one. A superframe of 64 KB with packets of 1500 bytes needs 22.
 const EXPANDED_MAX: usize = 32;
-/// Most packets that are expanded; the last acknowledgment covers the others.
+/// Maximum number of expanded packets; the last acknowledgment covers the others.
 const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
 /// The flags that echo congestion marks, one by one or counted (RFC 3168, RFC 9768).
 const CONGESTION: u16 = tcp::ECE | tcp::CWR | tcp::AE;
@@ -267,7 +266,7 @@ mod tests {
         Record::read(&bytes, HEADERS.transport, 0, 0, Stamp::Pushed).unwrap()
     }
 
-    /// The ends of this many packets behind [`before`].
+    /// Returns the ends of this many packets behind [`before`].
     fn ends(packets: u32) -> impl Iterator<Item = u32> {
         (0..packets).map(|i| i * MSS)
     }

@@ -100,7 +100,7 @@ pub struct Datagram<'a, B> {
     pub(crate) header: &'a [u8],
     pub(crate) store: &'a mut Store<B>,
     pub(crate) pages: Pages,
-    /// The fragments that were not taken.
+    /// Fragments that were not taken.
     pub(crate) rest: Starts,
     /// Bytes copied together; 0 in a mode that keeps buffers.
     pub(crate) gathered: u32,
@@ -219,11 +219,11 @@ impl Discarded<'_> {
     }
 }
 
-/// Search for missing bytes, independent of the type of the buffers.
+/// Search for missing bytes, independent of the buffer type.
 pub(crate) trait Holes {
-    /// The first missing unit from `from` on.
+    /// Returns the first missing unit from `from` on.
     fn hole(&self, pages: &Pages, from: u32) -> Option<u32>;
-    /// The first present unit from `from` on.
+    /// Returns the first present unit from `from` on.
     fn behind_hole(&self, pages: &Pages, from: u32) -> Option<u32>;
 }
 

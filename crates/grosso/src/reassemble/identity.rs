@@ -1,4 +1,4 @@
-//! Identity of a datagram and of its flow.
+//! Identity of a datagram and its flow.
 
 use core::{
     hash::{BuildHasher, Hasher},
@@ -36,8 +36,8 @@ impl Key {
         hasher.finish()
     }
 
-    /// The hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, because one host may choose
-    /// the others freely.
+    /// Returns the hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, because one host may
+    /// choose the others freely.
     pub(crate) fn source_hash(&self, state: &KeyedHash) -> u64 {
         let mut hasher = state.build_hasher();
         hasher.write_u64(self.addresses[0] >> if self.is_ipv6 { 0 } else { 32 });

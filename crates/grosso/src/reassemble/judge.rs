@@ -114,7 +114,7 @@ fn alone(
     if arrival.len() == 0 { Err((Discard::ZeroLength, None)) } else { Ok(()) }
 }
 
-/// Whether a fragment arrived before: the same position, the same bytes, and the same flag for more fragments.
+/// Returns whether a fragment arrived before: the same position, the same bytes, and the same flag for more fragments.
 fn is_same<B: AsRef<[u8]>>(
     store: &Store<B>,
     contents: &Contents,

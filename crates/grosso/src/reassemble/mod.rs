@@ -113,7 +113,7 @@ pub struct Reassembler<B> {
     datagrams: Slab<Incomplete>,
     recent: Recent,
     store: Store<B>,
-    /// Queues by age, IPv4 and IPv6 separately, because their timeouts differ; dead datagrams are included.
+    /// Queues by age, separate for IPv4 and IPv6, because their timeouts differ; including discarded datagrams.
     ages: [Queue; 2],
     /// Live datagrams by the time of their latest fragment.
     by_use: Queue,
@@ -134,7 +134,7 @@ pub struct Reassembler<B> {
 #[derive(Clone, Copy, Debug)]
 struct Source {
     held_bytes: usize,
-    /// Fragments received from it, wrapping.
+    /// Number of fragments received from it, wrapping.
     count: u32,
     /// Its datagrams by the time of their latest fragment.
     by_use: Queue,
@@ -315,7 +315,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.held_fragments
     }
 
-    /// Hash of the headers around a fragment: the fragments of one datagram share them.
+    /// Returns the hash of the headers around a fragment, which all fragments of a datagram share.
     fn outside(&self, packet: &[u8], layers: usize, meta: &Meta) -> u64 {
         let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1) ^ self.network;
         let around = self.stack.layers().get(..layers).unwrap_or_default();
@@ -460,7 +460,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.recent.forget(slot);
     }
 
-    /// Records the memory that a datagram occupies from now on.
+    /// Updates the memory of a datagram.
     fn account(&mut self, slot: u32, bytes: usize) {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let before = core::mem::replace(&mut datagram.held_bytes, bytes);
@@ -472,7 +472,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// The first fragment of a datagram from its IP header on, as far as it is there.
+/// Returns the first fragment of a datagram from its IP header on, as far as it is there.
 fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Option<&'a [u8]> {
     if contents.flow.is_none() || contents.is_released {
         return None;
@@ -485,7 +485,7 @@ fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Opt
     (!quote.is_empty()).then_some(quote)
 }
 
-/// Number of sources that are distinguished; further ones share the bounds of one.
+/// Number of distinguished sources; further ones share their bounds.
 const SOURCES: usize = 4096;
 /// The identifier in a VLAN tag.
 const VLAN_ID: u16 = 0x0fff;

@@ -411,8 +411,8 @@ struct SegmentSpan {
     last: bool,
 }
 
-/// The transport header. If the payload is in other slices, the first slice ends with the headers, and lengths exceed
-/// it.
+/// Returns the transport header. If the payload is in other slices, the first slice ends with the headers, and lengths
+/// exceed it.
 fn transport(stack: &Stack) -> Result<Layer, NoSegments> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),
@@ -440,7 +440,7 @@ fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoSegments> {
     if ip_levels > IP_LEVELS_MAX { Err(NoSegments::TooManyIpHeaders) } else { Ok(()) }
 }
 
-/// Whether a device can complete the innermost checksum: it is present, and not left to the receiver.
+/// Returns whether a device can complete the innermost checksum: it is present, and not left to the receiver.
 fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
     let is_there = shape.covers.last().is_some_and(|transport| {
@@ -449,7 +449,7 @@ fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     is_there && shape.remote_checksum.is_none()
 }
 
-/// Number of packets, and bytes of the longest payload of one.
+/// Returns the number of packets, and bytes of the longest payload of one.
 fn packets(
     gso: &Gso,
     slices: &[&[u8]],
@@ -478,8 +478,8 @@ pub const IP_LEVELS_MAX: usize = 5;
 
 pub use crate::template::HEADER_BYTES_MAX;
 
-/// Whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the receiver to
-/// complete it (rules C50, C51).
+/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the
+/// receiver to complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack
         .layers()

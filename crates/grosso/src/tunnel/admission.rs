@@ -123,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether this end sends and takes packets of such a tunnel.
+    /// Returns whether this end sends and takes packets of such a tunnel.
     fn is_form_of(&self, tunnel: Tunnel) -> bool {
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,

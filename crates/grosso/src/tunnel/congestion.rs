@@ -19,7 +19,7 @@ pub enum CongestionMode {
 }
 
 impl CongestionMode {
-    /// The ECN field of the outer header around a packet with this traffic class.
+    /// Returns the ECN field of the outer header around a packet with this traffic class.
     pub(crate) const fn entering(self, inner: u8) -> u8 {
         match self {
             Self::Normal => inner & ECN_MASK,
@@ -48,7 +48,7 @@ pub enum Congestion {
 pub(crate) struct Untold;
 
 impl Congestion {
-    /// The table of RFC 6040 figure 4, for the ECN fields of a packet and of the outer header (rule W2).
+    /// Returns the table of RFC 6040 figure 4, for the ECN fields of a packet and of the outer header (rule W2).
     pub(crate) const fn leaving(inner: u8, outer: u8) -> Result<Self, Untold> {
         match (inner & ECN_MASK, outer & ECN_MASK) {
             (NOT_CAPABLE, EXPERIENCED) => Err(Untold),

@@ -337,7 +337,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a list of Geneve options ends where its last option does (rule W40).
+/// Returns whether a list of Geneve options ends where its last option does (rule W40).
 fn are_whole(options: &[u8]) -> bool {
     let mut rest = options;
     while let [_, _, _, words, ..] = rest {

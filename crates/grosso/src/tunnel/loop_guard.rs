@@ -150,7 +150,7 @@ impl LoopGuard {
         }
     }
 
-    /// Whether a packet between the endpoints is an outer packet.
+    /// Returns whether a packet between the endpoints is an outer packet.
     fn is_own_packet(&mut self, packet: &[u8], remote: u8, now_ns: u64) -> bool {
         let Some(payload) = OuterPayload::of(packet) else { return false };
         let Some(fragment) = payload.fragment else { return self.mark.is_on(&payload) };
@@ -207,7 +207,7 @@ impl OuterAddresses {
         }
     }
 
-    /// The index of the remote address to which a packet goes from the local one; `None` for other packets.
+    /// Returns the index of the remote address to which a packet goes from the local one; `None` for other packets.
     #[inline]
     fn remote(&self, packet: &[u8]) -> Option<u8> {
         let version = packet.first()? >> 4;
@@ -234,7 +234,7 @@ fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>)
 }
 
 impl Mark {
-    /// Whether a payload that is not a later fragment has it.
+    /// Returns whether a payload that is not a later fragment has it.
     fn is_on(self, payload: &OuterPayload<'_>) -> bool {
         let is_udp_to = |port: u16| {
             let destination = payload.bytes.get(udp::field::DESTINATION_PORT);
@@ -257,7 +257,7 @@ impl Mark {
 }
 
 impl<'a> OuterPayload<'a> {
-    /// The payload of an IP packet; `None` if its headers are cut off.
+    /// Returns the payload of an IP packet; `None` if its headers are cut off.
     fn of(packet: &'a [u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::of_v4(packet),
@@ -318,7 +318,7 @@ impl<'a> OuterPayload<'a> {
     }
 }
 
-/// The outermost IP packet of a frame.
+/// Returns the outermost IP packet of a frame.
 #[inline]
 fn network(head: &[u8], link: LinkType) -> Option<&[u8]> {
     match link {
@@ -341,7 +341,7 @@ fn network(head: &[u8], link: LinkType) -> Option<&[u8]> {
     }
 }
 
-/// The outermost IP packet behind a link layer of any kind, such as PPPoE.
+/// Returns the outermost IP packet behind a link layer of any kind, such as PPPoE.
 fn network_behind(head: &[u8], link: LinkType) -> Option<&[u8]> {
     let stack = dissect(head, link, &Ports::NONE);
     let ip = stack.layers().iter().find(|layer| layer.kind.is_ip())?;

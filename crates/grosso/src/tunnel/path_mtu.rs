@@ -218,7 +218,7 @@ fn write(
     Some(())
 }
 
-/// The two ends of a message about a packet: from its destination to its source.
+/// Returns the two ends of a message about a packet: from its destination to its source.
 fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     if kind == Kind::Ipv4 {
         let is_first = u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::OFFSET_MASK == 0;
@@ -242,7 +242,7 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     }
 }
 
-/// Whether it is a message about which no message may be sent.
+/// Returns whether it is a message about which no message may be sent.
 fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
     if version == Kind::Ipv4 {

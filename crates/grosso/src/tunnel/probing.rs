@@ -260,7 +260,7 @@ impl Prober {
         }
     }
 
-    /// The length between what arrives and what is lost, unless they are near each other.
+    /// Returns the length between what arrives and what is lost, unless they are near each other.
     fn between(&self, carried: usize) -> Option<usize> {
         let gap = self.lost.saturating_sub(carried);
         (gap > SEARCH_STEP).then_some(carried + gap / 2)

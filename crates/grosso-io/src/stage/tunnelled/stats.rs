@@ -40,7 +40,7 @@ pub struct TunnelledStats {
     pub no_device: u64,
     /// Packets whose source is configured to be behind another endpoint.
     pub moved: u64,
-    /// Packets whose partial checksum, left for a device that does not exist, was completed.
+    /// Packets whose checksum no device had completed; it was completed here.
     pub left_open: u64,
     /// TCP superframes whose segmentation was left for a device that does not exist; they are segmented to the tunnel's
     /// MTU.

@@ -193,7 +193,7 @@ mod tests {
     const HOLD_NS_MAX: u64 = 100_000;
     const COMMON: Common = Common { hold_ns_max: HOLD_NS_MAX, round_trip_ns: None };
 
-    /// A flow of `count` packets that come every `gap_ns`.
+    /// Returns a flow of `count` packets that come every `gap_ns`.
     fn steady(count: u64, gap_ns: u64) -> Pace {
         let mut pace = Pace::starting(0);
         (0..count).for_each(|i| pace.arrive(i * gap_ns, PAYLOAD, &COMMON));
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(pace.round_trip_ns, Some(200));
     }
 
-    /// A flow with this many packets in each of these rounds of 10 ms.
+    /// Returns a flow with this many packets in each of these rounds of 10 ms.
     fn rounds(packets: &[u64]) -> Pace {
         let mut pace = Pace::starting(0);
         pace.learn_round_trip(10_000_000);

@@ -130,7 +130,8 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Time that this end's packet under observation waited for the answer that the other end says, if it is one.
+    /// Returns the time that this end's packet under observation waited for the answer that the other end says, if it
+    /// is one.
     fn answer(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;

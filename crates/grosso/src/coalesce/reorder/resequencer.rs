@@ -417,7 +417,7 @@ mod tests {
         meta::{IpLevels, Meta},
     };
 
-    /// The first packet of a flow with this hash.
+    /// Returns the first packet of a flow with this hash.
     fn arrival(flow: FlowHash, now_ns: u64) -> Arrival<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,

@@ -220,8 +220,8 @@ struct Patch {
 }
 
 impl Patch {
-    /// Length and checksum of a UDP superframe's header. The checksum covers the whole datagram, so it is computed
-    /// before fragmentation (rule S30).
+    /// Returns the length and checksum of a UDP superframe's header. The checksum covers the whole datagram, so it is
+    /// computed before fragmentation (rule S30).
     fn of_datagram(mut datagram: Payload<'_>, len: usize, head: &[u8], shape: &Shape) -> Self {
         let mut header = [0; udp::HEADER_LEN];
         let bytes = head.get(shape.transport..shape.transport + udp::HEADER_LEN);
@@ -239,8 +239,8 @@ impl Patch {
         Self { at: 0, bytes, len: 4 }
     }
 
-    /// The completed form of a partial checksum, which `start` and `offset` locate (rule C3). The data of the frame are
-    /// `data_len` bytes from `data_start` on.
+    /// Returns the completed form of a partial checksum, which `start` and `offset` locate (rule C3). The data of the
+    /// frame are `data_len` bytes from `data_start` on.
     fn of_partial(
         mut frame: Payload<'_>,
         (start, offset): (u16, u16),

@@ -479,7 +479,7 @@ impl InnerPacket {
         Ok(Self { start, end, ethertype, network })
     }
 
-    /// The part of the link layer that stays in front of it.
+    /// Returns the part of the link layer that stays in front of it.
     fn front(
         &self,
         frame: &[u8],
@@ -530,7 +530,7 @@ fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     }
 }
 
-/// A length in place of an EtherType means that LLC follows, for which Linux has this number.
+/// Returns a length in place of an EtherType means that LLC follows, for which Linux has this number.
 fn ethertype_of(field: u16) -> u16 {
     if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
 }

@@ -184,7 +184,7 @@ impl Decryptor {
         Ok(Decrypted { frame: range, mode: self.mode, next_header, sequence, checksum })
     }
 
-    /// Position of the encrypted text.
+    /// Returns the position of the encrypted text.
     fn text(&self, located: &EspHeaders) -> Result<Range<usize>, Refusal> {
         let start = located.esp_at + ESP_BYTES;
         let end = located.network.end.checked_sub(self.icv_bytes).ok_or(Refusal::Truncated)?;
@@ -295,7 +295,7 @@ fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders,
     Ok(EspHeaders { network, split, esp_at, spi: header.spi.get() })
 }
 
-/// The payload of UDP. Its checksum is ignored: the ICV is stronger, and translators are known to leave a wrong
+/// Returns the payload of UDP. Its checksum is ignored: the ICV is stronger, and translators are known to leave a wrong
 /// checksum behind (RFC 3948 section 2.1).
 fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     if datagram.len() < udp::HEADER_LEN {
@@ -315,7 +315,7 @@ fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     }
 }
 
-/// The text without its padding, and the next header (RFC 4303 sections 2.4 to 2.6).
+/// Returns the text without its padding, and the next header (RFC 4303 sections 2.4 to 2.6).
 fn without_trailer(frame: &[u8], text: Range<usize>) -> Result<(Range<usize>, u8), Refusal> {
     let bytes = frame.get(text.clone()).unwrap_or_default();
     let Some((rest, &[padding, next_header])) = bytes.split_last_chunk() else {

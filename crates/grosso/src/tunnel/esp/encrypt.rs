@@ -388,7 +388,7 @@ impl Associated {
     }
 }
 
-/// The nonce: the salt, and the initialization vector at the front of `vector` (RFC 4106 section 4).
+/// Returns the nonce: the salt, and the initialization vector at the front of `vector` (RFC 4106 section 4).
 pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     let mut nonce = Nonce::default();
     nonce[..SALT_BYTES].copy_from_slice(&salt.0[..]);
