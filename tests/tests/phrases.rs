@@ -51,7 +51,6 @@ const TO_BE_REWRITTEN: &[&str] = &[
     "docs/adr/",
     "docs/bounds.md",
     "docs/conformance.md",
-    "docs/counters.md",
     "docs/kernel-differences.md",
     "docs/lab.md",
     "docs/performance.md",

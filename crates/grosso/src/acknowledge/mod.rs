@@ -5,8 +5,8 @@
 //! superframe.
 //!
 //! * A [`Record`] stores one acknowledgment in 32 bytes, and [`Records`] stores those of one flow, bounded, in order of
-//! arrival. A sender that reads records computes the same congestion window, round-trip times and marks as from packets
-//! (P15).
+//!   arrival. A sender that reads records computes the same congestion window, round-trip times and marks as from
+//!   packets (P15).
 //! * A [`Summary`] keeps the counts that would be lost when a lossy profile merges acknowledgments.
 //! * [`AckFilter`] drops queued acknowledgments that a later one makes redundant.
 
