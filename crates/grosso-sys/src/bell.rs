@@ -108,7 +108,7 @@ impl Bell {
     fn take(&mut self) {
         let mut ends = [End::default(); UNTAKEN_MAX];
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel writes as many ends as it is told that there is room for, and reads the time.
+        // SAFETY: the kernel writes at most as many completions as the buffer holds, and reads the timeout.
         let _ = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,

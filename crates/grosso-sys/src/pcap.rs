@@ -82,8 +82,8 @@ impl Program {
     /// The instructions, for a filter of the kernel.
     pub(crate) fn instructions(&self) -> Vec<libc::sock_filter> {
         let length = self.code.length as usize;
-        // SAFETY: the compiler wrote so many instructions, in the layout that the kernel takes too, and they live as
-        // long as the program.
+        // SAFETY: the compiler wrote `length` instructions in the layout of the kernel, and they live as long as the
+        // program.
         unsafe { slice::from_raw_parts(self.code.instructions, length) }.to_vec()
     }
 }

@@ -426,7 +426,8 @@ mod tests {
     /// Bytes below the hole that a PC has for devices: no multiple of a huge page.
     const LOW_MEMORY: u64 = 0xa_0000;
 
-    /// Memory of two regions that share a file of huge pages; `None` where there are none, which is said.
+    /// Returns memory of two regions that share a file of huge pages; prints a message and returns `None` without huge
+    /// pages.
     fn huge(name: &str) -> Option<(std::sync::Arc<Memory>, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let mapped = memfd_create(name, flags).map_err(io::Error::from).and_then(|file| {

@@ -16,9 +16,9 @@ use crate::mapping::Mapping;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes of the shortest slot.
 const SLOT_BYTES_MIN: usize = 256;
-/// Length in bytes of a line of the processor's cache.
+/// Cache line size in bytes.
 const LINE_BYTES: usize = 64;
-/// Maximum length in bytes of a superframe's packet, unless the host is told otherwise (BIG TCP).
+/// Default maximum length of a superframe in bytes; BIG TCP can be configured beyond it.
 const SUPERFRAME_BYTES: usize = 64 << 10;
 /// Lines of a slot that are read first: the kernel's header, a virtio header, and those of a packet.
 const HEADER_LINES: usize = 3;

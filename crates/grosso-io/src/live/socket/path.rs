@@ -194,7 +194,7 @@ impl Paths {
                 && told.is_some_and(|told| told > carries)
                 && let Ok(mtu) = u16::try_from(carries)
             {
-                // It is told again at the next look.
+                // The next check sets it again.
                 let _ = paths.tell(remote.address, mtu, echoes);
             }
         }

@@ -135,8 +135,8 @@ impl MachineSide {
         }
     }
 
-    /// Asks the other end to tell of entries where there are none: of frames for the port in every ring, of room for
-    /// its own in the one at hand. Returns whether there are some now; `None` without a ring.
+    /// Enables notifications of frames in every ring, or of room in the selected ring. Returns whether there are
+    /// entries now; `None` without a ring.
     pub(super) fn ask(&mut self, way: Way) -> Option<bool> {
         let is_for_frames = way == self.incoming();
         with!(self, side => {
