@@ -184,13 +184,13 @@ pub enum PortError {
     /// The device behind the port was removed, or this queue of it was detached.
     #[error("{name}: the device is gone")]
     Gone {
-        /// Its name.
+        /// Device name.
         name: String,
     },
     /// The device behind the port reported an error.
     #[error("{name}: cannot {action}: {source}")]
     Device {
-        /// Its name.
+        /// Device name.
         name: String,
         /// Operation that failed.
         action: &'static str,

@@ -121,7 +121,7 @@ impl FrontEnd {
         self.chosen
     }
 
-    /// Returns a ring in use, that is, the back end has everything that it needs for it.
+    /// Returns a ring if it is in use, that is, if the back end has its complete configuration.
     #[inline]
     pub fn ring(&mut self, way: Way) -> Option<&mut DriverRing> {
         if !self.awaited.is_empty() {

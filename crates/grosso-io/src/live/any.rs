@@ -40,7 +40,7 @@ pub enum Opening {
     },
     /// An interface through packet sockets.
     Packet {
-        /// Its name.
+        /// Interface name.
         name: String,
         /// Options of the port. Several queues share the frames by flow hash.
         options: PacketOptions,
@@ -52,7 +52,7 @@ pub enum Opening {
     /// Queues of an interface through AF_XDP sockets.
     #[cfg(feature = "xdp")]
     Xdp {
-        /// Its name.
+        /// Interface name.
         name: String,
         /// Options of the port, including its first queue.
         options: XdpPortOptions,

@@ -22,7 +22,7 @@ macro_rules! headers {
         $(pub mod $module;)+
 
         impl Kind {
-            /// Its documentation.
+            /// Returns the description of this kind of header.
             #[inline]
             #[must_use]
             pub const fn spec(self) -> &'static HeaderSpec {

@@ -78,7 +78,7 @@ reasons! {
         TcpFinish = "tcp-fin",
         /// PSH is set, and the flow has no train that the packet could end (rule G37).
         TcpPush = "tcp-psh",
-        /// All of its payload has already been delivered by reordering repair: it is late or retransmitted.
+        /// The whole payload has already been delivered by reordering repair: it is late or retransmitted.
         TcpLate = "tcp-late",
         /// Part of the payload has already been delivered or is queued by reordering repair (P26).
         TcpOverlap = "tcp-overlap",

@@ -139,7 +139,7 @@ pub struct RemoteChecksumUse {
 pub enum TimeToLive {
     /// A fixed value.
     Fixed(u8),
-    /// That of the inner packet, if it has one.
+    /// The value of the inner packet, if it is IP.
     Inherit,
 }
 
@@ -148,7 +148,7 @@ pub enum TimeToLive {
 pub enum Dscp {
     /// A fixed value of 6 bits.
     Fixed(u8),
-    /// That of the inner packet, if it has one.
+    /// The value of the inner packet, if it is IP.
     Inherit,
 }
 

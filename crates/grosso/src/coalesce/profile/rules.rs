@@ -24,7 +24,7 @@ pub enum Vary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
-    /// DSCP. The ECN field beside it must always be equal: the original lossy implementations ignored it and lost
+    /// DSCP. The ECN field must always be equal: the original lossy implementations ignored it and lost
     /// congestion marks (P8).
     pub differentiated_services: Vary,
     /// IPv6 flow label and DSCP.

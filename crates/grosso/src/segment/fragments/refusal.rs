@@ -24,7 +24,7 @@ pub enum NoFragments {
     HeadersSplit,
     /// The headers are longer than [`HEADER_BYTES_MAX`](super::super::HEADER_BYTES_MAX).
     HeaderTooLong,
-    /// The packet is shorter than its IP header states, or than that header.
+    /// The packet is shorter than its IP header or than the length in it.
     BytesMissing,
     /// The packet is longer than IP fragments can express (rule F13).
     TooLong,
