@@ -44,7 +44,6 @@ const TO_BE_REWRITTEN: &[&str] = &[
     "crates/grosso-sys/",
     "crates/grosso-vhost/",
     "docs/adr/",
-    "docs/counters.md",
     "docs/sources.md",
     "tests/",
 ];

@@ -1,12 +1,20 @@
 /* Grosso: packet offload in userspace.
  *
- * Frames of a flow go in one by one, and superframes come out, with the virtio header that a TUN or TAP device, a
- * packet socket or a guest takes; or the other way. Nothing here opens a file, has a thread, or reads a clock.
+ * Push frames one by one; packets of a flow come out as superframes, with the virtio header for a TUN or TAP device, a
+ * packet socket or a virtual machine. grosso_segment() does the reverse. The library opens no files, starts no threads
+ * and reads no clock.
  *
- * Functions that return int return a negative number for an error: grosso_error_text() has its sentence. A handle is
- * used by one thread at a time, and its callbacks do not call functions of it. No function throws.
+ *   struct grosso_options options = {0};
+ *   options.size = sizeof options;
+ *   options.take = write_frame;
+ *   grosso_coalescer_new(&options, &coalescer);
+ *   grosso_coalescer_push(coalescer, packet, len, NULL, packet, now_ns);
+ *   grosso_coalescer_end(coalescer, now_ns);
  *
- * This file is made from the sources by cbindgen.
+ * Functions that return int return a negative error code; grosso_error_text() returns its text. Use a handle from one
+ * thread at a time, and do not call its functions from its callbacks. No function throws.
+ *
+ * This file is generated from the Rust sources by cbindgen.
  */
 
 #ifndef GROSSO_H
@@ -22,17 +30,17 @@
 #define GROSSO_ERROR_ARGUMENT -1
 
 /*
- The handle is in use: a callback called a function of the handle that called it.
+ The handle is in use: a callback called a function of its own handle.
  */
 #define GROSSO_ERROR_BUSY -2
 
 /*
- The handle met a defect of the library, now or earlier; it can only be freed.
+ The library panicked in a function of this handle. The handle can only be freed.
  */
 #define GROSSO_ERROR_BROKEN -3
 
 /*
- The frame and its virtio header contradict each other.
+ The frame contradicts its virtio header.
  */
 #define GROSSO_ERROR_VNET -4
 
@@ -42,95 +50,95 @@
 #define GROSSO_ERROR_ROOM -5
 
 /*
- The superframe cannot be cut.
+ The superframe cannot be segmented.
  */
 #define GROSSO_ERROR_SEGMENT -6
 
 /*
- The packet has no checksum that can be left to whoever takes it.
+ The packet has no TCP or UDP checksum that can be left to the device.
  */
 #define GROSSO_ERROR_CHECKSUM -7
 
 /*
- The library took the frame, and then a frame that left could not be described in a virtio header: it was dropped.
+ The library accepted the frame, but an outgoing frame was dropped because no virtio header can describe it.
  */
 #define GROSSO_ERROR_LOST -8
 
 /*
- Frames that begin with an IP header, as a TUN device has them.
+ Frames start with an IP header, as on a TUN device.
  */
 #define GROSSO_LINK_IP 0
 
 /*
- Frames that begin with an Ethernet header, as a TAP device has them.
+ Frames start with an Ethernet header, as on a TAP device.
  */
 #define GROSSO_LINK_ETHERNET 1
 
 /*
- Datagrams of UDP are joined too: the taker can cut them (USO).
+ Merge UDP datagrams as well; the receiver of the frames must support USO.
  */
 #define GROSSO_UDP 1
 
 /*
- The checksums of frames without a virtio header are verified already, such as by an AEAD.
+ Skip checksum verification of frames without a virtio header, for example because an AEAD has authenticated them.
  */
 #define GROSSO_TRUSTED 2
 
 /*
- Most pieces of a frame that a take callback is given: with a piece of the caller's in front, as many as one writev()
- takes (IOV_MAX).
+ Maximum number of pieces per take callback: with one more piece of the caller in front, the maximum of writev()
+ (IOV_MAX).
  */
 #define GROSSO_PIECES_MAX 1023
 
 /*
- The packets of a batch become superframes.
+ Merges the packets of a batch into superframes.
  */
 struct grosso_coalescer;
 
 /*
- IP fragments become datagrams; everything else passes.
+ Reassembles IP fragments into datagrams; other frames pass.
  */
 struct grosso_reassembler;
 
 /*
- `struct virtio_net_hdr_mrg_rxbuf`: 12 bytes, in the order of this machine's bytes.
+ `struct virtio_net_hdr_mrg_rxbuf`: 12 bytes in native byte order.
  */
 struct grosso_vnet {
   /*
-   1: the checksum is to be completed; 2: it is verified.
+   1: the checksum is partial; 2: the checksum is verified.
    */
   uint8_t flags;
   /*
-   0: a packet; 1: TCP in IPv4; 4: TCP in IPv6; 5: UDP; with 0x80, the first packet has CWR. Others are refused, 3
-   too: datagrams that are to leave in fragments (UFO).
+   0: a packet; 1: TCP over IPv4; 4: TCP over IPv6; 5: UDP; with 0x80, only the first packet has CWR. Other values
+   are rejected, including 3 (UFO).
    */
   uint8_t gso_type;
   /*
-   Bytes of the headers; a hint.
+   Length of the headers in bytes; a hint.
    */
   uint16_t header_length;
   /*
-   Bytes of payload in each packet but the last.
+   Payload bytes of every packet but the last.
    */
   uint16_t gso_size;
   /*
-   Place in the frame from which on bytes are summed.
+   Offset of the first summed byte from the start of the frame.
    */
   uint16_t checksum_start;
   /*
-   Place of the checksum, from there on.
+   Offset of the checksum field from `checksum_start`.
    */
   uint16_t checksum_offset;
   /*
-   1, and not read.
+   Number of buffers; written as 1 and ignored on input.
    */
   uint16_t buffers;
 };
 
 /*
- Takes a frame: its bytes in pieces, at most `GROSSO_PIECES_MAX`, the headers in the first; and what is known about
- it. All of it is the library's and gone once the function returns. A frame that no virtio header describes, such as
- a superframe whose checksums nobody vouches for, comes as its packets.
+ Receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its virtio header.
+ The memory is valid only during the call. A frame that no virtio header can describe, for example a superframe whose
+ checksums were not verified, is delivered as separate packets.
  */
 typedef void (*grosso_take)(void *context,
                             const struct iovec *pieces,
@@ -138,16 +146,16 @@ typedef void (*grosso_take)(void *context,
                             const struct grosso_vnet *vnet);
 
 /*
- Takes back a frame that the library holds no more, by the pointer that came with it.
+ Releases a frame that the library no longer holds; `user` is the pointer that was pushed with it.
  */
 typedef void (*grosso_release)(void *context, void *user);
 
 /*
- Options of a handle. Set everything to zero first, then `size`.
+ Options of a handle. Set all bytes to zero first, then `size`.
  */
 struct grosso_options {
   /*
-   `sizeof` of this structure, by which old programs are told from new ones.
+   `sizeof` of this structure, which identifies its version.
    */
   uint32_t size;
   /*
@@ -155,33 +163,33 @@ struct grosso_options {
    */
   uint32_t link;
   /*
-   `GROSSO_UDP`, `GROSSO_TRUSTED`.
+   `GROSSO_UDP` and `GROSSO_TRUSTED`.
    */
   uint32_t flags;
   /*
-   Zero.
+   Must be zero.
    */
   uint32_t reserved;
   /*
-   A random number, so that nobody can choose packets that meet in one place of a table.
+   Random key of hash tables, which prevents attacks by chosen collisions.
    */
   uint64_t seed;
   /*
-   The first argument of the callbacks.
+   First argument of all callbacks.
    */
   void *context;
   /*
-   Takes frames; not null.
+   Receives frames; must not be null.
    */
   grosso_take take;
   /*
-   Takes buffers back; null if nobody wants to know.
+   Releases buffers; may be null.
    */
   grosso_release release;
 };
 
 /*
- Takes a packet that was cut.
+ Receives one packet of a superframe.
  */
 typedef void (*grosso_packet)(void *context, const void *bytes, size_t len);
 
@@ -190,30 +198,31 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The sentence for a result of any function of this library; never null, and never to be freed.
+ Returns the text for the result of any function of this library. The text is never null and must not be freed.
  */
 const char *grosso_error_text(int code);
 
 /*
- The version of the library: 0xMMmmpp, major, minor and patch.
+ Returns the version of the library: 0xMMmmpp for major, minor and patch.
  */
 int grosso_version(void);
 
 /*
- Makes a coalescer. Its callbacks must not call functions of the same handle.
+ Creates a coalescer. Its callbacks must not call functions of the same handle.
 
  # Safety
- `options` leads to as many bytes as its `size` says, and `out` to a place for a pointer.
+ `options` must point to the number of bytes in its `size` field, and `out` to a pointer.
  */
 int grosso_coalescer_new(const struct grosso_options *options, struct grosso_coalescer **out);
 
 /*
- Takes a frame of `len` bytes. It belongs to the library until the release callback names `user`, which may be before
- this function returns; after an error other than `GROSSO_ERROR_LOST` it was not taken. `vnet` is null if nothing is
- known about it.
+ Pushes a frame of `len` bytes. The library holds it until the release callback is called with `user`, possibly
+ before this function returns. After an error other than `GROSSO_ERROR_LOST` the library does not hold the frame.
+ `vnet` is null if there is no virtio header. `now_ns` is monotonic time in nanoseconds.
 
  # Safety
- The handle is one of this library, used by one thread at a time; the bytes stay until they are released.
+ The handle must come from `grosso_coalescer_new` and be used by one thread at a time. The bytes must stay unchanged
+ until they are released.
  */
 int grosso_coalescer_push(const struct grosso_coalescer *coalescer,
                           const void *frame,
@@ -223,36 +232,36 @@ int grosso_coalescer_push(const struct grosso_coalescer *coalescer,
                           uint64_t now_ns);
 
 /*
- Ends a batch: every frame leaves, and every buffer comes back.
+ Ends a batch: delivers every frame and releases every buffer.
 
  # Safety
- As `grosso_coalescer_push`.
+ See `grosso_coalescer_push`.
  */
 int grosso_coalescer_end(const struct grosso_coalescer *coalescer, uint64_t now_ns);
 
 /*
- Frees a coalescer. What it holds is neither delivered nor released: end the batch first. Null is nothing to free.
+ Frees a coalescer; null is allowed. Held frames are neither delivered nor released: end the batch first.
 
  # Safety
- The handle is null, or one of this library, and not used again if the result is 0.
+ The handle must be null or come from `grosso_coalescer_new`, and must not be used again if the result is 0.
  */
 int grosso_coalescer_free(struct grosso_coalescer *coalescer);
 
 /*
- Makes a reassembler. Its callbacks must not call functions of the same handle.
+ Creates a reassembler. Its callbacks must not call functions of the same handle.
 
  # Safety
- As `grosso_coalescer_new`.
+ See `grosso_coalescer_new`.
  */
 int grosso_reassembler_new(const struct grosso_options *options, struct grosso_reassembler **out);
 
 /*
- Takes a frame, as `grosso_coalescer_push` does. Fragments wait for the others of their datagram, up to 30 seconds of
- the caller's clock over IPv4 and 60 over IPv6; then they are released. It is for what a wire brings: of a superframe
- and of an open checksum it knows nothing, and says nothing of them in the header that leaves with it.
+ Pushes a frame as `grosso_coalescer_push` does. Fragments wait for the rest of their datagram for at most 30 s over
+ IPv4 and 60 s over IPv6 of the caller's clock, and are then released. Use it for frames from a wire: it supports
+ neither superframes nor partial checksums, and delivers frames without such metadata.
 
  # Safety
- As `grosso_coalescer_push`.
+ See `grosso_coalescer_push`.
  */
 int grosso_reassembler_push(const struct grosso_reassembler *reassembler,
                             const void *frame,
@@ -261,28 +270,29 @@ int grosso_reassembler_push(const struct grosso_reassembler *reassembler,
                             uint64_t now_ns);
 
 /*
- Releases everything held.
+ Discards all incomplete datagrams and releases their buffers.
 
  # Safety
- As `grosso_coalescer_push`.
+ See `grosso_coalescer_push`.
  */
 int grosso_reassembler_finish(const struct grosso_reassembler *reassembler);
 
 /*
- Frees a reassembler; finish it first. Null is nothing to free.
+ Frees a reassembler; null is allowed. Call `grosso_reassembler_finish` first.
 
  # Safety
- As `grosso_coalescer_free`.
+ See `grosso_coalescer_free`.
  */
 int grosso_reassembler_free(struct grosso_reassembler *reassembler);
 
 /*
- Cuts a superframe into packets with complete checksums, each of them written into `buffer` in turn and given to
- `packet`. What is no superframe is given as one packet. Returns the number of packets.
+ Segments a superframe into packets with complete checksums. Each packet is written to `buffer` and passed to
+ `packet`. A frame that is not a superframe is passed on as one packet. Returns the number of packets or a negative
+ error.
 
  # Safety
- `frame` leads to `len` bytes, `vnet` is null or a header, and `buffer` leads to `room` initialised bytes, which are
- others.
+ `frame` must point to `len` bytes, `vnet` must be null or point to a header, and `buffer` must point to `room`
+ initialised bytes that do not overlap the frame.
  */
 int grosso_segment(uint32_t link_type,
                    const void *frame,
@@ -294,19 +304,20 @@ int grosso_segment(uint32_t link_type,
                    void *context);
 
 /*
- The Internet checksum of some bytes, in the order in which it is stored; or an error.
+ Returns the Internet checksum of `len` bytes, in the byte order in which it is stored, or a negative error.
 
  # Safety
- `bytes` leads to `len` bytes.
+ `bytes` must point to `len` bytes.
  */
-int grosso_checksum(const void *bytes, size_t len);
+int grosso_checksum(const void *bytes,
+                    size_t len);
 
 /*
- Replaces the TCP or UDP checksum of a whole packet by the sum of its pseudo-header, and says in `vnet` that it is to
- be completed.
+ Replaces the TCP or UDP checksum of a complete packet by its pseudo-header sum, and marks the checksum as partial in
+ `vnet`.
 
  # Safety
- `packet` leads to `len` bytes, and `vnet` to a header.
+ `packet` must point to `len` bytes, and `vnet` to a header.
  */
 int grosso_checksum_open(uint32_t link_type,
                          void *packet,
@@ -314,12 +325,15 @@ int grosso_checksum_open(uint32_t link_type,
                          struct grosso_vnet *vnet);
 
 /*
- Completes the checksum that is `offset` bytes behind `start`, from where bytes are summed.
+ Completes a partial checksum: sums the packet from `start` on and stores the checksum at `start + offset`.
 
  # Safety
- `packet` leads to `len` bytes.
+ `packet` must point to `len` bytes.
  */
-int grosso_checksum_complete(void *packet, size_t len, uint16_t start, uint16_t offset);
+int grosso_checksum_complete(void *packet,
+                             size_t len,
+                             uint16_t start,
+                             uint16_t offset);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -14,7 +14,7 @@ use crate::{
     types::{GROSSO_TRUSTED, GROSSO_UDP, Options, Vnet, link},
 };
 
-/// The packets of a batch become superframes.
+/// Merges the packets of a batch into superframes.
 #[derive(Debug)]
 pub struct Coalescer {
     _only_pointers_to_it: [u8; 0],
@@ -27,7 +27,7 @@ struct Joining {
     sink: Sink,
     link: LinkType,
     stack: Stack,
-    /// Metadata of a frame that comes without a virtio header.
+    /// Metadata of a frame without a virtio header.
     plain: Meta,
     done: Vec<Lent>,
 }
@@ -72,7 +72,7 @@ impl Joining {
         })
     }
 
-    /// Runs the engine, gives its frames to the caller, and then the buffers back.
+    /// Runs the engine, delivers its frames to the caller, and then releases the buffers.
     fn run(
         &mut self,
         work: impl FnOnce(&mut grosso::Coalescer<Lent>, &mut dyn FnMut(Delivery<'_, Lent>)),
@@ -89,10 +89,10 @@ impl Joining {
     }
 }
 
-/// Makes a coalescer. Its callbacks must not call functions of the same handle.
+/// Creates a coalescer. Its callbacks must not call functions of the same handle.
 ///
 /// # Safety
-/// `options` leads to as many bytes as its `size` says, and `out` to a place for a pointer.
+/// `options` must point to the number of bytes in its `size` field, and `out` to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_coalescer_new(
     options: *const Options,
@@ -104,12 +104,13 @@ pub unsafe extern "C" fn grosso_coalescer_new(
     unsafe { give(out.cast(), || Joining::new(&options?)) }
 }
 
-/// Takes a frame of `len` bytes. It belongs to the library until the release callback names `user`, which may be before
-/// this function returns; after an error other than `GROSSO_ERROR_LOST` it was not taken. `vnet` is null if nothing is
-/// known about it.
+/// Pushes a frame of `len` bytes. The library holds it until the release callback is called with `user`, possibly
+/// before this function returns. After an error other than `GROSSO_ERROR_LOST` the library does not hold the frame.
+/// `vnet` is null if there is no virtio header. `now_ns` is monotonic time in nanoseconds.
 ///
 /// # Safety
-/// The handle is one of this library, used by one thread at a time; the bytes stay until they are released.
+/// The handle must come from `grosso_coalescer_new` and be used by one thread at a time. The bytes must stay unchanged
+/// until they are released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_coalescer_push(
     coalescer: *const Coalescer,
@@ -130,20 +131,20 @@ pub unsafe extern "C" fn grosso_coalescer_push(
     unsafe { enter(coalescer.cast(), work) }
 }
 
-/// Ends a batch: every frame leaves, and every buffer comes back.
+/// Ends a batch: delivers every frame and releases every buffer.
 ///
 /// # Safety
-/// As `grosso_coalescer_push`.
+/// See `grosso_coalescer_push`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_coalescer_end(coalescer: *const Coalescer, now_ns: u64) -> c_int {
     // SAFETY: this function has the contract of `enter`.
     unsafe { enter(coalescer.cast(), |joining: &mut Joining| joining.end(now_ns)) }
 }
 
-/// Frees a coalescer. What it holds is neither delivered nor released: end the batch first. Null is nothing to free.
+/// Frees a coalescer; null is allowed. Held frames are neither delivered nor released: end the batch first.
 ///
 /// # Safety
-/// The handle is null, or one of this library, and not used again if the result is 0.
+/// The handle must be null or come from `grosso_coalescer_new`, and must not be used again if the result is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_coalescer_free(coalescer: *mut Coalescer) -> c_int {
     // SAFETY: this function has the contract of `take_back`.

@@ -1,30 +1,30 @@
-//! Errors as negative numbers.
+//! Error codes, which are negative.
 
 use core::ffi::{CStr, c_char, c_int};
 
 /// An argument is null, too short, too long, or unknown.
 pub const GROSSO_ERROR_ARGUMENT: c_int = -1;
-/// The handle is in use: a callback called a function of the handle that called it.
+/// The handle is in use: a callback called a function of its own handle.
 pub const GROSSO_ERROR_BUSY: c_int = -2;
-/// The handle met a defect of the library, now or earlier; it can only be freed.
+/// The library panicked in a function of this handle. The handle can only be freed.
 pub const GROSSO_ERROR_BROKEN: c_int = -3;
-/// The frame and its virtio header contradict each other.
+/// The frame contradicts its virtio header.
 pub const GROSSO_ERROR_VNET: c_int = -4;
 /// The buffer is too small for a packet.
 pub const GROSSO_ERROR_ROOM: c_int = -5;
-/// The superframe cannot be cut.
+/// The superframe cannot be segmented.
 pub const GROSSO_ERROR_SEGMENT: c_int = -6;
-/// The packet has no checksum that can be left to whoever takes it.
+/// The packet has no TCP or UDP checksum that can be left to the device.
 pub const GROSSO_ERROR_CHECKSUM: c_int = -7;
 
-/// The library took the frame, and then a frame that left could not be described in a virtio header: it was dropped.
+/// The library accepted the frame, but an outgoing frame was dropped because no virtio header can describe it.
 pub const GROSSO_ERROR_LOST: c_int = -8;
 
-/// An error inside the library, with its number.
+/// An error code inside the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) c_int);
 
-/// The sentence for a result of any function of this library; never null, and never to be freed.
+/// Returns the text for the result of any function of this library. The text is never null and must not be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn grosso_error_text(code: c_int) -> *const c_char {
     text(code).as_ptr()

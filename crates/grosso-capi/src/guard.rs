@@ -1,4 +1,4 @@
-//! The border: nothing unwinds over it, and a handle has one way in at a time.
+//! The C boundary: no panic crosses it, and a handle is entered once at a time.
 
 use core::{
     cell::{Cell, RefCell},
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Failure, GROSSO_ERROR_ARGUMENT, GROSSO_ERROR_BROKEN, GROSSO_ERROR_BUSY};
 
-/// State behind a handle.
+/// State of a handle.
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
     inner: RefCell<T>,
@@ -20,7 +20,7 @@ impl<T> Handle<T> {
         Self { inner: RefCell::new(inner), is_broken: Cell::new(false) }
     }
 
-    /// Runs a function of the handle, unless it runs already, or broke.
+    /// Runs a function of the handle, unless one is running or the handle is broken.
     pub(crate) fn enter(&self, work: impl FnOnce(&mut T) -> Result<c_int, Failure>) -> c_int {
         if self.is_broken.get() {
             return GROSSO_ERROR_BROKEN;
@@ -31,13 +31,13 @@ impl<T> Handle<T> {
         result
     }
 
-    /// Whether a function of it runs now.
+    /// Returns whether a function of the handle is running.
     pub(crate) fn is_busy(&self) -> bool {
         self.inner.try_borrow_mut().is_err()
     }
 }
 
-/// Runs something without a handle. A panic is a defect, and becomes an error.
+/// Runs a function without a handle and converts a panic into an error.
 pub(crate) fn guarded(work: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(result)) => result,
@@ -46,10 +46,10 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     }
 }
 
-/// Runs a function of the handle that a caller gave.
+/// Runs a function of the caller's handle.
 ///
 /// # Safety
-/// The pointer is null, or one that [`give`] gave and [`take_back`] did not free.
+/// The pointer must be null, or come from [`give`] and not yet have been freed by [`take_back`].
 pub(crate) unsafe fn enter<T>(
     handle: *const Handle<T>,
     work: impl FnOnce(&mut T) -> Result<c_int, Failure>,
@@ -61,10 +61,10 @@ pub(crate) unsafe fn enter<T>(
     }
 }
 
-/// Gives a new handle to the caller through `out`.
+/// Passes a new handle to the caller through `out`.
 ///
 /// # Safety
-/// `out` is null, or a place for a pointer.
+/// `out` must be null or point to a pointer.
 pub(crate) unsafe fn give<T>(
     out: *mut *mut Handle<T>,
     make: impl FnOnce() -> Result<T, Failure>,
@@ -80,10 +80,10 @@ pub(crate) unsafe fn give<T>(
     })
 }
 
-/// Frees a handle: null is nothing to free.
+/// Frees a handle; null is allowed.
 ///
 /// # Safety
-/// As [`enter`]; the pointer is not used again unless the result is an error.
+/// See [`enter`]; the pointer must not be used again unless the result is an error.
 pub(crate) unsafe fn take_back<T>(handle: *mut Handle<T>) -> c_int {
     // SAFETY: as in `enter`.
     match unsafe { handle.as_ref() } {

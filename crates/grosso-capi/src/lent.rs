@@ -4,10 +4,10 @@ use core::ffi::c_void;
 
 use crate::error::{Failure, GROSSO_ERROR_ARGUMENT};
 
-/// The longest frame in bytes: offsets in it fit `uint32_t` by far.
+/// Maximum frame length in bytes, far below the range of `uint32_t` offsets.
 const FRAME_BYTES_MAX: usize = 1 << 24;
 
-/// Bytes that the caller lends until they are released, and the caller's name for them.
+/// Bytes that the caller lends until they are released, with the caller's pointer that identifies them.
 #[derive(Debug)]
 pub(crate) struct Lent {
     bytes: *const u8,
@@ -17,7 +17,7 @@ pub(crate) struct Lent {
 
 impl Lent {
     /// # Safety
-    /// `bytes` is null, or leads to `len` initialised bytes that nobody writes before the buffer is released.
+    /// `bytes` must be null or point to `len` initialised bytes that nobody writes until the buffer is released.
     pub(crate) unsafe fn new(
         bytes: *const c_void,
         len: usize,
@@ -31,7 +31,7 @@ impl Lent {
     }
 }
 
-/// The length of a frame, unless it is too long.
+/// Checks the length of a frame.
 pub(crate) fn frame_len(len: usize) -> Result<usize, Failure> {
     if len > FRAME_BYTES_MAX { Err(Failure(GROSSO_ERROR_ARGUMENT)) } else { Ok(len) }
 }

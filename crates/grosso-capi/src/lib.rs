@@ -1,17 +1,17 @@
-//! Grosso for C: `grosso.h` is its page.
+//! Grosso for C. The header `grosso.h` documents the interface.
 //!
 //! | module | job |
 //! |---|---|
-//! | [`types`] | what both sides lay out alike: options, the virtio header |
-//! | [`error`] | the negative numbers, and their texts |
-//! | `guard` | the border: no unwinding over it, no second way into a handle |
+//! | [`types`] | layouts shared with C: options, the virtio header, callbacks |
+//! | [`error`] | error codes and their texts |
+//! | `guard` | the C boundary: catches panics and rejects re-entrant calls |
 //! | `lent` | a buffer of the caller while the library holds it |
-//! | `sink` | the caller as one who takes frames |
-//! | [`coalescer`], [`reassembler`] | the handles |
-//! | [`packet`] | what needs no handle: segment, checksums |
+//! | `sink` | delivery of frames to the caller's callbacks |
+//! | [`coalescer`], [`reassembler`] | handles |
+//! | [`packet`] | functions without a handle: segmentation, checksums |
 //!
-//! Every function of the header is `unsafe`, because C gives pointers. Inside, a pointer becomes a reference in
-//! `guard`, [`types`], `lent` or [`packet`], and nowhere else.
+//! Every function of the header is `unsafe`, because C passes pointers. Only `guard`, [`types`], `lent` and [`packet`]
+//! turn a pointer into a reference. The engine itself is [`grosso`].
 #![cfg(unix)]
 
 pub mod coalescer;

@@ -19,10 +19,10 @@ use crate::{
     types::{Packet, Vnet, link},
 };
 
-/// Bytes of the caller, to read.
+/// Borrows bytes of the caller for reading.
 ///
 /// # Safety
-/// The pointer is null, or leads to `len` initialised bytes that nobody writes meanwhile.
+/// The pointer must be null or point to `len` initialised bytes that nobody writes meanwhile.
 unsafe fn read<'a>(bytes: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     if bytes.is_null() || len > isize::MAX as usize {
         return Err(Failure(GROSSO_ERROR_ARGUMENT));
@@ -31,10 +31,10 @@ unsafe fn read<'a>(bytes: *const c_void, len: usize) -> Result<&'a [u8], Failure
     Ok(unsafe { core::slice::from_raw_parts(bytes.cast(), len) })
 }
 
-/// Bytes of the caller, to write.
+/// Borrows bytes of the caller for writing.
 ///
 /// # Safety
-/// The pointer is null, or leads to `len` initialised bytes that nobody else touches meanwhile.
+/// The pointer must be null or point to `len` initialised bytes that nobody else accesses meanwhile.
 unsafe fn write<'a>(bytes: *mut c_void, len: usize) -> Result<&'a mut [u8], Failure> {
     if bytes.is_null() || len > isize::MAX as usize {
         return Err(Failure(GROSSO_ERROR_ARGUMENT));
@@ -44,12 +44,13 @@ unsafe fn write<'a>(bytes: *mut c_void, len: usize) -> Result<&'a mut [u8], Fail
     Ok(unsafe { core::slice::from_raw_parts_mut(bytes.cast(), len) })
 }
 
-/// Cuts a superframe into packets with complete checksums, each of them written into `buffer` in turn and given to
-/// `packet`. What is no superframe is given as one packet. Returns the number of packets.
+/// Segments a superframe into packets with complete checksums. Each packet is written to `buffer` and passed to
+/// `packet`. A frame that is not a superframe is passed on as one packet. Returns the number of packets or a negative
+/// error.
 ///
 /// # Safety
-/// `frame` leads to `len` bytes, `vnet` is null or a header, and `buffer` leads to `room` initialised bytes, which are
-/// others.
+/// `frame` must point to `len` bytes, `vnet` must be null or point to a header, and `buffer` must point to `room`
+/// initialised bytes that do not overlap the frame.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_segment(
     link_type: u32,
@@ -98,10 +99,10 @@ pub unsafe extern "C" fn grosso_segment(
     })
 }
 
-/// The Internet checksum of some bytes, in the order in which it is stored; or an error.
+/// Returns the Internet checksum of `len` bytes, in the byte order in which it is stored, or a negative error.
 ///
 /// # Safety
-/// `bytes` leads to `len` bytes.
+/// `bytes` must point to `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_checksum(bytes: *const c_void, len: usize) -> c_int {
     guarded(|| {
@@ -111,11 +112,11 @@ pub unsafe extern "C" fn grosso_checksum(bytes: *const c_void, len: usize) -> c_
     })
 }
 
-/// Replaces the TCP or UDP checksum of a whole packet by the sum of its pseudo-header, and says in `vnet` that it is to
-/// be completed.
+/// Replaces the TCP or UDP checksum of a complete packet by its pseudo-header sum, and marks the checksum as partial in
+/// `vnet`.
 ///
 /// # Safety
-/// `packet` leads to `len` bytes, and `vnet` to a header.
+/// `packet` must point to `len` bytes, and `vnet` to a header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_checksum_open(
     link_type: u32,
@@ -139,10 +140,10 @@ pub unsafe extern "C" fn grosso_checksum_open(
     })
 }
 
-/// Completes the checksum that is `offset` bytes behind `start`, from where bytes are summed.
+/// Completes a partial checksum: sums the packet from `start` on and stores the checksum at `start + offset`.
 ///
 /// # Safety
-/// `packet` leads to `len` bytes.
+/// `packet` must point to `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_checksum_complete(
     packet: *mut c_void,

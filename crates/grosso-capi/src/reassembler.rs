@@ -16,7 +16,7 @@ use crate::{
     types::{Options, link},
 };
 
-/// IP fragments become datagrams; everything else passes.
+/// Reassembles IP fragments into datagrams; other frames pass.
 #[derive(Debug)]
 pub struct Reassembler {
     _only_pointers_to_it: [u8; 0],
@@ -39,7 +39,7 @@ impl Gathering {
         Ok(Self { engine, sink: Sink::new(options, link), done: Vec::new() })
     }
 
-    /// Runs the engine, gives its frames to the caller, and then the buffers back.
+    /// Runs the engine, delivers its frames to the caller, and then releases the buffers.
     fn run(
         &mut self,
         work: impl FnOnce(&mut grosso::reassemble::Reassembler<Lent>, &mut dyn FnMut(Outcome<'_, Lent>)),
@@ -77,10 +77,10 @@ impl Gathering {
     }
 }
 
-/// Makes a reassembler. Its callbacks must not call functions of the same handle.
+/// Creates a reassembler. Its callbacks must not call functions of the same handle.
 ///
 /// # Safety
-/// As `grosso_coalescer_new`.
+/// See `grosso_coalescer_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_reassembler_new(
     options: *const Options,
@@ -92,12 +92,12 @@ pub unsafe extern "C" fn grosso_reassembler_new(
     unsafe { give(out.cast(), || Gathering::new(&options?)) }
 }
 
-/// Takes a frame, as `grosso_coalescer_push` does. Fragments wait for the others of their datagram, up to 30 seconds of
-/// the caller's clock over IPv4 and 60 over IPv6; then they are released. It is for what a wire brings: of a superframe
-/// and of an open checksum it knows nothing, and says nothing of them in the header that leaves with it.
+/// Pushes a frame as `grosso_coalescer_push` does. Fragments wait for the rest of their datagram for at most 30 s over
+/// IPv4 and 60 s over IPv6 of the caller's clock, and are then released. Use it for frames from a wire: it supports
+/// neither superframes nor partial checksums, and delivers frames without such metadata.
 ///
 /// # Safety
-/// As `grosso_coalescer_push`.
+/// See `grosso_coalescer_push`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_reassembler_push(
     reassembler: *const Reassembler,
@@ -117,10 +117,10 @@ pub unsafe extern "C" fn grosso_reassembler_push(
     unsafe { enter(reassembler.cast(), work) }
 }
 
-/// Releases everything held.
+/// Discards all incomplete datagrams and releases their buffers.
 ///
 /// # Safety
-/// As `grosso_coalescer_push`.
+/// See `grosso_coalescer_push`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_reassembler_finish(reassembler: *const Reassembler) -> c_int {
     let work = |gathering: &mut Gathering| gathering.run(|engine, mut out| engine.finish(&mut out));
@@ -128,10 +128,10 @@ pub unsafe extern "C" fn grosso_reassembler_finish(reassembler: *const Reassembl
     unsafe { enter(reassembler.cast(), work) }
 }
 
-/// Frees a reassembler; finish it first. Null is nothing to free.
+/// Frees a reassembler; null is allowed. Call `grosso_reassembler_finish` first.
 ///
 /// # Safety
-/// As `grosso_coalescer_free`.
+/// See `grosso_coalescer_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_reassembler_free(reassembler: *mut Reassembler) -> c_int {
     // SAFETY: this function has the contract of `take_back`.

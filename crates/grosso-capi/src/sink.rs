@@ -1,4 +1,4 @@
-//! The caller as one who takes frames.
+//! Delivery of frames to the caller's callbacks.
 
 use core::ffi::c_void;
 use std::io;
@@ -21,7 +21,7 @@ use crate::{
     types::{GROSSO_PIECES_MAX, GROSSO_UDP, Options, Release, Take, Vnet},
 };
 
-/// The callbacks of a handle.
+/// Callbacks of a handle.
 #[derive(Debug)]
 pub(crate) struct Sink {
     context: *mut c_void,
@@ -30,10 +30,10 @@ pub(crate) struct Sink {
     link: LinkType,
     device: Device,
     stack: Stack,
-    /// Headers of a frame in which a sum has to be put.
+    /// Headers of a frame whose checksum must be changed.
     head: Vec<u8>,
     pieces: Vec<libc::iovec>,
-    /// Bytes of the pieces that are too many.
+    /// Bytes of the pieces beyond the maximum.
     rest: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl Sink {
         }
     }
 
-    /// Gives a buffer back to the caller.
+    /// Releases a buffer to the caller.
     pub(crate) fn release(&self, Lent { user, .. }: Lent) {
         if let Some(release) = self.release {
             // SAFETY: the caller gave the function for this context, and `user` with the buffer, which is not read any
@@ -70,8 +70,8 @@ impl Sink {
         }
     }
 
-    /// The virtio header of a frame. It reports what was verified. The bytes stay unchanged, except those of a
-    /// superframe whose checksum was: it has to be partial, in a copy of the headers.
+    /// Returns the virtio header of a frame, including its checksum state. The frame stays unchanged, except that a
+    /// superframe with a verified checksum gets a partial one in a copy of its headers.
     fn header(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<VirtioHeader, PortError> {
         self.head.clear();
         let mut header = VirtioHeader { buffers: 1, ..VirtioHeader::default() };
@@ -99,7 +99,7 @@ impl Sink {
         Ok(described.header)
     }
 
-    /// Gives a frame to the caller, with the headers that [`Self::header`] changed in place of its own.
+    /// Delivers a frame to the caller, with the headers that [`Self::header`] changed in place of its own.
     fn give(&mut self, slices: &[&[u8]], header: VirtioHeader) {
         let Some(take) = self.take else { return };
         let vnet = Vnet::from(header);
@@ -121,7 +121,7 @@ impl Sink {
         unsafe { take(self.context, self.pieces.as_ptr(), self.pieces.len(), &raw const vnet) };
     }
 
-    /// Gives the packets of a superframe that no virtio header describes to the caller, or fails with what refused it.
+    /// Delivers the packets of a superframe that no virtio header can describe, or fails with `refused`.
     fn cut(&mut self, slices: &[&[u8]], meta: &Meta, refused: PortError) -> Result<(), PortError> {
         let (link, ports) = (self.link, Ports::ASSIGNED);
         let Ok(mut segments) = Segments::new(slices, meta, link, &ports, Outgoing::COMPLETE) else {

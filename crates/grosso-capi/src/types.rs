@@ -1,4 +1,4 @@
-//! Layouts that both sides share.
+//! Layouts shared with C.
 
 use core::ffi::{c_int, c_void};
 
@@ -10,44 +10,44 @@ use grosso_wire::{
 
 use crate::error::{Failure, GROSSO_ERROR_ARGUMENT, GROSSO_ERROR_VNET};
 
-/// Frames that begin with an IP header, as a TUN device has them.
+/// Frames start with an IP header, as on a TUN device.
 pub const GROSSO_LINK_IP: u32 = 0;
-/// Frames that begin with an Ethernet header, as a TAP device has them.
+/// Frames start with an Ethernet header, as on a TAP device.
 pub const GROSSO_LINK_ETHERNET: u32 = 1;
 
-/// Datagrams of UDP are joined too: the taker can cut them (USO).
+/// Merge UDP datagrams as well; the receiver of the frames must support USO.
 pub const GROSSO_UDP: u32 = 1;
-/// The checksums of frames without a virtio header are verified already, such as by an AEAD.
+/// Skip checksum verification of frames without a virtio header, for example because an AEAD has authenticated them.
 pub const GROSSO_TRUSTED: u32 = 2;
 
-/// Most pieces of a frame that a take callback is given: with a piece of the caller's in front, as many as one writev()
-/// takes (IOV_MAX).
+/// Maximum number of pieces per take callback: with one more piece of the caller in front, the maximum of writev()
+/// (IOV_MAX).
 pub const GROSSO_PIECES_MAX: usize = 1023;
 
-/// `struct virtio_net_hdr_mrg_rxbuf`: 12 bytes, in the order of this machine's bytes.
+/// `struct virtio_net_hdr_mrg_rxbuf`: 12 bytes in native byte order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vnet {
-    /// 1: the checksum is to be completed; 2: it is verified.
+    /// 1: the checksum is partial; 2: the checksum is verified.
     pub flags: u8,
-    /// 0: a packet; 1: TCP in IPv4; 4: TCP in IPv6; 5: UDP; with 0x80, the first packet has CWR. Others are refused, 3
-    /// too: datagrams that are to leave in fragments (UFO).
+    /// 0: a packet; 1: TCP over IPv4; 4: TCP over IPv6; 5: UDP; with 0x80, only the first packet has CWR. Other values
+    /// are rejected, including 3 (UFO).
     pub gso_type: u8,
-    /// Bytes of the headers; a hint.
+    /// Length of the headers in bytes; a hint.
     pub header_length: u16,
-    /// Bytes of payload in each packet but the last.
+    /// Payload bytes of every packet but the last.
     pub gso_size: u16,
-    /// Place in the frame from which on bytes are summed.
+    /// Offset of the first summed byte from the start of the frame.
     pub checksum_start: u16,
-    /// Place of the checksum, from there on.
+    /// Offset of the checksum field from `checksum_start`.
     pub checksum_offset: u16,
-    /// 1, and not read.
+    /// Number of buffers; written as 1 and ignored on input.
     pub buffers: u16,
 }
 
-/// Takes a frame: its bytes in pieces, at most `GROSSO_PIECES_MAX`, the headers in the first; and what is known about
-/// it. All of it is the library's and gone once the function returns. A frame that no virtio header describes, such as
-/// a superframe whose checksums nobody vouches for, comes as its packets.
+/// Receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its virtio header.
+/// The memory is valid only during the call. A frame that no virtio header can describe, for example a superframe whose
+/// checksums were not verified, is delivered as separate packets.
 pub type Take = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -56,42 +56,42 @@ pub type Take = Option<
         vnet: *const Vnet,
     ),
 >;
-/// Takes back a frame that the library holds no more, by the pointer that came with it.
+/// Releases a frame that the library no longer holds; `user` is the pointer that was pushed with it.
 pub type Release = Option<unsafe extern "C" fn(context: *mut c_void, user: *mut c_void)>;
-/// Takes a packet that was cut.
+/// Receives one packet of a superframe.
 pub type Packet =
     Option<unsafe extern "C" fn(context: *mut c_void, bytes: *const c_void, len: usize)>;
 
-/// Options of a handle. Set everything to zero first, then `size`.
+/// Options of a handle. Set all bytes to zero first, then `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `sizeof` of this structure, by which old programs are told from new ones.
+    /// `sizeof` of this structure, which identifies its version.
     pub size: u32,
     /// `GROSSO_LINK_IP` or `GROSSO_LINK_ETHERNET`.
     pub link: u32,
-    /// `GROSSO_UDP`, `GROSSO_TRUSTED`.
+    /// `GROSSO_UDP` and `GROSSO_TRUSTED`.
     pub flags: u32,
-    /// Zero.
+    /// Must be zero.
     pub reserved: u32,
-    /// A random number, so that nobody can choose packets that meet in one place of a table.
+    /// Random key of hash tables, which prevents attacks by chosen collisions.
     pub seed: u64,
-    /// The first argument of the callbacks.
+    /// First argument of all callbacks.
     pub context: *mut c_void,
-    /// Takes frames; not null.
+    /// Receives frames; must not be null.
     pub take: Take,
-    /// Takes buffers back; null if nobody wants to know.
+    /// Releases buffers; may be null.
     pub release: Release,
 }
 
-/// Bytes that options of a later version may have at most.
+/// Maximum size in bytes of the options of a later version.
 const OPTIONS_BYTES_MAX: usize = 4096;
 
 impl Options {
-    /// Options of a caller, of this version or of a later one that asks for nothing new.
+    /// Reads the caller's options, of this version or of a later one that sets no new options.
     ///
     /// # Safety
-    /// The pointer is null, or leads to as many initialised bytes as its first four say.
+    /// The pointer must be null or point to as many initialised bytes as its first four bytes state.
     pub(crate) unsafe fn read(from: *const Self) -> Result<Self, Failure> {
         let wrong = Failure(GROSSO_ERROR_ARGUMENT);
         if from.is_null() {
@@ -118,7 +118,7 @@ impl Options {
     }
 }
 
-/// The link type of a caller's number.
+/// Converts the caller's link type.
 pub(crate) fn link(number: u32) -> Result<LinkType, Failure> {
     match number {
         GROSSO_LINK_IP => Ok(LinkType::Raw),
@@ -128,7 +128,7 @@ pub(crate) fn link(number: u32) -> Result<LinkType, Failure> {
 }
 
 impl Vnet {
-    /// Metadata that this header gives for a frame.
+    /// Returns the metadata that this header gives for a frame.
     pub(crate) fn meta(
         &self,
         frame: &[u8],
@@ -169,7 +169,7 @@ impl From<VirtioHeader> for Vnet {
     }
 }
 
-/// The version of the library: 0xMMmmpp, major, minor and patch.
+/// Returns the version of the library: 0xMMmmpp for major, minor and patch.
 #[unsafe(no_mangle)]
 pub extern "C" fn grosso_version() -> c_int {
     0x00_01_00

@@ -48,7 +48,7 @@ impl Compression {
         }
     }
 
-    /// The name of the format.
+    /// Returns the name of the compression format.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

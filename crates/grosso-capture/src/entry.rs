@@ -10,60 +10,72 @@ use super::order::ByteOrder;
 use super::pcapng;
 
 /// One entry of a capture.
+///
+/// ```no_run
+/// use grosso_capture::{CaptureReader, Entry};
+///
+/// let mut reader = CaptureReader::open("in.pcapng")?;
+/// while let Some(entry) = reader.next()? {
+///     match entry {
+///         Entry::Packet(packet) => println!("packet {}", packet.number),
+///         Entry::Block(block) => println!("block type {}", block.kind),
+///     }
+/// }
+/// # Ok::<(), grosso_capture::CaptureError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
     /// A packet.
     Packet(Packet<'a>),
-    /// A pcapng block that holds no packet. A faithful copy passes it on.
+    /// A pcapng block other than a packet. Copy it to preserve the capture.
     Block(Block<'a>),
 }
 
 /// One captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// The bytes captured, from the link layer on.
+    /// Captured bytes, starting with the link layer.
     pub data: &'a [u8],
-    /// Length of the packet on its link, in bytes. Larger than `data` when the snapshot length cut
-    /// the packet; smaller only in files with wrong lengths.
+    /// Length of the packet on its link in bytes. Larger than `data` if the snapshot length truncated the packet;
+    /// smaller only in files with wrong lengths.
     pub original_len: u32,
-    /// Nanoseconds since the epoch, rounded down; `None` where the format holds no time.
+    /// Nanoseconds since the epoch, rounded down; `None` if the record has no time.
     pub timestamp_ns: Option<u64>,
-    /// The number of the packet's interface within its section.
+    /// Index of the packet's interface within its section.
     pub interface: u32,
-    /// The number of the first interface of the same device: `interface`, unless who reads several
-    /// captures as one knows better ([`Outcome::device`](super::Outcome::device)).
+    /// Index of the first interface of the same device: equal to `interface`, unless several captures are merged
+    /// ([`Outcome::device`](super::Outcome::device)).
     pub device: u32,
-    /// The description of that interface.
+    /// Description of the interface.
     pub description: &'a Interface,
     /// Position of the packet in the file, counted from 1.
     pub number: u64,
-    /// The file that it comes from, and its place there.
+    /// Original file of the packet, and its position there.
     pub origin: Origin,
     pub(crate) options: Options<'a>,
     pub(crate) raw: &'a [u8],
     pub(crate) format: Format,
 }
 
-/// The place of a packet in the file that it comes from.
+/// Position of a packet in its original file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The index of the file among those that are read as one; 0 unless who reads them knows better
-    /// ([`Outcome::next_origin`](super::Outcome::next_origin)).
+    /// Index of the file among merged captures; 0 otherwise ([`Outcome::next_origin`](super::Outcome::next_origin)).
     pub file: u32,
-    /// Position in that file, counted from 1. Packets that were not wanted count.
+    /// Position in that file, counted from 1, including packets that were filtered out.
     pub number: u64,
-    /// Offset of its record or block, in bytes of the uncompressed file.
+    /// Offset of the record or block in bytes of the uncompressed file.
     pub offset: u64,
 }
 
 impl<'a> Packet<'a> {
-    /// The packet's pcapng options; none in classic pcap.
+    /// Returns the packet's pcapng options; empty in classic pcap.
     #[must_use]
     pub const fn options(&self) -> Options<'a> {
         self.options
     }
 
-    /// Metadata that the capture holds for the packet: time, interface, flags and offload state.
+    /// Returns the metadata that the capture stores for the packet: time, interface, flags and offload state.
     ///
     /// Damaged options and unknown versions of the offload option count as absent.
     #[must_use]
@@ -94,64 +106,61 @@ impl<'a> Packet<'a> {
         meta
     }
 
-    /// Damage in the packet's options, which leaves the packet itself usable.
+    /// Returns the damage in the packet's options, if any. The packet itself remains usable.
     #[must_use]
     pub fn warning(&self) -> Option<Damage> {
         self.options.damage()
     }
 
-    /// Whether the capture holds fewer bytes than the link carried.
+    /// Returns whether the capture holds fewer bytes than the link carried.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.original_len as usize > self.data.len()
     }
 
-    /// The whole record as it stands in the file.
+    /// Returns the whole record as stored in the file.
     #[must_use]
     pub const fn raw(&self) -> &'a [u8] {
         self.raw
     }
 
-    /// The byte order of its file or section.
+    /// Returns the byte order of the packet's file or section.
     #[must_use]
     pub const fn order(&self) -> ByteOrder {
         self.options.order()
     }
 }
 
-/// One pcapng block that holds no packet: section header, interface, names, statistics, secrets,
-/// or anything that this code does not know.
+/// One pcapng block other than a packet: section header, interface, names, statistics, secrets, or an unknown type.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    /// The block type.
+    /// Block type.
     pub kind: u32,
-    /// The whole block as it stands in the file.
+    /// Whole block as stored in the file.
     pub raw: &'a [u8],
-    /// The byte order of its section.
+    /// Byte order of the section.
     pub order: ByteOrder,
-    /// The interface that this block describes; `None` unless it is an interface description.
+    /// Interface that this block describes; `None` unless the block is an interface description.
     pub interface: Option<Interface>,
 }
 
 impl<'a> Block<'a> {
-    /// The options of a section header, an interface description, interface statistics, names or
-    /// secrets: names, comments, counters. For other blocks there are none, because their layout is
-    /// not known.
+    /// Returns the options of a section header, an interface description, interface statistics, names or secrets, for
+    /// example names, comments and counters. Returns no options for other blocks, because their layout is unknown.
     #[must_use]
     pub fn options(&self) -> Options<'a> {
         pcapng::block_options(self.kind, self.order, self.raw)
     }
 
-    /// Whether this block begins a section.
+    /// Returns whether this block is a section header.
     #[must_use]
     pub const fn is_section_header(&self) -> bool {
         self.kind == pcapng::SECTION_HEADER
     }
 
-    /// Whether a tool that changes packets may copy this block.
+    /// Returns whether a tool that changes packets may copy this block.
     ///
-    /// Only custom blocks that are marked as not copyable may not (draft-ietf-opsawg-pcapng section
-    /// 4.8).
+    /// False only for custom blocks marked as not copyable (draft-ietf-opsawg-pcapng section 4.8).
     #[must_use]
     pub const fn is_copyable(&self) -> bool {
         self.kind != pcapng::CUSTOM_BLOCK_NO_COPY

@@ -4,116 +4,115 @@ use std::io;
 
 use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 
-/// Reason that a capture could not be read or written.
+/// Reason why a capture could not be read or written.
 ///
-/// Only the variants for errors of the environment name the file in their text. The caller prefixes
-/// the others with the name that the user typed, as in `send.pcap: ends inside packet 56 (...)`.
-/// See [`CaptureError::names_file`].
+/// Only errors of the environment include the file name in their text. Prefix the others with the name that the user
+/// typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] tells them apart.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The first bytes are those of no capture format.
+    /// The first bytes are not those of a capture format.
     #[error("not a capture ({}); expected pcap, pcapng, or these compressed", starts(starts_with))]
     NotACapture {
-        /// The first bytes, escaped; empty when the file is empty.
+        /// First bytes, escaped; empty if the file is empty.
         starts_with: String,
     },
-    /// A relative of the known formats, recognised and not supported.
+    /// A related format that is recognised but not supported.
     #[error("{what} is not supported; {remedy}")]
     UnsupportedFormat {
-        /// The name of the format.
+        /// Name of the format.
         what: String,
-        /// The way to a file that is supported.
+        /// Advice for converting the file to a supported format.
         remedy: &'static str,
     },
-    /// The file ends inside a record. Every record before it has been handed out.
+    /// The file ends inside a record. Every record before it was returned.
     #[error("ends inside {place} (needs {needs} bytes, has {there}, offset {offset})")]
     Truncated {
-        /// The part of the file that is incomplete.
+        /// Incomplete part of the file.
         place: FilePart,
-        /// Full length of that part, in bytes.
+        /// Full length of that part in bytes.
         needs: u64,
         /// Bytes of that part in the file.
         there: u64,
-        /// Offset of the record, in bytes of the uncompressed file.
+        /// Offset of the record in bytes of the uncompressed file.
         offset: u64,
     },
-    /// Compressed data ends early, but between two records. Every record has been handed out.
+    /// Compressed data ends early, but between two records. Every record was returned.
     #[error("the {compression} data ends early (offset {offset} when decompressed)")]
     CompressedTruncated {
-        /// The name of the compression.
+        /// Name of the compression.
         compression: &'static str,
-        /// Bytes decompressed before the end.
+        /// Decompressed bytes before the end.
         offset: u64,
     },
-    /// Compressed data cannot be decompressed any further.
+    /// Compressed data cannot be decompressed further.
     #[error("the {compression} data is damaged: {detail} (offset {offset} when decompressed)")]
     CompressedDamaged {
-        /// The name of the compression.
+        /// Name of the compression.
         compression: &'static str,
         /// Message of the decompressor.
         detail: String,
-        /// Bytes decompressed before the damage.
+        /// Decompressed bytes before the damage.
         offset: u64,
     },
-    /// The captures that are read at once have too long windows. Every record before the frame with the
-    /// window has been handed out.
+    /// The decompression windows of all open captures need too much memory. Every record before the frame with the
+    /// window was returned.
     #[error("{0}")]
     WindowMemory(#[from] NoWindowMemory),
-    /// A record contradicts itself. Every record before it has been handed out.
+    /// A record contradicts itself. Every record before it was returned.
     #[error("damaged: {what} (offset {offset})")]
     Damaged {
-        /// The contradiction.
+        /// Contradiction.
         what: Damage,
-        /// Offset of the record, in bytes of the uncompressed file.
+        /// Offset of the record in bytes of the uncompressed file.
         offset: u64,
     },
-    /// An entry does not fit into the output format.
+    /// The output format cannot hold an entry.
     #[error("cannot be written: {what}")]
     Unwritable {
-        /// The limit of the output format.
+        /// Limit of the output format.
         what: Misfit,
     },
-    /// The operating system refused to open or read.
+    /// The operating system failed to open or read the file.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// File name.
         path: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The operating system refused to write.
+    /// The operating system failed to write the file.
     #[error("{path}: {source} (after packet {packets})")]
     Write {
-        /// The file.
+        /// File name.
         path: String,
-        /// Packets that are whole in the file.
+        /// Number of complete packets in the file.
         packets: u64,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The reader of the output pipe has gone. Not worth a message.
+    /// The reader of the output pipe has closed it. Exit without a message.
     #[error("{path}: the reader closed the pipe")]
     BrokenPipe {
-        /// The file.
+        /// File name.
         path: String,
     },
 }
 
-/// A window of compressed data that there is no memory for.
+/// Error: no memory for a decompression window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "needs a window of {needs} bytes, but other captures use {used} of {WINDOWS_BYTES_MAX} bytes"
 )]
 pub struct NoWindowMemory {
-    /// Bytes of the window.
+    /// Size of the window in bytes.
     pub needs: u64,
-    /// Bytes of the windows of other captures.
+    /// Size of the windows of other captures in bytes.
     pub used: u64,
 }
 
-/// Most bytes of the windows of all Zstandard data that the process decompresses at a time: enough for 512 files with
-/// the window of `zstd -3`, 2 MiB, or for 8 with the longest window, 128 MiB.
+/// Maximum total size in bytes of the Zstandard windows of the process: enough for 512 files with the window of `zstd
+/// -3`, 2 MiB, or for 8 with the longest window, 128 MiB.
 pub const WINDOWS_BYTES_MAX: u64 = 1 << 30;
 
 impl CaptureError {
@@ -124,25 +123,25 @@ impl CaptureError {
         Self::NotACapture { starts_with: line.escape_ascii().to_string() }
     }
 
-    /// Whether the text already begins with the name of the file.
+    /// Returns whether the text already begins with the file name.
     #[must_use]
     pub const fn names_file(&self) -> bool {
         matches!(self, Self::Io { .. } | Self::Write { .. } | Self::BrokenPipe { .. })
     }
 
-    /// Whether the error lies in the input (damaged or not supported) and not in the environment.
+    /// Returns whether the error is in the input (damaged or unsupported) rather than in the environment.
     #[must_use]
     pub const fn is_input(&self) -> bool {
         !self.names_file() && !matches!(self, Self::Unwritable { .. })
     }
 
-    /// Whether the input ends too early, while everything before the end is sound.
+    /// Returns whether the input ends too early and is sound before its end.
     #[must_use]
     pub const fn is_truncation(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })
     }
 
-    /// Whether the reader of the output has gone, which ends a pipeline without a message.
+    /// Returns whether the reader of the output pipe has closed it, which ends a pipeline without a message.
     #[must_use]
     pub const fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::BrokenPipe { .. })
@@ -152,22 +151,22 @@ impl CaptureError {
 /// The remedy for what Wireshark reads.
 pub(crate) const CONVERT: &str = "convert it with editcap -F pcapng";
 
-/// Part of a file that is incomplete.
+/// Incomplete part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilePart {
-    /// The header of a pcap file.
+    /// Header of a pcap file.
     #[error("the file header")]
     FileHeader,
-    /// The header of a packet; packets are counted from 1.
+    /// Header of the packet with this number, counted from 1.
     #[error("the header of packet {0}")]
     PacketHeader(u64),
-    /// A packet; packets are counted from 1. In pcapng its sizes are those of the whole block.
+    /// Packet with this number, counted from 1. In pcapng the lengths are those of the whole block.
     #[error("packet {0}")]
     Packet(u64),
-    /// The header of a pcapng block.
+    /// Header of a pcapng block.
     #[error("the header of a block")]
     BlockHeader,
-    /// A pcapng block of this type that is no packet.
+    /// pcapng block of this type, which is not a packet.
     #[error("a block of type {0:#x}")]
     Block(u32),
 }
@@ -176,60 +175,60 @@ pub enum FilePart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A record longer than [`RECORD_BYTES_MAX`].
+    /// The record is longer than [`RECORD_BYTES_MAX`].
     #[error("a record of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
     RecordTooLong {
-        /// Its length field.
+        /// Value of its length field.
         bytes: u64,
     },
-    /// A block shorter than its own fixed fields.
+    /// The block is shorter than its fixed fields.
     #[error("a block of type {kind:#x} with a length of {bytes} bytes")]
     BlockTooShort {
         /// The block type.
         kind: u32,
-        /// Its length field.
+        /// Value of its length field.
         bytes: u32,
     },
-    /// A block whose length is no multiple of four.
+    /// The block length is not a multiple of four.
     #[error("a block length of {bytes} bytes, which is not a multiple of 4")]
     BlockUnaligned {
-        /// Its length field.
+        /// Value of its length field.
         bytes: u32,
     },
-    /// A block whose two length fields differ.
+    /// The two length fields of the block differ.
     #[error("a block of {leading} bytes whose trailing length is {trailing}")]
     BlockLengthsDiffer {
-        /// The length field before the body.
+        /// Length field before the body.
         leading: u32,
-        /// The length field after the body.
+        /// Length field after the body.
         trailing: u32,
     },
-    /// A packet whose captured length exceeds the block that holds it.
+    /// The captured length of the packet exceeds its block.
     #[error("a packet of {captured} bytes in a block with {room} bytes left")]
     PacketPastBlock {
-        /// The captured length.
+        /// Captured length.
         captured: u32,
         /// Bytes of the block that remain for the packet.
         room: u32,
     },
-    /// A packet of an interface that the section has not declared.
+    /// The packet names an interface that the section has not declared.
     #[error("a packet of interface {interface}; the section declares {declared}")]
     UnknownInterface {
-        /// The interface the packet names.
+        /// Interface of the packet.
         interface: u32,
         /// Number of interfaces declared.
         declared: u32,
     },
-    /// A section that declares more than [`INTERFACES_MAX`] interfaces.
+    /// The section declares more than [`INTERFACES_MAX`] interfaces.
     #[error("more than {INTERFACES_MAX} interfaces in one section")]
     TooManyInterfaces,
-    /// A section header without the byte-order magic.
+    /// The section header lacks the byte-order magic.
     #[error("a section header with the byte order {magic:#010x}")]
     SectionMagic {
-        /// The four bytes in its place, as a big-endian number.
+        /// Bytes at the position of the magic, as a big-endian number.
         magic: u32,
     },
-    /// A section or file of a version that this code does not know.
+    /// The section or file has an unknown version.
     #[error("format version {major}.{minor} is not supported")]
     Version {
         /// Major version.
@@ -237,17 +236,17 @@ pub enum Damage {
         /// Minor version.
         minor: u16,
     },
-    /// An option whose length exceeds the block that holds it. The packet stays usable.
+    /// The option length exceeds the block. The packet remains usable.
     #[error("option {code} of {length} bytes, but the block has {room} bytes left")]
     OptionPastBlock {
-        /// The option's code.
+        /// Option code.
         code: u16,
-        /// Its length field.
+        /// Value of its length field.
         length: u16,
-        /// Bytes of the block that remain.
+        /// Remaining bytes of the block.
         room: usize,
     },
-    /// Bytes after the last option that are too few for another option.
+    /// Bytes after the last option are too few for another option.
     #[error("{bytes} stray bytes after the options")]
     OptionStray {
         /// Number of stray bytes.
@@ -259,47 +258,47 @@ pub enum Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misfit {
-    /// Classic pcap has one link type for all packets.
+    /// The packet has a second link type; classic pcap supports one per file.
     #[error("pcap holds one link type, {first}, but this packet has {other}; use pcapng")]
     SecondLinkType {
-        /// The link type of the file.
+        /// Link type of the file.
         first: u32,
-        /// The link type of the packet.
+        /// Link type of the packet.
         other: u32,
     },
-    /// Classic pcap has 32 bits of seconds.
+    /// The time exceeds the 32 bits of seconds in classic pcap.
     #[error(
         "pcap timestamps end in 2106, but this packet is {seconds} seconds after 1970; use \
              pcapng"
     )]
     TimestampTooLate {
-        /// The packet's time, in seconds since the epoch.
+        /// Time of the packet in seconds since the epoch.
         seconds: u64,
     },
-    /// A packet longer than readers accept.
+    /// The packet is longer than readers accept.
     #[error("a packet of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
     PacketTooLong {
-        /// Its length in bytes.
+        /// Length of the packet in bytes.
         bytes: usize,
     },
-    /// A packet of an interface that was not declared to the writer.
+    /// The packet names an interface that was not declared to the writer.
     #[error("a packet of interface {interface}; the section declares {declared}")]
     UnknownInterface {
-        /// The interface the packet names.
+        /// Interface of the packet.
         interface: u32,
         /// Number of interfaces declared.
         declared: u32,
     },
-    /// More interfaces than readers accept.
+    /// The capture has more interfaces than readers accept.
     #[error("more than {INTERFACES_MAX} interfaces in one section")]
     TooManyInterfaces,
-    /// A link type that needs more than 16 bits.
+    /// The link type needs more than 16 bits.
     #[error("link type {link_type} needs more than 16 bits")]
     LinkType {
-        /// The link type.
+        /// Link type.
         link_type: u32,
     },
-    /// More metadata than fits into one option of 65,535 bytes.
+    /// The metadata does not fit into one option of 65,535 bytes.
     #[error("offload metadata of {bytes} bytes does not fit into one option")]
     OptionTooLong {
         /// Length of the option in bytes.

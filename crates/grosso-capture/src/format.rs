@@ -1,15 +1,15 @@
 //! Properties of a capture as a whole: format, time resolution, interface.
 
-/// Greatest length of a record that is accepted and buffered: 16 MiB.
+/// Maximum length of a record in bytes: 16 MiB.
 ///
-/// The largest known packets are BIG TCP superframes of 512 KiB; secrets and name blocks stay far
-/// below 16 MiB. A greater length counts as damage, so that a wrong length costs bounded memory.
+/// The largest known packets are BIG TCP superframes of 512 KiB; secrets and name blocks stay far below 16 MiB. A
+/// larger length counts as damage, so that a wrong length cannot exhaust memory.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// Greatest number of interfaces in one section. Each costs a few dozen bytes of memory.
+/// Maximum number of interfaces per section. Each costs a few dozen bytes of memory.
 pub const INTERFACES_MAX: usize = 1 << 16;
 
-/// Snapshot length in bytes of captures of superframes, the same as tcpdump's default.
+/// Snapshot length in bytes for superframes; tcpdump's default.
 pub const SNAPLEN_DEFAULT: u32 = 262_144;
 
 /// Link type of Ethernet in the tcpdump.org registry.
@@ -33,36 +33,36 @@ impl core::fmt::Display for Format {
     }
 }
 
-/// The unit of a capture's timestamps, as `if_tsresol` stores it.
+/// Unit of a capture's timestamps, as stored in `if_tsresol`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolution(u8);
 
 impl Resolution {
-    /// The default of both formats.
+    /// Microseconds, the default of both formats.
     pub const MICROSECONDS: Self = Self(6);
     /// Nanoseconds.
     pub const NANOSECONDS: Self = Self(9);
 
-    /// The unit that an `if_tsresol` byte means: 10^-n seconds, or 2^-n when the top bit is set.
+    /// Returns the unit for an `if_tsresol` byte: 10^-n seconds, or 2^-n if the top bit is set.
     #[must_use]
     pub const fn from_byte(byte: u8) -> Self {
         Self(byte)
     }
 
-    /// The `if_tsresol` byte.
+    /// Returns the `if_tsresol` byte.
     #[must_use]
     pub const fn to_byte(self) -> u8 {
         self.0
     }
 
-    /// Whether the unit is shorter than a microsecond.
+    /// Returns whether the unit is shorter than a microsecond.
     #[must_use]
     pub fn is_finer_than_microseconds(self) -> bool {
         let exponent = self.0 & 0x7f;
         exponent > if self.is_power_of_two() { 19 } else { 6 }
     }
 
-    /// Ticks since the epoch as nanoseconds since the epoch, rounded down, saturating in 2554.
+    /// Converts ticks since the epoch to nanoseconds, rounding down and saturating in the year 2554.
     #[inline]
     #[must_use]
     pub fn nanoseconds(self, ticks: u64) -> u64 {
@@ -77,10 +77,10 @@ impl Resolution {
         }
     }
 
-    /// Nanoseconds since the epoch as ticks, saturating.
+    /// Converts nanoseconds since the epoch to ticks, saturating.
     ///
-    /// Decimal units round down, as capture tools do. Binary units round to the nearest tick, so
-    /// that `ticks(nanoseconds(t)) == t` for every unit no finer than 2^-28 or 10^-9 seconds.
+    /// Decimal units round down, as in other capture tools. Binary units round to the nearest tick, so that
+    /// `ticks(nanoseconds(t)) == t` for every unit no finer than 2^-28 or 10^-9 seconds.
     #[must_use]
     pub fn ticks(self, nanoseconds: u64) -> u64 {
         let exponent = u32::from(self.0 & 0x7f);
@@ -106,25 +106,25 @@ impl Resolution {
     }
 }
 
-/// Properties that all packets of one interface of a capture share.
+/// Properties of one capture interface, shared by all of its packets.
 ///
-/// A classic pcap file has exactly one.
+/// A classic pcap file has exactly one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The link-layer type, as the tcpdump.org registry numbers it. 16 bits in both formats.
+    /// Link-layer type from the tcpdump.org registry; 16 bits in both formats.
     pub link_type: u32,
-    /// Greatest number of bytes captured of a packet; 0 means no limit.
+    /// Maximum number of captured bytes per packet; 0 means no limit.
     pub snaplen: u32,
-    /// The unit of timestamps.
+    /// Unit of timestamps.
     pub resolution: Resolution,
     /// Seconds to add to every timestamp (`if_tsoffset`).
     pub offset_seconds: i64,
-    /// Bytes of frame check sequence at the end of every packet, when the capture says so.
+    /// Length of the frame check sequence at the end of every packet in bytes, if recorded.
     pub fcs_bytes: Option<u8>,
 }
 
 impl Interface {
-    /// An interface of `link_type` with nanoseconds and room for superframes.
+    /// Creates an interface of `link_type` with nanosecond timestamps and a snapshot length for superframes.
     #[must_use]
     pub const fn new(link_type: u32) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Interface {
         }
     }
 
-    /// A timestamp of this interface in nanoseconds since the epoch; times before it are 0.
+    /// Converts a timestamp of this interface to nanoseconds since the epoch; earlier times become 0.
     #[inline]
     #[must_use]
     pub fn nanoseconds(&self, ticks: u64) -> u64 {
@@ -148,7 +148,7 @@ impl Interface {
         u64::try_from((i128::from(nanoseconds) + offset).max(0)).unwrap_or(u64::MAX)
     }
 
-    /// The timestamp of this interface for a time in nanoseconds since the epoch, saturating.
+    /// Converts nanoseconds since the epoch to a timestamp of this interface, saturating.
     #[must_use]
     pub fn ticks(&self, nanoseconds: u64) -> u64 {
         let offset = i128::from(self.offset_seconds) * NANOSECONDS_PER_SECOND as i128;

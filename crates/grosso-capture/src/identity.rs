@@ -3,12 +3,12 @@
 use std::io;
 use std::path::Path;
 
-/// Whether both paths lead to the same file, through links of either kind.
+/// Returns whether both paths lead to the same file, following symbolic and hard links.
 ///
-/// A path that does not exist is not the same file as any other.
+/// A path that does not exist is never the same file as another.
 ///
 /// # Errors
-/// The system's error if a file cannot be examined, unless the file does not exist.
+/// Errors from `stat(2)`, except that a file does not exist.
 pub fn same_file(one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<bool> {
     match (identity(one.as_ref()), identity(other.as_ref())) {
         (Ok(one), Ok(other)) => Ok(one == other),

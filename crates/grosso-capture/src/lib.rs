@@ -1,38 +1,54 @@
-//! Capture files: pcap and pcapng, read and written in constant memory.
+//! Capture files: pcap and pcapng, read and written in constant memory, optionally compressed with gzip or zstd.
+//!
+//! ```no_run
+//! use grosso_capture::{CaptureReader, CaptureWriter, Entry, WriterOptions};
+//!
+//! let mut reader = CaptureReader::open("in.pcapng")?;
+//! let mut writer = CaptureWriter::create("out.pcapng", WriterOptions::like(&reader))?;
+//! while let Some(entry) = reader.next()? {
+//!     if !matches!(&entry, Entry::Packet(packet) if packet.data.len() < 60) {
+//!         writer.copy(&entry)?; // every entry except short packets
+//!     }
+//! }
+//! writer.finish()?;
+//! # Ok::<(), grosso_capture::CaptureError>(())
+//! ```
 //!
 //! | module | job |
 //! |---|---|
 //! | `reader`, `writer` | files to entries and back; the only modules that do IO |
 //! | `pcap`, `pcapng` | the two formats as state machines over bytes |
-//! | `magic` | formats, recognised by the first bytes |
-//! | `merge` | several captures as one, in the order of time |
+//! | `magic` | detection of formats by their first bytes |
+//! | `merge` | merging of several captures in order of time |
 //! | `compression`, `zstd` | gzip and zstd input, detected by the first bytes |
-//! | `layout` | layout of a record in a buffer, which a format's decoder finds |
+//! | `layout` | layout of a record in a buffer, as found by the decoder of a format |
 //! | `entry` | packets and blocks, borrowed from the reader's buffer |
 //! | `options` | options of pcapng blocks |
 //! | `metadata`, `offload_option` | metadata of packets |
 //! | `tunnel_port` | UDP ports of the tunnels in a packet |
-//! | `format`, `order` | formats, interfaces, units of time, byte order |
-//! | `identity` | whether two paths are one file |
-//! | `error` | every error of a capture, by name |
+//! | `format`, `order` | formats, interfaces, timestamp units, byte order |
+//! | `identity` | whether two paths lead to one file |
+//! | `error` | capture errors |
 //!
 //! # Contents of a copy
 //!
-//! | from, to | kept |
+//! | from, to | preserved |
 //! |---|---|
-//! | pcapng to pcapng | every block and option byte for byte, in order, in the section's byte order; only a section header's length becomes "unknown", and comments are added to the first; of damaged options those before the damage, [counted](CaptureWriter::damaged_options) |
+//! | pcapng to pcapng | every block and option byte for byte, in order, in the section's byte order. The length of a section header becomes "unknown", comments are added to the first one, and the options after a damaged one are [dropped and counted](CaptureWriter::damaged_options) |
 //! | pcap to pcap | every byte |
 //! | pcap to pcapng | packets, times, lengths, link type |
-//! | pcapng to pcap | packets, times (to nanoseconds), lengths; refused at a second link type. **Classic pcap has nowhere to put metadata**: comments, flags and offload states are lost |
+//! | pcapng to pcap | packets, times (to nanoseconds), lengths; fails at a second link type. **Classic pcap cannot store metadata**: comments, flags and offload states are lost |
 //!
-//! A packet that is written with new bytes keeps its options when they are handed to
-//! [`CaptureWriter::write_packet_with`], except those that would become untrue.
+//! A packet with new bytes keeps its options if they are passed to [`CaptureWriter::write_packet_with`], except those
+//! that would no longer be true.
 //!
 //! # Damaged captures
 //!
-//! Every complete record before the damage is handed out; then the damage is returned once, as an
-//! error with its offset. Lengths are accepted up to [`RECORD_BYTES_MAX`], so that memory stays
-//! bounded.
+//! The reader returns every complete record before the damage, then the damage once, as an error with its offset.
+//! Lengths are limited to [`RECORD_BYTES_MAX`], which bounds memory.
+//!
+//! [`PacketMeta`] converts between the metadata in a capture and the engine's [`Meta`](grosso::Meta). The crate
+//! `grosso-io` has a port that reads and writes captures.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 

@@ -23,14 +23,24 @@ use super::pcapng;
 use super::reader::CaptureReader;
 use super::writer::{CaptureWriter, WriterOptions};
 
-/// The decision whether a packet is wanted.
+/// Filter that decides whether to keep a packet.
 pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 
-/// Captures that are read as one capture: the bytes of a file that holds their packets.
+/// Merges several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
 ///
-/// One capture keeps its format, its blocks and every byte of the packets that are wanted. Several become one section
-/// of pcapng with an interface for each interface of theirs, whose comment names the capture that it came from; their
-/// names and secrets stay where their byte order is this machine's.
+/// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
+/// pcapng section with an interface for each of theirs, whose comment names the original capture. Names and secrets are
+/// kept if their byte order is that of this host.
+///
+/// ```no_run
+/// use grosso_capture::{CaptureReader, Merge};
+///
+/// let open = |path: &str| CaptureReader::open(path).map(|reader| (reader, path.to_owned()));
+/// let merge = Merge::new(vec![open("a.pcap")?, open("b.pcap")?], None, true)?;
+/// let mut merged = CaptureReader::new(merge)?; // packets of both files in order of time
+/// while let Some(_entry) = merged.next()? {}
+/// # Ok::<(), grosso_capture::CaptureError>(())
+/// ```
 pub struct Merge<R: Read> {
     members: Vec<Member<R>>,
     select: Option<Select>,
@@ -42,14 +52,14 @@ pub struct Merge<R: Read> {
     outcome: Rc<RefCell<Outcome>>,
 }
 
-/// The outcome of a reading so far.
+/// Progress and result of a [`Merge`].
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Wanted packets of each capture.
+    /// Number of selected packets per capture.
     pub packets: Vec<u64>,
-    /// The first damage: the index of the capture that ends there, and the damage.
+    /// First damage: the index of the damaged capture, and the error.
     pub damage: Option<(usize, CaptureError)>,
-    /// Wanted packets that have no time, and have that of 0 in the merged capture.
+    /// Selected packets without a time, which get time 0 in the merged capture.
     pub without_time: u64,
     devices: Devices,
     /// The origins of packets that nobody has asked for yet, if somebody will.
@@ -57,8 +67,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Remembers the origins of packets from here on: before anything is read. Who asks for that takes one for each
-    /// packet that it reads, so that none are left but those of packets in its buffer.
+    /// Starts recording the origin of every packet. Call it before reading, and then take one origin per packet read:
+    /// memory stays bounded by the packets in the reader's buffer.
     pub fn remember_origins(&mut self) {
         self.origins = Some(VecDeque::new());
     }
@@ -75,8 +85,8 @@ impl Outcome {
         }
     }
 
-    /// The first interface of the device that an interface shows: a capture that begins when another has ended, with
-    /// an interface like one there, goes on with what it showed.
+    /// Returns the first interface of the device behind `interface`. An interface continues an earlier one if its
+    /// capture begins after the end of the other's and both have the same properties.
     #[must_use]
     pub fn device(&self, interface: u32) -> u32 {
         self.devices.of(interface)
@@ -104,12 +114,12 @@ struct Pending {
 }
 
 impl<R: Read> Merge<R> {
-    /// Merges captures, of which there is one at least, with their names. `is_batched` says whether packets may wait
-    /// for later ones, as they must not where a live capture is read.
+    /// Merges at least one capture; each comes with its name. `is_batched` lets packets wait for later ones, which must
+    /// be false for live captures.
     ///
     /// # Errors
-    /// Damage before the first packet of a capture is part of the [`Outcome`]; what fails here is the merged capture
-    /// itself, such as more interfaces than it may have.
+    /// Errors of the merged capture itself, for example too many interfaces. Damage before the first packet of a
+    /// capture is reported in the [`Outcome`] instead.
     pub fn new(
         captures: Vec<(CaptureReader<R>, String)>,
         select: Option<Select>,
@@ -147,13 +157,13 @@ impl<R: Read> Merge<R> {
         Ok(merge)
     }
 
-    /// The outcome, which grows while the merged capture is read.
+    /// Returns the outcome, which is updated while the merged capture is read.
     #[must_use]
     pub fn outcome(&self) -> Rc<RefCell<Outcome>> {
         Rc::clone(&self.outcome)
     }
 
-    /// A classic pcap has its interface before all packets.
+    /// Declares the interface of a classic pcap, which exists before any packet.
     fn declare_pcap(&mut self, index: usize) -> Result<(), CaptureError> {
         let member = &mut self.members[index];
         if member.reader.format() == Format::Pcap {
@@ -233,8 +243,8 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
-    /// The capture that ends at a time at which another begins: its packets come first, and of several such captures
-    /// those of one that began before.
+    /// Returns the capture that ends at a time at which another begins: its packets come first, and of several such
+    /// captures those of one that began before.
     fn ending_at(&mut self, time_ns: Option<u64>) -> io::Result<Option<usize>> {
         let is_now = |member: &Member<R>| {
             member.next.front().is_some_and(|packet| packet.meta.timestamp_ns == time_ns)
@@ -383,7 +393,8 @@ fn pass(
     writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
 }
 
-/// The options of an interface: those that it had, as far as the byte order allows, and the capture that it came from.
+/// Returns the options of an interface: those that it had, as far as the byte order allows, and the capture that it
+/// came from.
 fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     let mut options = Vec::new();
     let order = ByteOrder::NATIVE;

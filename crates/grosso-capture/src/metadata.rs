@@ -13,29 +13,34 @@ use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into};
 
 use super::tunnel_port::TunnelPort;
 
-/// Metadata of one packet.
+/// Metadata of one packet in a capture.
+///
+/// ```
+/// use grosso_capture::PacketMeta;
+///
+/// let meta = PacketMeta { timestamp_ns: Some(1_700_000_000_000_000_000), ..PacketMeta::default() };
+/// assert_eq!(meta.gso(), None);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketMeta {
-    /// Nanoseconds since the epoch; `None` where the capture holds no time. A writer writes 0 for
-    /// that, and [counts it](super::CaptureWriter::without_time).
+    /// Nanoseconds since the epoch; `None` if the capture stores no time. A writer stores 0 instead and [counts
+    /// it](super::CaptureWriter::without_time).
     pub timestamp_ns: Option<u64>,
-    /// The number of the packet's interface within its section.
+    /// Index of the packet's interface within its section.
     pub interface: u32,
-    /// Length on the link in bytes. A writer writes the captured length when this is smaller.
+    /// Length on the link in bytes. A writer stores the captured length if that is larger.
     pub original_len: u32,
-    /// The `epb_flags` word as it stands. `offload`, when present, takes precedence for bits 9 to
-    /// 11.
+    /// The `epb_flags` word as stored. If `offload` is present, it takes precedence for bits 9 to 11.
     pub flags: Option<u32>,
-    /// The state of offloads; `None` when the capture does not record it.
+    /// Offload state; `None` if not recorded.
     pub offload: Option<Offload>,
 }
 
 impl PacketMeta {
-    /// Metadata for a capture of a frame with the engine's metadata `meta`. `stack` is scratch
-    /// space for the frame's headers, which are dissected with `ports`.
+    /// Converts the engine's metadata `meta` of a frame for a capture. `stack` is scratch space for the frame's
+    /// headers, which are dissected with `ports`.
     ///
-    /// A capture has no word for the fragments that a packet was joined from
-    /// ([`Meta::fragmented`]), which are left out.
+    /// The geometry of reassembled fragments ([`Meta::fragmented`]) is dropped, because captures cannot store it.
     #[must_use]
     pub fn of_frame(
         frame: &[u8],
@@ -62,32 +67,32 @@ impl PacketMeta {
         }
     }
 
-    /// The engine's metadata of a packet with these headers, but for the time: that of a packet about
-    /// which nothing is known when the capture records none.
+    /// Returns the engine's metadata of a packet with these headers, without the time. Without recorded metadata,
+    /// nothing is assumed.
     #[must_use]
     pub fn known(&self, stack: &Stack) -> Meta {
         self.offload.as_ref().map(|offload| offload.meta_of(stack)).unwrap_or_default()
     }
 
-    /// The segmentation of a recorded superframe.
+    /// Returns the segmentation parameters of a recorded superframe.
     #[must_use]
     pub fn gso(&self) -> Option<Gso> {
         self.offload.as_ref().and_then(|offload| offload.meta.gso)
     }
 
-    /// The VLAN tag that was recorded beside the packet.
+    /// Returns the VLAN tag that was recorded outside the packet.
     #[must_use]
     pub fn vlan(&self) -> Option<VlanTag> {
         self.offload.as_ref().and_then(|offload| offload.meta.vlan)
     }
 
-    /// Whether a partial checksum is recorded.
+    /// Returns whether the checksum is recorded as partial.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.offload.as_ref().is_some_and(Offload::is_partial)
     }
 
-    /// The `epb_flags` word to write: `flags` with bits 9 to 11 derived from `offload`.
+    /// Returns the `epb_flags` word to write: `flags` with bits 9 to 11 derived from `offload`.
     #[must_use]
     pub fn flags_to_write(&self) -> Option<u32> {
         let Some(offload) = &self.offload else { return self.flags };
@@ -101,46 +106,44 @@ impl PacketMeta {
 
 /// Bits of the `epb_flags` option (draft-ietf-opsawg-pcapng section 4.3.1).
 ///
-/// Bits 0-1 are the direction, 2-4 the kind of address it was received by, 5-8 the length of the
-/// frame check sequence, 16-31 link-layer errors.
+/// Bits 0-1 are the direction, 2-4 the reception type, 5-8 the length of the frame check sequence, 16-31 link-layer
+/// errors.
 pub mod flag {
     /// Bits 0 and 1: the packet was received.
     pub const INBOUND: u32 = 1;
     /// Bits 0 and 1: the packet was sent.
     pub const OUTBOUND: u32 = 2;
-    /// Bit 9: the checksum is still to be computed (partial).
+    /// Bit 9: the checksum is not yet computed (partial).
     pub const CHECKSUM_NOT_READY: u32 = 1 << 9;
     /// Bit 10: the checksum has been verified.
     pub const CHECKSUM_VALID: u32 = 1 << 10;
-    /// Bit 11: the packet is a TCP superframe that is still to be segmented.
+    /// Bit 11: the packet is a TCP superframe that is not yet segmented.
     pub const TCP_SEGMENTATION: u32 = 1 << 11;
-    /// Bits 9 to 11.
+    /// Bits 9 to 11: all offload bits.
     pub const OFFLOADS: u32 = CHECKSUM_NOT_READY | CHECKSUM_VALID | TCP_SEGMENTATION;
 }
 
-/// The offload state of one packet: the engine's metadata, and what only a file records beside it.
+/// Offload state of one packet: the engine's metadata, and information that only captures record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// The engine's metadata, but for the time, which [`PacketMeta`] holds.
+    /// Engine's metadata without the time, which [`PacketMeta`] stores.
     pub meta: Meta,
-    /// The checksum of the innermost transport header is partial, at a place that only the headers
-    /// tell: [`Offload::meta_of`] finds it. `meta.checksum` is [`Checksum::None`] then.
+    /// Whether the innermost transport checksum is partial at an offset that only the headers determine;
+    /// [`Offload::meta_of`] finds it. `meta.checksum` is then [`Checksum::None`].
     pub has_partial_transport: bool,
-    /// Transport protocol of the packets of a superframe.
+    /// Transport protocol of a superframe's packets.
     pub transport: SegmentTransport,
-    /// Lengths in bytes of the segments of a superframe with [`GsoSize::Parts`]; else empty.
+    /// Segment lengths in bytes of a superframe with [`GsoSize::Parts`]; otherwise empty.
     pub parts: Vec<u32>,
-    /// Arrival time of each packet of the superframe but the first, in nanoseconds after the packet
-    /// before it. Empty when unknown.
+    /// Inter-arrival times of a superframe's packets in nanoseconds, starting with the second packet. Empty if unknown.
     pub arrivals_ns: Vec<u32>,
-    /// The tunnels around the packet on UDP ports other than their assigned ones, outermost first:
-    /// see [`Offload::ports`].
+    /// Tunnels around the packet on UDP ports other than their assigned ones, outermost first; see [`Offload::ports`].
     pub tunnel_ports: Vec<TunnelPort>,
 }
 
 impl Offload {
-    /// The offload state of a frame with the engine's metadata `meta`. A superframe whose packets
-    /// were its buffers loses their boundaries.
+    /// Creates the offload state of a frame with the engine's metadata `meta`. The packet boundaries of a superframe
+    /// with one packet per buffer are lost.
     #[must_use]
     pub fn new(meta: &Meta) -> Self {
         let mut meta = Meta { timestamp_ns: None, ..*meta };
@@ -150,7 +153,7 @@ impl Offload {
         Self { meta, ..Self::default() }
     }
 
-    /// The offload state that the flags alone express; `None` when bits 9 to 11 are all clear.
+    /// Returns the offload state that the flags alone express; `None` if bits 9 to 11 are clear.
     #[must_use]
     pub fn from_flags(flags: u32) -> Option<Self> {
         if flags & flag::OFFLOADS == 0 {
@@ -176,13 +179,13 @@ impl Offload {
         })
     }
 
-    /// Whether a checksum of the packet is partial.
+    /// Returns whether a checksum of the packet is partial.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.has_partial_transport || matches!(self.meta.checksum, Checksum::Partial { .. })
     }
 
-    /// The same state once the partial checksum, if there is one, has been computed.
+    /// Returns the state after a partial checksum has been completed.
     #[must_use]
     pub fn completed(self) -> Self {
         let checksum = if self.is_partial() { Checksum::None } else { self.meta.checksum };
@@ -190,10 +193,10 @@ impl Offload {
         Self { meta, has_partial_transport: false, ..self }
     }
 
-    /// The engine's metadata of a packet with these headers.
+    /// Returns the engine's metadata of a packet with these headers.
     ///
-    /// Flags alone say that a checksum is partial, but not which one. It is taken to be that of the
-    /// innermost transport header, as in every superframe of Linux.
+    /// Flags alone tell that a checksum is partial, but not which one. It is assumed to be that of the innermost
+    /// transport header, as in every superframe of Linux.
     #[must_use]
     pub fn meta_of(&self, stack: &Stack) -> Meta {
         if self.has_partial_transport {
@@ -202,14 +205,13 @@ impl Offload {
         self.meta
     }
 
-    /// The ports for dissecting this packet: those that the capture recorded with it, and `base`
-    /// for all others.
+    /// Returns the ports for dissecting this packet: those recorded with it, and `base` for all others.
     #[must_use]
     pub fn ports(&self, base: &Ports) -> Ports {
         TunnelPort::over(&self.tunnel_ports, base)
     }
 
-    /// Bits 9 to 11 of the flags.
+    /// Returns bits 9 to 11 of the flags.
     #[must_use]
     pub fn to_flags(&self) -> u32 {
         let checksum = match self.meta.checksum {
@@ -222,7 +224,7 @@ impl Offload {
     }
 }
 
-/// Transport protocol of the packets of a superframe.
+/// Transport protocol of a superframe's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentTransport {
     /// Not recorded.

@@ -17,15 +17,15 @@ use super::metadata::{Offload, SegmentTransport};
 use super::order::ByteOrder;
 use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
-/// The enterprise number of the option: that of RFC 5612, for documentation.
+/// Enterprise number of the option: the documentation number of RFC 5612.
 ///
-/// Grosso has none of its own. Anybody may use this one, so the magic after it decides.
+/// Grosso has no number of its own. Others may use this number too, so the option also contains a magic number.
 pub const ENTERPRISE_NUMBER: u32 = 32_473;
 
-/// Magic after the enterprise number; its last byte is the version.
+/// Magic number after the enterprise number; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"GROSSO\0\x01";
 
-/// Whether the value of a custom binary option is Grosso's, of any version.
+/// Returns whether the value of a custom binary option is Grosso's, of any version.
 pub(crate) fn is_ours(order: ByteOrder, value: &[u8]) -> bool {
     let Some((number, rest)) = value.split_first_chunk::<4>() else { return false };
     order.u32_from(*number) == ENTERPRISE_NUMBER && rest.starts_with(&MAGIC[..7])
@@ -206,7 +206,7 @@ fn numbers(entries: &[u8]) -> Vec<u32> {
     chunks.iter().map(|chunk| u32::from_be_bytes(*chunk)).collect()
 }
 
-/// The entries with a known tunnel, at most [`TUNNEL_PORTS_MAX`].
+/// Returns the entries with a known tunnel, at most [`TUNNEL_PORTS_MAX`].
 fn tunnel_ports(entries: &[u8]) -> Vec<TunnelPort> {
     let known = numbers(entries).into_iter().filter_map(TunnelPort::from_entry);
     known.take(TUNNEL_PORTS_MAX).collect()

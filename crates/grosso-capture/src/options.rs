@@ -1,4 +1,4 @@
-//! The options of pcapng blocks: code, length, value, padded to four bytes.
+//! Options of pcapng blocks: code, length, value, padded to four bytes.
 
 use super::error::Damage;
 use super::order::ByteOrder;
@@ -7,29 +7,29 @@ use super::order::ByteOrder;
 pub mod code {
     /// End of the options.
     pub const END: u16 = 0;
-    /// A comment in UTF-8; any block may have any number of them.
+    /// UTF-8 comment; any block may have several.
     pub const COMMENT: u16 = 1;
-    /// Custom binary value that tools may copy along.
+    /// Custom binary value that tools may copy.
     pub const CUSTOM_BINARY: u16 = 2989;
     /// Custom text that tools must not copy when they change the block.
     pub const CUSTOM_TEXT_NO_COPY: u16 = 2990;
     /// Custom binary value that tools must not copy when they change the block.
     pub const CUSTOM_BINARY_NO_COPY: u16 = 2991;
-    /// Section header: the program that wrote the file.
+    /// Section header: program that wrote the file.
     pub const SECTION_APPLICATION: u16 = 4;
-    /// Interface: unit of timestamps.
+    /// Interface: timestamp unit.
     pub const INTERFACE_RESOLUTION: u16 = 9;
-    /// Interface: bytes of frame check sequence.
+    /// Interface: length of the frame check sequence.
     pub const INTERFACE_FCS_LENGTH: u16 = 13;
     /// Interface: seconds to add to every timestamp.
     pub const INTERFACE_OFFSET: u16 = 14;
     /// Packet: direction, checksum state, link-layer errors.
     pub const PACKET_FLAGS: u16 = 2;
-    /// Packet: a hash over its bytes.
+    /// Packet: hash of the packet's bytes.
     pub const PACKET_HASH: u16 = 3;
 }
 
-/// The options at the end of a block, not yet parsed.
+/// Encoded options at the end of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     bytes: &'a [u8],
@@ -37,40 +37,40 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options encoded in `bytes`, with or without an end marker.
+    /// Wraps the options encoded in `bytes`, with or without an end marker.
     #[must_use]
     pub const fn new(bytes: &'a [u8], order: ByteOrder) -> Self {
         Self { bytes, order }
     }
 
-    /// The encoded options, with their end marker and padding.
+    /// Returns the encoded options, including end marker and padding.
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The byte order of the encoded options.
+    /// Returns the byte order of the encoded options.
     #[must_use]
     pub const fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// The options up to the end marker, in file order.
+    /// Returns the options up to the end marker, in file order.
     ///
-    /// Damage is returned as an item of its own, and ends the iteration.
+    /// Damage is returned as an item and ends the iteration.
     #[must_use]
     pub const fn iter(&self) -> Iter<'a> {
         Iter { rest: self.bytes, order: self.order }
     }
 
-    /// The value of the first option with `code`, if the options before it are sound.
+    /// Returns the value of the first option with `code`; options after damage are not found.
     #[must_use]
     pub fn find(&self, code: u16) -> Option<&'a [u8]> {
         let found = self.iter().flatten().find(|option| option.code == code);
         found.map(|option| option.value)
     }
 
-    /// The damage that ends the options early, if there is any.
+    /// Returns the damage that ends the options early, if any.
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
         self.iter().find_map(Result::err)
@@ -89,9 +89,9 @@ impl<'a> IntoIterator for &Options<'a> {
 /// One option of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOption<'a> {
-    /// Meaning of the value, given the type of the block.
+    /// Option code; its meaning depends on the block type.
     pub code: u16,
-    /// The value without padding.
+    /// Value without padding.
     pub value: &'a [u8],
 }
 
@@ -123,9 +123,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Appends one option. `value` must fit into 65,535 bytes.
-///
-/// A longer value is cut at that length. Only text (comments) can be that long.
+/// Appends one option. A `value` of more than 65,535 bytes is truncated; only comments can be that long.
 pub fn push_option(out: &mut Vec<u8>, order: ByteOrder, code: u16, value: &[u8]) {
     let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
     let value = &value[..usize::from(length)];
@@ -135,7 +133,7 @@ pub fn push_option(out: &mut Vec<u8>, order: ByteOrder, code: u16, value: &[u8])
     out.extend_from_slice(&[0; 3][..padding(value.len())]);
 }
 
-/// Appends the marker that ends a list of options.
+/// Appends the end marker of a list of options.
 pub fn push_end(out: &mut Vec<u8>, order: ByteOrder) {
     push_option(out, order, code::END, &[]);
 }

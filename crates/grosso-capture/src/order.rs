@@ -2,7 +2,7 @@
 
 /// Byte order of the numbers in a capture.
 ///
-/// Capture tools write both formats in the byte order of their machine; readers adapt.
+/// Capture tools write both formats in the native byte order of their host; readers adapt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Least significant byte first.
@@ -12,10 +12,10 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The order of this machine.
+    /// Byte order of this host.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
-    /// Stores a 16-bit number.
+    /// Encodes a 16-bit number.
     #[inline]
     #[must_use]
     pub const fn u16_bytes(self, value: u16) -> [u8; 2] {
@@ -25,7 +25,7 @@ impl ByteOrder {
         }
     }
 
-    /// Stores a 32-bit number.
+    /// Encodes a 32-bit number.
     #[inline]
     #[must_use]
     pub const fn u32_bytes(self, value: u32) -> [u8; 4] {
@@ -35,7 +35,7 @@ impl ByteOrder {
         }
     }
 
-    /// Stores a 64-bit number.
+    /// Encodes a 64-bit number.
     #[inline]
     #[must_use]
     pub const fn u64_bytes(self, value: u64) -> [u8; 8] {
@@ -45,7 +45,7 @@ impl ByteOrder {
         }
     }
 
-    /// Loads a 16-bit number.
+    /// Decodes a 16-bit number.
     #[inline]
     #[must_use]
     pub const fn u16_from(self, bytes: [u8; 2]) -> u16 {
@@ -55,7 +55,7 @@ impl ByteOrder {
         }
     }
 
-    /// Loads a 32-bit number.
+    /// Decodes a 32-bit number.
     #[inline]
     #[must_use]
     pub const fn u32_from(self, bytes: [u8; 4]) -> u32 {
@@ -65,7 +65,7 @@ impl ByteOrder {
         }
     }
 
-    /// Loads a 64-bit number.
+    /// Decodes a 64-bit number.
     #[inline]
     #[must_use]
     pub const fn u64_from(self, bytes: [u8; 8]) -> u64 {
@@ -75,13 +75,13 @@ impl ByteOrder {
         }
     }
 
-    /// The 16-bit number at a constant offset of a header whose size the caller has checked.
+    /// Returns the 16-bit number at a constant offset of a header whose size the caller has checked.
     #[inline]
     pub(crate) fn u16_at<const N: usize>(self, header: &[u8; N], at: usize) -> u16 {
         self.u16_from([header[at], header[at + 1]])
     }
 
-    /// The 32-bit number at a constant offset of a header whose size the caller has checked.
+    /// Returns the 32-bit number at a constant offset of a header whose size the caller has checked.
     #[inline]
     pub(crate) fn u32_at<const N: usize>(self, header: &[u8; N], at: usize) -> u32 {
         self.u32_from([header[at], header[at + 1], header[at + 2], header[at + 3]])

@@ -39,7 +39,7 @@ enum Lengths {
 }
 
 impl Lengths {
-    /// The order in a file of this version; `None` if nobody knows the version.
+    /// Returns the order in a file of this version; `None` if nobody knows the version.
     fn of_version(version: (u16, u16)) -> Option<Self> {
         match version {
             VERSION => Some(Self::CapturedFirst),
@@ -49,7 +49,7 @@ impl Lengths {
         }
     }
 
-    /// The captured and the original length by the first and the second number.
+    /// Returns the captured and the original length by the first and the second number.
     #[inline]
     fn sort(self, first: u32, second: u32) -> (u32, u32) {
         match self {
@@ -86,7 +86,7 @@ impl FileHeader {
         Ok(Self { order, interface, raw, lengths })
     }
 
-    /// A header for `interface`: nanoseconds if its unit is finer than microseconds.
+    /// Returns a header for `interface`: nanoseconds if its unit is finer than microseconds.
     pub(crate) fn new(interface: &Interface, order: ByteOrder) -> Self {
         let nanoseconds = interface.resolution.is_finer_than_microseconds();
         let (magic, resolution) = if nanoseconds {
@@ -124,7 +124,7 @@ impl FileHeader {
         self
     }
 
-    /// The header of one record.
+    /// Returns the header of one record.
     pub(crate) fn record(
         &self,
         seconds: u32,
@@ -147,7 +147,7 @@ impl FileHeader {
     }
 }
 
-/// The lengths in the header of a record of [`VERSION`].
+/// Returns the lengths in the header of a record of [`VERSION`].
 pub(crate) fn lengths(order: ByteOrder, captured: u32, original: u32) -> [u8; 8] {
     let mut lengths = [0; 8];
     lengths[..4].copy_from_slice(&order.u32_bytes(captured));

@@ -179,7 +179,7 @@ pub(crate) fn push_sound(out: &mut Vec<u8>, block: &[u8], options: &Options<'_>)
     out.extend_from_slice(&length);
 }
 
-/// The options of a block that holds no packet; empty for blocks of unknown layout.
+/// Returns the options of a block that holds no packet; empty for blocks of unknown layout.
 pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Options<'_> {
     let end = block.len().saturating_sub(TRAILER_BYTES);
     let start = match kind {
@@ -296,7 +296,7 @@ impl EnhancedPacket {
     }
 }
 
-/// The byte order that a section header declares.
+/// Returns the byte order that a section header declares.
 fn section_order(head: &[u8; 12]) -> Result<ByteOrder, Damage> {
     [ByteOrder::Little, ByteOrder::Big]
         .into_iter()
@@ -342,7 +342,7 @@ fn parse_interface(order: ByteOrder, block: &[u8]) -> Result<Interface, Damage> 
     })
 }
 
-/// The fixed fields of a block, followed by at least a trailer.
+/// Returns the fixed fields of a block, followed by at least a trailer.
 #[inline]
 fn fixed<const N: usize>(kind: u32, block: &[u8]) -> Result<&[u8; N], Damage> {
     let body = block.split_last_chunk::<TRAILER_BYTES>().map_or(&[][..], |(body, _)| body);
@@ -369,7 +369,7 @@ const fn need(bytes: usize, part: Part) -> Step {
     Step::Need(Need { bytes, before: 0, part })
 }
 
-/// The writer has checked that no block comes near 4 GiB.
+/// Converts a block length; the writer has checked that no block approaches 4 GiB.
 fn block_length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

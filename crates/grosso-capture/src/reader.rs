@@ -18,10 +18,22 @@ use super::pcapng::PcapngDecoder;
 /// The name that stands for standard input on the command line.
 pub(crate) const STANDARD_STREAM: &str = "-";
 
-/// Reads a capture entry by entry, without a copy and without an allocation per packet.
+/// Reads a capture entry by entry, without copying and without allocating per packet.
 ///
-/// Entries borrow the reader's buffer, so each must be dropped before the next is read. After an
-/// error, and after the end, there are no more entries.
+/// Entries borrow the reader's buffer, so each must be dropped before the next is read. After an error or the end of
+/// the file, the reader returns no more entries.
+///
+/// ```no_run
+/// use grosso_capture::{CaptureReader, Entry};
+///
+/// let mut reader = CaptureReader::open("in.pcapng")?;
+/// while let Some(entry) = reader.next()? {
+///     if let Entry::Packet(packet) = entry {
+///         println!("{} bytes at {:?} ns", packet.data.len(), packet.timestamp_ns);
+///     }
+/// }
+/// # Ok::<(), grosso_capture::CaptureError>(())
+/// ```
 #[derive(Debug)]
 pub struct CaptureReader<R> {
     source: Decompressor<R>,
@@ -33,10 +45,18 @@ pub struct CaptureReader<R> {
 }
 
 impl CaptureReader<Input> {
-    /// Opens a file, or standard input when `path` is `-`.
+    /// Opens a file, or standard input if `path` is `-`.
     ///
     /// # Errors
-    /// As [`CaptureReader::new`], and when the file cannot be opened.
+    /// See [`CaptureReader::new`]; also `Io` if the file cannot be opened.
+    ///
+    /// ```no_run
+    /// use grosso_capture::CaptureReader;
+    ///
+    /// let reader = CaptureReader::open("in.pcapng")?;
+    /// println!("{:?}", reader.format());
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     #[expect(
         clippy::disallowed_methods,
         reason = "a library opens what its caller names, as the standard library does"
@@ -53,9 +73,9 @@ impl CaptureReader<Input> {
         }
     }
 
-    /// Length of the file in bytes, before decompression; `None` unless it is a regular file.
+    /// Returns the length of the file in bytes before decompression; `None` unless it is a regular file.
     ///
-    /// Together with [`file_bytes`](Self::file_bytes) it drives a progress bar.
+    /// With [`file_bytes`](Self::file_bytes) it drives a progress bar.
     #[must_use]
     pub fn file_len(&self) -> Option<u64> {
         let Source::File(file) = &self.source.source().reader.0 else { return None };
@@ -65,11 +85,21 @@ impl CaptureReader<Input> {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Reads up to the end of the file header, which determines the format.
+    /// Reads the file header, which determines the format.
     ///
     /// # Errors
-    /// `NotACapture`, `UnsupportedFormat`, `Truncated` inside the file header, or a failure to
-    /// read.
+    /// `NotACapture`, `UnsupportedFormat`, `Truncated` inside the file header, or a read error.
+    ///
+    /// ```
+    /// use grosso_capture::{CaptureReader, CaptureWriter, Format, PacketMeta, WriterOptions};
+    ///
+    /// let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    /// writer.write_packet(&PacketMeta::default(), &[0; 60])?;
+    /// let file = writer.finish()?;
+    /// let reader = CaptureReader::new(&file[..])?;
+    /// assert_eq!(reader.format(), Format::Pcapng);
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     pub fn new(reader: R) -> Result<Self, CaptureError> {
         Self::named(reader, "input".into())
     }
@@ -87,11 +117,11 @@ impl<R: Read> CaptureReader<R> {
         Ok(reader)
     }
 
-    /// The next packet or block; `None` at the end of the file.
+    /// Returns the next packet or block; `None` at the end of the file.
     ///
     /// # Errors
-    /// `Truncated`, `Damaged`, `CompressedTruncated`, `CompressedDamaged`, or a failure to read.
-    /// All entries before the error have been handed out.
+    /// `Truncated`, `Damaged`, `CompressedTruncated`, `CompressedDamaged`, or a read error. All entries before the
+    /// error were returned.
     #[expect(clippy::should_implement_trait, reason = "entries borrow the reader")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, CaptureError> {
@@ -111,7 +141,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// The format of the file.
+    /// Returns the format of the file.
     #[must_use]
     pub const fn format(&self) -> Format {
         match self.decoder {
@@ -120,13 +150,13 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Compression of the file.
+    /// Returns the compression of the file.
     #[must_use]
     pub const fn compression(&self) -> Compression {
         self.source.compression()
     }
 
-    /// The byte order of the file, or of the latest section read.
+    /// Returns the byte order of the file, or of the latest section.
     #[must_use]
     pub const fn order(&self) -> ByteOrder {
         match &self.decoder {
@@ -135,7 +165,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// The interfaces declared so far in the current section; exactly one in classic pcap.
+    /// Returns the interfaces declared so far in the current section; exactly one in classic pcap.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         match &self.decoder {
@@ -144,31 +174,31 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Packets handed out so far.
+    /// Returns the number of packets read so far.
     #[must_use]
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Offset of the next record, in bytes of the uncompressed file.
+    /// Returns the offset of the next record in bytes of the uncompressed file.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.buffer.offset
     }
 
-    /// Bytes of the file read so far, before decompression: for a progress bar.
+    /// Returns the bytes of the file read so far, before decompression, for a progress bar.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.source.source().bytes
     }
 
-    /// Size of the record buffer in bytes.
+    /// Returns the size of the record buffer in bytes.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.buffer.bytes.len()
     }
 
-    /// The header of a classic pcap file as it stands; `None` for pcapng.
+    /// Returns the header of a classic pcap file as it stands; `None` for pcapng.
     pub(crate) fn pcap_header(&self) -> Option<&FileHeader> {
         match &self.decoder {
             Decoder::Pcap(header) => Some(header),

@@ -16,38 +16,37 @@ pub struct TunnelPort {
 }
 
 impl TunnelPort {
-    /// The tunnel of a header that a UDP port announces, such as [`Kind::Vxlan`], on this port.
+    /// Returns the tunnel of header `kind`, for example [`Kind::Vxlan`], on this UDP port.
     #[must_use]
     pub const fn new(kind: Kind, port: u16) -> Self {
         Self { port, payload: UdpPayload::Header(kind) }
     }
 
-    /// Foo over UDP on this port, with payload of an IP protocol.
+    /// Returns foo over UDP on this port, with payload of this IP protocol.
     #[must_use]
     pub const fn fou(port: u16, protocol: u8) -> Self {
         Self { port, payload: UdpPayload::Protocol(protocol) }
     }
 
-    /// Each tunnel that has an assigned port, on that port.
+    /// Returns every tunnel with an assigned port, on that port.
     pub fn assigned() -> impl Iterator<Item = Self> {
         Ports::ASSIGNED.iter().map(|(payload, port)| Self { port, payload })
     }
 
-    /// The tunnel on a UDP port according to `ports`; `None` when no tunnel uses it.
+    /// Returns the tunnel on a UDP port according to `ports`; `None` if no tunnel uses it.
     #[must_use]
     pub fn on(port: u16, ports: &Ports) -> Option<Self> {
         ports.on(port).map(|payload| Self { port, payload })
     }
 
-    /// The tunnels of `ports` on other ports than the assigned ones, which a reader cannot know.
+    /// Returns the tunnels in `ports` on other ports than the assigned ones, which a reader cannot know.
     pub fn unassigned(ports: &Ports) -> impl Iterator<Item = Self> + use<> {
         let all = ports.iter().map(|(payload, port)| Self { port, payload });
         all.filter(|tunnel| !tunnel.is_assigned())
     }
 
-    /// The tunnels on unassigned ports around a packet, outermost first: one for each UDP header
-    /// with such a source or destination port. `stack` holds the packet's headers, dissected with
-    /// `ports`.
+    /// Returns the tunnels on unassigned ports around a packet, outermost first: one for each UDP header with such a
+    /// source or destination port. `stack` holds the packet's headers, dissected with `ports`.
     #[must_use]
     pub fn of_packet(packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<Self> {
         let told: Vec<_> = Self::unassigned(ports).collect();
@@ -66,11 +65,11 @@ impl TunnelPort {
         found.collect()
     }
 
-    /// The ports for dissecting a packet inside these tunnels (outermost first): those of the
-    /// tunnels, and `base` for all others.
+    /// Returns the ports for dissecting a packet inside these tunnels (outermost first), and `base` for all other
+    /// tunnel types.
     ///
-    /// If a tunnel type has two ports, or a port two tunnel types, the outermost entry counts until
-    /// that tunnel is removed.
+    /// If a tunnel type has two ports, or a port two tunnel types, the outermost entry counts until that tunnel is
+    /// removed.
     #[must_use]
     pub fn over(tunnels: &[Self], base: &Ports) -> Ports {
         let mut ports = *base;
@@ -82,8 +81,7 @@ impl TunnelPort {
         ports
     }
 
-    /// Records that a packet in `tunnels` was encapsulated in this tunnel, if a reader has to be
-    /// told.
+    /// Adds this tunnel to `tunnels` when a packet is encapsulated, unless readers can infer it from the assigned port.
     pub fn enter(self, tunnels: &mut Vec<Self>) {
         if !self.is_assigned() || tunnels.iter().any(|inside| inside.excludes(self)) {
             tunnels.insert(0, self);
@@ -91,7 +89,7 @@ impl TunnelPort {
         }
     }
 
-    /// Records that a packet in `tunnels` was decapsulated from this tunnel.
+    /// Removes this tunnel from `tunnels` when a packet is decapsulated.
     pub fn leave(self, tunnels: &mut Vec<Self>) {
         let is_it = |other: &Self| other.is_same_tunnel(self) && other.port() == self.port();
         if let Some(at) = tunnels.iter().position(is_it) {
@@ -99,19 +97,19 @@ impl TunnelPort {
         }
     }
 
-    /// The UDP port.
+    /// Returns the UDP port.
     #[must_use]
     pub const fn port(self) -> u16 {
         self.port
     }
 
-    /// The same tunnel on another port.
+    /// Returns the same tunnel on another port.
     #[must_use]
     pub const fn moved_to(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
-    /// The tunnel's name in messages.
+    /// Returns the tunnel's name for messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.announced() {
@@ -120,7 +118,7 @@ impl TunnelPort {
         }
     }
 
-    /// The announcement by a port; `None` for foo over UDP.
+    /// Returns the announcement by a port; `None` for foo over UDP.
     const fn announced(self) -> Option<&'static AnnouncedByPort> {
         match self.payload {
             UdpPayload::Header(kind) => kind.spec().announced.port.as_ref(),
@@ -128,13 +126,13 @@ impl TunnelPort {
         }
     }
 
-    /// Whether the tunnel uses its assigned port.
+    /// Returns whether the tunnel uses its assigned port.
     #[must_use]
     pub fn is_assigned(self) -> bool {
         Self::on(self.port(), &Ports::ASSIGNED) == Some(self)
     }
 
-    /// Whether both are the same tunnel type, whatever their ports.
+    /// Returns whether both have the same tunnel type, whatever their ports.
     #[must_use]
     pub fn is_same_tunnel(self, other: Self) -> bool {
         match (self.payload, other.payload) {
@@ -144,7 +142,7 @@ impl TunnelPort {
         }
     }
 
-    /// Sets this port in `ports`. Any other tunnel type on the same port is cleared, because a port means one type.
+    /// Sets this port in `ports`. Clears any other tunnel type on the port, because a port identifies one type.
     pub fn set(self, ports: &mut Ports) {
         *ports = match self.payload {
             UdpPayload::Header(kind) => ports.with(kind, self.port),
@@ -152,12 +150,12 @@ impl TunnelPort {
         };
     }
 
-    /// Whether a dissector can look for only one of the two.
+    /// Returns whether a dissector can look for only one of the two.
     fn excludes(self, other: Self) -> bool {
         self.is_same_tunnel(other) || self.port == other.port
     }
 
-    /// The entry in the option's list.
+    /// Returns the entry in the option's list.
     pub(super) fn to_entry(self) -> u32 {
         let (code, protocol) = match (self.payload, self.announced()) {
             (UdpPayload::Protocol(protocol), _) => (FOU_CODE, protocol),
@@ -167,7 +165,7 @@ impl TunnelPort {
         u32::from_be_bytes([code, protocol, high, low])
     }
 
-    /// The tunnel of an entry; `None` when its type is unknown or its port 0.
+    /// Returns the tunnel of an entry; `None` when its type is unknown or its port 0.
     pub(super) fn from_entry(entry: u32) -> Option<Self> {
         let [code, protocol, high, low] = entry.to_be_bytes();
         let port = u16::from_be_bytes([high, low]);
@@ -182,7 +180,7 @@ impl TunnelPort {
     }
 }
 
-/// The syntax of `--port`: `vxlan=8472`, `fou=5555/4`.
+/// Prints the syntax of `--port`: `vxlan=8472`, `fou=5555/4`.
 impl fmt::Display for TunnelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name().to_ascii_lowercase(), self.port)?;
@@ -198,7 +196,7 @@ const FOU: &str = "FOU";
 /// The number of foo over UDP in the entries of the list; the other tunnels have theirs in their specification.
 const FOU_CODE: u8 = 5;
 
-/// Greatest number of tunnels recorded with one packet. No dissected packet has more headers.
+/// Maximum number of tunnels recorded per packet. No dissected packet has more headers.
 pub const TUNNEL_PORTS_MAX: usize = 16;
 
 #[cfg(test)]

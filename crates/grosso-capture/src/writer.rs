@@ -16,31 +16,36 @@ use super::pcap::{self, FileHeader, RECORD_HEADER_BYTES, RECORD_TIME_BYTES};
 use super::pcapng::{self, ENHANCED_PACKET_BYTES, EnhancedPacket, TRAILER_BYTES};
 use super::reader::{CaptureReader, STANDARD_STREAM};
 
-/// Options of a capture writer.
+/// Options of a [`CaptureWriter`].
+///
+/// ```
+/// use grosso_capture::{Format, WriterOptions};
+///
+/// let mut options = WriterOptions::new(Format::Pcapng);
+/// options.application = "my-tool 1.0".into();
+/// ```
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// The format.
+    /// Output format.
     pub format: Format,
-    /// The byte order of headers that are not copied from an input.
+    /// Byte order of headers that are not copied from an input.
     pub order: ByteOrder,
-    /// The interface of packets for which none was declared or copied.
+    /// Interface of packets without a declared or copied interface.
     pub interface: Interface,
-    /// The program to name in a section header that is not copied from an input.
+    /// Program named in a section header that is not copied from an input.
     pub application: String,
-    /// Comments for the first section header, such as the origin of this capture. Classic pcap has
-    /// no place for them.
+    /// Comments for the first section header, for example the origin of this capture. Classic pcap cannot store them.
     pub comments: Vec<String>,
-    /// Least snapshot length in the header of a classic pcap, in bytes: readers cut longer packets.
-    /// A header copied from another capture may state a shorter one.
+    /// Minimum snapshot length in the header of a classic pcap in bytes: readers truncate longer packets. A header
+    /// copied from another capture may state less.
     pub snaplen_min: u32,
-    /// The link type of all packets, for a capture that is copied and names a wrong one; `None` for
-    /// those that its interfaces name.
+    /// Link type of all packets, for copying a capture with a wrong one; `None` keeps that of the interfaces.
     pub link_type: Option<u16>,
     header: Option<FileHeader>,
 }
 
 impl WriterOptions {
-    /// Options for a new capture of Ethernet with nanoseconds.
+    /// Creates options for a new Ethernet capture with nanosecond timestamps.
     #[must_use]
     pub fn new(format: Format) -> Self {
         Self {
@@ -55,8 +60,7 @@ impl WriterOptions {
         }
     }
 
-    /// Options for a capture in the format, byte order and time unit of the capture that `reader`
-    /// reads.
+    /// Returns options with the format, byte order and timestamp unit of the capture that `reader` reads.
     #[must_use]
     pub fn like<R: Read>(reader: &CaptureReader<R>) -> Self {
         let mut options = Self { order: reader.order(), ..Self::new(reader.format()) };
@@ -70,9 +74,18 @@ impl WriterOptions {
 
 /// Writes a capture entry by entry, in constant memory.
 ///
-/// Pass unchanged entries of a reader to [`copy`](Self::copy), section headers and interfaces
-/// included, and changed packets to [`write_packet`](Self::write_packet). A capture is complete
-/// after [`finish`](Self::finish).
+/// Pass unchanged entries of a reader to [`copy`](Self::copy), including section headers and interfaces, and changed
+/// packets to [`write_packet`](Self::write_packet). A capture is complete after [`finish`](Self::finish).
+///
+/// ```
+/// use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+///
+/// let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));
+/// writer.write_packet(&PacketMeta::default(), &[0; 60])?;
+/// let file = writer.finish()?;
+/// assert_eq!(file.len(), 24 + 16 + 60);
+/// # Ok::<(), grosso_capture::CaptureError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a capture is complete after `finish`"]
 pub struct CaptureWriter<W: Write> {
@@ -119,7 +132,7 @@ impl Buffered {
         }
     }
 
-    /// The packets that are whole in a sink that has taken this many bytes.
+    /// Returns the packets that are whole in a sink that has taken this many bytes.
     fn whole(&self, taken: u64) -> u64 {
         self.before + self.ends.iter().take_while(|end| **end <= taken).count() as u64
     }
@@ -152,12 +165,20 @@ enum WriterState {
 }
 
 impl CaptureWriter<Output> {
-    /// Creates a file, or takes standard output when `path` is `-`.
+    /// Creates a file, or uses standard output if `path` is `-`.
     ///
-    /// An existing file is overwritten: see [`same_file`](super::same_file).
+    /// An existing file is overwritten; see [`same_file`](super::same_file).
     ///
     /// # Errors
     /// `Io` if the file cannot be created.
+    ///
+    /// ```no_run
+    /// use grosso_capture::{CaptureWriter, Format, WriterOptions};
+    ///
+    /// let writer = CaptureWriter::create("out.pcapng", WriterOptions::new(Format::Pcapng))?;
+    /// writer.finish()?;
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     #[expect(
         clippy::disallowed_methods,
         reason = "a library creates what its caller names, as the standard library does"
@@ -188,7 +209,7 @@ impl CaptureWriter<Output> {
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Writes to `sink`, which need not be buffered. Nothing is written before the first entry.
+    /// Creates a writer to `sink`, which need not be buffered. The first entry writes the file header.
     pub fn new(sink: W, options: WriterOptions) -> Self {
         Self::named(sink, "output".into(), options)
     }
@@ -213,18 +234,26 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Declares an interface and returns its number in the current section.
+    /// Declares an interface and returns its index in the current section.
     ///
     /// Classic pcap has one interface, that of the first packet.
     ///
     /// # Errors
-    /// `Unwritable` when the link type needs more than 16 bits or there are too many interfaces,
-    /// and failures to write.
+    /// `Unwritable` if the link type needs more than 16 bits or there are too many interfaces; also write errors.
+    ///
+    /// ```
+    /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+    /// # use grosso_capture::Interface;
+    /// # let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    /// let number = writer.add_interface(&Interface::new(1))?; // LINKTYPE_ETHERNET
+    /// assert_eq!(number, 0);
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     pub fn add_interface(&mut self, interface: &Interface) -> Result<u32, CaptureError> {
         self.add_interface_with(interface, &[])
     }
 
-    /// The same with further options, encoded in the byte order of the section.
+    /// Returns the same with further options, encoded in the byte order of the section.
     pub(super) fn add_interface_with(
         &mut self,
         interface: &Interface,
@@ -247,11 +276,21 @@ impl<W: Write> CaptureWriter<W> {
         Ok(interface_number(self.interfaces.len() - 1))
     }
 
-    /// Writes an entry of a reader unchanged, as far as the output format can hold it; but it has
-    /// the [link type](WriterOptions::link_type) that this writer was given.
+    /// Writes an entry of a reader unchanged, as far as the output format can hold it, but with this writer's [link
+    /// type](WriterOptions::link_type) if one is set.
     ///
     /// # Errors
-    /// `Unwritable` when a packet does not fit into the output format, and failures to write.
+    /// `Unwritable` if a packet does not fit into the output format; also write errors.
+    ///
+    /// ```no_run
+    /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+    /// # let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    /// # let mut reader = grosso_capture::CaptureReader::open("in.pcapng")?;
+    /// while let Some(entry) = reader.next()? {
+    ///     writer.copy(&entry)?;
+    /// }
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     pub fn copy(&mut self, entry: &Entry<'_>) -> Result<(), CaptureError> {
         match self.options.link_type {
             Some(link_type) => self.copy_as(entry, link_type),
@@ -295,20 +334,29 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// `Unwritable` when the packet does not fit into the output format, and failures to write.
+    /// `Unwritable` if the packet does not fit into the output format; also write errors.
+    ///
+    /// ```
+    /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+    /// # let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    /// let meta = PacketMeta { timestamp_ns: Some(0), ..PacketMeta::default() };
+    /// writer.write_packet(&meta, &[0; 60])?;
+    /// assert_eq!(writer.packets(), 1);
+    /// # Ok::<(), grosso_capture::CaptureError>(())
+    /// ```
     #[inline]
     pub fn write_packet(&mut self, meta: &PacketMeta, data: &[u8]) -> Result<(), CaptureError> {
         self.write(meta, data, None)
     }
 
-    /// Writes a packet made from another packet, with the options of that other.
+    /// Writes a packet that was derived from another packet, with the options of the other.
     ///
-    /// Options that would become untrue are left out: hashes, custom options marked as not to be
-    /// copied, and flags and offload states, which `meta` replaces. When the section has another
-    /// byte order than `options`, only comments are kept.
+    /// Options that would no longer be true are dropped: hashes, custom options marked as not to be copied, and flags
+    /// and offload states, which `meta` replaces. If the section has another byte order than `options`, only comments
+    /// are kept.
     ///
     /// # Errors
-    /// As [`write_packet`](Self::write_packet).
+    /// See [`write_packet`](Self::write_packet).
     pub fn write_packet_with(
         &mut self,
         meta: &PacketMeta,
@@ -318,10 +366,10 @@ impl<W: Write> CaptureWriter<W> {
         self.write(meta, data, Some(options))
     }
 
-    /// Writes the header of the file now instead of with the first entry.
+    /// Writes the file header now instead of with the first entry.
     ///
     /// # Errors
-    /// Failures to write.
+    /// Write errors.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
         match self.options.format {
             Format::Pcap => {
@@ -335,15 +383,15 @@ impl<W: Write> CaptureWriter<W> {
     /// Flushes all buffered bytes to the sink.
     ///
     /// # Errors
-    /// Failures to write.
+    /// Write errors.
     pub fn flush(&mut self) -> Result<(), CaptureError> {
         self.sink.flush().map_err(|source| self.write_error(source))
     }
 
-    /// Completes the capture. A capture without any entry gets its header now.
+    /// Completes the capture and returns the sink. A capture without entries gets its header now.
     ///
     /// # Errors
-    /// Failures to write.
+    /// Write errors.
     pub fn finish(mut self) -> Result<W, CaptureError> {
         self.begin()?;
         self.flush()?;
@@ -353,27 +401,27 @@ impl<W: Write> CaptureWriter<W> {
         Ok(sink.sink)
     }
 
-    /// Packets written so far.
+    /// Returns the number of packets written so far.
     #[must_use]
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Bytes written so far, those that wait in the buffer included: the length of the file.
+    /// Returns the number of bytes written so far, including those in the buffer: the length of the file.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Number of packets and other blocks of a pcapng output with damaged options. The options
-    /// before the damage were written; the rest was left out, because no reader could parse it.
+    /// Returns the number of blocks of a pcapng output with damaged options. The options before the damage were
+    /// written; the rest was dropped, because no reader can parse it.
     #[must_use]
     pub const fn damaged_options(&self) -> u64 {
         self.damaged_options
     }
 
-    /// Number of packets that have no time, and were written in records that must have one: with 0,
-    /// the first of 1970.
+    /// Returns the number of packets without a time that were written to records that require one, with time 0 (1
+    /// January 1970).
     #[must_use]
     pub const fn without_time(&self) -> u64 {
         self.without_time
@@ -393,7 +441,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// The interface with this number. Number 0 is declared on first use.
+    /// Returns the interface with this number. Number 0 is declared on first use.
     #[inline]
     fn declared_interface(&mut self, interface: u32) -> Result<Interface, CaptureError> {
         if let Some(found) = self.interfaces.get(interface as usize) {
@@ -455,9 +503,8 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// The number of a packet's interface in this section: the same number if it names the same
-    /// interface here (as when a whole capture is copied), else that of an equal interface, else a
-    /// new one.
+    /// Returns the number of a packet's interface in this section: the same number if it names the same interface here
+    /// (as when a whole capture is copied), else that of an equal interface, else a new one.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {
@@ -583,7 +630,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// The time of a packet, or 0 if it has none, which is counted.
+    /// Returns the time of a packet, or 0 if it has none, which is counted.
     #[inline]
     fn nanoseconds(&mut self, meta: &PacketMeta) -> u64 {
         self.without_time += u64::from(meta.timestamp_ns.is_none());
@@ -727,7 +774,7 @@ fn push_comments(out: &mut Vec<u8>, order: ByteOrder, comments: &[String]) {
     }
 }
 
-/// The length of a packet, if a record with `around` more bytes stays within the limit.
+/// Returns the length of a packet, if a record with `around` more bytes stays within the limit.
 #[inline]
 fn packet_length(data: &[u8], around: usize) -> Result<u32, CaptureError> {
     let bytes = data.len();

@@ -121,7 +121,7 @@ impl<R: BufRead> ZstdReader<R> {
         }
     }
 
-    /// The decoder's error, or `UnexpectedEof` when it failed at the end of the source.
+    /// Returns the decoder's error, or `UnexpectedEof` when it failed at the end of the source.
     fn error(&mut self, error: FrameDecoderError) -> io::Error {
         match self.source.fill_buf() {
             Ok([]) => io::ErrorKind::UnexpectedEof.into(),
@@ -222,7 +222,7 @@ impl FrameHeader {
 struct Descriptor(u8);
 
 impl Descriptor {
-    /// Whether the window is as long as the content, and not declared.
+    /// Returns whether the window is as long as the content, and not declared.
     fn is_single_segment(self) -> bool {
         self.0 & 0x20 != 0
     }
@@ -284,7 +284,7 @@ const END_OF_FRAME: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 mod tests {
     use super::*;
 
-    /// A frame with this descriptor, these fields, and one raw block.
+    /// Returns a frame with this descriptor, these fields, and one raw block.
     fn frame(descriptor: u8, fields: &[u8], content: &[u8]) -> Vec<u8> {
         let block = ((content.len() as u32) << 3 | 1).to_le_bytes();
         [MAGIC, &[descriptor], fields, &block[..3], content].concat()

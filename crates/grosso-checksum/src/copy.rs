@@ -3,11 +3,19 @@
 use crate::backend::{self, Backend, SHORT_BYTES};
 use crate::sum::Sum;
 
-/// Copy `source` to `destination` and return the sum of the bytes, reading them once.
+/// Copies `source` to `destination` and returns the sum of the bytes, reading them once.
 ///
 /// # Panics
 ///
-/// Panics if the lengths differ, before anything is written.
+/// Panics if the lengths differ, before writing anything.
+///
+/// ```
+/// use grosso_checksum::{Sum, copy};
+///
+/// let mut buffer = [0; 4];
+/// assert_eq!(copy(b"data", &mut buffer), Sum::of(b"data"));
+/// assert_eq!(&buffer, b"data");
+/// ```
 #[inline]
 pub fn copy(source: &[u8], destination: &mut [u8]) -> Sum {
     check_lengths(source, destination);
@@ -18,8 +26,8 @@ pub fn copy(source: &[u8], destination: &mut [u8]) -> Sum {
     })
 }
 
-/// [`copy`] with the loop of one backend at every length, for tests and benches. A backend that
-/// this machine lacks is replaced by the portable one.
+/// Copies and sums like [`copy`] with one backend at every length, for tests and benchmarks. Uses the portable backend
+/// if the CPU does not support `backend`.
 ///
 /// # Panics
 ///

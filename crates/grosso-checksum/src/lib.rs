@@ -1,40 +1,39 @@
 //! The Internet checksum of RFC 1071: sum, fold, update, combine, and copy with sum.
 //!
-//! A [`Sum`] is a checksum under construction. Sums of adjacent blocks combine without reading the
-//! bytes again, so the checksum of a train of packets is arithmetic on the sums of its packets, and
-//! payload is read at most once.
-//!
-//! | module | job |
-//! |---|---|
-//! | `sum` | [`Sum`]: make, add, subtract, [append](Sum::append), fold |
-//! | `pseudo` | [`pseudo_v4`] and [`pseudo_v6`]: the pseudo-headers of TCP and UDP |
-//! | `update` | [`update()`], [`update_u32`], [`incremented`]: a field changed, RFC 1624; [`nonzero`]: RFC 768 |
-//! | `copy` | [`copy()`]: copy and sum in one pass |
-//! | `prefetch` | [`prefetch()`]: bytes that will be summed soon |
-//! | `backend` | the loops over many bytes, one for each kind of machine, selected once |
-//!
-//! The crate needs neither `std` nor `alloc`, takes no input but its arguments, and gives the same
-//! results on every machine. [`observe`] measures its cost, and is free when not used. Nothing here
-//! panics except [`copy()`] on slices of different lengths.
+//! A [`Sum`] is a checksum under construction. Sums of adjacent blocks combine without reading the bytes again, so the
+//! checksum of a superframe follows from the sums of its packets, and payload is read at most once.
 //!
 //! ```
 //! use grosso_checksum::{Sum, pseudo_v4, update};
 //!
-//! // A UDP datagram from 192.0.2.1 to 192.0.2.2, its checksum field still zero.
+//! // A UDP datagram from 192.0.2.1 to 192.0.2.2 with a zero checksum field.
 //! let header = [0x04, 0x00, 0x00, 0x35, 0x00, 0x0b, 0x00, 0x00];
 //! let payload = b"abc";
 //! let pseudo = pseudo_v4([192, 0, 2, 1], [192, 0, 2, 2], 17, 11);
 //! let checksum = (pseudo + Sum::of_parts([&header[..], payload])).checksum();
 //!
-//! // The receiver sums everything, the checksum included.
+//! // A receiver sums everything, including the checksum.
 //! let received = pseudo + Sum::of_parts([&header[..], payload]) + Sum::from_word(checksum);
 //! assert!(received.is_valid());
 //!
-//! // Another source port: the payload is not read again.
+//! // Change the source port without reading the payload again.
 //! let moved = update(checksum, 0x0400, 0x1234);
 //! let header = [0x12, 0x34, 0x00, 0x35, 0x00, 0x0b, 0x00, 0x00];
 //! assert_eq!(moved, (pseudo + Sum::of_parts([&header[..], payload])).checksum());
 //! ```
+//!
+//! | module | job |
+//! |---|---|
+//! | `sum` | [`Sum`]: create, add, subtract, [append](Sum::append), fold |
+//! | `pseudo` | [`pseudo_v4`] and [`pseudo_v6`]: pseudo-headers of TCP and UDP |
+//! | `update` | [`update()`], [`update_u32`], [`incremented`]: incremental updates (RFC 1624); [`nonzero`]: UDP's zero (RFC 768) |
+//! | `copy` | [`copy()`]: copy and sum in one pass |
+//! | `prefetch` | [`prefetch()`]: prefetch bytes before summing them |
+//! | `backend` | loops over long blocks, one per instruction set, selected once |
+//!
+//! The crate needs neither `std` nor `alloc`, and returns the same results on every CPU. [`observe`] measures the cost
+//! of checksums and is free when unused. No function panics except [`copy()`], on slices of different lengths. The
+//! checksum states of packets are in `grosso::checksum`.
 
 #![no_std]
 
@@ -56,7 +55,7 @@ pub use sum::Sum;
 pub use sum::of_with;
 pub use update::{incremented, nonzero, update, update_u32};
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

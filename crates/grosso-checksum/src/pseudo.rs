@@ -2,11 +2,11 @@
 
 use crate::Sum;
 
-/// The sum of the IPv4 pseudo-header (RFC 768, RFC 9293 section 3.1): addresses, protocol and the
-/// length in bytes of the transport header and payload.
+/// Returns the sum of the IPv4 pseudo-header (RFC 768, RFC 9293 section 3.1): addresses, protocol, and `len`, the
+/// length of transport header and payload in bytes.
 ///
-/// The field has 16 bits in the standard. A longer superframe counts with its real length, because
-/// only its segments carry a checksum that a receiver sees.
+/// The standard's length field has 16 bits. A longer superframe counts with its full length, because receivers only see
+/// the checksums of its segments.
 #[inline]
 #[must_use]
 pub const fn pseudo_v4(source: [u8; 4], destination: [u8; 4], protocol: u8, len: u32) -> Sum {
@@ -16,11 +16,10 @@ pub const fn pseudo_v4(source: [u8; 4], destination: [u8; 4], protocol: u8, len:
         .add(Sum::from_u32(len))
 }
 
-/// The sum of the IPv6 pseudo-header (RFC 8200 section 8.1): addresses, the length in bytes of the
-/// upper-layer header and payload, and the upper-layer protocol.
+/// Returns the sum of the IPv6 pseudo-header (RFC 8200 section 8.1): addresses, protocol, and `len`, the length of
+/// transport header and payload in bytes, without extension headers.
 ///
-/// With a routing header, `destination` is the final one, and extension headers are not part of
-/// `len`.
+/// With a routing header, `destination` must be the final destination.
 #[inline]
 #[must_use]
 pub fn pseudo_v6(source: &[u8; 16], destination: &[u8; 16], protocol: u8, len: u32) -> Sum {

@@ -4,30 +4,28 @@ use core::{fmt, ops};
 
 use crate::backend::{self, Backend, SHORT_BYTES, end_around_add};
 
-/// A ones' complement sum of 16-bit words, not yet folded: a checksum under construction.
+/// A one's complement sum of 16-bit words, not yet folded: a checksum under construction.
 ///
 /// # The two zeros
 ///
-/// One's complement has two zeros. Here `+0` (folds to `0x0000`) is the sum of nothing but zero
-/// words, and `-0` (folds to `0xffff`) is every other sum that is a multiple of 65535. Adding,
-/// appending and byte-swapping give `+0` only when every operand is `+0`.
-/// [Subtracting](Sum::subtract) never gives `+0`. Two sums are equal when they fold to the same
-/// value, so `+0` and `-0` differ, as they do in a checksum field.
+/// One's complement has two zeros. `+0` (folds to `0x0000`) is the sum of zero words only, and `-0` (folds to `0xffff`)
+/// is every other multiple of 65535. Adding, appending and byte-swapping give `+0` only if every operand is `+0`.
+/// [Subtracting](Sum::subtract) never gives `+0`. Two sums are equal if they fold to the same value, so `+0` and `-0`
+/// differ, as they do in a checksum field.
 ///
 /// # Representation
 ///
-/// An end-around-carry accumulator of 64 bits. The words are little-endian on every machine: RFC
-/// 1071 section 2(B) shows that byte order only swaps the result, and so the common machines load
-/// words without a swap. [`Sum::fold`] swaps once.
+/// A 64-bit accumulator with end-around carry. Words are little-endian on every CPU: by RFC 1071 section 2(B) byte
+/// order only swaps the result, so the common CPUs load words without swapping. [`Sum::fold`] swaps once.
 #[derive(Clone, Copy, Default)]
 pub struct Sum(u64);
 
 impl Sum {
-    /// The sum of no bytes.
+    /// Sum of no bytes.
     pub const ZERO: Self = Self(0);
 
-    /// The sum of `bytes` as big-endian words; an odd last byte is padded with a zero on its right
-    /// (RFC 1071 section 4.1, rule C10). Any length.
+    /// Returns the sum of `bytes` as big-endian words. An odd last byte is padded with a zero on its right (RFC 1071
+    /// section 4.1, rule C10). Any length is allowed.
     #[inline]
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
@@ -39,7 +37,7 @@ impl Sum {
         }
     }
 
-    /// The sum of the concatenation of `parts`, whatever their lengths.
+    /// Returns the sum of the concatenated `parts`, of any lengths.
     #[inline]
     #[must_use]
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
@@ -52,14 +50,14 @@ impl Sum {
         total
     }
 
-    /// The sum of one word, given as a number in host order: a length, a port, a protocol.
+    /// Returns the sum of one word given in host byte order: a length, a port, a protocol.
     #[inline]
     #[must_use]
     pub const fn from_word(word: u16) -> Self {
         Self(word.swap_bytes() as u64)
     }
 
-    /// The sum of the two words of a 32-bit number: a sequence number, an address.
+    /// Returns the sum of the two words of a 32-bit number: a sequence number, an address.
     #[inline]
     #[must_use]
     pub const fn from_u32(value: u32) -> Self {
@@ -71,16 +69,15 @@ impl Sum {
         Self(accumulator)
     }
 
-    /// The sum of both operands: of two blocks, the first of even length, or of a block and a
-    /// pseudo-header. See [`Sum::append`] for blocks of any length.
+    /// Adds two sums: of two blocks, the first of even length, or of a block and a pseudo-header. [`Sum::append`]
+    /// supports blocks of any length.
     #[inline]
     #[must_use]
     pub const fn add(self, other: Self) -> Self {
         Self(end_around_add(self.0, other.0))
     }
 
-    /// This sum for a block that starts at an odd offset: byte-swapped (RFC 1071 section 2(B), rule
-    /// C10).
+    /// Returns the sum of the same block at an odd offset: byte-swapped (RFC 1071 section 2(B), rule C10).
     #[inline]
     #[must_use]
     pub const fn at_odd_offset(self) -> Self {
@@ -89,19 +86,17 @@ impl Sum {
         Self(self.0.rotate_left(8))
     }
 
-    /// The sum of two adjacent blocks: this one, of `len` bytes, and the one after it, with the sum
-    /// `other`.
+    /// Returns the sum of two adjacent blocks: `self`, of `len` bytes, followed by the block with the sum `other`.
     #[inline]
     #[must_use]
     pub const fn append(self, len: usize, other: Self) -> Self {
         if len % 2 == 1 { self.add(other.at_odd_offset()) } else { self.add(other) }
     }
 
-    /// This sum without the words of `other`: the rest of a verified sum when a header is removed
-    /// (rule C22). The header must start at an even offset; otherwise pass `other` [at an odd
-    /// one](Sum::at_odd_offset).
+    /// Returns the sum without the words of `other`, for example of the packet after removing a header (rule C22). The
+    /// header must start at an even offset; otherwise convert `other` with [`at_odd_offset`](Sum::at_odd_offset).
     ///
-    /// The result is never `+0`: a difference of zero is `-0`, even if the words left are zeros.
+    /// The result is never `+0`: a difference of zero is `-0`, even if the remaining words are zeros.
     #[inline]
     #[must_use]
     pub const fn subtract(self, other: Self) -> Self {
@@ -111,8 +106,8 @@ impl Sum {
         Self(if difference == 0 { u64::MAX } else { difference })
     }
 
-    /// The folded 16-bit sum as a number, not complemented. `0x0000` only if every word was zero,
-    /// and never after [`Sum::subtract`].
+    /// Returns the folded 16-bit sum, not complemented. `0x0000` only if every word was zero, and never after
+    /// [`Sum::subtract`].
     #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
@@ -122,7 +117,7 @@ impl Sum {
         ((half.wrapping_add(half.rotate_left(16)) >> 16) as u16).swap_bytes()
     }
 
-    /// The value of a checksum field: the complement of the folded sum. For UDP pass it through
+    /// Returns the value of a checksum field: the complement of the folded sum. For UDP, pass it through
     /// [`nonzero`](crate::nonzero).
     #[inline]
     #[must_use]
@@ -130,10 +125,10 @@ impl Sum {
         !self.fold()
     }
 
-    /// Whether this sum over data and its checksum field verifies the data: it folds to `0xffff`.
+    /// Returns whether this sum over data and checksum field verifies the data, that is, folds to `0xffff`.
     ///
-    /// All-zero data are not valid, because the checksum of zeros would be `0xffff`. With a
-    /// pseudo-header this cannot occur, because its protocol is not zero.
+    /// All-zero data is not valid, because the checksum of zeros would be `0xffff`. With a pseudo-header this cannot
+    /// occur, because its protocol is not zero.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -181,8 +176,8 @@ impl ops::Sub for Sum {
     }
 }
 
-/// [`Sum::of`] with the loop of one backend at every length, for tests and benches. A backend that
-/// this machine lacks is replaced by the portable one.
+/// Sums like [`Sum::of`] with one backend at every length, for tests and benchmarks. Uses the portable backend if the
+/// CPU does not support `backend`.
 #[doc(hidden)]
 #[must_use]
 pub fn of_with(backend: Backend, bytes: &[u8]) -> Sum {

@@ -1,24 +1,22 @@
 //! Incremental update of a checksum field (RFC 1624).
 
-/// The checksum after a word of the data changed from `old` to `new`: RFC 1624 equation 3, `HC' =
-/// ~(~HC + ~m + m')`.
+/// Returns the checksum after a word of the data changed from `old` to `new`: RFC 1624 equation 3, `HC' = ~(~HC + ~m +
+/// m')`.
 ///
-/// The word must start at an even offset from the start of the checksum. The result equals that of
-/// summing again, with one exception: if all data (pseudo-header included) become or stay zero, the
-/// result is `0x0000`, where summing again gives `0xffff`. No IP header and no segment with a
-/// pseudo-header is all zeros.
+/// The word must be at an even offset. The result equals that of a new sum, with one exception: if all data (including
+/// the pseudo-header) becomes or remains zero, the result is `0x0000` instead of `0xffff`. No IP header and no segment
+/// with a pseudo-header is all zeros.
 ///
-/// A UDP field of zero means that there is no checksum, and must not be updated; any other goes
-/// through [`nonzero`] afterwards (rule C10).
+/// A UDP field of zero means that there is no checksum and must not be updated; pass any other UDP result through
+/// [`nonzero`] (rule C10).
 #[inline]
 #[must_use]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u32 + !old as u32 + new as u32)
 }
 
-/// [`update`] for a word incremented by one, such as the identification of an IPv4 header from
-/// packet to packet. The word must not have been `0xffff`: its step to zero leaves the checksum
-/// unchanged.
+/// Returns the checksum after a word other than `0xffff` was incremented by one, for example the IPv4 identification of
+/// consecutive packets. (The step from `0xffff` to zero does not change a checksum.)
 #[inline]
 #[must_use]
 pub const fn incremented(checksum: u16) -> u16 {
@@ -27,7 +25,7 @@ pub const fn incremented(checksum: u16) -> u16 {
     if checksum == 0 { 0xfffe } else { checksum - 1 }
 }
 
-/// [`update`] for a field of 32 bits: a sequence number, an IPv4 address.
+/// Returns the checksum after a 32-bit field changed, for example a sequence number or an IPv4 address; see [`update`].
 #[inline]
 #[must_use]
 pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
@@ -36,8 +34,8 @@ pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     !fold(!checksum as u32 + removed + added)
 }
 
-/// The value of a UDP field for `checksum`: `0xffff` instead of zero, which would mean that no
-/// checksum was computed (RFC 768, RFC 8200 section 8.1).
+/// Returns the value of a UDP field for `checksum`: `0xffff` instead of zero, which would mean that there is no
+/// checksum (RFC 768, RFC 8200 section 8.1).
 #[inline]
 #[must_use]
 pub const fn nonzero(checksum: u16) -> u16 {

@@ -8,9 +8,9 @@ use grosso_sys::packet::RingFrame;
 #[cfg(all(target_os = "linux", feature = "xdp"))]
 use grosso_sys::xdp;
 
-/// A received frame in its buffer, whatever port received it.
+/// A received frame in the buffer of its port.
 ///
-/// It is one type, so that the data paths between all kinds of ports, and through all stages, are the same code.
+/// One type for all ports, so that the data paths between all kinds of ports, and through all stages, share their code.
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
@@ -47,13 +47,14 @@ impl PortBuffer {
         self.start as usize..self.end as usize
     }
 
-    /// A port's own memory, of which a range is the frame. A range beyond its end stands for an empty frame.
+    /// Creates a buffer from owned memory; `frame` is the range of the frame. A range beyond the end gives an empty
+    /// frame.
     #[must_use]
     pub fn filled(bytes: Vec<u8>, frame: Range<usize>) -> Self {
         Self::new(Memory::Own(bytes), frame)
     }
 
-    /// Memory that it shares with others, of which a range is the frame. A range beyond its end stands for an empty
+    /// Creates a buffer from shared memory; `frame` is the range of the frame. A range beyond the end gives an empty
     /// frame.
     #[must_use]
     pub fn shared(bytes: Arc<Vec<u8>>, frame: Range<usize>) -> Self {
@@ -80,13 +81,13 @@ impl PortBuffer {
         self
     }
 
-    /// The bytes in front of the frame, in the same memory: room for what belongs to a frame and is no part of it.
+    /// Returns the bytes before the frame in the same memory, which may hold out-of-band data.
     #[must_use]
     pub fn before(&self) -> &[u8] {
         self.bytes().get(..self.start as usize).unwrap_or_default()
     }
 
-    /// The memory, for another frame, if it is a port's own; slots and chunks return to their rings when dropped.
+    /// Returns the memory for reuse, if it is owned; slots and chunks return to their rings on drop.
     #[must_use]
     pub fn into_own(self) -> Option<Vec<u8>> {
         match self.memory {
@@ -122,7 +123,7 @@ impl PortBuffer {
     }
 }
 
-/// A frame that fills a port's own memory.
+/// Creates a buffer whose frame fills the memory.
 impl From<Vec<u8>> for PortBuffer {
     fn from(bytes: Vec<u8>) -> Self {
         let frame = 0..bytes.len();
@@ -172,7 +173,7 @@ pub(crate) struct Buffers {
     bytes: usize,
 }
 
-/// Greatest number of spare buffers of a port. More than this is left over only from a burst.
+/// Maximum number of spare buffers of a port. More than this is left over only from a burst.
 #[cfg(all(target_os = "linux", feature = "live"))]
 const SPARE_MAX: usize = 1024;
 
@@ -207,8 +208,8 @@ pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
 }
 
-/// Greatest number of spare buffers of a stage: as many as a path receives in one poll, so that 64
-/// KiB datagrams need at most 4 MiB.
+/// Maximum number of spare buffers of a stage: as many as a path receives in one poll, so that 64 KiB datagrams need at
+/// most 4 MiB.
 const SPARE_BUFFERS_MAX: usize = 64;
 
 impl Spare {

@@ -1,4 +1,4 @@
-//! A capture as a port: frames are read from one file and written to another.
+//! A capture as a port: reads frames from one file and writes frames to another.
 
 use std::io::{Read, Write};
 
@@ -16,9 +16,8 @@ use grosso_capture::{CaptureError, CaptureReader, CaptureWriter, Entry, PacketMe
 
 /// Port that reads frames from one capture and writes to another.
 ///
-/// It accepts superframes and partial checksums, because pcapng can describe them. It skips blocks
-/// without a packet, and packets of any other link type than its own, because all frames of a port
-/// have one link type.
+/// Accepts superframes and partial checksums, because pcapng can describe them. Skips blocks without a packet, and
+/// packets with another link type, because all frames of a port have the same link type.
 #[derive(Debug)]
 pub struct CapturePort<R, W: Write> {
     reader: Option<CaptureReader<R>>,
@@ -31,8 +30,8 @@ pub struct CapturePort<R, W: Write> {
 }
 
 impl<R: Read, W: Write> CapturePort<R, W> {
-    /// A port that reads the packets of link type `link` from one capture, and writes to another.
-    /// Either may be missing.
+    /// Creates a port that reads the packets of link type `link` from one capture and writes to another. Either may be
+    /// `None`.
     #[must_use]
     pub fn new(
         reader: Option<CaptureReader<R>>,
@@ -44,10 +43,10 @@ impl<R: Read, W: Write> CapturePort<R, W> {
         Self { reader, writer, link, ports, stack, spare, scratch }
     }
 
-    /// Completes the capture that is written, and returns its sink; `None` without one.
+    /// Completes the written capture and returns its sink; `None` without one.
     ///
     /// # Errors
-    /// The writer's error if the rest of the capture cannot be written.
+    /// Errors of the writer.
     pub fn finish(self) -> Result<Option<W>, CaptureError> {
         self.writer.map(CaptureWriter::finish).transpose()
     }
@@ -131,7 +130,7 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
     }
 }
 
-/// Greatest number of buffers kept for reuse.
+/// Maximum number of buffers kept for reuse.
 const SPARE_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! The coalescer of packets in ports' buffers.
+//! The coalescer for packets in ports' buffers.
 
 use grosso::{CoalesceOptions, Coalescer, Frame, Profile, Sink, Verdict, stats::CoalesceStats};
 
 use crate::buffer::PortBuffer;
 
-/// A [`Coalescer`] of packets in ports' buffers, which gives what it delivers to a `dyn Sink`.
+/// A [`Coalescer`] for packets in ports' buffers, which delivers to a `dyn Sink`.
 ///
-/// The merge path is compiled here, once, for every data path and for all who join such packets without one: whoever
-/// names buffers or sinks of its own compiles it anew.
+/// The merge path is compiled once here, for all data paths and all other users of [`PortBuffer`]. A user with its own
+/// buffer or sink type compiles its own copy.
 #[derive(Debug)]
 pub struct PortCoalescer(Coalescer<PortBuffer>);
 
 impl PortCoalescer {
-    /// A coalescer that holds nothing yet.
+    /// Creates a coalescer that holds no packets.
     #[must_use]
     pub fn new(options: CoalesceOptions) -> Self {
         Self(Coalescer::new(options))
     }
 
-    /// Takes one packet, and delivers what it completes: [`Coalescer::push`].
+    /// Pushes one packet and delivers the trains that it completes, see [`Coalescer::push`].
     pub fn push(
         &mut self,
         frame: Frame<PortBuffer>,
@@ -28,8 +28,7 @@ impl PortCoalescer {
         self.0.push(frame, now_ns, sink)
     }
 
-    /// Delivers every held train that a packet must not overtake which leaves by another way:
-    /// [`Coalescer::flush_before`].
+    /// Delivers the held trains that `packet` must not overtake, see [`Coalescer::flush_before`].
     pub fn flush_before(
         &mut self,
         packet: &[u8],
@@ -39,17 +38,17 @@ impl PortCoalescer {
         self.0.flush_before(packet, device_hash, sink);
     }
 
-    /// Ends a poll: [`Coalescer::poll_end`].
+    /// Ends a poll, see [`Coalescer::poll_end`].
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.poll_end(now_ns, sink);
     }
 
-    /// Ends a poll that took as many packets as it may: [`Coalescer::poll_end_full`].
+    /// Ends a poll that used its whole budget, see [`Coalescer::poll_end_full`].
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.poll_end_full(now_ns, sink);
     }
 
-    /// Ends a batch, and delivers the trains whose time is over: [`Coalescer::expire`].
+    /// Delivers the trains whose hold time is over, see [`Coalescer::expire`].
     pub fn expire(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.expire(now_ns, sink);
     }
@@ -59,38 +58,37 @@ impl PortCoalescer {
         self.0.finish(sink);
     }
 
-    /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds:
-    /// [`Coalescer::learn_round_trip`].
+    /// Reports a measured round-trip time of the packet's flow in nanoseconds, see [`Coalescer::learn_round_trip`].
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         self.0.learn_round_trip(packet, round_trip_ns, now_ns);
     }
 
-    /// Number of remembered flows whose round trips nobody has told: [`Coalescer::flows_without_round_trip`].
+    /// Returns the number of tracked flows without a round-trip time, see [`Coalescer::flows_without_round_trip`].
     #[must_use]
     pub fn flows_without_round_trip(&self) -> usize {
         self.0.flows_without_round_trip()
     }
 
-    /// Time at which [`Self::expire`] has something to do next, in the caller's nanoseconds; `None` when nothing is
-    /// held.
+    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds; `None` if nothing
+    /// is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.0.deadline()
     }
 
-    /// Number of trains that are held now: [`Coalescer::trains_held`].
+    /// Returns the number of held trains, see [`Coalescer::trains_held`].
     #[must_use]
     pub fn trains_held(&self) -> usize {
         self.0.trains_held()
     }
 
-    /// Counters of what it did so far.
+    /// Returns the counters since creation.
     #[must_use]
     pub fn stats(&self) -> &CoalesceStats {
         self.0.stats()
     }
 
-    /// Its rules and limits.
+    /// Returns the profile: rules and limits.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         self.0.profile()

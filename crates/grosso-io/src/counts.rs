@@ -10,8 +10,8 @@ use grosso_wire::{Kind, Stack};
 
 /// Counters of one direction of a data path.
 ///
-/// A frame is what a port hands over in one buffer; a packet is what the wire carries. A superframe
-/// counts as one frame, and as many packets as it stands for, each with its headers.
+/// A frame is one buffer of a port; a packet is one packet on the wire. A superframe counts as one frame, and as the
+/// packets that it stands for, each with its own headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectionStats {
@@ -19,41 +19,39 @@ pub struct DirectionStats {
     pub rx_frames: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets and bytes on the wire of the frames received.
+    /// Wire packets and bytes of the received frames.
     pub rx_wire: WireSize,
-    /// Frames received, by the checksum state that their port reported, in the order of
-    /// [`Said::ALL`].
+    /// Frames received, by the checksum state that the port reported, in the order of [`Said::ALL`].
     pub rx_checksums: [u64; Said::ALL.len()],
     /// Frames transmitted.
     pub tx_frames: u64,
     /// Bytes transmitted.
     pub tx_bytes: u64,
-    /// Packets and bytes on the wire of the frames transmitted.
+    /// Wire packets and bytes of the transmitted frames.
     pub tx_wire: WireSize,
-    /// Frames to transmit with a partial checksum, which this path, the port or its device
-    /// completes.
+    /// Frames to transmit with a partial checksum, which this path, the port or its device completes.
     pub tx_partial: u64,
     /// Frames to transmit with complete checksums.
     pub tx_complete: u64,
-    /// Superframes made, by protocol in the order of [`Protocol::ALL`].
+    /// Superframes created, by protocol in the order of [`Protocol::ALL`].
     pub joined: [Superframes; Protocol::ALL.len()],
-    /// Superframes segmented because the port did not take them.
+    /// Superframes segmented because the port does not accept them.
     pub cut: u64,
-    /// Bytes of these superframes.
+    /// Length of these superframes in bytes.
     pub cut_bytes: u64,
     /// Packets that these superframes were segmented into.
     pub cut_wire: WireSize,
-    /// Partial checksums completed because the port did not take them.
+    /// Partial checksums completed because the port does not accept them.
     pub completed: u64,
     /// Superframes that could not be segmented and were transmitted unchanged.
     pub uncut: u64,
     /// Acknowledgments that were replaced by several.
     pub acknowledgments_expanded: u64,
-    /// Acknowledgments transmitted in their place, the original as the last included.
+    /// Acknowledgments transmitted in their place, including the original as the last one.
     pub acknowledgments_expanded_into: u64,
     /// Acknowledgments of trains that were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],
-    /// Times that the port had no room for a frame.
+    /// Number of times that the port had no room for a frame.
     pub no_room: u64,
 }
 
@@ -62,9 +60,9 @@ pub struct DirectionStats {
 pub struct Superframes {
     /// Number of superframes.
     pub frames: u64,
-    /// Bytes of the superframes, each with one set of headers.
+    /// Length of the superframes in bytes, each with one set of headers.
     pub bytes: u64,
-    /// The packets that they stand for.
+    /// Wire packets in the superframes.
     pub wire: WireSize,
 }
 
@@ -81,7 +79,7 @@ impl Superframes {
 pub struct WireSize {
     /// Number of packets.
     pub packets: u64,
-    /// Bytes of the packets, including the headers of each.
+    /// Length of the packets in bytes, each with its own headers.
     pub bytes: u64,
 }
 
@@ -128,16 +126,14 @@ impl WireSize {
     }
 }
 
-/// Checksum state that a port reported for a received frame, named after the kernel's `CHECKSUM_*`
-/// states.
+/// Checksum state that a port reported for a received frame, named after the kernel's `CHECKSUM_*` states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// The port gave the sum of the whole packet.
+    /// The port supplied the sum of the whole packet.
     Complete,
-    /// The port verified the checksums, or the checksum is partial: its sender is local, and there
-    /// is nothing to verify.
+    /// The port verified the checksums, or the checksum is partial: a local sender needs no verification.
     Unnecessary,
-    /// Not verified.
+    /// The checksums are not verified.
     None,
 }
 
@@ -157,13 +153,13 @@ impl Said {
 /// Innermost protocols of a superframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// TCP in IPv4.
+    /// TCP over IPv4.
     Tcp4,
-    /// TCP in IPv6.
+    /// TCP over IPv6.
     Tcp6,
-    /// UDP in IPv4.
+    /// UDP over IPv4.
     Udp4,
-    /// UDP in IPv6.
+    /// UDP over IPv6.
     Udp6,
 }
 
@@ -171,7 +167,7 @@ impl Protocol {
     /// All protocols.
     pub const ALL: &'static [Self] = &[Self::Tcp4, Self::Tcp6, Self::Udp4, Self::Udp6];
 
-    /// The short name of its counters.
+    /// Returns the short name used in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! The middle step: a frame, its metadata and the features of the one who takes it make packets or superframes; and
-//! the queue for a taker without room.
+//! Transmission of frames with metadata: segments them and completes checksums as the receiver's features require, and
+//! queues what the receiver has no room for.
 
 use std::collections::VecDeque;
 
@@ -17,11 +17,21 @@ use crate::{
     port::{PortError, Transmit, Transmitted},
 };
 
-/// Transmit to one port, or to anything else that is a [`Transmit`]: segmentation and checksums as its features call
-/// for them, and a queue while it has no room.
+/// Transmits to one port or any other [`Transmit`]: segments and completes checksums as its features require, and
+/// queues frames while it has no room.
 ///
-/// The queue holds what one call made of its frame and was refused. Whoever sends more before [`Egress::drain`] has
-/// emptied it lets it grow.
+/// The queue holds the rejected frames of one call. It grows if the caller sends more before [`Egress::drain`] has
+/// emptied it.
+///
+/// ```
+/// use grosso::{LinkType, Meta, Ports, features::{Device, Features}};
+/// use grosso_io::{Port, egress::Egress, memory::wire};
+///
+/// let (mut port, _peer) = wire(LinkType::Ethernet, Device::new(Features::NONE), 64);
+/// let mut egress = Egress::new(LinkType::Ethernet, Port::device(&port), Ports::ASSIGNED);
+/// egress.send(&[&[0; 60]], &Meta::default(), &mut port)?;
+/// # Ok::<(), grosso_io::PortError>(())
+/// ```
 #[derive(Debug)]
 pub struct Egress {
     link: LinkType,
@@ -54,7 +64,8 @@ struct Waiting {
 }
 
 impl Egress {
-    /// Transmit of frames of this link type. Of the features of whoever takes them, only those of `device` are used.
+    /// Creates an egress for frames of this link type. Uses at most the features of `device`, whatever the receiver
+    /// reports.
     #[must_use]
     pub fn new(link: LinkType, device: Device, ports: Ports) -> Self {
         Self {
@@ -73,16 +84,16 @@ impl Egress {
         }
     }
 
-    /// Whether frames wait for room.
+    /// Returns whether frames are queued.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.backlog.is_empty()
     }
 
-    /// Sends waiting frames; returns whether none is left.
+    /// Sends queued frames; returns true once the queue is empty.
     ///
     /// # Errors
-    /// Those of the port.
+    /// Errors of the port.
     pub fn drain(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
         for _ in 0..RENEWALS_MAX {
             self.renew(to)?;
@@ -110,7 +121,7 @@ impl Egress {
         self.device.features.without(to.device().features) != Features::NONE
     }
 
-    /// Takes over the features of the port. Frames that wait are made anew if it has fewer than before.
+    /// Adopts the features of the port. Frames that wait are made anew if it has fewer than before.
     fn renew(&mut self, to: &dyn Transmit) -> Result<(), PortError> {
         let features = self.wanted.features & to.device().features;
         let before = core::mem::replace(&mut self.device.features, features);
@@ -170,10 +181,10 @@ impl Egress {
         self.stats.rx_checksums[Said::of(meta.checksum) as usize] += 1;
     }
 
-    /// Sends a delivery of the coalescer, and hands on its buffers, which their port may want back.
+    /// Sends a delivery of the coalescer and passes its buffers to `done` for reuse.
     ///
     /// # Errors
-    /// Those of the port.
+    /// Errors of the port.
     pub fn deliver<B: AsRef<[u8]>>(
         &mut self,
         mut delivery: Delivery<'_, B>,
@@ -230,11 +241,11 @@ impl Egress {
         sent
     }
 
-    /// Does the work that the port requires for a frame, and sends it: unchanged, with its checksum completed, or as
-    /// the packets that it stands for. The first slice holds the headers.
+    /// Sends a frame unchanged, with its checksum completed, or as its packets, depending on the features of the port.
+    /// The first slice must contain all headers.
     ///
     /// # Errors
-    /// Those of the port.
+    /// Errors of the port.
     pub fn send(
         &mut self,
         slices: &[&[u8]],

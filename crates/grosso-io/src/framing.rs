@@ -1,11 +1,10 @@
-//! Frames in a stream of bytes, each behind its length.
+//! Frames in a byte stream, each after its length.
 //!
-//! A frame follows its length in bytes, a number of four bytes, the most significant first: so QEMU's
-//! `-netdev stream`, passt and libkrun have it. Nothing here reads or writes: the caller does that,
-//! into [`Deframer::room`].
+//! Each frame follows its length in bytes as a 4-byte big-endian number. QEMU's `-netdev stream`, passt and libkrun use
+//! this format. The module does no IO: the caller reads into [`Deframer::room`].
 //!
-//! A byte of a frame is copied at most once. Bytes read ahead of a frame are, into its buffer; the rest
-//! of a long frame is read into that directly.
+//! A byte of a frame is copied at most once: bytes that were read ahead are copied into the frame's buffer, and the
+//! rest of a long frame is read directly into that buffer.
 //!
 //! ```
 //! use grosso_io::framing::{Deframer, prefix};
@@ -27,23 +26,23 @@
 //! assert!(next().is_none());
 //! ```
 
-/// Length of a frame that is no frame's: this stream cannot be read any further.
+/// Error: a frame length exceeds the maximum. The stream cannot be parsed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the length prefix announces a frame of {len} bytes; the maximum is {max}")]
 pub struct TooLong {
-    /// The length that was announced, in bytes.
+    /// Length in the stream, in bytes.
     pub len: usize,
-    /// The longest that is taken, in bytes.
+    /// Maximum length in bytes.
     pub max: usize,
 }
 
-/// The bytes in front of a frame of this length; `None` for more than the format can say.
+/// Returns the length prefix of a frame; `None` if the format cannot express the length.
 #[must_use]
 pub fn prefix(len: usize) -> Option<[u8; PREFIX_LEN]> {
     u32::try_from(len).ok().map(u32::to_be_bytes)
 }
 
-/// Finds the frames in a stream.
+/// Splits a byte stream into frames.
 #[derive(Debug)]
 pub struct Deframer {
     /// Bytes read ahead: those from `start` to `end` are still to be looked at.
@@ -63,19 +62,18 @@ struct Unfinished {
 }
 
 impl Deframer {
-    /// Frames of at most this many bytes.
+    /// Creates a deframer for frames of at most `frame_bytes_max` bytes.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
         let ahead = vec![0; AHEAD_BYTES].into_boxed_slice();
         Self { ahead, start: 0, end: 0, frame: None, frame_bytes_max }
     }
 
-    /// The next frame that is there as a whole: a buffer, and the bytes of it that are the frame's,
-    /// which may be none. `buffer` gives the buffers, each of `frame_bytes_max` bytes or more. `None`
-    /// means that more must be [read](Self::room).
+    /// Returns the next complete frame: a buffer, and the length of the frame at its start, which may be 0. `buffer`
+    /// supplies buffers of at least `frame_bytes_max` bytes. `None` means that the caller must [read](Self::room) more.
     ///
     /// # Errors
-    /// A length beyond the limit; the stream is then of no more use.
+    /// [`TooLong`] for a length above the maximum; the stream is then unusable.
     pub fn next(
         &mut self,
         mut buffer: impl FnMut() -> Vec<u8>,
@@ -95,8 +93,8 @@ impl Deframer {
         Ok(Some((frame.buffer, frame.len)))
     }
 
-    /// Room to read into, in this order: the rest of a frame, and what comes behind it. To be called
-    /// when [`Self::next`] has returned `None`.
+    /// Returns the two buffers to read into, in this order: the rest of a frame, and read-ahead room. Call it after
+    /// [`Self::next`] has returned `None`.
     pub fn room(&mut self) -> [&mut [u8]; 2] {
         self.ahead.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -108,7 +106,7 @@ impl Deframer {
         [rest, ahead.get_mut(*end..ahead_max).unwrap_or_default()]
     }
 
-    /// Takes note that this many bytes were read into [`Self::room`].
+    /// Records that `bytes` bytes were read into [`Self::room`].
     pub fn fill(&mut self, bytes: usize) {
         let direct = self.frame.as_mut().map_or(0, |frame| {
             let direct = bytes.min(frame.len - frame.have);
@@ -118,7 +116,7 @@ impl Deframer {
         self.end = (self.end + bytes - direct).min(self.ahead.len());
     }
 
-    /// Forgets what was read, for another stream. Returns whether that was part of a frame.
+    /// Discards everything read, for a new stream. Returns whether that included part of a frame.
     pub fn reset(&mut self) -> bool {
         let had_part = self.frame.take().is_some() || self.start < self.end;
         (self.start, self.end) = (0, 0);
@@ -149,7 +147,7 @@ impl Deframer {
     }
 }
 
-/// Bytes of a length in front of a frame.
+/// Length of the length prefix in bytes.
 pub const PREFIX_LEN: usize = 4;
 /// Bytes that are read ahead: 43 packets of 1514 bytes a call.
 const AHEAD_BYTES: usize = 64 << 10;

@@ -1,8 +1,8 @@
-//! A port behind an impaired wire: delay, jitter, rate, loss, reordering, duplication and
-//! corruption, drawn from a seed.
+//! A port behind an impaired link: delay, jitter, rate, loss, reordering, duplication and corruption, drawn from a
+//! seed.
 //!
-//! Many kernels lack netem, and a failed test must be repeatable: the same seed and the same frames
-//! at the same times give the same impairments.
+//! Many kernels lack netem, and a failed test must be reproducible: the same seed and the same frames at the same times
+//! give the same impairments.
 
 use std::{
     collections::{BinaryHeap, VecDeque},
@@ -23,28 +23,36 @@ use crate::{
     port::{Port, PortCounter, PortError},
 };
 
-/// Impairments of the frames received through a wire.
+/// Impairments of the frames received over a link.
+///
+/// ```
+/// use grosso_io::impair::Impairment;
+///
+/// let impairment: Impairment = "delay 5ms loss 0.1% seed 7".parse()?;
+/// assert_eq!(impairment.delay.as_millis(), 5);
+/// # Ok::<(), grosso_io::impair::BadImpairment>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Impairment {
     /// Delay of each frame.
     pub delay: Duration,
-    /// Greatest deviation from the delay in either direction, uniformly distributed.
+    /// Maximum deviation from the delay in either direction, uniformly distributed.
     pub jitter: Duration,
-    /// Additional delay of every other frame, as over the longer of two paths.
+    /// Additional delay of every other frame, as on the longer of two paths.
     pub skew: Duration,
-    /// Rate in bits per second; `None` is unlimited.
+    /// Rate in bits per second; `None` means unlimited.
     pub rate_bits: Option<u64>,
-    /// Share of frames lost, 0 to 1.
+    /// Fraction of frames lost, 0 to 1.
     pub loss: f64,
-    /// Share of frames that skip the delay and so overtake earlier frames, 0 to 1.
+    /// Fraction of frames that skip the delay and so overtake earlier frames, 0 to 1.
     pub reorder: f64,
-    /// Share of frames that arrive twice, 0 to 1.
+    /// Fraction of frames that arrive twice, 0 to 1.
     pub duplicate: f64,
-    /// Share of frames in which one bit is flipped, 0 to 1. A superframe is segmented, and the bit
-    /// is flipped in one of its packets.
+    /// Fraction of frames in which one bit is flipped, 0 to 1. A superframe is segmented, and the bit is flipped in one
+    /// of its packets.
     pub corrupt: f64,
-    /// Greatest number of frames on the wire; further ones are lost, as from a full queue.
+    /// Maximum number of frames on the link; further frames are lost, as from a full queue.
     pub limit_frames: usize,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -67,7 +75,7 @@ impl Default for Impairment {
     }
 }
 
-/// A description of an impairment that cannot be parsed.
+/// Error: the text is not a valid [`Impairment`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "impairment: {what} in \"{text}\"; an example: delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7"
@@ -80,8 +88,8 @@ pub struct BadImpairment {
 impl FromStr for Impairment {
     type Err = BadImpairment;
 
-    /// Pairs of a word and a value, such as `delay 5ms jitter 1ms skew 40us rate 10G loss 0.1%
-    /// reorder 0.5% duplicate 1% corrupt 0.01% limit 1000 seed 7`.
+    /// Parses pairs of keyword and value, for example `delay 5ms jitter 1ms skew 40us rate 10G loss 0.1% reorder 0.5%
+    /// duplicate 1% corrupt 0.01% limit 1000 seed 7`.
     fn from_str(text: &str) -> Result<Self, BadImpairment> {
         let bad = |what: String| BadImpairment { what, text: text.to_owned() };
         let mut impairment = Self::default();
@@ -127,24 +135,24 @@ fn share(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&share).then_some(share)
 }
 
-/// Counters of the frames on a wire.
+/// Counters of the frames on an impaired link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImpairStats {
-    /// Lost by chance, including superframes selected for corruption that could not be segmented.
+    /// Frames lost at random, including superframes selected for corruption that could not be segmented.
     pub lost: u64,
-    /// Lost because the wire held its limit of frames.
+    /// Frames lost because the link held its maximum number of frames.
     pub overflowed: u64,
-    /// Sent ahead of earlier frames.
+    /// Frames delivered before earlier ones.
     pub reordered: u64,
-    /// Sent twice.
+    /// Frames delivered twice.
     pub duplicated: u64,
-    /// Sent with a flipped bit.
+    /// Frames delivered with a flipped bit.
     pub corrupted: u64,
 }
 
 impl ImpairStats {
-    /// Every counter with its description.
+    /// Returns every counter with its description.
     #[must_use]
     pub fn counters(&self) -> [(PortCounter, u64); 5] {
         let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
@@ -170,7 +178,7 @@ impl ImpairStats {
     }
 }
 
-/// A port that receives its frames over an impaired wire.
+/// A port that receives its frames over an impaired link.
 #[derive(Debug)]
 pub struct Impair<P: Port> {
     port: P,
@@ -220,7 +228,7 @@ impl Ord for OnWire {
 }
 
 impl<P: Port> Impair<P> {
-    /// Puts a port behind a wire.
+    /// Puts a port behind an impaired link.
     #[must_use]
     pub fn new(port: P, impairment: Impairment) -> Self {
         Self {
@@ -237,19 +245,19 @@ impl<P: Port> Impair<P> {
         }
     }
 
-    /// Counters of the frames so far.
+    /// Returns the counters since creation.
     #[must_use]
     pub fn stats(&self) -> &ImpairStats {
         &self.stats
     }
 
-    /// The port behind the wire.
+    /// Returns the port behind the link.
     #[must_use]
     pub fn inner(&self) -> &P {
         &self.port
     }
 
-    /// The port behind the wire, for requests that need `&mut`.
+    /// Returns the port behind the link, for requests that need `&mut`.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
@@ -388,8 +396,8 @@ impl<P: Port> Port for Impair<P> {
         self.stats.counters().into_iter().for_each(|(counter, value)| each(counter, value));
     }
 
-    /// 0 (at once) while the port may have more frames, because its descriptor may not become
-    /// readable again for them; else the next arrival, or the port's own deadline.
+    /// Returns 0 (immediately) while the port may have more frames, because its descriptor may not become readable
+    /// again for them; otherwise the next arrival or the port's own deadline.
     fn deadline(&self) -> Option<u64> {
         if self.more {
             return Some(0);

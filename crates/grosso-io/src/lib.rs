@@ -1,21 +1,40 @@
 //! Ports for the Grosso engine: sources and sinks of packets.
 //!
-//! | module | port |
-//! |---|---|
-//! | [`port`] | the trait of every port: receive, transmit, report features |
-//! | [`memory`] | the two ends of a wire in memory |
-//! | [`capture_port`] | a port that reads from one capture and writes to another |
-//! | [`impair`] | any port behind an impaired wire, repeatable from a seed |
-//! | [`record`] | any port, with a capture of the frames that pass |
-//! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
-//! | [`coalescer`] | the coalescer of packets in ports' buffers |
-//! | [`path`] | the data path that joins two ports |
-//! | [`egress`] | its middle step: frame, metadata and features make packets |
-//! | [`framing`] | frames in a stream of bytes, as virtual machines have them |
-//! | `live` | TUN, TAP, packet sockets, AF_XDP and Unix sockets (Linux) |
-//! | `runner` | a data path on a thread of its own (Linux) |
+//! A [`Port`] is a device, a capture or a queue in memory. A data path connects two ports and does the work that their
+//! features require: it coalesces towards a port that accepts superframes, and segments and completes checksums towards
+//! one that does not.
 //!
-//! The features `capture`, `esp`, `gzip`, `impair`, `live`, `xdp` and `zstd` are there unless turned off.
+//! ```
+//! use grosso::{LinkType, Meta, features::{Device, Features}};
+//! use grosso_io::{Port, memory::wire, path::{Direction, PathOptions}};
+//!
+//! let features = Device::new(Features::ALL); // the receiver accepts superframes
+//! let (mut sender, mut from) = wire(LinkType::Ethernet, Device::new(Features::NONE), 64);
+//! let (mut to, _receiver) = wire(LinkType::Ethernet, features, 64);
+//! let mut direction = Direction::new(PathOptions::new(0x5eed), LinkType::Ethernet, features);
+//!
+//! sender.transmit(&[&[0; 60]], &Meta::default())?;
+//! assert_eq!(direction.poll(&mut from, &mut to, 0)?, 1);
+//! # Ok::<(), grosso_io::PortError>(())
+//! ```
+//!
+//! | module | job |
+//! |---|---|
+//! | [`port`] | the trait of all ports: receive, transmit, report features |
+//! | [`memory`] | two connected ports in memory |
+//! | [`capture_port`] | a port that reads from one capture and writes to another |
+//! | [`impair`] | any port behind an impaired link, reproducible from a seed |
+//! | [`record`] | any port, with a capture of its frames |
+//! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
+//! | [`coalescer`] | the coalescer for packets in ports' buffers |
+//! | [`path`] | one direction of a data path between two ports |
+//! | [`egress`] | segmentation and checksums for a transmit port, and its queue |
+//! | [`framing`] | frames in a byte stream, as used by virtual machines |
+//! | `live` | TUN, TAP, packet sockets, AF_XDP and Unix sockets (Linux) |
+//! | `runner` | a data path on its own thread (Linux) |
+//!
+//! The features `capture`, `esp`, `gzip`, `impair`, `live`, `xdp` and `zstd` are enabled by default. The engine is in
+//! [`grosso`]; for a TUN device in a VPN use `grosso-tun`.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 

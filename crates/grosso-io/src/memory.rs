@@ -1,5 +1,4 @@
-//! Ports in memory: the two ends of a wire, for tests and for programs that already hold the
-//! packets.
+//! Ports in memory: two connected endpoints, for tests and for programs that already hold the packets.
 
 use std::{
     cell::RefCell,
@@ -15,10 +14,21 @@ use crate::{
     port::{Port, PortError, Transmitted},
 };
 
-/// One end of a wire in memory.
+/// One endpoint of a link in memory.
 ///
-/// Each direction holds a bounded number of frames; when it is full, the sender keeps its frame.
-/// Returned buffers are reused, so a wire allocates nothing once it is warm.
+/// Each direction holds a bounded number of frames; if it is full, the sender keeps its frame. Returned buffers are
+/// reused, so a link does not allocate once it is warm.
+///
+/// ```
+/// use grosso::{LinkType, Meta, features::{Device, Features}};
+/// use grosso_io::{Port, memory::wire};
+///
+/// let (mut near, mut far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 64);
+/// near.transmit(&[&[0; 60]], &Meta::default())?;
+/// let received = far.receive(0, 64, &mut |frame| println!("{} bytes", frame.buffer.as_ref().len()))?;
+/// assert_eq!(received, 1);
+/// # Ok::<(), grosso_io::PortError>(())
+/// ```
 #[derive(Debug)]
 pub struct MemoryPort {
     link: LinkType,
@@ -36,10 +46,9 @@ struct Transit {
     limit: usize,
 }
 
-/// The two ends of a wire that holds at most `frames_max` frames in each direction.
+/// Creates two connected ports that hold at most `frames_max` frames per direction.
 ///
-/// `device` gives the features of both ends; with [`grosso::features::Features::NONE`] they take
-/// plain packets only.
+/// `device` gives the features of both; with [`grosso::features::Features::NONE`] they accept plain packets only.
 #[must_use]
 pub fn wire(link: LinkType, device: Device, frames_max: usize) -> (MemoryPort, MemoryPort) {
     let direction = || {

@@ -2,13 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-/// A function that a port calls when something happens that somebody should know. It runs in the thread that moves
-/// packets, so it must not wait.
+/// Callback of a port for rare events. It runs in the thread that moves packets, so it must not block.
 #[derive(Clone)]
 pub struct Notice(Arc<dyn Fn() + Send + Sync>);
 
 impl Notice {
-    /// A notice that calls this function.
+    /// Creates a notice that calls `notify`.
     pub fn new(notify: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(notify))
     }

@@ -1,8 +1,7 @@
-//! The data path: two ports joined, with exactly the work that their features require.
+//! A data path between two ports, which does exactly the work that their features require.
 //!
-//! Towards a port that takes superframes, packets are coalesced. Towards one that does not,
-//! superframes are segmented and checksums completed, at the last moment. Frames that both ports
-//! can handle pass unchanged.
+//! Packets are coalesced towards a port that accepts superframes. Towards a port that does not, superframes are
+//! segmented and checksums completed, as late as possible. Frames that both ports can handle pass unchanged.
 
 use grosso::{
     CoalesceOptions, Delivery, Frame, Profile, Sink,
@@ -25,24 +24,23 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathOptions {
-    /// Whether to coalesce towards a port that takes superframes.
+    /// Whether to coalesce towards a port that accepts superframes.
     pub coalesce: bool,
-    /// Rules and bounds of coalescing.
+    /// Rules and limits of coalescing.
     pub profile: Profile,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
-    /// Whether each acknowledgment of trains that the other direction delivered is expanded into
-    /// those that the host would have sent for their packets: for a direction from a host that
-    /// terminates TCP.
+    /// Whether to expand acknowledgments of the trains that the other direction delivered into those that the host
+    /// would have sent for the single packets. For the direction from a host that terminates TCP.
     pub expand_acknowledgments: bool,
-    /// Greatest number of frames received in one poll, as NAPI's budget.
+    /// Maximum number of frames per poll, like NAPI's budget.
     pub budget_frames: usize,
     /// Key of the flow hash; should be random.
     pub seed: u64,
 }
 
 impl PathOptions {
-    /// Coalescing with the `linux` profile, 64 frames a poll.
+    /// Creates options for coalescing with the `linux` profile and a budget of 64 frames per poll.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -56,7 +54,7 @@ impl PathOptions {
     }
 }
 
-/// One direction: from a port to another.
+/// One direction of a data path, from one port to another. The [crate documentation](crate) has an example.
 #[derive(Debug)]
 pub struct Direction {
     options: PathOptions,
@@ -75,7 +73,7 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// A direction for frames of `link` to a port with the features of `device`.
+    /// Creates a direction for frames of `link` to a port with the features of `device`.
     #[must_use]
     pub fn new(options: PathOptions, link: LinkType, device: Device) -> Self {
         let takes_superframes = device.features.contains(Features::TCP_SEGMENTATION)
@@ -100,11 +98,11 @@ impl Direction {
         }
     }
 
-    /// Moves one batch and returns the number of frames received. Nothing is received while the
-    /// outgoing port has no room for frames that already wait.
+    /// Moves one batch and returns the number of frames received. Receives nothing while the transmit port has no room
+    /// for queued frames.
     ///
     /// # Errors
-    /// The error of a port that is broken.
+    /// Errors of a port that failed.
     pub fn poll(
         &mut self,
         from: &mut dyn Port,
@@ -185,54 +183,54 @@ impl Direction {
         }
     }
 
-    /// Whether the coalescer uses measured round-trip times.
+    /// Returns whether the coalescer uses measured round-trip times.
     #[must_use]
     pub fn wants_round_trips(&self) -> bool {
         self.coalescer.as_ref().is_some_and(|coalescer| coalescer.profile().wants_round_trips())
     }
 
-    /// Lets this direction observe the frames that it moves, until [`Self::take_round_trips`]. The
-    /// other direction must observe its frames with the same value.
+    /// Lets this direction observe its frames to measure round trips, until [`Self::take_round_trips`]. The other
+    /// direction must use the same value.
     pub fn put_round_trips(&mut self, round_trips: Option<Box<RoundTrips>>) {
         self.round_trips = round_trips;
     }
 
-    /// Takes back the measurement of round trips.
+    /// Takes the round-trip measurement back.
     pub fn take_round_trips(&mut self) -> Option<Box<RoundTrips>> {
         self.round_trips.take()
     }
 
-    /// Whether this direction expands acknowledgments, and so needs the trains that the other one
+    /// Returns whether this direction expands acknowledgments, and so needs the trains that the other direction
     /// delivered.
     #[must_use]
     pub fn wants_expander(&self) -> bool {
         self.options.expand_acknowledgments
     }
 
-    /// Lets this direction record the trains that it delivers and, if configured, expand
-    /// acknowledgments, until [`Self::take_expander`]. Both directions must use the same value.
+    /// Lets this direction record the trains that it delivers and, if configured, expand acknowledgments, until
+    /// [`Self::take_expander`]. Both directions must use the same value.
     pub fn put_expander(&mut self, expander: Option<Box<Expander>>) {
         self.expander = expander;
     }
 
-    /// Takes back the record of trains.
+    /// Takes the expander back.
     pub fn take_expander(&mut self) -> Option<Box<Expander>> {
         self.expander.take()
     }
 
-    /// Sends waiting frames as far as the port has room, without receiving more.
+    /// Sends queued frames as far as the port has room, without receiving.
     ///
     /// # Errors
-    /// The error of a port that is broken.
+    /// Errors of a port that failed.
     pub fn drain(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.egress.drain(to)?;
         self.hand_back(from, to)
     }
 
-    /// Delivers the trains whose hold time has expired.
+    /// Delivers the trains whose hold time is over.
     ///
     /// # Errors
-    /// The error of a port that is broken.
+    /// Errors of a port that failed.
     pub fn expire(
         &mut self,
         from: &mut dyn Port,
@@ -246,50 +244,49 @@ impl Direction {
     /// Delivers everything held.
     ///
     /// # Errors
-    /// The error of a port that is broken.
+    /// Errors of a port that failed.
     pub fn finish(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.with_coalescer(to, |coalescer, sink| coalescer.finish(sink))?;
         self.hand_back(from, to)
     }
 
-    /// Time at which a held train must leave, in the caller's nanoseconds; `None` when nothing is
-    /// held.
+    /// Returns the deadline of the next held train in the caller's nanoseconds; `None` if nothing is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.as_ref()?.deadline()
     }
 
-    /// Whether frames wait for room in the outgoing port.
+    /// Returns whether frames are queued for the transmit port.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.is_blocked || self.egress.has_waiting()
     }
 
-    /// Whether receiving is suspended, because frames received before still wait.
+    /// Returns whether receiving is suspended, because earlier frames are still queued.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.egress.has_waiting()
     }
 
-    /// Counters of this direction.
+    /// Returns the counters of this direction.
     #[must_use]
     pub fn stats(&self) -> &DirectionStats {
         &self.egress.stats
     }
 
-    /// Counters of the coalescer; `None` when the outgoing port takes no superframes.
+    /// Returns the counters of the coalescer; `None` if the transmit port does not accept superframes.
     #[must_use]
     pub fn coalesce_stats(&self) -> Option<&CoalesceStats> {
         self.coalescer.as_ref().map(PortCoalescer::stats)
     }
 
-    /// Number of trains that are held now; `None` when the outgoing port takes no superframes.
+    /// Returns the number of held trains; `None` if the transmit port does not accept superframes.
     #[must_use]
     pub fn trains_held(&self) -> Option<usize> {
         self.coalescer.as_ref().map(PortCoalescer::trains_held)
     }
 
-    /// The link type of the frames, and the features of the outgoing port.
+    /// Returns the link type of the frames and the features of the transmit port.
     #[must_use]
     pub fn towards(&self) -> (LinkType, Device) {
         (self.link, self.device)
@@ -349,10 +346,10 @@ impl Direction {
     }
 }
 
-/// Frames received at once while they are superframes, which are copied in the memory of the same few then: as many as
-/// the second level of a processor's cache has room for.
+/// Frames received at once while they are superframes, so that copies reuse a few buffers: as many as fit into the L2
+/// cache.
 const FEW_FRAMES: usize = 8;
-/// Bytes of so many frames above which they are superframes.
+/// Total length in bytes of [`FEW_FRAMES`] frames above which they count as superframes.
 const FEW_BYTES: u64 = 128 << 10;
 
 /// Buffers that are done with.

@@ -1,4 +1,4 @@
-//! The trait of sources and sinks of packets.
+//! The trait of packet sources and sinks.
 
 use grosso::{Frame, Meta, features::Device};
 use grosso_wire::LinkType;
@@ -7,22 +7,22 @@ use crate::buffer::PortBuffer;
 
 /// A source and sink of packets: a device, a capture, or memory.
 ///
-/// A port hands out frames in buffers, and every buffer is to be returned with [`Port::recycle`]. It
-/// takes frames as slices, headers first, so that a superframe is copied at most once, by the port
-/// itself.
+/// A port passes received frames in buffers, which the caller returns with [`Port::recycle`]. It accepts frames to
+/// transmit as slices, headers first, so that a superframe is copied at most once, by the port itself.
+/// [`MemoryPort`](crate::memory::MemoryPort) has an example.
 pub trait Port {
-    /// Link type: the first header of every frame.
+    /// Returns the link type of all frames.
     fn link(&self) -> LinkType;
 
-    /// Features of the port: superframes, partial checksums, and the size limits.
+    /// Returns the offload features and size limits of the port.
     fn device(&self) -> Device;
 
-    /// Hands out the frames that have arrived, at most `max`, in order, and returns their number.
-    /// Never waits: 0 means none for now or, once [`Port::is_finished`], none ever. `now_ns` is the
-    /// time of the caller's clock in nanoseconds.
+    /// Passes the frames that have arrived to `each`, at most `max`, in order, and returns their number. Never blocks:
+    /// 0 means that there are none now, or after [`Port::is_finished`], none ever. `now_ns` is the caller's time in
+    /// nanoseconds.
     ///
     /// # Errors
-    /// The port is broken. Frames handed out before stay valid.
+    /// The port failed. Frames passed before stay valid.
     fn receive(
         &mut self,
         now_ns: u64,
@@ -30,107 +30,105 @@ pub trait Port {
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError>;
 
-    /// Takes back a buffer that the port handed out.
+    /// Takes back a buffer that the port passed out.
     fn recycle(&mut self, buffer: PortBuffer);
 
-    /// Takes back several buffers, and leaves the list empty: one call for a batch.
+    /// Takes back several buffers and empties the list, with one call per batch.
     fn recycle_all(&mut self, buffers: &mut Vec<PortBuffer>) {
         buffers.drain(..).for_each(|buffer| self.recycle(buffer));
     }
 
-    /// Takes the frame that `slices` form together, or takes nothing and returns
-    /// [`Transmitted::NoRoom`]. A frame taken is sent by the next [`Port::flush`] at the latest.
+    /// Transmits the frame formed by `slices`, or returns [`Transmitted::NoRoom`] without accepting it. An accepted
+    /// frame is sent by the next [`Port::flush`] at the latest.
     ///
     /// # Errors
-    /// The port is broken, or can never take this frame.
+    /// The port failed, or can never accept this frame.
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
-    /// Sends frames taken but not sent yet. [`Transmitted::NoRoom`] means that some of them still
-    /// wait.
+    /// Sends accepted frames that were not sent yet. [`Transmitted::NoRoom`] means that some are still queued.
     ///
     /// # Errors
-    /// The port is broken.
+    /// The port failed.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
-    /// Time at which the port has work of its own, in nanoseconds of the caller's clock, such as a
-    /// delayed frame that arrives.
+    /// Returns the time of the port's next own work in the caller's nanoseconds, for example the arrival of a delayed
+    /// frame.
     fn deadline(&self) -> Option<u64> {
         None
     }
 
-    /// Descriptor that becomes readable when frames arrive; `None` for ports without one, such as
-    /// memory.
+    /// Returns a descriptor that becomes readable when frames arrive; `None` for ports without one, for example memory.
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
-    /// Descriptor that becomes writable when there is room after [`Transmitted::NoRoom`]: the one
-    /// for receiving, unless the port sends through another.
+    /// Returns a descriptor that becomes writable when there is room after [`Transmitted::NoRoom`]. The default is
+    /// [`Port::descriptor`].
     #[cfg(unix)]
     fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.descriptor()
     }
 
-    /// Another descriptor that becomes readable when frames arrive, for a port whose first one tells of messages about
-    /// them: a virtual machine tells of frames by a kick.
+    /// Returns another descriptor that becomes readable when frames arrive, for a port whose first descriptor is for
+    /// control messages: a virtual machine signals frames by a kick.
     #[cfg(unix)]
     fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
-    /// Descriptor that becomes readable when there is room after [`Transmitted::NoRoom`], for a port whose other end
-    /// tells of it. There is none to become writable then.
+    /// Returns a descriptor that becomes readable when there is room after [`Transmitted::NoRoom`], for a port whose
+    /// peer signals room. Such a port has no descriptor that becomes writable.
     #[cfg(unix)]
     fn room_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
-    /// The longest packet that leaves towards the other end, in bytes from its IP header on; `None`
-    /// if the port knows no path. It may change, but not by what others say.
+    /// Returns the maximum length of packets to the remote endpoint in bytes from the IP header on; `None` if the port
+    /// has no path. It may change, but never because of unauthenticated messages.
     fn path_mtu(&self) -> Option<usize> {
         None
     }
 
-    /// The longest packet that reaches the other end, as ICMP messages say, which anybody may have
-    /// sent; `None` if the port knows of none. It may be less than [`Port::path_mtu`].
+    /// Returns the path MTU that ICMP messages report, which may be forged; `None` if there is none. It may be less
+    /// than [`Port::path_mtu`].
     fn path_hint(&self) -> Option<usize> {
         None
     }
 
-    /// The longest packet that reaches the other end, if it was proven that longer ones do not: by probes, or by an
-    /// ICMP message that quotes a packet that was sent.
+    /// Returns the path MTU if it was proven that longer packets do not arrive: by probes, or by an ICMP message that
+    /// quotes a sent packet.
     fn path_proven(&self) -> Option<usize> {
         None
     }
 
-    /// Reports the port's own counters since it was opened: losses, and other events.
+    /// Passes the port's own counters to `each`: losses and other events since the port was opened.
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         let _ = each;
     }
 
-    /// Whether no further frame will ever arrive.
+    /// Returns whether no further frame will ever arrive.
     fn is_finished(&self) -> bool {
         false
     }
 }
 
-/// The sending side of a port, whatever its buffers are: any [`Port`] is one. What sends to a port
-/// of any kind is compiled once.
+/// The transmit side of a port, independent of its buffer type; every [`Port`] implements it. Code that transmits to
+/// any port is compiled once.
 pub trait Transmit {
-    /// As [`Port::device`].
+    /// Returns the features of the receiver, see [`Port::device`].
     fn device(&self) -> Device;
 
-    /// As [`Port::transmit`].
+    /// Transmits a frame, see [`Port::transmit`].
     ///
     /// # Errors
-    /// As [`Port::transmit`].
+    /// See [`Port::transmit`].
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
-    /// As [`Port::flush`].
+    /// Sends accepted frames, see [`Port::flush`].
     ///
     /// # Errors
-    /// As [`Port::flush`].
+    /// See [`Port::flush`].
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 }
 
@@ -151,25 +149,25 @@ impl<P: Port> Transmit for P {
 /// A counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortCounter {
-    /// The short name: lower case, words joined by hyphens. Unique within a port.
+    /// Short name: lower-case words joined by hyphens, unique within a port.
     pub name: &'static str,
     /// Whether it counts lost frames.
     pub is_loss: bool,
-    /// Description, as a sentence.
+    /// Description as a sentence.
     pub sentence: &'static str,
 }
 
-/// Result of offering a frame to a port.
+/// Result of transmitting a frame.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmitted {
-    /// The port took the frame.
+    /// The port accepted the frame.
     Taken,
-    /// The port has no room now; the same frame may be offered again later.
+    /// The port has no room now; offer the same frame again later.
     NoRoom,
 }
 
-/// Error that makes a port unusable.
+/// Error after which a port is unusable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
@@ -177,51 +175,50 @@ pub enum PortError {
     #[cfg(feature = "capture")]
     #[error(transparent)]
     Capture(#[from] grosso_capture::CaptureError),
-    /// The other end of the port is gone.
+    /// The peer of the port is gone.
     #[error("the peer of the port disconnected")]
     Closed,
-    /// The port was asked to receive but only sends, or the reverse.
+    /// The port only sends and was asked to receive, or the reverse.
     #[error("the port cannot {0}")]
     OneWay(&'static str),
     /// The device behind the port was removed, or this queue of it was detached.
     #[error("{name}: the device was removed")]
     Gone {
-        /// Its name.
+        /// Device name.
         name: String,
     },
-    /// The device behind the port reports an error.
+    /// The device behind the port reported an error.
     #[error("{name}: cannot {action}: {source}")]
     Device {
-        /// Its name.
+        /// Device name.
         name: String,
-        /// The operation that failed.
+        /// Operation that failed.
         action: &'static str,
         /// Error of the kernel.
         source: std::io::Error,
     },
-    /// The frame is longer than the port's limit.
+    /// The frame exceeds the port's limit.
     #[error("a frame of {len} bytes is longer than the {max} that the port takes")]
     TooLong {
         /// Length of the frame in bytes.
         len: usize,
-        /// The port's limit in bytes.
+        /// Limit of the port in bytes.
         max: usize,
     },
 }
 
-/// Implements methods of [`Port`] for a port that wraps another, by calling the same
-/// method of the other.
+/// Implements methods of [`Port`] for a port that wraps another, by calling the same method of the inner port.
 ///
-/// The wrapped port is a field (`port:`), or is found by a macro that is called as `with!(self,
-/// port => port.link())` (`with!:`). `descriptors` stands for all methods that return one. Methods that
-/// the wrapper changes are written out beside the macro. A method that is neither listed nor
-/// written out falls back to the default of the trait, which is rarely right for a wrapper.
+/// The inner port is a field (`port:`), or is found by a macro that is called as `with!(self, port => port.link())`
+/// (`with!:`). `descriptors` stands for all methods that return a descriptor. Write the methods that the wrapper
+/// changes next to the macro. A method that is neither listed nor written uses the default of the trait, which is
+/// rarely right for a wrapper.
 ///
 /// ```
 /// use grosso::Meta;
 /// use grosso_io::{Port, PortError, port::Transmitted};
 ///
-/// /// A port that counts what it sends.
+/// /// A port that counts the frames sent.
 /// struct Counting<P> {
 ///     port: P,
 ///     frames: u64,

@@ -1,7 +1,7 @@
-//! A port that also writes the frames that pass to a capture.
+//! A port that also records its frames in a capture.
 //!
-//! Frames are copied into memory up to a limit, and a separate thread writes them. A slow or broken
-//! file loses packets of the recording, which are counted, and never packets of the traffic.
+//! Frames are copied to memory up to a limit, and a separate thread writes them. A slow or broken file loses recorded
+//! packets, which are counted, but never packets of the traffic.
 //!
 //! ```
 //! use grosso::{Meta, features::{Device, Features}};
@@ -42,23 +42,22 @@ use grosso_capture::{CaptureError, CaptureWriter, Interface, PacketMeta, flag};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordOptions {
-    /// Whether received frames are recorded.
+    /// Whether to record received frames.
     pub received: bool,
-    /// Whether frames that the port took are recorded. The port may still drop them and count the
-    /// drop.
+    /// Whether to record frames that the port accepted. The port may still drop them, which it counts.
     pub transmitted: bool,
-    /// Greatest number of bytes of frames in the capture, without the overhead of the format.
+    /// Maximum total length of the recorded frames in bytes, without the overhead of the format.
     pub frame_bytes_max: u64,
-    /// Greatest number of bytes that wait to be written; the writing thread may hold as many again.
+    /// Maximum number of bytes queued for writing; the writing thread may hold as many again.
     pub waiting_bytes_max: usize,
-    /// Nanoseconds to add to the caller's clock to get nanoseconds since the epoch.
+    /// Offset in nanoseconds from the caller's clock to the epoch.
     pub epoch_ns: u64,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
 }
 
 impl Default for RecordOptions {
-    /// Both directions, at most 1 GiB of frames and 8 MiB waiting.
+    /// Returns options for both directions, with at most 1 GiB of frames and 8 MiB queued.
     fn default() -> Self {
         Self {
             received: true,
@@ -71,46 +70,44 @@ impl Default for RecordOptions {
     }
 }
 
-/// Counters of the frames to be recorded. Each frame is counted once, at the latest when the
-/// recording is finished.
+/// Counters of a recording. Each frame is counted once, at the latest when the recording ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
-    /// Handed to the operating system.
+    /// Frames written to the file.
     pub written: u64,
-    /// Left out because too many bytes were waiting to be written.
+    /// Frames skipped because the queue was full.
     pub overflowed: u64,
-    /// Left out because the capture had reached its limit.
+    /// Frames skipped because the capture had reached its limit.
     pub beyond_limit: u64,
-    /// Left out because the capture could not be written; the last frames counted as written may be
-    /// missing.
+    /// Frames skipped because writing failed; the last frames counted as written may be missing.
     pub failed: u64,
 }
 
-/// A port whose frames are recorded.
+/// A port whose frames are recorded. The [module documentation](self) has an example.
 ///
-/// Received frames carry the timestamp of their metadata, or else the time of the call that
-/// received them; transmitted frames carry the time of the last [`Port::receive`].
+/// Received frames get the timestamp of their metadata, or else the time of the call that received them; transmitted
+/// frames get the time of the last [`Port::receive`].
 #[derive(Debug)]
 pub struct Record<P> {
     port: P,
     recorder: Recorder,
 }
 
-/// A view of a recording that remains after its port has moved to another thread.
+/// Status of a recording, which remains available after the port has moved to another thread.
 #[derive(Clone, Debug)]
 pub struct Recording {
     shared: Arc<SharedRecording>,
 }
 
 impl Recording {
-    /// Counters of the frames so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> RecordStats {
         self.shared.state().stats
     }
 
-    /// The error that ended the recording early; returned once.
+    /// Returns the error that ended the recording early, once.
     #[must_use]
     pub fn take_failure(&self) -> Option<CaptureError> {
         self.shared.state().failure.take()
@@ -118,11 +115,10 @@ impl Recording {
 }
 
 impl<P: Port> Record<P> {
-    /// Starts to record the frames of a port, as an interface of the capture with the port's link
-    /// type.
+    /// Starts recording the frames of a port, as a new interface of the capture with the port's link type.
     ///
     /// # Errors
-    /// The capture has too many interfaces, or no further thread can be started.
+    /// Errors of the writer, or a failure to start a thread.
     pub fn start<W: Write + Send + 'static>(
         port: P,
         mut writer: CaptureWriter<W>,
@@ -147,13 +143,13 @@ impl<P: Port> Record<P> {
         Ok(Self { port, recorder })
     }
 
-    /// The port that is recorded.
+    /// Returns the recorded port.
     #[must_use]
     pub fn inner(&self) -> &P {
         &self.port
     }
 
-    /// The recording.
+    /// Returns the status of the recording.
     #[must_use]
     pub fn recording(&self) -> Recording {
         Recording { shared: Arc::clone(&self.recorder.shared) }

@@ -1,8 +1,8 @@
-//! Eventfds of another program, and telling it by them without ever waiting.
+//! Signals another program's eventfd without blocking.
 //!
-//! An eventfd's other owner may take `O_NONBLOCK` from it at any time, fill its counter, and have who writes to it wait
-//! for ever. The kernel's own completions never wait: a request of asynchronous I/O that reads nothing is complete when
-//! it is made, and its eventfd is told.
+//! The other owner of an eventfd may clear `O_NONBLOCK` at any time, fill its counter, and so make a writer block
+//! forever. Completions of kernel asynchronous I/O never block: a request that reads nothing completes when it is
+//! submitted, and the kernel signals its eventfd.
 
 use core::ffi::{c_long, c_ulong};
 use std::{
@@ -10,7 +10,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-/// A context of asynchronous I/O whose requests do nothing but tell eventfds of their end.
+/// An asynchronous I/O context whose empty requests signal eventfds.
 #[derive(Debug)]
 pub struct Bell {
     context: c_ulong,
@@ -42,11 +42,11 @@ struct Submission {
 type End = [u64; 4];
 
 impl Bell {
-    /// A bell that has rung nothing.
+    /// Creates a context.
     ///
     /// # Errors
-    /// Those of `io_setup(2)`: `EAGAIN` when the machine has as many requests as `fs.aio-max-nr` allows, `ENOSYS` for a
-    /// kernel without asynchronous I/O. Those of `pipe(2)`.
+    /// Errors from `io_setup(2)`: `EAGAIN` if the limit `fs.aio-max-nr` is reached, `ENOSYS` for a kernel without
+    /// asynchronous I/O. Errors from `pipe(2)`.
     pub fn new() -> io::Result<Self> {
         let (nothing, _) = io::pipe()?;
         let mut context: c_ulong = 0;
@@ -64,10 +64,10 @@ impl Bell {
         Err(io::Error::new(error.kind(), why))
     }
 
-    /// Adds one to the counter of an eventfd, unless it is at its end. Never waits.
+    /// Adds one to the counter of an eventfd, unless the counter is at its maximum. Never blocks.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a file that is no eventfd; those of `io_submit(2)`.
+    /// [`io::ErrorKind::InvalidInput`] if the file is not an eventfd; errors from `io_submit(2)`.
     pub fn ring(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
         if self.untaken >= UNTAKEN_MAX {
             self.take();
@@ -77,7 +77,7 @@ impl Bell {
         Ok(())
     }
 
-    /// Whether a file is an eventfd, which is not told of the question.
+    /// Returns whether a file is an eventfd, without signalling it.
     #[must_use]
     pub fn fits(&self, file: BorrowedFd<'_>) -> bool {
         // The file to tell is looked at before it is found that nobody can write to what is only read.
@@ -111,7 +111,7 @@ impl Bell {
     fn take(&mut self) {
         let mut ends = [End::default(); UNTAKEN_MAX];
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel writes as many ends as it is told that there is room for, and reads the time.
+        // SAFETY: the kernel writes at most as many completions as the buffer holds, and reads the timeout.
         let _ = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
@@ -136,7 +136,7 @@ impl Drop for Bell {
 /// `IOCB_CMD_PREAD` and `IOCB_CMD_PWRITE`.
 const READ: u16 = 0;
 const WRITE: u16 = 1;
-/// `IOCB_FLAG_RESFD`: a file is told of the end.
+/// `IOCB_FLAG_RESFD`: signal an eventfd on completion.
 const TELLS: u32 = 1;
 /// Requests whose ends wait to be taken, all of them by one call.
 const UNTAKEN_MAX: usize = 32;

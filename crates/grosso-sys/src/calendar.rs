@@ -1,15 +1,14 @@
-//! Local time as text, in the forms of `strftime(3)`.
+//! Local time as text, in the formats of `strftime(3)`.
 
 use std::ffi::CString;
 use std::io;
 
-/// A text with the conversions of `strftime(3)` replaced by a time, in seconds since 1970, as the
-/// local time zone has it. Without conversions it is the text itself.
+/// Formats a time in seconds since 1970 with `strftime(3)` in the local time zone.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::InvalidInput`] if the text has a NUL byte or its result more than 4096 bytes, `EOVERFLOW`
-/// for a time whose year is no number of 32 bits.
+/// [`io::ErrorKind::InvalidInput`] if the format contains a NUL byte or the result exceeds 4096 bytes, `EOVERFLOW` if
+/// the year exceeds 32 bits.
 pub fn local_text(format: &[u8], seconds: i64) -> io::Result<Vec<u8>> {
     // The C library tells an empty result from a failure by nothing, so the result is never empty.
     let guarded = CString::new([format, b"."].concat())?;

@@ -2,12 +2,12 @@
 
 use core::cell::Cell;
 
-/// Function called for each of these system calls, which it must make once by calling `call`.
+/// Function called for each of these system calls. It must execute the call exactly once by calling `call`.
 pub type CallObserver = fn(call: &mut dyn FnMut());
 
-/// Sets the observer of the calling thread's system calls by which a TUN device, a packet socket,
-/// an AF_XDP socket or a [`DatagramSocket`](crate::datagram::DatagramSocket) sends or receives, or
-/// which [wait](crate::wait::wait_for). `None` removes it.
+/// Sets the observer for the calling thread's system calls that send or receive on a TUN device, a packet socket, an
+/// AF_XDP socket or a [`DatagramSocket`](crate::datagram::DatagramSocket), or that [wait](crate::wait::wait_for).
+/// `None` removes it.
 pub fn observe(observer: Option<CallObserver>) {
     OBSERVER.set(observer);
 }

@@ -1,12 +1,12 @@
-//! Closing of descriptors that another program passed, by a thread that may wait for it.
+//! A thread that closes descriptors received from other programs, because closing may block.
 //!
-//! `close(2)` can wait as long as another program likes: for a TCP socket with `SO_LINGER` whose peer acknowledges
-//! nothing, or for a file system that this program serves. A thread that moves packets therefore hands such descriptors
-//! to one thread that does nothing but close them. The same goes for a Unix socket in which passed descriptors wait,
-//! because the kernel closes them with it.
+//! `close(2)` can block as long as another program likes: for a TCP socket with `SO_LINGER` whose peer acknowledges
+//! nothing, or for a file on a FUSE file system. Threads that move packets therefore hand such descriptors to one
+//! thread that only closes them. The same applies to a Unix socket with unread passed descriptors, because the kernel
+//! closes them with it.
 //!
-//! The descriptors are handed over as numbers in a pipe: unlike a queue in memory, no thread can hold its lock while it
-//! is stopped.
+//! Descriptors are handed over as numbers in a pipe. Unlike an in-memory queue, a pipe has no lock that a stopped
+//! thread could hold.
 
 use std::{
     io::{self, Read},
@@ -25,8 +25,8 @@ static QUEUE: OnceLock<io::PipeWriter> = OnceLock::new();
 /// Descriptors that wait to be closed, with the one that is being closed.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// A descriptor that another program passed, or a socket that may hold some. When dropped it is closed by the closing
-/// thread, or at once in a program that has none.
+/// A descriptor received from another program, or a socket that may contain some. On drop it is closed by the closing
+/// thread, or directly if the program has none.
 #[derive(Debug)]
 pub struct PassedFile(ManuallyDrop<OwnedFd>);
 
@@ -62,10 +62,10 @@ fn hand_over(number: RawFd) -> bool {
     true
 }
 
-/// Starts the closing thread, once in a process: `spawn` starts a thread that does the work that it is given.
+/// Starts the closing thread, once per process: `spawn` must start a thread that runs the given work.
 ///
 /// # Errors
-/// Errors from `pipe(2)`, and those of `spawn`.
+/// Errors from `pipe(2)` and of `spawn`.
 pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> io::Result<()> {
     if QUEUE.get().is_some() {
         return Ok(());
@@ -78,7 +78,7 @@ pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> 
     Ok(())
 }
 
-/// Whether [`WAITING_MAX`] descriptors wait: no program that could pass more should be accepted until then.
+/// Returns whether [`WAITING_MAX`] descriptors are queued: accept no program that could pass more until then.
 #[must_use]
 pub fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= WAITING_MAX
@@ -96,7 +96,7 @@ fn close_all(mut queue: io::PipeReader) {
     }
 }
 
-/// Descriptors that wait to be closed, beyond which no other program is accepted that could pass more.
+/// Maximum number of descriptors queued for closing before further programs are refused.
 pub const WAITING_MAX: usize = 128;
 
 #[cfg(test)]

@@ -1,40 +1,38 @@
-//! Classes of errors on the packet path, by the action that they call for.
+//! Classes of errors on the packet path, by the required action.
 
 use core::fmt;
 use std::io;
 
-/// Meaning of an error code on the packet path, which determines the next action.
+/// Class of an error on the packet path, which determines the next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// No packet waits, or there is no room: wait and repeat (`EAGAIN`, `ENOBUFS`, `EINTR`,
-    /// `EBUSY`).
+    /// No packet is available, or there is no room: wait and repeat (`EAGAIN`, `ENOBUFS`, `EINTR`, `EBUSY`).
     Later,
-    /// The kernel refused this packet for its metadata, such as its virtio header: drop it, and use
-    /// fewer features (`EINVAL`, `EPROTO`).
+    /// The kernel rejected this packet because of its metadata, for example its virtio header: drop it, and use fewer
+    /// features (`EINVAL`, `EPROTO`).
     Malformed,
     /// This packet is too long or has too many parts (`EMSGSIZE`, `E2BIG`).
     TooLong,
     /// The interface is down: wait until it is up (`EIO` of a TUN device, `ENETDOWN`).
     Down,
-    /// The other host is currently unreachable, or never from this socket (`ENETUNREACH`, `EHOSTUNREACH`,
+    /// The remote host is currently unreachable, or never reachable from this socket (`ENETUNREACH`, `EHOSTUNREACH`,
     /// `EADDRNOTAVAIL`, `EAFNOSUPPORT`).
     Unreachable,
     /// The device is gone (`ENODEV`, `ENXIO`, `EBADFD`).
     Gone,
     /// The caller lacks a privilege (`EPERM`, `EACCES`).
     Forbidden,
-    /// The kernel or the device does not support it (`EOPNOTSUPP`, `ENOPROTOOPT`, `ENOTTY`,
-    /// `ENOSYS`).
+    /// The kernel or the device does not support the operation (`EOPNOTSUPP`, `ENOPROTOOPT`, `ENOTTY`, `ENOSYS`).
     Unsupported,
     /// Memory or another resource of the system is exhausted (`ENOMEM`, `ENOSPC`, `EMFILE`,
     /// `ENFILE`).
     Exhausted,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
 impl Fault {
-    /// The meaning of an error returned by this crate.
+    /// Returns the class of an error returned by this crate.
     pub fn of(error: &io::Error) -> Self {
         let Some(code) = error.raw_os_error() else {
             return match error.kind() {

@@ -1,7 +1,7 @@
-//! A process that does for this one what may wait without an end.
+//! A helper process for work that may block forever.
 //!
-//! A thread that waits for a frozen file system cannot be ended, and neither can its process. So such work is done by a
-//! helper process. When this process ends, the helper ends as soon as it can, and nobody has to wait for that.
+//! A thread that waits for a frozen file system cannot be ended, and neither can its process. A helper process does
+//! such work instead. When this process ends, the helper ends as soon as it can, and nothing has to wait for it.
 
 use core::{ffi::c_int, mem::MaybeUninit};
 use std::{
@@ -20,24 +20,24 @@ use rustix::{
 
 use crate::path::kernel;
 
-/// The helper process of this one.
+/// The helper process of this process.
 #[derive(Debug)]
 pub struct Helper {
     socket: OwnedFd,
 }
 
-/// Work for the helper: two descriptors, and a number that says more about them.
+/// Work for the helper: two descriptors and a number that describes them.
 #[derive(Debug)]
 pub struct Job {
-    /// The number.
+    /// Number that describes the work.
     pub number: u128,
-    /// The descriptors.
+    /// Descriptors to work on.
     pub files: [OwnedFd; 2],
 }
 
 impl Helper {
-    /// Starts the helper, which calls `prepare` once, for example to confine itself, and then `work` for each job in a
-    /// thread of its own. It has no standard streams, and signals for the end of this process do not end it.
+    /// Starts the helper, which calls `prepare` once, for example to confine itself, and then `work` for each job in
+    /// its own thread. The helper has no standard streams and ignores the signals that end this process.
     ///
     /// # Errors
     /// [`io::ErrorKind::ResourceBusy`] if this process has other threads, whose locks the helper would inherit; errors
@@ -62,7 +62,7 @@ impl Helper {
         }
     }
 
-    /// Gives the helper work.
+    /// Sends work to the helper.
     ///
     /// # Errors
     /// Errors from `sendmsg(2)`: [`io::ErrorKind::BrokenPipe`] if the helper was killed.

@@ -17,8 +17,8 @@ use crate::path::kernel;
 /// Length of the kernel's name field in bytes, including its terminating zero (`IFNAMSIZ`).
 const NAME_BYTES: usize = 16;
 
-/// The name of a network interface: 1 to 15 bytes, no control character, slash, colon or white space,
-/// and `%` only in one `%d`.
+/// Name of a network interface: 1 to 15 bytes, without control characters, slashes, colons and white space, and with
+/// `%` only in a single `%d`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceName {
     bytes: [u8; NAME_BYTES],
@@ -30,7 +30,7 @@ impl InterfaceName {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if the kernel would refuse the name.
+    /// [`io::ErrorKind::InvalidInput`] if the kernel would reject the name.
     pub fn new(name: &str) -> io::Result<Self> {
         // The kernel's white space is that of Latin-1, where 0xa0 is a space.
         let legal = |byte: u8| !matches!(byte, 0..=b' ' | b'/' | b':' | 0x7f | 0xa0);
@@ -50,7 +50,7 @@ impl InterfaceName {
         Ok(Self { bytes, length: name.len() })
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
@@ -75,8 +75,7 @@ impl fmt::Display for InterfaceName {
     }
 }
 
-/// A socket for configuring the interfaces of one network namespace: that of the thread that
-/// created it.
+/// A socket for configuring the interfaces of one network namespace: that of the creating thread.
 #[derive(Debug)]
 pub struct Control {
     socket: OwnedFd,
@@ -87,14 +86,14 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// Those of `socket(2)`.
+    /// Errors from `socket(2)`.
     pub fn new() -> io::Result<Self> {
         let socket =
             socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Self { socket })
     }
 
-    /// The index of an interface.
+    /// Returns the index of an interface.
     ///
     /// # Errors
     ///
@@ -116,7 +115,7 @@ impl Control {
         self.call::<{ abi::SIOCSIFFLAGS }>(&mut request.with(&flags.to_ne_bytes()))
     }
 
-    /// The MTU in bytes, which excludes the link-layer header.
+    /// Returns the MTU in bytes, without the link-layer header.
     ///
     /// # Errors
     ///
@@ -127,21 +126,21 @@ impl Control {
         Ok(request.number())
     }
 
-    /// Sets the MTU in bytes, which excludes the link-layer header.
+    /// Sets the MTU in bytes, without the link-layer header.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device does not support it; otherwise as [`Control::set_up`].
+    /// `EINVAL` if the device does not support it; otherwise see [`Control::set_up`].
     pub fn set_mtu(&self, name: &InterfaceName, bytes: u16) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name).with(&i32::from(bytes).to_ne_bytes());
         self.call::<{ abi::SIOCSIFMTU }>(&mut request)
     }
 
-    /// Sets the number of packets that the device queues for transmission; for a TAP, to be read.
+    /// Sets the number of packets that the device queues for transmission; for a TAP device, for reading.
     ///
     /// # Errors
     ///
-    /// `EPERM` outside the initial user namespace; otherwise as [`Control::set_up`].
+    /// `EPERM` outside the initial user namespace; otherwise see [`Control::set_up`].
     pub fn set_transmit_queue_length(&self, name: &InterfaceName, packets: i32) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name).with(&packets.to_ne_bytes());
         self.call::<{ abi::SIOCSIFTXQLEN }>(&mut request)
@@ -151,7 +150,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `EADDRNOTAVAIL` for a multicast or zero address; otherwise as [`Control::set_up`].
+    /// `EADDRNOTAVAIL` for a multicast or zero address; otherwise see [`Control::set_up`].
     pub fn set_hardware_address(&self, name: &InterfaceName, address: [u8; 6]) -> io::Result<()> {
         let mut value = [0; 8];
         value[..2].copy_from_slice(&abi::ARPHRD_ETHER.to_ne_bytes());
@@ -159,11 +158,11 @@ impl Control {
         self.call::<{ abi::SIOCSIFHWADDR }>(&mut InterfaceRequest::new(name).with(&value))
     }
 
-    /// Sets the IPv4 address and the length of its network prefix in bits (at most 32).
+    /// Sets the IPv4 address and its prefix length in bits (at most 32).
     ///
     /// # Errors
     ///
-    /// As [`Control::set_up`].
+    /// See [`Control::set_up`].
     pub fn set_ipv4_address(
         &self,
         name: &InterfaceName,
@@ -180,17 +179,17 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `ENOPKG` if the kernel lacks bridges; otherwise as [`Control::set_up`].
+    /// `ENOPKG` if the kernel lacks bridges; otherwise see [`Control::set_up`].
     pub fn add_bridge(&self, name: &InterfaceName) -> io::Result<()> {
         // The argument is the name alone, which is the start of the request.
         self.call::<{ abi::SIOCBRADDBR }>(&mut InterfaceRequest::new(name))
     }
 
-    /// Makes an interface a port of a bridge.
+    /// Adds an interface to a bridge.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is a port already; otherwise as [`Control::set_up`].
+    /// `EBUSY` if it already is a bridge port; otherwise see [`Control::set_up`].
     pub fn add_bridge_port(&self, bridge: &InterfaceName, port: &InterfaceName) -> io::Result<()> {
         let index = self.index(port)?;
         let mut request = InterfaceRequest::new(bridge).with(&index.to_ne_bytes());
@@ -213,7 +212,7 @@ impl Control {
         unsafe { self.ethtool_at(name, address) }
     }
 
-    /// As [`Control::ethtool`], with guarded memory instead of a known length.
+    /// Works like [`Control::ethtool`], with guarded memory instead of a known length.
     pub(crate) fn ethtool_guarded(&self, name: &InterfaceName, buffer: &Guarded) -> io::Result<()> {
         // SAFETY: the kernel reads and writes from the start of the buffer on, and fails after its
         // end. `Guarded` lends no reference that could observe the change.
@@ -222,7 +221,7 @@ impl Control {
 
     /// # Safety
     ///
-    /// As [`Control::ethtool`].
+    /// See [`Control::ethtool`].
     unsafe fn ethtool_at(&self, name: &InterfaceName, address: usize) -> io::Result<()> {
         self.call::<{ abi::SIOCETHTOOL }>(
             &mut InterfaceRequest::new(name).with(&address.to_ne_bytes()),
@@ -237,12 +236,11 @@ impl Control {
 
 /// Writes an attribute of an interface in sysfs, below `/sys/class/net/<name>/`.
 ///
-/// The mounted sysfs must be that of the interface's namespace: see [`crate::namespace`].
+/// The mounted sysfs must be that of the interface's namespace, see [`crate::namespace`].
 ///
 /// # Errors
 ///
-/// Not found if the kernel lacks the attribute, `EPERM` if it requires a privilege in the initial
-/// namespace.
+/// `NotFound` if the kernel lacks the attribute, `EPERM` if it requires a privilege in the initial namespace.
 pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io::Result<()> {
     kernel::write(format!("/sys/class/net/{name}/{attribute}"), value)
 }

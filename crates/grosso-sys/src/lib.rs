@@ -1,46 +1,7 @@
 //! Linux system calls for Grosso, thin and typed. This crate knows no packet formats.
 //!
-//! Every call is one that the ports (`grosso-io`), the lab or the kernel oracles of the tests need
-//! and the standard library lacks. Errors are [`std::io::Error`] with the kernel's own code;
-//! nothing is retried, cached or logged here.
-//!
-//! | module | contents |
-//! |---|---|
-//! | [`tun`] | TUN and TAP devices: making, adopting, queues, offloads, one packet a read or write |
-//! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
-//! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
-//! | [`path`] | every name in the file system: opening, creating, removing, binding, connecting |
-//! | [`passed`] | descriptors that another program passed to this one |
-//! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
-//! | [`local`] | Unix sockets that carry frames |
-//! | [`closer`] | closing of descriptors that another program passed, by a thread that may wait |
-//! | [`helper`] | a process that does for this one what may wait without an end |
-//! | [`fault`] | classes of errors on the packet path |
-//! | [`calendar`] | local time as text, by the C library |
-//! | [`calls`] | observation of the system calls of the packet path |
-//! | [`bell`] | telling another program by its eventfd, without ever waiting |
-//! | [`wait`] | waiting for a descriptor, a time or another thread |
-//! | [`interface`] | names, up, MTU, addresses, bridges, device attributes in sysfs |
-//! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
-//! | [`netlink`] | links, veth pairs across networks, addresses, routes, neighbours |
-//! | [`namespace`] | private user, network and mount namespaces |
-//! | [`permit`] | whether this process may make networks and devices; if not, the reason and the remedy |
-//! | [`secret`] | random numbers, locked memory, a process that others cannot look into |
-//! | [`stream`] | receive low-water mark of TCP sockets |
-//! | `pcap` | the compiler of tcpdump's expressions, loaded from libpcap at run time |
-//! | `confine` | threads that give up capabilities, system calls and files by their role |
-//! | [`process`] | processes that end with the one that started them |
-//! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
-//!
-//! Two kinds of buffer lie in memory shared with the kernel: [`packet::RingFrame`] and
-//! [`xdp::Frame`]. Each is the only owner of its bytes. It is a plain `AsRef<[u8]>` that may be
-//! held, be sent to another thread and outlive its socket, and it returns its memory when dropped.
-//!
-//! Constants newer than the C headers of stable distributions are in the private module `abi`, each
-//! with its origin.
-//!
-//! The crate is for Linux: on every other system it has only the functions of [`path`] for files, so that crates above
-//! it can name it without a condition in their manifest.
+//! Every call is one that the ports (`grosso-io`), the lab or the kernel oracles of the tests need and the standard
+//! library lacks. Errors are [`std::io::Error`] with the kernel's error code; nothing is retried, cached or logged.
 //!
 //! ```no_run
 //! use grosso_sys::interface::{Control, InterfaceName};
@@ -63,6 +24,44 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`tun`] | TUN and TAP devices: creation, queues, offloads, one packet per read or write |
+//! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
+//! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
+//! | [`path`] | all access to files by name: opening, creating, removing, binding, connecting |
+//! | [`passed`] | inherited descriptors |
+//! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
+//! | [`local`] | Unix sockets that carry frames |
+//! | [`closer`] | a thread that closes descriptors received from other programs, because closing may block |
+//! | [`helper`] | a helper process for work that may block forever |
+//! | [`fault`] | classes of errors on the packet path |
+//! | [`calendar`] | local time as text, by the C library |
+//! | [`calls`] | observation of the system calls of the packet path |
+//! | [`bell`] | signalling another program's eventfd without blocking |
+//! | [`wait`] | waiting for a descriptor, a time or another thread |
+//! | [`interface`] | interface names, state, MTU, addresses, bridges, device attributes in sysfs |
+//! | [`ethtool`] | device features by the names of `ethtool -k`, interrupt coalescing, rings, channels |
+//! | [`netlink`] | links, veth pairs across namespaces, addresses, routes, neighbours |
+//! | [`namespace`] | private user, network and mount namespaces |
+//! | [`permit`] | whether this process may create networks and devices; if not, the reason and the remedy |
+//! | [`secret`] | random numbers, locked memory, protection from inspection by other processes |
+//! | [`stream`] | options of TCP sockets |
+//! | `pcap` | the tcpdump filter compiler, loaded from libpcap at run time |
+//! | `confine` | sandboxing of threads by role: capabilities, system calls and files |
+//! | [`process`] | processes that end with their parent |
+//! | [`scheduling`] | CPU affinity, real-time priority, CPU time, kernel threads |
+//!
+//! Two buffer types are in memory shared with the kernel: [`packet::RingFrame`] and [`xdp::Frame`]. Each exclusively
+//! owns its bytes. It is a plain `AsRef<[u8]>` that may be held, be sent to another thread and outlive its socket, and
+//! it returns its memory on drop.
+//!
+//! Constants newer than the C headers of stable distributions are in the private module `abi`, each with its source.
+//!
+//! The crate is for Linux. On other systems it contains only the file functions of [`path`], so that dependent crates
+//! need no condition in their manifest. Most users want `grosso-io` or `grosso-tun` instead.
+
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
-//! Unix sockets that carry frames: streams and datagrams that never block.
+//! Nonblocking Unix sockets that carry frames, as streams or datagrams.
 //!
-//! Every call is one that other systems with Unix sockets have too.
+//! Uses only calls that other systems with Unix sockets have too.
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 use std::{
@@ -26,12 +26,12 @@ use crate::{
     path::{self, socket::Pinned},
 };
 
-/// Kind of a socket.
+/// Type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalKind {
-    /// A stream of bytes between two programs.
+    /// A byte stream between two programs.
     Stream,
-    /// Datagrams, which keep their boundaries and their order.
+    /// Datagrams, which keep their boundaries and order.
     Datagram,
 }
 
@@ -44,16 +44,15 @@ impl LocalKind {
     }
 }
 
-/// Address of a socket: a path, or on Linux a name without a file.
+/// Address of a socket: a path, or on Linux an abstract name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress(SocketAddrUnix);
 
 impl LocalAddress {
-    /// The address of a socket file.
+    /// Returns the address of a socket file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for an empty path, one with a NUL byte, or one longer than
-    /// [`PATH_BYTES_MAX`].
+    /// [`io::ErrorKind::InvalidInput`] for an empty path, one with a NUL byte, or one longer than [`PATH_BYTES_MAX`].
     pub fn new(path: &Path) -> io::Result<Self> {
         let bytes = path.as_os_str().as_encoded_bytes();
         if bytes.is_empty() || bytes.len() > PATH_BYTES_MAX || bytes.contains(&0) {
@@ -63,23 +62,23 @@ impl LocalAddress {
         Ok(Self(path::socket::address(path)?))
     }
 
-    /// The path of the file, if it has one.
+    /// Returns the path of the file, if the address has one.
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         Some(PathBuf::from(OsStr::from_bytes(self.0.path()?.to_bytes())))
     }
 }
 
-/// The sender of a datagram.
+/// Sender of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
-    /// The address that it chose.
+    /// Address chosen by the sender.
     pub address: LocalAddress,
-    /// Its user, from the kernel.
+    /// User ID of the sender, reported by the kernel.
     pub user: u32,
 }
 
-/// A socket that never blocks.
+/// A nonblocking Unix socket.
 #[derive(Debug)]
 pub struct LocalSocket {
     file: ManuallyDrop<OwnedFd>,
@@ -89,8 +88,8 @@ pub struct LocalSocket {
 }
 
 impl LocalSocket {
-    /// A socket without an address, to which no descriptors can be passed. Where the kernel cannot refuse them (before
-    /// Linux 6.16), those that arrive are closed by the closing thread.
+    /// Creates an unbound socket that accepts no passed descriptors. If the kernel cannot refuse them (before Linux
+    /// 6.16), the closing thread closes those that arrive.
     ///
     /// # Errors
     /// Errors from `socket(2)`.
@@ -100,7 +99,7 @@ impl LocalSocket {
         Ok(socket)
     }
 
-    /// A socket without an address, to which descriptors can be passed.
+    /// Creates an unbound socket that accepts passed descriptors.
     ///
     /// # Errors
     /// Errors from `socket(2)`.
@@ -110,20 +109,20 @@ impl LocalSocket {
         Ok(Self { file: ManuallyDrop::new(file), kind, may_hold_files: true })
     }
 
-    /// A socket at this address, whose file has this mode: a stream socket listens. A file that a
-    /// program left behind is replaced.
+    /// Creates a socket at this address, whose file has mode `mode`; a stream socket listens. Replaces a stale socket
+    /// file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another program has a socket there, or the file is none;
-    /// those of `bind(2)`.
+    /// [`io::ErrorKind::AddrInUse`] if another program uses the socket, or the file is not a socket; errors from
+    /// `bind(2)`.
     pub fn at(kind: LocalKind, address: &LocalAddress, mode: u32) -> io::Result<Self> {
         Self::new(kind)?.placed_at(address, mode)
     }
 
-    /// Binds this socket as [`LocalSocket::at`] does.
+    /// Binds this socket like [`LocalSocket::at`].
     ///
     /// # Errors
-    /// As [`LocalSocket::at`].
+    /// See [`LocalSocket::at`].
     pub fn placed_at(self, address: &LocalAddress, mode: u32) -> io::Result<Self> {
         let (kind, socket) = (self.kind, self);
         let name = address.path().ok_or(io::ErrorKind::InvalidInput)?;
@@ -141,15 +140,14 @@ impl LocalSocket {
     /// Accepts a connection.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if none waits; those of `accept(2)`.
+    /// [`io::ErrorKind::WouldBlock`] if there is none; errors from `accept(2)`.
     pub fn accept(&self) -> io::Result<Self> {
         let file = accept_with(&*self.file, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         // It refuses descriptors if this one does.
         Ok(Self { file: ManuallyDrop::new(file), ..*self })
     }
 
-    /// Connects: a datagram socket then receives from that address alone, and may be connected
-    /// again.
+    /// Connects the socket. A datagram socket then receives from that address only, and may be connected again.
     ///
     /// # Errors
     /// Errors from `connect(2)`, for example [`io::ErrorKind::ConnectionRefused`] if no program listens;
@@ -158,12 +156,12 @@ impl LocalSocket {
         Pinned::at(&address.path().ok_or(io::ErrorKind::InvalidInput)?, None)?.connect(self)
     }
 
-    /// Connects a datagram socket to the sender of a datagram, if the socket file at the sender's address belongs to
-    /// the sender: a sender chooses its address, which may lead to the socket of another user.
+    /// Connects a datagram socket to the sender of a datagram, if the sender owns the socket file at its address: a
+    /// sender chooses its address, which may be the socket of another user.
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if it does not, if the kernel did not report the sender's user, or if the
-    /// address has no file; as for [`LocalSocket::connect`].
+    /// address has no file; see also [`LocalSocket::connect`].
     pub fn answer(&self, sender: &Sender) -> io::Result<()> {
         let path = sender.address.path().ok_or(io::ErrorKind::PermissionDenied)?;
         Pinned::at(&path, Some(sender.user))?.connect(self)
@@ -172,35 +170,34 @@ impl LocalSocket {
     /// Lets a datagram socket receive from any address again.
     ///
     /// # Errors
-    /// Those of `connect(2)`.
+    /// Errors from `connect(2)`.
     pub fn disconnect(&self) -> io::Result<()> {
         Ok(connect_unspec(&*self.file)?)
     }
 
-    /// Asks for room for this many bytes each way, as far as the caller may have it.
+    /// Requests buffers of this size in bytes for each direction, as far as permitted.
     ///
     /// # Errors
-    /// Those of `setsockopt(2)`.
+    /// Errors from `setsockopt(2)`.
     pub fn set_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
         sockopt::set_socket_send_buffer_size(&*self.file, bytes)?;
         Ok(sockopt::set_socket_recv_buffer_size(&*self.file, bytes)?)
     }
 
-    /// Sends the parts as one: a datagram as a whole, of a stream as much as there is room for.
-    /// Returns the number of bytes.
+    /// Sends the parts as one datagram, or as much of a stream as fits. Returns the number of bytes.
     ///
     /// # Errors
-    /// Those of `sendmsg(2)`; no signal is raised when the other end is gone.
+    /// Errors from `sendmsg(2)`; no signal is raised if the peer has closed.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let none = || SendAncillaryBuffer::default();
         Ok(seen(|| sendmsg(&*self.file, parts, &mut none(), SendFlags::NOSIGNAL))?)
     }
 
-    /// Sends bytes of a stream as far as there is room for them, and passes files beside the first of them, of which
-    /// there may be [`PASSED_MAX`]. Returns the number of bytes.
+    /// Sends as many bytes of a stream as fit, and passes at most [`PASSED_MAX`] files with the first byte. Returns the
+    /// number of bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for more files; as [`LocalSocket::send`].
+    /// [`io::ErrorKind::InvalidInput`] for more files; see also [`LocalSocket::send`].
     pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -213,10 +210,10 @@ impl LocalSocket {
         Ok(seen(|| sendmsg(&*self.file, &parts, &mut beside, SendFlags::NOSIGNAL))?)
     }
 
-    /// Reads a stream into the buffers, in order. Returns the number of bytes, 0 at its end.
+    /// Reads a stream into the buffers, in order. Returns the number of bytes, 0 at the end of the stream.
     ///
     /// # Errors
-    /// Those of `readv(2)`.
+    /// Errors from `readv(2)`.
     pub fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         if self.may_hold_files {
             return Ok(receive_without_files(&*self.file, into)?.bytes);
@@ -224,10 +221,10 @@ impl LocalSocket {
         Ok(seen(|| rustix::io::readv(&*self.file, into))?)
     }
 
-    /// Reads a stream, and the files that were passed beside its bytes. Returns the number of bytes, 0 at its end.
+    /// Reads a stream and the files passed with it. Returns the number of bytes, 0 at the end of the stream.
     ///
     /// # Errors
-    /// Those of `recvmsg(2)`; `EMFILE` if this process may have no more descriptors, and lost some.
+    /// Errors from `recvmsg(2)`; `EMFILE` if this process reached its descriptor limit and lost some files.
     pub fn receive_passed(
         &self,
         into: &mut [u8],
@@ -246,8 +243,8 @@ impl LocalSocket {
         Ok(received.bytes)
     }
 
-    /// Receives a datagram. Returns its length, which is that of the buffer if it was longer, and
-    /// its sender, if that has an address.
+    /// Receives a datagram. Returns its length, or that of the buffer if shorter, and its sender, if that has an
+    /// address.
     ///
     /// # Errors
     /// Errors from `recvmsg(2)`.
@@ -292,15 +289,14 @@ impl Drop for LocalSocket {
     }
 }
 
-/// Makes the kernel refuse descriptors that are passed to a Unix socket, and to those that it accepts: the sender's
-/// call fails with `EPERM`. To be called before the socket has an address. Returns false where the kernel cannot do
-/// this (before Linux 6.16).
+/// Makes the kernel refuse descriptors passed to a Unix socket and to the sockets that it accepts: the sender gets
+/// `EPERM`. Call it before binding the socket. Returns false if the kernel does not support this (before Linux 6.16).
 pub fn refuses_files<S: AsFd>(socket: &S) -> bool {
     crate::stream::set(socket, SO_PASSRIGHTS, &0_i32.to_ne_bytes()).is_ok()
 }
 
-/// Receives from a Unix socket, and has descriptors that arrive closed by the closing thread. A call without room for
-/// them would close them itself.
+/// Receives from a Unix socket and hands passed descriptors to the closing thread. A call without room for them would
+/// close them directly.
 ///
 /// # Errors
 /// Errors from `recvmsg(2)`.
@@ -329,7 +325,7 @@ impl AsFd for LocalSocket {
     }
 }
 
-/// Whether an error says that no other program is there, or that it talks to another one.
+/// Returns whether an error means that the peer is absent, or connected to another program.
 #[must_use]
 pub fn is_absence(error: &io::Error) -> bool {
     use rustix::io::Errno;
@@ -344,10 +340,10 @@ pub fn is_absence(error: &io::Error) -> bool {
     absent.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Bytes of the longest path of a socket, without the byte that ends it (`sun_path`): that of
-/// Linux; other systems have 103.
+/// Maximum path length of a socket in bytes, without the terminating NUL (`sun_path`), on Linux; other systems have
+/// 103.
 pub const PATH_BYTES_MAX: usize = 107;
-/// Files that are passed with one call: as many as any message of vhost-user has.
+/// Maximum number of files per call: the maximum of any vhost-user message.
 pub const PASSED_MAX: usize = 8;
 /// `SCM_MAX_FD` of Linux: descriptors that can arrive at once.
 const FILES_MAX: usize = 253;

@@ -38,7 +38,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// Those of `mmap(2)`.
+    /// Errors from `mmap(2)`.
     pub(crate) fn of_file(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -47,12 +47,11 @@ impl Mapping {
         Self::new(start.cast(), bytes)
     }
 
-    /// Maps new zeroed memory, which a forked child shares rather than copies, because the kernel
-    /// may have pinned it.
+    /// Maps new zeroed memory, which a forked child shares rather than copies, because the kernel may have pinned it.
     ///
     /// # Errors
     ///
-    /// Those of `mmap(2)`.
+    /// Errors from `mmap(2)`.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -61,12 +60,12 @@ impl Mapping {
         Self::new(start.cast(), bytes)
     }
 
-    /// Maps new zeroed memory of at least `bytes` bytes, after which nothing can be written: the
-    /// kernel's attempt fails with `EFAULT`. For results whose length the kernel chooses.
+    /// Maps new zeroed memory of at least `bytes` bytes, after which nothing can be written: the kernel's attempt fails
+    /// with `EFAULT`. For results whose length the kernel chooses.
     ///
     /// # Errors
     ///
-    /// Those of `mmap(2)` and `mprotect(2)`.
+    /// Errors from `mmap(2)` and `mprotect(2)`.
     pub(crate) fn guarded(bytes: usize) -> io::Result<Self> {
         let usable = bytes.next_multiple_of(GUARD_BYTES);
         let mut mapping = Self::anonymous(usable + GUARD_BYTES)?;
@@ -107,7 +106,7 @@ impl Mapping {
         unsafe { self.atomic_unchecked(offset) }
     }
 
-    /// As [`Self::atomic`], of a place that the caller has checked.
+    /// Works like [`Self::atomic`], for a place that the caller has checked.
     ///
     /// # Safety
     ///
@@ -138,7 +137,7 @@ impl Mapping {
         unsafe { self.slice_unchecked(range) }
     }
 
-    /// As [`Self::slice`], of a range that the caller has checked.
+    /// Works like [`Self::slice`], for a range that the caller has checked.
     ///
     /// # Safety
     ///
@@ -170,8 +169,7 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts_mut(start, bytes) }
     }
 
-    /// Has the processor fetch so many lines from an offset on, which are about to be read; it is no harm if they are
-    /// another's.
+    /// Prefetches `LINES` cache lines from an offset on, which will be read soon. Lines outside the mapping do no harm.
     #[inline]
     pub(crate) fn fetch<const LINES: usize>(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]

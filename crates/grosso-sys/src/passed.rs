@@ -1,10 +1,9 @@
-//! Descriptors that another program passed to this one, such as a service manager or a program with
-//! the privilege to create devices.
+//! Inherited descriptors, for example from a service manager or a program with the privilege to create devices.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// A duplicate of the descriptor with this number, which stays open. The duplicate closes on exec.
+/// Duplicates the descriptor with this number, which stays open. The duplicate closes on exec.
 ///
 /// # Errors
 ///

@@ -1,11 +1,11 @@
-//! The compiler of libpcap, which turns the expressions of tcpdump into programs. It is loaded when it is needed.
+//! The tcpdump filter compiler of libpcap, which is loaded on first use.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
 use std::{fmt, ptr, slice};
 
 use libloading::{Library, Symbol};
 
-/// A program that selects packets of one link type.
+/// A compiled filter for packets of one link type.
 #[derive(Debug)]
 pub struct Program {
     code: RawProgram,
@@ -13,12 +13,12 @@ pub struct Program {
     run: RunFunction,
 }
 
-/// The failure to make a program.
+/// Reason why a filter was not compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotCompiled {
-    /// No libpcap can be loaded, and the loader's reason.
+    /// libpcap cannot be loaded; contains the loader's message.
     Absent(String),
-    /// The compiler refuses the expression, and its reason.
+    /// The expression is invalid; contains the compiler's message.
     Expression(String),
 }
 
@@ -36,7 +36,7 @@ impl Program {
     /// Compiles an expression for packets of a link type, as `tcpdump -r` does.
     ///
     /// # Errors
-    /// If libpcap is not there, or refuses the expression.
+    /// [`NotCompiled`] if libpcap is missing or rejects the expression.
     pub fn compile(expression: &str, link_type: u32) -> Result<Self, NotCompiled> {
         let library = load()?;
         let functions = Functions::of(&library)?;
@@ -68,7 +68,7 @@ impl Program {
         }
     }
 
-    /// Whether a packet passes: its captured bytes, and its length on the link.
+    /// Returns whether a packet with these captured bytes, and this length on the link, passes.
     #[must_use]
     pub fn passes(&self, data: &[u8], original_len: u32) -> bool {
         let captured = u32::try_from(data.len()).unwrap_or(u32::MAX);
@@ -82,8 +82,8 @@ impl Program {
     /// The instructions, for a filter of the kernel.
     pub(crate) fn instructions(&self) -> Vec<libc::sock_filter> {
         let length = self.code.length as usize;
-        // SAFETY: the compiler wrote so many instructions, in the layout that the kernel takes too, and they live as
-        // long as the program.
+        // SAFETY: the compiler wrote `length` instructions in the layout of the kernel, and they live as long as the
+        // program.
         unsafe { slice::from_raw_parts(self.code.instructions, length) }.to_vec()
     }
 }

@@ -1,4 +1,4 @@
-//! Checks whether this process may build networks of its own, and remedies if it may not.
+//! Checks whether this process may create networks, and remedies if it may not.
 
 use core::fmt;
 use std::{io, os::unix::fs::PermissionsExt, path::Path};
@@ -10,17 +10,17 @@ use crate::{
     path::{self, kernel},
 };
 
-/// Reasons why this process may not.
+/// Reason why this process may not create networks or devices.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Only root may make network namespaces here.
+    /// Only root may create network namespaces here.
     UserNamespaces(UserNamespaceRefusal),
-    /// There are no TAP devices: the kernel's module is not loaded, or a container hides them.
+    /// TAP devices are not available: the kernel module is not loaded, or a container hides them.
     NoTun(Surroundings),
-    /// Only root may make TAP devices.
+    /// Only root may create TAP devices.
     TunClosed {
-        /// The mode of the device file.
+        /// Mode of the device file.
         mode: u32,
     },
     /// Any other error.
@@ -57,21 +57,21 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Kinds of surroundings of a process, as far as they decide on the remedy.
+/// Environment of a process, which determines the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surroundings {
-    /// A pod of Kubernetes.
+    /// A Kubernetes pod.
     Pod,
     /// A container.
     Container,
-    /// A virtual machine, outside of containers.
+    /// A virtual machine, outside a container.
     VirtualMachine,
-    /// None of them.
+    /// None of the others.
     Machine,
 }
 
 impl Surroundings {
-    /// Surroundings of this process.
+    /// Returns the environment of this process.
     #[must_use]
     pub fn detect() -> Self {
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
@@ -120,7 +120,7 @@ fn is_virtual() -> bool {
 }
 
 impl Refusal {
-    /// Advice on how to get the permission.
+    /// Returns advice on how to get the permission.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
@@ -145,11 +145,11 @@ impl Refusal {
     }
 }
 
-/// Lets the process make network namespaces: if it is not privileged, it becomes root in a user namespace of its own.
-/// Call this before the process starts a second thread.
+/// Lets the process create network namespaces: an unprivileged process becomes root in its own user namespace. Call
+/// this before the process starts a second thread.
 ///
 /// # Errors
-/// Fails if the process may not, with the reason.
+/// The reason if the process may not.
 pub fn enter() -> Result<(), Refusal> {
     if is_privileged()? {
         return Ok(());
@@ -160,10 +160,10 @@ pub fn enter() -> Result<(), Refusal> {
     Ok(isolate_process_user()?)
 }
 
-/// Checks that the process may make TAP devices.
+/// Checks that the process may create TAP devices.
 ///
 /// # Errors
-/// [`Refusal::NoTun`], [`Refusal::TunClosed`], or any other error from opening `/dev/net/tun`.
+/// [`Refusal::NoTun`], [`Refusal::TunClosed`], or another error from opening `/dev/net/tun`.
 pub fn tap() -> Result<(), Refusal> {
     let opened = kernel::open_device(TUN);
     opened.map(|_| ()).map_err(|error| match Errno::from_io_error(&error) {
@@ -176,11 +176,11 @@ pub fn tap() -> Result<(), Refusal> {
     })
 }
 
-/// Effective capabilities of the process, with bit `n` for the capability number `n` of capabilities(7). A container's
+/// Returns the effective capabilities of the process: bit `n` is capability `n` of `capabilities(7)`. A container's
 /// root often lacks some.
 ///
 /// # Errors
-/// Fails if `/proc` is not mounted.
+/// `NotFound` if `/proc` is not mounted.
 pub fn capabilities() -> io::Result<u64> {
     let status = kernel::read("/proc/self/status")?;
     let effective = status

@@ -1,4 +1,4 @@
-//! Processes that end with the one that started them.
+//! Processes that end with their parent.
 
 use std::{io, os::unix::process::CommandExt, process::Command};
 
@@ -8,8 +8,8 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 
-/// Makes the next process started by this one the first of a new process namespace: when it ends,
-/// for whatever reason, the kernel kills all its descendants.
+/// Makes the next child process the first of a new PID namespace: when it ends, for any reason, the kernel kills all
+/// its descendants.
 ///
 /// # Errors
 ///
@@ -28,14 +28,14 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(bind) }
 }
 
-/// Whether this process is the first of a process namespace.
+/// Returns whether this process is the first of a PID namespace.
 #[must_use]
 pub fn is_first() -> bool {
     std::process::id() == 1
 }
 
-/// Gives the process a mount namespace whose `/proc` shows the processes of its own namespace. Call
-/// it before a second thread starts.
+/// Gives the process a mount namespace whose `/proc` shows the processes of its own PID namespace. Call it before a
+/// second thread starts.
 ///
 /// # Errors
 ///

@@ -11,22 +11,21 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::path::kernel;
 
-/// The processors on which the calling thread may run, in ascending order.
+/// Returns the CPUs on which the calling thread may run, in ascending order.
 ///
 /// # Errors
 ///
-/// Those of `sched_getaffinity(2)`.
+/// Errors from `sched_getaffinity(2)`.
 pub fn allowed_processors() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect())
 }
 
-/// Binds a thread, or the calling one, to one processor.
+/// Pins a thread (`None` for the calling thread) to one CPU.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the processor does not exist, `EPERM` for another user's thread, `ESRCH` if the
-/// thread is gone.
+/// `EINVAL` if the CPU does not exist, `EPERM` for another user's thread, `ESRCH` if the thread is gone.
 pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
     if processor >= CpuSet::MAX_CPU {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -36,15 +35,13 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(thread, &set)?)
 }
 
-/// Gives a thread, or the calling one, precedence over all ordinary threads until it sleeps
-/// (`SCHED_FIFO`).
+/// Gives a thread (`None` for the calling thread) precedence over all ordinary threads until it sleeps (`SCHED_FIFO`).
 ///
-/// `priority` is from 1 to 99; of two such threads on a processor the greater runs first.
+/// `priority` is from 1 to 99; of two such threads on a CPU the one with the higher priority runs first.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no
-/// real-time share.
+/// `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no real-time budget.
 pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     let identifier = thread.map_or(0, |thread| thread.as_raw_nonzero().get());
     // The kernel's `struct sched_param`, which is this number. That of musl has more fields.
@@ -62,12 +59,11 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The kernel threads whose names begin with `prefix`, as far as visible to this process, with
-/// their names.
+/// Returns the kernel threads whose names begin with `prefix`, with their names, as far as visible to this process.
 ///
 /// # Errors
 ///
-/// The system's error if `/proc` cannot be read.
+/// Errors of reading `/proc`.
 pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
     let mut found = Vec::new();
     for directory in kernel::names("/proc")? {
@@ -87,32 +83,32 @@ pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
     Ok(found)
 }
 
-/// CPU time of a thread as accounted by the scheduler.
+/// CPU time of a thread, as accounted by the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Time that it ran.
+    /// Time on a CPU.
     pub running: Duration,
-    /// Time that it was runnable but another thread ran.
+    /// Time runnable while another thread ran.
     pub waiting: Duration,
-    /// Number of times that it was scheduled.
+    /// Number of times scheduled.
     pub slices: u64,
 }
 
-/// CPU time of the calling thread, with a resolution of a nanosecond.
+/// Returns the CPU time of the calling thread, with a resolution of 1 ns.
 pub fn own_cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// The calling thread's identifier.
+/// Returns the thread ID of the calling thread.
 pub fn own_thread() -> Pid {
     rustix::thread::gettid()
 }
 
-/// CPU time of a thread of any process, such as a kernel thread.
+/// Returns the CPU time of a thread of any process, for example a kernel thread.
 ///
 /// # Errors
 ///
-/// Not found if the thread is gone or the kernel does not account it (`CONFIG_SCHED_INFO`).
+/// `NotFound` if the thread is gone or the kernel does not account it (`CONFIG_SCHED_INFO`).
 pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
     // `/proc` has a directory for every thread, though it lists only processes.
     let path = format!("/proc/{}/schedstat", thread.as_raw_nonzero());
@@ -134,11 +130,11 @@ pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
     }
 }
 
-/// The threads of a process.
+/// Returns the threads of a process.
 ///
 /// # Errors
 ///
-/// Not found if the process is gone.
+/// `NotFound` if the process is gone.
 pub fn threads(process: Pid) -> io::Result<Vec<Pid>> {
     let names = kernel::names(format!("/proc/{}/task", process.as_raw_nonzero()))?;
     let number = |name: &OsString| Pid::from_raw(name.to_str()?.parse().ok()?);

@@ -1,4 +1,4 @@
-//! Secrets: random numbers, memory that is never written to a disk, a process that no other may look into.
+//! Protection of secrets: random numbers, memory that is never swapped, and a process that others cannot inspect.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use rustix::{
     rand::{GetRandomFlags, getrandom},
 };
 
-/// A random number of the kernel's.
+/// Returns a random number from the kernel.
 ///
 /// # Errors
 ///
-/// `ENOSYS` where a filter of system calls forbids it.
+/// `ENOSYS` if a seccomp filter forbids the call.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     // The kernel gives up to 256 bytes at once or not at all.
@@ -20,8 +20,8 @@ pub fn random() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Keeps the pages of `bytes` bytes from `start` on in memory until the process ends, so that they are never swapped
-/// out. They stay locked when they are used for something else, because a page can hold several secrets.
+/// Locks the pages of `bytes` bytes from `start` on in memory until the process ends, so that they are never swapped.
+/// They stay locked after the memory is reused, because a page can hold several secrets.
 ///
 /// # Errors
 ///
@@ -31,11 +31,11 @@ pub fn lock(start: *const u8, bytes: usize) -> io::Result<()> {
     Ok(unsafe { mlock(start.cast_mut().cast(), bytes) }?)
 }
 
-/// Makes the kernel write no core dump of this process, and lets no process of the same user read its memory.
+/// Disables core dumps of this process, and prevents other processes of the same user from reading its memory.
 ///
 /// # Errors
 ///
-/// Those of `prctl(2)`.
+/// Errors from `prctl(2)`.
 pub fn hide_process() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

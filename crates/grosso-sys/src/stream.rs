@@ -6,20 +6,20 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Makes a reader wait until this many bytes have arrived (`SO_RCVLOWAT`). While fewer wait, the
-/// kernel acknowledges every second segment, instead of only what has been read.
+/// Makes a reader wait until `bytes` bytes have arrived (`SO_RCVLOWAT`). With fewer bytes, the kernel acknowledges
+/// every second segment instead of only data that was read.
 ///
 /// # Errors
-/// Those of `setsockopt(2)`.
+/// Errors from `setsockopt(2)`.
 pub fn set_receive_low_water(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
     set(socket, libc::SO_RCVLOWAT, &c_int::from(bytes).to_ne_bytes())
 }
 
-/// Makes a sender send no faster than this, in bytes a second, in packets that are spread evenly
-/// (`SO_MAX_PACING_RATE`). TCP makes its superframes small enough for a millisecond of that rate.
+/// Limits the sender's rate in bytes per second, with evenly spaced packets (`SO_MAX_PACING_RATE`). TCP limits its
+/// superframes to 1 ms of that rate.
 ///
 /// # Errors
-/// Those of `setsockopt(2)`.
+/// Errors from `setsockopt(2)`.
 pub fn set_pacing_max(socket: &impl AsFd, bytes_a_second: u64) -> io::Result<()> {
     set(socket, libc::SO_MAX_PACING_RATE, &bytes_a_second.to_ne_bytes())
 }

@@ -1,11 +1,10 @@
-//! TUN and TAP devices: a network interface whose wire is a file descriptor.
+//! TUN and TAP devices: network interfaces whose wire is a file descriptor.
 //!
-//! One read or write is one packet. With the virtio header ([`TunBuilder::virtio_header`]) each
-//! packet is preceded by the header of `docs/rules.md` section 6.1: 10 bytes unless changed by
-//! [`Tun::set_header_bytes`].
+//! One read or write is one packet. With the virtio header ([`TunBuilder::virtio_header`]) each packet is preceded by
+//! the header of `docs/rules.md` section 6.1: 10 bytes unless changed by [`Tun::set_header_bytes`].
 //!
-//! Offloads, carrier, persistence and the length of the header belong to the device, not to the
-//! queue, and survive on a persistent device: set all of them after opening one.
+//! Offloads, carrier, persistence and the length of the header belong to the device rather than the queue, and remain
+//! set on a persistent device: set all of them after opening one.
 
 use core::ops::{BitOr, Sub};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -25,7 +24,7 @@ use crate::path::kernel;
 pub struct Offloads(u32);
 
 impl Offloads {
-    /// None: the kernel completes checksums and segments superframes before a packet is read.
+    /// No offloads: the kernel completes checksums and segments superframes before a packet is read.
     pub const NONE: Self = Self(0);
     /// Packets with a partial checksum. Every other offload requires it.
     pub const CHECKSUM: Self = Self(abi::TUN_F_CSUM);
@@ -45,7 +44,7 @@ impl Offloads {
 }
 
 impl Offloads {
-    /// Whether all offloads of `other` are in this set.
+    /// Returns whether all offloads of `other` are in this set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -85,7 +84,7 @@ impl Features {
     ///
     /// # Errors
     ///
-    /// Not found if the kernel lacks TUN/TAP, `EACCES` if the file may not be opened.
+    /// `NotFound` if the kernel lacks TUN/TAP, `EACCES` if the device file must not be opened.
     pub fn of_kernel() -> io::Result<Self> {
         let file = kernel::open_device("/dev/net/tun")?;
         // SAFETY: the opcode writes one 32-bit number.
@@ -94,17 +93,17 @@ impl Features {
         Ok(Self(unsafe { ioctl(&file, getter) }?))
     }
 
-    /// Whether virtio headers are supported.
+    /// Returns whether virtio headers are supported.
     pub fn virtio_header(self) -> bool {
         self.has(abi::IFF_VNET_HDR)
     }
 
-    /// Whether a device can have several queues.
+    /// Returns whether a device can have several queues.
     pub fn multi_queue(self) -> bool {
         self.has(abi::IFF_MULTI_QUEUE)
     }
 
-    /// Whether written packets can pass through NAPI.
+    /// Returns whether written packets can pass through NAPI.
     pub fn napi(self) -> bool {
         self.has(abi::IFF_NAPI)
     }
@@ -124,12 +123,13 @@ pub struct TunBuilder {
 }
 
 impl TunBuilder {
-    /// A TAP device: packets are Ethernet frames. For `%d` in the name the kernel inserts a number.
+    /// Creates options for a TAP device: packets are Ethernet frames. The kernel replaces `%d` in the name with a
+    /// number.
     pub fn tap(name: InterfaceName) -> Self {
         Self { name, flags: abi::IFF_TAP | abi::IFF_NO_PI, nonblocking: false }
     }
 
-    /// A TUN device: packets are IP packets. For `%d` in the name the kernel inserts a number.
+    /// Creates options for a TUN device: packets are IP packets. The kernel replaces `%d` in the name with a number.
     pub fn tun(name: InterfaceName) -> Self {
         Self { name, flags: abi::IFF_TUN | abi::IFF_NO_PI, nonblocking: false }
     }
@@ -155,7 +155,7 @@ impl TunBuilder {
         self.flag(abi::IFF_MULTI_QUEUE, on)
     }
 
-    /// Makes a read without a packet fail with [`io::ErrorKind::WouldBlock`] instead of waiting.
+    /// Makes a read without a packet fail with [`io::ErrorKind::WouldBlock`] instead of blocking.
     pub fn nonblocking(mut self, on: bool) -> Self {
         self.nonblocking = on;
         self
@@ -165,8 +165,8 @@ impl TunBuilder {
     ///
     /// # Errors
     ///
-    /// Not found if the kernel lacks TUN/TAP, `EPERM` without the privilege, `EBUSY` if the device
-    /// is attached and not multi-queue, `EINVAL` if it exists with other flags.
+    /// `NotFound` if the kernel lacks TUN/TAP, `EPERM` without the privilege, `EBUSY` if the device is attached and not
+    /// multi-queue, `EINVAL` if it exists with other flags.
     pub fn open(self) -> io::Result<Tun> {
         let mut access = OFlags::RDWR | OFlags::CLOEXEC;
         access.set(OFlags::NONBLOCK, self.nonblocking);
@@ -182,8 +182,7 @@ impl TunBuilder {
     }
 }
 
-/// One open queue of a TUN or TAP device. A device that is not persistent vanishes with its last
-/// queue.
+/// One open queue of a TUN or TAP device. A device that is not persistent is removed with its last queue.
 #[derive(Debug)]
 pub struct Tun {
     file: OwnedFd,
@@ -192,29 +191,27 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Takes over an open queue that another program created, such as one passed by a service
-    /// manager. It may belong to another network namespace than the calling thread's.
+    /// Adopts an open queue that another program created, for example a service manager. It may belong to another
+    /// network namespace than the calling thread's.
     ///
-    /// It must have been created with `IFF_NO_PI`. Otherwise four bytes precede each packet, and
-    /// the kernel does not report it: `TUNGETIFF` returns `IFF_NO_PI` for every device (seen on
-    /// 6.18).
+    /// The queue must have been created with `IFF_NO_PI`. Otherwise four bytes precede each packet, and the kernel does
+    /// not report this: `TUNGETIFF` returns `IFF_NO_PI` for every device (observed on 6.18).
     ///
     /// # Errors
     ///
-    /// `ENOTTY` if the descriptor is not of `/dev/net/tun`, `EBADFD` if it has no device (yet, or
-    /// no longer).
+    /// `ENOTTY` if the descriptor is not of `/dev/net/tun`, `EBADFD` if it has no device (yet, or no longer).
     pub fn adopt(file: OwnedFd) -> io::Result<Self> {
         let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&file)?;
         let (name, flags) = (InterfaceName::from_kernel(request.name)?, request.flags());
         Ok(Self { file, name, flags })
     }
 
-    /// Makes a read without a packet, and a write without room, fail with
-    /// [`io::ErrorKind::WouldBlock`] instead of waiting.
+    /// Makes a read without a packet, and a write without room, fail with [`io::ErrorKind::WouldBlock`] instead of
+    /// blocking.
     ///
     /// # Errors
     ///
-    /// Those of `fcntl(2)`.
+    /// Errors from `fcntl(2)`.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         let mut flags = fcntl_getfl(&self.file)?;
         flags.set(OFlags::NONBLOCK, on);
@@ -233,8 +230,8 @@ impl Tun {
         request.call::<{ abi::TUNSETQUEUE }>(&self.file)
     }
 
-    /// Limits the packets that this queue has written and the kernel still holds, in bytes
-    /// including the kernel's bookkeeping. At the limit a write would block.
+    /// Limits the memory of packets that this queue has written and the kernel still holds, in bytes including the
+    /// kernel's bookkeeping. At the limit a write would block.
     ///
     /// # Errors
     ///
@@ -261,8 +258,8 @@ impl Tun {
         self.set_value::<{ abi::TUNSETPERSIST }>(usize::from(on))
     }
 
-    /// Sets the length of the virtio header in bytes: 10, 12, 20 and 24 are the known forms, and
-    /// other lengths from 10 on are accepted (rule V31).
+    /// Sets the length of the virtio header in bytes: 10, 12, 20 and 24 are the defined formats, and the kernel accepts
+    /// any length from 10 on (rule V31).
     ///
     /// # Errors
     ///
@@ -280,12 +277,12 @@ impl Tun {
         self.set_value::<{ abi::TUNSETOFFLOAD }>(offloads.0 as usize)
     }
 
-    /// Reads one packet, its virtio header first; bytes that do not fit into the buffer are lost.
+    /// Reads one packet, starting with its virtio header; bytes that do not fit into the buffer are lost.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::WouldBlock`] if nonblocking and no packet waits, `EINVAL` for a packet that
-    /// the header cannot express (V20), `EBADFD` if the device is gone.
+    /// [`io::ErrorKind::WouldBlock`] if nonblocking and there is no packet, `EINVAL` for a packet that the header
+    /// cannot express (V20), `EBADFD` if the device is gone.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::read(&self.file, &mut *buffer))?)
     }
@@ -294,18 +291,18 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// As [`Tun::read`].
+    /// See [`Tun::read`].
     pub fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::readv(&self.file, parts))?)
     }
 
-    /// Writes one packet, its virtio header first.
+    /// Writes one packet, starting with its virtio header.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a header that the kernel refuses (rules V1 to V8), `EIO` while the interface is
-    /// down, `EBADFD` if the device is gone, [`io::ErrorKind::WouldBlock`] at the limit of
-    /// [`Tun::set_send_buffer_bytes`]. [`crate::fault::Fault`] distinguishes them.
+    /// `EINVAL` for an invalid header (rules V1 to V8), `EIO` while the interface is down, `EBADFD` if the device is
+    /// gone, [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`]. [`crate::fault::Fault`]
+    /// distinguishes them.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::write(&self.file, packet))?)
     }
@@ -314,12 +311,12 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// As [`Tun::write`]; `EMSGSIZE` for too many parts with [`TunBuilder::napi_fragments`].
+    /// See [`Tun::write`]; `EMSGSIZE` for too many parts with [`TunBuilder::napi_fragments`].
     pub fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::writev(&self.file, parts))?)
     }
 
-    /// The interface's name, as the kernel completed it. Another program may have changed it since.
+    /// Returns the interface name, with `%d` replaced by the kernel. Another program may have renamed it since.
     pub fn name(&self) -> &InterfaceName {
         &self.name
     }
@@ -329,12 +326,12 @@ impl Tun {
         if self.flags & abi::IFF_TAP != 0 { Layer::Ethernet } else { Layer::Ip }
     }
 
-    /// Whether the device was created for several queues.
+    /// Returns whether the device was created for several queues.
     pub fn multi_queue(&self) -> bool {
         self.flags & abi::IFF_MULTI_QUEUE != 0
     }
 
-    /// Length of the virtio header before each packet in bytes; 0 without one.
+    /// Returns the length of the virtio header before each packet in bytes; 0 without one.
     ///
     /// # Errors
     ///

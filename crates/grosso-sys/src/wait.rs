@@ -1,7 +1,7 @@
 //! Waiting for descriptors, for a time, and for another thread.
 //!
-//! A data path sleeps in [`wait_for`] until a port is ready, a held packet must leave, or another
-//! thread raises its [`Event`]. A [`Waiter`] is for many descriptors.
+//! A data path sleeps in [`wait_for`] until a port is ready, a held packet is due, or another thread raises its
+//! [`Event`]. Use a [`Waiter`] for many descriptors.
 
 use core::mem::MaybeUninit;
 use core::num::NonZeroU64;
@@ -17,10 +17,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::calls::seen;
 
-/// Greatest number of events returned by one [`Waiter::wait`]; the next call returns the others.
+/// Maximum number of events returned by one [`Waiter::wait`]; the next call returns the others.
 const EVENTS_MAX: usize = 64;
 
-/// Greatest number of descriptors of one [`wait_for`].
+/// Maximum number of descriptors of one [`wait_for`].
 pub const SOURCES_MAX: usize = 16;
 
 /// Readiness of a descriptor to wait for.
@@ -32,10 +32,10 @@ impl Interest {
     pub const READ: Self = Self(epoll::EventFlags::IN);
     /// Writable.
     pub const WRITE: Self = Self(epoll::EventFlags::OUT);
-    /// Both.
+    /// Readable or writable.
     pub const BOTH: Self = Self(epoll::EventFlags::IN.union(epoll::EventFlags::OUT));
 
-    /// Reports each arrival once, instead of reporting readiness while it lasts. For a
+    /// Reports each arrival once, instead of reporting readiness as long as it lasts. For a
     /// [`crate::packet::ReceiveRing`] whose frames are held.
     pub const fn edge_triggered(self) -> Self {
         Self(self.0.union(epoll::EventFlags::ET))
@@ -45,13 +45,13 @@ impl Interest {
 /// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The number with which the descriptor was added.
+    /// Token with which the descriptor was added.
     pub token: u64,
     /// Whether it can be read.
     pub readable: bool,
     /// Whether it can be written.
     pub writable: bool,
-    /// Whether it has an error, or its other end is gone: the next call on it returns the error.
+    /// Whether it has an error, or its peer has closed: the next call on it returns the error.
     pub failed: bool,
 }
 
@@ -62,17 +62,16 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
     ///
-    /// Those of `epoll_create1(2)`.
+    /// Errors from `epoll_create1(2)`.
     pub fn new() -> io::Result<Self> {
         Ok(Self { file: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Adds a descriptor, with the number that [`Ready`] reports for it. Closing it removes it from
-    /// the set.
+    /// Adds a descriptor with the token that [`Ready`] reports for it. Closing the descriptor removes it from the set.
     ///
     /// # Errors
     ///
@@ -81,11 +80,11 @@ impl Waiter {
         Ok(epoll::add(&self.file, source, epoll::EventData::new_u64(token), interest.0)?)
     }
 
-    /// Changes the readiness to wait for at a descriptor.
+    /// Changes the readiness to wait for.
     ///
     /// # Errors
     ///
-    /// Not found if it is not in the set.
+    /// `NotFound` if the descriptor is not in the set.
     pub fn modify(&self, source: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.file, source, epoll::EventData::new_u64(token), interest.0)?)
     }
@@ -94,17 +93,17 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// Not found if it is not in the set.
+    /// `NotFound` if the descriptor is not in the set.
     pub fn remove(&self, source: &impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.file, source)?)
     }
 
-    /// Waits until a descriptor is ready, and replaces the contents of `ready` by the ready ones.
-    /// `None` waits without limit. A signal ends the wait early.
+    /// Waits until a descriptor is ready, and replaces the content of `ready` by the ready ones. `None` waits without a
+    /// limit. A signal ends the wait early.
     ///
     /// # Errors
     ///
-    /// Those of `epoll_wait(2)`, without `EINTR`.
+    /// Errors from `epoll_wait(2)`, except `EINTR`.
     pub fn wait(&self, ready: &mut Vec<Ready>, at_most: Option<Duration>) -> io::Result<()> {
         ready.clear();
         let timeout = limit(at_most);
@@ -133,16 +132,15 @@ impl AsFd for Waiter {
     }
 }
 
-/// Waits until one of at most [`SOURCES_MAX`] descriptors is ready, and returns its index, the first
-/// of several; `None` when the time has passed. `at_most` of `None` waits without limit. A signal
-/// ends the wait early.
+/// Waits until one of at most [`SOURCES_MAX`] descriptors is ready, and returns the index of the first ready one;
+/// `None` after `at_most`. `at_most` of `None` waits without a limit. A signal ends the wait early.
 ///
-/// The descriptors are registered with the kernel only while the thread waits, so packets that
-/// arrive while it works cost no wake-up. With a [`Waiter`] each of them does.
+/// The descriptors are registered with the kernel only while the thread waits, so packets that arrive while it works
+/// cause no wake-up. With a [`Waiter`] each of them does.
 ///
 /// # Errors
 ///
-/// Those of `poll(2)`, without `EINTR`, of which `EINVAL` stands for too many descriptors.
+/// Errors from `poll(2)`, except `EINTR`; `EINVAL` means too many descriptors.
 pub fn wait_for<'a>(
     sources: &[(BorrowedFd<'a>, Interest)],
     at_most: Option<Duration>,
@@ -170,28 +168,28 @@ pub(crate) fn limit(at_most: Option<Duration>) -> Option<Timespec> {
     at_most.and_then(|at_most| Timespec::try_from(at_most).ok())
 }
 
-/// Makes every later wait of the calling thread end on time. By default the kernel delays the end
-/// by up to 50 us to save wake-ups.
+/// Makes every later wait of the calling thread end on time. By default the kernel delays the end by up to 50 us to
+/// save wake-ups.
 ///
 /// # Errors
 ///
-/// Those of `prctl(2)`, which documents none for this operation.
+/// Errors from `prctl(2)`, which documents none for this operation.
 pub fn wait_exactly() -> io::Result<()> {
     Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// A descriptor that is readable from the time that a thread raises it until another takes it.
+/// A descriptor that is readable from the time that one thread raises the event until another takes it.
 #[derive(Debug)]
 pub struct Event {
     file: OwnedFd,
 }
 
 impl Event {
-    /// An event that is not raised.
+    /// Creates an event that is not raised.
     ///
     /// # Errors
     ///
-    /// Those of `eventfd(2)`.
+    /// Errors from `eventfd(2)`.
     pub fn new() -> io::Result<Self> {
         Ok(Self { file: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
@@ -200,7 +198,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Those of `write(2)`.
+    /// Errors from `write(2)`.
     pub fn raise(&self) -> io::Result<()> {
         match rustix::io::write(&self.file, &1_u64.to_ne_bytes()) {
             // The counter is at its limit, so the event is raised.
@@ -209,11 +207,11 @@ impl Event {
         }
     }
 
-    /// Whether the event was raised since it was last taken.
+    /// Returns whether the event was raised since the last call, and clears it.
     ///
     /// # Errors
     ///
-    /// Those of `read(2)`.
+    /// Errors from `read(2)`.
     pub fn take(&self) -> io::Result<bool> {
         take(&self.file)
     }
@@ -225,7 +223,7 @@ impl AsFd for Event {
     }
 }
 
-/// The time of the monotonic clock, which starts at an arbitrary point.
+/// Returns the time of the monotonic clock, which starts at an arbitrary point.
 pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::try_from(now).unwrap_or_default()

@@ -1,27 +1,35 @@
-//! Datagrams in the form that one system call takes: those alike in one message, which the kernel cuts again.
+//! Grouping of datagrams for one system call: equal datagrams share a message, which the kernel segments.
 
 use std::{io, net::SocketAddr};
 
 use grosso_sys::fault::Fault;
 
-/// Most datagrams of one message (`UDP_MAX_SEGMENTS` of Linux 4.18 to 6.8; later kernels take 128).
+/// Maximum datagrams per message (`UDP_MAX_SEGMENTS` of Linux 4.18 to 6.8; later kernels accept 128).
 pub const DATAGRAMS_MAX: usize = 64;
-/// Greatest payload of one message in bytes: that of the longest IPv4 packet (rule S21).
+/// Maximum payload of one message in bytes: that of the longest IPv4 packet (rule S21).
 const BYTES_MAX: usize = 65_507;
 
 /// A datagram to send.
+///
+/// ```
+/// use grosso_tun::Datagram;
+///
+/// let to = "192.0.2.1:51820".parse().unwrap();
+/// let datagram = Datagram { payload: b"hello", to, class: 0 };
+/// # assert_eq!(datagram.payload.len(), 5);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Its payload.
+    /// UDP payload. Datagrams of equal length to one destination share a message.
     pub payload: &'a [u8],
-    /// Its destination.
+    /// Destination address and port.
     pub to: SocketAddr,
-    /// The traffic class: DSCP, and in the lower two bits ECN.
+    /// Traffic class: DSCP in the upper six bits, ECN in the lower two.
     pub class: u8,
 }
 
-/// Number of datagrams from the first on that one message can carry: of one destination and class, and of one length,
-/// but for the last, which may be shorter and not empty.
+/// Returns the number of leading datagrams that one message can carry: they have the same destination, class and
+/// length, except that the last may be shorter, but not empty.
 pub(crate) fn alike(datagrams: &[Datagram<'_>]) -> usize {
     let Some(first) = datagrams.first() else { return 0 };
     let size = first.payload.len();
@@ -44,25 +52,25 @@ pub(crate) fn alike(datagrams: &[Datagram<'_>]) -> usize {
     count
 }
 
-/// Consequence of the kernel's error for a message.
+/// Action after the kernel rejected a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The socket is full: wait.
+    /// The socket buffer is full: wait.
     Full,
-    /// The route cannot segment at all, as with a device without checksums before Linux 6.11, or with IPsec: send
-    /// datagrams one by one from now on.
+    /// The route cannot segment, for example because its device has no checksum offload (before Linux 6.11) or because
+    /// of IPsec: send datagrams one by one from now on.
     NoSegments,
-    /// This message cannot be segmented, such as one whose datagrams are longer than the MTU: send its datagrams one
-    /// by one.
+    /// This message cannot be segmented, for example because its datagrams exceed the MTU: send its datagrams one by
+    /// one.
     ThisOne,
-    /// This datagram is lost: too long, to an address that cannot be one, or nobody is reached.
+    /// This datagram is lost: too long, to an invalid address, or to an unreachable host.
     Lost,
-    /// The socket is broken.
+    /// The socket failed.
     Broken,
 }
 
 impl Refusal {
-    /// Consequence of an error for a message of this many datagrams.
+    /// Returns the action for `error` on a message of `datagrams` datagrams.
     pub(crate) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (Fault::of(error), datagrams) {
             (Fault::Later, _) => Self::Full,

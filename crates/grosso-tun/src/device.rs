@@ -24,27 +24,36 @@ use grosso_sys::{
 
 use crate::{fallback::Fallback, joiner::unjoined};
 
-/// Options of a device.
+/// Options for opening a [`Tun`].
+///
+/// ```
+/// use grosso_tun::{Features, Layer, TunOptions};
+///
+/// let options = TunOptions::default()
+///     .layer(Layer::Ethernet) // a TAP device
+///     .takes(Features::TCP_SEGMENTATION | Features::CHECKSUM_GENERIC);
+/// # assert!(!options.trusted);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TunOptions {
     /// IP packets (TUN) or Ethernet frames (TAP).
     pub layer: Layer,
-    /// Superframes and partial checksums that [`Tun::recv`] hands out. Without any, every packet is as a wire would
-    /// have it.
+    /// Offloads that the caller of [`Tun::recv`] can handle: superframes and partial checksums. With
+    /// [`Features::NONE`], the default, `recv` returns complete packets only.
     pub takes: Features,
-    /// Whether the checksums of packets to send need not be verified, because an AEAD vouched for them.
+    /// Skips checksum verification of packets to send, because an AEAD has authenticated them.
     pub trusted: bool,
-    /// Whether a new device outlives the program; `None` leaves an existing one as it is.
+    /// Whether the device outlives the program; `None` keeps the setting of an existing device.
     pub persistent: Option<bool>,
     /// Whether the device has several queues, each of them a [`Tun`].
     pub multi_queue: bool,
-    /// Offloads of the kernel to use for sending, of those that there are.
+    /// Offloads that sending may use, if the kernel has them.
     pub offloads: Features,
 }
 
 impl Default for TunOptions {
-    /// A TUN device whose packets to send are verified; the caller takes plain packets.
+    /// Returns the options of a TUN device that verifies packets to send and receives plain packets.
     fn default() -> Self {
         Self {
             layer: Layer::Ip,
@@ -58,78 +67,105 @@ impl Default for TunOptions {
 }
 
 impl TunOptions {
-    /// IP packets or Ethernet frames.
+    /// Sets whether the device carries IP packets (TUN, the default) or Ethernet frames (TAP).
     #[must_use]
     pub const fn layer(self, layer: Layer) -> Self {
         Self { layer, ..self }
     }
 
-    /// Superframes and partial checksums that the caller takes.
+    /// Sets the offloads that [`Tun::recv`] may leave to the caller.
     #[must_use]
     pub const fn takes(self, takes: Features) -> Self {
         Self { takes, ..self }
     }
 
-    /// Whether the packets to send were vouched for.
+    /// Sets whether packets to send are trusted, see the crate documentation.
     #[must_use]
     pub const fn trusted(self, trusted: bool) -> Self {
         Self { trusted, ..self }
     }
 
-    /// Whether the device outlives the program.
+    /// Sets whether the device outlives the program.
     #[must_use]
     pub const fn persistent(self, persistent: bool) -> Self {
         Self { persistent: Some(persistent), ..self }
     }
 
-    /// Whether further queues will be opened.
+    /// Sets whether more queues of the device will be opened; [`Tun::open_queues`] sets this itself.
     #[must_use]
     pub const fn multi_queue(self, multi_queue: bool) -> Self {
         Self { multi_queue, ..self }
     }
 
-    /// Offloads to use at most.
+    /// Limits the offloads that sending uses.
     #[must_use]
     pub const fn offloads(self, offloads: Features) -> Self {
         Self { offloads, ..self }
     }
 }
 
-/// One queue of a TUN or TAP device, which takes packets in buffers of type `B`.
+/// One queue of a TUN or TAP device. Packets to send are in buffers of type `B`.
+///
+/// ```no_run
+/// use grosso_tun::{Tun, TunOptions};
+///
+/// let mut tun: Tun = Tun::open("vpn%d", &TunOptions::default())?;
+/// let mut packets = Vec::new();
+/// tun.recv(|packet, _meta| packets.push(packet.to_vec()))?;
+/// tun.send(&mut packets)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Tun<B = Vec<u8>> {
     port: TapPort,
-    /// Towards the device.
+    /// Merges packets to send.
     coalescer: Coalescer<B>,
     egress: Egress,
-    /// Towards the caller.
+    /// Segments received frames for the caller.
     inlet: Egress,
     takes: Device,
-    /// Metadata of each packet of a batch.
+    /// Metadata of each packet to send.
     meta: Meta,
     epoch: Instant,
-    /// Lists and a buffer kept for their capacity.
+    /// Vectors kept for their capacity.
     received: Vec<PortBuffer>,
     done: Vec<B>,
     whole: Vec<u8>,
 }
 
 impl<B: AsRef<[u8]>> Tun<B> {
-    /// Creates a device of this name, or attaches to it, in the calling thread's network namespace. For `%d` in the
-    /// name the kernel inserts a number.
+    /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. The kernel replaces
+    /// `%d` in the name with a number.
     ///
     /// # Errors
-    /// Invalid input if it is no name of an interface, not found if the kernel has no TUN, `EPERM` without
-    /// `CAP_NET_ADMIN`, `EBUSY` if another program has the device, `EINVAL` if it exists with another layer or other
-    /// queues. What the kernel merely lacks is no error: see [`Tun::fallbacks`].
+    /// `InvalidInput` for an invalid interface name, `NotFound` if the kernel has no TUN driver, `EPERM` without
+    /// `CAP_NET_ADMIN`, `EBUSY` if another program uses the device, `EINVAL` if the device exists with another layer or
+    /// another queue setting. A missing offload is not an error, see [`Tun::fallbacks`].
+    ///
+    /// ```no_run
+    /// use grosso_tun::{Tun, TunOptions};
+    ///
+    /// let tun: Tun = Tun::open("vpn%d", &TunOptions::default())?;
+    /// println!("created {}", tun.name());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn open(name: &str, options: &TunOptions) -> io::Result<Self> {
         Ok(Self::new(TapPort::open(name, options.layer, &port_options(options))?, options))
     }
 
-    /// Opens this many queues of one device, and one at least. The kernel keeps a flow in one queue.
+    /// Opens `queues` queues of one device, at least one. The kernel keeps each flow in one queue.
     ///
     /// # Errors
-    /// As [`Tun::open`], and `E2BIG` for more queues than the kernel has for a device.
+    /// See [`Tun::open`]; also `E2BIG` for more queues than the kernel allows per device.
+    ///
+    /// ```no_run
+    /// use grosso_tun::{Tun, TunOptions};
+    ///
+    /// for mut queue in Tun::<Vec<u8>>::open_queues("vpn0", &TunOptions::default(), 4)? {
+    ///     std::thread::spawn(move || queue.recv(|packet, _| println!("{} bytes", packet.len())));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn open_queues(name: &str, options: &TunOptions, queues: usize) -> io::Result<Vec<Self>> {
         let options = options.multi_queue(true);
         let first = Self::open(name, &options)?;
@@ -138,10 +174,19 @@ impl<B: AsRef<[u8]>> Tun<B> {
         core::iter::once(Ok(first)).chain(further).collect()
     }
 
-    /// Takes over a queue that another program opened, such as a service manager.
+    /// Adopts a queue that another program opened, for example a service manager.
     ///
     /// # Errors
-    /// `ENOTTY` for another kind of descriptor, `EBADFD` for a queue without a device.
+    /// `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device.
+    ///
+    /// ```no_run
+    /// use std::os::fd::AsFd;
+    /// use grosso_tun::{Tun, TunOptions};
+    ///
+    /// let queue = std::io::stdin().as_fd().try_clone_to_owned()?; // inherited as descriptor 0
+    /// let tun: Tun = Tun::adopt(queue, &TunOptions::default())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn adopt(file: OwnedFd, options: &TunOptions) -> io::Result<Self> {
         Ok(Self::new(TapPort::adopt(file, &port_options(options))?, options))
     }
@@ -169,11 +214,18 @@ impl<B: AsRef<[u8]>> Tun<B> {
         }
     }
 
-    /// Hands out packets, or superframes as far as [`TunOptions::takes`] says, with their metadata; waits until there
-    /// are some. Returns the number of frames that the device gave.
+    /// Waits for frames from the device and passes each to `each` with its metadata. [`TunOptions::takes`] decides
+    /// whether `each` gets packets or superframes. Returns the number of frames read from the device.
     ///
     /// # Errors
-    /// The device is gone, or broken.
+    /// `NotFound` if the device is gone; other errors of `read(2)`.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// tun.recv(|packet, _meta| println!("{} bytes", packet.len()))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn recv(&mut self, mut each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
         loop {
             match self.try_recv(&mut each)? {
@@ -183,10 +235,20 @@ impl<B: AsRef<[u8]>> Tun<B> {
         }
     }
 
-    /// As [`Tun::recv`], and never waits: 0 means none for now.
+    /// Receives like [`Tun::recv`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// As [`Tun::recv`].
+    /// See [`Tun::recv`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// let frames = tun.try_recv(|packet, _meta| println!("{} bytes", packet.len()))?;
+    /// if frames == 0 {
+    ///     // wait until `tun` is readable
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_recv(&mut self, mut each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
         let Self { port, inlet, received, whole, takes, .. } = self;
         let mut caller = Caller { device: *takes, whole, each: &mut each };
@@ -201,22 +263,42 @@ impl<B: AsRef<[u8]>> Tun<B> {
         result.and(frames).map_err(failed)
     }
 
-    /// Sends packets, those of a flow as superframes, and waits for room if there is none. The list then holds their
-    /// buffers for the next batch, in any order and with whatever was in them.
+    /// Sends a batch of packets and merges those of a flow into superframes. Blocks while the device's queue is full.
+    /// Afterwards `packets` holds the same buffers for reuse, in any order and with unspecified content.
     ///
     /// # Errors
-    /// The device is gone, or broken. A device that is down drops packets instead, as a wire would.
+    /// `NotFound` if the device is gone; other errors of `write(2)`. A device that is down drops the packets without an
+    /// error.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// # let decrypted = || Vec::new();
+    /// let mut packets: Vec<Vec<u8>> = decrypted();
+    /// tun.send(&mut packets)?;
+    /// packets.clear(); // or reuse the buffers
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn send(&mut self, packets: &mut Vec<B>) -> io::Result<()> {
         self.flush()?;
         self.try_send(packets)?;
         self.flush()
     }
 
-    /// Sends one frame as it is described, such as a superframe of a guest or of a TCP stack in userspace, and waits
-    /// for room if there is none. The first slice holds the headers. What the device cannot take is cut or completed.
+    /// Sends one frame as `meta` describes it, for example a superframe of a guest or of a userspace TCP stack. Blocks
+    /// while the device's queue is full. The first slice holds all headers. A superframe or a partial checksum that the
+    /// device does not support is segmented or completed first.
     ///
     /// # Errors
-    /// As [`Tun::send`].
+    /// See [`Tun::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Meta, Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// # let (headers, payload) = ([0; 40], [0; 100]);
+    /// tun.send_frame(&[&headers, &payload], &Meta::default())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
         self.flush()?;
         self.try_send_frame(slices, meta)?;
@@ -230,12 +312,23 @@ impl<B: AsRef<[u8]>> Tun<B> {
         Ok(())
     }
 
-    /// As [`Tun::send`], and never waits. What the device had no room for is kept until [`Tun::try_flush`], and
-    /// meanwhile no further batch is taken, so that one batch is all that ever waits.
+    /// Sends like [`Tun::send`] without blocking. Keeps packets that do not fit into the device's queue until
+    /// [`Tun::try_flush`], and accepts no further batch until then, so that at most one batch is queued.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if an earlier batch still waits: the packets are left in the list. Otherwise as
+    /// [`io::ErrorKind::WouldBlock`] while an earlier batch is queued; `packets` is then unchanged. Otherwise see
     /// [`Tun::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// # let mut packets = vec![vec![0; 60]];
+    /// tun.try_send(&mut packets)?;
+    /// while !tun.try_flush()? {
+    ///     // wait until `tun` is writable
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_send(&mut self, packets: &mut Vec<B>) -> io::Result<()> {
         if !self.try_flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -258,10 +351,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
         result.map_err(failed)
     }
 
-    /// As [`Tun::send_frame`], and never waits.
+    /// Sends like [`Tun::send_frame`] without blocking.
     ///
     /// # Errors
-    /// As [`Tun::try_send`].
+    /// See [`Tun::try_send`].
     pub fn try_send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
         if !self.try_flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -270,35 +363,52 @@ impl<B: AsRef<[u8]>> Tun<B> {
         egress.send(slices, meta, port).map_err(failed)
     }
 
-    /// Sends what waits for room, and returns whether nothing does any more.
+    /// Sends queued packets; returns true once the queue is empty.
     ///
     /// # Errors
-    /// As [`Tun::send`].
+    /// See [`Tun::send`].
     pub fn try_flush(&mut self) -> io::Result<bool> {
         let Self { port, egress, .. } = self;
         let drained = egress.drain(port).map_err(failed)?;
         Ok(drained && Port::flush(port).map_err(failed)? == Transmitted::Taken)
     }
 
-    /// The name of the device, as the kernel completed it.
+    /// Returns the interface name, with `%d` replaced by the kernel.
     #[must_use]
     pub fn name(&self) -> &str {
         self.port.name()
     }
 
-    /// Offloads that the device does without.
+    /// Returns the offloads that the device lacks.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// for missing in tun.fallbacks() {
+    ///     eprintln!("{}: no {missing}", tun.name());
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn fallbacks(&self) -> impl Iterator<Item = Fallback> {
         let all = Fallback::ALL.iter().copied();
         all.filter(|fallback| fallback.is_taken(&self.port))
     }
 
-    /// Superframes and checksums that the device takes now.
+    /// Returns the superframes and partial checksums that the device accepts now. The set shrinks when the kernel
+    /// rejects one.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Features, Tun, TunOptions};
+    /// # let tun: Tun = Tun::open("vpn0", &TunOptions::default())?;
+    /// let has_uso = tun.offloads().contains(Features::UDP_SEGMENTATION);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn offloads(&self) -> Features {
         Port::device(&self.port).features
     }
 
-    /// Counters of the device's losses and refusals.
+    /// Returns the counters of drops and rejected frames.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         self.port.stats()
@@ -317,7 +427,7 @@ impl<B> AsRawFd for Tun<B> {
     }
 }
 
-/// The caller of a receive, as one who takes frames.
+/// The callback of a receive call as a transmit port.
 struct Caller<'a> {
     device: Device,
     whole: &'a mut Vec<u8>,
@@ -354,7 +464,7 @@ fn port_options(options: &TunOptions) -> TapOptions {
     port
 }
 
-/// The error of a port, with the kind that it has in the kernel.
+/// Converts a port error and keeps the kernel's error kind.
 fn failed(error: PortError) -> io::Error {
     let kind = match &error {
         PortError::Device { source, .. } => source.kind(),
@@ -364,5 +474,5 @@ fn failed(error: PortError) -> io::Error {
     io::Error::new(kind, error)
 }
 
-/// Most frames that one receive reads: at 64 KiB each, more than two caches hold.
+/// Maximum frames per receive call: at 64 KiB each they already exceed the L1 and L2 caches.
 const FRAMES_MAX: usize = 64;

@@ -7,20 +7,20 @@ use grosso_io::{
 };
 
 reasons! {
-    /// An offload that the device does without. Packets are the same; each costs more.
+    /// An offload that the device lacks. Its packets are the same without it, but each costs more CPU time.
     Fallback {
-        /// The device has no virtio header, because another program made it without: every packet is
-        /// written by itself.
+        /// The device has no virtio header, because the program that created it did not ask for one: every packet needs
+        /// its own system call.
         NoVirtioHeader = "no-virtio-header",
-        /// No UDP superframes (they need Linux 6.2): datagrams are written one by one.
+        /// The kernel has no UDP superframes for TUN (before Linux 6.2): every datagram needs its own system call.
         NoUdpSegmentation = "no-udp-segmentation",
-        /// The kernel refused a superframe in use, and the packets of such are written one by one since.
+        /// The kernel rejected a superframe. Packets of that kind have been sent one by one since then.
         Refused = "refused",
     }
 }
 
 impl Fallback {
-    /// Whether a device does without it now.
+    /// Returns whether the device lacks this offload now.
     pub(crate) fn is_taken(self, port: &TapPort) -> bool {
         match self {
             Self::NoVirtioHeader => port.form().is_none(),

@@ -1,4 +1,4 @@
-//! Joined packets with complete checksums, for devices that have no word for offloads.
+//! Merged packets with complete checksums, for devices without offloads.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -11,26 +11,39 @@ use grosso::{
 };
 use grosso_checksum::Sum;
 
-/// Joins the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum: for WinTUN on Windows,
-/// utun on macOS, and every TUN device without a virtio header.
+/// Merges the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Suits WinTUN on
+/// Windows, utun on macOS, and every TUN device without a virtio header.
 ///
-/// Only TCP is joined, and not inside tunnels: a host takes a long segment for what its connection sent, while joined
-/// datagrams would be another datagram. Packets of a flow keep their order; what cannot be joined passes as it came.
+/// Only TCP is merged, and only outside tunnels: a receiver cannot tell a long TCP segment from its packets, whereas
+/// merged datagrams would be one different datagram. Packets of a flow keep their order. Packets that cannot be merged
+/// are written unchanged.
 ///
-/// The device has to take packets that are longer than its MTU, as those named do. In the other direction it gives
-/// packets of the MTU, of which nothing need be known.
+/// The device must accept packets longer than its MTU, as WinTUN and utun do. The packets read from such a device are
+/// plain packets and need no special handling.
+///
+/// ```
+/// use grosso_tun::Joiner;
+///
+/// let mut joiner = Joiner::new(false);
+/// let mut packets = vec![vec![0x45; 40]]; // decrypted packets of one batch
+/// joiner.join(&mut packets, |packet| {
+///     assert_eq!(packet.len(), 40); // write packet.slices() to the device
+///     Ok(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Joiner<B = Vec<u8>> {
     coalescer: Coalescer<B>,
     meta: Meta,
-    /// Lists kept for their capacity.
+    /// Vectors kept for their capacity.
     header: Vec<u8>,
     done: Vec<B>,
 }
 
 impl<B: AsRef<[u8]>> Joiner<B> {
-    /// A joiner. `trusted` says that an AEAD vouched for the packets, so that their checksums need not be verified: see
-    /// the trust of this crate's first page.
+    /// Creates a joiner. `trusted` skips checksum verification because an AEAD has authenticated the packets; see
+    /// "Trust" in the crate documentation.
     #[must_use]
     pub fn new(trusted: bool) -> Self {
         let mut profile = Profile::linux();
@@ -46,11 +59,24 @@ impl<B: AsRef<[u8]>> Joiner<B> {
         }
     }
 
-    /// Joins IP packets, and has each result written, in the order of their first packets within a flow. The list then
-    /// holds the buffers for the next batch, in any order and with whatever was in them. Nothing is kept for later.
+    /// Merges IP packets and calls `write` for each result, in the order of each flow's first packet. Afterwards
+    /// `packets` holds the same buffers for reuse, in any order and with unspecified content. No packet is held for the
+    /// next batch.
     ///
     /// # Errors
-    /// The first one of `write`, which is called for what comes behind it all the same.
+    /// The first error of `write`. The remaining packets are still passed to `write`.
+    ///
+    /// ```
+    /// # let mut joiner = grosso_tun::Joiner::new(true);
+    /// # let mut packets: Vec<Vec<u8>> = Vec::new();
+    /// let mut buffer = vec![0; 65_535];
+    /// joiner.join(&mut packets, |packet| {
+    ///     let length = packet.copy_to(&mut buffer);
+    ///     println!("write {length} bytes");
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn join(
         &mut self,
         packets: &mut Vec<B>,
@@ -74,10 +100,10 @@ impl<B: AsRef<[u8]>> Joiner<B> {
     }
 }
 
-/// An IP packet for the device, in slices: the headers, and the payload of each packet where it lies.
+/// An IP packet for the device as a list of slices: the headers, then the payload of each merged packet in place.
 #[derive(Debug)]
 pub struct Joined<'a, B> {
-    /// Headers with a complete checksum; empty when the packet is as it came.
+    /// Headers with a complete checksum; empty if the packet is unchanged.
     header: &'a [u8],
     delivery: &'a Delivery<'a, B>,
 }
@@ -103,34 +129,35 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
         Self { header, delivery }
     }
 
-    /// The packet as slices, headers first.
+    /// Returns the slices of the packet, headers first.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let header = Some(self.header).filter(|header| !header.is_empty());
         header.into_iter().chain(self.delivery.parts().map(Part::bytes))
     }
 
-    /// Its length in bytes: at most 65,535, unless it came longer.
+    /// Returns the length in bytes: at most 65,535, unless a single input packet was longer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.delivery.len
     }
 
-    /// Whether it has no bytes, as an empty buffer of the batch has none.
+    /// Returns true if the packet has no bytes, which only an empty input buffer causes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Packets that were joined into it.
+    /// Returns the number of packets that were merged into this one.
     #[must_use]
     pub fn packets(&self) -> u32 {
         self.delivery.packets
     }
 
-    /// Copies it to the memory of a device, such as a packet that WinTUN allocated, and returns the length.
+    /// Copies the packet into memory of the device, for example a WinTUN packet buffer, and returns its length in
+    /// bytes.
     ///
     /// # Panics
-    /// If `out` is shorter than the packet.
+    /// Panics if `out` is shorter than the packet.
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         self.slices().fold(0, |at, slice| {
             out[at..at + slice.len()].copy_from_slice(slice);
@@ -139,7 +166,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
     }
 }
 
-/// Metadata of a packet that is to be joined: an AEAD vouched for it if it is `trusted`.
+/// Returns the metadata of a single packet; `trusted` means that an AEAD has authenticated it.
 pub(crate) fn unjoined(trusted: bool) -> Meta {
     let checksum = if trusted { Checksum::Unnecessary { levels: 0 } } else { Checksum::None };
     Meta { checksum, ..Meta::default() }
@@ -154,7 +181,7 @@ mod tests {
 
     use super::Joiner;
 
-    /// A packet of a flow, which the port of its sender names, over IPv4 or IPv6.
+    /// Returns a packet of the flow with source port `port`, over IPv4 or IPv6.
     fn packet(family: u8, port: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let packet = Packet::new();
         let packet = match family {
@@ -164,7 +191,7 @@ mod tests {
         packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
     }
 
-    /// Joins packets; the results are copies.
+    /// Merges packets; the results are copies.
     fn joined(joiner: &mut Joiner, packets: &mut Vec<Vec<u8>>) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {
@@ -178,7 +205,7 @@ mod tests {
         written
     }
 
-    /// Length of the IP header, after the lengths and the sums of a packet of TCP have been found right.
+    /// Checks lengths and checksums of a TCP packet; returns the length of the IP header.
     fn judged(packet: &[u8]) -> usize {
         let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
         let (header, addresses) = match packet[0] >> 4 {

@@ -1,27 +1,48 @@
-//! A TUN or TAP device, and a UDP socket, with every offload that the kernel has: the two ends of a VPN.
+//! A TUN or TAP device and a UDP socket for VPNs, with every offload of the Linux kernel.
+//!
+//! [`Tun::send`] merges the packets of a batch into superframes, and [`Tun::recv`] returns plain packets or
+//! superframes, as you choose. [`Udp`] sends and receives many datagrams per system call. A kernel that lacks an
+//! offload costs speed and changes nothing else; [`Tun::fallbacks`] lists the missing offloads.
+//!
+//! ```no_run
+//! # #[cfg(target_os = "linux")]
+//! # fn main() -> std::io::Result<()> {
+//! use grosso_tun::{Tun, TunOptions, Udp};
+//!
+//! let mut tun: Tun = Tun::open("vpn%d", &TunOptions::default())?;
+//! let mut udp = Udp::bind("0.0.0.0:51820".parse().unwrap(), false)?;
+//! let mut packets = Vec::new();
+//! udp.recv(|datagram| packets.push(datagram.payload.to_vec()))?; // decrypt here
+//! tun.send(&mut packets) // a few superframes instead of many packets
+//! # }
+//! # #[cfg(not(target_os = "linux"))]
+//! # fn main() {}
+//! ```
 //!
 //! | type | job |
 //! |---|---|
-//! | [`Tun`] | the device: packets of a batch leave as superframes, superframes arrive as the caller can take them |
-//! | [`TunOptions`] | layer, name, queues' device, trust, and the superframes that the caller takes |
-//! | [`Fallback`] | an offload that this kernel lacks, by name; everything works without it, slower |
-//! | [`Udp`] | the socket: datagrams in batches (`UDP_SEGMENT`, `UDP_GRO`), with their ECN marks |
-//! | [`Joiner`] | for devices without offloads, such as WinTUN and utun: joined packets with complete checksums |
-//! | `AsyncTun`, `AsyncUdp` | both for tokio (feature `tokio`) |
+//! | [`Tun`] | one queue of a TUN or TAP device: sends batches as superframes, receives packets or superframes |
+//! | [`TunOptions`] | layer, number of queues, trust, and the offloads to use in each direction |
+//! | [`Fallback`] | an offload that the device lacks, by name |
+//! | [`Udp`] | a UDP socket that batches datagrams (`UDP_SEGMENT`, `UDP_GRO`) and keeps their ECN marks |
+//! | [`Joiner`] | merges TCP packets for devices without offloads, for example WinTUN and utun |
+//! | `AsyncTun`, `AsyncUdp` | the device and the socket for tokio (feature `tokio`) |
 //! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
-//! Nothing blocks but [`Tun::recv`], [`Tun::send`], [`Udp::recv`] and [`Udp::send`]; the `try_` forms never do, and
-//! both types are `AsFd`, for a loop of your own or for [`wait_for`]. One thread a queue; nothing is shared between
-//! queues.
+//! Only [`Tun::recv`], [`Tun::send`], [`Tun::send_frame`], [`Udp::recv`] and [`Udp::send`] block; the `try_` functions
+//! never do. [`Tun`] and [`Udp`] implement `AsFd`, so that you can wait in your own event loop or with [`wait_for`].
+//! Use one thread per queue: queues share no state.
 //!
 //! # Trust
 //!
-//! The packets of a train get one checksum. Before that, each packet's own is verified, at the cost of reading the
-//! payload, because otherwise damage would leave with a good checksum. A VPN whose AEAD has just vouched for every
-//! byte can say so with [`TunOptions::trusted`]. A packet that its *sender* sent damaged is then repaired rather than
-//! dropped: the AEAD vouches for the way, and not for the stack of the peer. Say so of peers that you trust.
+//! A superframe has one checksum for all of its packets. By default the checksum of each packet is verified before the
+//! merge, which reads the payload; otherwise a corrupted packet would leave with a valid checksum. A VPN whose AEAD has
+//! just authenticated every byte can skip that with [`TunOptions::trusted`]. A packet that was already corrupted when
+//! the *peer* encrypted it then leaves with a valid checksum instead of being dropped, because the AEAD covers the path
+//! and not the peer's network stack. Set the option for trusted peers only.
 //!
-//! All of it is for Linux but [`Joiner`], which is for every system.
+//! Everything except [`Joiner`] requires Linux. The engine behind this crate is [`grosso`]; its ports are in
+//! [`grosso_io`]. The repository's directory `examples` has complete VPN programs.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -60,7 +81,7 @@ pub use socket::{Received, Udp, UdpStats};
 #[cfg(all(target_os = "linux", feature = "smoltcp"))]
 pub use stack::StackDevice;
 
-/// The example of `README.md`, which is compiled as a test.
+/// Compiles the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -11,28 +11,39 @@ use crate::{
     socket::{Received, Udp},
 };
 
-/// A [`Tun`] whose waits are those of a tokio runtime.
+/// A [`Tun`] that waits in a tokio runtime instead of blocking.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// use grosso_tun::{AsyncTun, Tun, TunOptions};
+///
+/// let mut tun: AsyncTun = AsyncTun::new(Tun::open("vpn%d", &TunOptions::default())?)?;
+/// let mut packets = Vec::new();
+/// tun.recv(|packet, _meta| packets.push(packet.to_vec())).await?;
+/// tun.send(&mut packets).await
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncTun<B: AsRef<[u8]> = Vec<u8>> {
     device: AsyncFd<Tun<B>>,
 }
 
 impl<B: AsRef<[u8]>> AsyncTun<B> {
-    /// Registers the device with the runtime of the caller.
+    /// Registers the device with the current tokio runtime.
     ///
     /// # Errors
-    /// Those of `epoll_ctl(2)`.
+    /// Errors from `epoll_ctl(2)`.
     ///
     /// # Panics
-    /// Outside of a runtime with IO enabled.
+    /// Panics outside a tokio runtime with IO enabled.
     pub fn new(device: Tun<B>) -> io::Result<Self> {
         Ok(Self { device: registered(device)? })
     }
 
-    /// As [`Tun::recv`]. Dropped while it waits, it has received nothing.
+    /// Receives like [`Tun::recv`]. Cancel-safe: a dropped future has received no frame.
     ///
     /// # Errors
-    /// As [`Tun::recv`].
+    /// See [`Tun::recv`].
     pub async fn recv(&mut self, mut each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
         loop {
             let mut guard = self.device.ready_mut(READ).await?;
@@ -43,20 +54,21 @@ impl<B: AsRef<[u8]>> AsyncTun<B> {
         }
     }
 
-    /// As [`Tun::send`]. Dropped while it waits, it has taken the packets or none of them.
+    /// Sends like [`Tun::send`]. A future that is dropped while it waits has accepted either the whole batch or no
+    /// packet.
     ///
     /// # Errors
-    /// As [`Tun::send`].
+    /// See [`Tun::send`].
     pub async fn send(&mut self, packets: &mut Vec<B>) -> io::Result<()> {
         self.flush().await?;
         self.device.get_mut().try_send(packets)?;
         self.flush().await
     }
 
-    /// As [`Tun::send_frame`]. Dropped while it waits, it has taken the frame or not.
+    /// Sends like [`Tun::send_frame`]. A future that is dropped while it waits may or may not have accepted the frame.
     ///
     /// # Errors
-    /// As [`Tun::send_frame`].
+    /// See [`Tun::send_frame`].
     pub async fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
         self.flush().await?;
         self.device.get_mut().try_send_frame(slices, meta)?;
@@ -71,28 +83,38 @@ impl<B: AsRef<[u8]>> AsyncTun<B> {
     }
 }
 
-/// A [`Udp`] whose waits are those of a tokio runtime.
+/// A [`Udp`] socket that waits in a tokio runtime instead of blocking.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// use grosso_tun::{AsyncUdp, Udp};
+///
+/// let mut udp = AsyncUdp::new(Udp::bind("0.0.0.0:51820".parse().unwrap(), false)?)?;
+/// udp.recv(|datagram| println!("{} bytes", datagram.payload.len())).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncUdp {
     socket: AsyncFd<Udp>,
 }
 
 impl AsyncUdp {
-    /// Registers the socket with the runtime of the caller.
+    /// Registers the socket with the current tokio runtime.
     ///
     /// # Errors
-    /// Those of `epoll_ctl(2)`.
+    /// Errors from `epoll_ctl(2)`.
     ///
     /// # Panics
-    /// Outside of a runtime with IO enabled.
+    /// Panics outside a tokio runtime with IO enabled.
     pub fn new(socket: Udp) -> io::Result<Self> {
         Ok(Self { socket: registered(socket)? })
     }
 
-    /// As [`Udp::recv`]. Dropped while it waits, it has received nothing.
+    /// Receives like [`Udp::recv`]. Cancel-safe: a dropped future has received no datagram.
     ///
     /// # Errors
-    /// As [`Udp::recv`].
+    /// See [`Udp::recv`].
     pub async fn recv(&mut self, mut each: impl FnMut(Received<'_>)) -> io::Result<usize> {
         loop {
             let mut guard = self.socket.ready_mut(READ).await?;
@@ -103,10 +125,11 @@ impl AsyncUdp {
         }
     }
 
-    /// As [`Udp::send`]. Dropped while it waits, it has sent the first of the datagrams.
+    /// Sends like [`Udp::send`]. A future that is dropped while it waits may have sent the first datagrams of the
+    /// batch.
     ///
     /// # Errors
-    /// As [`Udp::send`].
+    /// See [`Udp::send`].
     pub async fn send(&mut self, mut datagrams: &[Datagram<'_>]) -> io::Result<()> {
         loop {
             datagrams = &datagrams[self.socket.get_mut().try_send(datagrams)?..];
@@ -118,13 +141,13 @@ impl AsyncUdp {
     }
 }
 
-/// Registers a device or a socket, which owns its descriptor and keeps it as long as it lives.
+/// Registers a device or a socket, which owns its descriptor for its whole lifetime.
 #[allow(deprecated, reason = "its successor is unsafe, for types whose descriptor may change")]
 fn registered<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owner, READ.add(WRITE))
 }
 
-/// Turns nothing into the error that makes the runtime wait.
+/// Converts 0 to the error that makes the runtime wait.
 fn some(received: io::Result<usize>) -> io::Result<usize> {
     match received {
         Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
@@ -148,7 +171,7 @@ impl Deref for AsyncUdp {
     }
 }
 
-/// Something to read, or an error to hear: the only news of a device that is gone.
+/// Readable, or an error, which is how a removed device is noticed.
 const READ: Interest = Interest::READABLE.add(Interest::ERROR);
-/// Room to write, or an error to hear.
+/// Writable, or an error.
 const WRITE: Interest = Interest::WRITABLE.add(Interest::ERROR);

@@ -15,16 +15,26 @@ use grosso_sys::{
 
 use crate::datagrams::{Datagram, Refusal, alike};
 
-/// Most messages of one system call.
+/// Maximum number of messages per system call.
 const MESSAGES_MAX: usize = 16;
-/// Length of a buffer for a received message in bytes: the longest that the kernel makes.
+/// Length of a receive buffer in bytes: the longest message that the kernel creates.
 const MESSAGE_BYTES: usize = 64 << 10;
-/// Size of each buffer of the socket in bytes, as far as permitted.
+/// Size of each socket buffer in bytes, as far as permitted.
 const SOCKET_BYTES: usize = 4 << 20;
-/// The TTL or hop limit of sent datagrams.
+/// TTL or hop limit of sent datagrams.
 const HOP_LIMIT: u8 = 64;
 
-/// A UDP socket that sends and receives datagrams in batches, many in one message.
+/// A UDP socket that sends and receives datagrams in batches, many per message and per system call.
+///
+/// ```
+/// use grosso_tun::{Datagram, Udp};
+///
+/// let mut udp = Udp::bind("127.0.0.1:0".parse().unwrap(), false)?;
+/// let to = udp.local();
+/// udp.send(&[Datagram { payload: b"one", to, class: 0 }, Datagram { payload: b"two", to, class: 0 }])?;
+/// udp.recv(|datagram| assert_eq!(datagram.payload.len(), 3))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Udp {
     socket: DatagramSocket,
@@ -38,35 +48,35 @@ pub struct Udp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received<'a> {
-    /// Its payload.
+    /// UDP payload, borrowed from the socket's receive buffer.
     pub payload: &'a [u8],
-    /// Its source.
+    /// Source address and port.
     pub from: SocketAddr,
-    /// The traffic class: DSCP, and in the lower two bits ECN.
+    /// Traffic class: DSCP in the upper six bits, ECN in the lower two.
     pub class: u8,
 }
 
-/// Counters of a socket.
+/// Counters of a [`Udp`] socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpStats {
     /// Datagrams sent.
     pub sent: u64,
-    /// Messages that they were sent in.
+    /// Messages that carried the sent datagrams; fewer than `sent` with `UDP_SEGMENT`.
     pub sent_messages: u64,
     /// Datagrams received.
     pub received: u64,
-    /// Messages that they arrived in.
+    /// Messages that carried the received datagrams; fewer than `received` with `UDP_GRO`.
     pub received_messages: u64,
-    /// Datagrams that the kernel would not send: too long for the link, to an address that cannot be one, such as port
-    /// 0, or nobody reached.
+    /// Datagrams that the kernel did not send: longer than the link allows, to an invalid address (for example port 0),
+    /// or to an unreachable host.
     pub lost: u64,
-    /// Messages that the kernel could not cut, whose datagrams were sent one by one.
+    /// Messages that the kernel could not segment; their datagrams were sent one by one.
     pub uncut: u64,
 }
 
 impl UdpStats {
-    /// Every counter with its name.
+    /// Returns every counter with its name.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("sent", self.sent),
@@ -81,13 +91,21 @@ impl UdpStats {
 }
 
 impl Udp {
-    /// Binds a socket in the calling thread's network namespace; port 0 lets the kernel choose one. Several sockets
-    /// may share a port, over which the kernel distributes flows, if `shared`. A socket of an IPv6 address is for IPv6
-    /// alone, the unspecified one included: both families take two. Without `UDP_GRO` (Linux before 5.0) datagrams
-    /// arrive one by one.
+    /// Binds a socket in the calling thread's network namespace; port 0 lets the kernel choose a port. With `shared`,
+    /// several sockets may bind the same port, and the kernel distributes flows among them. A socket bound to an IPv6
+    /// address, even the unspecified one, receives IPv6 only: use two sockets for both families. Without `UDP_GRO`
+    /// (Linux before 5.0) the datagrams arrive one per message.
     ///
     /// # Errors
-    /// `EADDRINUSE` and `EADDRNOTAVAIL` for the address.
+    /// `EADDRINUSE` if the address is in use, `EADDRNOTAVAIL` if this host does not have it.
+    ///
+    /// ```
+    /// use grosso_tun::Udp;
+    ///
+    /// let udp = Udp::bind("127.0.0.1:0".parse().unwrap(), false)?;
+    /// assert_ne!(udp.local().port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn bind(local: SocketAddr, shared: bool) -> io::Result<Self> {
         let builder = DatagramSocketBuilder::new(Protocol::Udp, local)
             .shared(shared)
@@ -103,10 +121,19 @@ impl Udp {
         })
     }
 
-    /// Sends datagrams, waiting for room. Those that the kernel would not send are counted and lost, as on a wire.
+    /// Sends datagrams; blocks while the socket buffer is full. Counts and drops datagrams that the kernel rejects, see
+    /// [`UdpStats::lost`].
     ///
     /// # Errors
-    /// The socket is broken.
+    /// Errors that affect the socket rather than one datagram.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Datagram, Udp};
+    /// # let mut udp = Udp::bind("127.0.0.1:0".parse().unwrap(), false)?;
+    /// let to = "192.0.2.1:51820".parse().unwrap();
+    /// udp.send(&[Datagram { payload: b"hello", to, class: 0 }])?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn send(&mut self, mut datagrams: &[Datagram<'_>]) -> io::Result<()> {
         loop {
             datagrams = &datagrams[self.try_send(datagrams)?..];
@@ -117,11 +144,11 @@ impl Udp {
         }
     }
 
-    /// As [`Udp::send`], and never waits. Returns the number of datagrams dealt with: fewer than all when the socket
-    /// is full.
+    /// Sends like [`Udp::send`] without blocking. Returns the number of datagrams sent or dropped, which is less than
+    /// all if the socket buffer is full.
     ///
     /// # Errors
-    /// As [`Udp::send`].
+    /// See [`Udp::send`].
     pub fn try_send(&mut self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
         let mut done = 0;
         // Datagrams from `done` on that go one by one, because their message was refused.
@@ -156,8 +183,8 @@ impl Udp {
         Ok(done)
     }
 
-    /// Sends what one system call takes: the numbers of datagrams of the messages sent, and if one was refused, what
-    /// that means and how many datagrams it had.
+    /// Sends as much as one system call takes. Returns the number of datagrams in each sent message, and for a rejected
+    /// message the action, its number of datagrams, and the error.
     fn send_some(
         &mut self,
         datagrams: &[Datagram<'_>],
@@ -203,10 +230,17 @@ impl Udp {
         }
     }
 
-    /// Hands out datagrams that have arrived, in order, and waits until there are some. Returns their number.
+    /// Waits for datagrams and passes each to `each`, in order of arrival. Returns their number.
     ///
     /// # Errors
-    /// The socket is broken.
+    /// Errors from `recvmmsg(2)`.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Datagram, Udp};
+    /// # let mut udp = Udp::bind("127.0.0.1:0".parse().unwrap(), false)?;
+    /// udp.recv(|datagram| println!("{} bytes from {}", datagram.payload.len(), datagram.from))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn recv(&mut self, mut each: impl FnMut(Received<'_>)) -> io::Result<usize> {
         loop {
             match self.try_recv(&mut each)? {
@@ -216,10 +250,10 @@ impl Udp {
         }
     }
 
-    /// As [`Udp::recv`], and never waits: 0 means none for now.
+    /// Receives like [`Udp::recv`] without blocking; returns 0 if no datagram has arrived.
     ///
     /// # Errors
-    /// As [`Udp::recv`].
+    /// See [`Udp::recv`].
     pub fn try_recv(&mut self, mut each: impl FnMut(Received<'_>)) -> io::Result<usize> {
         let Self { socket, buffers, received, stats, .. } = self;
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
@@ -251,19 +285,19 @@ impl Udp {
         Ok(count)
     }
 
-    /// The address of the socket.
+    /// Returns the local address and port.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.socket.local()
     }
 
-    /// Whether the kernel cuts messages into datagrams, as far as known by now.
+    /// Returns whether the kernel segments messages (`UDP_SEGMENT`). True until the kernel rejects the option.
     #[must_use]
     pub fn segments(&self) -> bool {
         self.segments
     }
 
-    /// Counters of this socket.
+    /// Returns the counters of this socket.
     #[must_use]
     pub fn stats(&self) -> &UdpStats {
         &self.stats

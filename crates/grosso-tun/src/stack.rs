@@ -21,20 +21,30 @@ use smoltcp::{
 
 use crate::device::{Tun, TunOptions};
 
-/// A TUN or TAP device as smoltcp has it, with TCP segmentation: superframes and checksums both ways are the device's
-/// work.
+/// A TUN or TAP device for smoltcp with TCP segmentation: the device handles superframes and checksums in both
+/// directions.
+///
+/// ```no_run
+/// use grosso_tun::{Layer, StackDevice};
+/// use smoltcp::{iface::{Config, Interface}, time::Instant, wire::HardwareAddress};
+///
+/// let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+/// let config = Config::new(HardwareAddress::Ip);
+/// let interface = Interface::new(config, &mut device, Instant::now());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct StackDevice {
     tun: Tun,
     link: LinkType,
     mtu: usize,
-    /// Frames that arrived and wait for the stack, the oldest last, and buffers that have been read.
+    /// Received frames for the stack, the oldest last, and buffers for reuse.
     received: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     outlet: Outlet,
 }
 
-/// The sending side: a buffer, and what became of the frames before.
+/// Transmit side: a buffer, and the result of earlier frames.
 #[derive(Debug)]
 struct Outlet {
     frame: Vec<u8>,
@@ -45,10 +55,11 @@ struct Outlet {
 }
 
 impl StackDevice {
-    /// Opens a device as [`Tun::open`] does. `mtu` is the longest IP packet that leaves in one piece.
+    /// Opens a device like [`Tun::open`]. `mtu` is the length in bytes of the longest IP packet that is sent
+    /// unsegmented.
     ///
     /// # Errors
-    /// As [`Tun::open`].
+    /// See [`Tun::open`].
     pub fn open(name: &str, layer: Layer, mtu: usize) -> io::Result<Self> {
         let takes = Features::SCATTER_GATHER
             | Features::CHECKSUM_GENERIC
@@ -68,34 +79,34 @@ impl StackDevice {
         Ok(Self { tun: Tun::open(name, &options)?, link, mtu, received, spare, outlet })
     }
 
-    /// The name of the device, as the kernel completed it.
+    /// Returns the interface name, with `%d` replaced by the kernel.
     #[must_use]
     pub fn name(&self) -> &str {
         self.tun.name()
     }
 
-    /// Frames sent, each of them a packet or a superframe.
+    /// Returns the number of frames sent; a superframe counts once.
     #[must_use]
     pub const fn sent(&self) -> u64 {
         self.outlet.sent
     }
 
-    /// Whether the device had no room: wait until it can be written.
+    /// Returns true if the device had no room for a frame: wait until it is writable.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.outlet.is_full
     }
 
-    /// Says whether the device failed since the last call, which smoltcp has no words for.
+    /// Returns the first device error since the last call, because smoltcp's device trait has no errors.
     ///
     /// # Errors
-    /// Those of [`Tun::try_recv`] and [`Tun::try_send_frame`].
+    /// See [`Tun::try_recv`] and [`Tun::try_send_frame`].
     pub fn check(&mut self) -> io::Result<()> {
         self.outlet.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Fills the list of frames that wait. A sum that the host left open is made here, because smoltcp verifies all or
-    /// none.
+    /// Receives frames from the device. Completes partial checksums here, because smoltcp verifies either all checksums
+    /// or none.
     fn fill(&mut self) {
         let Self { tun, received, spare, .. } = self;
         let result = tun.try_recv(|frame, meta| {
@@ -125,7 +136,7 @@ impl Device for StackDevice {
     type RxToken<'a> = ReceivedFrame<'a>;
     type TxToken<'a> = Departing<'a>;
 
-    /// The answer to a frame finds room, or is lost as on a wire.
+    /// Returns a received frame with a transmit token. A reply that does not fit into the device's queue is dropped.
     fn receive(&mut self, _now: Instant) -> Option<(ReceivedFrame<'_>, Departing<'_>)> {
         if self.received.is_empty() {
             self.fill();
@@ -160,7 +171,7 @@ impl Device for StackDevice {
     }
 }
 
-/// A frame that arrived.
+/// A received frame (smoltcp's receive token).
 #[derive(Debug)]
 pub struct ReceivedFrame<'a> {
     frame: Vec<u8>,
@@ -175,7 +186,7 @@ impl phy::RxToken for ReceivedFrame<'_> {
     }
 }
 
-/// A frame that the stack is about to write.
+/// A frame that the stack is about to write (smoltcp's transmit token).
 #[derive(Debug)]
 pub struct Departing<'a> {
     tun: &'a mut Tun,
@@ -211,7 +222,7 @@ impl phy::TxToken for Departing<'_> {
     }
 }
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const ETHERNET_LEN: usize = 14;
-/// The longest superframe in bytes, from its IP header on: the length field has no more.
+/// Maximum length of a superframe in bytes from its IP header on, limited by the length field.
 const SUPERFRAME_MAX: usize = 65_535;

@@ -1,4 +1,4 @@
-//! The state that a front end sets: features, memory and pairs of rings.
+//! Device state set by a front end: features, memory and queue pairs.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use grosso_sys::{bell::Bell, closer::PassedFile, fault::Fault};
 
 use crate::{
     dirty::DirtyLog,
-    edges::Edges,
+    eventfd_set::Edges,
     features::{
         LOG_ALL, PROTOCOL_FEATURES, PROTOCOL_LOG_SHMFD, PROTOCOL_MQ, PROTOCOL_REPLY_ACK,
         RING_PACKED,
@@ -20,78 +20,77 @@ use crate::{
     ring::{Addresses, Base, Ring},
 };
 
-/// One of the two rings of a pair.
+/// One of the two rings of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Way {
-    /// Frames to the guest, which gives room for them.
+    /// Frames to the guest, which supplies the buffers.
     ToGuest = 0,
     /// Frames from the guest.
     FromGuest = 1,
 }
 
-/// A back end, with pairs of rings.
+/// The device's endpoint, with queue pairs.
 ///
-/// Of the pairs in use one is at hand, each way: that which [`BackEnd::ring`] gives. Pairs are numbered from 0 on, and
-/// who has the first one alone never meets another.
+/// One pair is selected per direction: [`BackEnd::ring`] returns its ring. Without multiqueue, only pair 0 exists.
 ///
-/// It reads and writes no descriptor that it is passed, because the front end shares each of them and may make any read
-/// or write wait: kicks are seen by edges, and calls are made by a [`Bell`].
+/// The back end never reads or writes a received descriptor, because the front end shares each of them and could make
+/// any read or write block: kicks are detected as edges, and calls are signalled by a [`Bell`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
     bell: Bell,
-    /// Kicks of the rings of each way.
+    /// Kicks of the rings, per direction.
     kicks: [Edges; 2],
     chosen: Option<u64>,
     protocol: u64,
     memory: Option<Arc<Memory>>,
-    /// Most bytes of memory that a front end may share.
+    /// Maximum size in bytes of the memory that a front end may share.
     memory_bytes_max: u64,
-    /// The dirty log, and whether the front end wants it to be kept: it is set before that or after, and is not taken
-    /// away when it is wanted no more.
+    /// Dirty log, and whether the front end has enabled it. It may be set before or after it is enabled, and stays
+    /// mapped when it is disabled.
     log: Option<Arc<DirtyLog>>,
     wants_log: bool,
-    /// The reason why a table of memory, or a log, was refused last.
+    /// Reason for the last refusal of a memory table or log.
     refused_memory: Option<io::Error>,
-    /// The rings by their numbers: those of a pair are neighbours.
+    /// Rings by index; those of a pair are adjacent.
     queues: Vec<Queue>,
-    /// Pairs up to the last one of which a ring is in use, and one in any case.
+    /// Number of pairs up to the last with a ring in use, at least 1.
     pairs: usize,
-    /// Numbers of the rings at hand.
+    /// Indices of the selected rings.
     at_hand: [usize; 2],
 }
 
-/// A ring, and how it is told of.
+/// A virtqueue and its notification eventfds.
 #[derive(Debug)]
 struct Queue {
     size: u16,
     addresses: Option<Addresses>,
-    /// The next entry to take when the ring begins.
+    /// Position at which the ring starts.
     base: Base,
     call: Option<PassedFile>,
     is_started: bool,
     is_enabled: bool,
     ring: Option<Ring>,
-    /// Whether the driver is to be called, whatever it wants: who served the ring before may have died when its entries
-    /// were used, and the driver was not told.
+    /// Whether to call the driver unconditionally: a previous device may have died after using entries and before
+    /// notifying.
     is_new: bool,
 }
 
-/// Refusal of a message, after which nothing can be agreed on: the other end is to be hung up on.
+/// Reason why a message was refused. The connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The message is malformed, or says what cannot be.
+    /// The message is malformed or contradictory.
     Message,
-    /// This end's system has no descriptors or no memory for what the message is about, and the other end no fault.
+    /// The system has no descriptors or memory for the message; the peer is not at fault.
     System,
 }
 
 impl BackEnd {
-    /// A back end that offers these features to a guest.
+    /// Creates a back end that offers these features to a guest.
     ///
     /// # Errors
-    /// Those of `epoll_create1(2)` and of [`Bell::new`].
+    /// Errors from `epoll_create1(2)` and of [`Bell::new`].
     pub fn new(offered: u64) -> io::Result<Self> {
         Ok(Self {
             offered,
@@ -110,16 +109,15 @@ impl BackEnd {
         })
     }
 
-    /// Refuses memory of more than `bytes` bytes from the next table on: the default is [`MAPPED_BYTES_MAX`].
+    /// Refuses memory of more than `bytes` bytes from the next memory table on; the default is [`MAPPED_BYTES_MAX`].
     ///
-    /// A guest may name any page of its memory in a ring. Reading or writing a page that nobody touched before
-    /// allocates it, and the kernel charges it to the process that did: so this bounds what a guest can make this
-    /// process grow by.
+    /// A guest may name any page of its memory in a ring. The first access to a page allocates it, and the kernel
+    /// charges it to the accessing process, so this limit bounds how much a guest can make this process grow.
     pub fn limit_memory(&mut self, bytes: u64) {
         self.memory_bytes_max = bytes;
     }
 
-    /// Forgets everything that a front end has set, which is gone.
+    /// Resets all state after the front end has disconnected.
     pub fn forget(&mut self) {
         self.kicks.iter_mut().for_each(Edges::end_all);
         (self.chosen, self.protocol, self.memory) = (None, 0, None);
@@ -128,13 +126,13 @@ impl BackEnd {
         (self.pairs, self.at_hand) = (1, FIRST);
     }
 
-    /// Obeys a message; returns the answer to send, if it has one.
+    /// Handles a message; returns the reply to send, if any.
     ///
-    /// A message that is not known, or says what cannot be, is answered so if the front end asks; if it does not, it
-    /// could not know.
+    /// If the front end requested a reply, an unknown or invalid message is reported in the reply; otherwise the front
+    /// end could not notice.
     ///
     /// # Errors
-    /// For a message that is malformed, or failed unheard; for one that the system has not the means to obey.
+    /// [`Refused`] for a malformed message, for one that failed without a reply, and for lack of system resources.
     pub fn obey(&mut self, mut message: Message) -> Result<Option<Vec<u8>>, Refused> {
         let number = message.request;
         let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));
@@ -167,74 +165,74 @@ impl BackEnd {
         }
     }
 
-    /// The features that the guest has chosen; `None` until it has.
+    /// Returns the features that the guest has chosen; `None` before that.
     #[must_use]
     pub fn chosen(&self) -> Option<u64> {
         self.chosen
     }
 
-    /// Number of pairs up to the last one in use, 1 at least.
+    /// Returns the number of queue pairs up to the last one in use, at least 1.
     #[inline]
     #[must_use]
     pub fn pairs(&self) -> usize {
         self.pairs
     }
 
-    /// The ring at hand, if it is in use.
+    /// Returns the selected ring, if it is in use.
     #[inline]
     pub fn ring(&mut self, way: Way) -> Option<&mut Ring> {
         self.queues[self.at_hand[way as usize]].ring.as_mut()
     }
 
-    /// Takes the ring of a pair to hand; the next one in use, if that is not.
+    /// Selects the ring of a pair, or the next one in use.
     pub fn choose(&mut self, way: Way, pair: usize) {
         let rings = (pair..pair + self.pairs).map(|pair| number(way, pair % self.pairs));
         let mut used = rings.filter(|number| self.queues[*number].ring.is_some());
         self.at_hand[way as usize] = used.next().unwrap_or(way as usize);
     }
 
-    /// Takes the ring of the next pair to hand.
+    /// Selects the ring of the next pair.
     #[inline]
     pub fn turn(&mut self, way: Way) {
         let next = self.at_hand[way as usize] + 2;
         self.at_hand[way as usize] = if next < 2 * self.pairs { next } else { way as usize };
     }
 
-    /// The rings in use.
+    /// Returns the rings in use.
     pub fn rings(&mut self, way: Way) -> impl Iterator<Item = &mut Ring> {
         let queues = self.queues.iter_mut().skip(way as usize).step_by(2).take(self.pairs);
         queues.filter_map(|queue| queue.ring.as_mut())
     }
 
-    /// Whether a ring is in use, and to be believed.
+    /// Returns whether a ring is in use and not broken.
     #[must_use]
     pub fn is_running(&self, way: Way) -> bool {
         self.used(way).any(|ring| !ring.is_broken())
     }
 
-    /// Descriptor that becomes readable when the driver tells of entries.
+    /// Returns a descriptor that becomes readable when the driver notifies of entries.
     #[must_use]
     pub fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
         self.used(way).next().and_then(|_| self.kicks[way as usize].descriptor())
     }
 
-    /// Takes note that the driver told of entries.
+    /// Clears the driver's notification.
     pub fn take_kick(&mut self, way: Way) {
         self.kicks[way as usize].take();
     }
 
-    /// Tells the driver of used entries, and interrupts it where it wants that.
+    /// Publishes used entries to the driver, and interrupts it if it requested that.
     pub fn publish(&mut self, way: Way) {
         (0..self.pairs).for_each(|pair| self.publish_one(number(way, pair)));
     }
 
-    /// Whether the front end took memory away without a word.
+    /// Returns whether the front end truncated the shared memory.
     #[must_use]
     pub fn has_lost_memory(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.is_lost())
     }
 
-    /// The reason why a table of memory, or a dirty log, was refused since this was asked last.
+    /// Returns the reason why a memory table or dirty log was refused since the last call.
     pub fn refused_memory(&mut self) -> Option<io::Error> {
         self.refused_memory.take()
     }
@@ -297,7 +295,7 @@ impl BackEnd {
         }
     }
 
-    /// Maps a table of memory in the place of the one that was there.
+    /// Maps a memory table and replaces the previous one.
     fn set_memory(&mut self, message: &mut Message) -> Result<(), Refused> {
         self.pause();
         self.memory = None;
@@ -314,7 +312,7 @@ impl BackEnd {
         kept.map_err(|error| self.refuse_memory(error))
     }
 
-    /// Maps a dirty log in the place of the one that was there.
+    /// Maps a dirty log and replaces the previous one.
     fn set_log(&mut self, message: &mut Message) -> Result<(), Refused> {
         if self.protocol & PROTOCOL_LOG_SHMFD == 0 {
             return Err(Refused::Message);
@@ -328,7 +326,7 @@ impl BackEnd {
         kept.map_err(|error| self.refuse_memory(error))
     }
 
-    /// Lets the memory record what is written in the log, if that is wanted. All rings pause.
+    /// Enables or disables the dirty log in the memory. All rings pause.
     fn keep_log(&mut self) -> io::Result<()> {
         let Some(memory) = &mut self.memory else { return Ok(()) };
         let memory = Arc::get_mut(memory);
@@ -345,7 +343,7 @@ impl BackEnd {
         Refused::Message
     }
 
-    /// Hears the kicks of a ring, which begins with that.
+    /// Sets the kick of a ring and starts it.
     fn set_kick(&mut self, message: &mut Message) -> Result<(), Refused> {
         let (index, kick) = message.ring_file().ok_or(Refused::Message)?;
         let kick = self.eventfd(kick).ok_or(Refused::Message)?;
@@ -354,25 +352,25 @@ impl BackEnd {
         self.kicks[way as usize].begin(pair, kick).map_err(|_| Refused::System)
     }
 
-    /// The file, if it is an eventfd or none: others may make even who asks whether they are readable wait.
+    /// Returns the file if it is an eventfd or absent: even polling another type of file may block.
     fn eventfd(&self, file: Option<PassedFile>) -> Option<Option<PassedFile>> {
         file.as_ref().is_none_or(|file| self.bell.fits(file.as_fd())).then_some(file)
     }
 
-    /// A ring to change, which pauses for it.
+    /// Returns a ring for modification and pauses it.
     fn queue(&mut self, index: u32) -> Option<&mut Queue> {
         let index = self.known(index)?;
         self.pause_one(index);
         self.queues.get_mut(index)
     }
 
-    /// The number of a ring, if there can be one: only who knows of several pairs has more than the first.
+    /// Returns the queue index. Without VIRTIO_NET_F_MQ only pair 0 exists.
     fn known(&self, index: u32) -> Option<usize> {
         let pairs = if self.protocol & PROTOCOL_MQ == 0 { 1 } else { PAIRS_MAX };
         usize::try_from(index).ok().filter(|index| *index < 2 * pairs)
     }
 
-    /// Stops a ring, and returns its next entry.
+    /// Stops a ring and returns its position.
     fn stop(&mut self, index: u32) -> Option<u32> {
         let queue = self.queue(index)?;
         queue.is_started = false;
@@ -382,7 +380,7 @@ impl BackEnd {
         Some(next)
     }
 
-    /// Lets go of the rings, whose memory or features are about to change.
+    /// Releases the rings before their memory or features change.
     fn pause(&mut self) {
         (0..self.queues.len()).for_each(|index| self.pause_one(index));
     }
@@ -399,7 +397,7 @@ impl BackEnd {
         self.queues[index].publish(&mut self.bell);
     }
 
-    /// Begins with the rings of which everything is known, where what is written is recorded if it has to be.
+    /// Starts the rings whose configuration is complete, with the dirty log if required.
     fn begin(&mut self) {
         let Self { chosen: Some(chosen), memory: Some(memory), queues, bell, .. } = self else {
             return;
@@ -421,7 +419,7 @@ impl BackEnd {
         }
     }
 
-    /// Takes note of the pairs that are in use now.
+    /// Updates the number of pairs in use.
     fn settle(&mut self) {
         let last = self.queues.iter().rposition(|queue| queue.ring.is_some());
         self.pairs = last.map_or(1, |last| last / 2 + 1);
@@ -436,7 +434,7 @@ impl BackEnd {
 }
 
 impl Queue {
-    /// A ring of which nothing is known.
+    /// Creates an unconfigured ring.
     fn new() -> Self {
         Self {
             size: 0,
@@ -450,7 +448,7 @@ impl Queue {
         }
     }
 
-    /// Tells the driver of used entries, and interrupts it where it wants that.
+    /// Publishes used entries to the driver, and interrupts it if it requested that.
     fn publish(&mut self, bell: &mut Bell) {
         let Some(ring) = &mut self.ring else { return };
         if (ring.publish() || self.is_new)
@@ -463,7 +461,7 @@ impl Queue {
     }
 }
 
-/// Checks that regions have at most `bytes_max` bytes together.
+/// Checks that the regions have at most `bytes_max` bytes in total.
 fn check_length(regions: &[RegionPlace], bytes_max: u64) -> io::Result<()> {
     let bytes = regions.iter().fold(0_u64, |sum, region| sum.saturating_add(region.bytes));
     // More than that is mapped for nobody, which is refused when it is mapped.
@@ -478,21 +476,21 @@ fn queues() -> Vec<Queue> {
     (0..2 * PAIRS_MAX).map(|_| Queue::new()).collect()
 }
 
-/// Features of the protocol.
+/// Supported protocol features.
 const PROTOCOL: u64 = PROTOCOL_REPLY_ACK | PROTOCOL_MQ | PROTOCOL_LOG_SHMFD;
 
-/// The number of a ring in messages.
+/// Returns the index of a ring in messages.
 const fn number(way: Way, pair: usize) -> usize {
     2 * pair + way as usize
 }
 
-/// The way and the pair of a ring of this number.
+/// Returns direction and pair of a ring index.
 const fn place(number: usize) -> (Way, usize) {
     let way = if number.is_multiple_of(2) { Way::ToGuest } else { Way::FromGuest };
     (way, number / 2)
 }
 
-/// Numbers of the rings of the first pair.
+/// Ring indices of pair 0.
 const FIRST: [usize; 2] = [0, 1];
-/// Pairs of rings that a front end may use: of each ring two descriptors are kept, and other ports need some too.
+/// Maximum number of queue pairs. Each ring needs two descriptors, and other ports need some too.
 pub const PAIRS_MAX: usize = 16;

@@ -1,26 +1,26 @@
-//! Dirty log: the pages of a guest's memory that the device has written, of which a front end asks while it copies the
-//! memory to another machine, on which the guest goes on (vhost-user, "Migration").
+//! Dirty log: the pages of a guest's memory that the device has written. A front end reads it while it migrates the
+//! guest to another host (vhost-user, "Migration").
 
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::{io, os::fd::AsFd};
 
 use crate::mapping::{MAPPED_BYTES_MAX, Mapping, invalid, whole};
 
-/// A bit for each page of a guest's addresses, in memory that the front end has too: it clears those that it has seen.
+/// One bit per page of guest memory, in memory shared with the front end, which clears the bits that it has read.
 #[derive(Debug)]
 pub(crate) struct DirtyLog {
     mapping: Mapping,
-    /// Its start in the mapping.
+    /// Offset in the mapping.
     offset: usize,
     bytes: usize,
 }
 
 impl DirtyLog {
-    /// Maps so many bytes of a file.
+    /// Maps `bytes` bytes of a file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a file that is not in memory or too short, and more than
-    /// [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
+    /// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM or is too short, and for more than
+    /// [`MAPPED_BYTES_MAX`]; errors from `mmap(2)`.
     pub(crate) fn map(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<Self> {
         let wrong = |why| invalid(format!("invalid dirty log of {bytes} bytes: {why}"));
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;
@@ -35,12 +35,12 @@ impl DirtyLog {
         })
     }
 
-    /// Whether it has a bit for each page in front of an address.
+    /// Returns whether the log has a bit for each page below an address.
     pub(crate) fn covers(&self, end: u64) -> bool {
         end.div_ceil(PAGE_BYTES * 8) <= self.bytes as u64
     }
 
-    /// Records bytes that were written at an address, which is in front of one that it [covers](Self::covers).
+    /// Marks the pages of a written range, which must be [covered](Self::covers).
     pub(crate) fn mark(&self, guest: u64, bytes: usize) {
         let Some(last) = (bytes as u64).checked_sub(1).and_then(|more| guest.checked_add(more))
         else {
@@ -56,11 +56,11 @@ impl DirtyLog {
         }
     }
 
-    /// Whether the file became shorter, so that a part of it is gone.
+    /// Returns whether the file became shorter, so that part of it is gone.
     pub(crate) fn is_lost(&self) -> bool {
         self.mapping.is_lost()
     }
 }
 
-/// Bytes of a page of the log, whatever the guest's own pages are.
+/// Page size of the log in bytes, whatever the guest's page size.
 const PAGE_BYTES: u64 = 4096;

@@ -1,19 +1,19 @@
-//! The driver's side of a split ring: slots of one length in memory of our own, each named by one descriptor.
+//! The driver's side of a split virtqueue: slots of equal length in the driver's own memory, each with one descriptor.
 //!
-//! The device has that memory too, and may write all of it at any time. So nothing is read back that this side has
-//! written, a frame is copied once, and a used entry is checked against the slots that are out: one that names another
-//! breaks the ring, because nobody could say any more which slots are whose.
+//! The device shares this memory and may write all of it at any time. The driver therefore never reads back what it has
+//! written, copies each frame once, and checks each used entry against the outstanding slots. An entry that names
+//! another slot breaks the ring, because the ownership of slots is then unknown.
 
 use std::{io::IoSlice, sync::Arc};
 
 use crate::{
     backend::Way,
     memory::Memory,
-    parts::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Side, SplitParts},
     ring::{ChainFault, FETCHED_AHEAD, HEADER_BYTES_MAX, Piece, Sent, fill},
+    vring::{Addresses, DESCRIPTOR_BYTES, IS_WRITTEN, Side, SplitParts},
 };
 
-/// A split ring in memory of its driver, with [`SLOTS`] slots of [`SLOT_BYTES`] bytes.
+/// A split virtqueue in the driver's memory, with [`SLOTS`] slots of [`SLOT_BYTES`] bytes.
 #[derive(Debug)]
 pub struct DriverRing {
     memory: Arc<Memory>,
@@ -21,22 +21,23 @@ pub struct DriverRing {
     way: Way,
     /// Address of the first slot.
     slots: u64,
-    /// Number of the next entry to make available.
+    /// Index of the next entry to make available.
     next: u16,
-    /// Number of the next used entry to look at, and that up to which they are known to be there.
+    /// Index of the next used entry to read, and index up to which used entries are known.
     seen: u16,
     known: u16,
-    /// Slots that the device does not have, of which the last is taken first: its bytes are in the processor's cache.
+    /// Slots owned by the driver; the last is taken first, because it is in the CPU's cache.
     idle: Vec<u16>,
     is_out: Vec<bool>,
-    /// Bytes of each slot that its descriptor names.
+    /// Length in each slot's descriptor in bytes.
     lengths: Vec<u32>,
     is_broken: bool,
 }
 
 impl DriverRing {
-    /// The ring of this way in memory that is all zeros, at an address that is the same in both programs' words; `None`
-    /// if the memory has no [`RING_BYTES`] there. For frames from the device, it has all slots.
+    /// Creates the ring of this direction in zeroed memory at address `at`, which is the same in both programs; `None`
+    /// if the memory has no [`RING_BYTES`] bytes there. A ring for frames from the device starts with all slots
+    /// available.
     #[must_use]
     pub fn new(memory: &Arc<Memory>, at: u64, way: Way, event_index: bool) -> Option<Self> {
         let parts = SplitParts::new(memory, &addresses(at), SLOTS, Side::Driver, event_index)?;
@@ -73,17 +74,17 @@ impl DriverRing {
         Some(ring)
     }
 
-    /// Whether the device used an entry that it did not have, after which nothing in the ring can be believed.
+    /// Returns whether the device used an entry that it did not own. Nothing in the ring can then be trusted.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Copies the next frame that the device gives, its virtio header included; `None` if there is none.
+    /// Copies the next frame from the device, including its virtio header; `None` if there is none.
     ///
     /// # Errors
-    /// The defect of the next used entry: [`ChainFault::Length`] and [`ChainFault::TooLong`] cost a frame, others the
-    /// ring.
+    /// The fault of the next used entry: [`ChainFault::Length`] and [`ChainFault::TooLong`] lose a frame, others break
+    /// the ring.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let Some((slot, bytes)) = self.take()? else { return Ok(None) };
         let result = if bytes > SLOT_BYTES {
@@ -98,7 +99,7 @@ impl DriverRing {
         result
     }
 
-    /// Copies a frame for the device, which begins with a virtio header.
+    /// Copies a frame for the device; the frame starts with a virtio header.
     pub fn send(&mut self, parts: &[IoSlice<'_>]) -> Sent {
         loop {
             match self.take() {
@@ -120,14 +121,14 @@ impl DriverRing {
         Sent::Whole
     }
 
-    /// Tells the device of the entries that were made available; returns whether it wants to be kicked for them.
+    /// Publishes the available entries to the device; returns whether the device must be kicked.
     pub fn publish(&mut self) -> bool {
         self.parts.publish(self.next)
     }
 
-    /// Asks the device to tell of the next entry that it uses, or where it is room that is wanted, once it has used
-    /// half of what it has: it will use all, and telling costs it more than an entry does. Returns whether there is
-    /// one already that was not known.
+    /// Requests a notification for the next used entry, or when waiting for room, once the device has used half of its
+    /// entries, because a notification costs the device more than an entry. Returns whether entries were used
+    /// meanwhile.
     #[must_use]
     pub fn ask(&mut self) -> bool {
         let out = self.next.wrapping_sub(self.known);
@@ -135,12 +136,12 @@ impl DriverRing {
         !self.is_broken && self.parts.ask(self.known, but)
     }
 
-    /// Lets the device know that nobody waits for its entries.
+    /// Disables notifications from the device.
     pub fn hush(&mut self) {
         self.parts.hush();
     }
 
-    /// The slot of the next used entry, and the bytes that the device says it has written there.
+    /// Returns the slot of the next used entry, and the length that the device wrote there in bytes.
     fn take(&mut self) -> Result<Option<(u16, usize)>, ChainFault> {
         if self.is_broken {
             return Ok(None);
@@ -164,7 +165,7 @@ impl DriverRing {
         Ok(Some((slot, bytes as usize)))
     }
 
-    /// Has the processor fetch a frame that is received soon.
+    /// Prefetches a frame that will be received soon.
     #[inline]
     fn fetch_ahead(&self) {
         if self.way == Way::ToGuest && self.known.wrapping_sub(self.seen) > FETCHED_AHEAD {
@@ -178,15 +179,14 @@ impl DriverRing {
         Err(fault)
     }
 
-    /// Makes a slot available, of which the device learns by [`DriverRing::publish`].
+    /// Makes a slot available; [`DriverRing::publish`] informs the device.
     fn offer(&mut self, slot: u16) {
         self.is_out[usize::from(slot)] = true;
         self.parts.mine.offer(self.next, slot);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Writes the length of a slot's frame where it is another than before: a line that nobody writes stays in the
-    /// caches of both sides.
+    /// Writes the length of a slot's frame if it changed: an unmodified cache line stays in the caches of both sides.
     #[inline]
     fn name_length(&mut self, slot: u16, bytes: u32) {
         let slot = usize::from(slot);
@@ -204,20 +204,20 @@ impl DriverRing {
     }
 }
 
-/// Addresses of the parts of a ring that begins at this one.
+/// Returns the addresses of the parts of a ring that begins at `at`.
 #[must_use]
 pub const fn addresses(at: u64) -> Addresses {
     Addresses { descriptors: at, available: at + AVAILABLE, used: at + USED }
 }
 
-/// Slots of a ring, and entries.
+/// Number of slots and of entries of a ring.
 pub const SLOTS: u16 = 256;
-/// Bytes of a slot: the longest frame of 66 KiB with its header, in an odd number of cache lines. In whole pages all
-/// slots would begin in one set of a cache, and drive each other out of it.
+/// Length of a slot in bytes: the longest frame of 66 KiB with its header, in an odd number of cache lines. With whole
+/// pages, all slots would start in the same cache set and evict each other.
 pub const SLOT_BYTES: usize = (68 << 10) - 64;
-/// Bytes of a ring with its slots, a multiple of a page.
+/// Length of a ring with its slots in bytes, a multiple of the page size.
 pub const RING_BYTES: u64 = HEAD_BYTES + SLOTS as u64 * SLOT_BYTES as u64;
-/// Positions of the available entries and the used ones, which no cache line shares, and of the first slot.
+/// Offsets of the available ring, the used ring and the first slot; they share no cache line.
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x1400;
 const HEAD_BYTES: u64 = 0x2000;

@@ -1,4 +1,4 @@
-//! The front end that a driver of our own has: memory and two rings for each back end that is met.
+//! The driver's endpoint: memory and one queue pair, created anew for each back end.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use rustix::{
 use crate::{
     backend::{Refused, Way},
     driver::{DriverRing, RING_BYTES, SLOTS, addresses},
-    edges::Edges,
+    eventfd_set::Edges,
     features::{
         EVENT_INDEX, OF_MOVES, OF_RINGS, PROTOCOL_FEATURES, PROTOCOL_REPLY_ACK, VERSION_1, usable,
     },
@@ -24,24 +24,24 @@ use crate::{
     message::{Letter, Message, pair, request},
 };
 
-/// A front end, with one pair of rings.
+/// The driver's endpoint, with one queue pair.
 ///
-/// The memory and the eventfds are new for each back end, so that one that was here before sees and rings nothing. The
-/// back end has them too: it is told by a [`Bell`], and heard by edges, as a back end does with a front end's. The
-/// memory's file is sealed at its length.
+/// Memory and eventfds are created anew for each back end, so that an earlier one can neither see nor signal anything.
+/// The back end shares them: it is signalled by a [`Bell`], and its signals are detected as edges, as in the
+/// [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
 #[derive(Debug)]
 pub struct FrontEnd {
     wanted: u64,
     bell: Bell,
     calls: [Edges; 2],
-    /// Requests that the back end has yet to answer, in their order.
+    /// Requests that the back end has not answered yet, in order.
     awaited: VecDeque<u32>,
     chosen: Option<u64>,
     answers_all: bool,
     shared: Option<Shared>,
 }
 
-/// All that a back end was passed.
+/// Everything shared with a back end.
 #[derive(Debug)]
 struct Shared {
     memory: Arc<Memory>,
@@ -50,10 +50,10 @@ struct Shared {
 }
 
 impl FrontEnd {
-    /// A front end whose driver wants these features where a device has them.
+    /// Creates a front end whose driver uses these features if a device offers them.
     ///
     /// # Errors
-    /// Those of `epoll_create1(2)` and of [`Bell::new`].
+    /// Errors from `epoll_create1(2)` and of [`Bell::new`].
     pub fn new(wanted: u64) -> io::Result<Self> {
         Ok(Self {
             wanted,
@@ -66,24 +66,24 @@ impl FrontEnd {
         })
     }
 
-    /// Forgets the back end, which is gone.
+    /// Resets all state after the back end has disconnected.
     pub fn forget(&mut self) {
         self.calls.iter_mut().for_each(Edges::end_all);
         self.awaited.clear();
         (self.chosen, self.answers_all, self.shared) = (None, false, None);
     }
 
-    /// The first message to a back end that was met.
+    /// Returns the first message to a new back end.
     pub fn greet(&mut self) -> Letter {
         self.forget();
         self.ask(request::GET_FEATURES)
     }
 
-    /// Takes an answer; returns the messages to send.
+    /// Handles a reply; returns the messages to send.
     ///
     /// # Errors
-    /// [`Refused::Message`] for an answer that nobody asked for, a message that failed, and a device before virtio 1;
-    /// [`Refused::System`] where the system has no more memory or descriptors for what is to be shared.
+    /// [`Refused::Message`] for an unexpected reply, a failed message, and a device before virtio 1;
+    /// [`Refused::System`] if the system has no memory or descriptors to share.
     pub fn hear(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
         let awaited = self.awaited.pop_front().filter(|awaited| *awaited == answer.request);
         let number = answer.number().ok_or(Refused::Message)?;
@@ -115,13 +115,13 @@ impl FrontEnd {
         }
     }
 
-    /// The features of the device that the driver uses; `None` until it knows them.
+    /// Returns the device features that the driver uses; `None` before they are known.
     #[must_use]
     pub fn chosen(&self) -> Option<u64> {
         self.chosen
     }
 
-    /// A ring in use: the back end has all that it needs for it.
+    /// Returns a ring if it is in use, that is, if the back end has its complete configuration.
     #[inline]
     pub fn ring(&mut self, way: Way) -> Option<&mut DriverRing> {
         if !self.awaited.is_empty() {
@@ -130,30 +130,30 @@ impl FrontEnd {
         self.shared.as_mut().map(|shared| &mut shared.rings[way as usize])
     }
 
-    /// The rings in use: one.
+    /// Returns the ring in use, as an iterator.
     pub fn rings(&mut self, way: Way) -> impl Iterator<Item = &mut DriverRing> {
         self.ring(way).into_iter()
     }
 
-    /// Whether a ring is in use, and to be believed.
+    /// Returns whether a ring is in use and not broken.
     #[must_use]
     pub fn is_running(&self, way: Way) -> bool {
         let ring = self.shared.as_ref().map(|shared| &shared.rings[way as usize]);
         self.awaited.is_empty() && ring.is_some_and(|ring| !ring.is_broken())
     }
 
-    /// Descriptor that becomes readable when the back end tells of entries.
+    /// Returns a descriptor that becomes readable when the back end notifies of entries.
     #[must_use]
     pub fn call(&self, way: Way) -> Option<BorrowedFd<'_>> {
         self.calls[way as usize].descriptor()
     }
 
-    /// Takes note that the back end told of entries.
+    /// Clears the back end's notification.
     pub fn take_call(&mut self, way: Way) {
         self.calls[way as usize].take();
     }
 
-    /// Tells the back end of entries, and kicks it if it wants that.
+    /// Publishes entries to the back end, and kicks it if it requested that.
     pub fn publish(&mut self, way: Way) {
         let Self { shared: Some(Shared { rings, kicks, .. }), bell, .. } = self else { return };
         if rings[way as usize].publish() {
@@ -162,7 +162,7 @@ impl FrontEnd {
         }
     }
 
-    /// Whether nothing can be sent or received any more: a ring is broken, or memory was taken away.
+    /// Returns whether a ring is broken or memory was truncated, so that no frames can be exchanged.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| {
@@ -170,7 +170,7 @@ impl FrontEnd {
         })
     }
 
-    /// Makes all that is to be shared, and the messages that pass it.
+    /// Creates everything to be shared, and the messages that pass it.
     fn set_up(&mut self, chosen: u64) -> Result<Vec<Letter>, Refused> {
         let letters = self.share(chosen).map_err(|_| Refused::System)?;
         if !self.answers_all {
@@ -216,7 +216,8 @@ impl FrontEnd {
     }
 }
 
-/// Messages of all that a ring is. That of calls is the first, by which DPDK's back end knows the ring.
+/// Returns the messages that configure a ring. The call eventfd comes first, because DPDK's back end identifies the
+/// ring by it.
 fn ring_letters(way: Way, kick: OwnedFd, call: OwnedFd) -> [Letter; 5] {
     let index = way as u32;
     let number = u64::from(index).to_ne_bytes();
@@ -231,7 +232,7 @@ fn ring_letters(way: Way, kick: OwnedFd, call: OwnedFd) -> [Letter; 5] {
     ]
 }
 
-/// Memory of zeros, whose file nobody can make shorter.
+/// Creates zeroed memory whose file is sealed against shrinking.
 fn sealed(bytes: u64) -> io::Result<(Arc<Memory>, OwnedFd)> {
     let file = memfd_create("grosso-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, bytes)?;
@@ -247,9 +248,9 @@ const fn ring_at(way: Way) -> u64 {
 }
 
 const WAYS: [Way; 2] = [Way::ToGuest, Way::FromGuest];
-/// Address of the memory in all messages and descriptors. It is a name and no address of this process, and not 0, which
-/// some take for none.
+/// Base address of the memory in all messages and descriptors: an arbitrary constant, not 0, which some programs treat
+/// as invalid.
 const AT: u64 = 1 << 32;
 const FLAGS: EventfdFlags = EventfdFlags::CLOEXEC.union(EventfdFlags::NONBLOCK);
-/// Features of rings that the driver knows: each frame is in one descriptor, so it has no use for others.
+/// Ring features of the driver: each frame uses one descriptor, so no others are needed.
 const OF_DRIVER: u64 = EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;

@@ -1,41 +1,56 @@
-//! Both ends of a virtual machine's network device that meet over vhost-user: shared memory, rings in it, and a Unix
-//! socket over which the two programs agree on both (virtio 1.3, and the vhost-user protocol of QEMU's manual).
+//! vhost-user: both endpoints of a virtual machine's network device, with shared memory, virtqueues in it, and a Unix
+//! socket for the control messages (virtio 1.3, and the vhost-user specification of QEMU).
+//!
+//! ```no_run
+//! use grosso_vhost::{backend::{BackEnd, Way}, features};
+//!
+//! let mut device = BackEnd::new(features::OF_RINGS)?;
+//! // Pass each message from the socket to `device.obey(...)`, then:
+//! let mut frame = vec![0; 65_562];
+//! if let Some(ring) = device.ring(Way::FromGuest) {
+//!     while let Ok(Some(length)) = ring.receive(&mut frame) {
+//!         println!("{length} bytes from the guest");
+//!     }
+//! }
+//! device.publish(Way::FromGuest);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`features`] | what a device can do, as bits |
-//! | [`memory`] | shared memory, as words and copies |
-//! | `dirty` | the pages of it that were written |
-//! | `mapping`, `lost` | files that are mapped, and may become shorter: with the two above all that is `unsafe` here |
-//! | `parts` | a ring in it, of either form, as both sides have it |
-//! | [`ring`] | the device's side: frames that a guest sends, and room for those that it gets |
-//! | [`driver`] | the driver's side, in memory of its own |
-//! | `edges` | eventfds of the other program, heard without a read |
-//! | [`message`] | the messages over the socket, and the descriptors beside them |
-//! | [`backend`] | the device's end: the state that messages set |
-//! | [`frontend`] | the driver's end: the messages that set it |
+//! | [`features`] | feature bits of the device and of the protocol |
+//! | [`memory`] | shared memory, accessed as atomic words and by copies |
+//! | `dirty` | the dirty log for live migration |
+//! | `mapping`, `sigbus` | mapped files, and recovery if a file becomes shorter; with the two modules above, all `unsafe` code |
+//! | `vring` | a split or packed virtqueue, as both sides see it |
+//! | [`ring`] | the device's side: frames from the guest, and buffers for frames to it |
+//! | [`driver`] | the driver's side, in its own memory |
+//! | `eventfd_set` | eventfds of the peer, observed without reading them |
+//! | [`message`] | control messages with their file descriptors |
+//! | [`backend`] | the device's endpoint: state set by messages |
+//! | [`frontend`] | the driver's endpoint: messages that set the state |
 //!
-//! Nothing waits and nothing has a thread: who owns a [`BackEnd`](backend::BackEnd) or a
-//! [`FrontEnd`](frontend::FrontEnd) reads messages when its socket is readable, and rings whenever it likes. Neither
-//! believes the other end. One that breaks the protocol is cut off; one that breaks a ring loses its own frames, each
-//! with a [`ChainFault`](ring::ChainFault).
+//! No function blocks and the crate starts no threads: the owner of a [`BackEnd`](backend::BackEnd) or a
+//! [`FrontEnd`](frontend::FrontEnd) reads messages when its socket is readable, and polls the rings at any time.
+//! Neither endpoint trusts its peer. A peer that violates the protocol is disconnected; one that corrupts a ring loses
+//! its own frames, each with a [`ChainFault`](ring::ChainFault).
 //!
-//! Of the eventfds that both ends have, none is read or written, because the other end may make either wait for ever:
-//! see [`BackEnd`](backend::BackEnd). A front end's memory has to be in memory, for the same reason.
+//! Shared eventfds are never read or written, because the peer could make either call block forever, see
+//! [`BackEnd`](backend::BackEnd). For the same reason a front end's memory must be in RAM, not in a file on disk.
 //!
-//! For Linux on a little-endian machine, as virtio 1 has its numbers.
+//! Requires Linux on a little-endian CPU, because virtio 1 is little-endian. The crate `grosso-io` wraps it as a port.
 #![cfg(target_os = "linux")]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 pub mod backend;
 mod dirty;
 pub mod driver;
-mod edges;
+mod eventfd_set;
 pub mod features;
 pub mod frontend;
-mod lost;
 mod mapping;
 pub mod memory;
 pub mod message;
-mod parts;
 pub mod ring;
+mod sigbus;
+mod vring;

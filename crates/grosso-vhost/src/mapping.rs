@@ -1,4 +1,4 @@
-//! A file of another program, mapped from its start on.
+//! A file of another program, mapped from its beginning.
 
 use core::ptr::{self, NonNull};
 use std::{io, os::fd::AsFd};
@@ -8,9 +8,9 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
-use crate::lost::Watched;
+use crate::sigbus::Watched;
 
-/// A file's mapped bytes, which anybody may change at any time.
+/// Mapped bytes of a file, which any program may change at any time.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -23,12 +23,12 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// Bytes of a file from the start on that have to be mapped for a part of it: to the end of a page of the file's own.
-/// Neither the start nor the end of the part need be a multiple of its pages, and a part of a huge one can be neither
-/// unmapped nor replaced.
+/// Returns how many bytes of a file must be mapped from its beginning for a part of it, rounded up to the file's page
+/// size. Neither start nor end of the part need be aligned to it, and part of a huge page can be neither unmapped nor
+/// replaced.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for a file that is not in memory, or ends before the part does.
+/// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
 pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
     // Only files in memory have seals. Others may make who asks for their length, or touches a page, wait for ever.
     fcntl_get_seals(file)
@@ -42,7 +42,7 @@ pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64
 }
 
 impl Mapping {
-    /// Maps a file as far as `whole` bytes.
+    /// Maps the first `whole` bytes of a file.
     pub(crate) fn new(file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let bytes = usize::try_from(whole).map_err(|_| {
             invalid(format!("{whole} bytes of memory exceed the address space of this machine"))
@@ -62,10 +62,10 @@ impl Mapping {
         }
     }
 
-    /// Start of `bytes` bytes from `at` on.
+    /// Returns the address of `bytes` bytes at offset `at`.
     ///
     /// # Panics
-    /// If they are not inside, of which a caller makes sure.
+    /// Panics if the range is outside the mapping, which callers prevent.
     #[inline]
     pub(crate) fn part(&self, at: usize, bytes: usize) -> NonNull<u8> {
         let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
@@ -74,7 +74,7 @@ impl Mapping {
         unsafe { self.start.add(at) }
     }
 
-    /// Whether the file became shorter, so that a part of it is gone.
+    /// Returns whether the file became shorter, so that part of it is gone.
     pub(crate) fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }
@@ -88,11 +88,11 @@ impl Drop for Mapping {
     }
 }
 
-/// A refusal with its reason.
+/// Returns an `InvalidInput` error with this reason.
 pub(crate) fn invalid(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why.into())
 }
 
-/// Bytes of the files of a guest's memory that are mapped: 1 TiB. Files may have holes, so that more costs a front end
-/// nothing, and this program addresses and, as far as they are touched, tables of pages.
+/// Maximum size in bytes of the mapped files of a guest's memory: 1 TiB. Sparse files cost a front end nothing, but
+/// cost this program address space and page tables.
 pub const MAPPED_BYTES_MAX: u64 = 1 << 40;

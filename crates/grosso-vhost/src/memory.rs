@@ -1,9 +1,9 @@
-//! Memory of a guest, mapped: what another program writes at any time.
+//! A guest's memory, mapped, which another program may write at any time.
 //!
-//! No reference to its bytes is made but to atomic words. Rings, tables of descriptors and virtio headers are read and
-//! written by atomic words. The payload of a frame is copied as bytes, once, so that a guest that changes a byte after
-//! it was read changes nothing: by the letter a guest that writes there meanwhile races with that copy, but nothing is
-//! decided by its bytes before they are in memory of this process (ADR 0211).
+//! The code creates no references to this memory except to atomic words. Rings, descriptor tables and virtio headers
+//! are accessed as atomic words. The payload of a frame is copied once as bytes, so a guest that changes a byte
+//! afterwards changes nothing. Formally, a guest that writes during the copy races with it, but no decision depends on
+//! the bytes before they are in this process's memory (ADR 0211).
 
 use core::{
     ptr::{self, NonNull},
@@ -17,21 +17,21 @@ use crate::{
     mapping::{Mapping, invalid, whole},
 };
 
-/// A part of a guest's memory, as the front end describes it.
+/// A region of a guest's memory, as the front end describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPlace {
-    /// Its address in the guest.
+    /// Address in the guest.
     pub guest: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its address in the front end's process.
+    /// Address in the front end's process.
     pub user: u64,
-    /// Its start in the file.
+    /// Offset in the file.
     pub offset: u64,
 }
 
 impl RegionPlace {
-    /// Bytes of its file from the start on that have to be mapped for it.
+    /// Returns how many bytes of its file must be mapped from the beginning.
     fn whole(&self, file: &impl AsFd) -> io::Result<u64> {
         let Self { guest, bytes, user, offset } = *self;
         let wrong =
@@ -45,18 +45,18 @@ impl RegionPlace {
     }
 }
 
-/// The memory of a guest. It stays mapped as long as a [`Place`] in it lives.
+/// A guest's memory. It stays mapped as long as a [`Place`] in it exists.
 #[derive(Debug)]
 pub struct Memory {
     regions: Vec<Region>,
-    /// The log of what is written, while the front end wants one.
+    /// Dirty log, while enabled.
     dirty: Option<Arc<DirtyLog>>,
 }
 
 #[derive(Debug)]
 struct Region {
     place: RegionPlace,
-    /// Its first byte, inside the mapping.
+    /// Address of the first byte in the mapping.
     start: NonNull<u8>,
     mapping: Mapping,
 }
@@ -67,12 +67,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Memory {
-    /// Maps these regions of these files.
+    /// Maps regions of these files.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for no region or more than [`REGIONS_MAX`], for one without bytes, one that
-    /// wraps around the end of the addresses, one that is not wholly in its file, a file that is not in memory, and
-    /// more than [`MAPPED_BYTES_MAX`]; those of `mmap(2)`.
+    /// [`io::ErrorKind::InvalidInput`] for no region, more than [`REGIONS_MAX`], an empty region, one that wraps around
+    /// the address space, one that exceeds its file, a file that is not in RAM, or more than [`MAPPED_BYTES_MAX`];
+    /// errors from `mmap(2)`.
     pub fn map(places: &[RegionPlace], files: &[impl AsFd]) -> io::Result<Arc<Self>> {
         let (count, of_files) = (places.len(), files.len());
         if count == 0 || count > REGIONS_MAX || count != of_files {
@@ -95,17 +95,17 @@ impl Memory {
         Ok(Arc::new(Self { regions, dirty: None }))
     }
 
-    /// Whether the file behind a part of it became shorter, so that this part is gone.
+    /// Returns whether a file became shorter, so that part of the memory is gone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         let is_log_lost = self.dirty.as_ref().is_some_and(|log| log.is_lost());
         is_log_lost || self.regions.iter().any(|region| region.mapping.is_lost())
     }
 
-    /// Records in this log what is written from now on, or nowhere.
+    /// Sets the dirty log for subsequent writes, or disables logging.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the log ends before the memory does.
+    /// [`io::ErrorKind::InvalidInput`] if the log does not cover the memory.
     pub(crate) fn log_to(&mut self, log: Option<Arc<DirtyLog>>) -> io::Result<()> {
         let ends = self.regions.iter().map(|region| region.place.guest + region.place.bytes);
         let end = ends.max().unwrap_or(0);
@@ -116,12 +116,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether what is written is recorded.
+    /// Returns whether writes are logged.
     pub(crate) fn is_logged(&self) -> bool {
         self.dirty.is_some()
     }
 
-    /// Records what was written at an address of the guest.
+    /// Logs a write at a guest address.
     #[inline]
     fn written(&self, guest: u64, bytes: usize) {
         if let Some(log) = &self.dirty {
@@ -129,7 +129,7 @@ impl Memory {
         }
     }
 
-    /// A place of this length at an address of the front end, at a multiple of `align`, which is 16 at most.
+    /// Returns a range of this length at an address of the front end, aligned to `align`, which is at most 16.
     #[must_use]
     pub fn place(self: &Arc<Self>, user: u64, bytes: usize, align: usize) -> Option<Place> {
         let found = self.regions.iter().find_map(|region| {
@@ -141,19 +141,19 @@ impl Memory {
         Some(Place { start, bytes, guest, memory: Arc::clone(self) })
     }
 
-    /// Copies bytes at an address of the guest; returns whether all of them are in its memory.
+    /// Copies bytes from a guest address; returns whether the whole range is in its memory.
     #[must_use]
     pub fn read(&self, guest: u64, into: &mut [u8]) -> bool {
         self.read_headed(guest, into, 0)
     }
 
-    /// Copies bytes to an address of the guest; returns whether all of them are in its memory.
+    /// Copies bytes to a guest address; returns whether the whole range is in its memory.
     #[must_use]
     pub fn write(&self, guest: u64, from: &[u8]) -> bool {
         self.write_headed(guest, from, 0)
     }
 
-    /// As [`Memory::read`], the first `words` bytes by atomic words.
+    /// Reads like [`Memory::read`], with atomic words for the first `words` bytes.
     #[must_use]
     #[inline]
     pub(crate) fn read_headed(&self, guest: u64, into: &mut [u8], words: usize) -> bool {
@@ -170,7 +170,7 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::write`], the first `words` bytes by atomic words.
+    /// Writes like [`Memory::write`], with atomic words for the first `words` bytes.
     #[must_use]
     #[inline]
     pub(crate) fn write_headed(&self, guest: u64, from: &[u8], words: usize) -> bool {
@@ -186,8 +186,7 @@ impl Memory {
         })
     }
 
-    /// Has the processor fetch the headers at an address of the guest, which are about to be read. It is no harm if
-    /// there is nothing.
+    /// Prefetches the headers at a guest address, which will be read soon. Any address is allowed.
     #[inline]
     pub(crate) fn fetch(&self, guest: u64) {
         #[cfg(target_arch = "x86_64")]
@@ -203,14 +202,14 @@ impl Memory {
         let _ = guest;
     }
 
-    /// Whether all bytes at an address of the guest are in its memory.
+    /// Returns whether a range of guest addresses is in its memory.
     #[must_use]
     pub fn has(&self, guest: u64, bytes: usize) -> bool {
         self.pieces(guest, bytes, |_, _, _| ())
     }
 
-    /// Calls `each` with the start, the number of bytes before it, and the length of each piece of a range; returns
-    /// whether it is whole. A range may go on in another region.
+    /// Calls `each` with address, preceding bytes and length of each piece of a range; returns whether the range is
+    /// complete. A range may continue in another region.
     #[inline]
     fn pieces(
         &self,
@@ -236,7 +235,7 @@ impl Memory {
     }
 }
 
-/// Reads mapped memory by atomic words, as long ones as its alignment allows.
+/// Reads mapped memory with atomic words as wide as its alignment allows.
 #[inline]
 fn load_words(start: NonNull<u8>, into: &mut [u8]) {
     let address = start.as_ptr().addr();
@@ -265,7 +264,7 @@ fn load_words(start: NonNull<u8>, into: &mut [u8]) {
     }
 }
 
-/// Writes mapped memory by atomic words, as long ones as its alignment allows.
+/// Writes mapped memory with atomic words as wide as its alignment allows.
 #[inline]
 fn store_words(start: NonNull<u8>, from: &[u8]) {
     let address = start.as_ptr().addr();
@@ -298,7 +297,7 @@ fn store_words(start: NonNull<u8>, from: &[u8]) {
 }
 
 impl Region {
-    /// Maps a region, whose file is mapped as far as `whole` bytes.
+    /// Maps a region, mapping the first `whole` bytes of its file.
     fn map(place: RegionPlace, file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let mapping = Mapping::new(file, whole)?;
         // Both fit, as the mapping does that is at least as long.
@@ -306,7 +305,7 @@ impl Region {
         Ok(Self { place, start, mapping })
     }
 
-    /// Start of `bytes` bytes from `at` on, if all of them are inside.
+    /// Returns the address of `bytes` bytes at offset `at`, if the range is inside.
     #[inline]
     fn part(&self, at: u64, bytes: u64) -> Option<NonNull<u8>> {
         let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.place.bytes);
@@ -315,12 +314,12 @@ impl Region {
     }
 }
 
-/// Bytes at a fixed place of a guest's memory, such as a part of a ring.
+/// A fixed range of a guest's memory, for example a part of a ring.
 #[derive(Debug)]
 pub struct Place {
     start: NonNull<u8>,
     bytes: usize,
-    /// Its address in the guest.
+    /// Address in the guest.
     guest: u64,
     memory: Arc<Memory>,
 }
@@ -329,13 +328,13 @@ pub struct Place {
 unsafe impl Send for Place {}
 
 impl Place {
-    /// Two words of 8 bytes from `at` on.
+    /// Returns two 8-byte words at offset `at`.
     #[inline]
     pub(crate) fn pair(&self, at: usize) -> [u64; 2] {
         [self.load_quad(at), self.load_quad(at + 8)]
     }
 
-    /// The number of 8 bytes at `at`.
+    /// Returns the 8-byte number at `at`.
     #[inline]
     fn load_quad(&self, at: usize) -> u64 {
         // SAFETY: `word` gives aligned memory of this length that is mapped while `self` lives.
@@ -343,7 +342,7 @@ impl Place {
         u64::from_le(word.load(Ordering::Relaxed))
     }
 
-    /// Writes a number of 8 bytes, after everything that was written before.
+    /// Writes an 8-byte number with release ordering.
     #[inline]
     pub(crate) fn store_quad(&self, at: usize, value: u64) {
         // SAFETY: as in `load_quad`.
@@ -352,7 +351,7 @@ impl Place {
         self.written(at, 8);
     }
 
-    /// The number of 2 bytes at `at`; what was written before it is seen afterwards.
+    /// Returns the 2-byte number at `at` with acquire ordering.
     #[inline]
     pub(crate) fn load(&self, at: usize) -> u16 {
         // SAFETY: as in `load_quad`.
@@ -360,7 +359,7 @@ impl Place {
         u16::from_le(word.load(Ordering::Acquire))
     }
 
-    /// Writes a number of 2 bytes, after everything that was written before.
+    /// Writes a 2-byte number with release ordering.
     #[inline]
     pub(crate) fn store(&self, at: usize, value: u16) {
         // SAFETY: as in `load_quad`.
@@ -369,7 +368,7 @@ impl Place {
         self.written(at, 2);
     }
 
-    /// The number of 4 bytes at `at`.
+    /// Returns the 4-byte number at `at`.
     #[inline]
     pub(crate) fn load_long(&self, at: usize) -> u32 {
         // SAFETY: as in `load_quad`.
@@ -377,7 +376,7 @@ impl Place {
         u32::from_le(word.load(Ordering::Relaxed))
     }
 
-    /// Writes a number of 4 bytes.
+    /// Writes a 4-byte number.
     #[inline]
     pub(crate) fn store_long(&self, at: usize, value: u32) {
         // SAFETY: as in `load_quad`.
@@ -386,16 +385,16 @@ impl Place {
         self.written(at, 4);
     }
 
-    /// Records a word that was written.
+    /// Logs a written word.
     #[inline]
     fn written(&self, at: usize, bytes: usize) {
         self.memory.written(self.guest + at as u64, bytes);
     }
 
-    /// Start of an aligned word.
+    /// Returns the address of an aligned word.
     ///
     /// # Panics
-    /// If it is not inside the place, which a caller computes from the length that it asked for.
+    /// Panics if the word is outside the place; callers compute the offset from the length that they requested.
     #[inline]
     fn word<const BYTES: usize>(&self, at: usize) -> NonNull<u8> {
         assert!(at + BYTES <= self.bytes, "the range is outside the guest's memory");
@@ -406,13 +405,13 @@ impl Place {
     }
 }
 
-/// Bytes of a virtio header and those behind it, of which the first lines are fetched ahead.
+/// Bytes prefetched for a virtio header and the packet headers after it.
 #[cfg(target_arch = "x86_64")]
 const HEADERS_BYTES: usize = 2 * LINE_BYTES;
-/// Bytes of a line of the processor's cache.
+/// Cache line size in bytes.
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
-/// Regions of a guest's memory: what the messages have room for.
+/// Maximum number of memory regions, limited by the message format.
 pub const REGIONS_MAX: usize = 8;
 
 #[cfg(test)]
@@ -428,7 +427,8 @@ mod tests {
     /// Bytes below the hole that a PC has for devices: no multiple of a huge page.
     const LOW_MEMORY: u64 = 0xa_0000;
 
-    /// Memory of two regions that share a file of huge pages; `None` where there are none, which is said.
+    /// Returns memory of two regions that share a file of huge pages; prints a message and returns `None` without huge
+    /// pages.
     fn huge(name: &str) -> Option<(std::sync::Arc<Memory>, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let mapped = memfd_create(name, flags).map_err(io::Error::from).and_then(|file| {

@@ -1,4 +1,4 @@
-//! Messages of vhost-user: a header, a payload, and descriptors of files beside them.
+//! vhost-user messages: a header, a payload, and file descriptors.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -9,46 +9,46 @@ use crate::{
     memory::{REGIONS_MAX, RegionPlace},
 };
 
-/// A message of the other end: a request of the front end, or an answer of the back end.
+/// A received message: a request of the front end, or a reply of the back end.
 #[derive(Debug)]
 pub struct Message {
-    /// Number of the request.
+    /// Request number.
     pub request: u32,
-    /// Whether the front end waits for an answer to whatever it is.
+    /// Whether the sender requests a reply.
     pub wants_reply: bool,
     /// The payload.
     pub payload: Vec<u8>,
-    /// The files that came with it.
+    /// Files that were passed with the message.
     pub files: Vec<PassedFile>,
 }
 
-/// Numbers of requests.
+/// Request numbers.
 pub mod request {
     /// Features of the device.
     pub const GET_FEATURES: u32 = 1;
     /// Features that the guest has chosen.
     pub const SET_FEATURES: u32 = 2;
-    /// The front end owns the device.
+    /// The front end takes ownership of the device.
     pub const SET_OWNER: u32 = 3;
-    /// It owns the device no more.
+    /// The front end releases ownership of the device.
     pub const RESET_OWNER: u32 = 4;
-    /// The guest's memory.
+    /// Memory table of the guest.
     pub const SET_MEM_TABLE: u32 = 5;
     /// The dirty log.
     pub const SET_LOG_BASE: u32 = 6;
-    /// Entries of a ring.
+    /// Number of entries of a ring.
     pub const SET_VRING_NUM: u32 = 8;
     /// Addresses of a ring.
     pub const SET_VRING_ADDR: u32 = 9;
-    /// The next entry of a ring.
+    /// Index of the next entry of a ring.
     pub const SET_VRING_BASE: u32 = 10;
-    /// The next entry of a ring, which stops.
+    /// Index of the next entry of a ring, which stops.
     pub const GET_VRING_BASE: u32 = 11;
-    /// The descriptor by which the driver tells of entries.
+    /// Eventfd by which the driver notifies of entries.
     pub const SET_VRING_KICK: u32 = 12;
-    /// The descriptor by which the driver is told of them.
+    /// Eventfd by which the driver is notified.
     pub const SET_VRING_CALL: u32 = 13;
-    /// The descriptor by which errors are told.
+    /// Eventfd for errors.
     pub const SET_VRING_ERR: u32 = 14;
     /// Features of the protocol.
     pub const GET_PROTOCOL_FEATURES: u32 = 15;
@@ -56,27 +56,27 @@ pub mod request {
     pub const SET_PROTOCOL_FEATURES: u32 = 16;
     /// Number of rings.
     pub const GET_QUEUE_NUM: u32 = 17;
-    /// Whether a ring is used.
+    /// Enables or disables a ring.
     pub const SET_VRING_ENABLE: u32 = 18;
 }
 
-/// The number of the descriptor that a message about a ring has in its payload, or none beside it.
+/// Bit of a ring message's payload: no descriptor is passed.
 const NO_FILE: u64 = 1 << 8;
 
 impl Message {
-    /// The payload as a number.
+    /// Returns the payload as a number.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         Some(u64::from_ne_bytes(*self.payload.first_chunk()?))
     }
 
-    /// The payload as the number of a ring and a number.
+    /// Returns the payload as a ring index and a number.
     #[must_use]
     pub fn of_ring(&self) -> Option<(u32, u32)> {
         Some((self.long(0)?, self.long(4)?))
     }
 
-    /// The payload as the number of a ring, of the descriptor beside it. Without one the ring has none.
+    /// Returns the payload as a ring index, with the passed file. Without a file the ring has none.
     #[must_use]
     pub fn ring_file(&mut self) -> Option<(u32, Option<PassedFile>)> {
         let number = self.number()?;
@@ -87,23 +87,23 @@ impl Message {
         Some(((number & 0xff) as u32, file))
     }
 
-    /// The payload as the number of a ring, and the addresses of its table, its used and its available entries.
+    /// Returns the payload as a ring index, and the addresses of its descriptor table, used ring and available ring.
     #[must_use]
     pub fn ring_addresses(&self) -> Option<(u32, [u64; 3])> {
         Some((self.long(0)?, [self.quad(8)?, self.quad(16)?, self.quad(24)?]))
     }
 
-    /// The payload as the bytes and the place of a dirty log in the file beside it.
+    /// Returns the payload as length and offset of a dirty log in the passed file.
     #[must_use]
     pub fn dirty_log(&mut self) -> Option<(u64, u64, PassedFile)> {
         Some((self.quad(0)?, self.quad(8)?, self.files.pop()?))
     }
 
-    /// The payload as regions of memory.
+    /// Returns the payload as memory regions.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for more than [`REGIONS_MAX`], [`io::ErrorKind::UnexpectedEof`] for fewer than
-    /// it says.
+    /// [`io::ErrorKind::InvalidInput`] for more than [`REGIONS_MAX`] regions, [`io::ErrorKind::UnexpectedEof`] for
+    /// fewer than declared.
     pub fn regions(&self) -> io::Result<Vec<RegionPlace>> {
         let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let count = self.long(0).ok_or_else(short)?;
@@ -133,29 +133,29 @@ impl Message {
     }
 }
 
-/// A message to send, and the files beside it.
+/// A message to send, with its files.
 #[derive(Debug)]
 pub struct Letter {
-    /// The header and the payload.
+    /// Header and payload.
     pub bytes: Vec<u8>,
-    /// The files, [`REGIONS_MAX`] at most.
+    /// Files to pass, at most [`REGIONS_MAX`].
     pub files: Vec<OwnedFd>,
 }
 
 impl Letter {
-    /// A request.
+    /// Creates a request.
     #[must_use]
     pub fn new(request: u32, payload: &[u8], files: Vec<OwnedFd>) -> Self {
         Self { bytes: with_header(request, VERSION, payload), files }
     }
 
-    /// Number of the request.
+    /// Returns the request number.
     #[must_use]
     pub fn request(&self) -> u32 {
         self.bytes.first_chunk().copied().map_or(0, u32::from_ne_bytes)
     }
 
-    /// The same, whose sender waits for an answer to whatever it is.
+    /// Requests a reply to the message.
     #[must_use]
     pub fn to_be_answered(mut self) -> Self {
         if let Some(flags) = self.bytes.get_mut(4..8) {
@@ -165,13 +165,13 @@ impl Letter {
     }
 }
 
-/// A payload of the number of a ring and a number.
+/// Returns a payload of a ring index and a number.
 #[must_use]
 pub fn pair(index: u32, value: u32) -> Vec<u8> {
     [index, value].map(u32::to_ne_bytes).concat()
 }
 
-/// An answer, as its bytes.
+/// Returns a reply as bytes.
 #[must_use]
 pub fn reply(request: u32, payload: &[u8]) -> Vec<u8> {
     with_header(request, VERSION | IS_REPLY, payload)
@@ -182,7 +182,7 @@ fn with_header(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).chain(payload.iter().copied()).collect()
 }
 
-/// The message that is being read from a socket.
+/// A partially read message from a socket.
 #[derive(Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -190,11 +190,11 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// The next message; `None` if it is not whole yet.
+    /// Returns the next message; `None` if it is incomplete.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the front end hung up; [`io::ErrorKind::InvalidData`] for another version
-    /// of the protocol, and a payload or files that no message has; those of `recvmsg(2)`.
+    /// [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another protocol
+    /// version, or too long a payload or too many files; errors from `recvmsg(2)`.
     pub fn next(&mut self, socket: &LocalSocket) -> io::Result<Option<Message>> {
         loop {
             let whole = match self.bytes.first_chunk::<HEADER_BYTES>() {
@@ -231,7 +231,7 @@ impl Inbox {
     }
 }
 
-/// Bytes behind a header.
+/// Returns the payload length in a header.
 fn payload_bytes(header: &[u8; HEADER_BYTES]) -> io::Result<usize> {
     let long = |at: usize| header[at..].first_chunk().copied().map_or(0, u32::from_ne_bytes);
     match usize::try_from(long(8)) {
@@ -241,7 +241,7 @@ fn payload_bytes(header: &[u8; HEADER_BYTES]) -> io::Result<usize> {
 }
 
 const HEADER_BYTES: usize = 12;
-/// Bytes of the longest payload: eight regions of memory have 264.
+/// Maximum payload length in bytes; eight memory regions need 264.
 const PAYLOAD_MAX: usize = 4096;
 const VERSION: u32 = 1;
 const VERSION_MASK: u32 = 3;

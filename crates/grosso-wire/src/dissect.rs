@@ -1,9 +1,8 @@
-//! One bounded walk over the headers of a frame.
+//! One bounded pass over the headers of a frame.
 //!
-//! The walk is a loop over "which header comes next": no recursion, no allocation, and every turn
-//! of the loop either appends a layer or ends, so [`LAYERS_MAX`](crate::LAYERS_MAX) bounds it.
-//! Lengths that headers declare narrow the bytes that later headers may use: a TCP header must lie
-//! inside the IP payload that announces it, not merely inside the frame.
+//! The dissector is a loop over the next header: no recursion, no allocation, and every iteration either appends a
+//! layer or ends, so [`LAYERS_MAX`](crate::LAYERS_MAX) bounds it. Declared lengths limit the bytes that later headers
+//! may use: a TCP header must lie inside the IP payload that announces it, not merely inside the frame.
 
 use crate::header::{ipv4, ipv6, ipv6_extension};
 use crate::kind::Kind;
@@ -14,9 +13,15 @@ use crate::walk::{Next, Step, Walk};
 
 /// Finds the headers of `frame`, outermost first.
 ///
-/// Never fails: what is there is listed, and [`Stack::stop`] says why nothing more is. A header is
-/// listed only when all its bytes are present, inside the frame and inside every length that an
-/// outer header declares. Checksums are not looked at.
+/// Never fails: returns the headers found, and [`Stack::stop`] tells why the search ended. A header is listed only if
+/// it is complete within the frame and within every length that an outer header declares. Checksums are not verified.
+///
+/// ```
+/// use grosso_wire::{LinkType, Ports, dissect};
+///
+/// let stack = dissect(&[0x45, 0, 0, 20], LinkType::Raw, &Ports::ASSIGNED); // truncated
+/// assert!(stack.layers().is_empty());
+/// ```
 #[inline]
 pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
     let mut stack = Stack::new(0);
@@ -24,8 +29,8 @@ pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
     stack
 }
 
-/// As [`dissect`], into a stack that the caller keeps: what it held is forgotten, not overwritten,
-/// which makes this the faster form in a loop over packets.
+/// Dissects like [`dissect`] into a stack that the caller reuses. The old content is discarded without being
+/// overwritten, which makes this function faster in a loop over packets.
 pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
     let mut walk = Walk {
         ports,

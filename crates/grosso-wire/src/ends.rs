@@ -1,9 +1,10 @@
-//! The addresses that count in a pseudo-header, which are not always those of the IP header.
+//! The addresses of a pseudo-header, which may differ from those of the IP header.
 //!
-//! A packet under way may show other addresses than its transport header was summed with. A source route with hops left
-//! has the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section 3.9.2.1), a routing header with
-//! segments left that of an IPv6 packet (RFC 8200 section 8.1), a home address option the source (RFC 6275 sections 6.3
-//! and 11.3.2). Everything that sums a pseudo-header asks here for both, so that all agree.
+//! A packet in transit may have other addresses than those that its transport checksum covers. A source route with
+//! remaining hops contains the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section 3.9.2.1), a
+//! routing header with segments left that of an IPv6 packet (RFC 8200 section 8.1), and a home address option the
+//! source (RFC 6275 sections 6.3 and 11.3.2). All code that sums a pseudo-header uses this module, so that results
+//! agree.
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 
@@ -12,24 +13,25 @@ use crate::kind::Kind;
 use crate::stack::Layer;
 use crate::{ipv4, ipv6, ipv6_fragment};
 
-/// Positions of the addresses that enter the pseudo-headers inside one IP header.
+/// Positions of the addresses in the pseudo-headers of one IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     is_ipv6: bool,
-    /// In bytes from the start of the packet, as all places here.
+    /// Offset from the start of the packet in bytes, like all offsets here.
     source: u16,
     destination: u16,
 }
 
 impl Ends {
-    /// Finds the ends of the IPv4 or IPv6 header `ip` of `packet`, following its options or extension headers as far as
-    /// the bytes reach.
+    /// Finds the pseudo-header addresses of the IPv4 or IPv6 header `ip` of `packet`, following its options or
+    /// extension headers as far as they are present.
     ///
-    /// A source route lists the final destination last. The first of several counts, which RFC 791 does not allow.
+    /// A source route lists the final destination last. If there are several, which RFC 791 forbids, the first one
+    /// counts.
     ///
-    /// Of several routing headers with segments left the innermost counts, because those in front of it only lead to it
-    /// (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last, unless half
-    /// an address follows, and for the segment routing header, which lists it first (RFC 8754 section 2).
+    /// Of several routing headers with segments left, the innermost counts, because the outer ones only lead to it (RFC
+    /// 6275 section 6.4). The final destination is known for types 0 and 2, which list it last (unless the list ends
+    /// within an address), and for the segment routing header, which lists it first (RFC 8754 section 2).
     #[inline]
     #[must_use]
     pub fn of(packet: &[u8], ip: &Layer) -> Self {
@@ -53,8 +55,8 @@ impl Ends {
         ends
     }
 
-    /// Calls `decide` with the offset of every byte behind the fixed IP header `ip` that determines its [`Ends`],
-    /// except the bytes that determine which extension headers there are and how long they are.
+    /// Calls `decide` with the offset of every byte after the fixed IP header `ip` that determines its [`Ends`], except
+    /// those that determine the types and lengths of extension headers.
     pub fn deciding(packet: &[u8], ip: &Layer, mut decide: impl FnMut(usize)) {
         if ip.kind == Kind::Ipv4 {
             for option in ipv4_options(packet, ip) {
@@ -87,8 +89,8 @@ impl Ends {
         }
     }
 
-    /// Sums the pseudo-header for a transport header of `protocol` that has `len` bytes with its payload. Addresses
-    /// beyond the end of the packet add nothing.
+    /// Returns the sum of the pseudo-header for a transport header of `protocol` with `len` bytes including payload.
+    /// Addresses beyond the end of the packet count as zero.
     #[inline]
     #[must_use]
     pub fn pseudo(&self, packet: &[u8], protocol: u8, len: usize) -> Sum {
@@ -125,7 +127,7 @@ impl Ends {
     }
 }
 
-/// The extension headers behind an IPv6 header.
+/// The extension headers after an IPv6 header.
 struct Chain<'a> {
     packet: &'a [u8],
     /// Protocol number of the next header.
@@ -183,7 +185,7 @@ impl<'a> Iterator for Chain<'a> {
     }
 }
 
-/// One extension header, all of whose bytes are there.
+/// One complete extension header.
 struct Extension<'a> {
     protocol: u8,
     start: usize,
@@ -191,12 +193,12 @@ struct Extension<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Whether it can hold an address at all.
+    /// Returns whether an address fits into it.
     fn has_room(&self) -> bool {
         self.bytes.len() >= ROUTING_LIST + ADDRESS_LEN
     }
 
-    /// Offset of the final destination in a routing header that has room for one, if segments are left.
+    /// Returns the offset of the final destination in a routing header, if segments are left.
     fn final_destination(&self) -> Option<u16> {
         if *self.bytes.get(SEGMENTS_LEFT)? == 0 {
             return None;
@@ -210,7 +212,7 @@ impl<'a> Extension<'a> {
         Some((self.start + at) as u16)
     }
 
-    /// Offset of the home address in destination options.
+    /// Returns the offset of the home address in destination options.
     fn home_address(&self) -> Option<u16> {
         let is_home = |option: &Place| {
             (option.kind, option.len) == (OPTION_HOME_ADDRESS, OPTION_FIXED + HOME_ADDRESS_LEN)
@@ -221,7 +223,7 @@ impl<'a> Extension<'a> {
         Some((option.start + OPTION_FIXED) as u16)
     }
 
-    /// The options. A truncated last one is listed too, because its length decides that it is no home address.
+    /// Returns the options, including a truncated last one, whose length shows that it is not a home address.
     fn options(&self) -> impl Iterator<Item = Place> + use<'a> {
         let (start, bytes) = (self.start, self.bytes);
         let mut at = HEADER_LEN;
@@ -242,17 +244,17 @@ impl<'a> Extension<'a> {
 struct Place {
     kind: u8,
     start: usize,
-    /// Length in bytes, type and length bytes included.
+    /// Length in bytes, including type and length.
     len: usize,
 }
 
 impl Place {
-    /// Whether it is a loose or a strict source route of IPv4.
+    /// Returns whether the option is a loose or strict source route of IPv4.
     const fn is_route(&self) -> bool {
         matches!(self.kind, OPTION_LOOSE_ROUTE | OPTION_STRICT_ROUTE)
     }
 
-    /// Offset of the final destination in a source route of whole addresses whose pointer is not behind them.
+    /// Returns the offset of the final destination in a valid source route with remaining hops.
     fn final_destination(&self, packet: &[u8]) -> Option<u16> {
         let &[_, len, pointer] = packet.get(self.start..)?.first_chunk()?;
         let list = self.len.checked_sub(ROUTE_FIXED)?;
@@ -262,7 +264,7 @@ impl Place {
     }
 }
 
-/// The options of an IPv4 header, the end of their list among them. One whose length is wrong takes the rest.
+/// Returns the options of an IPv4 header, including the end of the list. An option with a wrong length takes the rest.
 fn ipv4_options(packet: &[u8], ip: &Layer) -> impl Iterator<Item = Place> {
     let mut at = usize::from(ip.offset) + ipv4::HEADER_LEN;
     let header = packet.get(..ip.end()).unwrap_or(packet);
@@ -287,15 +289,15 @@ fn address<const N: usize>(packet: &[u8], at: usize) -> Option<&[u8; N]> {
 }
 
 const ADDRESS_LEN: usize = 16;
-/// Bytes of an option's type and length.
+/// Length of an option's type and length in bytes.
 const OPTION_FIXED: usize = 2;
 
-/// Places in a routing header (RFC 8200 section 4.4).
+/// Offsets in a routing header (RFC 8200 section 4.4).
 const ROUTING_TYPE: usize = 2;
 const SEGMENTS_LEFT: usize = 3;
 const ROUTING_LIST: usize = 8;
 
-/// Options of IPv4 and parts of a source route (RFC 791 section 3.1).
+/// IPv4 option types, and offsets in a source route (RFC 791 section 3.1).
 const OPTION_END: u8 = 0;
 const OPTION_NO_OPERATION: u8 = 1;
 const OPTION_LOOSE_ROUTE: u8 = 131;
@@ -320,7 +322,7 @@ mod tests {
     const FIRST: [u8; 16] = [3; 16];
     const LAST: [u8; 16] = [4; 16];
 
-    /// An IPv6 header that something of `next` follows, three bytes into the packet.
+    /// Returns an IPv6 header that something of `next` follows, three bytes into the packet.
     fn packet(next: u8, behind: &[&[u8]]) -> (Vec<u8>, Layer) {
         let fixed = [0x60, 0, 0, 0, 0, 0, next, 64];
         let header = [&[0; 3][..], &fixed, &SOURCE, &DESTINATION].concat();
@@ -358,7 +360,7 @@ mod tests {
         assert_eq!(Ends::of(&header, &ip).pseudo(&header, 17, 8).fold(), expected.fold());
     }
 
-    /// An IPv4 header with options, three bytes into the packet.
+    /// Returns an IPv4 header with options, three bytes into the packet.
     fn packet_with_options(options: &[u8]) -> (Vec<u8>, Layer) {
         let header: Vec<u8> = (0..20).collect();
         let len = (20 + options.len()) as u16;

@@ -1,29 +1,29 @@
-//! Reasons for which a header cannot be read or written.
+//! Reasons why a header cannot be parsed or written.
 
 use core::fmt;
 
-/// A header that contradicts itself, or does not fit.
+/// Error: a header is malformed, or does not fit into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Malformed {
-    /// The header's name, as [`Kind::name`](crate::Kind::name) has it where there is one.
+    /// Name of the header, like [`Kind::name`](crate::Kind::name) where a kind exists.
     pub header: &'static str,
-    /// The contradiction found in it.
+    /// Reason for the error.
     pub reason: Reason,
 }
 
-/// Contradiction found in a header.
+/// Reason why a header is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The bytes end inside the header, or the buffer is shorter than what is to be written.
+    /// The bytes end inside the header, or the output buffer is too short.
     Short,
-    /// The version, or what stands for one, is not that of this header.
+    /// The version field has another value than this header requires.
     Version,
     /// A length field is below its minimum, or below what other fields need.
     Length,
-    /// A flag is set that changes the layout in a way that is not known here.
+    /// An unknown flag is set that changes the layout.
     Flags,
-    /// An option is cut off by the end of the options, or has a length below its minimum.
+    /// An option is truncated, or its length is below its minimum.
     Options,
     /// A value to be written does not fit its field.
     Value,
@@ -36,7 +36,7 @@ impl Malformed {
 }
 
 impl Reason {
-    /// The sentence that [`Malformed`]'s `Display` ends with.
+    /// Returns the sentence that ends [`Malformed`]'s `Display` text.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Short => "there are fewer bytes than the header needs",

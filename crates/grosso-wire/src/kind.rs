@@ -7,10 +7,10 @@ use crate::registry::registry;
 /// Declares the kinds of headers.
 macro_rules! kinds {
     ($($module:ident { $($kind:ident = $spec:ident, $sentence:literal;)* })+) => {
-        /// A kind of header.
+        /// Kind of header.
         ///
-        /// Two bytes wide so that [`Layer`](crate::Layer) has no padding and an empty [`Stack`](crate::Stack) is
-        /// filled by wide stores.
+        /// Two bytes wide, so that [`Layer`](crate::Layer) has no padding and an empty [`Stack`](crate::Stack) is
+        /// initialised by wide stores.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u16)]
         #[non_exhaustive]
@@ -19,7 +19,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them, as the registry has them.
+            /// All kinds, in the order of the registry.
             pub const ALL: &'static [Self] = &[$($(Self::$kind,)*)+];
         }
     };
@@ -27,7 +27,7 @@ macro_rules! kinds {
 
 registry!(kinds);
 
-/// Ethernet, which most frames start with.
+/// Returns Ethernet, the first header of most frames.
 impl Default for Kind {
     fn default() -> Self {
         Self::Ethernet

@@ -1,10 +1,10 @@
-//! Reading and writing at the front of a buffer without a panic, shared by the header files.
+//! Bounds-checked reading and writing at the start of a buffer, shared by the header modules.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Malformed, Reason};
 
-/// The header at the front of `bytes`, and what follows it.
+/// Splits a header from the start of `bytes`.
 #[inline]
 pub(crate) fn split<'a, T>(
     name: &'static str,
@@ -16,7 +16,7 @@ where
     T::ref_from_prefix(bytes).map_err(|_| Malformed::new(name, Reason::Short))
 }
 
-/// Splits `bytes` after the `len` bytes that a header says it has.
+/// Splits `bytes` after the header length `len`.
 #[inline]
 pub(crate) fn split_at<'a>(
     name: &'static str,
@@ -26,14 +26,13 @@ pub(crate) fn split_at<'a>(
     bytes.split_at_checked(len).ok_or_else(|| Malformed::new(name, Reason::Short))
 }
 
-/// `bytes` up to a declared length; all of them when fewer are there.
+/// Truncates `bytes` to a declared length.
 #[inline]
 pub(crate) fn clip(bytes: &[u8], len: usize) -> &[u8] {
     bytes.get(..len).unwrap_or(bytes)
 }
 
-/// Writes a header and the bytes that belong to it, and returns the buffer behind them. A buffer
-/// that is too short is left as it was.
+/// Writes a header with its tail and returns the rest of the buffer. A too short buffer is left unchanged.
 #[inline]
 pub(crate) fn emit<'a, T>(
     name: &'static str,
@@ -54,8 +53,8 @@ where
     Ok(rest)
 }
 
-/// The option at the front of `bytes`: its kind, its data, and what follows. The length byte counts
-/// the data and `counted` bytes before it.
+/// Splits an option from the start of `bytes`; returns its kind, its data, and the rest. The length byte counts the
+/// data and `counted` bytes before it.
 #[inline]
 pub(crate) fn split_option<'a>(
     name: &'static str,
@@ -70,7 +69,7 @@ pub(crate) fn split_option<'a>(
     split().ok_or_else(|| Malformed::new(name, Reason::Options))
 }
 
-/// Asserts, while compiling, that the byte ranges of `field` are those of the members of a type of this many bytes.
+/// Asserts at compile time that the byte ranges of `field` match the members of a type of this size.
 macro_rules! assert_layout {
     ($header:ty, $header_len:expr; $($range:ident = $member:ident,)*) => {
         const _: () = {
@@ -87,7 +86,7 @@ macro_rules! assert_layout {
 
 pub(crate) use assert_layout;
 
-/// Bytes of the member that `_member` returns.
+/// Returns the size in bytes of the member that `_member` returns.
 pub(crate) const fn len_of_member<T, M>(_member: fn(&T) -> &M) -> usize {
     size_of::<M>()
 }

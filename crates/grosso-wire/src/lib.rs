@@ -1,35 +1,13 @@
 //! Packet header formats: views, builders and one bounded dissector.
 //!
-//! [`dissect`] finds the headers of a frame; the module of each header reads and writes it. The
-//! crate allocates nothing, needs no `std`, and never panics on input. Of checksums it knows which addresses count in
-//! them ([`Ends`]).
-//!
-//! | module | header |
-//! |---|---|
-//! | [`ethernet`], [`vlan`], [`pppoe`], [`mpls`] | link layer, and what is between it and IP |
-//! | [`null`], [`sll`], [`sll2`] | what stands for a link layer in capture files |
-//! | [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`] | network layer |
-//! | [`tcp`], [`udp`], [`icmp`] | transport layer |
-//! | [`gre`], [`gue`], [`fou`], [`vxlan`], [`nsh`], [`geneve`], [`l2tp`], [`esp`] | tunnels |
-//! | [`virtio`] | what a device says about a frame, in front of it |
-//!
-//! Private modules serve all of them: `registry` has a line for each header, of which `kind` makes [`Kind`];
-//! `header::spec` is the form of a [`HeaderSpec`]; `dissect` is the bounded walk, `walk` its place in a frame, `stack`
-//! its result.
-//!
-//! Each header's module has the same parts. `HEADER_LEN` and the constants of its fields. `field`, the byte
-//! ranges of the fixed part, for those who work on raw bytes. `TcpHeader` and the like, the fixed part as a view of
-//! bytes in network order, whose members are its fields and whose methods are the parts of those
-//! that are smaller than a byte or have a meaning. `parse`, which refuses what contradicts
-//! itself, and returns the header, its options or optional fields, and its payload. `emit`,
-//! which writes all of it at the front of a buffer and returns the rest, so that calls chain from
-//! the outermost header inwards. To change a header in place, zerocopy's
-//! [`mut_from_prefix`](zerocopy::FromBytes::mut_from_prefix) gives a mutable view.
+//! [`dissect`] finds the headers of a frame; the module of each header parses and writes it. The crate does not
+//! allocate, needs no `std`, and never panics on input. Checksums are left to `grosso-checksum`, except that [`Ends`]
+//! finds the addresses of the pseudo-header.
 //!
 //! ```
 //! use grosso_wire::{Kind, LinkType, Malformed, Ports, Stop, dissect, ethernet, ipv4, tcp};
 //!
-//! // Written from the outside in.
+//! // Write the headers, outermost first.
 //! let mut frame = [0; 14 + 20 + 24 + 5];
 //! let ethernet = ethernet::EthernetHeader {
 //!     ethertype: ethernet::ETHERTYPE_IPV4.into(),
@@ -52,7 +30,7 @@
 //! let rest = tcp.emit(&options, rest)?;
 //! rest.copy_from_slice(b"hello");
 //!
-//! // Found again.
+//! // Dissect the frame.
 //! let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
 //! assert_eq!(stack.to_string(), "eth ip4 tcp");
 //! assert_eq!((stack.stop, stack.header_len()), (Stop::Payload, 58));
@@ -63,6 +41,26 @@
 //! assert_eq!(payload, b"hello");
 //! # Ok::<(), Malformed>(())
 //! ```
+//!
+//! # Modules
+//!
+//! | module | header |
+//! |---|---|
+//! | [`ethernet`], [`vlan`], [`pppoe`], [`mpls`] | link layer, and headers between it and IP |
+//! | [`null`], [`sll`], [`sll2`] | pseudo link layers of capture files |
+//! | [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`] | network layer |
+//! | [`tcp`], [`udp`], [`icmp`] | transport layer |
+//! | [`gre`], [`gue`], [`fou`], [`vxlan`], [`nsh`], [`geneve`], [`l2tp`], [`esp`] | tunnels |
+//! | [`virtio`] | `virtio_net_hdr`, which a device puts before a frame |
+//!
+//! The module of each header has the same parts: `HEADER_LEN` and constants for the values of fields; `field`, the byte
+//! ranges of the fixed part; a type such as `TcpHeader`, a view of the fixed part in network byte order; `parse`, which
+//! checks the header and returns it with its options and payload; and `emit`, which writes all of it to a buffer and
+//! returns the rest of the buffer, so that calls chain from the outermost header inwards. To change a header in place,
+//! use zerocopy's [`mut_from_prefix`](zerocopy::FromBytes::mut_from_prefix).
+//!
+//! Private modules: `registry` lists all headers, and `kind` derives [`Kind`] from it; `header::spec` defines
+//! [`HeaderSpec`]; `dissect` is the bounded parser, `walk` its position in a frame, and `stack` its result.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -91,7 +89,7 @@ pub use ports::{CookieLen, Ports, Pseudowire, UdpPayload};
 pub use stack::{Extent, LAYERS_MAX, Layer, Stack, Stop};
 pub use zerocopy;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

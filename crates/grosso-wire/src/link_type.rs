@@ -2,28 +2,27 @@
 
 use core::fmt;
 
-/// Format of the first bytes of a frame.
+/// Format of the first header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LinkType {
     /// Ethernet II.
     Ethernet,
-    /// IPv4 or IPv6 without a link-layer header; the version nibble says which.
+    /// IPv4 or IPv6 without a link-layer header, distinguished by the version field.
     Raw,
     /// BSD loopback: 4 bytes of address family, accepted in either byte order.
     Null,
-    /// Linux cooked capture, as of `tcpdump -i any`.
+    /// Linux cooked capture, as written by `tcpdump -i any`.
     LinuxSll,
     /// Linux cooked capture version 2.
     LinuxSll2,
 }
 
 impl LinkType {
-    /// The link type for a `LINKTYPE_` number of a capture file; `None` for one that has no view
-    /// here.
+    /// Returns the link type for a `LINKTYPE_` number of a capture file; `None` if not supported.
     ///
-    /// 12 and 14 are the `DLT_RAW` values that some systems wrote into files, 108 is OpenBSD
-    /// loopback (the same header in network order), 228 and 229 are raw IPv4 and raw IPv6.
+    /// 12 and 14 are `DLT_RAW` values of some systems, 108 is OpenBSD loopback (the same header in network byte order),
+    /// 228 and 229 are raw IPv4 and raw IPv6.
     pub const fn from_pcap(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Ethernet),
@@ -35,7 +34,7 @@ impl LinkType {
         }
     }
 
-    /// The `LINKTYPE_` number to write into a capture file.
+    /// Returns the `LINKTYPE_` number for capture files.
     pub const fn to_pcap(self) -> u32 {
         match self {
             Self::Ethernet => 1,

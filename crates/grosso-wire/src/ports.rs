@@ -1,8 +1,9 @@
-//! Agreements about tunnels that no packet states: UDP ports that announce headers, and the form of L2TPv3 sessions.
+//! Configuration of tunnels that packets do not state: UDP ports that announce headers, and the format of L2TPv3
+//! sessions.
 
 use crate::kind::Kind;
 
-/// Agreements about tunnels that no packet states: the UDP destination ports that announce a header, and the form of
+/// Configuration of tunnels that packets do not state: the UDP destination ports of tunnel headers, and the format of
 /// L2TPv3 sessions. A port announces at most one header.
 ///
 /// ```
@@ -13,26 +14,27 @@ use crate::kind::Kind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
-    /// The port of each kind that has one, by [`Slot`]; 0 disables the kind.
+    /// Port of each kind that can have one, by [`Slot`]; 0 disables the kind.
     announcing: [u16; SLOTS],
     fou: Option<(u16, u8)>,
     l2tp: Option<Pseudowire>,
 }
 
-/// Meaning of the payload of a UDP datagram by its destination port.
+/// Type of a UDP payload by its destination port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UdpPayload {
-    /// It starts with a header of this kind.
+    /// The payload starts with a header of this kind.
     Header(Kind),
-    /// Foo over UDP: it is the payload of this IP protocol. A port of one IP version accepts the other too.
+    /// Foo over UDP: the payload belongs to this IP protocol. A port configured for one IP version accepts the other
+    /// too.
     Protocol(u8),
 }
 
 impl Ports {
-    /// No UDP port announces a tunnel: every UDP header ends the walk.
+    /// No tunnel ports: every UDP header ends the dissection.
     pub const NONE: Self = Self { announcing: [0; SLOTS], fou: None, l2tp: None };
 
-    /// The ports that IANA assigned; no FOU, which has none, and no L2TPv3 session.
+    /// Ports assigned by IANA, without FOU, which has none, and without L2TPv3 sessions.
     pub const ASSIGNED: Self = {
         let mut ports = Self::NONE;
         let mut index = 0;
@@ -46,11 +48,10 @@ impl Ports {
         ports
     };
 
-    /// The same, with `port` announcing a header of this kind and nothing else. Port 0 disables the kind.
+    /// Returns the ports with `port` announcing only this kind of header. Port 0 disables the kind.
     ///
     /// # Panics
-    ///
-    /// If no UDP port can announce a header of this kind.
+    /// Panics if no UDP port can announce this kind of header.
     #[must_use]
     pub const fn with(self, kind: Kind, port: u16) -> Self {
         let mut ports = self.without(port);
@@ -59,8 +60,8 @@ impl Ports {
         ports
     }
 
-    /// The same, with `port` announcing foo over UDP with payload of an IP protocol (rules W10, W24), and nothing else.
-    /// Port 0 disables foo over UDP.
+    /// Returns the ports with `port` announcing only foo over UDP with payload of an IP protocol (rules W10, W24). Port
+    /// 0 disables foo over UDP.
     #[must_use]
     pub const fn with_fou(self, port: u16, protocol: u8) -> Self {
         let mut ports = self.without(port);
@@ -68,14 +69,14 @@ impl Ports {
         ports
     }
 
-    /// The same, with the form of all L2TPv3 sessions. Without one, no session is read.
+    /// Returns the ports with this format of all L2TPv3 sessions. Without one, sessions are not parsed.
     #[must_use]
     pub const fn with_l2tp(mut self, form: Option<Pseudowire>) -> Self {
         self.l2tp = form;
         self
     }
 
-    /// The same, with this port announcing nothing.
+    /// Returns the ports with `port` announcing nothing.
     const fn without(mut self, port: u16) -> Self {
         let mut index = 0;
         while index < SLOTS {
@@ -92,7 +93,7 @@ impl Ports {
         self
     }
 
-    /// The port that announces a header of this kind; 0 if none does.
+    /// Returns the port that announces this kind of header; 0 if none does.
     #[inline]
     #[must_use]
     pub const fn port(&self, kind: Kind) -> u16 {
@@ -102,33 +103,33 @@ impl Ports {
         }
     }
 
-    /// The port in a slot, which the caller computes when it is compiled.
+    /// Returns the port in a slot, which the caller computes at compile time.
     #[inline(always)]
     pub(crate) const fn at(&self, slot: Slot) -> u16 {
         self.announcing[slot.0]
     }
 
-    /// The port of foo over UDP, and the IP protocol of its payload.
+    /// Returns the port of foo over UDP, and the IP protocol of its payload.
     #[inline]
     #[must_use]
     pub const fn fou(&self) -> Option<(u16, u8)> {
         self.fou
     }
 
-    /// The form of all L2TPv3 sessions.
+    /// Returns the format of all L2TPv3 sessions.
     #[inline]
     #[must_use]
     pub const fn l2tp(&self) -> Option<Pseudowire> {
         self.l2tp
     }
 
-    /// The meaning of the payload of a datagram to `port`; `None` if the port announces nothing.
+    /// Returns the type of the payload of a datagram to `port`; `None` if the port announces nothing.
     #[must_use]
     pub fn on(&self, port: u16) -> Option<UdpPayload> {
         self.iter().find(|(_, announcing)| *announcing == port).map(|(payload, _)| payload)
     }
 
-    /// Each port that announces something, with the meaning of its payload, in the order of the registry.
+    /// Returns every configured port with its payload type, in the order of the registry.
     pub fn iter(&self) -> impl Iterator<Item = (UdpPayload, u16)> + use<> {
         let ports = *self;
         let kinds = Kind::ALL.iter().map(move |&kind| (UdpPayload::Header(kind), ports.port(kind)));
@@ -137,19 +138,19 @@ impl Ports {
     }
 }
 
-/// [`Ports::ASSIGNED`].
+/// Returns [`Ports::ASSIGNED`].
 impl Default for Ports {
     fn default() -> Self {
         Self::ASSIGNED
     }
 }
 
-/// Index of a kind among the kinds that a UDP port announces.
+/// Index of a kind among those that a UDP port can announce.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot(usize);
 
 impl Slot {
-    /// The slot of a kind; `None` if no UDP port announces it.
+    /// Returns the slot of a kind; `None` if no UDP port can announce it.
     #[inline(always)]
     pub(crate) const fn of(kind: Kind) -> Option<Self> {
         match kind.spec().announced.port {
@@ -162,7 +163,7 @@ impl Slot {
 /// Number of kinds that a UDP port can announce.
 const SLOTS: usize = announced_before(Kind::ALL.len());
 
-/// The number of announced kinds in front of each kind.
+/// Number of port-announced kinds before each kind.
 const SLOT_OF: [u8; Kind::ALL.len()] = {
     let mut slots = [0; Kind::ALL.len()];
     let mut index = 0;
@@ -173,7 +174,7 @@ const SLOT_OF: [u8; Kind::ALL.len()] = {
     slots
 };
 
-/// The number of kinds that a UDP port can announce, among the first `count` of the registry.
+/// Returns the number of port-announced kinds among the first `count` of the registry.
 const fn announced_before(count: usize) -> usize {
     let mut announced = 0;
     let mut index = 0;
@@ -184,16 +185,16 @@ const fn announced_before(count: usize) -> usize {
     announced
 }
 
-/// The form of L2TPv3 sessions that carry Ethernet, which their ends agree on (RFC 3931 section 4.1.1).
+/// Format of L2TPv3 sessions that carry Ethernet, on which both endpoints agree (RFC 3931 section 4.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pseudowire {
     /// Length of the cookie.
     pub cookie: CookieLen,
-    /// Whether the default sublayer follows it (RFC 3931 section 4.6), as Linux has it by default.
+    /// Whether the default sublayer is present (RFC 3931 section 4.6), as by default in Linux.
     pub has_sublayer: bool,
 }
 
-/// The length of a session's cookie (RFC 3931 section 5.4.4).
+/// Length of a session's cookie (RFC 3931 section 5.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CookieLen {
     /// No cookie.
@@ -205,7 +206,7 @@ pub enum CookieLen {
 }
 
 impl CookieLen {
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub const fn bytes(self) -> usize {

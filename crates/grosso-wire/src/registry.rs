@@ -1,7 +1,7 @@
-//! The registry of headers: a line for each kind.
+//! The registry of headers: one entry per kind.
 
-/// Hands the registry to a macro: the files in [`header`](crate::header), and in each the kinds of headers, their
-/// specifications and a sentence about each.
+/// Passes the registry to a macro: the files in [`header`](crate::header), and for each the kinds of headers, their
+/// descriptions and a sentence about each.
 macro_rules! registry {
     ($macro:ident) => {
         $macro! {

@@ -1,72 +1,69 @@
-//! The result of dissection: the headers of a packet, their positions, and the reason why the walk ended.
+//! The result of dissection: the headers of a packet, their offsets, and the reason why the dissection ended.
 
 use core::fmt;
 
 use crate::kind::Kind;
 
-/// Most headers that one packet is dissected into; the walk stops with [`Stop::TooDeep`] beyond it.
+/// Maximum number of headers per packet; dissection stops with [`Stop::TooDeep`] beyond it.
 ///
-/// Linux enters 15 protocol layers (rule G7); one more makes room for the link layer itself.
+/// Linux enters 15 protocol layers (rule G7); one more is for the link layer itself.
 pub const LAYERS_MAX: usize = 16;
 
-/// One header of a packet.
+/// One header of a dissected packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Layer {
     /// Kind of the header.
     pub kind: Kind,
-    /// Start of the header, in bytes from the start of the frame.
+    /// Offset of the header in bytes from the start of the frame.
     pub offset: u16,
-    /// Length in bytes, options included.
+    /// Length in bytes, including options.
     pub len: u16,
 }
 
 impl Layer {
-    /// End of the header, in bytes from the start of the frame.
+    /// Returns the end of the header in bytes from the start of the frame.
     #[inline]
     pub const fn end(&self) -> usize {
         self.offset as usize + self.len as usize
     }
 }
 
-/// Reason why the walk over the headers ended.
+/// Reason why the dissection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stop {
-    /// A transport header (TCP, UDP without a known tunnel inside, ICMP) was found; its payload
-    /// follows.
+    /// A transport header (TCP, ICMP, or UDP without a known tunnel) was found; its payload follows.
     Payload,
-    /// The payload of an IP fragment follows; it has no header of its own, or only the first part
-    /// of one.
+    /// The payload of an IP fragment follows, which has no header, or only part of one.
     Fragment,
     /// ESP or another header that hides what follows.
     Encrypted,
-    /// An EtherType, IP protocol or tunnel payload type that has no view here.
+    /// The EtherType, IP protocol or tunnel payload type is not supported.
     Unknown,
-    /// The frame ends inside the header that should come next.
+    /// The frame ends inside the next header.
     Truncated,
-    /// The next header contradicts itself: a wrong version, a length below its minimum.
+    /// The next header is malformed, for example by a wrong version or a length below its minimum.
     Malformed,
     /// [`LAYERS_MAX`] headers were found and another one follows.
     TooDeep,
 }
 
-/// Comparison of the lengths that the headers declare with the bytes present.
+/// Comparison of the declared lengths with the length of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Every declared length (IP, UDP, PPPoE) ends exactly where the frame ends.
+    /// Every declared length (IP, UDP, PPPoE) ends with the frame.
     Exact,
-    /// A declared length ends before the frame does: Ethernet padding, or a trailer.
+    /// A declared length ends before the frame: Ethernet padding, or a trailer.
     Padded,
-    /// A declared length ends beyond the frame: the header is wrong, or the capture was cut short.
+    /// A declared length ends after the frame: the header is wrong, or the capture is truncated.
     Short,
-    /// An IP length of zero, as BIG TCP superframes have: the packet ends with the frame (rule
-    /// G62).
+    /// The IP length is zero, as in BIG TCP superframes: the packet ends with the frame (rule G62).
     Jumbo,
 }
 
 impl Extent {
-    /// Combines the extents of two levels of a packet: missing bytes outweigh padding, which outweighs an undeclared
-    /// length, which outweighs an exact one.
+    /// Combines the extents of two levels of a packet. Missing bytes take precedence over padding, padding over an
+    /// undeclared length, and that over an exact one.
     #[inline]
     pub const fn combine(self, other: Self) -> Self {
         if self.rank() >= other.rank() { self } else { other }
@@ -83,21 +80,31 @@ impl Extent {
 }
 
 /// The headers of one packet, outermost first.
+///
+/// ```
+/// use grosso_wire::{Kind, LinkType, Ports, dissect};
+///
+/// let mut frame = [0; 60];
+/// frame[..4].copy_from_slice(&[0x45, 0, 0, 60]);
+/// frame[9] = 17; // UDP
+/// let stack = dissect(&frame, LinkType::Raw, &Ports::ASSIGNED);
+/// assert_eq!(stack.layers()[0].kind, Kind::Ipv4);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     layers: [Layer; LAYERS_MAX],
     count: u8,
-    /// Reason why the walk ended.
+    /// Reason why the dissection ended.
     pub stop: Stop,
-    /// Comparison of the declared lengths with the frame.
+    /// Comparison of the declared lengths with the length of the frame.
     pub extent: Extent,
-    /// End of the innermost declared payload, in bytes from the start of the frame. It may lie beyond the frame or
-    /// beyond an outer declared length with [`Extent::Short`], and before the end of the frame with [`Extent::Padded`].
+    /// End of the innermost declared payload in bytes from the start of the frame. With [`Extent::Short`] it may lie
+    /// beyond the frame or an outer declared length, with [`Extent::Padded`] before the end of the frame.
     pub end: u32,
 }
 
 impl Stack {
-    /// A stack without layers for a frame of `end` bytes.
+    /// Creates a stack without layers for a frame of `end` bytes.
     #[inline]
     pub const fn new(end: u32) -> Self {
         let layer = Layer { kind: Kind::Ethernet, offset: 0, len: 0 };
@@ -110,13 +117,13 @@ impl Stack {
         }
     }
 
-    /// Forgets the headers.
+    /// Removes all layers.
     #[inline]
     pub const fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Appends a header; `false` when there is no room for it.
+    /// Appends a header; returns false if the stack is full.
     #[inline]
     pub fn push(&mut self, layer: Layer) -> bool {
         match self.layers.get_mut(self.count as usize) {
@@ -129,7 +136,7 @@ impl Stack {
         }
     }
 
-    /// The room for headers, for a walk that counts them itself.
+    /// Returns the slots for headers, for a dissector that counts them itself.
     #[inline]
     pub(crate) const fn slots(&mut self) -> &mut [Layer; LAYERS_MAX] {
         &mut self.layers
@@ -141,26 +148,26 @@ impl Stack {
         self.count = count as u8;
     }
 
-    /// The headers, outermost first.
+    /// Returns the headers, outermost first.
     #[inline]
     pub fn layers(&self) -> &[Layer] {
         &self.layers[..(self.count as usize).min(LAYERS_MAX)]
     }
 
-    /// The innermost header.
+    /// Returns the innermost header.
     #[inline]
     pub fn last(&self) -> Option<Layer> {
         self.layers().last().copied()
     }
 
-    /// End of the innermost header and start of its payload, in bytes from the start of the frame.
+    /// Returns the end of the innermost header, where its payload starts, in bytes from the start of the frame.
     #[inline]
     pub fn header_len(&self) -> usize {
         self.last().map_or(0, |layer| layer.end())
     }
 }
 
-/// Equality of what was found; the slots behind the last header do not count.
+/// Compares the layers and the result of the dissection; unused slots do not count.
 impl PartialEq for Stack {
     fn eq(&self, other: &Self) -> bool {
         let facts = |stack: &Self| (stack.stop, stack.extent, stack.end);
@@ -170,7 +177,7 @@ impl PartialEq for Stack {
 
 impl Eq for Stack {}
 
-/// The words of [`Kind::name`], outermost first: `eth vlan ip4 udp vxlan eth ip4 tcp`.
+/// Formats the names of [`Kind::name`], outermost first: `eth vlan ip4 udp vxlan eth ip4 tcp`.
 impl fmt::Display for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, layer) in self.layers().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The header that TUN, TAP, packet sockets and virtio devices put in front of a frame
-//! (`virtio_net_hdr`; virtio 1.3 section 5.1.6).
+//! The header that TUN, TAP, packet sockets and virtio devices put before a frame (`virtio_net_hdr`; virtio 1.3 section
+//! 5.1.6).
 //!
 //! ```text
 //!  0       1        2         4          6               8                 10
@@ -14,8 +14,8 @@
 //! +----------------+------------------+ 24
 //! ```
 //!
-//! The first 12 bytes are in the order that reader and writer agreed on; the others are always little-endian. A field
-//! that a form lacks is read as 0 and not written.
+//! The first 12 bytes have a negotiated byte order; the others are always little-endian. Fields that a format lacks are
+//! parsed as 0 and not written.
 
 use core::fmt;
 
@@ -25,35 +25,35 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::error::{Malformed, Reason};
 use crate::layout;
 
-/// Bytes of the shortest form.
+/// Length of the shortest format in bytes.
 pub const HEADER_LEN: usize = 10;
-/// Bytes of the longest form.
+/// Length of the longest format in bytes.
 pub const LEN_MAX: usize = 24;
 
-/// The checksum is still to be computed, from `checksum_start` on.
+/// The checksum must still be computed, from `checksum_start` on.
 pub const FLAG_NEEDS_CHECKSUM: u8 = 1;
 /// The checksum was verified.
 pub const FLAG_DATA_VALID: u8 = 2;
-/// The checksum fields count coalesced segments and duplicate acknowledgments.
+/// The checksum fields hold the counts of coalesced segments and duplicate acknowledgments.
 pub const FLAG_RSC_INFO: u8 = 4;
-/// The outer UDP header of a tunnel has a checksum, to be computed for each segment.
+/// The outer UDP header of a tunnel has a checksum, which must be computed for each segment.
 pub const FLAG_UDP_TUNNEL_CHECKSUM: u8 = 8;
 
 /// No segmentation.
 pub const GSO_NONE: u8 = 0;
 /// TCP over IPv4.
 pub const GSO_TCP_IPV4: u8 = 1;
-/// One UDP datagram, to be cut into IP fragments (UFO).
+/// One UDP datagram to be split into IP fragments (UFO).
 pub const GSO_UDP: u8 = 3;
 /// TCP over IPv6.
 pub const GSO_TCP_IPV6: u8 = 4;
 /// Many UDP datagrams (USO).
 pub const GSO_UDP_SEGMENTS: u8 = 5;
-/// Added to a type: inside a UDP tunnel over IPv4.
+/// Bit: inside a UDP tunnel over IPv4.
 pub const GSO_TUNNEL_IPV4: u8 = 0x20;
-/// Added to a type: inside a UDP tunnel over IPv6.
+/// Bit: inside a UDP tunnel over IPv6.
 pub const GSO_TUNNEL_IPV6: u8 = 0x40;
-/// Added to a TCP type: CWR belongs to the first segment only.
+/// Bit for TCP: only the first segment has CWR.
 pub const GSO_ECN: u8 = 0x80;
 
 /// Byte ranges inside the header.
@@ -64,19 +64,19 @@ pub mod field {
     pub const FLAGS: Range<usize> = 0..1;
     /// Type of segmentation.
     pub const GSO_TYPE: Range<usize> = 1..2;
-    /// Bytes of all headers.
+    /// Length of all headers.
     pub const HEADER_LENGTH: Range<usize> = 2..4;
-    /// Payload bytes of a segment.
+    /// Payload bytes per segment.
     pub const GSO_SIZE: Range<usize> = 4..6;
     /// Start of the sum.
     pub const CHECKSUM_START: Range<usize> = 6..8;
-    /// Position of the checksum field, from the start of the sum.
+    /// Offset of the checksum field from the start of the sum.
     pub const CHECKSUM_OFFSET: Range<usize> = 8..10;
-    /// Number of receive buffers that the frame occupies.
+    /// Number of receive buffers of the frame.
     pub const BUFFERS: Range<usize> = 10..12;
     /// Flow hash.
     pub const HASH_VALUE: Range<usize> = 12..16;
-    /// Coverage of the hash.
+    /// Type of the hash.
     pub const HASH_REPORT: Range<usize> = 16..18;
     /// Zero.
     pub const PADDING: Range<usize> = 18..20;
@@ -86,21 +86,21 @@ pub mod field {
     pub const INNER_NETWORK: Range<usize> = 22..24;
 }
 
-/// Form of the header, by the number of its fields. Both sides agree on it beforehand (`TUNSETVNETHDRSZ`); nothing in
-/// the header tells it.
+/// Format of the header, by its number of fields. Both sides agree on it in advance (`TUNSETVNETHDRSZ`); the header
+/// itself does not name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
     /// 10 bytes: the default of TUN, TAP and packet sockets.
     Short,
-    /// 12 bytes: with the number of buffers, as of virtio 1.
+    /// 12 bytes: with the number of buffers, as in virtio 1.
     Buffers,
     /// 20 bytes: with the flow hash.
     Hash,
-    /// 24 bytes: with the positions of the headers of a UDP tunnel (Linux 6.17).
+    /// 24 bytes: with the offsets of the headers of a UDP tunnel (Linux 6.17).
     Tunnel,
 }
 
-/// Byte order of the fields in the first 12 bytes.
+/// Byte order of the first 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Little-endian: virtio 1, or `TUNSETVNETLE`.
@@ -109,44 +109,47 @@ pub enum Order {
     Big,
 }
 
-/// The header, all its fields as numbers of this host.
+/// The header, with all fields in the byte order of this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VirtioHeader {
-    /// The `FLAG_` bits.
+    /// `FLAG_` bits.
     pub flags: u8,
-    /// One of the `GSO_` types with the bits that are added to it.
+    /// One of the `GSO_` types, with additional bits.
     pub gso_type: u8,
-    /// Bytes of all headers of the frame; a hint, which may be 0.
+    /// Length of all headers of the frame in bytes; a hint that may be 0.
     pub header_length: u16,
-    /// Payload bytes of a segment.
+    /// Payload bytes per segment.
     pub gso_size: u16,
     /// Start of the sum, in bytes from the start of the frame.
     pub checksum_start: u16,
-    /// Position of the checksum field, in bytes from `checksum_start`.
+    /// Offset of the checksum field in bytes from `checksum_start`.
     pub checksum_offset: u16,
-    /// Number of receive buffers that the frame occupies.
+    /// Number of receive buffers of the frame.
     pub buffers: u16,
     /// Flow hash.
     pub hash_value: u32,
-    /// Coverage of the hash; 0 when there is no hash.
+    /// Type of the hash; 0 without one.
     pub hash_report: u16,
-    /// Start of the outer UDP header of a tunnel, in bytes from the start of the frame.
+    /// Offset of a tunnel's outer UDP header in bytes from the start of the frame.
     pub outer_transport: u16,
-    /// Start of the inner IP header of a tunnel, in bytes from the start of the frame.
+    /// Offset of a tunnel's inner IP header in bytes from the start of the frame.
     pub inner_network: u16,
 }
 
 impl Form {
-    /// Every form, shortest first.
+    /// All formats, shortest first.
     pub const ALL: [Self; 4] = [Self::Short, Self::Buffers, Self::Hash, Self::Tunnel];
 
-    /// The form of this many bytes.
+    /// Returns the format with this length in bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`] if no format has this length.
     pub fn from_len(len: usize) -> Result<Self, Malformed> {
         let form = Self::ALL.into_iter().find(|form| form.len() == len);
         form.ok_or_else(|| Malformed::new(NAME, Reason::Length))
     }
 
-    /// Length of the form in bytes.
+    /// Returns the length of the format in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no form is empty")]
     #[inline]
     pub const fn len(self) -> usize {
@@ -160,10 +163,10 @@ impl Form {
 }
 
 impl Order {
-    /// Byte order of this host, which legacy virtio and TUN use by default.
+    /// Byte order of this host, the default of legacy virtio and TUN.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
-    /// Turns a number between little-endian and this order.
+    /// Converts a number between little-endian and this byte order.
     #[inline]
     const fn swap(self, number: little_endian::U16) -> little_endian::U16 {
         match self {
@@ -177,7 +180,7 @@ impl Order {
 }
 
 impl VirtioHeader {
-    /// The header in this form and order, and the frame behind it.
+    /// Parses the header in this format and byte order; returns it with the frame after it.
     #[inline]
     pub fn parse(bytes: &[u8], form: Form, order: Order) -> Result<(Self, &[u8]), Malformed> {
         let (header, frame) = layout::split_at(NAME, bytes, form.len())?;
@@ -206,8 +209,8 @@ impl VirtioHeader {
         Ok((parsed, frame))
     }
 
-    /// Writes the header in this form and order, every byte of it (rule B38), and returns the
-    /// buffer behind it.
+    /// Writes the header in this format and byte order, including padding bytes (rule B38), and returns the rest of the
+    /// buffer.
     pub fn emit<'a>(
         &self,
         form: Form,
@@ -232,30 +235,29 @@ impl VirtioHeader {
         layout::emit(NAME, &(), &wire.as_bytes()[..form.len()], buffer)
     }
 
-    /// Whether all of these flags are set.
+    /// Returns whether all of these flags are set.
     #[inline]
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
 
-    /// The type of segmentation without the bits that are added to it.
+    /// Returns the segmentation type without additional bits.
     pub fn segmentation(&self) -> u8 {
         self.gso_type & !(GSO_TUNNEL_IPV4 | GSO_TUNNEL_IPV6 | GSO_ECN)
     }
 
-    /// The tunnel bits of the type; both are set only in a header that is wrong (rule V8).
+    /// Returns the tunnel bits of the type; both are set only in an invalid header (rule V8).
     pub fn tunnel(&self) -> u8 {
         self.gso_type & (GSO_TUNNEL_IPV4 | GSO_TUNNEL_IPV6)
     }
 
-    /// Whether CWR belongs to the first segment only.
+    /// Returns whether only the first segment has CWR.
     pub fn has_ecn(&self) -> bool {
         self.gso_type & GSO_ECN != 0
     }
 }
 
-/// `virtio flags 0x1 gso 0x1 size 1448 headers 66 checksum 34+16`, with ` tunnel 34/64` where it
-/// applies.
+/// Formats like `virtio flags 0x1 gso 0x1 size 1448 headers 66 checksum 34+16`, with ` tunnel 34/64` if applicable.
 impl fmt::Display for VirtioHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} flags {:#x} gso {:#x}", self.flags, self.gso_type)?;
@@ -270,7 +272,7 @@ impl fmt::Display for VirtioHeader {
     }
 }
 
-/// The longest form as it is in memory; the others are its beginnings.
+/// The longest format as in memory; the others are prefixes.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 struct Wire {
@@ -338,7 +340,7 @@ mod tests {
         inner_network: 64,
     };
 
-    /// The fields of the header that remain in a shorter form.
+    /// Returns the fields of the header that remain in a shorter form.
     fn cut(form: Form) -> VirtioHeader {
         let mut header = HEADER;
         if form < Form::Tunnel {

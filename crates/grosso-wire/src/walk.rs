@@ -4,55 +4,55 @@ use crate::kind::Kind;
 use crate::ports::Ports;
 use crate::stack::{Extent, LAYERS_MAX, Layer, Stop};
 
-/// The header that the walk meets next.
+/// The next header.
 #[derive(Clone, Copy)]
 pub(crate) enum Next {
     Header(Kind),
-    /// The header that an EtherType of a link layer announces.
+    /// Announced by an EtherType of a link layer.
     EtherType(u16),
-    /// The header that an EtherType of a tunnel header announces.
+    /// Announced by an EtherType of a tunnel header.
     Tunnelled(u16),
-    /// The header that a next protocol of VXLAN-GPE announces.
+    /// Announced by a next protocol of VXLAN-GPE.
     Numbered(u8),
-    /// IPv4 or IPv6: the version nibble decides.
+    /// IPv4 or IPv6, depending on the version field.
     Ip,
-    /// An IP protocol where IPv6 extension headers have no place.
+    /// Announced by an IP protocol where IPv6 extension headers are not allowed.
     Protocol(u8),
-    /// The header that an IPv6 next-header field announces.
+    /// Announced by an IPv6 next-header field.
     AfterIpv6(u8),
     /// The payload of a UDP datagram to this port.
     UdpPayload(u16),
 }
 
-/// A step of the walk: the next header, or the reason to stop.
+/// Result of one step: the next header, or the reason to stop.
 pub(crate) type Step = Result<Next, Stop>;
 
 /// Position of the dissector in a frame.
 pub(crate) struct Walk<'a, 's> {
     pub(crate) ports: &'s Ports,
     pub(crate) layers: &'s mut [Layer; LAYERS_MAX],
-    /// Number of headers found: here and not in the stack, so that it stays in a register.
+    /// Number of headers found; kept outside the stack, so that it stays in a register.
     pub(crate) count: usize,
-    /// The bytes from the next header to the nearest end: the frame's or a declared one.
+    /// Bytes from the next header to the nearest end: of the frame, or a declared one.
     pub(crate) rest: &'a [u8],
-    /// Start of `rest` in the frame.
+    /// Offset of `rest` in the frame.
     pub(crate) offset: usize,
-    /// End of the innermost declared payload; beyond the frame when the frame was cut short.
+    /// End of the innermost declared payload; beyond the frame if the frame is truncated.
     pub(crate) end: usize,
     pub(crate) extent: Extent,
-    /// The innermost IP header declares no length.
+    /// Whether the innermost IP header declares no length.
     pub(crate) jumbo: bool,
 }
 
 impl<'a> Walk<'a, '_> {
-    /// The kind of the header that was appended last.
+    /// Returns the kind of the last appended header.
     #[inline(always)]
     pub(crate) fn last(&self) -> Option<Kind> {
         let last = self.count.checked_sub(1).and_then(|last| self.layers.get(last));
         last.map(|layer| layer.kind)
     }
 
-    /// Appends a header of `len` bytes and steps over it, unless it is cut.
+    /// Appends a header of `len` bytes and advances past it, unless it is truncated.
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: Kind, len: usize) -> Result<(), Stop> {
         self.rest = self.rest.get(len..).ok_or(Stop::Truncated)?;
@@ -65,7 +65,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// Takes the payload length that an IP header declares, unless it declares none.
+    /// Applies the payload length that an IP header declares, if any.
     #[inline(always)]
     pub(crate) fn declare_ip(&mut self, len: usize) {
         if self.jumbo {
@@ -75,7 +75,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Takes a declared length, counted from the end of the header that declares it.
+    /// Applies a declared length, counted from the end of the declaring header.
     #[inline(always)]
     pub(crate) fn declare(&mut self, len: usize) {
         let end = self.offset.saturating_add(len);
@@ -88,7 +88,7 @@ impl<'a> Walk<'a, '_> {
         self.rest = self.rest.get(..len).unwrap_or(self.rest);
     }
 
-    /// The next `N` bytes.
+    /// Returns the next `N` bytes.
     #[inline(always)]
     pub(crate) fn peek<const N: usize>(&self) -> Result<&'a [u8; N], Stop> {
         self.rest.first_chunk().ok_or(Stop::Truncated)

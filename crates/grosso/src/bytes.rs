@@ -1,7 +1,7 @@
-//! Big-endian words at a place in a packet.
+//! Big-endian words at an offset in a packet.
 //!
-//! Reads beyond the end give zero and writes beyond it are dropped, so that no caller can panic on
-//! a hostile length; every caller has checked the length before, for meaning.
+//! Reads beyond the end return zero and writes beyond it are dropped, so that no caller can panic on a hostile length.
+//! Every caller has already checked the length.
 
 #[inline]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -35,7 +35,7 @@ pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     }
 }
 
-/// The byte at a position; zero beyond the end.
+/// Returns the byte at an offset; zero beyond the end.
 #[inline]
 pub(crate) fn byte_at(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or(0)

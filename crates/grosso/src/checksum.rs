@@ -1,40 +1,50 @@
-//! Checksum states: knowledge about a checksum travels beside the packet, so that nothing is summed twice.
+//! Checksum states. The state of a checksum travels with the packet, so that no byte is summed twice.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Class, Ends, Extent, Kind, Layer, Role, Segmentation, Stack, Stop, tcp, udp};
 
 use crate::bytes::put_u16;
 
-/// Knowledge about the checksums of a packet (rules C1, C2).
+/// State of a packet's checksums (rules C1, C2); corresponds to Linux's `ip_summed`.
+///
+/// ```
+/// use grosso::checksum::{Checksum, complete};
+///
+/// let mut packet = [0x12, 0x34, 0x00, 0x00]; // a checksum field at offset 2 that covers all four bytes
+/// complete(&mut packet, 0, 2)?;
+/// assert_eq!(packet[2..], (!0x1234u16).to_be_bytes());
+/// assert_eq!(Checksum::default(), Checksum::None);
+/// # Ok::<(), grosso::checksum::OutsidePacket>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// None: a receiver that depends on them has to verify them.
+    /// Not verified: a receiver that relies on the checksums must verify them (`CHECKSUM_NONE`).
     #[default]
     None,
-    /// The first `levels` + 1 transport or tunnel checksums, from the outermost on, are verified.
+    /// The outermost `levels` + 1 transport and tunnel checksums are verified (`CHECKSUM_UNNECESSARY`).
     Unnecessary {
-        /// Verified checksums beyond the first.
+        /// Number of verified checksums besides the outermost.
         levels: u8,
     },
-    /// The one's-complement sum of everything from the first network header on.
+    /// The one's-complement sum of the packet from its first network header on (`CHECKSUM_COMPLETE`).
     Complete {
-        /// That sum, folded and not complemented.
+        /// The sum, folded and not complemented.
         sum: u16,
     },
-    /// One checksum field holds only the pseudo-header sum: the sender of the packet sums everything from `start` on
-    /// and stores the complement at `start + offset`. The checksum counts as right, and so do those around it; those
-    /// inside it are unknown.
+    /// One checksum field holds only the pseudo-header sum (`CHECKSUM_PARTIAL`). The transmitter sums the packet from
+    /// `start` on and stores the complement at `start + offset`. This checksum and those of outer headers count as
+    /// valid; the state of inner ones is unknown.
     Partial {
         /// Start of the sum, in bytes from the start of the frame.
         start: u16,
-        /// Position of the checksum field, in bytes from `start`.
+        /// Offset of the checksum field, in bytes from `start`.
         offset: u16,
     },
 }
 
 impl Checksum {
-    /// The partial checksum of the innermost TCP or UDP header, as in every superframe of Linux; [`Checksum::None`] if
-    /// the innermost header is another.
+    /// Returns the partial checksum of the innermost TCP or UDP header, as Linux sets it in every superframe. Returns
+    /// [`Checksum::None`] if the innermost header is neither.
     #[must_use]
     pub fn of_transport(stack: &Stack) -> Self {
         let Some(layer) = stack.last() else { return Self::None };
@@ -50,14 +60,14 @@ impl Checksum {
     }
 }
 
-/// A partial checksum that does not lie inside its packet (rule C3, B32).
+/// Error: a partial checksum lies outside its packet (rules C3, B32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsidePacket {
-    /// Requested start of the sum.
+    /// Requested start of the sum, in bytes.
     pub start: u16,
-    /// Requested position of the checksum field, from `start` on.
+    /// Requested offset of the checksum field, in bytes from `start`.
     pub offset: u16,
-    /// The length of the packet in bytes.
+    /// Length of the packet in bytes.
     pub len: usize,
 }
 
@@ -72,11 +82,11 @@ impl core::error::Error for OutsidePacket {}
 
 /// Completes a partial checksum in software (rule C3).
 ///
-/// A result of zero is stored as 0xffff whatever the protocol, as Linux does; both denote the same sum, and only UDP
-/// distinguishes them. A superframe is never completed, only its segments are.
+/// A result of zero is stored as 0xffff for every protocol, as Linux does; both values denote the same sum, and only
+/// UDP distinguishes them. Superframes are never completed; their segments are.
 ///
 /// # Errors
-/// An error if the checksum does not lie inside the packet, which then stays unchanged.
+/// [`OutsidePacket`] if the checksum field lies outside the packet, which is then unchanged.
 pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), OutsidePacket> {
     let at = usize::from(start) + usize::from(offset);
     if at + 2 > packet.len() {
@@ -87,13 +97,12 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
     Ok(())
 }
 
-/// Makes the checksum of the innermost TCP or UDP header a partial one: its field gets the pseudo-header sum, whatever
-/// it held before, and whoever takes the packet sums the rest (rule C3). A stack that leaves its checksums to the
-/// device calls this.
+/// Replaces the checksum of the innermost TCP or UDP header by the pseudo-header sum and returns the partial state for
+/// the packet's metadata (rule C3). A stack that leaves checksums to the device calls this.
 ///
-/// `packet` is whole, and may be a superframe; `stack` is its dissection. The result belongs in its metadata. It is
-/// [`Checksum::None`], and the packet unchanged, where no such sum is determined: another innermost header, a fragment,
-/// bytes behind the end of the IP packet, IPv6 extension headers.
+/// `packet` must be complete, and may be a superframe; `stack` is its dissection. Returns [`Checksum::None`] and leaves
+/// the packet unchanged if the pseudo-header sum is not defined: for another innermost header, a fragment, bytes after
+/// the end of the IP packet, or IPv6 extension headers.
 #[must_use]
 pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     let Some((transport, sum)) = opened(packet, stack) else { return Checksum::None };
@@ -105,8 +114,8 @@ pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     Checksum::Partial { start: transport.offset, offset }
 }
 
-/// The header whose checksum can be partial, and the pseudo-header sum that its field then holds. Padding would be
-/// summed too, and not every routing header determines the final address.
+/// Returns the header whose checksum can be partial, and the pseudo-header sum that its field then holds. `None` with
+/// padding, which would be summed too, and with a routing header that does not determine the final address.
 pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
     let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
     if stack.extent != Extent::Exact || stack.layers().iter().any(is_extension) {
@@ -116,7 +125,7 @@ pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
     Some((transport, pseudo_sum(packet, stack, &transport)?))
 }
 
-/// The pseudo-header sum for the innermost transport header, whose payload ends with the frame.
+/// Returns the pseudo-header sum of the innermost transport header, whose payload ends with the frame.
 pub(crate) fn pseudo_sum(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
     let ip = ip_layers(stack).last()?;
     let protocol = if transport.kind == Kind::Tcp { 6 } else { 17 };
@@ -124,13 +133,13 @@ pub(crate) fn pseudo_sum(frame: &[u8], stack: &Stack, transport: &Layer) -> Opti
     Some(Ends::of(frame, ip).pseudo(frame, protocol, length as usize).fold())
 }
 
-/// The TCP or UDP header whose payload ends the frame.
+/// Returns the TCP or UDP header whose payload ends with the frame.
 pub(crate) fn transport(stack: &Stack) -> Option<Layer> {
     let last = stack.last().filter(|layer| layer.kind.is_transport())?;
     (stack.stop == Stop::Payload).then_some(last)
 }
 
-/// Offset of the checksum of a transport header, from that header and from the start of the frame.
+/// Returns the offset of a transport header's checksum, from that header and from the start of the frame.
 pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     let field = match transport.kind {
         Kind::Tcp => tcp::field::CHECKSUM,
@@ -139,7 +148,7 @@ pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     (field.start as u16, usize::from(transport.offset) + field.start)
 }
 
-/// The IP headers, outermost first.
+/// Returns the IP headers, outermost first.
 pub(crate) fn ip_layers(stack: &Stack) -> impl Iterator<Item = &Layer> {
     stack.layers().iter().filter(|layer| layer.kind.is_ip())
 }

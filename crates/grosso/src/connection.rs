@@ -1,25 +1,25 @@
-//! The two ends of a TCP connection, as packets of either direction name them.
+//! The two endpoints of a TCP connection, identified alike from packets of either direction.
 
 use core::ops::Range;
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 
-/// An address and a port.
+/// Address and port.
 pub(crate) type End<'a> = (&'a [u8], &'a [u8]);
 
-/// Sender and receiver of a TCP packet, by its innermost addresses and ports, whatever tunnels are around it.
+/// Sender and receiver of a TCP packet, by its innermost addresses and ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends<'a> {
     pub(crate) from: End<'a>,
     pub(crate) to: End<'a>,
-    /// Start of the TCP header.
+    /// Offset of the TCP header.
     pub(crate) transport: usize,
-    /// End of the TCP header, options included.
+    /// End of the TCP header, including options.
     pub(crate) header_end: usize,
 }
 
 impl<'a> Ends<'a> {
-    /// The ends of a packet whose headers were dissected; `None` unless the innermost one is a whole TCP header.
+    /// Returns the endpoints of a dissected packet; `None` unless the innermost header is a complete TCP header.
     pub(crate) fn of(packet: &'a [u8], stack: &Stack) -> Option<Self> {
         let layers = stack.layers();
         let header = layers.last().filter(|layer| layer.kind == Kind::Tcp)?;

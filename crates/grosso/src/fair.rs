@@ -1,11 +1,11 @@
-//! Fair shares of a queue that fills up: which of the frames that wait are dropped, so that the others find room.
+//! Fair drops from a queue that fills up.
 //!
-//! A queue that is full drops whatever comes next, and a flow of few packets loses as large a part of them as the flows
-//! that filled it. Here, frames are dropped before that, and only those of flows that hold more than their share: the
-//! places are divided as water finds its level, so a flow that holds less than an equal share keeps all of its frames.
-//! The oldest of a flow are dropped: its sender learns of it soonest, and no frame overtakes another.
+//! A full queue drops every arriving frame, so a small flow loses the same fraction of its packets as the flows that
+//! filled the queue. [`FairShare`] drops earlier, and only frames of flows above the max-min fair share: a flow below
+//! an equal share loses nothing. The oldest frames of a flow are dropped, because its sender then learns of the loss
+//! soonest and no frame is reordered.
 //!
-//! The frames remain where they are, and nothing is copied: the queue's owner asks frame by frame.
+//! The frames stay in the owner's queue and are not copied; the owner asks for each frame in turn.
 //!
 //! ```
 //! use grosso::fair::FairShare;
@@ -32,22 +32,22 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::flow::{FlowHasher, Keys};
 
-/// The frames of one queue, by flow. It knows those that joined and have not left, in their order.
+/// The frames of one queue by flow, in queue order.
 #[derive(Debug)]
 pub struct FairShare {
     link: LinkType,
     ports: Ports,
     hasher: FlowHasher,
     stack: Stack,
-    /// Frames of each bucket that wait and are not to be dropped. Flows that share a bucket share its share.
+    /// Kept frames per bucket. Flows in the same bucket share its share.
     waiting: Box<[u32; BUCKETS]>,
     /// An empty vector kept for its capacity.
     counts: Vec<u32>,
-    /// The frames that wait, from the oldest.
+    /// Queued frames, oldest first.
     queue: VecDeque<Counted>,
-    /// Number of those that are not to be dropped.
+    /// Number of queued frames that are kept.
     kept: usize,
-    /// Time until which several flows are taken to share the queue, in nanoseconds.
+    /// Time in nanoseconds until which the queue counts as shared by several flows.
     shared_until_ns: u64,
 }
 
@@ -59,7 +59,8 @@ struct Counted {
 }
 
 impl FairShare {
-    /// An empty queue. The seed should be random: who knows it can choose flows that share a bucket with another's.
+    /// Creates the state of an empty queue. `seed` should be random, so that an attacker cannot choose flows that share
+    /// a bucket with a victim.
     #[must_use]
     pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -75,13 +76,13 @@ impl FairShare {
         }
     }
 
-    /// Number of frames that joined and have not left.
+    /// Returns the number of queued frames.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether no frame waits.
+    /// Returns whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
@@ -98,8 +99,8 @@ impl FairShare {
         self.kept += 1;
     }
 
-    /// Decides that frames of flows above their share are dropped, so that no more than `keep` remain. As long as one
-    /// flow has the queue to itself, nothing is dropped: it would gain nobody anything.
+    /// Marks frames of flows above their fair share for dropping, so that at most `keep` frames remain. Marks nothing
+    /// while a single flow occupies the queue, because no other flow would benefit.
     pub fn shed(&mut self, keep: usize, now_ns: u64) {
         if self.kept <= keep {
             return;
@@ -121,7 +122,8 @@ impl FairShare {
         }
     }
 
-    /// Removes the oldest frame, and returns whether it is to be dropped. A frame that never joined is not.
+    /// Removes the oldest frame from the state and returns whether the owner must drop it. Returns false for a frame
+    /// that was never added.
     #[inline]
     pub fn leave(&mut self) -> bool {
         let Some(place) = self.queue.pop_front() else { return false };
@@ -132,8 +134,8 @@ impl FairShare {
         place.is_shed
     }
 
-    /// Greatest number of frames that a flow may keep so that all together keep `keep`, at least one, and the number of
-    /// flows.
+    /// Returns the maximum number of frames per flow, at least one, such that all flows together keep `keep`, and the
+    /// number of flows.
     fn level(&mut self, keep: usize) -> (u32, usize) {
         let Self { waiting, counts, .. } = self;
         counts.clear();
@@ -155,10 +157,10 @@ impl FairShare {
     }
 }
 
-/// Number of buckets that flows are counted in: two flows share one with a probability of 1 to 4096.
+/// Number of buckets; two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
-/// Time for which one flow leaves room for others after several shared the queue, in nanoseconds: a flow of few packets
-/// is seldom among those that wait.
+/// Time in nanoseconds for which a single flow leaves room for others after several shared the queue: a flow with few
+/// packets is seldom among those queued.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Features of a device, by ethtool's names, and the work that a frame needs before the device takes it.
+//! Offload features of a device by their ethtool names, and the work that a frame needs before the device accepts it.
 
 use core::ops::{BitAnd, BitOr, BitOrAssign};
 
@@ -11,42 +11,50 @@ use crate::{
     segment::Outgoing,
 };
 
-/// Declares the feature bits: constant, ethtool's name, and a sentence.
+/// Declares the feature bits: constant, ethtool name, and a sentence.
 macro_rules! features {
     ($($(#[doc = $sentence:literal])+ $constant:ident = $bit:literal, $name:literal;)+) => {
         impl Features {
             $($(#[doc = $sentence])+ pub const $constant: Self = Self(1 << $bit);)+
 
-            /// Every feature with the name that ethtool gives it.
+            /// Every feature with its ethtool name.
             pub const NAMES: &'static [(&'static str, Self)] = &[$(($name, Self::$constant),)+];
         }
     };
 }
 
-/// A set of device features.
+/// A set of offload features.
+///
+/// ```
+/// use grosso::features::Features;
+///
+/// let features = Features::TCP_SEGMENTATION | Features::SCATTER_GATHER | Features::CHECKSUM_IPV4;
+/// assert!(features.active().contains(Features::TCP_SEGMENTATION));
+/// assert_eq!(Features::named("tx-tcp-segmentation"), Some(Features::TCP_SEGMENTATION));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features(u32);
 
 features! {
-    /// Frames in several pieces.
+    /// Transmission of frames from several buffers.
     SCATTER_GATHER = 0, "tx-scatter-gather";
-    /// Checksums of TCP and UDP over IPv4 without tunnels.
+    /// TCP and UDP checksums over IPv4, outside tunnels.
     CHECKSUM_IPV4 = 1, "tx-checksum-ipv4";
-    /// Any checksum given by start and offset.
+    /// Any checksum that is described by start and offset.
     CHECKSUM_GENERIC = 2, "tx-checksum-ip-generic";
-    /// Checksums of TCP and UDP right behind the fixed IPv6 header.
+    /// TCP and UDP checksums directly after the fixed IPv6 header.
     CHECKSUM_IPV6 = 3, "tx-checksum-ipv6";
-    /// Segmentation in software below the caller, which must always be possible.
+    /// Software segmentation below the caller, which must always be possible.
     GENERIC_SEGMENTATION = 4, "tx-generic-segmentation";
     /// TCP segmentation over IPv4.
     TCP_SEGMENTATION = 5, "tx-tcp-segmentation";
-    /// TCP segmentation that keeps CWR on the first packet only.
+    /// TCP segmentation that keeps CWR on the first packet only (RFC 3168).
     TCP_ECN_SEGMENTATION = 6, "tx-tcp-ecn-segmentation";
-    /// Segmentation of TCP, and of UDP here, that may leave or set IPv4 identifications as it likes.
+    /// TCP segmentation that may change IPv4 identifications; here also UDP segmentation.
     TCP_MANGLEID_SEGMENTATION = 7, "tx-tcp-mangleid-segmentation";
     /// TCP segmentation over IPv6.
     TCP6_SEGMENTATION = 8, "tx-tcp6-segmentation";
-    /// TCP segmentation that keeps CWR on every packet.
+    /// TCP segmentation that keeps CWR on every packet (AccECN).
     TCP_ACCECN_SEGMENTATION = 9, "tx-tcp-accecn-segmentation";
     /// UDP segmentation into datagrams.
     UDP_SEGMENTATION = 10, "tx-udp-segmentation";
@@ -62,40 +70,40 @@ features! {
     UDP_TUNNEL_SEGMENTATION = 15, "tx-udp_tnl-segmentation";
     /// Segmentation inside a UDP tunnel with an outer checksum.
     UDP_TUNNEL_CHECKSUM_SEGMENTATION = 16, "tx-udp_tnl-csum-segmentation";
-    /// Segmentation that repeats headers it does not understand (rule S47).
+    /// Segmentation that repeats outer headers which the device does not parse (rule S47).
     GSO_PARTIAL = 17, "tx-gso-partial";
     /// Segmentation of packets with remote checksum offload.
     REMOTE_CHECKSUM_SEGMENTATION = 18, "tx-tunnel-remcsum-segmentation";
-    /// Superframes from untrusted sources are taken as they are.
+    /// Acceptance of unverified superframes from untrusted sources.
     GSO_ROBUST = 19, "tx-gso-robust";
 }
 
 impl Features {
-    /// No feature.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Every feature.
+    /// The set of all features.
     pub const ALL: Self = Self((1 << 20) - 1);
 
-    /// The feature of that name.
+    /// Returns the feature with this ethtool name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, feature)| *feature)
     }
 
-    /// Whether all of `other` are in the set.
+    /// Returns whether the set contains all of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The set without those of `other`.
+    /// Returns the set without the features of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The features that are active when these are wanted, once the dependencies between features are obeyed:
-    /// segmentation needs scatter-gather and checksums for the packets it makes (R5).
+    /// Returns the features that remain active when `self` is requested and dependencies are enforced: segmentation
+    /// needs scatter-gather and a checksum offload for the resulting packets (R5).
     #[must_use]
     pub fn active(self) -> Self {
         let mut active = self;
@@ -120,7 +128,7 @@ impl Features {
         Self::TCP_SEGMENTATION.0 | Self::TCP_ECN_SEGMENTATION.0 | Self::TCP_MANGLEID_SEGMENTATION.0,
     );
 
-    /// Every kind of segmentation in the device.
+    /// All kinds of hardware segmentation.
     const SEGMENTATION: Self = Self(
         Self::OVER_IPV4.0
             | Self::TCP6_SEGMENTATION.0
@@ -131,7 +139,7 @@ impl Features {
             | Self::GSO_ROBUST.0,
     );
 
-    /// Segmentation inside something.
+    /// Segmentation inside tunnels.
     const TUNNELS: Self = Self(
         Self::GRE_SEGMENTATION.0
             | Self::GRE_CHECKSUM_SEGMENTATION.0
@@ -143,7 +151,7 @@ impl Features {
             | Self::UNNAMED_SEGMENTATION.0,
     );
 
-    /// Segmentation inside a header that ethtool has no word for: no device says that it can.
+    /// Segmentation inside a header without an ethtool feature: no device supports it.
     const UNNAMED_SEGMENTATION: Self = Self(1 << 31);
 }
 
@@ -169,41 +177,51 @@ impl BitAnd for Features {
     }
 }
 
-/// A device as a sender sees it.
+/// Capabilities of a transmit device.
+///
+/// ```
+/// use grosso::features::{Device, Features, Work};
+/// use grosso::{LinkType, Meta, Ports};
+/// # let frame = grosso_testkit::Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(9).build();
+///
+/// let device = Device::new(Features::NONE);
+/// let stack = grosso_wire::dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
+/// assert_eq!(device.work(&frame, frame.len(), &stack, &Meta::default()), Work::Nothing);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Device {
-    /// Its features.
+    /// Active offload features.
     pub features: Features,
-    /// It takes superframes of fewer bytes than this, counted from the first IP header on, as the limits of a train are
-    /// (rules S2, G60).
+    /// Limit of the superframe length in bytes, counted from the first IP header; a superframe must be shorter (rules
+    /// S2, G60).
     pub gso_max_size: u32,
-    /// It takes superframes of at most this many packets (rule S2).
+    /// Maximum number of packets per superframe (rule S2).
     pub gso_max_segs: u32,
 }
 
 impl Device {
-    /// A device with these features and Linux's default limits.
+    /// Returns a device with these features and Linux's default limits.
     #[must_use]
     pub const fn new(features: Features) -> Self {
         Self { features, gso_max_size: 65536, gso_max_segs: 65535 }
     }
 }
 
-/// Work that a frame needs before a device takes it.
+/// Work that a frame needs before a device accepts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Nothing.
+    /// No work: the device accepts the frame.
     Nothing,
-    /// Completion of its partial checksum.
+    /// Completion of the partial checksum.
     Complete,
-    /// Segmentation, as late as possible.
+    /// Segmentation into packets.
     Segment(Outgoing),
 }
 
 impl Device {
-    /// Work that a frame needs for this device: Linux's `netif_needs_gso`, as a pure function. `frame` holds at least
-    /// the headers; `len` is the length of the whole frame in bytes.
+    /// Returns the work that a frame needs for this device, like Linux's `netif_needs_gso`. `frame` must contain all
+    /// headers; `len` is the length of the whole frame in bytes.
     #[must_use]
     pub fn work(&self, frame: &[u8], len: usize, stack: &Stack, meta: &Meta) -> Work {
         let checksums = self.completes_checksum(stack);
@@ -232,8 +250,8 @@ impl Device {
         Work::Segment(if checksums { Outgoing::PARTIAL_CHECKSUMS } else { Outgoing::COMPLETE })
     }
 
-    /// Whether the device completes the innermost checksum. Only the generic kind looks behind IPv6
-    /// extension headers or into tunnels (B22).
+    /// Returns whether the device completes the innermost checksum. Only the generic feature covers IPv6 extension
+    /// headers and tunnels (B22).
     fn completes_checksum(&self, stack: &Stack) -> bool {
         if self.features.contains(Features::CHECKSUM_GENERIC) {
             return true;
@@ -256,8 +274,7 @@ impl Device {
     }
 }
 
-/// The features that a device needs to cut this superframe itself: the bits of Linux's `gso_type`
-/// (rule S1).
+/// Returns the features that a device needs to segment this superframe, like Linux's `gso_type` (rule S1).
 #[must_use]
 pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     let mut needed = Features::NONE;
@@ -295,8 +312,8 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     needed
 }
 
-/// The feature that keeps identifications as they are, if some stay. Linux counts those of UDP up, whatever they were,
-/// and has no word of its own for a device that does not.
+/// Returns the feature that preserves fixed identifications, if there are any. Linux increments those of UDP in any
+/// case, and has no separate feature for a device that does not.
 fn identifications_needed(gso: &Gso) -> Features {
     match gso.fixed_ids.bits() {
         0 => Features::NONE,

@@ -4,21 +4,21 @@ use grosso_wire::{ipv4, ipv6, ipv6_extension};
 
 use crate::bytes::byte_at;
 
-/// Faulty ends of a chain of IPv6 headers.
+/// Reason why a chain of IPv6 headers is incomplete.
 pub(crate) enum BrokenChain {
-    /// The fragment ends first.
+    /// The fragment ends before the chain.
     Truncated,
-    /// Another fragment header follows, at this byte.
+    /// Another fragment header follows at this offset.
     Fragment(usize),
 }
 
-/// Least bytes of data that the first fragment of an IPv6 packet needs to be joined, if its data start with headers of
-/// type `first`; `None` if no fragment would suffice.
+/// Returns the minimum data length in bytes of a first IPv6 fragment whose data starts with a header of type `first`;
+/// `None` if no length suffices.
 pub(crate) fn first_len_min(first: u8, data: &[u8]) -> Option<usize> {
     transport_of(first, data).ok().map(|(transport, at)| at + fixed_len(transport))
 }
 
-/// Bytes of a transport header that the first fragment must have.
+/// Returns the bytes of a transport header that the first fragment must contain.
 const fn fixed_len(transport: u8) -> usize {
     match transport {
         ipv6::NEXT_NONE => 0,
@@ -28,7 +28,7 @@ const fn fixed_len(transport: u8) -> usize {
     }
 }
 
-/// The transport protocol of a first fragment, and the start of the transport header in the data (RFC 7112 section 5,
+/// Returns the transport protocol of a first fragment, and the offset of its header in the data (RFC 7112 section 5,
 /// rule F31).
 pub(crate) fn transport_of(first: u8, data: &[u8]) -> Result<(u8, usize), BrokenChain> {
     let (mut next, mut at) = (first, 0);
@@ -63,7 +63,7 @@ pub(crate) fn transport_of(first: u8, data: &[u8]) -> Result<(u8, usize), Broken
 
 /// End of the flags of a TCP header, in whole 8-byte units.
 pub(crate) const TCP_FLAGS_END: u32 = 16;
-/// Extension headers of a first fragment that are walked over.
+/// Maximum number of extension headers parsed in a first fragment.
 const EXTENSIONS_MAX: usize = 16;
 const NEXT_AUTHENTICATION: u8 = 51;
 const NEXT_MOBILITY: u8 = 135;

@@ -12,7 +12,7 @@ use grosso_wire::Layer;
 
 use crate::{bytes::u64_at, keyed_hash::KeyedHash};
 
-/// Positions of the identifying fields of a header stack.
+/// Offsets of the identifying fields of a header stack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
     words: ArrayVec<KeyWord, KEY_WORDS_MAX>,
@@ -25,12 +25,12 @@ pub(crate) struct Keys {
 struct KeyWord {
     at: u16,
     mask: u64,
-    /// Number of the header's kind, in bits that the mask leaves free.
+    /// Kind of header, in bits that the mask leaves free.
     kind: u64,
 }
 
 impl Keys {
-    /// The identifying fields of these headers: those whose law is `Law::Key`.
+    /// Returns the identifying fields of these headers: those with the law `Law::Key`.
     pub(crate) fn of(layers: &[Layer], packet: &[u8]) -> Self {
         let mut keys = Self::default();
         for layer in layers {
@@ -48,13 +48,13 @@ impl Keys {
         keys
     }
 
-    /// Whether a packet with these keys and another packet with its own keys are of one flow.
+    /// Returns whether a packet with these keys and another packet with its keys belong to one flow.
     pub(crate) fn are_alike(&self, packet: &[u8], others: &Self, other: &[u8]) -> bool {
         let agree = |(own, its): (&KeyWord, &KeyWord)| own.read(packet) == its.read(other);
         self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(agree)
     }
 
-    /// The identifying bits, byte by byte with its position.
+    /// Returns the identifying bits, byte by byte with its position.
     pub(crate) fn bits(&self) -> impl Iterator<Item = (usize, u8)> {
         self.words.iter().flat_map(|word| {
             let bytes = word.mask.to_be_bytes();
@@ -75,15 +75,15 @@ impl KeyWord {
     }
 }
 
-/// The seeded hash of a flow's identifying fields. Flows that share one share a train's place, and no train.
+/// Seeded hash of a flow's identifying fields. Flows with equal hashes share a table entry but never a train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FlowHash(u64);
 
 impl FlowHash {
-    /// Of no packet.
+    /// No flow.
     pub(crate) const NONE: Self = Self(0);
 
-    /// The flow of this hash, in tests that choose where flows collide.
+    /// Creates a hash, for tests of collisions.
     #[cfg(test)]
     pub(crate) const fn new(hash: u64) -> Self {
         Self(hash)
@@ -101,7 +101,7 @@ impl From<FlowHash> for u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct FlowHasher {
     flows: KeyedHash,
-    /// All flows share one hash, the aim of an attacker (P21).
+    /// Whether all flows get the same hash, as an attacker would want (P21).
     #[cfg(test)]
     collides: bool,
 }
@@ -120,7 +120,7 @@ impl FlowHasher {
         Self { collides: true, ..Self::new(1) }
     }
 
-    /// The hash of a packet's flow.
+    /// Returns the hash of a packet's flow.
     #[inline(always)]
     pub(crate) fn flow(&self, packet: &[u8], keys: &Keys) -> FlowHash {
         #[cfg(test)]
@@ -130,7 +130,7 @@ impl FlowHasher {
         FlowHash(self.flows.spread(self.chain(packet, &keys.words)))
     }
 
-    /// The hash of a packet's outermost addresses, never zero; zero when it has none.
+    /// Returns the nonzero hash of a packet's outermost addresses, or zero without addresses.
     #[inline(always)]
     pub(crate) fn address_pair(&self, packet: &[u8], keys: &Keys) -> u32 {
         let range = keys.addresses.start as usize..keys.addresses.end as usize;
@@ -142,7 +142,7 @@ impl FlowHasher {
         ((chain >> 32) ^ chain) as u32 | 1
     }
 
-    /// The chain of a packet's words: two of them a product.
+    /// Hashes a packet's words in pairs.
     #[inline(always)]
     fn chain(&self, packet: &[u8], words: &[KeyWord]) -> u64 {
         let mut chain = self.flows.start();
@@ -157,7 +157,7 @@ impl FlowHasher {
     }
 }
 
-/// Ways of a bucket. Together with their tags they are in one cache line.
+/// Ways per bucket. With their tags they occupy one cache line.
 pub(crate) const WAYS: usize = 8;
 
 /// Position of an entry in the table.
@@ -167,11 +167,11 @@ pub(crate) struct Place {
     way: u32,
 }
 
-/// Layout of the flow table.
+/// Shape of the flow table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableShape {
-    /// Buckets of eight ways each, a power of two (other values are raised to the next).
+    /// Number of buckets of eight ways each; rounded up to a power of two.
     pub buckets: usize,
     /// Choice of a packet's bucket.
     pub choice: BucketChoice,
@@ -180,14 +180,14 @@ pub struct TableShape {
 /// Choice of a packet's bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketChoice {
-    /// By the engine's own seeded hash of the flow.
+    /// By the engine's seeded flow hash.
     Seeded,
-    /// By the low bits of the device's hash, or bucket 0 when there is none, as Linux does (rules
-    /// G2, G3). For comparison only: a few flows without a device hash fill the one bucket.
+    /// By the low bits of the device's hash, or bucket 0 without one, as in Linux (rules G2, G3). For comparisons only:
+    /// a few flows without a device hash fill bucket 0.
     Device,
 }
 
-/// A set-associative table from a hash, such as that of a flow, to the slot of its train: one cache line a lookup.
+/// A set-associative table from a hash, for example of a flow, to the slot of its train: one cache line per lookup.
 #[derive(Debug)]
 pub(crate) struct Table<H, I> {
     buckets: Box<[Bucket<I>]>,
@@ -213,7 +213,7 @@ struct Tag {
 }
 
 impl Tag {
-    /// The bits of the hash that do not choose the bucket.
+    /// Returns the bits of the hash that do not choose the bucket.
     #[inline(always)]
     fn of(hash: u64) -> Self {
         Self { fingerprint: (hash >> 56) as u8 | 0x80, remainder: (hash >> 32) as u16 }
@@ -238,15 +238,15 @@ impl<I: Copy + Default> Bucket<I> {
         None
     }
 
-    /// The first free way.
+    /// Returns the first free way.
     #[inline(always)]
     fn free_way(&self) -> Option<usize> {
         let ways = self.ways_with(0);
         (ways != 0).then(|| first_way(ways))
     }
 
-    /// The ways with a fingerprint, as the highest bit of one byte each: all are compared at once, without a branch.
-    /// The first is exact; a later one may have a fingerprint that differs in the lowest bit, and is free only if the
+    /// Returns the ways with a fingerprint as the highest bit of one byte each, comparing all ways at once without
+    /// branches. The first match is exact; a later one may differ in the lowest bit, and is a free way only if the
     /// first is.
     #[inline(always)]
     fn ways_with(&self, fingerprint: u8) -> u64 {
@@ -256,7 +256,7 @@ impl<I: Copy + Default> Bucket<I> {
     }
 }
 
-/// The first of a non-empty set of ways.
+/// Returns the first of a non-empty set of ways.
 #[inline(always)]
 fn first_way(ways: u64) -> usize {
     ways.trailing_zeros() as usize / 8 % WAYS
@@ -267,9 +267,9 @@ fn first_way(ways: u64) -> usize {
 pub(crate) enum Found<I> {
     /// The slot of the flow's train.
     Slot(I),
-    /// Nothing, and this place is free.
+    /// Not found; this way is free.
     Free(Place),
-    /// Nothing, and the bucket is full.
+    /// Not found; the bucket is full.
     Full(u32),
 }
 
@@ -308,14 +308,14 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
         }
     }
 
-    /// Looks a flow up in every bucket. A device gives no hash, or another one, to the fragments and broken packets of
-    /// a flow, whose order must be kept all the same.
+    /// Looks up a flow in every bucket. A device gives no hash, or another one, to the fragments and malformed packets
+    /// of a flow, whose order must be kept too.
     #[inline(never)]
     fn find_anywhere(&self, tag: Tag) -> Option<I> {
         self.buckets.iter().find_map(|bucket| bucket.slot(tag))
     }
 
-    /// Puts a flow into a free place.
+    /// Inserts a flow into a free way.
     #[inline]
     pub(crate) fn insert(&mut self, place: Place, hash: H, slot: I) {
         if let Some(bucket) = self.buckets.get_mut(place.bucket as usize) {
@@ -326,7 +326,7 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
         }
     }
 
-    /// Frees a place.
+    /// Frees a way.
     #[inline]
     pub(crate) fn remove(&mut self, place: Place) {
         if let Some(bucket) = self.buckets.get_mut(place.bucket as usize) {
@@ -334,7 +334,7 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
         }
     }
 
-    /// The slots of a full bucket.
+    /// Returns the slots of a full bucket.
     pub(crate) fn slots(&self, bucket: u32) -> [I; WAYS] {
         self.buckets
             .get(bucket as usize)
@@ -342,10 +342,10 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
     }
 }
 
-/// Most buckets of a table: 2 MiB of cache lines.
+/// Maximum number of buckets: 2 MiB of cache lines.
 const BUCKETS_MAX: usize = 1 << 15;
 
-/// Words of identifying fields that are hashed: five IPv6 levels with everything in between.
+/// Maximum number of hashed words: five IPv6 levels with everything in between.
 const KEY_WORDS_MAX: usize = 32;
 
 #[cfg(test)]
@@ -357,7 +357,7 @@ mod tests {
 
     use super::{BucketChoice, FlowHasher, Found, Keys, Table, TableShape, WAYS};
 
-    /// Every kind of header that has laws, in a few frames.
+    /// Returns a few frames that contain every kind of header with laws.
     fn frames() -> [Vec<u8>; 4] {
         [
             Packet::new().ethernet(|e| e).vlan(|v| v.id(7)).ipv4(|ip| ip).tcp(|t| t),

@@ -1,14 +1,13 @@
-//! Memory of flows that may hold nothing at the moment: bounded, and touched only where somebody asks for
-//! it.
+//! Bounded state of flows, including flows without held packets; accessed only on demand.
 
 use alloc::{boxed::Box, vec};
 
-/// A set-associative table from the seeded hash of a flow, or of a connection, to what is known of it. A flood of flows
-/// takes no more memory than a few do, and nobody without the seed can choose flows that push a given one out.
+/// A set-associative table from the seeded hash of a flow or connection to its state. A flood of flows needs no more
+/// memory than a few flows, and without the seed an attacker cannot evict a chosen flow.
 #[derive(Debug)]
 pub(crate) struct FlowMemory<H, T> {
     ways: Box<[Option<Remembered<H, T>>]>,
-    /// The way that was used last: packets come in bursts.
+    /// Way used last, because packets arrive in bursts.
     latest: usize,
 }
 
@@ -25,24 +24,24 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         Self { ways: vec![None; FLOWS_MAX].into_boxed_slice(), latest: 0 }
     }
 
-    /// Value of a flow, if it is remembered.
+    /// Returns the state of a flow, if tracked.
     pub(crate) fn get(&self, flow: H) -> Option<&T> {
         let set = self.ways.get(set(flow.into()))?.iter().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &way.value)
     }
 
-    /// Value of a flow, if it is remembered.
+    /// Returns the state of a flow for modification, if tracked.
     pub(crate) fn get_mut(&mut self, flow: H) -> Option<&mut T> {
         let set = self.ways.get_mut(set(flow.into()))?.iter_mut().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)
     }
 
-    /// Values of all flows that are remembered.
+    /// Returns the states of all tracked flows.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.ways.iter().flatten().map(|way| &way.value)
     }
 
-    /// Value of the flow that leaves if this one comes.
+    /// Returns the state of the flow that inserting this one would evict.
     pub(crate) fn victim(&self, flow: H) -> Option<&T> {
         let set = self.ways.get(set(flow.into()))?;
         if set.iter().flatten().any(|way| way.flow == flow) {
@@ -52,8 +51,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         set.iter().min_by_key(used_ns)?.as_ref().map(|way| &way.value)
     }
 
-    /// Value of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
-    /// for longest.
+    /// Returns the state of a flow, or inserts `fresh` and evicts the least recently used flow of its set.
     #[inline(always)]
     pub(crate) fn entry(&mut self, flow: H, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
         let latest = self.ways.get(self.latest).and_then(Option::as_ref);
@@ -69,7 +67,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         &mut remembered.value
     }
 
-    /// The way of a flow, or the one of its set that is free or was not used for longest.
+    /// Returns the way of a flow, or the way to use for it: a free or the least recently used one.
     #[inline(never)]
     fn place_of(&self, flow: H) -> usize {
         let set = set(flow.into());
@@ -85,7 +83,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
     }
 }
 
-/// The ways in which a flow may be: by all bits of its hash.
+/// Returns the ways for a flow, selected by all bits of its hash.
 fn set(flow: u64) -> core::ops::Range<usize> {
     let mixed = (flow ^ (flow >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let first = (mixed >> 32) as usize % (FLOWS_MAX / WAYS) * WAYS;
@@ -95,7 +93,7 @@ fn set(flow: u64) -> core::ops::Range<usize> {
 /// Ways of a set.
 const WAYS: usize = 4;
 
-/// Most flows that are remembered, about 128 bytes each. The one of its set that was not used for longest is forgotten.
+/// Maximum number of tracked flows, about 128 bytes each. A full set evicts its least recently used flow.
 pub const FLOWS_MAX: usize = 4096;
 
 #[cfg(test)]

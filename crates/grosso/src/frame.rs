@@ -2,23 +2,30 @@
 
 use crate::meta::Meta;
 
-/// One packet in one buffer.
+/// One frame: a buffer with its metadata.
 ///
-/// The buffer is of the caller's type: a `Vec<u8>`, a descriptor of a ring, a slice of a mapped file. The engine never
-/// copies its payload, holds it no longer than the limits say, and returns every buffer.
+/// The caller chooses the buffer type: a `Vec<u8>`, a descriptor of a ring, a slice of a mapped file. The engine never
+/// copies the payload, holds a buffer no longer than the limits allow, and returns every buffer.
+///
+/// ```
+/// use grosso::Frame;
+///
+/// let frame = Frame::new(vec![0u8; 60]);
+/// assert_eq!(frame.meta.gso, None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // Buffers come first: copied with the metadata in vectors and read alone right behind, they are vectors of the same
 // places, which the processor forwards from its store buffer.
 #[repr(C)]
 pub struct Frame<B> {
-    /// The bytes, from the first byte of the link layer on.
+    /// Bytes of the frame, starting with the link-layer header.
     pub buffer: B,
-    /// Metadata of the bytes.
+    /// Metadata of the frame.
     pub meta: Meta,
 }
 
 impl<B> Frame<B> {
-    /// A frame with empty metadata.
+    /// Creates a frame with empty metadata.
     pub fn new(buffer: B) -> Self {
         Self { buffer, meta: Meta::default() }
     }

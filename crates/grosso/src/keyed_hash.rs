@@ -1,8 +1,8 @@
-//! A hash under keys that nobody else knows.
+//! A hash with secret keys.
 //!
-//! Senders of packets choose the words that are hashed. So both factors of every product hold a secret, either drawn
-//! from the seed or grown from the words before: no constant of the program makes a product zero, and no choice of
-//! words makes two products equal for every seed.
+//! Senders choose the hashed words. Therefore both factors of every product depend on a secret, either derived from the
+//! seed or from the words before: no constant of the program makes a product zero, and no choice of words makes two
+//! products equal for every seed.
 
 use core::hash::{BuildHasher, Hasher};
 
@@ -15,7 +15,7 @@ pub(crate) struct KeyedHash {
 }
 
 impl KeyedHash {
-    /// Keys drawn from a seed (SplitMix64), which should be random.
+    /// Derives keys from a seed (SplitMix64), which should be random.
     pub(crate) fn new(seed: u64) -> Self {
         let mut state = seed;
         let mut key = || {
@@ -27,27 +27,26 @@ impl KeyedHash {
         Self { start: key(), factor: key(), last: key() | 1 }
     }
 
-    /// The chain of no words. A chain is a hash that is not spread: words that differ in a few bits may have chains of
-    /// which few bits differ.
+    /// Returns the initial chain. A chain is a hash without final mixing: similar words may give similar chains.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// The chain that two more words make.
+    /// Adds two words to the chain.
     #[inline(always)]
     pub(crate) fn chain(&self, chain: u64, one: u64, other: u64) -> u64 {
         folded(one ^ chain, other ^ self.factor)
     }
 
-    /// The hash of a chain.
+    /// Returns the hash of a chain.
     #[inline(always)]
     pub(crate) fn spread(&self, chain: u64) -> u64 {
         folded(chain, self.last)
     }
 }
 
-/// Keys are not printed.
+/// Prints no keys.
 impl core::fmt::Debug for KeyedHash {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("KeyedHash")
@@ -107,7 +106,7 @@ impl Hasher for KeyedHasher<'_> {
     }
 }
 
-/// Both halves of a product, one upon the other.
+/// Returns the XOR of both halves of a product.
 #[inline(always)]
 fn folded(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);

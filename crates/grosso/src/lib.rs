@@ -1,37 +1,18 @@
-//! Packet offload in userspace: the engine.
+//! Packet offload in userspace: receive coalescing (GRO), segmentation (GSO, TSO, USO) and checksum offload.
 //!
-//! Packets come from the wire one MTU at a time, and every stack is fast only when it is handed big
-//! ones. This crate couples received packets into superframes (GRO), cuts superframes into packets
-//! (TSO, GSO, USO), and carries checksums as states instead of recomputing them. It takes bytes and
-//! gives bytes: no clock, no randomness, no system call, no thread, and no allocation once it is
-//! warm.
+//! A network stack spends most of its time per packet, not per byte. This crate merges received packets into
+//! superframes, segments superframes into packets, and carries checksums as states instead of recomputing them. The
+//! crate does no IO: it uses no clock, no random numbers, no system calls and no threads, and does not allocate once it
+//! is warm.
 //!
-//! The idea: packets of one train have the same headers except for a few fields, and each of those
-//! varies by a law. The laws are stated once, in each header's
-//! [`HeaderSpec`](grosso_wire::HeaderSpec). Coalescing asks whether a packet obeys them, segmentation
-//! applies them, so cutting a superframe gives back exactly the packets that were joined.
-//!
-//! | module | job |
-//! |---|---|
-//! | [`Frame`] | a packet: its bytes, and beside them what is known about it |
-//! | [`meta`] | checksum state, how to cut a superframe, VLAN tag, timestamp, hash |
-//! | [`checksum`] | the states of a checksum, and completing a partial one |
-//! | [`coalesce`] | receive: join, hold, flush; profiles, limits and the names of all refusals |
-//! | [`acknowledge`] | acknowledgments without data: records, summaries, filtering |
-//! | [`expand`] | one acknowledgment becomes those that the packets of its train would have got |
-//! | [`reassemble`] | receive: IP fragments to datagrams |
-//! | [`segment`] | transmit: superframes to packets |
-//! | [`tunnel`] | packets inside packets: ESP |
-//! | [`steering`] | which of several queues a packet belongs to |
-//! | [`fair`] | which frames of a queue that fills up are dropped, so that others find room |
-//! | [`features`] | what a device can take, and what must be done to a frame for it |
-//! | [`vnet`] | metadata as a `virtio_net_hdr`, and back |
-//! | [`stats`] | counters by name and by reason |
+//! Packets of a train have the same headers except for a few fields, and each of those fields follows a law: for
+//! example, TCP sequence numbers advance by the payload length. The laws are stated once, in each header's
+//! [`HeaderSpec`](grosso_wire::HeaderSpec). Coalescing checks whether a packet obeys the laws and segmentation applies
+//! them, so segmenting a superframe restores exactly the packets that were merged.
 //!
 //! # Example
 //!
-//! Three segments of one TCP connection become one superframe, and the superframe becomes the three
-//! segments again.
+//! Three segments of a TCP connection are merged into one superframe, which is then segmented again.
 //!
 //! ```
 //! use grosso::{
@@ -71,6 +52,28 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Modules
+//!
+//! | module | job |
+//! |---|---|
+//! | [`Frame`] | a packet buffer with its metadata |
+//! | [`meta`] | metadata: checksum state, segmentation, VLAN tag, timestamp, hash |
+//! | [`checksum`] | checksum states; completing a partial checksum |
+//! | [`coalesce`] | receive: packets to superframes; profiles, limits and the reasons for every decision |
+//! | [`acknowledge`] | pure acknowledgments: records, summaries, filtering |
+//! | [`expand`] | replaces one acknowledgment of a superframe by those of its packets |
+//! | [`reassemble`] | receive: IP fragments to datagrams |
+//! | [`segment`] | transmit: superframes to packets, packets to IP fragments |
+//! | [`tunnel`] | encapsulation and decapsulation; ESP |
+//! | [`steering`] | choice of a queue by flow |
+//! | [`fair`] | fair drops from a queue that fills up |
+//! | [`features`] | offload features of a device, and the work that a frame needs before transmission |
+//! | [`vnet`] | conversion between metadata and `virtio_net_hdr` |
+//! | [`stats`] | counters by name and by reason |
+//!
+//! Header formats are in [`grosso_wire`], checksum arithmetic in [`grosso_checksum`]. The crate `grosso-io` connects
+//! the engine to devices and captures; `grosso-tun` wraps both for VPNs.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -107,7 +110,7 @@ pub use frame::Frame;
 pub use grosso_wire::{LinkType, Ports};
 pub use meta::Meta;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

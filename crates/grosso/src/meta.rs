@@ -1,7 +1,7 @@
-//! Metadata of a packet, beside its bytes.
+//! Metadata of a frame, like that of a Linux `skb`.
 //!
-//! Nothing here is read from the packet: a device, a hypervisor or an earlier stage of the engine supplied it, as in
-//! `virtio_net_hdr`, a receive descriptor or a pcapng option.
+//! Metadata is never read from the packet. It comes from a device, a hypervisor or an earlier stage of the engine, for
+//! example as `virtio_net_hdr`, receive descriptor or pcapng option.
 
 use core::num::NonZeroU16;
 
@@ -10,26 +10,35 @@ use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, dissect_into};
 use crate::checksum::Checksum;
 
 /// Metadata of one frame.
+///
+/// ```
+/// use grosso::{Meta, checksum::Checksum, meta::Gso};
+///
+/// let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
+/// let superframe = Meta { gso: Gso::every(1448), ..meta };
+/// # assert!(superframe.gso.is_some());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Knowledge about the checksums.
+    /// State of the checksums.
     pub checksum: Checksum,
-    /// Description of the segmentation, if the frame is a superframe.
+    /// Segmentation parameters, if the frame is a superframe.
     pub gso: Option<Gso>,
-    /// VLAN tag that the device took out of the frame.
+    /// VLAN tag that the device removed from the frame.
     pub vlan: Option<VlanTag>,
-    /// The receive hash that the device computed.
+    /// Receive hash computed by the device.
     pub hash: Option<u32>,
-    /// Arrival of the frame, in nanoseconds of the caller's clock.
+    /// Arrival time in nanoseconds by the caller's clock.
     pub timestamp_ns: Option<u64>,
-    /// The fragments that the packet was joined from, if it is to leave in such fragments again.
+    /// Geometry of the IP fragments that the packet was reassembled from, if it must leave in such fragments again.
     pub fragmented: Option<Fragmented>,
 }
 
 impl Meta {
-    /// Finds the headers of a frame of which this is known, as [`grosso_wire::dissect_into`] does. A superframe is cut
-    /// behind the header whose checksum is partial. If that is a UDP header around others, as of a program that sends
-    /// a tunnel's datagrams by `UDP_SEGMENT`, each datagram has headers of its own behind it, so it is the last here.
+    /// Dissects a frame with this metadata, like [`grosso_wire::dissect_into`]. For a superframe, dissection ends with
+    /// the header that has the partial checksum. If that is an outer UDP header, because a program sent the datagrams
+    /// of a tunnel with `UDP_SEGMENT`, each datagram has its own inner headers, so the outer UDP header is the last in
+    /// `stack`.
     pub fn dissect_into(&self, frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
         dissect_into(frame, link, ports, stack);
         if self.cuts_around(stack) {
@@ -37,10 +46,10 @@ impl Meta {
         }
     }
 
-    /// Whether a frame with these headers is a superframe of UDP datagrams with headers of their own inside.
+    /// Returns whether a frame with these headers is a superframe of UDP datagrams with inner headers.
     ///
-    /// The outer UDP checksum is the partial one of a superframe inside too, whose own checksum is left to the receiver
-    /// (rule C50). The length in the first IP header behind tells them apart: that of a datagram ends with it.
+    /// Its outer UDP checksum is partial. So is that of a tunnelled superframe whose own checksum is left to the
+    /// receiver (rule C50); the inner IP length distinguishes them: that of a datagram ends with the datagram.
     pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
         let (Checksum::Partial { start, .. }, Some(gso)) = (self.checksum, self.gso) else {
             return false;
@@ -58,44 +67,51 @@ impl Meta {
     }
 }
 
-/// Fragments of a packet that was joined from them on its way (rules S61, S62, P38). Don't-fragment bit and IPv4
-/// identification need no place here: the header of the whole packet has them.
+/// Geometry of the IP fragments that a packet was reassembled from (rules S61, S62, P38). The DF bit and the IPv4
+/// identification are in the packet's own header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragmented {
-    /// Bytes of the longest fragment, from its IP header on.
+    /// Length of the longest fragment in bytes, including its IP header.
     pub largest: NonZeroU16,
-    /// The identification of IPv6 fragments, whose header is not in the whole packet.
+    /// IPv6 identification of the fragments; the reassembled packet has no fragment header.
     pub identification: u32,
 }
 
-/// A VLAN tag beside the frame, as `skb->vlan_tci` holds it.
+/// A VLAN tag outside the frame, like `skb->vlan_tci`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanTag {
-    /// The tag protocol: 0x8100 or 0x88a8.
+    /// Tag protocol: 0x8100 or 0x88a8.
     pub protocol: u16,
-    /// Priority, drop eligibility and identifier.
+    /// Priority, drop eligibility and VLAN ID.
     pub tci: u16,
 }
 
-/// Segmentation of a superframe: the part of its laws that its headers cannot tell (rules S1, G52).
+/// Segmentation parameters of a superframe that its headers do not contain (rules S1, G52).
+///
+/// ```
+/// use grosso::meta::Gso;
+///
+/// let gso = Gso::every(1448).expect("a size above zero");
+/// assert_eq!(gso.size(), Some(1448));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// Boundaries of the packets in the payload.
+    /// Packet boundaries in the payload.
     pub size: GsoSize,
-    /// Number of packets that the superframe stands for; 0 if its source did not say (rule S3).
+    /// Number of packets in the superframe; 0 if unknown (rule S3).
     pub segments: u16,
-    /// The IPv4 levels whose identification is the same on every packet instead of increasing (rule G14).
+    /// IPv4 levels whose identification is the same in every packet instead of increasing (rule G14).
     pub fixed_ids: IpLevels,
-    /// The packets that carry CWR, if the superframe does.
+    /// Packets that carry CWR, if the superframe does.
     pub cwr: Cwr,
-    /// The packets had partial checksums when they were merged, so segmentation gives partial checksums back.
+    /// Whether the packets had partial checksums before they were merged; segmentation then restores partial checksums.
     pub partial_members: bool,
-    /// The description came from a source that cannot be trusted, such as a guest (rules G8, V7).
+    /// Whether the parameters come from an untrusted source, for example a guest (rules G8, V7).
     pub untrusted: bool,
 }
 
 impl Gso {
-    /// A superframe about which nothing else is known: it joins no train, and nobody can cut it.
+    /// Parameters of a superframe of which nothing else is known: it cannot be merged or segmented.
     pub const UNKNOWN: Self = Self {
         size: GsoSize::Unknown,
         segments: 0,
@@ -105,9 +121,9 @@ impl Gso {
         untrusted: false,
     };
 
-    /// A trusted description that cuts the payload every `size` bytes; `None` when `size` is zero.
+    /// Returns trusted parameters for packets of `size` payload bytes; `None` if `size` is zero.
     ///
-    /// The number of segments is left open, identifications increase, and CWR is on the first packet.
+    /// The number of segments is not set, identifications increase, and only the first packet carries CWR.
     #[must_use]
     pub const fn every(size: u16) -> Option<Self> {
         match NonZeroU16::new(size) {
@@ -116,7 +132,7 @@ impl Gso {
         }
     }
 
-    /// Payload bytes of each packet but the last, if they are all equal.
+    /// Returns the payload bytes of every packet but the last, if these are equal.
     #[must_use]
     pub const fn size(&self) -> Option<u16> {
         match self.size {
@@ -126,62 +142,61 @@ impl Gso {
     }
 }
 
-/// Boundaries of the packets in the payload of a superframe.
+/// Packet boundaries in the payload of a superframe.
 ///
-/// Linux marks the second case with a `gso_size` of 0xffff, a value that a user could also ask for
-/// (rule S2, B19).
+/// Linux marks [`GsoSize::Parts`] with a `gso_size` of 0xffff, a value that a user could also request (rule S2, B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoSize {
-    /// Every this many bytes; the last packet carries the rest.
+    /// Every packet has this many payload bytes, except that the last has the remainder.
     Every(NonZeroU16),
-    /// At the ends of the superframe's buffers: each is the payload of one packet (K98).
+    /// Every buffer of the superframe is the payload of one packet (K98).
     Parts,
-    /// Into IP fragments whose data is at most this many bytes: UFO (rule S30).
+    /// The superframe is split into IP fragments with at most this many bytes of data: UFO (rule S30).
     Fragments(NonZeroU16),
-    /// Nowhere that its source tells, as in a capture whose flags alone mark a superframe.
+    /// Unknown, as in a capture that only flags the superframe.
     Unknown,
 }
 
 /// Packets of a train that carry CWR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cwr {
-    /// Only the first, as RFC 3168 senders want (rule S11).
+    /// Only the first packet, as RFC 3168 requires (rule S11).
     #[default]
     First,
-    /// Every packet, as AccECN wants (RFC 9768, rule G34a).
+    /// Every packet, as AccECN requires (RFC 9768, rule G34a).
     Every,
 }
 
-/// A set of IP levels of a packet; the outermost is level 0.
+/// A set of IP header levels; the outermost header is level 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpLevels(u8);
 
 impl IpLevels {
-    /// No level.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Every level.
+    /// All levels.
     pub const ALL: Self = Self(u8::MAX);
 
-    /// The set whose level `n` is bit `n` of `bits`.
+    /// Returns the set in which level `n` is bit `n` of `bits`.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Level `n` as bit `n`.
+    /// Returns the set as bits: level `n` is bit `n`.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Whether `level` is in the set; levels beyond 7 are in none.
+    /// Returns whether `level` is in the set; false for levels above 7.
     #[inline]
     #[must_use]
     pub const fn contains(self, level: usize) -> bool {
         level < 8 && self.0 & (1 << level) != 0
     }
 
-    /// The set with `level` in it.
+    /// Returns the set with `level` added.
     #[inline]
     #[must_use]
     pub const fn with(self, level: usize) -> Self {

@@ -14,24 +14,24 @@ macro_rules! reasons {
         }
 
         impl $list {
-            /// All of them, in order.
+            /// All values, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// The length of [`Self::ALL`].
+            /// Number of values, the length of [`Self::ALL`].
             pub const COUNT: usize = Self::ALL.len();
 
-            /// The name in reports and counters: lower case, words joined by hyphens.
+            /// Returns the name in reports and counters: lower-case words joined by hyphens.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// One or two sentences for a person.
+            /// Returns one or two sentences that explain the value to a person.
             #[must_use]
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
             }
 
-            /// Its place in [`Self::ALL`].
+            /// Returns the index in [`Self::ALL`].
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {

@@ -1,4 +1,4 @@
-//! Counters by name and by reason. They only grow; formatting is left to the callers.
+//! Counters by name and by reason. Counters only increase; the caller formats them.
 
 pub use crate::{
     coalesce::stats::{CoalesceStats, LroStats, ReorderStats, SEGMENT_BUCKETS},

@@ -1,9 +1,8 @@
-//! Assignment of packets to queues: all packets of a flow, in both directions, have one queue.
+//! Assignment of packets to queues: all packets of a flow, in both directions, use one queue.
 //!
-//! Receive side scaling in software: the Toeplitz hash of addresses and ports, as devices compute it, with a key that
-//! repeats every 16 bits. Exchanging 16-bit words then leaves the hash unchanged, so both directions of a flow have the
-//! same hash, and the hash of all words is that of their exclusive or: only one word has to be hashed, whatever the
-//! addresses are.
+//! Receive side scaling in software: the Toeplitz hash of addresses and ports as devices compute it, with a key that
+//! repeats every 16 bits. Swapping source and destination does not change this hash, so both directions of a flow hash
+//! alike. It also equals the hash of the XOR of all 16-bit words, so only one word has to be hashed.
 //!
 //! ```
 //! use grosso::{Meta, steering::Steering};
@@ -29,23 +28,23 @@ use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, udp};
 
 use crate::meta::Meta;
 
-/// Chooses queues for packets.
+/// Chooses the queue of a packet by its flow. The [module documentation](self) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     queues: u32,
 }
 
 impl Steering {
-    /// Steering over this many queues, clamped to the range from 1 to [`QUEUES_MAX`].
+    /// Creates the steering for `queues` queues, clamped to the range from 1 to [`QUEUES_MAX`].
     #[must_use]
     pub const fn new(queues: usize) -> Self {
         let queues = if queues < 1 { 1 } else { queues };
         Self { queues: if queues > QUEUES_MAX { QUEUES_MAX as u32 } else { queues as u32 } }
     }
 
-    /// The queue of a packet, counted from 0: by the hash of the device that received it if there is one, else by the
-    /// hash of the packet. A device gives both directions of a flow different hashes unless its key repeats as this one
-    /// does.
+    /// Returns the queue of a packet, counted from 0. Uses the receive hash of the device if the metadata has one,
+    /// otherwise the hash of the packet. A device hash differs between the directions of a flow unless the device's key
+    /// repeats every 16 bits.
     #[inline]
     #[must_use]
     pub fn queue(&self, packet: &[u8], stack: &Stack, meta: &Meta) -> usize {
@@ -55,11 +54,11 @@ impl Steering {
     }
 }
 
-/// The Toeplitz hash of a packet's innermost addresses, and of its ports if it is TCP or UDP and no fragment, with the
-/// repeated key 0x6d5a. Packets without IP have hash 0.
+/// Returns the Toeplitz hash of the innermost addresses, with the repeated key 0x6d5a; for unfragmented TCP and UDP the
+/// ports are included. Returns 0 for packets without IP.
 ///
-/// The hash has 65536 values, and a sender who chooses addresses or ports can choose it: it suits the spreading of
-/// load, not the key of a table.
+/// The hash has only 65536 values, and a sender can choose it through its addresses and ports. Use it to spread load,
+/// never as the key of a table.
 #[must_use]
 pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     let layers = stack.layers();
@@ -78,7 +77,7 @@ pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     half << 16 | half
 }
 
-/// The exclusive or of a header's words.
+/// Returns the exclusive or of a header's words.
 #[inline]
 fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     let start = usize::from(layer.offset);
@@ -87,8 +86,8 @@ fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     words.fold(0, |folded, word| folded ^ word)
 }
 
-/// The upper half of the hash of one word, which equals the lower half: every set bit adds the key shifted to its
-/// position.
+/// Returns the upper half of the hash of one word, which equals the lower half: every set bit adds the key shifted to
+/// its position.
 #[inline]
 fn toeplitz(word: u16) -> u16 {
     let nibble = |shift: u32| NIBBLES[usize::from(word >> shift & 0xf)].rotate_left(12 - shift);
@@ -115,7 +114,7 @@ const NIBBLES: [u16; 16] = {
 /// One period of the key by Woo and Park, half of whose bits are set.
 const KEY: u16 = 0x6d5a;
 
-/// Most queues.
+/// Maximum number of queues.
 pub const QUEUES_MAX: usize = 128;
 
 /// The bits of a hash that select one of 128 entries.

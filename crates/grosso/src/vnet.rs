@@ -1,8 +1,19 @@
 //! Conversion between a frame's metadata and `virtio_net_hdr`.
 //!
-//! Written headers are those that a kernel accepts (rules V1 to V9). Headers that are read come
-//! from a kernel or from an untrusted guest: every field is checked against the frame before use,
-//! and each contradiction has a named error.
+//! Headers written here are accepted by the kernel (rules V1 to V9). Headers to read come from a kernel or from an
+//! untrusted guest: every field is checked against the frame before use, and each contradiction has a named error.
+//!
+//! ```
+//! use grosso::{LinkType, Meta, Ports, vnet};
+//! use grosso_wire::{dissect, virtio::Form};
+//! # let frame = grosso_testkit::Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(9).build();
+//!
+//! let stack = dissect(&frame, LinkType::Raw, &Ports::ASSIGNED);
+//! let described = vnet::describe(&frame, frame.len(), &stack, &Meta::default(), Form::Buffers)?;
+//! let meta = vnet::understand(&described.header, &frame, LinkType::Raw, &stack, Form::Buffers)?;
+//! assert_eq!(meta, Meta::default());
+//! # Ok::<(), vnet::VnetError>(())
+//! ```
 
 use core::num::NonZeroU16;
 
@@ -33,31 +44,29 @@ reasons! {
         ChecksumInHeaders = "vnet-checksum-in-headers",
         /// The checksum is not that of the transport header to be segmented (rule V4).
         ChecksumPlace = "vnet-checksum-place",
-        /// The checksum must be partial, but is not (rules V4, V8).
+        /// The checksum must be partial, but is complete (rules V4, V8).
         ChecksumMissing = "vnet-checksum-missing",
-        /// The type of segmentation does not exist (rule V2).
+        /// The segmentation type is unknown (rule V2).
         UnknownType = "vnet-unknown-type",
-        /// The type of segmentation does not match the headers of the frame (rule V5, B37).
+        /// The segmentation type does not match the headers of the frame (rule V5, B37).
         TypeMismatch = "vnet-type-mismatch",
-        /// A superframe with a segment size of 0 bytes (rule V2).
+        /// The superframe has a segment size of 0 bytes (rule V2).
         SizeZero = "vnet-size-zero",
-        /// The segment size 65535, which Linux reserves for a list of parts (rule V2, B19).
+        /// The segment size is 65535, which Linux reserves for a list of parts (rule V2, B19).
         SizeReserved = "vnet-size-reserved",
-        /// The ECN bit on something that is not TCP (rule V4).
+        /// The ECN bit is set on something other than TCP (rule V4).
         EcnWithoutTcp = "vnet-ecn-without-tcp",
-        /// More segments than allowed (rule V4: 128 datagrams; B35).
+        /// The superframe has more segments than allowed (rule V4: 128 datagrams; B35).
         TooManySegments = "vnet-too-many-segments",
-        /// A tunnel over IPv4 and IPv6 at once (rule V8).
+        /// The header describes a tunnel over IPv4 and IPv6 at once (rule V8).
         TunnelTwice = "vnet-tunnel-twice",
-        /// A tunnel in a form of the header without fields for its offsets.
+        /// The header describes a tunnel, but its format has no fields for the offsets.
         TunnelForm = "vnet-tunnel-form",
-        /// A tunnel around a packet that is not segmented, or around a datagram to be fragmented (rule
-        /// V8).
+        /// The tunnel contains a packet without segmentation, or a datagram to be fragmented (rule V8).
         TunnelInner = "vnet-tunnel-inner",
         /// The offsets of the tunnel's headers do not match the frame (rule V8).
         TunnelPlaces = "vnet-tunnel-places",
-        /// The tunnel's outer checksum is to be computed, but its field holds no pseudo-header sum
-        /// (rule V8).
+        /// The tunnel's outer checksum is partial, but its field holds no pseudo-header sum (rule V8).
         TunnelPseudoSumMissing = "vnet-tunnel-pseudo-sum-missing",
         /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
         Inexpressible = "vnet-inexpressible",
@@ -66,29 +75,28 @@ reasons! {
 
 impl core::error::Error for VnetError {}
 
-/// A virtio header for a frame, and the change that it requires in the frame.
+/// A virtio header for a frame, and the change to the frame that it requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// The header. Its offsets include a VLAN tag that has yet to be inserted into the frame.
+    /// Virtio header. Its offsets include a VLAN tag that must still be inserted into the frame.
     pub header: VirtioHeader,
-    /// Offset of a complete checksum, and the pseudo-header sum that must replace it.
+    /// Offset of a checksum field, and the pseudo-header sum to write there in place of the complete checksum.
     pub pseudo_sum: Option<(usize, [u8; 2])>,
 }
 
 /// Length of a VLAN tag in bytes.
 pub const TAG_LEN: u16 = 4;
-/// Greatest number of datagrams of one superframe (rule V4).
+/// Maximum number of datagrams of one superframe (rule V4).
 const DATAGRAMS_MAX: usize = 128;
 
 /// Encodes the metadata of a frame for a kernel.
 ///
-/// `head` holds at least the headers of the frame, `len` is the length of the whole frame, and
-/// `stack` is the dissection of `head` by [`Meta::dissect_into`]. A verified checksum becomes a
-/// partial one, because the kernel ignores `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and
-/// would otherwise sum the payload again.
+/// `head` must contain all headers of the frame, `len` is the length of the whole frame in bytes, and `stack` is the
+/// dissection of `head` by [`Meta::dissect_into`]. A verified checksum becomes a partial one, because the kernel
+/// ignores `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and would otherwise sum the payload again.
 ///
 /// # Errors
-/// The reason for which the kernel would refuse the frame.
+/// The reason why the kernel would reject the frame.
 pub fn describe(
     head: &[u8],
     len: usize,
@@ -209,9 +217,9 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
     Ok(())
 }
 
-/// The checksum start, the checksum offset and the pseudo-header sum of the innermost checksum.
-/// `None` unless it and all checksums around it are verified, and if its field already holds the
-/// pseudo-header sum for another step to complete.
+/// Returns the checksum start, the checksum offset and the pseudo-header sum of the innermost checksum. `None` unless
+/// it and all checksums around it are verified, and if its field already holds the pseudo-header sum for another step
+/// to complete.
 fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
     let (transport, pseudo_sum) = opened(head, stack)?;
     let around = stack.layers().iter().filter(|layer| layer.offset < transport.offset);
@@ -229,8 +237,8 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
     (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
 }
 
-/// The pseudo-header sum of a TCP superframe whose field holds it without the length, as guests and other VMMs with the
-/// large send offload of Windows leave it. The kernel takes the field for the sum of the whole (rule C3).
+/// Returns the pseudo-header sum of a TCP superframe whose field holds it without the length, as guests and other VMMs
+/// with the large send offload of Windows leave it. The kernel takes the field for the sum of the whole (rule C3).
 fn pseudo_sum_to_finish(
     head: &[u8],
     len: usize,
@@ -249,9 +257,9 @@ fn pseudo_sum_to_finish(
 /// IP protocol of TCP.
 const TCP: u8 = 6;
 
-/// Detects a partial checksum that the port cannot report: the innermost checksum field holds the
-/// pseudo-header sum, as a sender with checksum offload leaves it. `None` when it does not, or when
-/// the field is also a valid complete checksum, which coincides for one packet in 65536.
+/// Detects a partial checksum that the port cannot report: the innermost checksum field holds the pseudo-header sum, as
+/// a sender with checksum offload writes it. Returns `None` otherwise, and also if the field is a valid complete
+/// checksum, which happens by chance for one packet in 65536.
 #[must_use]
 pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     let transport = transport(stack)?;
@@ -263,9 +271,8 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     is_partial.then_some(Checksum::Partial { start: transport.offset, offset })
 }
 
-/// Decodes the metadata that a virtio header gives for the frame after it. The header length that
-/// it states is ignored (rule V20). The frame's headers in `stack` count only if it is a superframe:
-/// where the header's type is [`GSO_NONE`], nobody has to find them.
+/// Decodes the virtio header of a frame into metadata. The header length field is ignored (rule V20). The dissection
+/// `stack` is used only for superframes; if the header's type is [`GSO_NONE`], it may be empty.
 ///
 /// # Errors
 /// The contradiction between header and frame.
@@ -284,8 +291,8 @@ pub fn understand(
     understand_gso(header, packet.checksum, frame, link, stack, form)
 }
 
-/// Decodes the metadata that a virtio header gives for a packet of this many bytes behind it, as [`understand`] does,
-/// where the header's type is [`GSO_NONE`]. Who takes packets by the million keeps the result in registers.
+/// Decodes the virtio header of a packet of `packet_len` bytes into metadata, like [`understand`], if the header's type
+/// is [`GSO_NONE`]. This function keeps its result in registers, for high packet rates.
 ///
 /// # Errors
 /// The contradiction between header and packet.
@@ -311,7 +318,7 @@ pub fn understand_packet(
     Ok(Meta { checksum, ..Meta::default() })
 }
 
-/// The metadata of a superframe whose checksum is understood.
+/// Returns the metadata of a superframe whose checksum is understood.
 #[inline(never)]
 fn understand_gso(
     header: &VirtioHeader,
@@ -412,7 +419,7 @@ struct Tunnel {
     bit: u8,
 }
 
-/// The UDP tunnel of a frame with two IP headers; an error when there are more.
+/// Returns the UDP tunnel of a frame with two IP headers; an error when there are more.
 fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
     let transport = transport(stack)?;
     let is_outer = |layer: &&Layer| layer.kind == Kind::Udp && layer.offset < transport.offset;
@@ -426,7 +433,7 @@ fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
     Some(if ordered { Ok(Tunnel { outer, inner, bit }) } else { Err(VnetError::Inexpressible) })
 }
 
-/// The GSO type that matches these headers (rules V4, V5).
+/// Returns the GSO type that matches these headers (rules V4, V5).
 fn segmentation(stack: &Stack, transport: &Layer, cut: GsoSize) -> Option<u8> {
     let ip = ip_layers(stack).last()?;
     match (transport.kind, ip.kind, cut) {
@@ -477,7 +484,7 @@ fn has_cwr(head: &[u8], transport: &Layer) -> bool {
     transport.kind == Kind::Tcp && u16_at(head, field).is_some_and(|flags| flags & tcp::CWR != 0)
 }
 
-/// Whether a header around the transport header has a non-zero checksum of its own.
+/// Returns whether a header around the transport header has a non-zero checksum of its own.
 fn has_checksum(head: &[u8], layer: &Layer) -> bool {
     let start = usize::from(layer.offset);
     let header = head.get(start..layer.end());

@@ -70,7 +70,7 @@ impl Devices {
         }
     }
 
-    /// The number of the first interface of a device.
+    /// Returns the number of the first interface of a device.
     pub(super) fn of(&self, interface: u32) -> u32 {
         self.0.get(interface as usize).map_or(interface, |shown| shown.device)
     }

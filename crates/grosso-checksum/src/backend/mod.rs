@@ -1,10 +1,10 @@
-//! Loops over many bytes, one for each kind of machine, and the selection among them.
+//! Loops over long blocks, one per instruction set, and the selection among them.
 //!
-//! Every function here returns a sum of little-endian words as 64 bits with end-around carry, zero
-//! only if every byte is zero.
+//! Every function here returns a 64-bit sum of little-endian words with end-around carry, which is zero only if every
+//! byte is zero.
 //!
-//! Targets without vector registers, as for kernel code, have only the portable loop: x86-64
-//! without SSE2 and AArch64 without NEON.
+//! Targets without vector registers (x86-64 without SSE2 and AArch64 without NEON, as in kernel code) have only the
+//! portable loop.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx2;
@@ -23,11 +23,11 @@ pub(crate) use portable::{SHORT_BYTES, end_around_add, short, short_block, short
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Loop that sums long blocks.
+/// Implementation that sums long blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
-    /// Safe code for every machine.
+    /// Portable safe code.
     Portable,
     /// 256-bit vectors of x86-64.
     Avx2,
@@ -38,8 +38,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The backends that this machine can run, narrowest first. The first is
-    /// [`Backend::Portable`], the last is [`backend()`].
+    /// Returns the backends that this CPU supports, narrowest first: from [`Backend::Portable`] to [`backend()`].
     pub fn available() -> impl Iterator<Item = Self> {
         OF_THIS_TARGET.into_iter().filter(|backend| backend.is_available())
     }
@@ -49,7 +48,7 @@ impl Backend {
         unsafe { self.or_portable().sum_detected(bytes) }
     }
 
-    /// Copies and sums. The caller has compared the lengths.
+    /// Copies and sums. The caller ensures equal lengths.
     pub(crate) fn copy(self, source: &[u8], destination: &mut [u8]) -> u64 {
         // SAFETY: `or_portable` returns only backends that were detected.
         unsafe { self.or_portable().copy_detected(source, destination) }
@@ -134,8 +133,8 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The backend that [`Sum::of`](crate::Sum::of) and [`copy`](crate::copy()) use for long blocks on
-/// this machine. It is selected once.
+/// Returns the backend that [`Sum::of`](crate::Sum::of) and [`copy`](crate::copy()) use for long blocks. It is selected
+/// on first use.
 #[inline]
 #[must_use]
 pub fn backend() -> Backend {
@@ -232,8 +231,8 @@ const OF_THIS_TARGET: [Backend; 3] = [Backend::Portable, Backend::Avx2, Backend:
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 const OF_THIS_TARGET: [Backend; 2] = [Backend::Portable, Backend::Neon];
 
-/// Greatest number of bytes passed to a loop at once. Its accumulators hold the sums of 2^27 words,
-/// less than 2^33 each when halves are added, with four bits to spare.
+/// Maximum number of bytes passed to a loop at once. Its accumulators hold the sums of 2^27 words, less than 2^33 each
+/// when halves are added, with four bits to spare.
 const SPAN_BYTES: usize = 1 << 30;
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! Observation of checksums, to measure their cost.
 //!
-//! Without an observer it costs no instruction: an observer replaces the selected backend, which
-//! every long block loads anyway.
+//! Without an observer this costs no instruction: an observer replaces the selected backend, which every long block
+//! loads anyway.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{CHOSEN, NOT_CHOSEN};
 
-/// Function called for each block that is not short, with its length in bytes and the work to do on
-/// it. It must call the work once; the time of that call is the cost of the checksum.
+/// Function called for each long block with its length in bytes and the work to do. It must call the work exactly once;
+/// the duration of that call is the cost of the checksum.
 pub type Observer = fn(bytes: usize, work: &mut dyn FnMut());
 
-/// Sets the observer of each sum, and each copy with sum, of a block of more than 64 bytes, in
-/// every thread of the program. `None` removes it.
+/// Sets the observer for every sum, and every copy with sum, of a block of more than 64 bytes, in all threads. `None`
+/// removes it.
 ///
-/// Calls in progress in other threads during the change may be missed, or still be observed.
+/// Calls in progress in other threads may be missed, or still be observed.
 pub fn observe(observer: Option<Observer>) {
     let pointer = observer.map_or(core::ptr::null_mut(), |observer| observer as *mut ());
     OBSERVER.store(pointer, Ordering::SeqCst);

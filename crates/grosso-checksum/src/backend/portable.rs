@@ -1,7 +1,7 @@
 //! Safe loops, compiled for the base instruction set of the target.
 
-/// Greatest length in bytes that is summed inline, without selecting a backend: the longest IPv4 or
-/// TCP header, and one step of the widest loop.
+/// Maximum length in bytes that is summed inline, without selecting a backend: the longest IPv4 or TCP header, and one
+/// step of the widest loop.
 pub(crate) const SHORT_BYTES: usize = 64;
 
 /// Addition modulo 2^64 - 1 that gives zero only for two zeros.

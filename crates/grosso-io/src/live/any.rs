@@ -18,41 +18,41 @@ use super::{
 use super::{XdpPort, XdpPortOptions};
 use crate::{delegate_port, port::Port};
 
-/// Kind, name and options of a port to open.
+/// Type, name and options of a port to open.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Opening {
-    /// A TUN or TAP device of this name, created or attached to.
+    /// A TUN or TAP device, which is created unless it exists.
     Tun {
-        /// Its name; for `%d` the kernel inserts a number.
+        /// Interface name; the kernel replaces `%d` with a number.
         name: String,
-        /// A TAP device for Ethernet, a TUN device for IP.
+        /// Ethernet for a TAP device, IP for a TUN device.
         layer: Layer,
-        /// Options of the port. `multi_queue` is set from the number of queues.
+        /// Options of the port; `multi_queue` is set from the number of queues.
         options: TapOptions,
     },
-    /// A queue of a TUN or TAP device that another program opened and passed on.
+    /// A queue of a TUN or TAP device that another program opened, as an inherited descriptor.
     Passed {
-        /// The number of the descriptor, which stays open.
+        /// Descriptor number; the descriptor stays open.
         number: RawFd,
         /// Options of the port.
         options: TapOptions,
     },
-    /// An interface, through packet sockets.
+    /// An interface through packet sockets.
     Packet {
-        /// Its name.
+        /// Interface name.
         name: String,
         /// Options of the port. Several queues share the frames by flow hash.
         options: PacketOptions,
     },
     /// A Unix socket.
     Unix(UnixOptions),
-    /// The network device of a virtual machine.
+    /// A vhost-user network device of a virtual machine.
     Vhost(VhostOptions),
-    /// Queues of an interface, through AF_XDP sockets.
+    /// Queues of an interface through AF_XDP sockets.
     #[cfg(feature = "xdp")]
     Xdp {
-        /// Its name.
+        /// Interface name.
         name: String,
         /// Options of the port, including its first queue.
         options: XdpPortOptions,
@@ -63,7 +63,7 @@ impl Opening {
     /// Opens `queues` queues of the device in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Those of the ports; [`io::ErrorKind::InvalidInput`] for more than one queue of a passed descriptor.
+    /// Errors of the ports; [`io::ErrorKind::InvalidInput`] for more than one queue of an inherited descriptor.
     pub fn open(&self, queues: usize) -> io::Result<Vec<LivePort>> {
         match self {
             Self::Tun { name, layer, options } => open_tun(name, *layer, *options, queues),
@@ -98,19 +98,19 @@ impl Opening {
     }
 }
 
-/// One queue of a device, through any of the live ports.
+/// One queue of any live port.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LivePort {
     /// A TUN or TAP device.
     Tun(TapPort),
-    /// An interface, through packet sockets.
+    /// An interface through packet sockets.
     Packet(PacketPort),
     /// A Unix socket.
     Unix(Box<UnixPort>),
-    /// The network device of a virtual machine.
+    /// A vhost-user network device of a virtual machine.
     Vhost(Box<VhostPort>),
-    /// An interface, through an AF_XDP socket.
+    /// An interface through an AF_XDP socket.
     #[cfg(feature = "xdp")]
     Xdp(XdpPort),
 }
@@ -130,16 +130,16 @@ macro_rules! with {
 }
 
 impl LivePort {
-    /// The name of the device, as the kernel completed it.
+    /// Returns the device name, with `%d` replaced by the kernel.
     #[must_use]
     pub fn name(&self) -> &str {
         with!(self, port => port.name())
     }
 
-    /// Counters of this port, including frames dropped by the kernel for want of room.
+    /// Returns the counters of this port, including frames that the kernel dropped because a buffer was full.
     ///
     /// # Errors
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn stats(&mut self) -> io::Result<LiveStats> {
         match self {
             Self::Tun(port) => Ok(*port.stats()),

@@ -9,7 +9,7 @@ use grosso_wire::{
     virtio::{Form, GSO_NONE, Order, VirtioHeader, field},
 };
 
-/// Reads virtio headers in front of received frames, none of which is trusted.
+/// Reads the virtio headers of received frames and trusts no field.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) link: LinkType,

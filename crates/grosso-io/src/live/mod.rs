@@ -1,20 +1,19 @@
-//! Ports on the devices of a running Linux.
+//! Ports on the devices of a running Linux system.
 //!
 //! | port | frames come from and go to |
 //! |---|---|
-//! | [`TapPort`] | the network stack of this host, through a TUN or TAP device |
+//! | [`TapPort`] | this host's network stack, through a TUN or TAP device |
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | `XdpPort` | an interface, through an AF_XDP socket (feature `xdp`) |
-//! | [`UnixPort`] | a virtual machine, or another program, through a Unix socket |
-//! | [`VhostPort`] | a virtual machine, through memory that it shares |
+//! | [`UnixPort`] | a virtual machine or another program, through a Unix socket |
+//! | [`VhostPort`] | a virtual machine, through shared memory |
 //! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
 //! | [`IpPort`] | another host, through raw IP sockets: the outer packets of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
 //!
-//! The features of a port are probed when it is opened, and again in use: a superframe that the
-//! kernel refuses is sent as the packets that it stands for, and if those are accepted, the port
-//! reports fewer features from then on (B31). Frames that cannot be sent or parsed are dropped and
-//! counted by reason: [`LiveStats`].
+//! The features of a port are probed when it is opened, and again in use: a superframe that the kernel rejects is sent
+//! as its packets, and if these are accepted, the port reports fewer features from then on (B31). Frames that cannot be
+//! sent or parsed are dropped and counted by reason, see [`LiveStats`].
 
 mod any;
 mod fair_ring;

@@ -383,7 +383,7 @@ const BY_RARITY: [Features; 5] = [
 const ADDRESSES_LEN: usize = 12;
 /// Slices behind the first one of frames that have few.
 const REST_FEW: usize = 4;
-/// Greatest number of slices of one vectored write, without the headers (`UIO_MAXIOV` is 1024).
+/// Maximum number of slices of one vectored write, without the headers (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;
 
 #[cfg(test)]

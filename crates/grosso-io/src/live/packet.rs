@@ -40,39 +40,36 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PacketOptions {
-    /// Whether frames have virtio headers; without them only packets with complete checksums are
-    /// sent.
+    /// Whether frames have virtio headers. Without them, only packets with complete checksums can be sent.
     pub virtio_header: bool,
-    /// Features of frames handed to the interface's driver, limited to those of packet sockets.
+    /// Offloads that the interface's driver may be given, limited to those of packet sockets.
     pub transmit: Features,
-    /// Slots of the receive ring; `None` for 4096 of a packet of 1500 bytes, 7 MiB, fewer of longer
-    /// ones, and 2048 of superframes.
+    /// Number of slots of the receive ring. `None` chooses 4096 slots for packets of 1500 bytes (7 MiB), fewer for
+    /// longer packets, and 2048 for superframes.
     pub slots: Option<usize>,
-    /// Length of a slot in bytes, as [`RingLayout::slot_bytes`]; `None` for packets of the
-    /// interface's MTU if the system lets superframes wait in the socket's queue (64 MiB of it,
-    /// which wants `CAP_NET_ADMIN` of the host), and for superframes otherwise. A longer frame for
-    /// which the queue has no room is dropped.
+    /// Slot length in bytes, as [`RingLayout::slot_bytes`]. `None` chooses the interface's MTU if superframes may queue
+    /// in the socket buffer (64 MiB, which requires `CAP_NET_ADMIN` of the host), otherwise the length of a superframe.
+    /// A longer frame is dropped if the socket buffer has no room.
     pub slot_bytes: Option<usize>,
-    /// Whether flows that hold more than their share of a ring lose frames when half of it is left,
-    /// 1024 slots of a long one, so that the frames of other flows find room.
+    /// Whether to drop frames of flows above their fair share when half of the ring remains, 1024 slots of a long ring,
+    /// so that other flows find room.
     pub fair: bool,
-    /// Whether to send batches from a mapped ring, if the kernel has one, without other threads
-    /// running meanwhile; otherwise by `sendmmsg(2)`.
+    /// Whether to send batches from a mapped ring, if the kernel supports it, otherwise with `sendmmsg(2)`.
     pub transmit_ring: bool,
-    /// Slots of that ring, a power of two: the greatest number of packets that the driver holds.
+    /// Number of slots of the transmit ring, a power of two: the maximum number of packets that the driver holds.
     pub transmit_slots: usize,
-    /// Whether to send directly to the driver, bypassing the queueing discipline.
+    /// Whether to bypass the queueing discipline and send directly to the driver.
     pub qdisc_bypass: bool,
-    /// Whether the interface also receives frames for other hosts, as a bridge must.
+    /// Whether to receive frames for other hosts, as a bridge must.
     pub promiscuous: bool,
     /// Distribution of the interface's frames over several ports.
     pub fanout: Option<Fanout>,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
 }
 
 impl Default for PacketOptions {
-    /// Superframes in both directions, and a ring for packets of 1500 bytes of 5 ms at 10 Gb/s.
+    /// Returns options for superframes in both directions, and a receive ring for 5 ms of 1500-byte packets at 10 Gb/s.
     fn default() -> Self {
         Self {
             virtio_header: true,
@@ -91,6 +88,13 @@ impl Default for PacketOptions {
 }
 
 /// A port on an interface.
+///
+/// ```no_run
+/// use grosso_io::live::{PacketOptions, PacketPort};
+///
+/// let port = PacketPort::open("eth1", &PacketOptions::default())?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PacketPort {
     name: InterfaceName,
@@ -109,11 +113,11 @@ pub struct PacketPort {
 }
 
 impl PacketPort {
-    /// Opens an Ethernet interface of the calling thread's network namespace. It must be up to
-    /// receive anything. Frames for other hosts are received as far as the interface accepts them.
+    /// Opens an Ethernet interface in the calling thread's network namespace. The interface must be up to receive
+    /// frames. Frames for other hosts are received as far as the interface accepts them.
     ///
     /// # Errors
-    /// Those of [`grosso_sys::packet::PacketSocketBuilder::bind`].
+    /// Errors of [`grosso_sys::packet::PacketSocketBuilder::bind`].
     pub fn open(name: &str, options: &PacketOptions) -> io::Result<Self> {
         let name = InterfaceName::new(name)?;
         let form = options.virtio_header.then_some(Form::Short);
@@ -145,24 +149,24 @@ impl PacketPort {
         })
     }
 
-    /// The name of the interface.
+    /// Returns the interface name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// The number of the fanout group that shares the interface's frames; `None` without fanout.
+    /// Returns the number of the fanout group that shares the interface's frames; `None` without fanout.
     ///
     /// # Errors
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn fanout_group(&self) -> io::Result<Option<u16>> {
         self.ring.ring.fanout_group()
     }
 
-    /// Counters of this port, including frames dropped by the kernel for want of room.
+    /// Returns the counters of this port, including frames that the kernel dropped because a buffer was full.
     ///
     /// # Errors
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn stats(&mut self) -> io::Result<LiveStats> {
         let drops = u64::from(self.ring.ring.take_statistics()?.drops);
         let malformed = self.ring.ring.malformed();
@@ -321,7 +325,7 @@ impl Port for PacketPort {
         Ok(received)
     }
 
-    /// Returns a slot to the kernel, or a buffer to the spare ones.
+    /// Returns a slot to the kernel, or keeps a buffer for reuse.
     fn recycle(&mut self, buffer: PortBuffer) {
         self.long.recycle(buffer);
     }

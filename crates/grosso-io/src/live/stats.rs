@@ -5,31 +5,30 @@ use grosso::{reasons, vnet::VnetError};
 use crate::port::PortCounter;
 
 reasons! {
-    /// An event of frames at a live port.
+    /// Event at a live port.
     LiveEvent {
-        /// A received frame was longer than its buffer, or than its slot and no room was left beside the ring
+        /// A received frame was longer than its buffer, or than its slot while the socket buffer was full
         /// (`rx-buf-len`), and was dropped.
         ReceiveTruncated = "rx-truncated",
         /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
         ReceiveInexpressible = "rx-inexpressible",
-        /// The kernel dropped a frame for which the receive ring had no room: `rx` makes it longer.
+        /// The kernel dropped a frame because the receive ring was full; `rx` makes it longer.
         ReceiveRingFull = "rx-ring-full",
-        /// A frame was dropped from a receive ring that ran full, because its flow held more than its share: `rx` makes
+        /// A frame was dropped from a receive ring that ran full, because its flow was above its fair share; `rx` makes
         /// the ring longer.
         ReceiveRingShare = "rx-ring-share",
-        /// The kernel filled a slot of the ring with invalid values.
+        /// The kernel wrote invalid values to a slot of the ring.
         ReceiveMalformed = "rx-malformed",
-        /// A superframe was refused, and sent as the packets that it stands for (B31).
+        /// A superframe was rejected and sent as its packets (B31).
         TransmitCutAgain = "tx-cut-again",
-        /// A feature was given up because the kernel refused superframes that need it (B31).
+        /// A feature was disabled because the kernel rejected superframes that need it (B31).
         TransmitNarrowed = "tx-narrowed",
-        /// A frame was refused because of its contents, and dropped.
+        /// A frame was rejected because of its content and dropped.
         TransmitRefused = "tx-refused",
-        /// A frame was longer than the device takes, and was dropped.
+        /// A frame was longer than the device accepts and was dropped.
         TransmitTooLong = "tx-too-long",
-        /// A frame was longer than the device takes by its tags alone, the first of which is of 802.1ad, and was
-        /// dropped. A packet socket leaves no room for that one: `ip link set DEV mtu 1504` makes it where the MTU is
-        /// 1500.
+        /// A frame with an outer 802.1ad tag was longer than the device accepts because of its tags, and was dropped.
+        /// Packet sockets do not add room for that tag: use `ip link set DEV mtu 1504` if the MTU is 1500.
         TransmitServiceTag = "tx-service-tag",
         /// A frame was dropped because the interface was down.
         TransmitDown = "tx-down",
@@ -39,7 +38,7 @@ reasons! {
 }
 
 impl LiveEvent {
-    /// Whether the event means a lost frame.
+    /// Returns whether the event means a lost frame.
     #[must_use]
     pub const fn is_loss(self) -> bool {
         !matches!(self, Self::TransmitCutAgain | Self::TransmitNarrowed)
@@ -54,25 +53,25 @@ pub struct LiveStats {
 }
 
 impl LiveStats {
-    /// Number of times that an event occurred.
+    /// Returns the number of times that an event occurred.
     #[must_use]
     pub fn events(&self, event: LiveEvent) -> u64 {
         self.events[event as usize]
     }
 
-    /// Number of frames dropped because of this error of their virtio header.
+    /// Returns the number of frames dropped because of this error in their virtio header.
     #[must_use]
     pub fn refused(&self, error: VnetError) -> u64 {
         self.refused[error as usize]
     }
 
-    /// Every counter with its name.
+    /// Returns every counter with its name.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let events = LiveEvent::ALL.iter().map(|event| (event.name(), self.events(*event)));
         events.chain(VnetError::ALL.iter().map(|error| (error.name(), self.refused(*error))))
     }
 
-    /// Every counter with its description.
+    /// Returns every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> + '_ {
         let events = LiveEvent::ALL.iter().map(|event| {
             let (name, sentence) = (event.name(), event.sentence());

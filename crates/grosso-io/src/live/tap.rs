@@ -32,26 +32,26 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TapOptions {
-    /// The longest virtio header to request; a kernel without it gets the next shorter one.
+    /// Longest virtio header to request; a kernel that does not support it gets the next shorter one.
     pub header: Form,
-    /// Features of frames written to the device, limited to those of the kernel.
+    /// Offloads of frames written to the device, limited to those of the kernel.
     pub transmit: Features,
-    /// Features of frames that the stack hands out, as set by `ethtool -K` on the device, limited
-    /// to those of the kernel.
+    /// Offloads of frames received from the stack, as set by `ethtool -K` on the device, limited to those of the
+    /// kernel.
     pub receive: Features,
     /// Whether other queues of the same device will be opened.
     pub multi_queue: bool,
-    /// Whether the device outlives its last queue. `None` leaves that unchanged; a new device does
-    /// not.
+    /// Whether the device outlives its last queue. `None` keeps the setting of an existing device; a new device is not
+    /// persistent.
     pub persistent: Option<bool>,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
-    /// Greatest length of a received frame in bytes.
+    /// Maximum length of a received frame in bytes.
     pub frame_bytes_max: usize,
 }
 
 impl Default for TapOptions {
-    /// All features of the kernel, with the 12-byte header, which all kernels support.
+    /// Returns options with all offloads of the kernel and the 12-byte header, which all kernels support.
     fn default() -> Self {
         Self {
             header: Form::Buffers,
@@ -66,6 +66,15 @@ impl Default for TapOptions {
 }
 
 /// A port on one queue of a TUN or TAP device.
+///
+/// ```no_run
+/// use grosso_io::live::{TapOptions, TapPort};
+/// use grosso_sys::tun::Layer;
+///
+/// let port = TapPort::open("grosso%d", Layer::Ethernet, &TapOptions::default())?;
+/// println!("{}", port.name());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct TapPort {
     tun: Tun,
@@ -77,12 +86,11 @@ pub struct TapPort {
 }
 
 impl TapPort {
-    /// Creates a device of this name, or attaches to it, in the calling thread's network namespace:
-    /// a TAP device for [`Layer::Ethernet`], a TUN device for [`Layer::Ip`]. For `%d` in the name
-    /// the kernel inserts a number.
+    /// Creates the device `name`, or attaches to it, in the calling thread's network namespace: a TAP device for
+    /// [`Layer::Ethernet`], a TUN device for [`Layer::Ip`]. The kernel replaces `%d` in the name with a number.
     ///
     /// # Errors
-    /// Those of [`TunBuilder::open`].
+    /// Errors of [`TunBuilder::open`].
     pub fn open(name: &str, layer: Layer, options: &TapOptions) -> io::Result<Self> {
         let name = InterfaceName::new(name)?;
         let builder = match layer {
@@ -93,11 +101,11 @@ impl TapPort {
         Self::new(builder.nonblocking(true).open()?, options)
     }
 
-    /// Takes over an open queue, such as one passed by a service manager. Offloads and the length
-    /// of the header belong to the device, and are set to those of the options.
+    /// Adopts an open queue, for example from a service manager. Offloads and the header length belong to the device
+    /// and are set from the options.
     ///
     /// # Errors
-    /// Those of [`Tun::adopt`].
+    /// Errors of [`Tun::adopt`].
     pub fn adopt(file: OwnedFd, options: &TapOptions) -> io::Result<Self> {
         Self::new(Tun::adopt(file)?, options)
     }
@@ -132,25 +140,25 @@ impl TapPort {
         })
     }
 
-    /// The name of the device, as the kernel completed it.
+    /// Returns the device name, with `%d` replaced by the kernel.
     #[must_use]
     pub fn name(&self) -> &str {
         self.tun.name().as_str()
     }
 
-    /// The form of the virtio header in use; `None` for a device created without one.
+    /// Returns the virtio header format in use; `None` for a device created without one.
     #[must_use]
     pub fn form(&self) -> Option<Form> {
         self.incoming.form
     }
 
-    /// Features of frames that the stack hands out, as `ethtool -k` on the device reports them.
+    /// Returns the offloads of frames received from the stack, as `ethtool -k` on the device reports them.
     #[must_use]
     pub fn receive_features(&self) -> Features {
         self.receive
     }
 
-    /// Counters of this port.
+    /// Returns the counters of this port.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         &self.outgoing.stats

@@ -31,16 +31,15 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct XdpPortOptions {
-    /// The queue of the interface.
+    /// Queue of the interface.
     pub queue: u32,
     /// Options of the socket. Packets in several buffers are not supported.
     pub socket: XdpOptions,
-    /// Treats a packet whose checksum field holds its pseudo-header sum as one with a partial
-    /// checksum. A sender on the same host with checksum offload sends such packets, and AF_XDP
-    /// cannot mark them. Packets from other hosts must not be trusted in this way, so leave it off
-    /// on an external interface.
+    /// Treats a packet whose checksum field holds its pseudo-header sum as one with a partial checksum. A sender on the
+    /// same host with checksum offload sends such packets, and AF_XDP cannot mark them. Leave it off on an external
+    /// interface, because packets from other hosts must not be trusted in this way.
     pub assume_partial: bool,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
 }
 
@@ -51,7 +50,7 @@ impl Default for XdpPortOptions {
     }
 }
 
-/// A port on one queue of an interface.
+/// A port on one queue of an interface through AF_XDP.
 #[derive(Debug)]
 pub struct XdpPort {
     name: InterfaceName,
@@ -68,20 +67,20 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Opens a queue of an interface in the calling thread's network namespace: in native mode if
-    /// the driver supports it, else in generic mode.
+    /// Opens a queue of an interface in the calling thread's network namespace, in native mode if the driver supports
+    /// it, otherwise in generic mode.
     ///
     /// # Errors
-    /// Those of [`Redirect::attach`] and [`XdpSocket::bind`].
+    /// Errors of [`Redirect::attach`] and [`XdpSocket::bind`].
     pub fn open(name: &str, options: &XdpPortOptions) -> io::Result<Self> {
         let (program, name) = attach(name)?;
         Self::bind(Arc::new(program), name, options)
     }
 
-    /// Opens `queues` consecutive queues of an interface, from `options.queue` on.
+    /// Opens `queues` consecutive queues of an interface, starting with `options.queue`.
     ///
     /// # Errors
-    /// As [`XdpPort::open`].
+    /// See [`XdpPort::open`].
     pub fn open_queues(name: &str, options: &XdpPortOptions, queues: u32) -> io::Result<Vec<Self>> {
         let (program, name) = attach(name)?;
         let program = Arc::new(program);
@@ -116,28 +115,28 @@ impl XdpPort {
         })
     }
 
-    /// The name of the interface.
+    /// Returns the interface name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// Point of the receive path at which packets are taken.
+    /// Returns the point of the receive path at which packets are redirected.
     #[must_use]
     pub fn mode(&self) -> AttachMode {
         self.program.mode()
     }
 
-    /// Counters of this port.
+    /// Returns the counters of this port.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         &self.stats
     }
 
-    /// Counters of the kernel.
+    /// Returns the kernel's counters.
     ///
     /// # Errors
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn kernel_stats(&self) -> io::Result<XdpStatistics> {
         self.socket.statistics()
     }
@@ -167,7 +166,7 @@ impl Port for XdpPort {
         LinkType::Ethernet
     }
 
-    /// No features: no driver accepts offloads through AF_XDP without metadata of its own.
+    /// Returns no features: drivers accept offloads through AF_XDP only with metadata of their own.
     fn device(&self) -> Device {
         Device::new(Features::NONE)
     }
@@ -194,7 +193,7 @@ impl Port for XdpPort {
         Ok(count)
     }
 
-    /// Dropping a frame returns its chunk.
+    /// Drops the frame, which returns its chunk to the ring.
     fn recycle(&mut self, buffer: PortBuffer) {
         drop(buffer);
     }
@@ -269,7 +268,7 @@ fn attach(name: &str) -> io::Result<(Redirect, InterfaceName)> {
     Ok((program, name))
 }
 
-/// Counters of the kernel for an AF_XDP socket, with their descriptions.
+/// Returns the kernel's counters of an AF_XDP socket with their descriptions.
 #[must_use]
 pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
     let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };

@@ -21,28 +21,27 @@ use grosso_sys::scheduling::{allowed_processors, pin};
 use super::{DataPath, Handle, Snapshot};
 use crate::port::{Port, PortError};
 
-/// Greatest number of queues of a data path: the size of the AF_XDP program's socket map.
+/// Maximum number of queues of a data path: the size of the AF_XDP program's socket map.
 pub const QUEUES_MAX: usize = 64;
 
 /// Options of the threads of a group.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadOptions {
-    /// Path `n` is pinned to processor `n % processors.len()` of these; without any, none is.
+    /// CPUs for the paths: path `n` is pinned to CPU `processors[n % processors.len()]`. Empty for no pinning.
     pub processors: Vec<usize>,
-    /// Called by each thread once it is pinned, before its path runs, such as to give up
-    /// privileges. If it fails for one, none runs.
+    /// Called by each thread after pinning and before its path runs, for example to drop privileges. If it fails in one
+    /// thread, no path runs.
     pub prepare: Option<fn() -> io::Result<()>>,
 }
 
-/// End of a group that nobody asked for.
+/// Reason why a group of paths ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
-    /// A port of a path broke.
+    /// A port of a path failed.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A path met a defect: its thread panicked. Its ports are closed, and the packets that it held
-    /// are lost.
+    /// The thread of a path panicked. Its ports are closed, and the packets that it held are lost.
     #[error("thread {thread} panicked: {message}")]
     Defect {
         /// Name of the thread.
@@ -50,8 +49,8 @@ pub enum Broken {
         /// Message of the panic.
         message: String,
     },
-    /// A thread did not end when it was told to: it is stuck in a system call, or stopped. It was left
-    /// behind with its ports, and the packets that it holds are lost.
+    /// A thread did not end when requested: it is stuck in a system call, or stopped. It was left behind with its
+    /// ports, and the packets that it holds are lost.
     #[error("thread {thread} is stuck: it did not stop when requested, and was abandoned")]
     Stuck {
         /// Name of the thread.
@@ -59,7 +58,7 @@ pub enum Broken {
     },
 }
 
-/// Data paths that run side by side, one thread each. When one ends, all end.
+/// Data paths that run side by side, one thread each. If one ends, all end.
 #[derive(Debug)]
 pub struct Group {
     common: Arc<Common>,
@@ -75,14 +74,13 @@ struct Common {
 }
 
 impl Group {
-    /// Starts a thread for each path. Its name is the first 11 characters of `name` and the number
-    /// of the queue, because the kernel keeps no more. Returns when all threads are pinned and
-    /// prepared. `ended` is called once all paths have ended, by themselves or by [`Group::stop`].
+    /// Starts a thread for each path. The thread name is the first 11 characters of `name` and the queue number,
+    /// because the kernel limits names. Returns after all threads are pinned and prepared. `ended` is called once all
+    /// paths have ended, by themselves or by [`Group::stop`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a
-    /// processor on which the caller may not run; the system's error if a thread cannot be started
-    /// or pinned; that of [`ThreadOptions::prepare`].
+    /// [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a CPU that the caller may not
+    /// use; errors of starting or pinning a thread; the error of [`ThreadOptions::prepare`].
     pub fn start<L, R>(
         name: &str,
         paths: Vec<DataPath<L, R>>,
@@ -130,26 +128,26 @@ impl Group {
         error
     }
 
-    /// Makes the paths deliver their held packets and end.
+    /// Requests that the paths deliver their held packets and end.
     pub fn stop(&self) {
         self.common.stop();
     }
 
-    /// Handles of the paths, in the order of their queues.
+    /// Returns the handles of the paths, in the order of their queues.
     #[must_use]
     pub fn handles(&self) -> &[Handle] {
         &self.common.handles
     }
 
-    /// Waits until all paths have ended, without a limit. Returns the error of the first one that
-    /// broke, and a snapshot of each that met no defect.
+    /// Waits without a limit until all paths have ended. Returns the error of the first path that failed, and a
+    /// snapshot of each path that did not panic.
     pub fn join(mut self) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.wait();
         self.result()
     }
 
-    /// Stops the paths and waits for them until this time. A thread that has not ended then is left
-    /// behind, which is [`Broken::Stuck`], and its last snapshot is returned.
+    /// Stops the paths and waits for them until `until`. A thread that has not ended by then is left behind, which is
+    /// [`Broken::Stuck`], and its last snapshot is returned.
     pub fn stop_and_join(mut self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.stop();
         while !self.threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {

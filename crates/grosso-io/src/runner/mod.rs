@@ -1,8 +1,8 @@
-//! A data path on a thread: two ports and a direction each way.
+//! A data path on its own thread: two ports and both directions between them.
 //!
-//! The thread sleeps until a port has frames or room, a held train must leave, or a request
-//! arrives. It shares nothing with other threads but the requests of [`Handle`], which cost it one
-//! load a turn. Nobody who asks it anything has to wait for it: see [`Request`].
+//! The thread sleeps until a port has frames or room, a held train is due, or a request arrives. It shares only the
+//! requests of [`Handle`] with other threads, which cost one load per loop iteration. No requester has to wait for the
+//! thread, see [`Request`].
 //!
 //! ```no_run
 //! use grosso_io::{
@@ -52,19 +52,18 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunOptions {
-    /// From the left port to the right one.
+    /// Direction from the left port to the right port.
     pub left_to_right: PathOptions,
-    /// From the right port to the left one.
+    /// Direction from the right port to the left port.
     pub right_to_left: PathOptions,
-    /// Time to poll for frames without sleeping after the last one, because a wake-up has a cost
-    /// too.
+    /// Time to busy-poll after the last frame before sleeping, because a wake-up has a cost too.
     pub busy_poll: Duration,
     /// Time to wait at the end for room for held packets; packets without room by then are lost.
     pub drain: Duration,
 }
 
 impl RunOptions {
-    /// Both directions with [`PathOptions::new`], no busy polling, and one second to drain.
+    /// Creates options with [`PathOptions::new`] for both directions, no busy polling, and one second to drain.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -80,16 +79,15 @@ impl RunOptions {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// From the left port to the right one.
+    /// Direction from the left port to the right port.
     pub left_to_right: DirectionStats,
-    /// From the right port to the left one.
+    /// Direction from the right port to the left port.
     pub right_to_left: DirectionStats,
-    /// Coalescing towards the right port; `None` when that port takes no superframes.
+    /// Coalescing towards the right port; `None` if that port does not accept superframes.
     pub coalesced_to_right: Option<CoalesceStats>,
-    /// Coalescing towards the left port; `None` when that port takes no superframes.
+    /// Coalescing towards the left port; `None` if that port does not accept superframes.
     pub coalesced_to_left: Option<CoalesceStats>,
-    /// Trains that are held now, towards the right port and towards the left one; `None` when that port takes no
-    /// superframes.
+    /// Held trains towards the right port and towards the left port; `None` if that port does not accept superframes.
     pub trains_held: [Option<u64>; 2],
     /// Counters of the left port itself.
     pub left: Vec<(PortCounter, u64)>,
@@ -107,7 +105,7 @@ pub struct Snapshot {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct End<L, R> {
-    /// `Ok` when the path was stopped or a port was finished, else the error of a broken port.
+    /// `Ok` if the path was stopped or a port finished, otherwise the error of the port that failed.
     pub result: Result<(), PortError>,
     /// The left port.
     pub left: L,
@@ -117,7 +115,7 @@ pub struct End<L, R> {
     pub snapshot: Snapshot,
 }
 
-/// Two ports and the directions between them.
+/// Two ports and the directions between them. The [module documentation](self) has an example.
 #[derive(Debug)]
 pub struct DataPath<L: Port, R: Port> {
     left: L,
@@ -132,11 +130,10 @@ pub struct DataPath<L: Port, R: Port> {
 }
 
 impl<L: Port, R: Port> DataPath<L, R> {
-    /// Joins two ports.
+    /// Connects two ports.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the link types of the ports differ; the system's error
-    /// if the kernel has no descriptor left to wait with.
+    /// [`io::ErrorKind::InvalidInput`] if the link types of the ports differ; errors from `eventfd(2)`.
     pub fn new(left: L, right: R, options: RunOptions) -> io::Result<Self> {
         if left.link() != right.link() {
             let why = format!(
@@ -169,14 +166,14 @@ impl<L: Port, R: Port> DataPath<L, R> {
         })
     }
 
-    /// A handle to query and stop the path while it runs.
+    /// Returns a handle to query and stop the path while it runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.shared.handle()
     }
 
-    /// Moves frames until the path is stopped or a port is finished or broken, then delivers the
-    /// held packets as far as there is room.
+    /// Moves frames until the path is stopped or a port finishes or fails, then delivers the held packets as far as
+    /// there is room.
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and a train is held a little longer.
         let _ = wait_exactly();
@@ -363,8 +360,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Greatest time that frames wait while a train is held for longer, in nanoseconds: 86 packets of
-/// 1500 bytes at 10 Gb/s, for which a ring of 2048 slots has room.
+/// Maximum time that frames wait while a train is held for longer, in nanoseconds: 86 packets of 1500 bytes at 10 Gb/s,
+/// for which a ring of 2048 slots has room.
 const MODERATION_NS_MAX: u64 = 100_000;
 /// Interval in nanoseconds for polling a port that has no descriptor to wait on.
 const ROOM_AGAIN_NS: u64 = 1_000_000;

@@ -33,14 +33,14 @@ pub struct Request {
     number: u64,
 }
 
-/// Counters of a data path, current ones or the last ones that its thread reported.
+/// Counters of a data path: current ones, or the last ones that its thread reported.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Reading {
     /// The counters.
     pub snapshot: Arc<Snapshot>,
-    /// Age of the counters if the thread did not answer in time; `None` for current counters and for the final ones
-    /// of a path that has ended.
+    /// Age of the counters if the thread did not answer in time; `None` for current counters and for the final ones of
+    /// a path that has ended.
     pub stale: Option<Duration>,
 }
 
@@ -72,13 +72,13 @@ struct Answers {
 }
 
 impl Handle {
-    /// Makes the path deliver its held packets and end.
+    /// Requests that the path deliver its held packets and end.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.wake();
     }
 
-    /// Asks for the current counters without waiting for them.
+    /// Requests the current counters without waiting for them.
     pub fn request(&self) -> Request {
         let number = self.shared.last_request.fetch_add(1, Ordering::AcqRel) + 1;
         let now_ns = now_ns().max(1);
@@ -89,9 +89,8 @@ impl Handle {
         Request { shared: Arc::clone(&self.shared), number }
     }
 
-    /// Current counters, taken by the path's own thread; final counters after the path has ended.
-    /// `None` when the path was dropped before it came to its end. Waits for the thread without a
-    /// limit: [`Handle::request`] has one.
+    /// Returns current counters, taken by the path's own thread, or the final counters after the path has ended. `None`
+    /// if the path was dropped before it ended. Waits for the thread without a limit; [`Handle::request`] has one.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         let reading = self.request().wait(Duration::MAX)?;
@@ -100,9 +99,9 @@ impl Handle {
 }
 
 impl Request {
-    /// Waits for the answer, at most until this time has passed since the oldest request to which the thread has not
-    /// answered: for a thread that is stuck, only the first one to ask waits at all. Then the last counters are
-    /// returned, with their age. `None` when the path was dropped before it came to its end.
+    /// Waits for the answer for at most `at_most` since the oldest unanswered request: if a thread is stuck, only the
+    /// first requester waits. Then returns the last counters with their age. `None` if the path was dropped before it
+    /// ended.
     #[must_use]
     pub fn wait(self, at_most: Duration) -> Option<Reading> {
         let asked_ns = self.shared.asked_ns.load(Ordering::Acquire);

@@ -68,7 +68,7 @@ fn watch<'a>(port: &'a impl Port, wants: Wants, sources: &mut Sources<'a>) -> bo
     let room = kick.map_or(room, |file| Some(Some((file, Interest::READ))));
     let wanted = [frames, room];
     sources.extend(wanted.into_iter().flatten().flatten());
-    // Who is told of room by a kick hears from the other end that it is gone by its first descriptor.
+    // If room is signalled by a kick, the first descriptor still reports that the peer disconnected.
     let told = port.descriptor().filter(|_| kick.is_some() && !wants.frames);
     let frames_kick = port.frames_kick().filter(|_| wants.frames);
     sources.extend(told.into_iter().chain(frames_kick).map(|file| (file, Interest::READ)));

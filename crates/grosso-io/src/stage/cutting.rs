@@ -18,7 +18,7 @@ use crate::port::{Port, PortCounter, PortError, Transmitted};
 pub(super) struct Cutting {
     link: LinkType,
     ports: Ports,
-    /// Greatest length of a packet; `None` if only what came in fragments leaves in fragments.
+    /// Maximum length of a packet; `None` if only what came in fragments leaves in fragments.
     mtu: Option<u16>,
     ignore_df: bool,
     identifications: Identifications,
@@ -39,22 +39,22 @@ pub(super) struct Cutting {
 pub struct CuttingStats {
     /// Packets fragmented.
     pub cut: u64,
-    /// Fragments made.
+    /// Fragments created.
     pub fragments: u64,
-    /// Superframes segmented because their packets are longer than the MTU.
+    /// Superframes segmented because their packets exceed the MTU.
     pub superframes: u64,
     refused: [u64; REFUSALS.len()],
 }
 
 impl CuttingStats {
-    /// Number of packets longer than the MTU that were dropped because they have DF or cannot be
+    /// Returns the number of packets longer than the MTU that were dropped because they have DF set or cannot be
     /// fragmented.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.iter().sum()
     }
 
-    /// Every counter with its description.
+    /// Returns every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let totals = [
@@ -99,7 +99,7 @@ impl Cutting {
         }
     }
 
-    /// Sets the greatest length of a packet in bytes, from its IP header on.
+    /// Sets the maximum length of a packet in bytes, from its IP header on.
     pub(super) const fn set_mtu(&mut self, mtu: u16) {
         self.mtu = Some(mtu);
     }
@@ -295,7 +295,7 @@ impl Cutting {
         Ok(())
     }
 
-    /// Greatest length of a packet.
+    /// Maximum length of a packet.
     fn most(&self) -> u16 {
         self.mtu.unwrap_or(u16::MAX)
     }

@@ -23,31 +23,30 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FragmentationOptions {
-    /// Greatest length of a transmitted packet in bytes, from its IP header on, as in `ip link`;
-    /// `None` sends packets of any length whole, unless they came in fragments.
+    /// Maximum length of a transmitted packet in bytes from its IP header on, as in `ip link`. `None` sends packets of
+    /// any length unfragmented, unless they arrived in fragments.
     pub mtu: Option<u16>,
-    /// Whether packets are also fragmented that are longer than the path is said to carry
-    /// ([`Port::path_hint`]): for ports whose kernel does not fragment them, such as raw sockets of
-    /// IPv6.
+    /// Whether to fragment packets above the reported path MTU as well ([`Port::path_hint`]). For ports whose kernel
+    /// does not fragment, for example raw sockets of IPv6.
     pub follows_path: bool,
-    /// Whether IPv4 packets with DF are fragmented all the same. They get a new identification, and
-    /// their fragments have DF clear.
+    /// Whether to fragment IPv4 packets even if DF is set. They get a new identification, and their fragments have DF
+    /// clear.
     pub ignore_df: bool,
-    /// Rules of reassembly; `None` lets fragments pass. With [`ReassemblyMode::KeepGeometry`] the port's
-    /// buffers are held until the datagram is complete, which is then delivered in one piece; with
-    /// [`ReassemblyMode::Coalesce`] each buffer returns to the port after the call that received it.
+    /// Rules of reassembly; `None` lets fragments pass. With [`ReassemblyMode::KeepGeometry`] the port's buffers are
+    /// held until the datagram is complete, which is then delivered whole; with [`ReassemblyMode::Coalesce`] each
+    /// buffer returns to the port after the call that received it.
     pub rules: Option<ReassemblyRules>,
-    /// Whether reassembled datagrams say which fragments they came in ([`Meta::fragmented`]), so that the
-    /// stage that transmits them makes such fragments again (rules S61, S62): for a path that forwards.
+    /// Whether reassembled datagrams record their fragment sizes ([`Meta::fragmented`]), so that the transmitting stage
+    /// creates such fragments again (rules S61, S62). For a path that forwards.
     pub forwards: bool,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
     /// Key of hashes and identifications; should be random.
     pub seed: u64,
 }
 
 impl FragmentationOptions {
-    /// Reassembly with [`ReassemblyMode::Coalesce`], and no fragmentation.
+    /// Creates options for reassembly with [`ReassemblyMode::Coalesce`], without fragmentation.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -64,17 +63,15 @@ impl FragmentationOptions {
 
 /// A port that reassembles received fragments and fragments transmitted packets.
 ///
-/// A packet longer than the MTU that has DF or cannot be fragmented is dropped and counted by
-/// reason, as in a router. The ICMP error of RFC 1812 section 4.3.3.3 is not sent, because the
-/// stage has no address to send it from. Senders of IPv4 with DF need an MTU that fits, or
-/// [`ignore_df`](FragmentationOptions::ignore_df). Frames without an IP header pass at any length.
-/// A superframe passes if each of its packets fits, and is segmented otherwise.
+/// A packet longer than the MTU that has DF set or cannot be fragmented is dropped and counted by reason, as in a
+/// router. The ICMP error of RFC 1812 section 4.3.3.3 is not sent, because the stage has no address to send it from.
+/// Give senders of IPv4 with DF an MTU that fits, or set [`ignore_df`](FragmentationOptions::ignore_df). Frames without
+/// an IP header pass at any length. A superframe passes if each of its packets fits, and is segmented otherwise.
 ///
-/// A datagram that came in fragments to a stage that [forwards](FragmentationOptions::forwards) leaves
-/// in fragments like those, with or without an MTU.
+/// A stage that [forwards](FragmentationOptions::forwards) fragments a datagram as it arrived, with or without an MTU.
 ///
-/// If the port behind runs out of room within a packet, the remaining fragments are queued here and
-/// nothing more is taken until they are sent: no fragment is lost or sent twice.
+/// If the inner port runs out of room within a packet, the remaining fragments are queued here and no further frame is
+/// accepted until they are sent: no fragment is lost or sent twice.
 #[derive(Debug)]
 pub struct Fragmentation<P: Port> {
     port: P,
@@ -84,19 +81,18 @@ pub struct Fragmentation<P: Port> {
     path_from: Option<u16>,
 }
 
-/// Counters of reassembly and of fragmentation.
+/// Counters of reassembly and fragmentation.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FragmentationStats {
-    /// Reassembly.
+    /// Counters of reassembly.
     pub joined: ReassembleStats,
-    /// Fragmentation.
+    /// Counters of fragmentation.
     pub cut: CuttingStats,
 }
 
 impl FragmentationStats {
-    /// Every counter with its description. Names are those of SNMP where it has them, for IPv4 and
-    /// IPv6 together.
+    /// Returns every counter with its description. Names follow SNMP where it defines them, for IPv4 and IPv6 together.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         counters_of_joining(&self.joined).chain(self.cut.counters())
     }
@@ -106,8 +102,7 @@ impl<P: Port> Fragmentation<P> {
     /// Wraps a port in the stage.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the rules contradict themselves, or the MTU is below
-    /// the 68 bytes of RFC 791.
+    /// [`io::ErrorKind::InvalidInput`] if the rules contradict each other, or the MTU is below the 68 bytes of RFC 791.
     pub fn new(port: P, options: &FragmentationOptions) -> io::Result<Self> {
         let FragmentationOptions { mtu, follows_path, ignore_df, ref rules, forwards, ports, seed } =
             *options;
@@ -134,23 +129,23 @@ impl<P: Port> Fragmentation<P> {
         Ok(Self { port, joining, cutting, path_from })
     }
 
-    /// The port behind.
+    /// Returns the inner port.
     #[must_use]
     pub fn inner(&self) -> &P {
         &self.port
     }
 
-    /// The port behind, for requests that need `&mut`.
+    /// Returns the inner port, for requests that need `&mut`.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Unwraps the port, and drops all held fragments.
+    /// Returns the inner port and drops all held fragments.
     pub fn into_inner(self) -> P {
         self.port
     }
 
-    /// Counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> FragmentationStats {
         FragmentationStats {
@@ -159,26 +154,26 @@ impl<P: Port> Fragmentation<P> {
         }
     }
 
-    /// Counters of reassembly; `None` if fragments pass.
+    /// Returns the counters of reassembly; `None` if fragments pass.
     #[must_use]
     pub fn reassemble_stats(&self) -> Option<&ReassembleStats> {
         self.joining.as_ref().map(|joining| joining.reassembler.stats())
     }
 
-    /// Memory held by incomplete datagrams, in bytes.
+    /// Returns the memory held by incomplete datagrams in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_bytes())
     }
 
-    /// Number of incomplete datagrams.
+    /// Returns the number of incomplete datagrams.
     #[must_use]
     pub fn held_datagrams(&self) -> usize {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_datagrams())
     }
 
-    /// Number of fragments of incomplete datagrams; with [`ReassemblyMode::KeepGeometry`] each holds a buffer
-    /// of the port.
+    /// Returns the number of fragments of incomplete datagrams; with [`ReassemblyMode::KeepGeometry`] each holds a
+    /// buffer of the port.
     #[must_use]
     pub fn held_fragments(&self) -> usize {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_fragments())

@@ -1,21 +1,20 @@
-//! Stages around a port: fragmentation, ESP and tunnels, each as a port itself.
+//! Stages around a port: fragmentation, ESP and tunnels, each of which is a port itself.
 //!
-//! A stage works in both directions. [`Fragmentation`] reassembles received fragments and fragments
-//! transmitted packets; `Secured` decrypts and encrypts. ESP in transport mode protects whole
-//! datagrams, so the wire carries fragments of an ESP packet (RFC 4303 section 3.1.1), and the
-//! order is `Secured<Fragmentation<P>>`.
+//! A stage works in both directions. [`Fragmentation`] reassembles received fragments and fragments transmitted
+//! packets; `Secured` decrypts and encrypts. ESP in transport mode protects whole datagrams, so the wire carries
+//! fragments of an ESP packet (RFC 4303 section 3.1.1), and the nesting is `Secured<Fragmentation<P>>`.
 //!
 //! | module | job |
 //! |---|---|
 //! | `fragmentation` | fragmentation and reassembly, as a port |
 //! | `joining`, `cutting` | its two halves |
 //! | `identification` | unpredictable identifications of fragments |
-//! | `secured` | ESP, as a port (feature `esp`, as the next and `stages`) |
+//! | `secured` | ESP, as a port (feature `esp`, also for `sequence` and `stages`) |
 //! | `sequence` | sequence numbers that persist between runs |
 //! | `tunnelled` | a tunnel, as a port |
 //! | `stages` | any of the stages, chosen at run time |
-//! | `own_packets` | a tunnel's own outer packets that come back to it |
-//! | `outbox` | queue of the frames made of one frame |
+//! | `own_packets` | detection of a tunnel's own outer packets that return to it |
+//! | `outbox` | queue of the packets made from one frame |
 
 mod cutting;
 mod fragmentation;

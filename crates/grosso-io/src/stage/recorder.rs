@@ -18,7 +18,7 @@ use std::{
 
 use super::{Numbers, SequenceFile};
 
-/// The numbers that a file records, and the way to record more.
+/// Recorder of the sequence numbers in a file.
 #[derive(Debug)]
 pub struct SequenceRecorder {
     recorded: Numbers,
@@ -48,7 +48,7 @@ pub(super) enum RecordState {
 }
 
 impl SequenceRecorder {
-    /// Records by the calling thread: for a program whose thread may wait for the disk.
+    /// Creates a recorder that writes in the calling thread, which must be allowed to wait for the disk.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -58,12 +58,12 @@ impl SequenceRecorder {
         Ok(Self { recorded: file.numbers(), unused: file.numbers(), writer: Writer::Here(file) })
     }
 
-    /// Records apart from the calling thread: `start` gets the file, the fingerprint of its keys and a socket, and has
-    /// another thread or process do [`record`] with them. Reserves the first numbers to send, for which it waits.
+    /// Creates a recorder in another thread or process: `start` gets the file, the fingerprint of its keys and a
+    /// socket, and must run [`record`] with them there. Reserves the first numbers to send and waits for that.
     ///
     /// # Errors
-    /// Those of `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], as on a file
-    /// system that is frozen; errors of the file system.
+    /// Errors of `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], for example
+    /// on a frozen file system; errors of the file system.
     #[cfg(unix)]
     pub fn apart(
         file: SequenceFile,
@@ -211,8 +211,8 @@ impl SequenceRecorder {
     }
 }
 
-/// Records numbers of the file of these keys as they are asked for, until the other side has gone: the work of a thread
-/// that may wait for the disk.
+/// Records requested numbers in the file of these keys until the other side disconnects. Run it in a thread that may
+/// wait for the disk.
 #[cfg(unix)]
 pub fn record(file: File, keys: u128, mut link: UnixStream) {
     let mut file = SequenceFile::from_parts(file, keys);
@@ -258,7 +258,7 @@ const REQUEST_BYTES: usize = 17;
 const WRITTEN: u8 = 1;
 #[cfg(unix)]
 const FAILED: u8 = 0;
-/// Longest time to wait for the file where a thread may wait: at the start, and for the exact numbers at the end.
+/// Maximum time to wait for the file: at the start, and for the exact numbers at the end.
 #[cfg(unix)]
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 #[cfg(unix)]

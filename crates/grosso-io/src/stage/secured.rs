@@ -34,18 +34,18 @@ use crate::{
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
-/// Treatment of unencrypted frames, with the terms of `ip xfrm policy`.
+/// Treatment of unencrypted frames, named as in `ip xfrm policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
-    /// Frames received in the clear are dropped, and so are frames that cannot be encrypted.
+    /// Unencrypted frames are not received, and frames that cannot be encrypted are not sent.
     #[default]
     Required,
-    /// Frames received in the clear are accepted as well, and frames without an IP packet pass both
-    /// ways. An IP packet that cannot be encrypted is still dropped.
+    /// Unencrypted frames are received as well, and frames without an IP packet pass in both directions. An IP packet
+    /// that cannot be encrypted is still dropped.
     Use,
 }
 
-/// Options of a stage of ESP.
+/// Options of an ESP stage.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SecuredOptions {
@@ -53,34 +53,34 @@ pub struct SecuredOptions {
     pub outbound: SecurityAssociation,
     /// Association for received packets.
     pub inbound: SecurityAssociation,
-    /// SequenceRecorder of the sequence numbers. `None` starts with the first number, so it is only
-    /// for keys that no other stage has used or will use.
+    /// Recorder of the sequence numbers. `None` starts with the first number, so use it only for keys that no other
+    /// stage has used or will use.
     pub sequences: Option<SequenceRecorder>,
     /// Treatment of unencrypted frames.
     pub level: Level,
-    /// The UDP ports of tunnels inside encrypted packets.
+    /// UDP ports that identify tunnels inside encrypted packets.
     pub ports: Ports,
-    /// Random number, drawn at each start, that makes initialization vectors of the sequence numbers:
-    /// see [`Encryptor::new`].
+    /// Random number, new after each start, that is combined with the sequence numbers into initialization vectors; see
+    /// [`Encryptor::new`].
     pub vector_salt: u64,
-    /// Files kept open for as long as the keys are used, because they are locks.
+    /// Lock files that stay open as long as the keys are used.
     pub claims: Vec<File>,
-    /// Sent with the first packet that was encrypted here and comes back to be encrypted again.
+    /// Notification of the first packet that was encrypted here and returns to be encrypted again.
     pub loop_notice: Option<Notice>,
-    /// Called when sequence numbers to send become scarce, and when none are left.
+    /// Callback when sequence numbers become scarce, and when none are left.
     pub scarcity: Option<ScarcityNotice>,
 }
 
-/// State of the sequence numbers to send of an association.
+/// State of an association's remaining sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scarcity {
-    /// At least 90 % of them are used.
+    /// At least 90 % of the numbers are used.
     Scarce,
-    /// All are used: nothing more can be sent with these keys.
+    /// All numbers are used: nothing more can be sent with these keys.
     Exhausted,
 }
 
-/// Function that is told of scarce sequence numbers, at most once of each state. It must not wait.
+/// Callback for scarce sequence numbers, called at most once per state. It must not block.
 #[derive(Clone)]
 pub struct ScarcityNotice(pub Arc<dyn Fn(Scarcity) + Send + Sync>);
 
@@ -91,7 +91,7 @@ impl fmt::Debug for ScarcityNotice {
 }
 
 impl SecuredOptions {
-    /// Options for associations with new keys, accepting nothing in the clear.
+    /// Creates options for associations with new keys that receive no unencrypted frames.
     #[must_use]
     pub const fn new(
         outbound: SecurityAssociation,
@@ -114,22 +114,21 @@ impl SecuredOptions {
 
 /// A port that encrypts transmitted packets and decrypts received ones.
 ///
-/// ARP and IPv6 neighbour discovery pass in the clear both ways, because hosts could not be found
-/// without them; every other frame is subject to the [`Level`]. Packets that fail as ESP of the
-/// association are dropped and counted by reason, whatever the level.
+/// ARP and IPv6 neighbour discovery pass unencrypted in both directions, because hosts could not be found without them;
+/// every other frame is subject to the [`Level`]. Packets that fail as ESP of the association are dropped and counted
+/// by reason at every level.
 ///
-/// The port takes superframes and segments them, encrypting each packet separately (rule S46); a
-/// superframe that stands for one datagram (UFO) is encrypted whole. Each packet grows by at most
-/// [`overhead_max`](Self::overhead_max) bytes: give the hosts an MTU smaller by that than the MTU
-/// of the port behind, or put a [`Fragmentation`](super::Fragmentation) stage between. Received
-/// packets are copied once, because the buffers of a port are read-only. Fragments have to be
-/// reassembled first.
+/// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
+/// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
+/// reduce the hosts' MTU by that amount below that of the inner port, or insert a
+/// [`Fragmentation`](super::Fragmentation) stage. Received packets are copied once, because the buffers of a port are
+/// read-only. Fragments must be reassembled first.
 ///
-/// In tunnel mode, packets that were encrypted here and come back are dropped and counted, and so are fragments of them
+/// In tunnel mode, packets that were encrypted here and return are dropped and counted, including fragments of them
 /// ([`LoopGuard`]).
 ///
-/// An encrypted packet has used up its sequence number. Packets for which the port behind has no
-/// room are therefore queued here, and nothing more is taken until they are sent.
+/// An encrypted packet has used its sequence number. Packets for which the inner port has no room are therefore queued
+/// here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
 pub struct Secured<P: Port> {
     port: P,
@@ -162,24 +161,23 @@ pub struct Secured<P: Port> {
     stats: SecuredStats,
 }
 
-/// Counters of a stage of ESP.
+/// Counters of an ESP stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SecuredStats {
-    /// Encrypted packets.
+    /// Counters of encrypted packets.
     pub encrypted: EspStats,
-    /// Decrypted packets.
+    /// Counters of decrypted packets.
     pub decrypted: EspStats,
-    /// Frames sent in the clear.
+    /// Frames sent unencrypted.
     pub sent_clear: u64,
-    /// Frames received in the clear and accepted.
+    /// Unencrypted frames received and accepted.
     pub received_clear: u64,
-    /// Frames not sent because the file of sequence numbers could not be written, or not in time.
+    /// Frames not sent because the sequence number file could not be written in time.
     pub unreserved: u64,
-    /// Frames decrypted and dropped because the file of sequence numbers could not be written, or
-    /// not in time.
+    /// Frames decrypted and dropped because the sequence number file could not be written in time.
     pub in_unreserved: u64,
-    /// Frames not sent because they were encrypted here already, or are fragments of such frames.
+    /// Frames not sent because they were already encrypted here, or are fragments of such frames.
     pub looped: u64,
     /// Frames not sent, by reason.
     pub out_dropped: Drops,
@@ -198,13 +196,13 @@ impl Default for Drops {
 }
 
 impl Drops {
-    /// Number of frames dropped for this reason.
+    /// Returns the number of frames dropped for this reason.
     #[must_use]
     pub const fn of(&self, reason: Refusal) -> u64 {
         self.0[reason.index()]
     }
 
-    /// Number of frames dropped.
+    /// Returns the number of frames dropped.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -216,7 +214,7 @@ impl Drops {
 }
 
 impl SecuredStats {
-    /// Every counter with its description.
+    /// Returns every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let events = [
@@ -282,7 +280,7 @@ impl<P: Port> Secured<P> {
     /// Wraps a port in the stage.
     ///
     /// # Errors
-    /// An association that contradicts itself.
+    /// The first contradiction in an association.
     pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
         let inbound = &options.inbound;
         let guard = LoopGuard::of_esp(&options.outbound);
@@ -311,35 +309,35 @@ impl<P: Port> Secured<P> {
         })
     }
 
-    /// The port behind.
+    /// Returns the inner port.
     #[must_use]
     pub fn inner(&self) -> &P {
         &self.port
     }
 
-    /// The port behind, for requests that need `&mut`.
+    /// Returns the inner port, for requests that need `&mut`.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Unwraps the port, and drops all queued packets.
+    /// Returns the inner port and drops all queued packets.
     pub fn into_inner(self) -> P {
         self.port
     }
 
-    /// Greatest number of bytes by which a packet grows.
+    /// Returns the maximum overhead per packet in bytes.
     #[must_use]
     pub fn overhead_max(&self) -> usize {
         self.pair.encryptor.overhead_max()
     }
 
-    /// Positions and lengths in memory of the expanded keys, to be kept from the disk.
+    /// Returns addresses and lengths of the expanded keys in memory, for `mlock(2)`.
     #[must_use]
     pub fn secrets(&self) -> [(*const u8, usize); 2] {
         [self.pair.encryptor.secret(), self.pair.decryptor.secret()]
     }
 
-    /// Counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> SecuredStats {
         let (encrypted, decrypted) = (*self.pair.encryptor.stats(), *self.pair.decryptor.stats());
@@ -456,8 +454,8 @@ impl<P: Port> Port for Secured<P> {
         self.link
     }
 
-    /// Superframes of all kinds and partial checksums, whatever the port behind takes: no device
-    /// can process encrypted packets.
+    /// Returns all superframes and partial checksums, whatever the inner port accepts: no device can process encrypted
+    /// packets.
     fn device(&self) -> Device {
         Device::new(Features::ALL.without(Features::GSO_PARTIAL))
     }
@@ -564,8 +562,8 @@ impl<P: Port> Port for Secured<P> {
         self.outbox.flush(&mut self.port)
     }
 
-    /// 0 (at once) while the port may have more frames, because its descriptor may not become
-    /// readable again for them.
+    /// Returns 0 (immediately) while the port may have more frames, because its descriptor may not become readable
+    /// again for them.
     fn deadline(&self) -> Option<u64> {
         if self.more {
             return Some(0);
@@ -575,8 +573,8 @@ impl<P: Port> Port for Secured<P> {
         self.port.deadline().into_iter().chain(recorded).chain(self.settles_at()).min()
     }
 
-    /// That of the port behind, or else a descriptor that becomes readable when the numbers of
-    /// received packets are recorded.
+    /// Returns the inner port's descriptor, or else a descriptor that becomes readable when the numbers of received
+    /// packets are recorded.
     #[cfg(unix)]
     fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         let recorded =
@@ -584,7 +582,7 @@ impl<P: Port> Port for Secured<P> {
         self.port.frames_kick().or_else(recorded)
     }
 
-    /// The path MTU of the port less the greatest overhead, whatever the packet's padding.
+    /// Returns the path MTU of the inner port minus the maximum overhead, whatever the packet's padding.
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()?.checked_sub(self.overhead_max())
     }

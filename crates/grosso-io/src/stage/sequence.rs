@@ -24,24 +24,24 @@ pub struct SequenceFile {
     numbers: Numbers,
 }
 
-/// Sequence numbers, in full 64 bits.
+/// 64-bit sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Numbers up to this one count as used.
+    /// Highest sent number that counts as used.
     pub sent: u64,
-    /// Numbers up to this one count as received.
+    /// Highest received number that counts as used.
     pub received: u64,
 }
 
 impl SequenceFile {
     /// Opens the file of the keys with this fingerprint, or creates it with no numbers used.
     ///
-    /// The fingerprint must tell nothing of the keys: a digest, for example.
+    /// The fingerprint must reveal nothing about the keys: use a digest.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when another program has it open,
-    /// [`io::ErrorKind::InvalidData`] when it is empty, belongs to other keys or holds anything
-    /// else, [`io::ErrorKind::InvalidInput`] if it is not a regular file, and those of the file system.
+    /// [`io::ErrorKind::WouldBlock`] if another program has the file open, [`io::ErrorKind::InvalidData`] if it is
+    /// empty, belongs to other keys or has other content, [`io::ErrorKind::InvalidInput`] if it is not a regular file;
+    /// errors of the file system.
     pub fn open(path: &Path, keys: u128) -> io::Result<Self> {
         let file = match path::open_for_update(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -54,10 +54,10 @@ impl SequenceFile {
         Ok(Self { file, path: path.to_owned(), keys, numbers })
     }
 
-    /// Checks that a file, if it is there, belongs to the keys with this fingerprint.
+    /// Checks that the file, if it exists, belongs to the keys with this fingerprint.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it does not, and those of the file system.
+    /// [`io::ErrorKind::InvalidData`] if it does not; errors of the file system.
     pub fn check(path: &Path, keys: u128) -> io::Result<()> {
         match path::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -77,20 +77,20 @@ impl SequenceFile {
         Self { file, path: PathBuf::new(), keys, numbers: Numbers::default() }
     }
 
-    /// Writes the numbers, and waits until they are on disk.
+    /// Writes the numbers and waits until they are on disk.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write(&mut self, numbers: Numbers) -> io::Result<()> {
         self.note(numbers)?;
         self.file.sync_data()
     }
 
-    /// Writes the numbers without waiting for the disk: they outlive the process, and a loss of
-    /// power only once the kernel has put them there.
+    /// Writes the numbers without waiting for the disk: they survive the process, but survive a power loss only once
+    /// the kernel has written them.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn note(&mut self, numbers: Numbers) -> io::Result<()> {
         // The length is constant and less than a sector, so a write takes effect as a whole or not
         // at all.
@@ -100,13 +100,13 @@ impl SequenceFile {
         Ok(())
     }
 
-    /// The numbers in the file.
+    /// Returns the numbers in the file.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
         self.numbers
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -5,7 +5,7 @@ use std::{fmt, io};
 use super::{Fragmentation, FragmentationOptions, Secured, SecuredOptions};
 use crate::{delegate_port, port::Port};
 
-/// A port with fragmentation, and optionally with ESP around it.
+/// A port with fragmentation, and optionally ESP around it.
 pub enum Stages<P: Port> {
     /// Without ESP.
     Clear(Box<Fragmentation<P>>),
@@ -24,11 +24,10 @@ macro_rules! of_either {
 }
 
 impl<P: Port> Stages<P> {
-    /// Wraps a port in the stages. On Linux, the keys of ESP are locked in memory.
+    /// Wraps a port in the stages. On Linux, ESP keys are locked in memory.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the options contradict themselves, and those of
-    /// `mlock(2)`.
+    /// [`io::ErrorKind::InvalidInput`] if the options contradict each other; errors from `mlock(2)`.
     pub fn new(
         port: P,
         fragments: &FragmentationOptions,

@@ -9,7 +9,7 @@ use seccompiler::{
 
 use super::roles::{Limit, Role, Values};
 
-/// Whether the kernel filters system calls, and filters for this processor can be made.
+/// Returns whether the kernel supports seccomp, and this crate supports the CPU architecture.
 #[must_use]
 pub fn is_supported() -> bool {
     let action: u32 = libc::SECCOMP_RET_TRAP;

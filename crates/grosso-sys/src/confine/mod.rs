@@ -1,15 +1,15 @@
-//! Threads that give up what their work does not need: capabilities, system calls, files.
+//! Sandboxing of threads: each gives up the capabilities, system calls and files that its work does not need.
 //!
 //! | module | job |
 //! |---|---|
-//! | `roles` | the tables: capabilities and system calls of each kind of thread |
-//! | `files` | files, connections and signals that a role never needs (Landlock) |
-//! | `filter` | a table as a filter of system calls (seccomp) |
-//! | `violation` | the end of a program whose thread makes another system call |
-//! | `user` | another user, with the capabilities kept |
-//! | `state` | the kernel's account of the confinement of each thread |
+//! | `roles` | capabilities and system calls of each role |
+//! | `files` | denial of files, connections and signals (Landlock) |
+//! | `filter` | compilation of a role's system calls to a seccomp filter |
+//! | `violation` | termination of the program if a thread makes a forbidden system call |
+//! | `user` | change of the user, keeping capabilities |
+//! | `state` | the sandbox state of each thread as the kernel reports it |
 //!
-//! A thread enters its role once and can never leave it; threads that it starts inherit its confinement.
+//! A thread enters its role once and can never leave it; threads that it starts inherit the sandbox.
 //!
 //! ```no_run
 //! use grosso_sys::confine::{Role, enter, name_violations};
@@ -44,23 +44,23 @@ pub use self::{
     violation::name_violations,
 };
 
-/// Confines the calling thread to a role: nothing that it starts can gain privileges, it has the capabilities of the
-/// role as far as it had them before, and uses the files and makes the system calls of the role, where the kernel has
-/// Landlock and filters. Returns whether it has Landlock.
+/// Confines the calling thread to a role: no process that it starts can gain privileges, its capabilities are limited
+/// to those of the role, and it may use only the files and system calls of the role, if the kernel supports Landlock
+/// and seccomp. Returns whether Landlock is active.
 ///
 /// # Errors
 ///
-/// The kernel's, if it refuses a step; the thread is then confined in part.
+/// Errors of the kernel; the thread is then partially confined.
 pub fn enter(role: Role) -> io::Result<bool> {
     confine(role, &[])
 }
 
-/// Confines the calling thread to [`Role::Files`], as [`enter`] does: it makes and writes files in these directories,
-/// and in those beneath them.
+/// Confines the calling thread to [`Role::Files`] like [`enter`]; it may create and write files below these
+/// directories.
 ///
 /// # Errors
 ///
-/// As those of [`enter`].
+/// See [`enter`].
 pub fn enter_files(directories: &[PathBuf]) -> io::Result<bool> {
     confine(Role::Files, directories)
 }

@@ -7,28 +7,28 @@ use core::ffi::{c_int, c_long};
 
 use rustix::thread::CapabilitySet;
 
-/// A kind of thread.
+/// Role of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Moves packets between devices that are open.
     Data,
-    /// Does so too, and connects to the socket of another program again when that was away.
+    /// Like [`Role::Data`], and reconnects to the socket of another program.
     Connecting,
-    /// Does so too, and maps the memory of a virtual machine, or makes some to share.
+    /// Like [`Role::Connecting`], and maps the memory of a virtual machine, or creates memory to share.
     Machine,
-    /// Serves the clients of listeners: requests for counters, and captures over IP.
+    /// Serves clients of listeners: counter requests, and captures over IP.
     Statistics,
-    /// Takes frames from a ring that is open, and writes them to files and sockets that are open.
+    /// Reads frames from an open ring and writes them to open files and sockets.
     Recording,
-    /// Opens files and asks for facts about interfaces on behalf of a thread that records.
+    /// Opens files and queries interfaces on behalf of a recording thread.
     Files,
     /// Waits for signals.
     Signals,
-    /// Closes descriptors that other programs passed.
+    /// Closes descriptors received from other programs.
     Closer,
-    /// Writes files of sequence numbers, in a process of its own.
+    /// Writes sequence number files, in its own process.
     Recorder,
-    /// Opens devices and starts the others, at the start and whenever the configuration is read again.
+    /// Opens devices and starts the other threads, at startup and at each configuration reload.
     Opener,
 }
 
@@ -45,9 +45,9 @@ pub(super) struct Limit {
 
 /// Values of an argument.
 pub(super) enum Values {
-    /// These.
+    /// Exactly these values.
     These(&'static [u64]),
-    /// Those that have none of these bits.
+    /// Values with none of these bits set.
     Without(u64),
     /// The number of the calling process.
     OwnProcess,

@@ -4,28 +4,28 @@ use std::{io, path::Path};
 
 use crate::path::kernel;
 
-/// Confinement of a thread, as `/proc` shows it.
+/// Sandbox state of a thread, from `/proc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadState {
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// Its number.
+    /// Thread ID.
     pub number: u32,
-    /// Number of its effective user.
+    /// Effective user ID.
     pub uid: u32,
-    /// Its effective capabilities, a bit each.
+    /// Effective capabilities as bits.
     pub capabilities: u64,
-    /// Whether nothing that it starts can gain privileges.
+    /// Whether no process that it starts can gain privileges.
     pub no_new_privs: bool,
-    /// Whether its system calls are filtered.
+    /// Whether seccomp filters its system calls.
     pub seccomp: bool,
 }
 
-/// The states of the threads of this process, in the order of their numbers.
+/// Returns the states of this process's threads, ordered by ID.
 ///
 /// # Errors
 ///
-/// The system's if `/proc` cannot be read.
+/// Errors of reading `/proc`.
 pub fn own_threads() -> io::Result<Vec<ThreadState>> {
     let mut states = Vec::new();
     let tasks = Path::new("/proc/self/task");

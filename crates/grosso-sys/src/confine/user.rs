@@ -10,7 +10,7 @@ use rustix::{
 use super::{Role, keep_capabilities};
 use crate::path;
 
-/// A user and its first group.
+/// A user and its primary group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
     uid: u32,
@@ -18,18 +18,18 @@ pub struct User {
 }
 
 impl User {
-    /// The user of this name in `/etc/passwd`.
+    /// Returns the user with this name in `/etc/passwd`.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if there is none; the system's error if the file cannot be read.
+    /// [`io::ErrorKind::NotFound`] if there is no such user; errors of reading the file.
     pub fn named(name: &str) -> io::Result<Self> {
         let users = path::read_text(Path::new("/etc/passwd"), USERS_BYTES_MAX)?;
         let found = users.lines().find_map(|line| Self::of(line, name));
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such user in /etc/passwd"))
     }
 
-    /// Its number.
+    /// Returns the user ID.
     #[must_use]
     pub fn number(self) -> u32 {
         self.uid
@@ -46,8 +46,8 @@ impl User {
     }
 }
 
-/// Makes the calling thread one of another user, without other groups; it keeps the capabilities that
-/// [`Role::Opener`] has. To be called while there is no other thread, which would stay the old user's.
+/// Changes the calling thread's user, without supplementary groups, and keeps the capabilities of [`Role::Opener`].
+/// Call it before other threads start, because they would keep the old user.
 ///
 /// # Errors
 ///

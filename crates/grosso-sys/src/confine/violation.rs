@@ -9,7 +9,7 @@ use std::io;
 
 use super::roles;
 
-/// Exit code of a program that ends so: a defect of it, or somebody who has taken a thread over.
+/// Exit code after a violation: a bug in the program, or a compromised thread.
 const EXIT: c_int = 5;
 
 /// Facts about a trapped system call, `siginfo_t` of `SIGSYS`.
@@ -23,12 +23,12 @@ struct Trapped {
     architecture: c_uint,
 }
 
-/// Makes the program end with a message and exit code 5 as soon as a thread makes a system call that is not of its
-/// role. The message has the names of the thread and of the call.
+/// Terminates the program with a message and exit code 5 if a thread makes a system call outside its role. The message
+/// names the thread and the call.
 ///
 /// # Errors
 ///
-/// Those of `sigaction(2)`.
+/// Errors from `sigaction(2)`.
 pub fn name_violations() -> io::Result<()> {
     let action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: all zeros are a valid `struct sigaction`: the default action, no signals, no flags.

@@ -15,9 +15,8 @@ use crate::filter::{
 };
 use crate::secret::random;
 
-/// A raw socket for echo requests (RFC 792, RFC 4443 section 4) that no router fragments, whatever the kernel was told
-/// of their path. Answers are known by a secret from those that others made up, which the kernel drops: no flood of
-/// them takes the room of an answer.
+/// A raw socket for echo requests (RFC 792, RFC 4443 section 4) with DF set, which ignore the kernel's path MTU. A
+/// secret distinguishes genuine answers; the kernel drops forged ones, so that a flood cannot displace answers.
 #[derive(Debug)]
 pub struct EchoSocket {
     file: OwnedFd,
@@ -27,11 +26,11 @@ pub struct EchoSocket {
 }
 
 impl EchoSocket {
-    /// A socket at this address that never blocks.
+    /// Opens a nonblocking socket at this address.
     ///
     /// # Errors
     ///
-    /// Those of `socket(2)` and `bind(2)`: `EPERM` without `CAP_NET_RAW`.
+    /// Errors from `socket(2)` and `bind(2)`: `EPERM` without `CAP_NET_RAW`.
     pub fn open(local: IpAddr) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (family, protocol) = match local {
@@ -52,11 +51,11 @@ impl EchoSocket {
         Ok(Self { file, local, secret: secret.to_be_bytes(), packet: Vec::new() })
     }
 
-    /// Sends an echo request of `length` bytes from its IP header on.
+    /// Sends echo request `number` of `length` bytes from its IP header on.
     ///
     /// # Errors
     ///
-    /// Those of `sendto(2)`: `EMSGSIZE` if it is longer than the link carries.
+    /// Errors from `sendto(2)`: `EMSGSIZE` above the link MTU.
     pub fn ask(&mut self, remote: IpAddr, number: u64, length: usize) -> io::Result<()> {
         let (request, header) = match self.local {
             IpAddr::V4(_) => (ECHO_REQUEST, IPV4_BYTES),
@@ -78,7 +77,7 @@ impl EchoSocket {
         Ok(())
     }
 
-    /// Passes the sources and numbers of answers to `each`, those of at most `max` messages.
+    /// Passes source and number of each answer to `each`; reads at most `max` messages.
     pub fn answers(&mut self, max: usize, mut each: impl FnMut(IpAddr, u64)) {
         let mut buffer = [0; IPV4_BYTES_MAX + ANSWER_BYTES];
         for _ in 0..max {
@@ -101,7 +100,7 @@ impl EchoSocket {
     ///
     /// # Errors
     ///
-    /// Those of `sendto(2)`; [`io::ErrorKind::InvalidInput`] for addresses of IPv4.
+    /// Errors from `sendto(2)`; [`io::ErrorKind::InvalidInput`] for addresses of IPv4.
     pub(super) fn tell(&self, witness: SocketAddr, remote: SocketAddr, mtu: u16) -> io::Result<()> {
         let (IpAddr::V6(near), IpAddr::V6(far)) = (witness.ip(), remote.ip()) else {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -1,8 +1,7 @@
-//! UDP and raw IP sockets that send and receive in batches: one call for several messages and, for
-//! UDP, one message for several datagrams (`UDP_SEGMENT`, `UDP_GRO`).
+//! UDP and raw IP sockets that send and receive in batches: several messages per call and, for UDP, several datagrams
+//! per message (`UDP_SEGMENT`, `UDP_GRO`).
 //!
-//! [`DatagramSocket`] does all of this. The functions here set up the latter for an existing
-//! socket.
+//! [`DatagramSocket`] does all of this. The functions here enable the latter on an existing socket.
 
 use core::ffi::c_int;
 use std::io;
@@ -28,14 +27,14 @@ use control::{ControlMessages, each_message};
 /// Result of one receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagrams {
-    /// Length of all datagrams in the buffer together, in bytes.
+    /// Total length of the datagrams in the buffer in bytes.
     pub length: usize,
-    /// Length of each datagram but the last; `None` for a single datagram.
+    /// Length of each datagram but the last in bytes; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
 }
 
-/// Makes the kernel segment messages of the socket into datagrams of this length in bytes, the last
-/// of which carries the rest; 0 sends every message as one datagram again (Linux 4.18).
+/// Makes the kernel segment the socket's messages into datagrams of `bytes` bytes, except that the last may be shorter;
+/// 0 sends every message as one datagram again (Linux 4.18).
 ///
 /// # Errors
 ///
@@ -53,11 +52,11 @@ pub fn set_coalescing(socket: &impl AsFd, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, c_int::from(on))
 }
 
-/// Receives a message. Blocks if the socket does.
+/// Receives a message. Blocks if the socket is blocking.
 ///
 /// # Errors
 ///
-/// Those of `recvmsg(2)`.
+/// Errors from `recvmsg(2)`.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Datagrams> {
     let mut control = ControlMessages::empty();
     let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };

@@ -10,7 +10,7 @@ use super::address::Address;
 use super::{EchoSocket, read};
 use crate::netlink::{Netlink, RouteFacts};
 
-/// Queries of path MTUs, in the network namespace of the thread that created it.
+/// Path MTU queries in the network namespace of the creating thread.
 #[derive(Debug)]
 pub struct PathMtu {
     file: OwnedFd,
@@ -19,19 +19,18 @@ pub struct PathMtu {
 }
 
 impl PathMtu {
-    /// A socket for paths of this address family.
+    /// Creates a socket for paths of this address family.
     ///
     /// # Errors
     ///
-    /// Those of `socket(2)`.
+    /// Errors from `socket(2)`.
     pub fn new(is_ipv4: bool) -> io::Result<Self> {
         let family = if is_ipv4 { AddressFamily::INET } else { AddressFamily::INET6 };
         let file = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Self { file, routes: Netlink::new()?, is_ipv4 })
     }
 
-    /// The route to another host, with the longest packet that leaves this host on it: the MTU of the link and of the
-    /// route. No message from the network can change it.
+    /// Returns the route to another host with its MTU, from link and route. No message from the network can change it.
     ///
     /// # Errors
     ///
@@ -40,9 +39,8 @@ impl PathMtu {
         self.routes.route(remote)
     }
 
-    /// The longest packet that reaches a host, in bytes from its IP header on: the MTU of the
-    /// route, or a lower one learned for the path since (`IP_MTU`). It is a hint, because ICMP
-    /// messages can be forged. Sends nothing.
+    /// Returns the path MTU to a host in bytes: the MTU of the route, or a lower one learned since (`IP_MTU`). A hint
+    /// only, because ICMP messages can be forged. Sends nothing.
     ///
     /// # Errors
     ///
@@ -57,12 +55,12 @@ impl PathMtu {
         usize::try_from(mtu).map_err(io::Error::other)
     }
 
-    /// Makes the kernel believe for ten minutes (`net.ipv6.route.mtu_expires`) that no packet longer than `mtu` bytes,
-    /// at least 1280, reaches a host over IPv6, so that it fragments for the path.
+    /// Sets the kernel's IPv6 path MTU to a host to `mtu` bytes, at least 1280, for ten minutes
+    /// (`net.ipv6.route.mtu_expires`), so that the kernel fragments for the path.
     ///
     /// # Errors
     ///
-    /// As [`PathMtu::to`]; [`io::ErrorKind::InvalidInput`] for IPv4.
+    /// See [`PathMtu::to`]; [`io::ErrorKind::InvalidInput`] for IPv4.
     pub fn tell(&self, remote: IpAddr, mtu: u16, messenger: &EchoSocket) -> io::Result<()> {
         self.connect(remote)?;
         messenger.tell(self.local()?, SocketAddr::new(remote, DISCARD), mtu)

@@ -15,21 +15,20 @@ use super::{filter, read, set};
 use crate::calls::seen;
 use crate::filter::attach;
 
-/// Greatest number of messages of one call; further ones are not tried.
+/// Maximum number of messages per call; further ones are not tried.
 pub const BATCH_MAX: usize = 64;
 
 /// Protocol of a socket, which determines the headers in its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// UDP. Messages have no headers: the kernel adds and removes those of UDP and IP.
+    /// UDP. Messages have no headers: the kernel adds and removes UDP and IP headers.
     Udp,
-    /// Raw packets of this IP protocol. Sent messages have no IPv4 header, as with UDP, but full
-    /// IPv6 headers, which are sent unchanged. Received messages have their IPv4 header, but start
-    /// after the IPv6 headers.
+    /// Raw packets of this IP protocol. Sent messages have no IPv4 header, as with UDP, but complete IPv6 headers,
+    /// which are sent unchanged. Received messages have their IPv4 header, but no IPv6 headers.
     Raw(u8),
 }
 
-/// Options for opening a socket. The socket never blocks.
+/// Options for opening a socket, which is always nonblocking.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramSocketBuilder {
     protocol: Protocol,
@@ -46,8 +45,7 @@ pub struct DatagramSocketBuilder {
 }
 
 impl DatagramSocketBuilder {
-    /// A socket bound to this address; the port is 0 for raw IP. Port 0 for UDP lets the kernel
-    /// choose one.
+    /// Creates options for a socket bound to this address. Use port 0 for raw IP; for UDP it lets the kernel choose.
     #[must_use]
     pub const fn new(protocol: Protocol, local: SocketAddr) -> Self {
         Self {
@@ -65,68 +63,67 @@ impl DatagramSocketBuilder {
         }
     }
 
-    /// Whether other sockets may have the same address and port, over which the kernel then
-    /// distributes flows (`SO_REUSEPORT`).
+    /// Sets whether other sockets may share address and port; the kernel then distributes flows (`SO_REUSEPORT`).
     #[must_use]
     pub const fn shared(mut self, on: bool) -> Self {
         self.shared = on;
         self
     }
 
-    /// Whether sent UDP datagrams have a checksum, the default (`SO_NO_CHECK`, `UDP_NO_CHECK6_TX`).
+    /// Sets whether sent UDP datagrams have a checksum, which is the default (`SO_NO_CHECK`, `UDP_NO_CHECK6_TX`).
     #[must_use]
     pub const fn sends_checksum(mut self, on: bool) -> Self {
         self.sends_checksum = on;
         self
     }
 
-    /// Whether UDP datagrams without a checksum are received over IPv6 (`UDP_NO_CHECK6_RX`). Over
-    /// IPv4 they always are.
+    /// Sets whether to receive UDP datagrams without a checksum over IPv6 (`UDP_NO_CHECK6_RX`). Over IPv4 they are
+    /// always received.
     #[must_use]
     pub const fn takes_no_checksum(mut self, on: bool) -> Self {
         self.takes_no_checksum = on;
         self
     }
 
-    /// Whether only UDP datagrams with a checksum are received (`SO_ATTACH_FILTER`), so that the
-    /// kernel has verified all that the socket delivers.
+    /// Sets whether to receive only UDP datagrams with a checksum (`SO_ATTACH_FILTER`), so that the kernel has verified
+    /// all of them.
     #[must_use]
     pub const fn wants_checksum(mut self, on: bool) -> Self {
         self.wants_checksum = on;
         self
     }
 
-    /// Whether nothing is received. For raw IP the open socket still keeps the kernel from
-    /// answering that the protocol is unreachable.
+    /// Sets whether the socket only sends. For raw IP, the open socket still prevents the kernel from reporting the
+    /// protocol as unreachable.
     #[must_use]
     pub const fn send_only(mut self, on: bool) -> Self {
         self.send_only = on;
         self
     }
 
-    /// Whether several datagrams of a flow are received as one message (`UDP_GRO`).
+    /// Sets whether several datagrams of a flow are received as one message (`UDP_GRO`).
     #[must_use]
     pub const fn coalescing(mut self, on: bool) -> Self {
         self.coalescing = on;
         self
     }
 
-    /// The TTL or hop limit of messages without their own; by default the system's.
+    /// Sets the TTL or hop limit of messages without their own; the default is the system's.
     #[must_use]
     pub const fn hop_limit(mut self, hop_limit: u8) -> Self {
         self.hop_limit = Some(hop_limit);
         self
     }
 
-    /// The flow label of UDP over IPv6, 20 bits (`IPV6_FLOWINFO`, Linux 5.3); by default the kernel
-    /// makes one of each flow.
+    /// Sets the flow label of UDP over IPv6, 20 bits (`IPV6_FLOWINFO`, Linux 5.3); by default the kernel derives it
+    /// from the flow.
     #[must_use]
     pub const fn flow_label(mut self, flow_label: Option<u32>) -> Self {
         self.flow_label = flow_label;
         self
     }
 
-    /// Size of the send and of the receive buffer in bytes, above the system's limit if permitted.
+    /// Sets the size of the send buffer and of the receive buffer in bytes, above the system's limit if permitted.
     #[must_use]
     pub const fn buffer_bytes(mut self, bytes: usize) -> Self {
         self.buffer_bytes = Some(bytes);
@@ -164,13 +161,11 @@ impl DatagramSocketBuilder {
         DatagramSocket::new(file, &self, bound)
     }
 
-    /// Takes over a socket that another program bound. Its protocol must match; its address is
-    /// kept.
+    /// Adopts a socket that another program bound. Its protocol must match; its address is kept.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] for a socket of another kind, and those of
-    /// [`DatagramSocketBuilder::open`].
+    /// [`io::ErrorKind::InvalidInput`] for a socket of another type; see [`DatagramSocketBuilder::open`].
     pub fn adopt(self, file: OwnedFd) -> io::Result<DatagramSocket> {
         let kind = match self.protocol {
             Protocol::Udp => SocketType::DGRAM,
@@ -242,7 +237,7 @@ impl DatagramSocketBuilder {
     }
 }
 
-/// A UDP or raw IP socket at an address. It never blocks.
+/// A nonblocking UDP or raw IP socket at an address.
 #[derive(Debug)]
 pub struct DatagramSocket {
     file: OwnedFd,
@@ -260,34 +255,33 @@ pub struct DatagramSocket {
 /// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Its bytes: for UDP and raw IPv4 the payload after the headers, for raw IPv6 the whole
-    /// packet.
+    /// Content of the message: for UDP and raw IPv4 the payload, for raw IPv6 the whole packet.
     pub parts: &'a [IoSlice<'a>],
-    /// The destination; the port is 0 for raw IP.
+    /// Destination; the port is 0 for raw IP.
     pub destination: SocketAddr,
-    /// TOS or traffic class. For raw IPv6 the header has it instead.
+    /// TOS or traffic class. For raw IPv6 it is in the packet instead.
     pub traffic_class: u8,
-    /// TTL or hop limit, not 0. For raw IPv6 the header has it instead.
+    /// TTL or hop limit, not 0. For raw IPv6 it is in the packet instead.
     pub hop_limit: u8,
-    /// Length of each datagram but the last, into which the kernel segments the message
-    /// (`UDP_SEGMENT`, Linux 4.18); `None` to send a single datagram.
+    /// Length of each datagram but the last in bytes, into which the kernel segments the message (`UDP_SEGMENT`, Linux
+    /// 4.18); `None` sends one datagram.
     pub segment_bytes: Option<u16>,
 }
 
 /// Properties of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedMessage {
-    /// Number of bytes written to its buffers.
+    /// Number of bytes written to the buffers.
     pub length: usize,
     /// Whether the message was longer than its buffers.
     pub truncated: bool,
-    /// The source address.
+    /// Source address.
     pub source: SocketAddr,
     /// TOS or traffic class.
     pub traffic_class: u8,
     /// TTL or hop limit on arrival.
     pub hop_limit: u8,
-    /// Length of each datagram but the last; `None` for a single datagram.
+    /// Length of each datagram but the last in bytes; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
 }
 
@@ -312,25 +306,23 @@ impl DatagramSocket {
         Ok(socket)
     }
 
-    /// Limits the socket to one other end. The kernel heeds ICMP errors about packets of a raw IPv6
-    /// socket, such as that one was too long for the path, only if the socket is connected; whoever
-    /// else sent the packet.
+    /// Connects the socket to one remote address. The kernel reports ICMP errors for a raw IPv6 socket, for example
+    /// "packet too big", only if the socket is connected, whoever sent the packet.
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Errors from `connect(2)`.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
         Ok(rustix::net::connect(&self.file, &remote)?)
     }
 
-    /// Whether IPv4 packets forbid fragmentation, the initial state. In either state the length that
-    /// the link carries decides what is too long, and nothing that ICMP messages say: longer packets
-    /// are refused if they forbid it (`IP_PMTUDISC_PROBE`), and leave in fragments if not
-    /// (`IP_PMTUDISC_OMIT`). Over IPv6 there is no such bit, and [`Self::heed_path`] decides.
+    /// Sets DF of IPv4 packets; initially set. In both cases only the link MTU decides which packets are too long, not
+    /// ICMP: they are rejected if DF is set (`IP_PMTUDISC_PROBE`), otherwise fragmented (`IP_PMTUDISC_OMIT`). IPv6 has
+    /// no DF bit; see [`Self::heed_path`].
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Errors from `setsockopt(2)`.
     pub fn set_dont_fragment(&mut self, on: bool) -> io::Result<()> {
         if self.dont_fragment == Some(on) {
             return Ok(());
@@ -343,14 +335,14 @@ impl DatagramSocket {
         Ok(())
     }
 
-    /// Whether datagrams over IPv6 that are longer than the path leave in fragments of what the kernel was told that
-    /// the path carries, 1280 bytes at least (`IPV6_PMTUDISC_DONT`); anybody may have told it that. If not, the initial
-    /// state, those are fragmented that are longer than the link carries (`IPV6_PMTUDISC_OMIT`: `PROBE` refuses them).
-    /// Only the sender fragments IPv6, and the kernel fragments nothing for a raw socket.
+    /// Sets whether IPv6 datagrams above the kernel's path MTU are fragmented to it, at least 1280 bytes
+    /// (`IPV6_PMTUDISC_DONT`); ICMP messages that set it may be forged. If off, which is the default, datagrams above
+    /// the link MTU are fragmented (`IPV6_PMTUDISC_OMIT`; `PROBE` rejects them). Only the sender fragments IPv6, and
+    /// the kernel fragments nothing for a raw socket.
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Errors from `setsockopt(2)`.
     pub fn heed_path(&mut self, on: bool) -> io::Result<()> {
         let value = match self.protocol {
             _ if self.local.is_ipv4() => return Ok(()),
@@ -360,14 +352,13 @@ impl DatagramSocket {
         set(&self.file, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, value)
     }
 
-    /// Sends messages with one system call, and returns the number sent; at most the first
-    /// [`BATCH_MAX`] are tried. Fewer are sent if one is refused or the buffer is full: call again
-    /// with the next one to get its error.
+    /// Sends at most [`BATCH_MAX`] messages with one system call and returns the number sent. Fewer are sent if one is
+    /// rejected or the buffer is full: call again with the next message to get its error.
     ///
     /// # Errors
     ///
-    /// The error of the first message, if none was sent: would-block if the buffer is full,
-    /// `EMSGSIZE` above the path MTU, `EIO` and `EINVAL` for segments that the kernel cannot make.
+    /// The error of the first message, if none was sent: `WouldBlock` if the buffer is full, `EMSGSIZE` above the path
+    /// MTU, `EIO` and `EINVAL` for segments that the kernel cannot create.
     pub fn send_batch(&mut self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
         let count = datagrams.len().min(BATCH_MAX);
         let datagrams = &datagrams[..count];
@@ -405,13 +396,12 @@ impl DatagramSocket {
         sent
     }
 
-    /// Receives messages with one system call, each into its buffers, and returns their number; 0
-    /// if none waits. Their properties replace the contents of `received`. At most the first
-    /// [`BATCH_MAX`] buffers are filled.
+    /// Receives at most [`BATCH_MAX`] messages with one system call, each into its buffers, and returns their number; 0
+    /// if none is available. Replaces the content of `received` by their properties.
     ///
     /// # Errors
     ///
-    /// Those of `recvmmsg(2)`, without would-block.
+    /// Errors from `recvmmsg(2)`, except would-block.
     pub fn receive_batch(
         &mut self,
         buffers: &mut [&mut [IoSliceMut<'_>]],
@@ -455,30 +445,29 @@ impl DatagramSocket {
         Ok(count)
     }
 
-    /// The address of the socket.
+    /// Returns the address of the socket.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Number of datagrams for the socket that the kernel has dropped since it was opened: for want
-    /// of buffer space, for a wrong checksum, or because a filter rejected them (`SO_MEMINFO`,
-    /// Linux 4.12).
+    /// Returns the number of datagrams for the socket that the kernel has dropped since it was opened, because the
+    /// buffer was full, the checksum was wrong, or a filter rejected them (`SO_MEMINFO`, Linux 4.12).
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn drops(&self) -> io::Result<u32> {
         let numbers: [c_int; MEMORY_NUMBERS] =
             read(&self.file, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
         Ok(numbers[MEMORY_DROPS].cast_unsigned())
     }
 
-    /// Takes the pending error of the socket.
+    /// Returns the pending error of the socket and clears it.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
     }

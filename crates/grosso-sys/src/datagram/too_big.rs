@@ -6,19 +6,19 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::ipproto::ICMPV6;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// A socket on which the ICMPv6 messages "packet too big" of this network namespace arrive (RFC 4443 section 3.2),
-/// whoever sent the packet. The kernel has verified their checksums, and nothing else of them.
+/// A socket that receives the ICMPv6 messages "packet too big" of this network namespace (RFC 4443 section 3.2),
+/// whoever sent the packet. The kernel verifies only their checksums.
 #[derive(Debug)]
 pub struct TooBigMessages {
     file: OwnedFd,
 }
 
 impl TooBigMessages {
-    /// A socket that never blocks.
+    /// Opens a nonblocking socket.
     ///
     /// # Errors
     ///
-    /// Those of `socket(2)`: `EPERM` without `CAP_NET_RAW`.
+    /// Errors from `socket(2)`: `EPERM` without `CAP_NET_RAW`.
     pub fn open() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::INET6, SocketType::RAW, flags, Some(ICMPV6))?;
@@ -31,11 +31,12 @@ impl TooBigMessages {
         if result == 0 { Ok(Self { file }) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The next message, from its type on, in `buffer`; `None` if none waits. What does not fit is cut off.
+    /// Returns the next message in `buffer`, starting with its type; `None` if there is none. A longer message is
+    /// truncated.
     ///
     /// # Errors
     ///
-    /// Those of `read(2)`.
+    /// Errors from `read(2)`.
     pub fn next<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
         match rustix::io::read(&self.file, &mut *buffer) {
             Ok(length) => Ok(buffer.get(..length)),

@@ -40,73 +40,73 @@ const COALESCE_NAMES_SINCE: [&str; 2] = ["cqe-mode-tx", "cqe-mode-rx"];
 /// reserved bytes, five counts.
 const DRIVER_WORDS: usize = 1 + 5 * 8 + 3 + 5;
 
-/// Interrupt coalescing: the time and the number of packets for which a device delays its
-/// interrupt. Parameters have the names of `ethtool -C`; times are in microseconds.
+/// Interrupt coalescing: how long, and for how many packets, a device delays its interrupt. Parameter names are those
+/// of `ethtool -C`; times are in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalesce([u32; COALESCE_NAMES.len()]);
 
 impl Coalesce {
-    /// Sets a parameter, and returns whether one of that name exists.
+    /// Sets a parameter; returns whether it exists.
     pub fn set(&mut self, parameter: &str, value: u32) -> bool {
         let position = COALESCE_NAMES.iter().position(|name| *name == parameter);
         position.map(|position| self.0[position] = value).is_some()
     }
 
-    /// A parameter, if one of that name exists.
+    /// Returns a parameter, if it exists.
     pub fn value(&self, parameter: &str) -> Option<u32> {
         self.iter().find(|(name, _)| *name == parameter).map(|(_, value)| value)
     }
 
-    /// All parameters with their names.
+    /// Returns all parameters with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u32)> {
         COALESCE_NAMES.into_iter().zip(self.0)
     }
 }
 
-/// Numbers of descriptors in a device's rings.
+/// Number of descriptors in a device's rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rings {
-    /// Greatest number for receiving.
+    /// Maximum number of receive descriptors.
     pub receive_max: u32,
-    /// Greatest number for transmitting.
+    /// Maximum number of transmit descriptors.
     pub transmit_max: u32,
-    /// Number for receiving.
+    /// Number of receive descriptors.
     pub receive: u32,
-    /// Number for transmitting.
+    /// Number of transmit descriptors.
     pub transmit: u32,
 }
 
-/// Numbers of queues of a device. A combined queue receives and transmits.
+/// Number of queues of a device. A combined queue receives and transmits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channels {
-    /// Greatest number for receiving only.
+    /// Maximum number of receive-only queues.
     pub receive_max: u32,
-    /// Greatest number for transmitting only.
+    /// Maximum number of transmit-only queues.
     pub transmit_max: u32,
-    /// Greatest number for both.
+    /// Maximum number of combined queues.
     pub combined_max: u32,
-    /// Number for receiving only.
+    /// Number of receive-only queues.
     pub receive: u32,
-    /// Number for transmitting only.
+    /// Number of transmit-only queues.
     pub transmit: u32,
-    /// Number for both.
+    /// Number of combined queues.
     pub combined: u32,
 }
 
 /// Driver of a device (`ethtool -i`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
-    /// The driver's name, such as `veth`.
+    /// Driver name, for example `veth`.
     pub name: String,
-    /// Its version.
+    /// Driver version.
     pub version: String,
-    /// The version of the device's firmware.
+    /// Firmware version of the device.
     pub firmware: String,
-    /// Location of the device on its bus, such as `0000:00:03.0`.
+    /// Location on the bus, for example `0000:00:03.0`.
     pub bus: String,
 }
 
-/// Interrupt coalescing of a device.
+/// Returns the interrupt coalescing of a device.
 ///
 /// # Errors
 ///
@@ -118,9 +118,8 @@ pub fn coalesce(control: &Control, name: &InterfaceName) -> io::Result<Coalesce>
     Ok(Coalesce(values))
 }
 
-/// The parameters of interrupt coalescing that a driver supports, under the names of `ethtool -C`,
-/// with their values. [`coalesce`] reports an unsupported one as zero, which is left out here.
-/// Switches are 0 or 1.
+/// Returns the interrupt coalescing parameters that a driver supports, by their `ethtool -C` names, with their values.
+/// Omits unsupported ones, which [`coalesce`] reports as zero. Switches are 0 or 1.
 ///
 /// # Errors
 ///
@@ -139,12 +138,12 @@ pub fn coalesce_parameters(name: &InterfaceName) -> io::Result<Vec<(&'static str
     Ok(answer.into_iter().filter_map(parameter).collect())
 }
 
-/// Sets interrupt coalescing of a device: read the parameters, change them, set them.
+/// Sets the interrupt coalescing of a device. Read the parameters, change them, and set them.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver lacks one of the parameters that are not zero, `EINVAL` or `ERANGE`
-/// for a value out of range, `EPERM` without `CAP_NET_ADMIN` in the namespace.
+/// `EOPNOTSUPP` if the driver lacks a nonzero parameter, `EINVAL` or `ERANGE` for a value out of range, `EPERM` without
+/// `CAP_NET_ADMIN` in the namespace.
 pub fn set_coalesce(
     control: &Control,
     name: &InterfaceName,
@@ -156,7 +155,7 @@ pub fn set_coalesce(
     exchange(control, name, command).map(|_| ())
 }
 
-/// The rings of a device.
+/// Returns the rings of a device.
 ///
 /// # Errors
 ///
@@ -167,11 +166,11 @@ pub fn rings(control: &Control, name: &InterfaceName) -> io::Result<Rings> {
     Ok(Rings { receive_max, transmit_max, receive, transmit })
 }
 
-/// Sets the number of descriptors of a device's rings; the greatest numbers are ignored.
+/// Sets the number of descriptors of a device's rings; ignores the maximum fields.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the greatest, `EPERM`.
+/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the maximum, `EPERM`.
 pub fn set_rings(control: &Control, name: &InterfaceName, rings: &Rings) -> io::Result<()> {
     let mut command = exchange(control, name, [abi::ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0])?;
     command[0] = abi::ETHTOOL_SRINGPARAM;
@@ -179,7 +178,7 @@ pub fn set_rings(control: &Control, name: &InterfaceName, rings: &Rings) -> io::
     exchange(control, name, command).map(|_| ())
 }
 
-/// The channels of a device.
+/// Returns the number of queues of a device.
 ///
 /// # Errors
 ///
@@ -190,11 +189,11 @@ pub fn channels(control: &Control, name: &InterfaceName) -> io::Result<Channels>
     Ok(Channels { receive_max, transmit_max, combined_max, receive, transmit, combined })
 }
 
-/// Sets the number of channels of a device; the greatest numbers are ignored.
+/// Sets the number of queues of a device; ignores the maximum fields.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the greatest, `EPERM`.
+/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the maximum, `EPERM`.
 pub fn set_channels(
     control: &Control,
     name: &InterfaceName,
@@ -206,7 +205,7 @@ pub fn set_channels(
     exchange(control, name, command).map(|_| ())
 }
 
-/// Driver of a device.
+/// Returns the driver of a device.
 ///
 /// # Errors
 ///

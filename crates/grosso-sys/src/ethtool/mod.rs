@@ -22,12 +22,11 @@ const WORDS_PER_BLOCK: usize = 4;
 /// A feature of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// Its name.
+    /// Feature name.
     pub name: String,
-    /// Whether it is on.
+    /// Whether the feature is on.
     pub active: bool,
-    /// Whether it was requested to be on. If it is requested and not active, a feature that it
-    /// depends on is off.
+    /// Whether it was requested. If it is requested and not active, another feature that it requires is off.
     pub requested: bool,
     /// Whether it cannot be changed: `[fixed]`.
     pub fixed: bool,
@@ -36,13 +35,13 @@ pub struct Feature {
 /// Result of a request to change features.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureChanges {
-    /// Features that changed, including those that only depend on another.
+    /// Features that changed, including dependent ones.
     pub changed: Vec<Feature>,
     /// Features that are not as requested.
     pub refused: Vec<Feature>,
 }
 
-/// All features of a device, in the order of `ethtool -k`'s long form.
+/// Returns all features of a device, in the order of `ethtool -k`'s long format.
 ///
 /// # Errors
 ///
@@ -100,12 +99,12 @@ pub fn set_features(
     })
 }
 
-/// Turns a feature of a device on or off, and checks that the device followed.
+/// Turns a feature of a device on or off, and checks the result.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel lacks the feature, [`io::ErrorKind::Unsupported`] if
-/// the device did not follow, `EPERM` without `CAP_NET_ADMIN` in the namespace.
+/// [`io::ErrorKind::NotFound`] if the kernel lacks the feature, [`io::ErrorKind::Unsupported`] if the device did not
+/// apply it, `EPERM` without `CAP_NET_ADMIN` in the namespace.
 pub fn set_feature(
     control: &Control,
     name: &InterfaceName,
@@ -120,12 +119,11 @@ pub fn set_feature(
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
-/// Whether a feature of a device is on.
+/// Returns whether a feature of a device is on.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel lacks the feature, `ENODEV` if there is no such
-/// device.
+/// [`io::ErrorKind::NotFound`] if the kernel lacks the feature, `ENODEV` if there is no such device.
 pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> io::Result<bool> {
     let names = feature_names(control, name)?;
     let position = position(&names, feature)?;
@@ -133,8 +131,7 @@ pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> 
     Ok(active & (1 << (position % 32)) != 0)
 }
 
-/// The names of all features of the kernel, in the order of their bits; unused bits have empty
-/// names.
+/// Returns the names of all features of the kernel, in the order of their bits; unused bits have empty names.
 ///
 /// # Errors
 ///

@@ -8,16 +8,16 @@ use std::io;
 use crate::abi;
 use crate::interface::{Control, Guarded, InterfaceName};
 
-/// Greatest number of names or counters accepted. Linux 6.18 has 64 features, and large devices
-/// have a few thousand counters.
+/// Maximum number of names or counters accepted. Linux 6.18 has 64 features, and large devices have a few thousand
+/// counters.
 const NAMES_MAX: usize = 1 << 16;
 
-/// The driver's own counters, under the driver's names (`ethtool -S`); empty if it has none.
+/// Returns the driver's counters by their names (`ethtool -S`); empty if it has none.
 ///
 /// # Errors
 ///
-/// `ENODEV` if there is no such device; [`io::ErrorKind::Interrupted`] if their number changed
-/// meanwhile: repeat the call.
+/// `ENODEV` if there is no such device; [`io::ErrorKind::Interrupted`] if the number of counters changed meanwhile:
+/// repeat the call.
 pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(String, u64)>> {
     let names = names(control, name, abi::ETH_SS_STATS)?;
     if names.is_empty() {

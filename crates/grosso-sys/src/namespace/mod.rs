@@ -1,13 +1,12 @@
 //! Private namespaces for a thread or a process: a private network, with or without root.
 //!
-//! A network namespace belongs to a *thread*; descriptors opened in it remain usable in every other
-//! thread. [`NetworkNamespace`] is a descriptor of a namespace without a name, which lives as long
-//! as a descriptor, a thread or a process refers to it, and leaves nothing behind after a crash.
+//! A network namespace belongs to a *thread*; descriptors opened in it remain usable in every other thread.
+//! [`NetworkNamespace`] is a descriptor of an unnamed namespace, which exists as long as a descriptor, a thread or a
+//! process refers to it, and leaves nothing behind after a crash.
 //!
-//! The attributes of its devices are visible only through a sysfs mounted in it, so
-//! [`isolate_thread_network`] and [`show_network_in_sysfs`] mount one, visible to the calling
-//! thread alone. `/proc/net` shows the namespace of the process's first thread: read
-//! `/proc/thread-self/net` instead.
+//! The attributes of its devices are visible only through a sysfs mounted in it, so [`isolate_thread_network`] and
+//! [`show_network_in_sysfs`] mount one, visible to the calling thread only. `/proc/net` shows the namespace of the
+//! process's first thread: read `/proc/thread-self/net` instead.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -33,13 +32,13 @@ pub struct NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// Creates a network namespace with only a loopback device, which is down. The calling thread
-    /// stays in its own.
+    /// Creates a network namespace that contains only a loopback device, which is down. The calling thread stays in its
+    /// own.
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see
-    /// [`isolate_process_user`]. `ENOSPC` at the limit `user.max_net_namespaces`.
+    /// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see [`isolate_process_user`]. `ENOSPC`
+    /// at the limit `user.max_net_namespaces`.
     pub fn new() -> io::Result<Self> {
         on_a_thread(|| {
             // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
@@ -48,20 +47,20 @@ impl NetworkNamespace {
         })?
     }
 
-    /// The network namespace of the calling thread.
+    /// Returns the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// Not found if `/proc` is not mounted.
+    /// `NotFound` if `/proc` is not mounted.
     pub fn current() -> io::Result<Self> {
         Ok(Self { file: kernel::open("/proc/thread-self/ns/net")?.into() })
     }
 
-    /// The network namespace of a process.
+    /// Returns the network namespace of a process.
     ///
     /// # Errors
     ///
-    /// Not found if there is no such process, `EACCES` for another user's.
+    /// `NotFound` if there is no such process, `EACCES` for another user's process.
     pub fn of_process(process: u32) -> io::Result<Self> {
         Ok(Self { file: kernel::open(format!("/proc/{process}/ns/net"))?.into() })
     }
@@ -75,12 +74,11 @@ impl NetworkNamespace {
         Ok(move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// Runs `work` in the namespace, on a new thread, and returns its result. Descriptors opened
-    /// there remain usable here.
+    /// Runs `work` in the namespace on a new thread and returns its result. Descriptors opened there remain usable.
     ///
     /// # Errors
     ///
-    /// As [`NetworkNamespace::enter`], or `EAGAIN` if no thread could be started.
+    /// See [`NetworkNamespace::enter`]; `EAGAIN` if no thread can be started.
     ///
     /// # Panics
     ///
@@ -89,7 +87,7 @@ impl NetworkNamespace {
         on_a_thread(|| self.enter().map(|()| work()))?
     }
 
-    /// Makes a command run in the namespace when it is started.
+    /// Makes a command run in the namespace.
     pub fn host<'a>(&self, command: &'a mut Command) -> io::Result<&'a mut Command> {
         let file = self.file.try_clone()?;
         let enter = move || {
@@ -102,11 +100,11 @@ impl NetworkNamespace {
         Ok(unsafe { command.pre_exec(enter) })
     }
 
-    /// Whether both refer to the same namespace.
+    /// Returns whether both refer to the same namespace.
     ///
     /// # Errors
     ///
-    /// Those of `fstat(2)`.
+    /// Errors from `fstat(2)`.
     pub fn is_same(&self, other: &Self) -> io::Result<bool> {
         let (one, two) = (rustix::fs::fstat(&self.file)?, rustix::fs::fstat(&other.file)?);
         Ok((one.st_dev, one.st_ino) == (two.st_dev, two.st_ino))
@@ -125,8 +123,8 @@ impl AsRawFd for NetworkNamespace {
     }
 }
 
-/// Asks for the number of the calling thread's network namespace, which no other one gets until the machine starts
-/// again (`SO_NETNS_COOKIE`). The inode's number, in contrast, goes to the next namespace once this one is gone.
+/// Returns the cookie of the calling thread's network namespace, which is unique until reboot (`SO_NETNS_COOKIE`). The
+/// inode number, in contrast, is reused once the namespace is gone.
 ///
 /// # Errors
 ///
@@ -140,22 +138,20 @@ pub fn network_cookie() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Gives the calling thread a new network namespace and a mount namespace whose `/sys` shows it.
+/// Gives the calling thread a new network namespace, and a mount namespace whose `/sys` shows it.
 ///
-/// The thread keeps both until it ends, so call it on a thread started for the purpose.
+/// The thread keeps both until it ends, so call it on a dedicated thread.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see
-/// [`isolate_process_user`].
+/// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see [`isolate_process_user`].
 pub fn isolate_thread_network() -> io::Result<()> {
     // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
     show_network_in_sysfs()
 }
 
-/// Gives the calling thread a mount namespace whose `/sys` shows the network namespace of the
-/// thread.
+/// Gives the calling thread a mount namespace whose `/sys` shows the thread's network namespace.
 ///
 /// # Errors
 ///

@@ -14,8 +14,8 @@ use crate::path::kernel;
 ///
 /// # Errors
 ///
-/// `EINVAL` if the process has more than one thread; `EPERM`, `EACCES` or `ENOSPC` if the system
-/// allows no user namespaces: [`user_namespace_refusal`] returns the reason.
+/// `EINVAL` if the process has more than one thread; `EPERM`, `EACCES` or `ENOSPC` if the system permits no user
+/// namespaces: [`user_namespace_refusal`] returns the reason.
 pub fn isolate_process_user() -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
@@ -40,19 +40,19 @@ fn own_process_files() -> rustix::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)
 }
 
-/// Reason that an unprivileged process cannot have a user namespace with a network namespace.
+/// Reason why an unprivileged process cannot create a user namespace with a network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserNamespaceRefusal {
     /// The kernel was built without user namespaces.
     NotBuilt,
     /// `user.max_user_namespaces` is 0.
     LimitIsZero,
-    /// `kernel.unprivileged_userns_clone` is 0 (Debian's and older distributions' switch).
+    /// `kernel.unprivileged_userns_clone` is 0 (Debian and older distributions).
     Switch,
     /// AppArmor removes the privileges (`kernel.apparmor_restrict_unprivileged_userns`, Ubuntu
     /// 23.10 and later).
     AppArmor,
-    /// None of the known switches: a container's seccomp filter, SELinux, or a change of root.
+    /// Unknown reason: possibly a container's seccomp filter, SELinux, or chroot.
     Unknown,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for UserNamespaceRefusal {
 }
 
 impl UserNamespaceRefusal {
-    /// The command with which an administrator lifts the refusal, if there is one.
+    /// Returns the command with which an administrator removes the restriction, if there is one.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),
@@ -80,12 +80,12 @@ impl UserNamespaceRefusal {
     }
 }
 
-/// Tests whether a process like this one can have a user namespace with a network namespace, in a
-/// child process that ends at once; `None` means that it can.
+/// Tests in a short-lived child process whether a process with the same privileges can create a user namespace with a
+/// network namespace; `None` means that it can.
 ///
 /// # Errors
 ///
-/// The system's error, if no child could be started for another reason.
+/// Errors of starting the child.
 pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
     let mut child = Command::new("/proc/self/exe");
     let user = rustix::process::geteuid().as_raw();

@@ -10,13 +10,13 @@ use super::message::Request;
 use crate::abi;
 
 impl Netlink {
-    /// Adds an address to a link, with a route to its prefix. An IPv6 address is usable at once,
-    /// without duplicate address detection (`nodad`).
+    /// Adds an address to a link, with a route to its prefix. An IPv6 address is usable immediately, without duplicate
+    /// address detection (`nodad`).
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the link has it, `EINVAL` for a prefix longer than the address, `EACCES` or
-    /// `EOPNOTSUPP` if IPv6 is switched off, `EPERM` without `CAP_NET_ADMIN`.
+    /// `EEXIST` if the link has it, `EINVAL` for a prefix longer than the address, `EACCES` or `EOPNOTSUPP` if IPv6 is
+    /// disabled, `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_address(&self, index: u32, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let flags = if address.is_ipv6() { abi::IFA_F_NODAD } else { 0 };
         // struct ifaddrmsg: family, prefix, flags, scope, index.
@@ -29,14 +29,14 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Adds a route for a prefix through a link, to a gateway or, without one, directly to each
-    /// destination. A prefix of no bits is the default route.
+    /// Adds a route for a prefix through a link, to a gateway or, without one, directly to each destination. A prefix
+    /// of length 0 is the default route.
     ///
     /// # Errors
     ///
-    /// `EEXIST`, `ENETUNREACH` or `EHOSTUNREACH` if the gateway is not reached through the link,
-    /// `EINVAL` for a destination with bits after its prefix or a gateway of the other family,
-    /// `ENETDOWN` while the link is down, `EPERM` without `CAP_NET_ADMIN`.
+    /// `EEXIST`, `ENETUNREACH` or `EHOSTUNREACH` if the gateway cannot be reached through the link, `EINVAL` for a
+    /// destination with bits after its prefix or a gateway of the other family, `ENETDOWN` while the link is down,
+    /// `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_route(
         &self,
         index: u32,
@@ -74,7 +74,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `ENODEV`, `EINVAL` for a link without Ethernet addresses, `EPERM` without `CAP_NET_ADMIN`.
+    /// `ENODEV`; `EINVAL` for a link without Ethernet addresses; `EPERM` without `CAP_NET_ADMIN`.
     pub fn set_neighbour(
         &self,
         index: u32,

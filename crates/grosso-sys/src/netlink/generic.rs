@@ -32,12 +32,12 @@ pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(
     Ok(answer)
 }
 
-/// Whether the kernel has a family of generic netlink, such as `fou`. The query makes the kernel
-/// try to load a module for it.
+/// Returns whether the kernel has a generic netlink family, for example `fou`. The kernel tries to load a module for
+/// it.
 ///
 /// # Errors
 ///
-/// Those of the socket.
+/// Errors of the netlink socket.
 pub fn has_generic_family(name: &str) -> io::Result<bool> {
     match family(&Netlink::of(Some(netlink::GENERIC))?, name) {
         Ok(_) => Ok(true),

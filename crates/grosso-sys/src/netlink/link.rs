@@ -12,7 +12,7 @@ use crate::interface::InterfaceName;
 /// Length of `struct ifinfomsg` in bytes.
 const LINK_BYTES: usize = 16;
 
-/// Properties to set on a new or existing link. Properties that are not set stay unchanged.
+/// Properties to set on a new or existing link. Other properties keep their values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkChange<'a> {
     up: Option<bool>,
@@ -37,7 +37,7 @@ const NUMBERS: [u16; 7] = [
 ];
 
 impl<'a> LinkChange<'a> {
-    /// No change.
+    /// Creates an empty change.
     pub fn new() -> Self {
         Self::default()
     }
@@ -48,8 +48,7 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// Moves the link into a network namespace, where it may get another index. Its addresses are
-    /// lost, and it goes down.
+    /// Moves the link into a network namespace, where it may get another index. It loses its addresses and goes down.
     pub fn namespace(mut self, namespace: BorrowedFd<'a>) -> Self {
         self.namespace = Some(namespace);
         self
@@ -67,39 +66,38 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// Sets the MTU in bytes, which excludes the link-layer header.
+    /// Sets the MTU in bytes, without the link-layer header.
     pub fn mtu(self, bytes: u32) -> Self {
         self.number(abi::IFLA_MTU, bytes)
     }
 
-    /// Sets the number of packets that may wait for transmission; for a TAP, to be read.
+    /// Sets the number of packets that may wait for transmission; for a TAP device, for reading.
     pub fn transmit_queue_length(self, packets: u32) -> Self {
         self.number(abi::IFLA_TXQLEN, packets)
     }
 
-    /// Sets the greatest length in bytes of a superframe passed to the device, for IPv6 and, up to
-    /// 65536, for IPv4.
+    /// Sets the maximum length in bytes of a superframe passed to the device, for IPv6 and, up to 65536, for IPv4.
     pub fn gso_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GSO_MAX_SIZE, bytes)
     }
 
-    /// Sets the greatest number of segments of a superframe passed to the device.
+    /// Sets the maximum number of segments of a superframe passed to the device.
     pub fn gso_max_segments(self, segments: u32) -> Self {
         self.number(abi::IFLA_GSO_MAX_SEGS, segments)
     }
 
-    /// Sets the greatest length in bytes of an IPv4 superframe passed to the device (Linux 6.3).
+    /// Sets the maximum length in bytes of an IPv4 superframe passed to the device (Linux 6.3).
     pub fn gso_ipv4_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GSO_IPV4_MAX_SIZE, bytes)
     }
 
-    /// Sets the greatest length in bytes of a superframe that GRO builds, for IPv6 and, up to
-    /// 65536, for IPv4 (rule G60, Linux 5.19).
+    /// Sets the maximum length in bytes of a superframe that GRO builds, for IPv6 and, up to 65536, for IPv4 (rule G60,
+    /// Linux 5.19).
     pub fn gro_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GRO_MAX_SIZE, bytes)
     }
 
-    /// Sets the greatest length in bytes of an IPv4 superframe that GRO builds (Linux 6.3).
+    /// Sets the maximum length in bytes of an IPv4 superframe that GRO builds (Linux 6.3).
     pub fn gro_ipv4_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GRO_IPV4_MAX_SIZE, bytes)
     }
@@ -144,43 +142,41 @@ impl<'a> LinkChange<'a> {
     }
 }
 
-/// Ends of a VXLAN device, see [`Netlink::add_vxlan_between`].
+/// Endpoints of a VXLAN device, see [`Netlink::add_vxlan_between`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VxlanEnds {
-    /// The network identifier, of 24 bits.
+    /// Network identifier, 24 bits.
     pub identifier: u32,
-    /// The source address of sent packets.
+    /// Source address of sent packets.
     pub local: Ipv4Addr,
-    /// The destination address of sent packets.
+    /// Destination address of sent packets.
     pub remote: Ipv4Addr,
-    /// The UDP port at which both ends receive.
+    /// UDP port on which both endpoints receive.
     pub port: u16,
 }
 
 /// A network interface as the kernel describes it. Attributes that the kernel lacks are `None`.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The index in its network namespace.
+    /// Index in its network namespace.
     pub index: u32,
-    /// Its name.
+    /// Interface name.
     pub name: InterfaceName,
-    /// Type of the link, such as `veth` or `tun`; `None` for loopback and most hardware.
+    /// Link type, for example `veth` or `tun`; `None` for loopback and most hardware.
     pub kind: Option<String>,
-    /// Index of the link on top of which it is, such as the one that a VLAN device tags, or the one that a tunnel is
-    /// bound to; of a virtual Ethernet device, the peer.
+    /// Index of the lower link, for example of a VLAN device or a bound tunnel; for a veth device, of its peer.
     pub parent: Option<u32>,
-    /// The remote address of a tunnel of the kernel.
+    /// Remote address of a kernel tunnel.
     pub remote: Option<IpAddr>,
-    /// Type of the link-layer header as an ARP hardware type (`ARPHRD_*`): 1 is Ethernet, 772
-    /// loopback, 65534 none before the IP header.
+    /// Link-layer type as ARP hardware type (`ARPHRD_*`): 1 is Ethernet, 772 loopback, 65534 no link-layer header.
     pub hardware_type: u16,
-    /// Whether it is administratively up.
+    /// Whether the link is administratively up.
     pub up: bool,
-    /// Whether it has carrier, so that it is operational if it is up.
+    /// Whether the link has carrier.
     pub carrier: bool,
-    /// The Ethernet address.
+    /// Ethernet address.
     pub hardware_address: Option<[u8; 6]>,
-    /// Greatest length of a packet in bytes, without the link-layer header.
+    /// MTU in bytes, without the link-layer header.
     pub mtu: u32,
     /// Number of packets that may wait for transmission.
     pub transmit_queue_length: u32,
@@ -188,16 +184,15 @@ pub struct Link {
     pub transmit_queues: u32,
     /// Number of receive queues.
     pub receive_queues: u32,
-    /// Greatest length in bytes of a superframe passed to the device (IPv6, and IPv4 before Linux
-    /// 6.3).
+    /// Maximum length in bytes of a superframe passed to the device (IPv6, and IPv4 before Linux 6.3).
     pub gso_max_size: Option<u32>,
-    /// Greatest number of segments of a superframe passed to the device.
+    /// Maximum number of segments of a superframe passed to the device.
     pub gso_max_segments: Option<u32>,
-    /// Greatest length in bytes of an IPv4 superframe passed to the device.
+    /// Maximum length in bytes of an IPv4 superframe passed to the device.
     pub gso_ipv4_max_size: Option<u32>,
-    /// Greatest length in bytes of a superframe that GRO builds (IPv6, and IPv4 before Linux 6.3).
+    /// Maximum length in bytes of a superframe that GRO builds (IPv6, and IPv4 before Linux 6.3).
     pub gro_max_size: Option<u32>,
-    /// Greatest length in bytes of an IPv4 superframe that GRO builds.
+    /// Maximum length in bytes of an IPv4 superframe that GRO builds.
     pub gro_ipv4_max_size: Option<u32>,
     /// Counters of the link.
     pub statistics: LinkStatistics,
@@ -218,15 +213,14 @@ pub struct LinkStatistics {
 }
 
 impl Netlink {
-    /// Creates a pair of virtual Ethernet devices, each with its name and properties. With
-    /// [`LinkChange::namespace`] each is created in its own namespace. Only the first can be up
-    /// from the start; bring the other up from within its namespace.
+    /// Creates a veth pair, each device with its name and properties. With [`LinkChange::namespace`] each is created in
+    /// its own namespace. Only the first device can be up from the start; bring up the second from within its
+    /// namespace.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the second is to be up, because the kernel creates it before it has its peer.
-    /// `EEXIST` if a name is taken, `EOPNOTSUPP` if the kernel lacks veth, `EPERM` without
-    /// `CAP_NET_ADMIN` in each namespace.
+    /// `ENOTCONN` if the second is to be up, because the kernel creates it before its peer. `EEXIST` if a name is in
+    /// use, `EOPNOTSUPP` if the kernel lacks veth, `EPERM` without `CAP_NET_ADMIN` in each namespace.
     pub fn add_veth(
         &self,
         first: (&InterfaceName, LinkChange<'_>),
@@ -246,8 +240,8 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a VXLAN device that accepts every network identifier, over IPv4 and IPv6, on a UDP
-    /// port once it is up (`external` in `ip link`).
+    /// Creates a VXLAN device that accepts every network identifier, over IPv4 and IPv6, on this UDP port (`external`
+    /// in `ip link`).
     ///
     /// # Errors
     ///
@@ -264,13 +258,13 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a VXLAN device between two addresses, which sends and accepts one network
-    /// identifier. Its socket is created in the namespace of this netlink socket, and stays there
-    /// wherever [`LinkChange::namespace`] moves the device. Sent packets have outer checksums.
+    /// Creates a VXLAN device between two addresses, which sends and accepts one network identifier. Its socket is
+    /// created in the namespace of this netlink socket, and stays there wherever [`LinkChange::namespace`] moves the
+    /// device. Sent packets have outer checksums.
     ///
     /// # Errors
     ///
-    /// As [`Netlink::add_vxlan`].
+    /// See [`Netlink::add_vxlan`].
     pub fn add_vxlan_between(
         &self,
         (name, change): (&InterfaceName, LinkChange<'_>),
@@ -290,13 +284,13 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a link of a type that needs no further properties, such as `ipip` or `dummy`. The
-    /// kernel tries to load a module for a type that it does not know.
+    /// Creates a link of a type that needs no further properties, for example `ipip` or `dummy`. The kernel tries to
+    /// load a module for an unknown type.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the kernel lacks the type, `EINVAL` if the type needs properties, `EEXIST`,
-    /// `EPERM` without `CAP_NET_ADMIN`.
+    /// `EOPNOTSUPP` if the kernel lacks the type, `EINVAL` if the type needs properties, `EEXIST`, `EPERM` without
+    /// `CAP_NET_ADMIN`.
     pub fn add_link(&self, name: &InterfaceName, kind: &str) -> io::Result<()> {
         let mut request = creation(name, &LinkChange::new());
         request.nested(abi::IFLA_LINKINFO, |info| info.text(abi::IFLA_INFO_KIND, kind));
@@ -315,18 +309,17 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Sets the greatest length in bytes of superframes that GRO builds on an interface, for IPv6
-    /// and for IPv4 (rule G60).
+    /// Sets the maximum length in bytes of superframes that GRO builds on an interface, for IPv6 and for IPv4 (rule
+    /// G60).
     ///
     /// # Errors
     ///
-    /// `EINVAL` above 524 280, `EPERM` without `CAP_NET_ADMIN`. Kernels before 6.3 ignore the size
-    /// for IPv4.
+    /// `EINVAL` above 524,280, `EPERM` without `CAP_NET_ADMIN`. Kernels before 6.3 ignore the IPv4 size.
     pub fn set_gro_max_size(&self, index: u32, ipv6: u32, ipv4: u32) -> io::Result<()> {
         self.change_link(index, LinkChange::new().gro_max_size(ipv6).gro_ipv4_max_size(ipv4))
     }
 
-    /// Deletes a link. Deleting one of a veth pair deletes both.
+    /// Deletes a link. Deleting one device of a veth pair deletes both.
     ///
     /// # Errors
     ///
@@ -335,12 +328,12 @@ impl Netlink {
         self.execute(Request::new(abi::RTM_DELLINK, &LinkChange::new().fixed(index)))
     }
 
-    /// All links of the namespace, in the order of their indices. A link whose name is not a valid
-    /// [`InterfaceName`] is left out, because no function here could take the name.
+    /// Returns all links of the namespace, ordered by index. Omits links whose name is not a valid [`InterfaceName`],
+    /// because no function here could accept the name.
     ///
     /// # Errors
     ///
-    /// Those of the socket.
+    /// Errors of the netlink socket.
     pub fn links(&self) -> io::Result<Vec<Link>> {
         let request = Request::new(abi::RTM_GETLINK, &[0; LINK_BYTES]).flags(abi::NLM_F_DUMP);
         let mut links = Vec::new();
@@ -353,7 +346,7 @@ impl Netlink {
         Ok(links)
     }
 
-    /// The link with this name.
+    /// Returns the link with this name.
     ///
     /// # Errors
     ///
@@ -370,7 +363,7 @@ impl Netlink {
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
 
-    /// The link with this index.
+    /// Returns the link with this index.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Links, addresses, routes and neighbours through rtnetlink: one request, one reply.
 //!
-//! The requests are few and their layout never changes, so they are written here rather than taken
-//! from a crate for the whole protocol.
+//! The requests are few and their layout never changes, so they are written here rather than taken from a crate for the
+//! whole protocol.
 //!
 //! ```no_run
 //! use std::os::fd::AsFd;
@@ -49,11 +49,11 @@ pub use generic::has_generic_family;
 pub use link::{Link, LinkChange, LinkStatistics, VxlanEnds};
 pub use route::{RouteFacts, RouteQuery};
 
-/// Greatest length of a part of a reply; the kernel's own parts are at most half as long.
+/// Maximum length of a part of a reply; the kernel's own parts are at most half as long.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// An rtnetlink socket of one network namespace: that of the thread that created it. Requests of
-/// several threads are serialised.
+/// An rtnetlink socket of one network namespace: that of the creating thread. Requests of several threads are
+/// serialised.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -66,7 +66,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Those of `socket(2)`.
+    /// Errors from `socket(2)`.
     pub fn new() -> io::Result<Self> {
         // The default protocol is 0, which is `NETLINK_ROUTE`.
         Self::of(None)

@@ -15,28 +15,28 @@ struct Route {
     mtu: Option<u32>,
 }
 
-/// A way to another host.
+/// A route to another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteFacts {
-    /// Index of the link over which packets leave.
+    /// Index of the output link.
     pub link: u32,
-    /// The longest packet, in bytes from its IP header on: the MTU of the link, or a lower one of the route itself.
+    /// MTU of the link, or a lower one of the route, in bytes from the IP header on.
     pub mtu: usize,
 }
 
-/// The packets whose route is queried: rules may send packets to one host over several links.
+/// Packets whose route is queried: policy routing may send packets to one host over several links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteQuery {
-    /// Their destination.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Their source, an address of this host.
+    /// Source address, which belongs to this host.
     pub source: IpAddr,
-    /// Their destination port, if they are datagrams of UDP.
+    /// Destination port of UDP datagrams, if they use UDP.
     pub udp_port: Option<u16>,
 }
 
 impl Netlink {
-    /// The route to a host. What ICMP messages have said of the path beyond is not in it (Linux 4.13).
+    /// Returns the route to a host. Does not include path MTUs learned from ICMP (Linux 4.13).
     ///
     /// # Errors
     ///
@@ -53,11 +53,11 @@ impl Netlink {
         Ok(RouteFacts { link, mtu })
     }
 
-    /// The index of the link over which these packets leave.
+    /// Returns the index of the output link of these packets.
     ///
     /// # Errors
     ///
-    /// As [`Netlink::route`]; `EINVAL` if the source is no address of this host.
+    /// See [`Netlink::route`]; `EINVAL` if the source is not an address of this host.
     pub fn route_link(&self, query: &RouteQuery) -> io::Result<u32> {
         let mut request = route_request(query.destination, 0);
         request.attribute(abi::RTA_DST, &octets(query.destination));

@@ -5,20 +5,20 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::abi;
 
-/// Rule that selects the socket of a packet.
+/// Rule that selects the socket for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanoutRule {
-    /// The flow: packets of one flow go to one socket, in both directions. Fragments of a datagram
-    /// may go to different sockets unless [`Fanout::defragment`] reassembles them first.
+    /// By flow: packets of one flow go to one socket, in both directions. Fragments of a datagram may go to different
+    /// sockets unless [`Fanout::defragment`] reassembles them first.
     FlowHash,
-    /// The processor on which the packet arrived.
+    /// By the CPU on which the packet arrived.
     Processor,
-    /// The receive queue of the device on which the packet arrived.
+    /// By the device's receive queue on which the packet arrived.
     Queue,
 }
 
-/// A group of sockets that share the packets of one interface. All of them must have the same rule,
-/// flags and interface.
+/// A group of sockets that share the packets of one interface. All sockets must have the same rule, flags and
+/// interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fanout {
     rule: FanoutRule,
@@ -27,13 +27,13 @@ pub struct Fanout {
 }
 
 impl Fanout {
-    /// A new group, whose number the kernel assigns: see
+    /// Creates a new group, whose number the kernel assigns, see
     /// [`PacketSocket::fanout_group`](super::PacketSocket::fanout_group) (Linux 4.16).
     pub fn new(rule: FanoutRule) -> Self {
         Self { rule, group: None, defragment: false }
     }
 
-    /// The group with this number, in the network namespace.
+    /// Selects an existing group of the network namespace by its number.
     pub fn join(mut self, group: u16) -> Self {
         self.group = Some(group);
         self

@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use crate::abi;
 use crate::filter::{DROP, JUMP_IF_EQUAL, LOAD_BYTE, LOAD_WORD, RETURN, TAKE, attach, instruction};
 
-/// Packets of some IP protocols, from one host or any, to an address of this host.
+/// Filter for packets of some IP protocols, from one host or any, to an address of this host.
 ///
-/// In IPv6 the protocol may be behind destination options or in a fragment. The filter does not
-/// parse these: there only the addresses decide.
+/// In IPv6 the protocol may follow destination options or be in a fragment. The filter does not parse these: there only
+/// the addresses decide.
 #[derive(Clone, Debug)]
 pub struct IpFilter {
     protocols: Vec<u8>,
@@ -19,8 +19,7 @@ pub struct IpFilter {
 }
 
 impl IpFilter {
-    /// Packets of these protocols to an address; at most the first [`PROTOCOLS_MAX`] protocols
-    /// count.
+    /// Accepts packets of these protocols to an address; only the first [`PROTOCOLS_MAX`] protocols count.
     #[must_use]
     pub fn new(protocols: &[u8], local: IpAddr) -> Self {
         let protocols = protocols.iter().copied().take(PROTOCOLS_MAX).collect();
@@ -111,8 +110,7 @@ fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Greatest number of IP protocols of one filter: the jumps of a longer program would not fit into
-/// their bytes.
+/// Maximum number of IP protocols per filter: the jump offsets of a longer program would not fit into one byte.
 pub const PROTOCOLS_MAX: usize = 16;
 /// linux/filter.h: `SKF_NET_OFF`, the base of offsets from the network header.
 const NETWORK: u32 = 0x10_0000_u32.wrapping_neg();

@@ -1,7 +1,7 @@
-//! Packet sockets (`AF_PACKET`, `SOCK_RAW`) bound to one interface, or to IP packets of all.
+//! Packet sockets (`AF_PACKET`, `SOCK_RAW`) bound to one interface, or to the IP packets of all interfaces.
 //!
-//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] do so
-//! in mapped memory; each has its own socket.
+//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] use mapped memory; each
+//! has its own socket.
 
 use core::ffi::{c_int, c_void};
 use core::time::Duration;
@@ -38,7 +38,7 @@ const CONTROL_BYTES: usize = 64;
 /// Interface index of sockets for all interfaces.
 const ANY_INTERFACE: u32 = 0;
 
-/// Greatest number of packets of one [`PacketSocket::send_batch`].
+/// Maximum number of packets of one [`PacketSocket::send_batch`].
 const BATCH_MAX: usize = 64;
 
 /// Options for opening a packet socket.
@@ -62,9 +62,8 @@ impl PacketSocketBuilder {
         self.virtio_header_bytes(if on { 10 } else { 0 })
     }
 
-    /// Puts a virtio header of this length in bytes before each packet, in both directions: 0 for
-    /// none, 10, or 12 (`PACKET_VNET_HDR_SZ`, Linux 6.6). Other lengths are refused by `bind`:
-    /// there is no tunnel form (rule V21).
+    /// Puts a virtio header of this length in bytes before each packet, in both directions: 0 for none, 10, or 12
+    /// (`PACKET_VNET_HDR_SZ`, Linux 6.6). `bind` rejects other lengths: there is no tunnel format (rule V21).
     pub fn virtio_header_bytes(mut self, bytes: u8) -> Self {
         self.virtio_bytes = bytes;
         self
@@ -76,8 +75,8 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Sends directly to the driver, bypassing the queueing discipline (`PACKET_QDISC_BYPASS`). The
-    /// driver then refuses packets for which it has no room.
+    /// Sends directly to the driver, bypassing the queueing discipline (`PACKET_QDISC_BYPASS`). The driver then rejects
+    /// packets for which it has no room.
     pub fn qdisc_bypass(mut self, on: bool) -> Self {
         self.qdisc_bypass = on;
         self
@@ -103,18 +102,17 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Size of the receive buffer in bytes, including the kernel's bookkeeping, beyond which
-    /// packets are dropped. In a [`ReceiveRing`] it holds packets longer than a slot.
+    /// Sets the size of the receive buffer in bytes, including the kernel's bookkeeping, beyond which packets are
+    /// dropped. A [`ReceiveRing`] uses it for packets longer than a slot.
     ///
-    /// The system's limit is exceeded if the caller is permitted to, and silently applied
-    /// otherwise.
+    /// The size exceeds the system's limit if permitted; otherwise the limit applies silently.
     pub fn receive_buffer_bytes(mut self, bytes: usize) -> Self {
         self.receive_buffer_bytes = Some(bytes);
         self
     }
 
-    /// Size of the send buffer in bytes, including the kernel's bookkeeping, beyond which a send
-    /// would block. Limits as for [`PacketSocketBuilder::receive_buffer_bytes`].
+    /// Sets the size of the send buffer in bytes, including the kernel's bookkeeping, beyond which a send would block.
+    /// Limits are those of [`PacketSocketBuilder::receive_buffer_bytes`].
     pub fn send_buffer_bytes(mut self, bytes: usize) -> Self {
         self.send_buffer_bytes = Some(bytes);
         self
@@ -126,13 +124,12 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Opens the socket in the calling thread's network namespace. It receives all protocols from
-    /// then on.
+    /// Opens the socket in the calling thread's network namespace. It receives all protocols.
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV`, `ENETDOWN`, `EINVAL` for another
-    /// length of the virtio header or a fanout group with other settings.
+    /// `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV`, `ENETDOWN`, `EINVAL` for an unsupported virtio header
+    /// length or a fanout group with other settings.
     pub fn bind(self, interface: &InterfaceName) -> io::Result<PacketSocket> {
         let socket = self.open()?;
         self.attach(&socket, interface)?;
@@ -143,8 +140,7 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// As [`PacketSocketBuilder::bind`]; `ENOMEM`; [`io::ErrorKind::InvalidInput`] for an invalid
-    /// layout.
+    /// See [`PacketSocketBuilder::bind`]; `ENOMEM`; [`io::ErrorKind::InvalidInput`] for an invalid layout.
     pub fn bind_receive_ring(
         self,
         interface: &InterfaceName,
@@ -157,24 +153,23 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// The same for the packets of all interfaces of the calling thread's network namespace, those
-    /// that appear later included: [`RingFrame::interface`] tells them apart. None of them becomes
-    /// promiscuous.
+    /// Opens a receive ring for the packets of all interfaces of the calling thread's network namespace, including
+    /// those created later: [`RingFrame::interface`] tells them apart. No interface becomes promiscuous.
     ///
     /// # Errors
     ///
-    /// As [`PacketSocketBuilder::bind_receive_ring`], without those of an interface.
+    /// See [`PacketSocketBuilder::bind_receive_ring`], without errors of an interface.
     pub fn bind_receive_ring_of_all(self, layout: RingLayout) -> io::Result<ReceiveRing> {
         let ring = ReceiveRing::new(self.open()?, layout)?;
         self.promiscuous(false).attach_to(ring.socket(), ANY_INTERFACE, abi::ETH_P_ALL)?;
         Ok(ring)
     }
 
-    /// The same for packets that pass a program, which the kernel runs.
+    /// Opens a receive ring for packets that pass a filter program, which the kernel runs.
     ///
     /// # Errors
     ///
-    /// As [`PacketSocketBuilder::bind_receive_ring`], and if the kernel refuses the program.
+    /// See [`PacketSocketBuilder::bind_receive_ring`]; also if the kernel rejects the program.
     #[cfg(feature = "pcap")]
     pub fn bind_receive_ring_through(
         self,
@@ -188,13 +183,12 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// Opens a socket that receives IP packets for this host, of any interface, into a mapped ring,
-    /// if they pass the filter. It sees packets as they arrive, before a firewall and before
-    /// reassembly.
+    /// Opens a receive ring for IP packets to this host that pass the filter, from any interface. Packets are received
+    /// as they arrive, before firewall and reassembly.
     ///
     /// # Errors
     ///
-    /// As [`PacketSocketBuilder::bind_receive_ring`], without those of an interface.
+    /// See [`PacketSocketBuilder::bind_receive_ring`], without errors of an interface.
     pub fn bind_receive_ring_of_ip(
         self,
         filter: &IpFilter,
@@ -210,7 +204,7 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// As [`PacketSocketBuilder::bind_receive_ring`].
+    /// See [`PacketSocketBuilder::bind_receive_ring`].
     pub fn bind_transmit_ring(
         self,
         interface: &InterfaceName,
@@ -288,22 +282,21 @@ impl PacketSocketBuilder {
     }
 }
 
-/// A packet socket bound to one interface. It never blocks: see [`PacketSocket::wait`].
+/// A nonblocking packet socket bound to one interface; see [`PacketSocket::wait`].
 #[derive(Debug)]
 pub struct PacketSocket {
     file: OwnedFd,
     virtio_bytes: u8,
 }
 
-/// Properties of a received packet besides its bytes.
+/// Properties of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedPacket {
-    /// Bytes in the buffer, the virtio header included.
+    /// Bytes in the buffer, including the virtio header.
     pub length: usize,
     /// Whether the packet was longer than the buffer.
     pub truncated: bool,
-    /// The outermost VLAN tag. The kernel removes it from the bytes before a packet socket receives
-    /// them.
+    /// Outermost VLAN tag. The kernel removes it from the bytes before a packet socket receives them.
     pub vlan: Option<VlanTag>,
     /// State of the packet's checksum.
     pub status: Status,
@@ -314,23 +307,23 @@ pub struct ReceivedPacket {
 pub struct Status(u32);
 
 impl Status {
-    /// The packet's checksum is partial: its field holds the pseudo-header sum, as from a host with
-    /// checksum offload.
+    /// Returns whether the checksum is partial: its field holds the pseudo-header sum, as from a host with checksum
+    /// offload.
     pub fn checksum_not_ready(self) -> bool {
         self.0 & abi::TP_STATUS_CSUMNOTREADY != 0
     }
 
-    /// The packet's transport checksum was verified (Linux 4.2).
+    /// Returns whether the transport checksum was verified (Linux 4.2).
     pub fn checksum_valid(self) -> bool {
         self.0 & abi::TP_STATUS_CSUM_VALID != 0
     }
 
-    /// The slot is too short for the packet, which is kept whole in the socket's queue.
+    /// Returns whether the slot is too short for the packet, which is queued whole in the socket buffer.
     pub fn kept(self) -> bool {
         self.0 & abi::TP_STATUS_COPY != 0
     }
 
-    /// Packets have been dropped for want of room since the statistics were last taken.
+    /// Returns whether packets were dropped because the ring was full since the statistics were last read.
     pub fn losing(self) -> bool {
         self.0 & abi::TP_STATUS_LOSING != 0
     }
@@ -354,13 +347,13 @@ impl Status {
 pub enum PacketKind {
     /// To this host.
     Host,
-    /// To all hosts.
+    /// Broadcast.
     Broadcast,
-    /// To a group of hosts.
+    /// Multicast.
     Multicast,
-    /// To another host; the interface is promiscuous.
+    /// To another host, on a promiscuous interface.
     OtherHost,
-    /// Outgoing: sent by this host.
+    /// Sent by this host.
     Outgoing,
     /// A type of later kernels.
     Other,
@@ -371,7 +364,7 @@ pub enum PacketKind {
 pub struct Statistics {
     /// Packets for the socket, including dropped ones.
     pub packets: u32,
-    /// Packets dropped for want of room.
+    /// Packets dropped because the buffer was full.
     pub drops: u32,
 }
 
@@ -385,19 +378,19 @@ pub struct VlanTag {
 }
 
 impl PacketSocket {
-    /// Checks whether this process may open packet sockets in the calling thread's network
-    /// namespace, by opening one without an interface, which receives nothing.
+    /// Checks whether this process may open packet sockets in the calling thread's network namespace, by opening one
+    /// without an interface.
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_NET_RAW` in the namespace, `EAFNOSUPPORT` if the kernel lacks them.
+    /// `EPERM` without `CAP_NET_RAW` in the namespace, `EAFNOSUPPORT` if the kernel lacks packet sockets.
     pub fn may_open() -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC;
         socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         Ok(())
     }
 
-    /// Options for opening a socket.
+    /// Returns default options for opening a socket.
     pub fn builder() -> PacketSocketBuilder {
         PacketSocketBuilder::default()
     }
@@ -407,12 +400,11 @@ impl PacketSocket {
         Ok(sockopt::socket_recv_buffer_size(&self.file)?)
     }
 
-    /// Receives one packet, its virtio header first; `None` if none waits.
+    /// Receives one packet, starting with its virtio header; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// `ENETDOWN` once after the interface went down, `EINVAL` for a packet the virtio header
-    /// cannot express.
+    /// `ENETDOWN` once after the interface went down, `EINVAL` for a packet that the virtio header cannot express.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         let mut control = ControlBuffer([0; CONTROL_BYTES]);
         let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -435,33 +427,31 @@ impl PacketSocket {
         Ok(Some(ReceivedPacket { length, truncated, vlan, status }))
     }
 
-    /// Sends one packet, its virtio header first if the socket has one.
+    /// Sends one packet, starting with its virtio header if the socket has one.
     ///
     /// # Errors
     ///
-    /// Would-block if the send buffer is full, `EINVAL` for a refused virtio header, `EMSGSIZE`
-    /// above the MTU.
+    /// `WouldBlock` if the send buffer is full, `EINVAL` for an invalid virtio header, `EMSGSIZE` above the MTU.
     pub fn send(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::net::send(&self.file, packet, SendFlags::empty()))?)
     }
 
-    /// Sends one packet from parts, its virtio header first if the socket has one.
+    /// Sends one packet from parts, starting with its virtio header if the socket has one.
     ///
     /// # Errors
     ///
-    /// As [`PacketSocket::send`].
+    /// See [`PacketSocket::send`].
     pub fn send_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut control = SendAncillaryBuffer::default();
         Ok(seen(|| sendmsg(&self.file, parts, &mut control, SendFlags::empty()))?)
     }
 
-    /// Sends packets, each from its parts, with one system call, and returns the number sent. At
-    /// most the first 64 are tried. Fewer are sent if one is refused or the buffer is full: call
-    /// again with the next one to get its error.
+    /// Sends at most 64 packets, each from its parts, with one system call, and returns the number sent. Fewer are sent
+    /// if one is rejected or the buffer is full: call again with the next packet to get its error.
     ///
     /// # Errors
     ///
-    /// As [`PacketSocket::send`], for the first packet; none was sent then.
+    /// See [`PacketSocket::send`], for the first packet; none was sent then.
     pub fn send_batch(&self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a valid
         // value.
@@ -481,31 +471,30 @@ impl PacketSocket {
         })
     }
 
-    /// Waits until a packet can be received, and returns whether one can. An interrupted wait ends
-    /// early.
+    /// Waits until a packet can be received and returns whether there is one. A signal ends the wait early.
     ///
     /// # Errors
     ///
-    /// Those of `poll(2)`, without `EINTR`.
+    /// Errors from `poll(2)`, except `EINTR`.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
         self.wait_for(PollFlags::IN, at_most)
     }
 
-    /// Number of packets dropped for want of buffer since the last call of this function or of
+    /// Returns the number of packets dropped because the buffer was full since the last call of this function or of
     /// [`PacketSocket::take_statistics`].
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn take_drops(&self) -> io::Result<u32> {
         Ok(self.take_statistics()?.drops)
     }
 
-    /// Packets received, and packets dropped for want of buffer, since the last call.
+    /// Returns the number of packets received, and of packets dropped because the buffer was full, since the last call.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn take_statistics(&self) -> io::Result<Statistics> {
         let mut statistics = abi::PacketStatistics::default();
         let mut length = size_of::<abi::PacketStatistics>() as libc::socklen_t;
@@ -525,20 +514,20 @@ impl PacketSocket {
         Ok(Statistics { packets: statistics.packets, drops: statistics.drops })
     }
 
-    /// Takes the pending error of the socket, such as `ENETDOWN` after the interface went down.
+    /// Returns the pending error of the socket and clears it, for example `ENETDOWN` after the interface went down.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
     }
 
-    /// The number of the socket's fanout group, with which others join it; `None` if it is in none.
+    /// Returns the number of the socket's fanout group, which other sockets need to join; `None` without a group.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn fanout_group(&self) -> io::Result<Option<u16>> {
         fanout::group(&self.file)
     }

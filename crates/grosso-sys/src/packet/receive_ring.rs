@@ -13,9 +13,8 @@ use crate::{abi, fault::Fault};
 
 /// A packet socket whose packets arrive in a mapped ring.
 ///
-/// While the newest packet is held, `poll` reports the socket as readable even if no other packet
-/// waits. Do not wait while packets are held, or wait with an edge-triggered
-/// [`crate::wait::Waiter`].
+/// While the newest packet is held, `poll` reports the socket as readable even without another packet. Do not wait
+/// while packets are held, or wait with an edge-triggered [`crate::wait::Waiter`].
 #[derive(Debug)]
 pub struct ReceiveRing {
     socket: PacketSocket,
@@ -34,17 +33,17 @@ impl ReceiveRing {
         &self.socket
     }
 
-    /// As [`PacketSocket::fanout_group`].
+    /// Returns the number of the fanout group, see [`PacketSocket::fanout_group`].
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn fanout_group(&self) -> io::Result<Option<u16>> {
         self.socket.fanout_group()
     }
 
-    /// The next packet in the order of arrival; `None` if none waits, or if the next slot is still
-    /// held from the previous round.
+    /// Returns the next packet in order of arrival; `None` if there is none, or if the next slot is still held from the
+    /// previous round.
     #[inline(always)]
     pub fn receive(&mut self) -> Option<RingFrame> {
         // A correct kernel fills every slot validly; the bound is for one that does not.
@@ -89,8 +88,8 @@ impl ReceiveRing {
         self.malformed += 1;
     }
 
-    /// The bytes of a packet that waits behind so many others, without taking it; `None` if there
-    /// are no more than these. A packet outside of its slot has no bytes.
+    /// Returns the bytes of the packet `behind` positions after the next one, without taking it; `None` if there are
+    /// fewer packets. A packet outside its slot has no bytes.
     pub fn peek(&self, behind: usize) -> Option<&[u8]> {
         if behind >= self.memory.layout().slots {
             return None;
@@ -108,12 +107,12 @@ impl ReceiveRing {
         Some(unsafe { self.memory.bytes(slot, range) })
     }
 
-    /// Receives a packet that the kernel kept whole in the socket's queue, its virtio header first.
-    /// Call it once for each frame whose status is [`Status::kept`], in their order.
+    /// Receives a packet that the kernel queued whole in the socket buffer, starting with its virtio header. Call it
+    /// once for each frame whose status is [`Status::kept`], in order.
     ///
     /// # Errors
     ///
-    /// As [`PacketSocket::receive`], without `ENETDOWN`.
+    /// See [`PacketSocket::receive`], without `ENETDOWN`.
     pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         match self.socket.receive(buffer) {
             // It was told in place of the packet, which would be taken for the next one then.
@@ -122,56 +121,57 @@ impl ReceiveRing {
         }
     }
 
-    /// Drops a packet that the kernel kept whole in the socket's queue, in place of receiving it.
+    /// Drops a packet that the kernel queued whole in the socket buffer, instead of receiving it.
     pub fn discard_long(&self) {
         // Of its bytes only a virtio header is asked for; where nothing waits, there is nothing to drop.
         let _ = self.receive_long(&mut [0; VIRTIO_BYTES_MAX]);
     }
 
-    /// Size of the socket's queue for packets longer than a slot, in bytes with the kernel's bookkeeping: what
-    /// [`PacketSocketBuilder::receive_buffer_bytes`](super::PacketSocketBuilder::receive_buffer_bytes) came to, which
-    /// the kernel doubles.
+    /// Returns the size of the socket buffer for packets longer than a slot, in bytes including the kernel's
+    /// bookkeeping: the effective
+    /// [`PacketSocketBuilder::receive_buffer_bytes`](super::PacketSocketBuilder::receive_buffer_bytes), which the
+    /// kernel doubles.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn queue_bytes(&self) -> io::Result<usize> {
         self.socket.receive_buffer_bytes()
     }
 
-    /// Waits until packets arrive, and returns whether any did. An interrupted wait ends early.
+    /// Waits until packets arrive and returns whether there are any. A signal ends the wait early.
     ///
     /// # Errors
     ///
-    /// Those of `poll(2)`, without `EINTR`.
+    /// Errors from `poll(2)`, except `EINTR`.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
         self.socket.wait(at_most)
     }
 
-    /// Packets received, and packets dropped for want of a free slot, since the last call.
+    /// Returns the number of packets received, and of packets dropped because no slot was free, since the last call.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn take_statistics(&self) -> io::Result<Statistics> {
         self.socket.take_statistics()
     }
 
-    /// Takes the pending error of the socket, such as `ENETDOWN` after the interface went down.
+    /// Returns the pending error of the socket and clears it, for example `ENETDOWN` after the interface went down.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.socket.take_error()
     }
 
-    /// Number of slots whose header pointed outside of them; they were returned unread.
+    /// Returns the number of slots whose header pointed outside the slot; they were returned unread.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Number and size of the slots.
+    /// Returns the number and size of the slots.
     pub fn layout(&self) -> RingLayout {
         self.memory.layout()
     }
@@ -183,11 +183,11 @@ impl AsFd for ReceiveRing {
     }
 }
 
-/// A received packet in its slot of the ring. Dropping it returns the slot to the kernel, in any
-/// order. Frames held for too long stop the ring.
+/// A received packet in its slot of the ring. Dropping it returns the slot to the kernel, in any order. Holding frames
+/// for too long stops the ring.
 ///
-/// It is three words, because paths move it from list to list; what is seldom asked for stays in the slot. None is a
-/// `bool`, whose byte an `Option` would take for itself: a word that was stored in pieces is read late.
+/// The type is three words long, because paths move it between lists; rarely used values stay in the slot. None of the
+/// fields is a `bool`, whose niche an `Option` would use: partial stores to a word delay its next load.
 #[derive(Debug)]
 pub struct RingFrame {
     memory: Loan,
@@ -203,7 +203,7 @@ pub struct RingFrame {
 const _: () = assert!(size_of::<RingFrame>() == 24);
 
 impl RingFrame {
-    /// The virtio header of the packet; empty if the socket was opened without one.
+    /// Returns the virtio header of the packet; empty if the socket was opened without one.
     #[inline]
     pub fn virtio_header(&self) -> &[u8] {
         let start = self.start as usize;
@@ -211,13 +211,13 @@ impl RingFrame {
         self.bytes(start - virtio_bytes..start)
     }
 
-    /// Offset of the network header in the packet's bytes, as they came.
+    /// Returns the offset of the network header in the packet as it arrived.
     pub fn network_offset(&self) -> usize {
         let header = self.header();
         usize::from(header.net.saturating_sub(header.mac))
     }
 
-    /// Length of the packet in bytes, of which the slot may hold only a part.
+    /// Returns the length of the packet in bytes, of which the slot may hold only a part.
     #[inline]
     pub fn original_bytes(&self) -> usize {
         let header = self.header();
@@ -225,19 +225,19 @@ impl RingFrame {
         (header.length as usize).saturating_sub(skipped)
     }
 
-    /// Whether the slot was too short for the packet.
+    /// Returns whether the slot was too short for the packet.
     #[inline]
     pub fn truncated(&self) -> bool {
         self.status & CUT != 0
     }
 
-    /// State of the packet's checksum, and whether packets are being lost.
+    /// Returns the state of the checksum, and whether packets are being dropped.
     #[inline]
     pub fn status(&self) -> Status {
         Status(self.status & !OWN)
     }
 
-    /// The outermost VLAN tag, which the kernel removed from the bytes.
+    /// Returns the outermost VLAN tag, which the kernel removed from the bytes.
     #[inline]
     pub fn vlan(&self) -> Option<VlanTag> {
         if !self.status().has_tag() {
@@ -247,7 +247,7 @@ impl RingFrame {
         self.status().tag(header.vlan_tpid, header.vlan_tci)
     }
 
-    /// Destination type of the packet.
+    /// Returns the destination type of the packet.
     pub fn kind(&self) -> PacketKind {
         match self.bytes(abi::PACKET_RING_KIND) {
             [0] => PacketKind::Host,
@@ -259,26 +259,25 @@ impl RingFrame {
         }
     }
 
-    /// Index of the interface at which the packet was seen.
+    /// Returns the index of the interface on which the packet arrived or left.
     pub fn interface(&self) -> u32 {
         let bytes = self.bytes(abi::PACKET_RING_INTERFACE);
         bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 
-    /// Type of that interface's link-layer header as an ARP hardware type (`ARPHRD_*`).
+    /// Returns the link-layer type of that interface as ARP hardware type (`ARPHRD_*`).
     pub fn hardware_type(&self) -> u16 {
         let bytes = self.bytes(abi::PACKET_RING_HARDWARE);
         bytes.first_chunk().map_or(0, |bytes| u16::from_ne_bytes(*bytes))
     }
 
-    /// Time of arrival, since 1970.
+    /// Returns the arrival time since 1970.
     pub fn timestamp(&self) -> Duration {
         let header = self.header();
         Duration::new(u64::from(header.seconds), header.nanoseconds.min(999_999_999))
     }
 
-    /// Leaves out the virtio header and the first `bytes` of the packet, such as its link-layer
-    /// header.
+    /// Skips the virtio header and the first `bytes` bytes of the packet, for example its link-layer header.
     pub fn skip(&mut self, bytes: usize) {
         self.start += bytes.min(self.range().len()) as u32;
         self.status |= BARE;
@@ -304,7 +303,7 @@ impl RingFrame {
     }
 }
 
-/// The bytes of the packet, from its link-layer header on.
+/// Returns the bytes of the packet, starting with its link-layer header.
 impl AsRef<[u8]> for RingFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {

@@ -16,39 +16,39 @@ use crate::mapping::Mapping;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes of the shortest slot.
 const SLOT_BYTES_MIN: usize = 256;
-/// Length in bytes of a line of the processor's cache.
+/// Cache line size in bytes.
 const LINE_BYTES: usize = 64;
-/// Greatest length in bytes of a superframe's packet, unless the host is told otherwise (BIG TCP).
+/// Default maximum length of a superframe in bytes; BIG TCP can be configured beyond it.
 const SUPERFRAME_BYTES: usize = 64 << 10;
 /// Lines of a slot that are read first: the kernel's header, a virtio header, and those of a packet.
 const HEADER_LINES: usize = 3;
-/// Greatest memory of one ring in bytes: a greater one is a mistake in the configuration.
+/// Maximum memory of one ring in bytes: a greater one is a mistake in the configuration.
 const RING_BYTES_MAX: usize = 1 << 30;
 
 /// Number and size of the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Length of a slot in bytes: a multiple of 64 from 256, of which some fill whole pages within 1 MiB. With pages of
-    /// 4 KiB that is any to 16 KiB, and then those of pages.
-    /// About 100 bytes are the kernel's; a packet longer than the rest is truncated on receive and
-    /// refused on transmit.
+    /// Length of a slot in bytes: a multiple of 64 and at least 256, such that a number of slots fills whole pages
+    /// within 1 MiB. With 4 KiB pages, every multiple of 64 up to 16 KiB is valid, and above that multiples of the page
+    /// size. The kernel uses about 100 bytes; a packet longer than the rest is truncated on receive and rejected on
+    /// transmit.
     pub slot_bytes: usize,
-    /// Number of slots. A few more are made: as many as fill the memory that the kernel allocates.
+    /// Number of slots, rounded up to fill the memory that the kernel allocates.
     pub slots: usize,
 }
 
 impl RingLayout {
-    /// Slots for any superframe of 64 KiB, each a page longer than that for the headers.
+    /// Returns a layout for superframes of up to 64 KiB; each slot has one extra page for headers.
     #[must_use]
     pub fn superframes(slots: usize) -> Self {
         Self { slot_bytes: SUPERFRAME_BYTES + page_size(), slots }
     }
 
-    /// Slots for packets of up to 1500 bytes and their headers.
+    /// Layout for packets of up to 1500 bytes with their headers.
     pub const PACKETS: Self = Self { slot_bytes: 1664, slots: 4096 };
 
-    /// Slots of so many bytes, the kernel's included: no longer than that takes whole lines of the processor's cache,
-    /// since of long slots fewer are in the cache.
+    /// Returns a layout with slots of at least `slot_bytes` bytes, including the kernel's part, rounded up to whole
+    /// cache lines only, because fewer long slots fit into the cache.
     #[must_use]
     pub fn fitting(slot_bytes: usize, slots: usize) -> Self {
         let lines = slot_bytes.max(SLOT_BYTES_MIN).next_multiple_of(LINE_BYTES);
@@ -59,11 +59,11 @@ impl RingLayout {
         }
     }
 
-    /// The ring that there can be, with as many slots as fill its memory.
+    /// Returns a valid layout with as many slots as fill its memory.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`: there can be no such ring.
+    /// `InvalidInput` if no such ring is possible.
     pub fn checked(self) -> io::Result<Self> {
         let bytes = self.slot_bytes.checked_mul(self.slots);
         let fits = bytes.is_some_and(|bytes| (1..=RING_BYTES_MAX).contains(&bytes));
@@ -212,7 +212,7 @@ impl RingMemory {
         self.layout
     }
 
-    /// The slot that comes so many after another, at most once around.
+    /// Returns the slot `distance` positions after another, at most one round.
     #[inline]
     pub(super) fn after(&self, slot: SlotPlace, distance: usize) -> SlotPlace {
         let all = self.mapping.bytes();

@@ -29,8 +29,8 @@ const SEND_BUFFER_BYTES_MAX: usize = (i32::MAX / 2) as usize;
 
 /// A packet socket that sends from a mapped ring and receives nothing.
 ///
-/// [`PacketSocket::send_batch`] lets other threads run after each packet, and a receiver on this
-/// host runs as soon as it has one. This ring sends the whole batch first.
+/// With [`PacketSocket::send_batch`] other threads may run after each packet, and a receiver on this host runs as soon
+/// as it has one. This ring sends the whole batch first.
 #[derive(Debug)]
 pub struct TransmitRing {
     socket: PacketSocket,
@@ -69,20 +69,19 @@ impl TransmitRing {
         &self.socket
     }
 
-    /// Sends packets, each from its parts, its virtio header first if the socket has one, with one
-    /// system call, and returns the number sent. Fewer are sent if the ring is full, one is too
-    /// long for a slot, or the kernel refuses one or has no room: call again with the next one to
-    /// get its error.
+    /// Sends packets, each from its parts and starting with its virtio header if the socket has one, with one system
+    /// call, and returns the number sent. Fewer are sent if the ring is full, a packet is too long for a slot, or the
+    /// kernel rejects one or has no room: call again with the next packet to get its error.
     ///
-    /// Packets for which the kernel had no room stay in their slots. The next call must begin with
-    /// the same packets: it offers them again and does not copy them a second time. Until then
-    /// `poll(2)` reports the socket as writable only when the kernel has room for them.
+    /// Packets for which the kernel had no room stay in their slots. The next call must begin with the same packets: it
+    /// offers them again without copying them. Until then `poll(2)` reports the socket as writable only when the kernel
+    /// has room for them.
     ///
     /// # Errors
     ///
-    /// The error of the first packet; none was sent then. Would-block if no slot is free,
-    /// `EMSGSIZE` above [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for a refused
-    /// virtio header, `ENETDOWN`, `ENXIO` if the interface is gone.
+    /// The error of the first packet; none was sent then. `WouldBlock` if no slot is free, `EMSGSIZE` above
+    /// [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for an invalid virtio header, `ENETDOWN`, `ENXIO` if the
+    /// interface is gone.
     pub fn send_batch(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         let mut written = self.waiting;
         debug_assert!(written <= packets.len(), "waiting packets are offered again");
@@ -120,21 +119,21 @@ impl TransmitRing {
         })
     }
 
-    /// Waits until a slot is free, and returns whether one is. An interrupted wait ends early.
+    /// Waits until a slot is free and returns whether one is. A signal ends the wait early.
     ///
     /// # Errors
     ///
-    /// Those of `poll(2)`, without `EINTR`.
+    /// Errors from `poll(2)`, except `EINTR`.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
         self.socket.wait_for(rustix::event::PollFlags::OUT, at_most)
     }
 
-    /// Greatest number of bytes that a slot holds, including the virtio header.
+    /// Returns the maximum packet length of a slot in bytes, including the virtio header.
     pub fn packet_bytes_max(&self) -> usize {
         self.memory.layout().slot_bytes - DATA_START
     }
 
-    /// Number and size of the slots.
+    /// Returns the number and size of the slots.
     pub fn layout(&self) -> RingLayout {
         self.memory.layout()
     }

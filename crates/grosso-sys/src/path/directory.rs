@@ -22,9 +22,9 @@ use super::resolve::{Last, Place};
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// Entry name.
     pub name: OsString,
-    /// Whether it is a directory itself, as far as the file system reports it.
+    /// Whether the entry itself is a directory, if the file system reports it.
     pub is_directory: bool,
 }
 
@@ -70,10 +70,10 @@ pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
     Ok(symlinkat(target, &place.directory, &place.name)?)
 }
 
-/// Creates a directory for the caller alone, or checks that only the caller can write the one that is there.
+/// Creates a directory for the caller only, or checks that only the caller can write the existing one.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] if it is not such a directory; errors from `mkdir(2)`.
+/// [`io::ErrorKind::PermissionDenied`] if others can write it; errors from `mkdir(2)`.
 pub fn prepare_private(path: &Path) -> io::Result<()> {
     match create_directory(path, 0o700) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -35,17 +35,17 @@ pub fn open_any(path: &Path) -> io::Result<File> {
     Ok(Place::of(path, Last::Follow)?.open(OFlags::RDONLY, Mode::empty())?.into())
 }
 
-/// Opens a regular file that is there for reading and writing. It never blocks.
+/// Opens an existing regular file for reading and writing. It never blocks.
 ///
 /// # Errors
-/// As for [`open`], and if it must not be written.
+/// See [`open`]; also if the file must not be written.
 pub fn open_for_update(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
     writable(open_regular(&place, OFlags::RDWR)?, &place)
 }
 
-/// Opens an output: a new file with this mode (within the umask), or what is there, emptied if it is a regular file.
-/// A FIFO blocks until a program reads from it.
+/// Opens an output: a new file with this mode (within the umask), or an existing one, which is truncated if it is a
+/// regular file. A FIFO blocks until a program reads from it.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] for a link of another user and for a file with several names in a directory of
@@ -76,8 +76,8 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     create_new_in(&Place::of(path, Last::Keep)?, mode)
 }
 
-/// Creates a file that has its contents from the moment it has its name, and waits until both are on disk. A program
-/// that is killed meanwhile leaves at most the name with `.new` behind, which the next call replaces.
+/// Creates a file whose content is complete when its name appears, and waits until both are on disk. If the program is
+/// killed meanwhile, at most the name with `.new` remains, which the next call replaces.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the file system.
@@ -96,7 +96,7 @@ pub fn publish(path: &Path, contents: &[u8], mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Replaces a file as a whole: a reader sees the old contents or the new ones.
+/// Replaces a file atomically: a reader sees the old content or the new one.
 ///
 /// # Errors
 /// Errors of the file system.
@@ -111,7 +111,7 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
 /// Reads a regular file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; as for [`open`].
+/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; see [`open`].
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_bounded(open(path)?, bytes_max)
 }
@@ -119,12 +119,12 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular text file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// As for [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// See [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     text(read(path, bytes_max)?)
 }
 
-/// Removes a name, which is no directory. A link is removed and not followed.
+/// Removes a name other than a directory. A link is removed and not followed.
 ///
 /// # Errors
 /// Errors from `unlink(2)`.
@@ -133,7 +133,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(unlinkat(&place.directory, &place.name, AtFlags::empty())?)
 }
 
-/// Renames an entry, and replaces what has the new name.
+/// Renames an entry and replaces an existing one with the new name.
 ///
 /// # Errors
 /// Errors from `rename(2)`.
@@ -142,7 +142,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat(&from.directory, &from.name, &to.directory, &to.name)?)
 }
 
-/// Returns the facts about what a path leads to.
+/// Returns the metadata of the file that a path leads to.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] for a link of another user; errors from `stat(2)`.

@@ -1,6 +1,6 @@
 //! Files of the kernel: names in `/proc`, `/sys` and `/dev` that Grosso chose.
 //!
-//! Only root and the kernel make entries there, so they are opened as they are named.
+//! Only root and the kernel create entries there, so they are opened by name without checks.
 
 use std::{
     ffi::OsString,
@@ -23,7 +23,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
 /// Reads a file as bytes.
 ///
 /// # Errors
-/// As for [`read`].
+/// See [`read`].
 pub fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     fs::read(checked(path.as_ref())?)
 }
@@ -31,7 +31,7 @@ pub fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// Writes a setting.
 ///
 /// # Errors
-/// As for [`read`], and errors from `write(2)`.
+/// See [`read`], and errors from `write(2)`.
 pub fn write(path: impl AsRef<Path>, value: impl AsRef<[u8]>) -> io::Result<()> {
     fs::write(checked(path.as_ref())?, value)
 }
@@ -39,7 +39,7 @@ pub fn write(path: impl AsRef<Path>, value: impl AsRef<[u8]>) -> io::Result<()> 
 /// Opens a file for reading, for example a namespace.
 ///
 /// # Errors
-/// As for [`read`].
+/// See [`read`].
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(checked(path.as_ref())?)
 }
@@ -56,7 +56,7 @@ pub fn open_with(path: &str, flags: OFlags) -> io::Result<OwnedFd> {
 /// Opens a device for reading and writing.
 ///
 /// # Errors
-/// As for [`read`].
+/// See [`read`].
 pub fn open_device(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(checked(path.as_ref())?)
 }
@@ -64,7 +64,7 @@ pub fn open_device(path: impl AsRef<Path>) -> io::Result<File> {
 /// Returns the target of a link.
 ///
 /// # Errors
-/// As for [`read`].
+/// See [`read`].
 pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     fs::read_link(checked(path.as_ref())?)
 }
@@ -72,20 +72,20 @@ pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
 /// Lists the names in a directory.
 ///
 /// # Errors
-/// As for [`read`].
+/// See [`read`].
 pub fn names(path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
     fs::read_dir(checked(path.as_ref())?)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// Returns the facts about what a path leads to.
+/// Returns the metadata of the file that a path leads to.
 ///
 /// # Errors
-/// As for [`read`].
+/// See [`read`].
 pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     fs::metadata(checked(path.as_ref())?)
 }
 
-/// Returns whether there is such a file.
+/// Returns whether the file exists.
 #[must_use]
 pub fn is_there(path: impl AsRef<Path>) -> bool {
     metadata(path).is_ok()

@@ -27,7 +27,7 @@ pub fn open_any(path: &Path) -> io::Result<File> {
 /// Opens a regular file that is there for reading and writing.
 ///
 /// # Errors
-/// As for [`open`].
+/// See [`open`].
 pub fn open_for_update(path: &Path) -> io::Result<File> {
     regular(OpenOptions::new().read(true).write(true).open(path)?)
 }
@@ -85,7 +85,7 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
 /// Reads a regular file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; as for [`open`].
+/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; see [`open`].
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_bounded(open(path)?, bytes_max)
 }
@@ -93,7 +93,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular text file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// As for [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// See [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     text(read(path, bytes_max)?)
 }

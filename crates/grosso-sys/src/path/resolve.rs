@@ -37,18 +37,18 @@ pub(super) enum Last {
     Keep,
 }
 
-/// Users beside root and the caller who can replace a name.
+/// Users besides root and the caller who can replace a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Controller {
     /// No other user can replace it.
     Own,
-    /// The owner of a directory on the way, or everybody who can write it, can replace it.
+    /// The owner of a directory on the path can replace it, or every user with write permission.
     Others {
-        /// The directory.
+        /// Directory with that permission.
         directory: PathBuf,
-        /// Its owner.
+        /// Owner of the directory.
         owner: u32,
-        /// Its permissions.
+        /// Permissions of the directory.
         mode: u32,
     },
 }
@@ -67,10 +67,10 @@ impl fmt::Display for Controller {
     }
 }
 
-/// Returns whether users other than root and the caller can replace a name, or a directory on the way to it.
+/// Returns whether users other than root and the caller can replace a name, or a directory on the path to it.
 ///
 /// # Errors
-/// If the directory cannot be resolved.
+/// Errors of resolving the directory.
 pub fn control(path: &Path) -> io::Result<Controller> {
     let mut control = Controller::Own;
     walk(path, Last::Keep, &mut |directory| {

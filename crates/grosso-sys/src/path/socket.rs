@@ -21,16 +21,16 @@ use rustix::{
 
 use super::resolve::{Controller, Last, Place, control, control_of, descriptor_path};
 
-/// A socket file that is pinned: a name that is replaced later does not change it.
+/// A pinned socket file: replacing its name later has no effect.
 #[derive(Debug)]
 pub struct Pinned(OwnedFd);
 
 impl Pinned {
-    /// Pins the socket file at a path. It must belong to `owner`, if that is given.
+    /// Pins the socket file at a path. It must belong to `owner`, if given.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ConnectionRefused`] if it is not a socket, [`io::ErrorKind::PermissionDenied`] for a link or
-    /// a socket of another user, and for a socket with several names in a directory that others control.
+    /// [`io::ErrorKind::ConnectionRefused`] if it is not a socket, [`io::ErrorKind::PermissionDenied`] for a link or a
+    /// socket of another user, and for a socket with several names in a directory that others control.
     pub fn at(path: &Path, owner: Option<u32>) -> io::Result<Self> {
         Self::of(&Place::of(path, Last::Follow)?, owner)
     }
@@ -70,14 +70,13 @@ pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(path)?)
 }
 
-/// Binds a Unix socket of this type to a name, which has the mode from its first moment. A socket file that a program
-/// left behind is replaced.
+/// Binds a Unix socket of this type to a name, which has the mode from the beginning. Replaces a stale socket file.
 ///
-/// If others control a directory on the way, a stream is bound through the directory's descriptor. Datagram peers
-/// answer to the bound name, so a datagram socket is bound to the path itself, and the name is checked before use.
+/// If others control a directory on the path, a stream is bound through the directory's descriptor. Datagram peers
+/// reply to the bound name, so a datagram socket is bound to the path itself, and the name is checked before use.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] if another program has a socket there or the entry is not a socket;
+/// [`io::ErrorKind::AddrInUse`] if another program uses the socket or the entry is not a socket;
 /// [`io::ErrorKind::PermissionDenied`] if the entry was replaced meanwhile; errors from `bind(2)`.
 pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::Result<()> {
     let socket = socket.as_fd();

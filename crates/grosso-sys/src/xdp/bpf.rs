@@ -11,17 +11,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::XdpSocket;
 use crate::abi;
 
-/// Greatest number of sockets of a program, one per queue.
+/// Maximum number of sockets per program, one per queue.
 pub const QUEUES_MAX: u32 = 64;
 
 /// Point of the receive path at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
-    /// In the driver, before the kernel allocates a packet buffer. A veth makes its peer segment
-    /// superframes then, so that only frames of the MTU's size arrive.
+    /// In the driver, before the kernel allocates a packet buffer. A veth device then makes its peer segment
+    /// superframes, so that only frames of the MTU's size arrive.
     Native,
-    /// After the kernel received the packet, on every device. Superframes of a peer with TCP
-    /// offload arrive whole, and are dropped because they do not fit into a chunk.
+    /// After the kernel received the packet, on every device. Superframes of a peer with TCP offload arrive whole, and
+    /// are dropped because they do not fit into a chunk.
     Generic,
 }
 
@@ -87,7 +87,7 @@ impl Redirect {
         Ok(())
     }
 
-    /// Point of the receive path at which the program runs.
+    /// Returns the point of the receive path at which the program runs.
     pub fn mode(&self) -> AttachMode {
         self.mode
     }
@@ -199,7 +199,7 @@ fn descriptor(file: &OwnedFd) -> u32 {
 ///
 /// # Safety
 ///
-/// As for [`bpf`]; the command must return a new descriptor.
+/// See [`bpf`]; the command must return a new descriptor.
 unsafe fn bpf_descriptor<Request>(command: i32, request: &Request) -> io::Result<OwnedFd> {
     // SAFETY: the caller guarantees the request.
     let file = unsafe { bpf(command, request) }?;

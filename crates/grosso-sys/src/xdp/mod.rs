@@ -1,8 +1,8 @@
 //! AF_XDP sockets: packets in chunks of memory shared with the kernel.
 //!
-//! Two pitfalls. A sender with checksum offload leaves partial checksums in its packets, and AF_XDP
-//! cannot mark them. A packet longer than a chunk is lost, unless the socket accepts packets in
-//! several buffers ([`XdpOptions::multi_buffer`]).
+//! Two pitfalls: a sender with checksum offload leaves partial checksums in its packets, and AF_XDP cannot mark them;
+//! and a packet longer than a chunk is lost, unless the socket accepts packets in several buffers
+//! ([`XdpOptions::multi_buffer`]).
 //!
 //! ```no_run
 //! use grosso_sys::xdp::{AttachMode, Redirect, XdpOptions, XdpSocket};
@@ -14,8 +14,7 @@
 //! program.set_socket(0, &socket)?;
 //! let mut frames = Vec::new();
 //! while socket.receive(&mut frames, 64)? > 0 {
-//!     // A frame is a buffer; here each goes back where it came from.
-//!     socket.transmit(&mut frames)?;
+//!     socket.transmit(&mut frames)?; // a frame is a buffer: send each back
 //! }
 //! # Ok(())
 //! # }
@@ -50,10 +49,10 @@ const ADDRESS_BYTES: usize = 8;
 /// Length of `struct xdp_desc` in the receive and transmit rings, in bytes.
 const DESCRIPTOR_BYTES: usize = 16;
 
-/// Transfer of packets between the device and the chunks.
+/// Copying or zero copy between the device and the chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyMode {
-    /// Zero copy if the driver supports it, else copying.
+    /// Zero copy if the driver supports it, otherwise copying.
     #[default]
     Automatic,
     /// The kernel copies packets.
@@ -65,24 +64,23 @@ pub enum CopyMode {
 /// Options of an AF_XDP socket.
 #[derive(Clone, Copy, Debug)]
 pub struct XdpOptions {
-    /// Length of a chunk in bytes: 2048 or 4096. On receive, the first 256 bytes are the kernel's.
+    /// Length of a chunk in bytes: 2048 or 4096. On receive, the kernel uses the first 256 bytes.
     pub chunk_bytes: u32,
     /// Number of chunks of the socket. Without `CAP_IPC_LOCK` their memory counts against
     /// `RLIMIT_MEMLOCK`.
     pub chunks: u32,
-    /// Number of chunks that are never given to the kernel for receiving, so that some are
-    /// available for sending.
+    /// Number of chunks reserved for sending, which are never given to the kernel for receiving.
     pub transmit_chunks: u32,
-    /// Slots of each of the four rings: a power of two.
+    /// Slots of each of the four rings, a power of two.
     pub ring_slots: u32,
-    /// Transfer of packets.
+    /// Whether packets are copied between the device and the chunks.
     pub copy: CopyMode,
     /// Receives and sends packets in several buffers (`XDP_USE_SG`, Linux 6.6).
     pub multi_buffer: bool,
 }
 
 impl Default for XdpOptions {
-    /// Packets of up to 3840 bytes, in 8192 chunks of 32 MiB together, of which 2048 are reserved
+    /// Returns options for packets of up to 3840 bytes, with 8192 chunks (32 MiB in total), of which 2048 are reserved
     /// for sending.
     fn default() -> Self {
         Self {
@@ -105,12 +103,12 @@ pub struct XdpStatistics {
     pub receive_ring_full: u64,
     /// Packets dropped because the kernel had no chunk for them.
     pub fill_ring_empty: u64,
-    /// Addresses for receiving that the kernel refused.
+    /// Receive addresses that the kernel rejected.
     pub receive_invalid: u64,
-    /// Descriptors for sending that the kernel refused.
+    /// Transmit descriptors that the kernel rejected.
     pub transmit_invalid: u64,
-    /// Addresses from the kernel of chunks that it did not own, or that left their chunk: always 0
-    /// unless the kernel has a bug.
+    /// Returned addresses of chunks that the kernel did not own, or outside their chunk: always 0 unless the kernel
+    /// has a bug.
     pub implausible: u64,
 }
 
@@ -174,12 +172,12 @@ impl XdpSocket {
         Ok(socket)
     }
 
-    /// Appends at most `at_most` received frames, and returns their number. A packet consists of
-    /// the frames up to the first that does not continue. Never waits: poll the descriptor.
+    /// Appends at most `at_most` received frames and returns their number. A packet consists of the frames up to the
+    /// first that does not continue. Never blocks: poll the descriptor.
     ///
     /// # Errors
     ///
-    /// Those of waking the driver, such as `ENETDOWN`.
+    /// Errors of waking the driver, for example `ENETDOWN`.
     pub fn receive(&mut self, frames: &mut Vec<Frame>, at_most: usize) -> io::Result<usize> {
         let available = (self.receive.available() as usize).min(at_most);
         let before = frames.len();
@@ -203,21 +201,21 @@ impl XdpSocket {
         Ok(frames.len() - before)
     }
 
-    /// A free frame to fill and send; `None` if all chunks are in use, including those of sent
-    /// packets that the kernel still owns.
+    /// Returns a free frame to fill and send; `None` if all chunks are in use, including those of sent packets that the
+    /// kernel still owns.
     pub fn allocate(&mut self) -> Option<Frame> {
         self.reap();
         self.region.allocate()
     }
 
-    /// Sends frames from the front of `frames`, whole packets only, and returns their number. The
-    /// rest stay in the list and can be sent once the kernel has room.
+    /// Sends frames from the front of `frames`, whole packets only, and returns their number. The others stay in the
+    /// list and can be sent once the kernel has room.
     ///
     /// # Errors
     ///
     /// [`io::ErrorKind::InvalidInput`] if a frame belongs to another socket (copy it into one of
-    /// [`XdpSocket::allocate`]); none was sent then. `ENETDOWN`, `ENXIO` from the kernel; the
-    /// frames that it did not read are sent by the next [`XdpSocket::flush`].
+    /// [`XdpSocket::allocate`]); none was sent then. `ENETDOWN`, `ENXIO` from the kernel; the frames that it did not
+    /// read are sent by the next [`XdpSocket::flush`].
     pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> io::Result<usize> {
         if !frames.iter().all(|frame| frame.is_of(&self.region)) {
             let why = "the frame belongs to another socket's memory";
@@ -239,7 +237,7 @@ impl XdpSocket {
         Ok(count)
     }
 
-    /// Makes the kernel read the frames sent, and returns the number that it has left unread.
+    /// Makes the kernel read the sent frames, and returns the number that it has not read.
     ///
     /// # Errors
     ///
@@ -260,11 +258,11 @@ impl XdpSocket {
         Ok(self.transmit.pending() as usize)
     }
 
-    /// Counters of the kernel.
+    /// Returns the counters of the kernel.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn statistics(&self) -> io::Result<XdpStatistics> {
         let counted = sockopt::xdp_statistics(&self.file)?;
         Ok(XdpStatistics {
@@ -277,21 +275,21 @@ impl XdpSocket {
         })
     }
 
-    /// Whether the socket uses zero copy.
+    /// Returns whether the socket uses zero copy.
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Errors from `getsockopt(2)`.
     pub fn is_zero_copy(&self) -> io::Result<bool> {
         Ok(sockopt::xdp_options(&self.file)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// Number of chunks that are neither in frames nor with the kernel.
+    /// Returns the number of chunks that are neither in frames nor owned by the kernel.
     pub fn free_chunks(&self) -> usize {
         self.region.free().len()
     }
 
-    /// Length of a chunk in bytes.
+    /// Returns the length of a chunk in bytes.
     pub fn chunk_bytes(&self) -> usize {
         self.region.chunk_bytes()
     }

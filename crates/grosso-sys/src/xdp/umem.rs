@@ -92,8 +92,8 @@ impl Region {
     }
 }
 
-/// A packet, or a part of one, in a chunk of shared memory that the frame alone owns. Dropping the
-/// frame frees the chunk, and the kernel may fill it again.
+/// A packet, or a part of one, in a chunk of shared memory that the frame exclusively owns. Dropping the frame frees
+/// the chunk for the kernel.
 #[derive(Debug)]
 pub struct Frame {
     region: Arc<Region>,
@@ -103,7 +103,7 @@ pub struct Frame {
     continues: bool,
 }
 
-/// A range that leaves its chunk, or bytes that do not fit into one.
+/// Error: a range leaves its chunk, or bytes do not fit into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong {
     /// Length of a chunk in bytes.
@@ -157,12 +157,12 @@ impl Frame {
         self.continues = continues;
     }
 
-    /// Whether the packet continues in the next frame.
+    /// Returns whether the packet continues in the next frame.
     pub fn continues(&self) -> bool {
         self.continues
     }
 
-    /// Offset of the frame in its chunk: this many bytes can be put before it.
+    /// Returns the offset of the frame in its chunk: this many bytes can be prepended.
     pub fn headroom(&self) -> usize {
         self.start as usize
     }

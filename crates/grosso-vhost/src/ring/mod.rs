@@ -1,8 +1,8 @@
-//! The device's side of a ring in the memory of a guest, of either form.
+//! The device's side of a virtqueue in a guest's memory, split or packed.
 //!
-//! All that is read there is checked each time that it is read: an index against the ring, a chain against a number of
-//! descriptors, an address against the memory. An entry that is wrong is handed back unused, as far as it can be named,
-//! and the next one is looked at.
+//! Everything is checked each time it is read: an index against the ring, a chain against the number of descriptors, an
+//! address against the memory. An invalid entry is returned unused if it can be identified, and processing continues
+//! with the next one.
 
 mod packed;
 mod pieces;
@@ -13,76 +13,76 @@ use std::{io::IoSlice, sync::Arc};
 pub use self::pieces::PIECES_MAX;
 pub(crate) use self::pieces::{Piece, fill};
 use self::{packed::PackedRing, pieces::Pieces, split::SplitRing};
-pub use crate::parts::{Addresses, SIZE_MAX, Side};
+pub use crate::vring::{Addresses, SIZE_MAX, Side};
 use crate::{
     features::{EVENT_INDEX, RING_PACKED},
     memory::Memory,
-    parts::{PackedParts, SplitParts},
+    vring::{PackedParts, SplitParts},
 };
 
-/// A defect of one entry of a ring, for which the guest loses what the entry was for.
+/// Fault of one ring entry, for which the guest loses the entry's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChainFault {
-    /// The entry, or a descriptor, names no descriptor of the table.
+    /// The entry or a descriptor names a descriptor outside the table.
     Index,
-    /// A frame would have more descriptors than [`PIECES_MAX`], or a chain more than its table: it loops.
+    /// A frame has more descriptors than [`PIECES_MAX`], or a chain more than its table, which means a loop.
     Endless,
-    /// An address is not in the guest's memory.
+    /// An address is outside the guest's memory.
     Outside,
-    /// A descriptor to be read is in a ring of buffers to be written, or the reverse.
+    /// A readable descriptor is in a ring of writable buffers, or the reverse.
     Direction,
-    /// A table of descriptors has a wrong length, is in another one, or is followed by a descriptor.
+    /// An indirect table has a wrong length, is nested, or is followed by a descriptor.
     Table,
-    /// A chain has 2^32 bytes or more, which none may have (virtio 1.3 section 2.7.5).
+    /// A chain has 2^32 bytes or more, which virtio forbids (virtio 1.3 section 2.7.5).
     Length,
     /// A frame is longer than the buffer for it.
     TooLong,
-    /// The driver claims more entries than the ring has: nothing in it can be believed, and it is left alone until the
-    /// front end sets it anew.
+    /// The driver claims more entries than the ring has: the ring cannot be trusted and is ignored until the front end
+    /// sets it up again.
     Overrun,
 }
 
-/// Result of an attempt to give a guest a frame.
+/// Result of sending a frame to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The frame is in its memory.
+    /// The frame is in the guest's buffers.
     Whole,
-    /// Its buffers have no room now.
+    /// The guest's buffers have no room now.
     NoRoom,
-    /// Its buffers never have room for a frame of this length.
+    /// The guest's buffers never have room for a frame of this length.
     TooLong,
-    /// An entry was wrong. The frame may be offered again.
+    /// An entry was invalid. The frame may be offered again.
     Fault(ChainFault),
 }
 
-/// The next entry of a ring to take, as messages of vhost-user have it: a number of 16 bits of a split ring; of a
-/// packed one the place of the next entry to take, and above it that of the next to use, both as 15 bits and the lap's.
+/// Start position of a ring, encoded as in vhost-user messages: a 16-bit index of a split virtqueue; for a packed one
+/// the available index, and above it the used index, each with 15 bits and a wrap counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// A front end has said it, which may not know how far a device came that was there before, and died. A packed ring
-    /// itself says where that was, and is believed instead.
+    /// Position from a front end, which may not know how far a previous device came before it died. A packed ring
+    /// stores the position itself, which is used instead.
     Told(u32),
-    /// A ring of this device was left there.
+    /// Position at which this device left the ring.
     Left(u32),
 }
 
-/// A ring in the memory of a guest.
+/// A virtqueue in a guest's memory.
 #[derive(Debug)]
 pub struct Ring {
     form: Form,
-    /// The pieces of the chains at hand, and the chains.
+    /// Pieces of the current chains, and the chains.
     pieces: Pieces,
     chains: Vec<Chain>,
 }
 
-/// Form of a ring, as it was agreed on: all that differs between the two.
+/// Negotiated type of virtqueue.
 #[derive(Debug)]
 enum Form {
     Split(SplitRing),
     Packed(PackedRing),
 }
 
-/// Evaluates an expression for either form.
+/// Evaluates an expression for either type of virtqueue.
 macro_rules! of {
     ($form:expr, $ring:ident => $result:expr) => {
         match $form {
@@ -92,18 +92,18 @@ macro_rules! of {
     };
 }
 
-/// A chain of descriptors at hand.
+/// A current chain of descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// Number by which it is handed back.
+    /// ID with which it is returned.
     number: u16,
-    /// Descriptors of the ring that it takes, where these lie one behind the other.
+    /// Consecutive descriptors of the ring that it occupies.
     slots: u16,
-    /// Bytes that it has room for or brings; in the end those that are written into it.
+    /// Capacity or content in bytes; finally the number of bytes written.
     bytes: u32,
 }
 
-/// A chain, and its defect.
+/// A chain and its fault.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     chain: Chain,
@@ -111,7 +111,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// A chain that was walked with this result.
+    /// Creates a chain with the result of walking it.
     fn new(number: u16, slots: u16, walked: Result<u32, ChainFault>) -> Self {
         let bytes = walked.unwrap_or(0);
         Self { chain: Chain { number, slots, bytes }, fault: walked.err() }
@@ -119,8 +119,8 @@ impl Taken {
 }
 
 impl Ring {
-    /// The ring of `size` entries at these addresses, of the form that these features say; `None` if it is not wholly
-    /// in the memory, or no ring has this size or begins there.
+    /// Opens the ring of `size` entries at these addresses, split or packed as the features tell; `None` if it is not
+    /// entirely in the memory, or size or position is invalid.
     #[must_use]
     pub fn new(
         memory: &Arc<Memory>,
@@ -140,33 +140,33 @@ impl Ring {
         Some(Self { form, pieces: Pieces::new(memory), chains: Vec::new() })
     }
 
-    /// Whether it claimed more than it has, and is left alone.
+    /// Returns whether the driver claimed more entries than the ring has, so that the ring is ignored.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         of!(&self.form, ring => ring.is_broken())
     }
 
-    /// The next entry to take, as messages have it: see [`Base`].
+    /// Returns the position of the next entry, encoded as in messages, see [`Base`].
     #[must_use]
     pub fn base(&self) -> u32 {
         of!(&self.form, ring => ring.base())
     }
 
-    /// Number of entries that are there, as far as it is known: of descriptors, in a packed ring.
+    /// Returns the number of entries known to be available; of descriptors, in a packed ring.
     #[must_use]
     pub fn offered(&self) -> u16 {
         of!(&self.form, ring => ring.offered())
     }
 
-    /// Descriptors that were read since this was asked last: the work that a guest has made.
+    /// Returns the number of descriptors read since the last call, a measure of the work that the guest caused.
     pub fn take_walked(&mut self) -> usize {
         core::mem::take(&mut self.pieces.walked)
     }
 
-    /// Copies the next frame that the guest sends, its virtio header included; `None` if there is none.
+    /// Copies the next frame from the guest, including its virtio header; `None` if there is none.
     ///
     /// # Errors
-    /// The defect of the next entry, which is passed over.
+    /// The fault of the next entry, which is skipped.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         self.pieces.begin(false);
         let taken = of!(&mut self.form, ring => {
@@ -184,9 +184,9 @@ impl Ring {
         copied.map(|()| Some(bytes))
     }
 
-    /// Copies a frame into buffers of the guest: into one, or into as many as it takes if they are `mergeable`. The
-    /// frame begins with a virtio header of `header_bytes` bytes, in the first part, where the number of buffers is
-    /// filled in if the header has one.
+    /// Copies a frame into buffers of the guest: into one, or if `mergeable`, into as many as needed. The first part
+    /// starts with a virtio header of `header_bytes` bytes, in which the number of buffers is filled in if it has that
+    /// field.
     pub fn send(&mut self, parts: &[IoSlice<'_>], header_bytes: usize, mergeable: bool) -> Sent {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         match self.gather(bytes, mergeable) {
@@ -210,24 +210,23 @@ impl Ring {
         Sent::Whole
     }
 
-    /// Tells the driver of the entries that were used; returns whether it wants to be interrupted for them.
+    /// Publishes used entries to the driver; returns whether the driver must be interrupted.
     pub fn publish(&mut self) -> bool {
         of!(&mut self.form, ring => ring.publish())
     }
 
-    /// Asks the driver to tell of the next entry that it makes available. Returns whether there is one already that was
-    /// not known.
+    /// Requests a notification for the next available entry. Returns whether entries became available meanwhile.
     #[must_use]
     pub fn ask(&mut self) -> bool {
         !self.is_broken() && of!(&mut self.form, ring => ring.ask())
     }
 
-    /// Lets the driver know that nobody waits for its entries.
+    /// Disables notifications from the driver.
     pub fn hush(&mut self) {
         of!(&mut self.form, ring => ring.hush());
     }
 
-    /// Takes as many chains as a frame needs; takes none if there are too few.
+    /// Takes as many chains as a frame needs, or none if there are too few.
     fn gather(&mut self, bytes: usize, mergeable: bool) -> Sent {
         self.pieces.begin(true);
         self.chains.clear();
@@ -263,7 +262,7 @@ impl Ring {
         Sent::Whole
     }
 
-    /// Hands the entries at hand back unused.
+    /// Returns the current entries unused.
     fn refuse(&mut self, fault: ChainFault) -> Sent {
         if fault != ChainFault::Overrun {
             self.give_back(0);
@@ -271,7 +270,7 @@ impl Ring {
         Sent::Fault(fault)
     }
 
-    /// Hands the entries at hand back, into which so many bytes were written.
+    /// Returns the current entries, into which `bytes` bytes were written.
     fn give_back(&mut self, bytes: usize) {
         let mut left = bytes;
         for chain in &mut self.chains {
@@ -282,9 +281,9 @@ impl Ring {
     }
 }
 
-/// Entries between one that is read and one whose frame is fetched meanwhile.
+/// Distance in entries between the frame being read and the one being prefetched.
 pub(crate) const FETCHED_AHEAD: u16 = 4;
-/// Position of the number of buffers in a virtio header.
+/// Offset of the number of buffers in a virtio header.
 const BUFFERS: usize = 10;
-/// Bytes of the longest virtio header, which is read and written by atomic words.
+/// Length of the longest virtio header in bytes, which is accessed with atomic words.
 pub(crate) const HEADER_BYTES_MAX: usize = 24;

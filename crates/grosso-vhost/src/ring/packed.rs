@@ -1,37 +1,37 @@
-//! The device's side of a packed ring (virtio 1.3 section 2.8): one ring of descriptors, into which the driver writes
-//! entries, and the device the same entries when it has used them, at the same place and in the same order.
+//! The device's side of a packed virtqueue (virtio 1.3 section 2.8): one ring of descriptors, to which the driver
+//! writes entries; the device writes the same entries back in order when it has used them.
 //!
-//! The ring itself says how far it was used, at any moment, so that a device may die and another go on: see [`locate`].
-//! For that all descriptors of an entry are marked as used, those behind its first one before it, while they are still
-//! the device's; and those of a frame from the last one to the first, once lengths are written. A driver sees a frame
-//! whole, and a device that finds some of its marks can set the others.
+//! The ring itself always tells how far it was used, so that a device may die and another continue, see [`locate`]. For
+//! that, all descriptors of an entry are marked as used, the first one last, and the entries of a frame from last to
+//! first, after their lengths were written. The driver sees whole frames only, and a device that finds some of these
+//! marks can complete them.
 
 use super::{Base, Chain, ChainFault, FETCHED_AHEAD, Taken, pieces::Pieces};
-use crate::parts::{
+use crate::vring::{
     Cursor, Descriptor, HAS_NEXT, IS_AVAILABLE, IS_TABLE, IS_USED, IS_WRITTEN, PackedParts,
 };
 
-/// Entries of a packed ring as its device has them.
+/// A packed virtqueue as its device uses it.
 #[derive(Debug)]
 pub(super) struct PackedRing {
     parts: PackedParts,
-    /// The next descriptor to take.
+    /// Position of the next descriptor to take.
     next: Cursor,
-    /// Descriptors from there on that are known to be available.
+    /// Number of descriptors from there on known to be available.
     known: u16,
-    /// Descriptors that were taken since the driver was told last, and of these the ones before those at hand.
+    /// Number of descriptors taken since the last publish, and of those, the ones before the current frame.
     taken: u16,
     before: u16,
-    /// Entries to be used as soon as the driver is told, the first of which is so many descriptors before.
+    /// Entries to mark as used at the next publish, with the distance of the first in descriptors.
     returned: Vec<Returned>,
     is_broken: bool,
 }
 
-/// An entry that is to be used.
+/// An entry to mark as used.
 #[derive(Clone, Copy, Debug)]
 struct Returned {
     chain: Chain,
-    /// Whether it is the last one of its frame.
+    /// Whether it is the last entry of its frame.
     is_last: bool,
 }
 
@@ -127,12 +127,12 @@ impl PackedRing {
         (self.known > FETCHED_AHEAD).then(|| self.parts.descriptor(place.index).address)
     }
 
-    /// Descriptors that were taken for the frame at hand.
+    /// Returns the number of descriptors of the current frame.
     fn at_hand(&self) -> u16 {
         self.taken - self.before
     }
 
-    /// Number of descriptors that are available, as far as it pays to look.
+    /// Returns the number of available descriptors, up to a useful limit.
     fn look(&self) -> u16 {
         let size = self.parts.size();
         let most = (size - self.taken).min(LOOKED_AHEAD);
@@ -146,8 +146,8 @@ impl PackedRing {
         most
     }
 
-    /// Takes the chain that begins at the next descriptor, and adds its pieces. It goes to its end, whatever is wrong
-    /// in it, because there the next one begins; `None` if it has none in the ring.
+    /// Takes the chain at the next descriptor and adds its pieces. Walks to the end of the chain even after a fault,
+    /// because the next chain starts there; `None` if the end is not in the ring.
     fn walk(&mut self, pieces: &mut Pieces) -> Option<Taken> {
         let size = self.parts.size();
         let (mut place, mut walked) = (self.next, Ok(0));
@@ -172,8 +172,8 @@ impl PackedRing {
     }
 }
 
-/// Adds what a descriptor names to a chain that has `before` bytes, and returns the length of both. A table is the only
-/// descriptor of its chain, and of those in it no flag but the direction counts.
+/// Adds a descriptor's buffer to a chain of `before` bytes and returns the new length. An indirect table is the only
+/// descriptor of its chain, and only the direction flag of its descriptors counts.
 fn add(
     pieces: &mut Pieces,
     descriptor: Descriptor,
@@ -193,7 +193,7 @@ fn add(
     Ok(bytes)
 }
 
-/// Uses the entries of a frame, of which the first one is at a place; returns the place behind them.
+/// Marks the entries of a frame, starting at `place`, as used; returns the position after them.
 #[inline]
 fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     let size = parts.size();
@@ -223,8 +223,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     end
 }
 
-/// Finds the next entry to take in the ring, after a device that may have died at any moment: while it marked the
-/// descriptors of a frame, those in front of the marked ones are marked as well.
+/// Returns the next entry to take after a device that may have died at any time. If it died while marking a frame,
+/// completes the marks.
 fn find(parts: &PackedParts) -> Cursor {
     let place = locate(parts);
     let size = parts.size();
@@ -245,12 +245,12 @@ fn find(parts: &PackedParts) -> Cursor {
     locate(parts)
 }
 
-/// Finds the next entry to take in the ring: the first one behind those that were used.
+/// Returns the next entry to take: the first one after the used entries.
 ///
-/// Of each descriptor its flags say in which of two laps it was made available, and whether it was used then. From the
-/// oldest one on there are used ones of one lap, used ones of the next, and behind these available ones. While a driver
-/// makes a chain available, of which its first descriptor is the last, some of a lap more stand behind the oldest. Only
-/// a chain as long as the whole ring is not told from marks that are missing, while it is made.
+/// The flags of each descriptor tell in which of two laps it was made available, and whether it was used then. From the
+/// oldest descriptor on there are used ones of one lap, used ones of the next lap, and then available ones. While a
+/// driver makes a chain available, whose first descriptor it writes last, some descriptors of a further lap follow the
+/// oldest. Only a chain as long as the ring is indistinguishable from missing marks while it is written.
 fn locate(parts: &PackedParts) -> Cursor {
     let size = parts.size();
     let marks: Vec<Mark> = (0..size).map(|index| Mark::new(parts.flags(index))).collect();
@@ -286,12 +286,12 @@ fn locate(parts: &PackedParts) -> Cursor {
     }
 }
 
-/// The meaning of a descriptor's flags.
+/// Meaning of a descriptor's flags.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// Whether the lap is odd in which it was made available.
+    /// Whether it was made available in an odd lap.
     is_odd: bool,
-    /// Whether it was used then, or was so from the start.
+    /// Whether it was used in that lap, or initially.
     is_used: bool,
 }
 
@@ -302,5 +302,5 @@ impl Mark {
     }
 }
 
-/// Descriptors that are looked at before the first of them is taken: they are brought into the cache together.
+/// Number of descriptors read ahead before the first is taken, to bring them into the cache together.
 const LOOKED_AHEAD: u16 = 64;

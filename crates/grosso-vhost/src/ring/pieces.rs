@@ -1,28 +1,28 @@
-//! Pieces of memory that the descriptors of a chain name.
+//! Buffers of the descriptors of a chain.
 
 use std::sync::Arc;
 
 use super::{ChainFault, HEADER_BYTES_MAX};
 use crate::{
     memory::Memory,
-    parts::{DESCRIPTOR_BYTES, Descriptor, IS_WRITTEN},
+    vring::{DESCRIPTOR_BYTES, Descriptor, IS_WRITTEN},
 };
 
-/// Bytes that a descriptor names.
+/// Buffer of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
 }
 
-/// The pieces of the chains at hand.
+/// Buffers of the current chains.
 #[derive(Debug)]
 pub(super) struct Pieces {
     memory: Arc<Memory>,
     all: Vec<Piece>,
-    /// Whether they are for the device to write.
+    /// Whether the device writes the buffers.
     pub(super) is_written: bool,
-    /// Descriptors that were read since this was asked last.
+    /// Number of descriptors read since the last query.
     pub(super) walked: usize,
 }
 
@@ -31,13 +31,13 @@ impl Pieces {
         Self { memory: Arc::clone(memory), all: Vec::new(), is_written: false, walked: 0 }
     }
 
-    /// Begins with none, of this direction.
+    /// Starts with no buffers, in this direction.
     pub(super) fn begin(&mut self, is_written: bool) {
         self.all.clear();
         self.is_written = is_written;
     }
 
-    /// Adds a piece to a chain that has `before` bytes, and returns the length of both.
+    /// Adds a buffer to a chain of `before` bytes and returns the new length.
     pub(super) fn add(&mut self, descriptor: Descriptor, before: u32) -> Result<u32, ChainFault> {
         self.walked += 1;
         let Descriptor { address, bytes, .. } = descriptor;
@@ -57,7 +57,7 @@ impl Pieces {
         Ok(length)
     }
 
-    /// Number of descriptors in a table, one at least.
+    /// Returns the number of descriptors in an indirect table, at least one.
     pub(super) fn entries(table: Descriptor) -> Result<usize, ChainFault> {
         let length = table.bytes as usize;
         let entries = length / DESCRIPTOR_BYTES;
@@ -67,7 +67,7 @@ impl Pieces {
         Ok(entries)
     }
 
-    /// The words of a descriptor of a table.
+    /// Returns the words of a descriptor in an indirect table.
     pub(super) fn entry(&self, table: Descriptor, number: usize) -> Result<[u64; 2], ChainFault> {
         let mut words = [0; DESCRIPTOR_BYTES];
         let at = table.address.checked_add((number * DESCRIPTOR_BYTES) as u64);
@@ -78,7 +78,7 @@ impl Pieces {
         Ok([word(0), word(8)])
     }
 
-    /// Copies a frame out of all of them, which have this number of bytes together.
+    /// Copies a frame of `bytes` bytes out of the buffers.
     pub(super) fn copy(&self, bytes: usize, into: &mut [u8]) -> Result<(), ChainFault> {
         let mut rest = into.get_mut(..bytes).ok_or(ChainFault::TooLong)?;
         let mut header = HEADER_BYTES_MAX;
@@ -93,19 +93,19 @@ impl Pieces {
         Ok(())
     }
 
-    /// Copies parts one behind the other into all of them, which have room.
+    /// Copies consecutive parts into the buffers, which have room.
     pub(super) fn fill<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> bool {
         fill(&self.memory, &self.all, parts)
     }
 
-    /// Has the processor fetch a frame that is received soon: its bytes are in the cache of the one that wrote them.
+    /// Prefetches a frame that will be received soon from the writer's cache.
     #[inline]
     pub(super) fn fetch(&self, address: u64) {
         self.memory.fetch(address);
     }
 }
 
-/// Copies the parts of a frame one behind the other into pieces of memory, which have room.
+/// Copies the parts of a frame consecutively into buffers, which have room.
 pub(crate) fn fill<'a>(
     memory: &Memory,
     pieces: &[Piece],
@@ -133,6 +133,6 @@ pub(crate) fn fill<'a>(
     true
 }
 
-/// Descriptors of a frame, however many chains it is in: a superframe of 64 KiB in pages has 17, and one in fragments
-/// of a socket's pages not many more. Descriptors without bytes count as well, of which a guest might name millions.
+/// Maximum number of descriptors per frame, in any number of chains: a superframe of 64 KiB in pages has 17, and one in
+/// socket page fragments only a few more. Empty descriptors count too, because a guest could name millions of them.
 pub const PIECES_MAX: usize = 1024;

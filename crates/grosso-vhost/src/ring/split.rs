@@ -1,21 +1,21 @@
-//! The device's side of a split ring (virtio 1.3 section 2.7): a table of descriptors, the entries that the driver made
-//! available, and those that were used.
+//! The device's side of a split virtqueue (virtio 1.3 section 2.7): a descriptor table, the available ring and the used
+//! ring.
 
 use super::{Base, Chain, ChainFault, FETCHED_AHEAD, PIECES_MAX, Taken, pieces::Pieces};
-use crate::parts::{DESCRIPTOR_BYTES, Descriptor, HAS_NEXT, IS_TABLE, SplitParts};
+use crate::vring::{DESCRIPTOR_BYTES, Descriptor, HAS_NEXT, IS_TABLE, SplitParts};
 
-/// Entries of a split ring as its device has them.
+/// A split virtqueue as its device uses it.
 #[derive(Debug)]
 pub(super) struct SplitRing {
     parts: SplitParts,
     size: u16,
-    /// Number of the next entry to take.
+    /// Index of the next entry to take.
     next: u16,
-    /// Number of the first entry at hand.
+    /// Index of the first current entry.
     first: u16,
-    /// Number up to which entries are known to be there.
+    /// Index up to which entries are known to be available.
     known: u16,
-    /// Number of the next used entry.
+    /// Index of the next used entry.
     next_used: u16,
     is_broken: bool,
 }
@@ -106,7 +106,7 @@ impl SplitRing {
         (head < self.size).then(|| self.descriptor(head).address)
     }
 
-    /// Adds the pieces of a chain, and returns their length.
+    /// Adds the buffers of a chain and returns their length.
     fn walk(&self, head: u16, pieces: &mut Pieces) -> Result<u32, ChainFault> {
         let (mut bytes, mut next) = (0, head);
         for _ in 0..usize::from(self.size).min(PIECES_MAX) {
@@ -135,7 +135,7 @@ impl SplitRing {
     }
 }
 
-/// Adds the pieces of a table of descriptors to a chain that has `bytes`, and returns the length of all.
+/// Adds the buffers of an indirect table to a chain of `bytes` bytes and returns the new length.
 fn walk_table(table: Descriptor, pieces: &mut Pieces, mut bytes: u32) -> Result<u32, ChainFault> {
     let entries = Pieces::entries(table)?;
     let mut next = 0_usize;

@@ -1,4 +1,4 @@
-//! ESP (RFC 4303 section 2) and its shape inside UDP (RFC 3948 section 2).
+//! ESP (RFC 4303 section 2), and its encapsulation in UDP (RFC 3948 section 2).
 //!
 //! ```text
 //!  0               4               8
@@ -22,14 +22,14 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Step, Walk};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// The UDP port of ESP and IKE behind address translators.
+/// UDP port of ESP and IKE for NAT traversal.
 pub const PORT: u16 = 4500;
-/// The single payload byte that keeps a translator's binding alive (RFC 3948 section 2.3).
+/// Payload of a NAT keepalive, a single byte (RFC 3948 section 2.3).
 pub const KEEPALIVE: u8 = 0xff;
-/// The payload starts with these where IKE follows instead of an SPI (RFC 3948 section 2.2).
+/// First payload bytes of IKE on the ESP port, in place of an SPI (RFC 3948 section 2.2).
 pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
 
 /// Byte ranges inside the header.
@@ -48,7 +48,7 @@ layout::assert_layout! {
     SEQUENCE = sequence,
 }
 
-/// The header.
+/// ESP header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -71,7 +71,7 @@ pub struct EspHeader {
 }
 
 impl EspHeader {
-    /// The header and what is encrypted.
+    /// Parses the header; returns it with the encrypted bytes.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         if header.spi == U32::ZERO {
@@ -80,18 +80,18 @@ impl EspHeader {
         Ok((header, payload))
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
 }
 
-/// Whether a UDP payload to [`PORT`] is ESP, and neither a keepalive nor IKE (rule W70).
+/// Returns whether a UDP payload to [`PORT`] is ESP rather than a keepalive or IKE (rule W70).
 pub fn is_esp_in_udp(payload: &[u8]) -> bool {
     payload != [KEEPALIVE] && !payload.starts_with(&NON_ESP_MARKER)
 }
 
-/// `esp spi 0x00001000 seq 1`.
+/// Formats like `esp spi 0x00001000 seq 1`.
 impl fmt::Display for EspHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} spi {:#010x} seq {}", self.spi, self.sequence)
@@ -100,7 +100,7 @@ impl fmt::Display for EspHeader {
 
 const NAME: &str = SPEC.name;
 
-/// ESP in the registry; no train has it.
+/// Registry entry of ESP; packets with ESP never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "esp",
     class: Class::Security,

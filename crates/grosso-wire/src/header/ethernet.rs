@@ -21,7 +21,7 @@ use crate::kind::Kind;
 use crate::layout;
 use crate::walk::{Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 14;
 
 /// EtherType of IPv4.
@@ -40,7 +40,7 @@ pub const ETHERTYPE_PPPOE_SESSION: u16 = 0x8864;
 pub const ETHERTYPE_MPLS: u16 = 0x8847;
 /// EtherType of MPLS with an upstream-assigned label; once multicast.
 pub const ETHERTYPE_MPLS_MULTICAST: u16 = 0x8848;
-/// Transparent Ethernet bridging: an Ethernet header follows a tunnel header.
+/// EtherType of transparent Ethernet bridging: an Ethernet header follows a tunnel header.
 pub const ETHERTYPE_BRIDGING: u16 = 0x6558;
 
 /// Byte ranges inside the header.
@@ -62,7 +62,7 @@ layout::assert_layout! {
     ETHERTYPE = ethertype,
 }
 
-/// The header.
+/// Ethernet header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -82,28 +82,28 @@ pub struct EthernetHeader {
     pub destination: [u8; 6],
     /// Source address.
     pub source: [u8; 6],
-    /// EtherType of the payload; a value below 0x0600 is an 802.3 length, which has no view here.
+    /// EtherType of the payload. Values below 0x0600 are 802.3 lengths, which are not supported.
     pub ethertype: U16,
 }
 
 impl EthernetHeader {
-    /// The header and its payload.
+    /// Parses the header; returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Whether the frame is for a group of stations.
+    /// Returns whether the destination is a multicast address.
     pub fn is_multicast(&self) -> bool {
         self.destination[0] & 1 != 0
     }
 }
 
-/// `eth 02:00:00:00:00:01 > 02:00:00:00:00:02 0x0800`.
+/// Formats like `eth 02:00:00:00:00:01 > 02:00:00:00:00:02 0x0800`.
 impl fmt::Display for EthernetHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Address(&self.source), Address(&self.destination));
@@ -126,7 +126,7 @@ impl fmt::Display for Address<'_> {
 
 const NAME: &str = SPEC.name;
 
-/// Ethernet in the registry. The addresses are no part of the flow: a path that changes its router keeps its order.
+/// Registry entry of Ethernet. The addresses do not identify the flow: a path that changes its router keeps its order.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "eth",
     class: Class::Link,

@@ -1,12 +1,10 @@
-//! Foo over UDP (rules W10, W24): an IP protocol directly behind a UDP header.
+//! Foo over UDP (rules W10, W24): an IP protocol directly after a UDP header.
 //!
-//! There is no header to view or to write. What the payload is, the port says, and which port says
-//! what is configuration that both ends share: [`Ports::fou`](crate::Ports::fou) holds it for the
-//! dissector. IANA assigned no port.
+//! FOU has no header. The UDP port identifies the payload, by configuration that both endpoints share;
+//! [`Ports::fou`](crate::Ports::fou) holds it for the dissector. IANA assigned no port.
 
-/// Bytes of the header: none.
+/// Length of the header in bytes: FOU has none.
 pub const HEADER_LEN: usize = 0;
 
-/// The protocol that no port may be configured with, because it also means "not configured" (rule
-/// W24).
+/// Protocol number that no port may be configured with, because it also means "not configured" (rule W24).
 pub const PROTOCOL_NONE: u8 = 0;

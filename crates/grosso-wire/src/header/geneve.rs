@@ -36,19 +36,19 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 8;
-/// Most bytes of options.
+/// Maximum length of the options in bytes.
 pub const OPTIONS_LEN_MAX: usize = 252;
 
-/// The UDP port.
+/// UDP port assigned by IANA.
 pub const PORT: u16 = 6081;
 
-/// Control packet: the O bit of the second byte.
+/// O bit of the second byte: control packet.
 pub const CONTROL: u8 = 0x80;
-/// Critical options are there: the C bit of the second byte.
+/// C bit of the second byte: critical options are present.
 pub const CRITICAL: u8 = 0x40;
-/// The bit of an option's type that forbids to ignore it.
+/// Bit of an option's type: receivers must not ignore the option.
 pub const OPTION_CRITICAL: u8 = 0x80;
 
 /// Byte ranges inside the header.
@@ -59,7 +59,7 @@ pub mod field {
     pub const VERSION_LENGTH: Range<usize> = 0..1;
     /// The O and C bits.
     pub const FLAGS: Range<usize> = 1..2;
-    /// EtherType of what follows.
+    /// EtherType of the payload.
     pub const PROTOCOL: Range<usize> = 2..4;
     /// Network identifier.
     pub const VNI: Range<usize> = 4..7;
@@ -76,7 +76,7 @@ layout::assert_layout! {
     RESERVED = reserved,
 }
 
-/// The fixed header.
+/// Fixed part of the Geneve header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -96,7 +96,7 @@ pub struct GeneveHeader {
     pub version_length: u8,
     /// The O and C bits, six reserved bits.
     pub flags: u8,
-    /// EtherType of what follows.
+    /// EtherType of the payload.
     pub protocol: U16,
     /// Network identifier.
     pub vni: [u8; 3],
@@ -105,7 +105,7 @@ pub struct GeneveHeader {
 }
 
 impl GeneveHeader {
-    /// The header, its options and its payload.
+    /// Parses the header; returns it with its options and payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, GeneveOptions<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {
@@ -115,8 +115,8 @@ impl GeneveHeader {
         Ok((header, GeneveOptions(options), payload))
     }
 
-    /// Writes the header and its options, and returns the buffer behind them. The length written is
-    /// that of these options, whatever the field says.
+    /// Writes the header with its options and returns the rest of the buffer. The length field is computed from
+    /// `options`.
     pub fn emit<'a>(
         &self,
         options: &[u8],
@@ -138,34 +138,34 @@ impl GeneveHeader {
         Ok(())
     }
 
-    /// The version, which is 0.
+    /// Returns the version, 0.
     pub fn version(&self) -> u8 {
         self.version_length >> 6
     }
 
-    /// Bytes of the header with its options, as the header says.
+    /// Returns the length of header and options in bytes, as the header states.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + 4 * usize::from(self.version_length & LENGTH_MASK)
     }
 
-    /// The network identifier, 24 bits.
+    /// Returns the network identifier, 24 bits.
     pub fn vni(&self) -> u32 {
         let [a, b, c] = self.vni;
         u32::from_be_bytes([0, a, b, c])
     }
 
-    /// Whether it is a control packet, which is not to be forwarded.
+    /// Returns whether this is a control packet, which must not be forwarded.
     pub fn is_control(&self) -> bool {
         self.flags & CONTROL != 0
     }
 
-    /// Whether an option is critical.
+    /// Returns whether an option is critical.
     pub fn has_critical(&self) -> bool {
         self.flags & CRITICAL != 0
     }
 }
 
-/// `geneve vni 42 0x6558 len 16`, with ` control` and ` critical` where they apply.
+/// Formats like `geneve vni 42 0x6558 len 16`, with ` control` and ` critical` if applicable.
 impl fmt::Display for GeneveHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let control = if self.is_control() { " control" } else { "" };
@@ -178,16 +178,16 @@ impl fmt::Display for GeneveHeader {
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneveOption<'a> {
-    /// Namespace of the type, by the organization that defined it.
+    /// Namespace of the type, assigned to the organization that defined the option.
     pub class: u16,
-    /// The type, with [`OPTION_CRITICAL`].
+    /// Option type, including [`OPTION_CRITICAL`].
     pub kind: u8,
-    /// Its data: whole 4-byte words, at most 31.
+    /// Data in whole 4-byte words, at most 31 words.
     pub data: &'a [u8],
 }
 
 impl GeneveOption<'_> {
-    /// Writes the option and returns the buffer behind it.
+    /// Writes the option and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         let words = self.data.len() / 4;
         if !self.data.len().is_multiple_of(4) || words > usize::from(OPTION_LENGTH_MASK) {
@@ -197,23 +197,23 @@ impl GeneveOption<'_> {
         layout::emit(NAME, &[high, low, self.kind, words as u8], self.data, buffer)
     }
 
-    /// Whether a receiver that does not know the option must drop the packet.
+    /// Returns whether a receiver that does not know the option must drop the packet.
     pub fn is_critical(&self) -> bool {
         self.kind & OPTION_CRITICAL != 0
     }
 }
 
-/// The options of a header, in order. A cut option is the last item, and an error.
+/// Iterator over the options in order. A truncated option ends it with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneveOptions<'a>(&'a [u8]);
 
 impl<'a> GeneveOptions<'a> {
-    /// The options in these bytes.
+    /// Creates an iterator over the encoded options.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes that are not yet iterated over.
+    /// Returns the bytes of the remaining options.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -245,7 +245,7 @@ const NAME: &str = SPEC.name;
 const LENGTH_MASK: u8 = 0x3f;
 const OPTION_LENGTH_MASK: u8 = 0x1f;
 
-/// Geneve in the registry: the network identifier is part of the flow (rule T6).
+/// Registry entry of Geneve: the network identifier is part of the flow (rule T6).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "geneve",
     class: Class::Tunnel,

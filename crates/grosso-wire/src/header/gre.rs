@@ -28,20 +28,20 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
-/// Most bytes of a header: all three optional fields.
+/// Maximum header length in bytes: all three optional fields.
 pub const LEN_MAX: usize = 16;
 
-/// Checksum and reserved word follow.
+/// Checksum and reserved word are present.
 pub const FLAG_CHECKSUM: u16 = 0x8000;
-/// Routing follows (RFC 1701); it is obsolete, and its layout is not known here.
+/// Routing is present (RFC 1701). Obsolete and not supported.
 pub const FLAG_ROUTING: u16 = 0x4000;
-/// A key follows.
+/// A key is present.
 pub const FLAG_KEY: u16 = 0x2000;
-/// A sequence number follows.
+/// A sequence number is present.
 pub const FLAG_SEQUENCE: u16 = 0x1000;
-/// The bits of the flag word that are the version.
+/// Version bits of the flag word.
 pub const VERSION_MASK: u16 = 0x0007;
 
 /// Byte ranges inside the header.
@@ -50,7 +50,7 @@ pub mod field {
 
     /// Flags and version.
     pub const FLAGS: Range<usize> = 0..2;
-    /// EtherType of what follows.
+    /// EtherType of the payload.
     pub const PROTOCOL: Range<usize> = 2..4;
     /// Checksum, when the flags say so.
     pub const CHECKSUM: Range<usize> = 4..6;
@@ -62,7 +62,7 @@ layout::assert_layout! {
     PROTOCOL = protocol,
 }
 
-/// The fixed header.
+/// Fixed part of the GRE header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -80,23 +80,23 @@ layout::assert_layout! {
 pub struct GreHeader {
     /// Flags and version.
     pub flags: U16,
-    /// EtherType of what follows.
+    /// EtherType of the payload.
     pub protocol: U16,
 }
 
-/// The fields that the flags announce.
+/// Optional fields, as the flags indicate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GreFields {
-    /// Checksum over header and payload; a reserved word of 0 is written behind it.
+    /// Checksum over header and payload, followed by a reserved word of 0.
     pub checksum: Option<u16>,
-    /// Key, which identifies the tunnel.
+    /// Key that identifies the tunnel.
     pub key: Option<u32>,
     /// Sequence number.
     pub sequence: Option<u32>,
 }
 
 impl GreHeader {
-    /// The header, its optional fields and its payload.
+    /// Parses the header; returns it with its optional fields and payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, GreFields, &[u8]), Malformed> {
         let (header, mut rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {
@@ -118,8 +118,8 @@ impl GreHeader {
         Ok((header, fields, rest))
     }
 
-    /// Writes the header and its optional fields, and returns the buffer behind them. The flags
-    /// written for C, K and S are those of `fields`. The checksum is written as it is.
+    /// Writes the header with its optional fields and returns the rest of the buffer. The C, K and S flags are computed
+    /// from `fields`; the checksum is written unchanged.
     pub fn emit<'a>(
         &self,
         fields: &GreFields,
@@ -144,19 +144,19 @@ impl GreHeader {
         layout::emit(NAME, &header, tail[..count].as_bytes(), buffer)
     }
 
-    /// The version, which is 0; 1 is PPTP.
+    /// Returns the version: 0, or 1 for PPTP.
     pub fn version(&self) -> u8 {
         (self.flags.get() & VERSION_MASK) as u8
     }
 
-    /// Bytes of the header with its optional fields, as the flags say.
+    /// Returns the length of header and optional fields in bytes, as the flags state.
     pub fn header_len(&self) -> usize {
         let fields = self.flags.get() & (FLAG_CHECKSUM | FLAG_KEY | FLAG_SEQUENCE);
         HEADER_LEN + 4 * fields.count_ones() as usize
     }
 }
 
-/// `gre flags 0x2000 0x0800`.
+/// Formats like `gre flags 0x2000 0x0800`.
 impl fmt::Display for GreHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} flags {:#06x} {:#06x}", self.flags, self.protocol)
@@ -165,7 +165,7 @@ impl fmt::Display for GreHeader {
 
 const NAME: &str = SPEC.name;
 
-/// GRE in the registry (RFC 2784, RFC 2890, rule T21). The key is part of the flow.
+/// Registry entry of GRE (RFC 2784, RFC 2890, rule T21). The key is part of the flow.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gre",
     class: Class::Tunnel,
@@ -178,7 +178,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: None,
 };
 
-/// The fields up to the key, which lies behind the checksum when there is one.
+/// Returns the fields up to the key, which follows the checksum if there is one.
 fn layout_of(header: &[u8]) -> &'static Layout {
     let flags = header.first().map_or(0, |high| u16::from(*high) << 8);
     match (flags & FLAG_CHECKSUM != 0, flags & FLAG_KEY != 0) {

@@ -1,4 +1,4 @@
-//! GUE (draft-ietf-intarea-gue-09), as Linux speaks it (rules W20 to W23).
+//! GUE (draft-ietf-intarea-gue-09) as implemented by Linux (rules W20 to W23).
 //!
 //! ```text
 //!  0            1            2                         4
@@ -11,8 +11,8 @@
 //! +---------------------------------------------------+
 //! ```
 //!
-//! Variant 1 has no header: the version nibble of an IP header stands where the variant would. The
-//! length counts 4-byte words after the first; more of them than the flags need are skipped.
+//! Variant 1 has no header: the version field of an IP header takes the place of the variant. The length counts 4-byte
+//! words after the first; words beyond those of the flags are skipped.
 
 use core::fmt;
 
@@ -29,17 +29,17 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
-/// Most bytes of a header: 31 words after the first.
+/// Maximum header length in bytes: 31 words after the first.
 pub const LEN_MAX: usize = 128;
 
-/// The UDP port.
+/// UDP port assigned by IANA.
 pub const PORT: u16 = 6080;
 
-/// The bit of the first byte that marks a control message.
+/// Control bit of the first byte.
 pub const CONTROL: u8 = 0x20;
-/// Private flags follow.
+/// Private flags are present.
 pub const FLAG_PRIVATE: u16 = 0x0001;
 /// Remote checksum offload.
 pub const PRIVATE_FLAG_REMOTE_CHECKSUM: u32 = 0x8000_0000;
@@ -50,7 +50,7 @@ pub mod field {
 
     /// Variant, control bit and length.
     pub const VERSION_LENGTH: Range<usize> = 0..1;
-    /// IP protocol of what follows, or type of the control message.
+    /// IP protocol of the payload, or type of the control message.
     pub const PROTOCOL: Range<usize> = 1..2;
     /// Flags.
     pub const FLAGS: Range<usize> = 2..4;
@@ -63,7 +63,7 @@ layout::assert_layout! {
     FLAGS = flags,
 }
 
-/// The fixed header.
+/// Fixed part of the GUE header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -81,31 +81,31 @@ layout::assert_layout! {
 pub struct GueHeader {
     /// Variant in the high two bits, control bit, length in 4-byte words after the first.
     pub version_length: u8,
-    /// IP protocol of what follows, or type of the control message.
+    /// IP protocol of the payload, or type of the control message.
     pub protocol: u8,
     /// Flags.
     pub flags: U16,
 }
 
-/// The fields that the flags announce.
+/// Optional fields, as the flags indicate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GueFields {
-    /// The checksum that the receiver is to finish.
+    /// Checksum that the receiver must complete.
     pub remote_checksum: Option<GueRemoteChecksum>,
 }
 
-/// Remote checksum offload (rule C51): both places count from the first byte behind the GUE header.
+/// Remote checksum offload (rule C51). Both offsets count from the end of the GUE header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GueRemoteChecksum {
-    /// Start of the sum.
+    /// Start of the sum in bytes.
     pub start: u16,
-    /// Position of the checksum field.
+    /// Offset of the checksum field in bytes.
     pub offset: u16,
 }
 
 impl GueHeader {
-    /// The header, its optional fields and its payload, by the rules of a receiver (W21), which
-    /// refuses flags that it does not know because they would change what the fields mean.
+    /// Parses the header as a receiver must (rule W21); returns it with its optional fields and payload. Unknown flags
+    /// are an error, because they could change the layout.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, GueFields, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {
@@ -115,8 +115,8 @@ impl GueHeader {
         Ok((header, header.fields(space)?, payload))
     }
 
-    /// Writes the header and its optional fields, and returns the buffer behind them. The length
-    /// and the flags written are those of `fields`.
+    /// Writes the header with its optional fields and returns the rest of the buffer. Length and flags are computed
+    /// from `fields`.
     pub fn emit<'a>(
         &self,
         fields: &GueFields,
@@ -134,22 +134,22 @@ impl GueHeader {
         layout::emit(NAME, &header, tail.as_bytes(), buffer)
     }
 
-    /// The variant: 0 for this header.
+    /// Returns the variant: 0 for this header.
     pub fn version(&self) -> u8 {
         self.version_length >> 6
     }
 
-    /// Whether it is a control message, which carries no packet.
+    /// Returns whether this is a control message, which carries no packet.
     pub fn is_control(&self) -> bool {
         self.version_length & CONTROL != 0
     }
 
-    /// Bytes of the header with its optional fields, as the header says.
+    /// Returns the length of header and optional fields in bytes, as the header states.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + 4 * usize::from(self.version_length & LENGTH_MASK)
     }
 
-    /// The fields in the space behind the first word.
+    /// Returns the optional fields after the first word.
     fn fields(&self, space: &[u8]) -> Result<GueFields, Malformed> {
         let malformed = |reason| Malformed::new(NAME, reason);
         let word = |offset| {
@@ -173,7 +173,7 @@ impl GueHeader {
     }
 }
 
-/// `gue proto 4 flags 0x0001 len 12`, with ` control` on a control message.
+/// Formats like `gue proto 4 flags 0x0001 len 12`, with ` control` on a control message.
 impl fmt::Display for GueHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let control = if self.is_control() { " control" } else { "" };
@@ -186,7 +186,7 @@ const NAME: &str = SPEC.name;
 
 const LENGTH_MASK: u8 = 0x1f;
 
-/// GUE in the registry.
+/// Registry entry of GUE.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gue",
     class: Class::Tunnel,
@@ -207,7 +207,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: Some(remote_checksum),
 };
 
-/// Rule C51: both places count from behind the whole header. Fields that reach beyond it point nowhere (rule C55).
+/// Reads remote checksum offload (rule C51): both offsets count from the end of the whole header. Fields that exceed it
+/// point nowhere (rule C55).
 fn remote_checksum(header: &[u8]) -> Option<Remote> {
     let word = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
     let flags = word(0)? as u16;

@@ -1,4 +1,4 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): the 8 bytes that all messages share.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): the 8-byte header that all messages share.
 //!
 //! ```text
 //!  0        1        2               4                        8
@@ -21,14 +21,14 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Step, Walk};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 8;
 
 /// ICMP: echo reply.
 pub const ECHO_REPLY: u8 = 0;
 /// ICMP: echo request.
 pub const ECHO_REQUEST: u8 = 8;
-/// ICMP: time exceeded; code 1 when reassembly took too long (rule F40).
+/// ICMP: time exceeded; code 1 means that reassembly timed out (rule F40).
 pub const TIME_EXCEEDED: u8 = 11;
 /// ICMPv6: time exceeded.
 pub const V6_TIME_EXCEEDED: u8 = 3;
@@ -61,7 +61,7 @@ layout::assert_layout! {
     REST = rest,
 }
 
-/// The header.
+/// ICMP header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -77,23 +77,23 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct IcmpHeader {
-    /// Type of the message; its numbers differ between ICMP and ICMPv6.
+    /// Message type; the numbers of ICMP and ICMPv6 differ.
     pub kind: u8,
     /// Code, which distinguishes messages of one type.
     pub code: u8,
-    /// Checksum over the message; ICMPv6 adds a pseudo-header.
+    /// Checksum over the message, in ICMPv6 with a pseudo-header.
     pub checksum: U16,
-    /// Depends on the type: identifier and sequence of an echo, pointer, MTU.
+    /// Type-specific content: identifier and sequence number of an echo, pointer, MTU.
     pub rest: [u8; 4],
 }
 
 impl IcmpHeader {
-    /// The header and its payload.
+    /// Parses the header; returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
@@ -104,14 +104,14 @@ impl IcmpHeader {
         self.rest = [identifier[0], identifier[1], sequence[0], sequence[1]];
     }
 
-    /// Identifier and sequence number, when the message is an echo.
+    /// Returns identifier and sequence number of an echo message.
     pub fn echo(&self) -> (u16, u16) {
         let [a, b, c, d] = self.rest;
         (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
     }
 }
 
-/// `icmp type 8 code 0`.
+/// Formats like `icmp type 8 code 0`.
 impl fmt::Display for IcmpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} type {} code {}", self.kind, self.code)
@@ -120,7 +120,7 @@ impl fmt::Display for IcmpHeader {
 
 const NAME: &str = SPEC.name;
 
-/// ICMP in the registry; no train has it.
+/// Registry entry of ICMP; packets with ICMP never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "icmp",
     class: Class::Control,

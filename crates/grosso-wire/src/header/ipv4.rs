@@ -33,11 +33,11 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 20;
-/// Most bytes of options.
+/// Maximum length of the options in bytes.
 pub const OPTIONS_LEN_MAX: usize = 40;
-/// Smallest MTU of a link, in bytes: no longer packet is sure to pass unfragmented (RFC 791 section 3.2).
+/// Minimum MTU of a link in bytes: longer packets may be fragmented (RFC 791 section 3.2).
 pub const MTU_MIN: u16 = 68;
 
 /// ICMP.
@@ -57,13 +57,13 @@ pub const PROTOCOL_ESP: u8 = 50;
 /// MPLS in IP (RFC 4023).
 pub const PROTOCOL_MPLS: u8 = 137;
 
-/// The bit of the fragment word that is reserved.
+/// Reserved bit of the fragment word.
 pub const RESERVED: u16 = 0x8000;
-/// The bit of the fragment word that forbids fragments.
+/// DF bit of the fragment word.
 pub const DONT_FRAGMENT: u16 = 0x4000;
-/// The bit of the fragment word that announces more fragments.
+/// MF bit of the fragment word.
 pub const MORE_FRAGMENTS: u16 = 0x2000;
-/// The bits of the fragment word that count 8-byte units.
+/// Fragment offset bits of the fragment word, in units of 8 bytes.
 pub const OFFSET_MASK: u16 = 0x1fff;
 
 /// Byte ranges inside the header.
@@ -106,7 +106,7 @@ layout::assert_layout! {
     DESTINATION = destination,
 }
 
-/// The fixed header.
+/// Fixed part of the IPv4 header.
 #[repr(C)]
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
@@ -116,7 +116,7 @@ pub struct Ipv4Header {
     pub version_ihl: u8,
     /// DSCP in the high six bits, ECN in the low two.
     pub tos: u8,
-    /// Bytes of header and payload; 0 in a packet longer than the field can say (rule G62).
+    /// Length of header and payload in bytes; 0 if the packet is longer than the field can express (rule G62).
     pub total_length: U16,
     /// Identification, which the fragments of one datagram share.
     pub identification: U16,
@@ -135,7 +135,8 @@ pub struct Ipv4Header {
 }
 
 impl Ipv4Header {
-    /// The header, its options, and its payload, which ends at the total length or with the bytes.
+    /// Parses the header; returns it with its options and payload. The payload ends at the total length or with
+    /// `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, Ipv4Options<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let malformed = |reason| Err(Malformed::new(NAME, reason));
@@ -154,8 +155,8 @@ impl Ipv4Header {
         Ok((header, Ipv4Options(options), payload))
     }
 
-    /// Writes the header and its options, and returns the buffer behind them. The header length
-    /// written is that of these options, whatever the field says. The checksum is written as it is.
+    /// Writes the header with its options and returns the rest of the buffer. The header length is computed from
+    /// `options`; the checksum is written unchanged.
     pub fn emit<'a>(
         &self,
         options: &[u8],
@@ -169,13 +170,13 @@ impl Ipv4Header {
         layout::emit(NAME, &header, options, buffer)
     }
 
-    /// Sets whether fragments are forbidden.
+    /// Sets the DF bit.
     pub fn set_dont_fragment(&mut self, forbidden: bool) {
         let bit = if forbidden { DONT_FRAGMENT } else { 0 };
         self.fragment.set(self.fragment.get() & !DONT_FRAGMENT | bit);
     }
 
-    /// Sets the place of a fragment: its offset in bytes, a multiple of 8, and whether more follow.
+    /// Sets the fragment offset in bytes, a multiple of 8, and the MF bit.
     pub fn set_fragment(&mut self, offset: usize, more: bool) -> Result<(), Malformed> {
         if !offset.is_multiple_of(8) || offset / 8 > usize::from(OFFSET_MASK) {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -191,48 +192,48 @@ impl Ipv4Header {
         self.tos = self.tos & !3 | ecn & 3;
     }
 
-    /// The version, which is 4.
+    /// Returns the version, 4.
     pub fn version(&self) -> u8 {
         self.version_ihl >> 4
     }
 
-    /// Bytes of the header with its options, as the header says.
+    /// Returns the length of header and options in bytes, as the header states.
     pub fn header_len(&self) -> usize {
         usize::from(self.version_ihl & 0x0f) * 4
     }
 
-    /// The differentiated services code point (RFC 2474).
+    /// Returns the differentiated services code point (RFC 2474).
     pub fn dscp(&self) -> u8 {
         self.tos >> 2
     }
 
-    /// The two ECN bits (RFC 3168): 0 not capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced.
+    /// Returns the two ECN bits (RFC 3168): 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub fn ecn(&self) -> u8 {
         self.tos & 3
     }
 
-    /// Whether fragments are forbidden.
+    /// Returns the DF bit.
     pub fn dont_fragment(&self) -> bool {
         self.fragment.get() & DONT_FRAGMENT != 0
     }
 
-    /// Whether more fragments follow.
+    /// Returns the MF bit.
     pub fn more_fragments(&self) -> bool {
         self.fragment.get() & MORE_FRAGMENTS != 0
     }
 
-    /// Offset of the payload in its datagram, in bytes.
+    /// Returns the offset of the payload in its datagram in bytes.
     pub fn fragment_offset(&self) -> usize {
         usize::from(self.fragment.get() & OFFSET_MASK) * 8
     }
 
-    /// Whether the payload is a part of a datagram.
+    /// Returns whether the packet is a fragment.
     pub fn is_fragment(&self) -> bool {
         self.fragment.get() & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 }
 
-/// A header without options and without payload, TTL 64, the rest zero.
+/// Returns a header without options and payload, with TTL 64 and the other fields zero.
 impl Default for Ipv4Header {
     fn default() -> Self {
         Self {
@@ -250,8 +251,7 @@ impl Default for Ipv4Header {
     }
 }
 
-/// `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` where they
-/// apply.
+/// Formats like `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` if applicable.
 impl fmt::Display for Ipv4Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv4Addr::from(self.source), Ipv4Addr::from(self.destination));
@@ -271,30 +271,30 @@ impl fmt::Display for Ipv4Header {
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv4Option<'a> {
-    /// Nothing but padding follows; the iterator ends.
+    /// End of the list: only padding follows, and the iterator ends.
     EndOfList,
     /// One byte of padding.
     NoOperation,
-    /// Any other option: its type and the bytes behind its length.
+    /// Any other option: type and data.
     Unknown {
         /// Copied flag, class and number.
         kind: u8,
-        /// The data behind the length byte.
+        /// Data after the length byte.
         data: &'a [u8],
     },
 }
 
-/// The options of a header, in order. A cut option is the last item, and an error.
+/// Iterator over the options in order. A truncated option ends it with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Options<'a>(&'a [u8]);
 
 impl<'a> Ipv4Options<'a> {
-    /// The options in these bytes.
+    /// Creates an iterator over the encoded options.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes that are not yet iterated over.
+    /// Returns the bytes of the remaining options.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -321,7 +321,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
 
 const NAME: &str = SPEC.name;
 
-/// IPv4 in the registry: the header without options (RFC 791, rules G12 to G15).
+/// Registry entry of IPv4 without options (RFC 791, rules G12 to G15).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ip4",
     class: Class::Network,

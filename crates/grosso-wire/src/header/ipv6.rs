@@ -29,9 +29,9 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 40;
-/// Smallest MTU of a link, in bytes: no longer packet is sure to pass (RFC 8200 section 5).
+/// Minimum MTU of a link in bytes: longer packets may be dropped (RFC 8200 section 5).
 pub const MTU_MIN: u16 = 1280;
 
 /// Next header: hop-by-hop options.
@@ -75,7 +75,7 @@ layout::assert_layout! {
     DESTINATION = destination,
 }
 
-/// The header.
+/// IPv6 header.
 #[repr(C)]
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
@@ -83,8 +83,8 @@ layout::assert_layout! {
 pub struct Ipv6Header {
     /// Version, traffic class and flow label.
     pub word: U32,
-    /// Bytes behind this header, extension headers included; 0 in a jumbogram (RFC 2675) and in a
-    /// packet longer than the field can say (rule G62).
+    /// Length of the payload in bytes, including extension headers; 0 in a jumbogram (RFC 2675) and in a packet longer
+    /// than the field can express (rule G62).
     pub payload_length: U16,
     /// Protocol number of the next header, which may be an extension header.
     pub next_header: u8,
@@ -97,7 +97,7 @@ pub struct Ipv6Header {
 }
 
 impl Ipv6Header {
-    /// The header and its payload, which ends at the payload length or with the bytes.
+    /// Parses the header; returns it with its payload, which ends at the payload length or with `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 6 {
@@ -109,7 +109,7 @@ impl Ipv6Header {
         }
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
@@ -133,33 +133,33 @@ impl Ipv6Header {
         Ok(())
     }
 
-    /// The version, which is 6.
+    /// Returns the version, 6.
     pub fn version(&self) -> u8 {
         (self.word.get() >> 28) as u8
     }
 
-    /// The traffic class: DSCP in the high six bits, ECN in the low two.
+    /// Returns the traffic class: DSCP in the high six bits, ECN in the low two.
     pub fn traffic_class(&self) -> u8 {
         (self.word.get() >> 20) as u8
     }
 
-    /// The differentiated services code point (RFC 2474).
+    /// Returns the differentiated services code point (RFC 2474).
     pub fn dscp(&self) -> u8 {
         self.traffic_class() >> 2
     }
 
-    /// The two ECN bits (RFC 3168): 0 not capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced.
+    /// Returns the two ECN bits (RFC 3168): 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub fn ecn(&self) -> u8 {
         self.traffic_class() & 3
     }
 
-    /// The flow label, 20 bits.
+    /// Returns the flow label, 20 bits.
     pub fn flow_label(&self) -> u32 {
         self.word.get() & FLOW_LABEL_MASK
     }
 }
 
-/// A header without payload, hop limit 64, nothing following.
+/// Returns a header without payload, with hop limit 64 and no next header.
 impl Default for Ipv6Header {
     fn default() -> Self {
         Self {
@@ -173,7 +173,7 @@ impl Default for Ipv6Header {
     }
 }
 
-/// `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` when it is not 0.
+/// Formats like `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` unless it is 0.
 impl fmt::Display for Ipv6Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv6Addr::from(self.source), Ipv6Addr::from(self.destination));
@@ -190,8 +190,8 @@ const NAME: &str = SPEC.name;
 
 const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
 
-/// IPv6 in the registry (RFC 8200, rules G20 to G23). The flow label is no part of the flow: a sender may change it in
-/// the middle of a connection (RFC 6438), and the order of that connection must survive it.
+/// Registry entry of IPv6 (RFC 8200, rules G20 to G23). The flow label does not identify the flow: a sender may change
+/// it during a connection (RFC 6438), and the connection must keep its order.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ip6",
     class: Class::Network,
@@ -225,7 +225,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: None,
 };
 
-/// The bits of the first word that are the version and ECN (RFC 3168 section 5).
+/// Version and ECN bits of the first word (RFC 3168 section 5).
 const VERSION_AND_ECN: u64 = 0xf030_0000;
 
 #[inline(always)]

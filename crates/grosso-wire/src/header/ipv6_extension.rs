@@ -1,5 +1,5 @@
-//! IPv6 extension headers of one shape: hop-by-hop options, routing, destination options (RFC 8200
-//! sections 4.3, 4.4, 4.6).
+//! IPv6 extension headers with a common layout: hop-by-hop options, routing, destination options (RFC 8200 sections
+//! 4.3, 4.4, 4.6).
 //!
 //! ```text
 //!  0        1        2
@@ -8,8 +8,7 @@
 //! +--------+--------+- - - - - - - - - - - - - - - -+
 //! ```
 //!
-//! The length counts 8-byte units behind the first one. The fragment header has
-//! [a file of its own](crate::ipv6_fragment).
+//! The length counts 8-byte units after the first one. The fragment header has [its own module](crate::ipv6_fragment).
 
 use core::fmt;
 
@@ -22,22 +21,22 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk};
 
-/// Bytes of the fixed header: the two that all have; none has fewer than 8 in all.
+/// Length in bytes of the common part; a whole header has at least 8 bytes.
 pub const HEADER_LEN: usize = 2;
-/// Most bytes of a header: 256 units.
+/// Maximum header length in bytes: 256 units.
 pub const LEN_MAX: usize = 2048;
 
-/// Option type of one byte of padding.
+/// Option type: one byte of padding.
 pub const OPTION_PAD1: u8 = 0;
-/// Option type of longer padding.
+/// Option type: several bytes of padding.
 pub const OPTION_PADN: u8 = 1;
-/// Option type of the tunnel encapsulation limit (RFC 2473 section 4.1.1).
+/// Option type: tunnel encapsulation limit (RFC 2473 section 4.1.1).
 pub const OPTION_ENCAPSULATION_LIMIT: u8 = 4;
-/// Option type of the jumbo payload length (RFC 2675 section 2).
+/// Option type: jumbo payload length (RFC 2675 section 2).
 pub const OPTION_JUMBO: u8 = 0xc2;
-/// Option type of the home address (RFC 6275 section 6.3).
+/// Option type: home address (RFC 6275 section 6.3).
 pub const OPTION_HOME_ADDRESS: u8 = 0xc9;
-/// Bytes of a home address option behind its type and length.
+/// Length of a home address in bytes, without option type and length.
 pub const HOME_ADDRESS_LEN: usize = 16;
 
 /// Byte ranges inside the header.
@@ -46,7 +45,7 @@ pub mod field {
 
     /// Next header.
     pub const NEXT_HEADER: Range<usize> = 0..1;
-    /// Length in 8-byte units, less one.
+    /// Length in 8-byte units, minus one.
     pub const LENGTH: Range<usize> = 1..2;
 }
 
@@ -56,7 +55,7 @@ layout::assert_layout! {
     LENGTH = length,
 }
 
-/// The two bytes that all these headers start with.
+/// Common part of these extension headers.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -74,21 +73,21 @@ layout::assert_layout! {
 pub struct Ipv6ExtensionHeader {
     /// Protocol number of the next header.
     pub next_header: u8,
-    /// Length in 8-byte units, less one.
+    /// Length in 8-byte units, minus one.
     pub length: u8,
 }
 
 impl Ipv6ExtensionHeader {
-    /// The header, its body, and what follows. The body of a routing header is for
-    /// [`Routing::parse`], that of the others for [`Ipv6Options::new`].
+    /// Parses the header; returns it with its body and the bytes after it. Pass the body of a routing header to
+    /// [`Routing::parse`], that of other headers to [`Ipv6Options::new`].
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8], &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let (body, payload) = layout::split_at(NAME, rest, header.header_len() - HEADER_LEN)?;
         Ok((header, body, payload))
     }
 
-    /// Writes the header and its body, and returns the buffer behind them. The length written is
-    /// that of this body, whatever the field says; it must fill whole 8-byte units.
+    /// Writes the header with its body and returns the rest of the buffer. The length field is computed from `body`,
+    /// which must fill whole 8-byte units.
     pub fn emit<'a>(&self, body: &[u8], buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         let len = HEADER_LEN + body.len();
         if !len.is_multiple_of(8) || len > LEN_MAX {
@@ -98,32 +97,32 @@ impl Ipv6ExtensionHeader {
         layout::emit(NAME, &header, body, buffer)
     }
 
-    /// Bytes of the header with its body.
+    /// Returns the length of header and body in bytes.
     pub fn header_len(&self) -> usize {
         (usize::from(self.length) + 1) * 8
     }
 }
 
-/// `ext6 next 6 len 8`.
+/// Formats like `ext6 next 6 len 8`.
 impl fmt::Display for Ipv6ExtensionHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} next {} len {}", self.next_header, self.header_len())
     }
 }
 
-/// The body of a routing header.
+/// Body of a routing header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Routing<'a> {
     /// Routing type: 2 mobile, 3 RPL, 4 segment routing.
     pub kind: u8,
-    /// Number of listed nodes that are still to be visited.
+    /// Number of listed nodes that remain to be visited.
     pub segments_left: u8,
-    /// Data that depend on the type.
+    /// Type-specific data.
     pub data: &'a [u8],
 }
 
 impl<'a> Routing<'a> {
-    /// The routing data in the body of a header.
+    /// Parses the body of a routing header.
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         match *body {
             [kind, segments_left, ref data @ ..] => Ok(Self { kind, segments_left, data }),
@@ -135,32 +134,32 @@ impl<'a> Routing<'a> {
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv6Option<'a> {
-    /// Padding of this many bytes, its type and length included.
+    /// Padding of this many bytes, including type and length.
     Padding(usize),
-    /// Bytes behind the fixed header of a jumbogram.
+    /// Length of a jumbogram's payload in bytes.
     JumboPayload(u32),
     /// Number of further tunnels that the packet may enter.
     EncapsulationLimit(u8),
-    /// Any other option, or one of the above with another length than its own.
+    /// Any other option, or one of the above with an unexpected length.
     Unknown {
-        /// Action for nodes that do not know the option, change bit and number.
+        /// Option type: action of nodes that do not know it, change bit and number.
         kind: u8,
-        /// The data behind the length byte.
+        /// Data after the length byte.
         data: &'a [u8],
     },
 }
 
-/// The options of a header, in order. A cut option is the last item, and an error.
+/// Iterator over the options in order. A truncated option ends it with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Options<'a>(&'a [u8]);
 
 impl<'a> Ipv6Options<'a> {
-    /// The options in the body of a header.
+    /// Creates an iterator over the options in the body of a header.
     pub const fn new(body: &'a [u8]) -> Self {
         Self(body)
     }
 
-    /// The bytes that are not yet iterated over.
+    /// Returns the bytes of the remaining options.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -192,7 +191,7 @@ impl<'a> Iterator for Ipv6Options<'a> {
 
 const NAME: &str = SPEC.name;
 
-/// Extension headers in the registry. IPv6 alone announces them.
+/// Registry entry of extension headers, which only IPv6 announces.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ext6",
     class: Class::Extension,
@@ -236,7 +235,7 @@ fn read_options(walk: &mut Walk<'_, '_>, is_hop_by_hop: bool) -> Step {
     Ok(Next::AfterIpv6(header[0]))
 }
 
-/// The value of the jumbo payload option (RFC 2675 section 2) among hop-by-hop options.
+/// Returns the value of the jumbo payload option (RFC 2675 section 2) among hop-by-hop options.
 fn jumbo_payload_len(options: &[u8]) -> Option<u32> {
     Ipv6Options::new(options).find_map(|option| match option {
         Ok(Ipv6Option::JumboPayload(payload_len)) => Some(payload_len),

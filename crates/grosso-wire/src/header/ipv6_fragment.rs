@@ -19,12 +19,12 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// The bit of the offset word that announces more fragments.
+/// Bit of the offset word: more fragments follow.
 pub const MORE_FRAGMENTS: u16 = 0x0001;
-/// The bits of the offset word that are the offset in bytes, a multiple of 8.
+/// Bits of the offset word: offset in bytes, a multiple of 8.
 pub const OFFSET_MASK: u16 = 0xfff8;
 
 /// Byte ranges inside the header.
@@ -35,7 +35,7 @@ pub mod field {
     pub const NEXT_HEADER: Range<usize> = 0..1;
     /// Reserved.
     pub const RESERVED: Range<usize> = 1..2;
-    /// Offset, two reserved bits, and whether more fragments follow.
+    /// Offset, two reserved bits, and the M bit.
     pub const FRAGMENT: Range<usize> = 2..4;
     /// Identification.
     pub const IDENTIFICATION: Range<usize> = 4..8;
@@ -49,7 +49,7 @@ layout::assert_layout! {
     IDENTIFICATION = identification,
 }
 
-/// The header.
+/// IPv6 fragment header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -69,24 +69,24 @@ pub struct Ipv6FragmentHeader {
     pub next_header: u8,
     /// Reserved, 0.
     pub reserved: u8,
-    /// Offset, two reserved bits, and whether more fragments follow.
+    /// Offset, two reserved bits, and the M bit.
     pub fragment: U16,
     /// Identification, which the fragments of one datagram share.
     pub identification: U32,
 }
 
 impl Ipv6FragmentHeader {
-    /// The header and its payload.
+    /// Parses the header; returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the place of a fragment: its offset in bytes, a multiple of 8, and whether more follow.
+    /// Sets the fragment offset in bytes, a multiple of 8, and the M bit.
     pub fn set_fragment(&mut self, offset: usize, more: bool) -> Result<(), Malformed> {
         let word = u16::try_from(offset).ok().filter(|word| word & !OFFSET_MASK == 0);
         let word = word.ok_or_else(|| Malformed::new(NAME, Reason::Value))?;
@@ -95,23 +95,23 @@ impl Ipv6FragmentHeader {
         Ok(())
     }
 
-    /// Offset of the payload in its datagram, in bytes.
+    /// Returns the offset of the payload in its datagram in bytes.
     pub fn fragment_offset(&self) -> usize {
         usize::from(self.fragment.get() & OFFSET_MASK)
     }
 
-    /// Whether more fragments follow.
+    /// Returns whether more fragments follow.
     pub fn more_fragments(&self) -> bool {
         self.fragment.get() & MORE_FRAGMENTS != 0
     }
 
-    /// Whether the payload is a whole datagram (RFC 6946).
+    /// Returns whether the payload is a whole datagram (RFC 6946).
     pub fn is_atomic(&self) -> bool {
         self.fragment.get() & (OFFSET_MASK | MORE_FRAGMENTS) == 0
     }
 }
 
-/// `frag6 next 17 id 0x00000007 offset 1448+`.
+/// Formats like `frag6 next 17 id 0x00000007 offset 1448+`.
 impl fmt::Display for Ipv6FragmentHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (next, id, offset) = (self.next_header, self.identification, self.fragment_offset());
@@ -122,7 +122,7 @@ impl fmt::Display for Ipv6FragmentHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The fragment header in the registry. IPv6 alone announces it, and no train has it.
+/// Registry entry of the fragment header, which only IPv6 announces; packets with it never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "frag6",
     class: Class::Extension,

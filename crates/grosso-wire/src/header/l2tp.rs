@@ -11,9 +11,9 @@
 //! +-+-+-------------+-----------------+
 //! ```
 //!
-//! A packet says neither how long its cookie is nor whether the sublayer is there: both ends agree on that when they
-//! set the session up. [`Ports::l2tp`](crate::Ports::l2tp) tells it to the dissector, which reads no session without.
-//! Session zero marks a control message (section 4.1.1.2).
+//! The length of the cookie and the presence of the sublayer are not in the packet: both endpoints agree on them when
+//! they set up the session. [`Ports::l2tp`](crate::Ports::l2tp) tells the dissector; without it, sessions are not
+//! parsed. Session 0 marks a control message (section 4.1.1.2).
 
 use core::fmt;
 
@@ -31,17 +31,17 @@ use crate::ports::Pseudowire;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk};
 
-/// Bytes of the session identifier, without cookie and sublayer.
+/// Length of the session identifier in bytes, without cookie and sublayer.
 pub const HEADER_LEN: usize = 4;
-/// Most bytes of a header: a cookie of 8 bytes, and the sublayer.
+/// Maximum header length in bytes: a cookie of 8 bytes and the sublayer.
 pub const LEN_MAX: usize = 16;
 
 /// IP protocol of the header.
 pub const PROTOCOL: u8 = 115;
 
-/// The bit of the default sublayer that says that the sequence number counts.
+/// Bit of the default sublayer: the sequence number is valid.
 pub const FLAG_SEQUENCE: u32 = 0x4000_0000;
-/// The bits of the default sublayer that are the sequence number.
+/// Bits of the default sublayer: sequence number.
 pub const SEQUENCE_MASK: u32 = 0x00ff_ffff;
 
 /// Byte ranges inside the header.
@@ -57,7 +57,7 @@ layout::assert_layout! {
     SESSION = session,
 }
 
-/// The part of the header that every session has.
+/// Session header without cookie and sublayer.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -73,28 +73,28 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct L2tpHeader {
-    /// Session identifier of the receiver; zero marks a control message.
+    /// Session identifier of the receiver; 0 marks a control message.
     pub session: U32,
 }
 
-/// The fields behind the session identifier.
+/// Fields after the session identifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct L2tpFields<'a> {
-    /// The cookie: none, 4 or 8 bytes.
+    /// Cookie of 0, 4 or 8 bytes.
     pub cookie: &'a [u8],
-    /// The word of the default sublayer.
+    /// Word of the default sublayer.
     pub sublayer: Option<u32>,
 }
 
 impl L2tpFields<'_> {
-    /// The sequence number, if it counts.
+    /// Returns the sequence number, if valid.
     pub fn sequence(&self) -> Option<u32> {
         self.sublayer.filter(|word| word & FLAG_SEQUENCE != 0).map(|word| word & SEQUENCE_MASK)
     }
 }
 
 impl L2tpHeader {
-    /// The header of a data message in such a pseudowire, its fields and its payload.
+    /// Parses the header of a data message of `pseudowire`; returns it with its fields and payload.
     pub fn parse(
         bytes: &[u8],
         pseudowire: Pseudowire,
@@ -111,7 +111,7 @@ impl L2tpHeader {
         Ok((header, L2tpFields { cookie, sublayer: Some(word.get()) }, payload))
     }
 
-    /// Writes the header of a data message and its fields, and returns the buffer behind them.
+    /// Writes the header of a data message with its fields and returns the rest of the buffer.
     pub fn emit<'a>(
         &self,
         fields: &L2tpFields<'_>,
@@ -134,13 +134,13 @@ impl L2tpHeader {
         layout::emit(NAME, self, &tail[..len], buffer)
     }
 
-    /// Whether it is a control message, which carries no packet.
+    /// Returns whether this is a control message, which carries no packet.
     pub fn is_control(&self) -> bool {
         self.session == U32::ZERO
     }
 }
 
-/// `l2tp session 0x00001000`.
+/// Formats like `l2tp session 0x00001000`.
 impl fmt::Display for L2tpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} session {:#010x}", self.session)
@@ -148,7 +148,7 @@ impl fmt::Display for L2tpHeader {
 }
 
 impl Pseudowire {
-    /// Bytes of the header of a data message.
+    /// Returns the length of a data message's header in bytes.
     #[must_use]
     pub const fn header_len(self) -> usize {
         HEADER_LEN + self.cookie.bytes() + if self.has_sublayer { SUBLAYER_LEN } else { 0 }
@@ -157,13 +157,13 @@ impl Pseudowire {
 
 const NAME: &str = SPEC.name;
 
-/// Bytes of the default sublayer (section 4.6).
+/// Length of the default sublayer in bytes (section 4.6).
 const SUBLAYER_LEN: usize = 4;
 /// The bit of [`FLAG_SEQUENCE`] in the first byte of the sublayer.
 const SEQUENCE_BIT: u8 = (FLAG_SEQUENCE >> 24) as u8;
 
-/// The header in the registry. The session is the flow's, and differs between the directions of a connection; all
-/// behind it is equal along a train.
+/// Registry entry. The session identifies the flow and differs between the directions of a connection; all other bits
+/// are equal along a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "l2tp",
     class: Class::Tunnel,
@@ -178,8 +178,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: None,
 };
 
-/// One bit of the session, which no control message has, and the bit of a sequence number in the last word, which is
-/// the sublayer where there is one.
+/// Returns the bits that determine the next headers: one bit of the session, which is zero in control messages, and the
+/// sequence bit of the sublayer, if present.
 fn structure(header: &[u8]) -> u128 {
     let session = header.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
     let one = session & session.wrapping_neg();
@@ -188,8 +188,8 @@ fn structure(header: &[u8]) -> u128 {
     u128::from(one) << (8 * (LEN_MAX - HEADER_LEN)) | sequence
 }
 
-/// Reads a data message where the dissector was told how. Behind a sequence number nothing is looked for: each packet
-/// has another, so that no train could give it back, and nothing else may repeat it (section 4.6).
+/// Reads a data message if the format of sessions is configured. Stops after a sequence number: each packet has another
+/// one, so that segmentation could not restore it (section 4.6).
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let pseudowire = walk.ports.l2tp().ok_or(Stop::Unknown)?;

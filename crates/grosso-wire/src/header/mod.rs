@@ -1,7 +1,6 @@
-//! The headers: a file each, and a line each in the registry.
+//! Header formats: one file per header, and one registry entry each.
 //!
-//! A header's file has its view, and a [`HeaderSpec`], which says once what everything else asks for by the kind of a
-//! header.
+//! A header's file contains its view and a [`HeaderSpec`], which describes the header for all generic code.
 
 mod spec;
 
@@ -17,20 +16,20 @@ use crate::registry::registry;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk};
 
-/// Declares the header files, and what is looked up by a kind or by a number.
+/// Declares the header modules, and the lookups by kind and by number.
 macro_rules! headers {
     ($($module:ident { $($kind:ident = $spec:ident, $sentence:literal;)* })+) => {
         $(pub mod $module;)+
 
         impl Kind {
-            /// Its documentation.
+            /// Returns the description of this kind of header.
             #[inline]
             #[must_use]
             pub const fn spec(self) -> &'static HeaderSpec {
                 match self { $($(Self::$kind => { const SPEC: &HeaderSpec = &$module::$spec; SPEC })*)+ }
             }
 
-            /// The part that it plays in a packet.
+            /// Returns the role of the header in a packet.
             #[inline]
             #[must_use]
             pub const fn class(self) -> Class {
@@ -45,7 +44,7 @@ macro_rules! headers {
                 match kind { $($(Kind::$kind => (const { $module::$spec.read })(self),)*)+ }
             }
 
-            /// The header that an EtherType of a link layer announces.
+            /// Returns the header announced by an EtherType of a link layer.
             #[inline(always)]
             pub(crate) fn of_ethertype(ethertype: u16) -> Step {
                 $($(if is_one_of(ethertype, const { $module::$spec.announced.ethertypes }) {
@@ -54,7 +53,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// The header that an EtherType of a tunnel header announces.
+            /// Returns the header announced by an EtherType of a tunnel header.
             #[inline(always)]
             pub(crate) fn of_tunnel_ethertype(ethertype: u16) -> Step {
                 $($(if is_one_of(ethertype, const { $module::$spec.announced.tunnel_ethertypes }) {
@@ -63,7 +62,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// The header that an IP protocol announces.
+            /// Returns the header announced by an IP protocol.
             #[inline(always)]
             pub(crate) fn of_protocol(protocol: u8) -> Step {
                 $($(if is_one_of_bytes(protocol, const { $module::$spec.announced.protocols }) {
@@ -72,7 +71,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// The header that a next protocol of VXLAN-GPE announces.
+            /// Returns the header announced by a next protocol of VXLAN-GPE.
             #[inline(always)]
             pub(crate) fn of_next_protocol(protocol: u8) -> Step {
                 $($(if is_one_of_bytes(protocol, const { $module::$spec.announced.next_protocols }) {
@@ -81,7 +80,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// Reads the header that a UDP port other than zero announces; `None` when the port means none.
+            /// Reads the header announced by a nonzero UDP port; `None` if the port announces none.
             #[inline(always)]
             pub(crate) fn enter_port(&mut self, port: u16) -> Option<Step> {
                 $($(if let Some(by_port) = const { &$module::$spec.announced.port }
@@ -98,9 +97,9 @@ macro_rules! headers {
 
 registry!(headers);
 
-/// The headers that most packets have, which are read without a turn of the walk's loop.
+/// Fast path for common headers, which are read without an iteration of the dissector's loop.
 impl Walk<'_, '_> {
-    /// Reads what an Ethernet header announces, where it is IP.
+    /// Reads the header after Ethernet if it is IP.
     #[inline(always)]
     fn after_ethernet(&mut self, ethertype: u16) -> Step {
         match ethertype {
@@ -110,7 +109,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Reads what an IP header announces, where it is TCP or UDP.
+    /// Reads the header after IP if it is TCP or UDP.
     #[inline(always)]
     fn after_ip(&mut self, protocol: u8, other: impl Fn(u8) -> Next) -> Step {
         match protocol {

@@ -21,10 +21,10 @@ use crate::kind::Kind;
 use crate::layout;
 use crate::walk::{Next, Step, Walk};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
 
-/// The bit that marks the last entry of the stack.
+/// Bit that marks the last entry of the stack.
 pub const BOTTOM_OF_STACK: u32 = 0x0000_0100;
 
 /// Byte ranges inside the header.
@@ -40,7 +40,7 @@ layout::assert_layout! {
     ENTRY = entry,
 }
 
-/// The header.
+/// An MPLS label stack entry.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -61,12 +61,12 @@ pub struct MplsHeader {
 }
 
 impl MplsHeader {
-    /// The entry and what follows it: another entry, or the payload after the last one.
+    /// Parses one entry; returns it with the bytes after it: another entry, or the payload after the last one.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the entry and returns the buffer behind it.
+    /// Writes the entry and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
@@ -100,28 +100,28 @@ impl MplsHeader {
         self.entry.set(self.entry.get() & !0xff | u32::from(ttl));
     }
 
-    /// The label, 20 bits.
+    /// Returns the label, 20 bits.
     pub fn label(&self) -> u32 {
         self.entry.get() >> 12
     }
 
-    /// The traffic class, 0 to 7.
+    /// Returns the traffic class, 0 to 7.
     pub fn traffic_class(&self) -> u8 {
         (self.entry.get() >> 9) as u8 & 7
     }
 
-    /// Whether this is the last entry of the stack.
+    /// Returns whether this is the last entry of the stack.
     pub fn bottom_of_stack(&self) -> bool {
         self.entry.get() & BOTTOM_OF_STACK != 0
     }
 
-    /// The time to live.
+    /// Returns the time to live.
     pub fn ttl(&self) -> u8 {
         self.entry.get() as u8
     }
 }
 
-/// `mpls label 100 class 3 ttl 64`, with ` bottom` on the last entry.
+/// Formats like `mpls label 100 class 3 ttl 64`, with ` bottom` on the last entry.
 impl fmt::Display for MplsHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (label, class, ttl) = (self.label(), self.traffic_class(), self.ttl());
@@ -132,7 +132,7 @@ impl fmt::Display for MplsHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The entry in the registry (RFC 3032). The 20 bits of the label are part of the flow.
+/// Registry entry of MPLS (RFC 3032). The 20 bits of the label are part of the flow.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "mpls",
     class: Class::Link,

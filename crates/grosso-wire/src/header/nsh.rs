@@ -1,4 +1,4 @@
-//! The network service header (RFC 8300): which chain of services a packet goes through, and where in it.
+//! Network service header (RFC 8300): the service function path of a packet, and its position in the path.
 //!
 //! ```text
 //!  0                 2        3        4              7        8
@@ -23,21 +23,21 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the base and the service path, without the context.
+/// Length in bytes of base header and service path header, without the context.
 pub const HEADER_LEN: usize = 8;
-/// Most bytes of a header: its length has six bits and counts words of four bytes.
+/// Maximum header length in bytes: the 6-bit length field counts 4-byte words.
 pub const LEN_MAX: usize = 252;
 
-/// EtherType of the header.
+/// EtherType of the network service header.
 pub const ETHERTYPE: u16 = 0x894f;
 
-/// The bit of the first word that marks operations and management.
+/// Bit of the first word: OAM packet.
 pub const FLAG_OPERATIONS: u16 = 0x2000;
-/// Context of a fixed length.
+/// Metadata type: context of fixed length.
 pub const METADATA_FIXED: u8 = 1;
-/// Context of a variable length, which may be none.
+/// Metadata type: context of variable length, possibly empty.
 pub const METADATA_VARIABLE: u8 = 2;
-/// Bytes of a header whose context has a fixed length.
+/// Length in bytes of a header with a context of fixed length.
 pub const LEN_FIXED: usize = 24;
 
 /// Byte ranges inside the header.
@@ -48,11 +48,11 @@ pub mod field {
     pub const FLAGS_TTL_LENGTH: Range<usize> = 0..2;
     /// Type of the context.
     pub const METADATA_TYPE: Range<usize> = 2..3;
-    /// Type of what follows the header.
+    /// Type of the payload.
     pub const NEXT_PROTOCOL: Range<usize> = 3..4;
     /// Service path identifier.
     pub const SERVICE_PATH: Range<usize> = 4..7;
-    /// Service index: the place in the path.
+    /// Service index: position in the path.
     pub const SERVICE_INDEX: Range<usize> = 7..8;
 }
 
@@ -65,26 +65,26 @@ layout::assert_layout! {
     SERVICE_INDEX = service_index,
 }
 
-/// The header without its context.
+/// Network service header without its context.
 #[repr(C)]
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
 pub struct NshHeader {
-    /// Version in the high two bits, flags, time to live in six, length in words of four bytes in six.
+    /// Version in the high two bits, flags, TTL in six bits, length in 4-byte words in six bits.
     pub flags_ttl_length: U16,
     /// Type of the context, in the low four bits.
     pub metadata_type: u8,
-    /// Type of what follows the header.
+    /// Type of the payload.
     pub next_protocol: u8,
     /// Service path identifier.
     pub service_path: [u8; 3],
-    /// Service index: the place in the path.
+    /// Service index: position in the path.
     pub service_index: u8,
 }
 
 impl NshHeader {
-    /// The header, its context and its payload.
+    /// Parses the header; returns it with its context and payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8], &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {
@@ -97,8 +97,8 @@ impl NshHeader {
         Ok((header, context, payload))
     }
 
-    /// Writes the header and its context, and returns the buffer behind them. The length written is that of `context`,
-    /// which is a whole number of words of four bytes.
+    /// Writes the header with its context and returns the rest of the buffer. The length field is computed from
+    /// `context`, which must be a whole number of 4-byte words.
     pub fn emit<'a>(
         &self,
         context: &[u8],
@@ -115,22 +115,22 @@ impl NshHeader {
         layout::emit(NAME, &header, context, buffer)
     }
 
-    /// The version, which is 0.
+    /// Returns the version, 0.
     pub fn version(&self) -> u8 {
         (self.flags_ttl_length.get() >> 14) as u8
     }
 
-    /// Bytes of the header with its context, as the header says.
+    /// Returns the length of header and context in bytes, as the header states.
     pub fn header_len(&self) -> usize {
         usize::from(self.flags_ttl_length.get() & LENGTH_MASK) * 4
     }
 
-    /// Hops between services that are left.
+    /// Returns the remaining hops between service functions.
     pub fn ttl(&self) -> u8 {
         (self.flags_ttl_length.get() >> TTL_SHIFT) as u8 & TTL_MAX
     }
 
-    /// Sets the hops that are left, 0 to 63.
+    /// Sets the remaining hops, 0 to 63.
     pub fn set_ttl(&mut self, ttl: u8) -> Result<(), Malformed> {
         if ttl > TTL_MAX {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -140,7 +140,7 @@ impl NshHeader {
         Ok(())
     }
 
-    /// The service path identifier, 24 bits.
+    /// Returns the service path identifier, 24 bits.
     pub fn path(&self) -> u32 {
         let [a, b, c] = self.service_path;
         u32::from_be_bytes([0, a, b, c])
@@ -156,7 +156,7 @@ impl NshHeader {
     }
 }
 
-/// The start of path 0, without context.
+/// Returns the header of a packet at the start of path 0, without context.
 impl Default for NshHeader {
     fn default() -> Self {
         let ttl = u16::from(TTL_MAX) << TTL_SHIFT;
@@ -170,7 +170,7 @@ impl Default for NshHeader {
     }
 }
 
-/// `nsh path 7 index 255 ttl 63 next 3`.
+/// Formats like `nsh path 7 index 255 ttl 63 next 3`.
 impl fmt::Display for NshHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service_index, next_protocol, .. } = self;
@@ -179,7 +179,7 @@ impl fmt::Display for NshHeader {
     }
 }
 
-/// Whether a header with context of this type can be so long (RFC 8300 section 2.2).
+/// Returns whether a header with this metadata type can have this length (RFC 8300 section 2.2).
 fn is_length_of(metadata_type: u8, len: usize) -> bool {
     len >= HEADER_LEN && (metadata_type != METADATA_FIXED || len == LEN_FIXED)
 }
@@ -191,9 +191,8 @@ const METADATA_MASK: u8 = 0x0f;
 const TTL_MAX: u8 = 0x3f;
 const TTL_SHIFT: u32 = 6;
 
-/// The header in the registry. Path and index are the flow's: at another place of its chain a packet is another one, as
-/// behind another VLAN tag, and where one wire shows both places neither has to wait for the other. The time to live
-/// and the context are equal along a train.
+/// Registry entry. Path and index are part of the flow: packets at different positions of their path are different
+/// flows, like packets with different VLAN tags, and need not be ordered. TTL and context are equal along a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "nsh",
     class: Class::Tunnel,

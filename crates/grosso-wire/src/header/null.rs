@@ -18,7 +18,7 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
 
 /// `AF_INET`, on every system.
@@ -45,7 +45,7 @@ layout::assert_layout! {
     FAMILY = family,
 }
 
-/// The header.
+/// BSD loopback header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -61,35 +61,34 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct NullHeader {
-    /// The family's bytes, in an order that is not recorded.
+    /// Bytes of the address family; their byte order is not recorded.
     pub family: [u8; 4],
 }
 
 impl NullHeader {
-    /// A header for this host: the family in its own order.
+    /// Creates a header with the address family in the byte order of this host.
     pub const fn new(family: u32) -> Self {
         Self { family: family.to_ne_bytes() }
     }
 
-    /// The header and its payload.
+    /// Parses the header; returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// The address family. Every family is below 256, so that the smaller of the two readings is
-    /// the one that is meant.
+    /// Returns the address family. Every family is below 256, so the smaller of the two byte orders is the right one.
     pub const fn family(&self) -> u32 {
         let (big, little) = (u32::from_be_bytes(self.family), u32::from_le_bytes(self.family));
         if big < little { big } else { little }
     }
 }
 
-/// `null family 2`.
+/// Formats like `null family 2`.
 impl fmt::Display for NullHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} family {}", self.family())
@@ -98,7 +97,7 @@ impl fmt::Display for NullHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The loopback header in the registry.
+/// Registry entry of BSD loopback.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "null",
     class: Class::Link,

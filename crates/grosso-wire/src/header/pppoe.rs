@@ -24,18 +24,18 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// The first byte of every header: version 1, type 1.
+/// First byte of every header: version 1, type 1.
 pub const VERSION_TYPE: u8 = 0x11;
-/// The code of session data.
+/// Code of session data.
 pub const CODE_SESSION: u8 = 0;
 /// PPP protocol of IPv4.
 pub const PROTOCOL_IPV4: u16 = 0x0021;
 /// PPP protocol of IPv6.
 pub const PROTOCOL_IPV6: u16 = 0x0057;
-/// Bytes of the PPP protocol, which the length counts.
+/// Length of the PPP protocol field in bytes; included in the length field.
 pub const PROTOCOL_LEN: usize = 2;
 
 /// Byte ranges inside the header.
@@ -63,7 +63,7 @@ layout::assert_layout! {
     PROTOCOL = protocol,
 }
 
-/// The header.
+/// PPPoE session header.
 #[repr(C)]
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
@@ -71,18 +71,18 @@ layout::assert_layout! {
 pub struct PppoeHeader {
     /// Version and type, always [`VERSION_TYPE`].
     pub version_type: u8,
-    /// [`CODE_SESSION`]; the discovery codes have another EtherType.
+    /// [`CODE_SESSION`]; discovery packets have another EtherType.
     pub code: u8,
     /// Session identifier.
     pub session: U16,
-    /// Bytes from the PPP protocol on.
+    /// Length of PPP protocol and payload in bytes.
     pub length: U16,
     /// PPP protocol number of the payload.
     pub protocol: U16,
 }
 
 impl PppoeHeader {
-    /// The header and its payload, which ends at the declared length or with the bytes.
+    /// Parses the header; returns it with its payload, which ends at the declared length or with `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version_type != VERSION_TYPE {
@@ -93,12 +93,12 @@ impl PppoeHeader {
         Ok((header, layout::clip(payload, payload_len)))
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the length for a payload of this many bytes behind the PPP protocol.
+    /// Sets the length field for a payload of `bytes` bytes after the PPP protocol.
     pub fn set_payload_len(&mut self, bytes: usize) -> Result<(), Malformed> {
         let length = u16::try_from(bytes.saturating_add(PROTOCOL_LEN));
         self.length.set(length.map_err(|_| Malformed::new(NAME, Reason::Value))?);
@@ -106,7 +106,7 @@ impl PppoeHeader {
     }
 }
 
-/// A session header of session 0 without payload.
+/// Returns the header of session 0 without payload.
 impl Default for PppoeHeader {
     fn default() -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Default for PppoeHeader {
     }
 }
 
-/// `pppoe session 7 0x0021 len 42`.
+/// Formats like `pppoe session 7 0x0021 len 42`.
 impl fmt::Display for PppoeHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} session {} {:#06x} len {}", self.session, self.protocol, self.length)
@@ -128,7 +128,7 @@ impl fmt::Display for PppoeHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The session header in the registry (RFC 2516, rule G5a). The length counts from the PPP protocol on.
+/// Registry entry of PPPoE sessions (RFC 2516, rule G5a). The length counts from the PPP protocol on.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "pppoe",
     class: Class::Link,
@@ -147,7 +147,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     remote_checksum: None,
 };
 
-/// Bytes at the start of the header that its length does not count.
+/// Bytes at the start of the header that its length field does not count.
 const UNCOUNTED: usize = HEADER_LEN - PROTOCOL_LEN;
 
 #[inline(always)]

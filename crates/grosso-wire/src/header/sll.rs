@@ -1,4 +1,4 @@
-//! Linux cooked capture (`LINKTYPE_LINUX_SLL`), as libpcap writes it for `any`.
+//! Linux cooked capture (`LINKTYPE_LINUX_SLL`), which libpcap writes for the device `any`.
 //!
 //! ```text
 //!  0             2             4             6                 14         16
@@ -19,7 +19,7 @@ use crate::kind::Kind;
 use crate::layout;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 16;
 
 /// Packet type: to this host.
@@ -39,11 +39,11 @@ pub mod field {
 
     /// Packet type.
     pub const PACKET_TYPE: Range<usize> = 0..2;
-    /// The `ARPHRD_` number of the device.
+    /// `ARPHRD_` number of the device.
     pub const DEVICE_TYPE: Range<usize> = 2..4;
-    /// Bytes of the address that count.
+    /// Length of the sender's address.
     pub const ADDRESS_LENGTH: Range<usize> = 4..6;
-    /// Address of the sender.
+    /// Sender's address.
     pub const ADDRESS: Range<usize> = 6..14;
     /// EtherType.
     pub const ETHERTYPE: Range<usize> = 14..16;
@@ -58,7 +58,7 @@ layout::assert_layout! {
     ETHERTYPE = ethertype,
 }
 
-/// The header.
+/// Linux cooked capture header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -74,36 +74,36 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct SllHeader {
-    /// Direction of the packet and kind of its destination.
+    /// Direction of the packet and type of its destination.
     pub packet_type: U16,
-    /// The `ARPHRD_` number of the device.
+    /// `ARPHRD_` number of the device.
     pub device_type: U16,
-    /// Bytes of the sender's address, which may exceed the recorded ones.
+    /// Length of the sender's address in bytes; may exceed the 8 recorded bytes.
     pub address_length: U16,
-    /// Address of the sender, filled up with zeros.
+    /// Sender's address, padded with zeros.
     pub address: [u8; 8],
     /// EtherType of the payload.
     pub ethertype: U16,
 }
 
 impl SllHeader {
-    /// The header and its payload.
+    /// Parses the header; returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// The recorded part of the sender's address.
+    /// Returns the recorded part of the sender's address.
     pub fn address(&self) -> &[u8] {
         layout::clip(&self.address, self.address_length.into())
     }
 }
 
-/// `sll type 0 from 02:00:00:00:00:01 0x0800`.
+/// Formats like `sll type 0 from 02:00:00:00:00:01 0x0800`.
 impl fmt::Display for SllHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, address) = (self.packet_type, Address(self.address()));
@@ -113,7 +113,7 @@ impl fmt::Display for SllHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The cooked capture header in the registry.
+/// Registry entry of Linux cooked capture.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "sll",
     class: Class::Link,

@@ -1,4 +1,4 @@
-//! Linux cooked capture version 2 (`LINKTYPE_LINUX_SLL2`), as libpcap writes it for `any`.
+//! Linux cooked capture version 2 (`LINKTYPE_LINUX_SLL2`), which libpcap writes for the device `any`.
 //!
 //! ```text
 //!  0         2          4           8        10      11      12                 20
@@ -19,7 +19,7 @@ use crate::kind::Kind;
 use crate::layout;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 20;
 
 /// Byte ranges inside the header.
@@ -32,13 +32,13 @@ pub mod field {
     pub const RESERVED: Range<usize> = 2..4;
     /// Index of the interface.
     pub const INTERFACE: Range<usize> = 4..8;
-    /// The `ARPHRD_` number of the device.
+    /// `ARPHRD_` number of the device.
     pub const DEVICE_TYPE: Range<usize> = 8..10;
-    /// Packet type.
+    /// Direction of the packet and type of its destination.
     pub const PACKET_TYPE: Range<usize> = 10..11;
-    /// Bytes of the address that count.
+    /// Length of the sender's address.
     pub const ADDRESS_LENGTH: Range<usize> = 11..12;
-    /// Address of the sender.
+    /// Sender's address.
     pub const ADDRESS: Range<usize> = 12..20;
 }
 
@@ -53,7 +53,7 @@ layout::assert_layout! {
     ADDRESS = address,
 }
 
-/// The header.
+/// Linux cooked capture version 2 header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -73,36 +73,36 @@ pub struct Sll2Header {
     pub ethertype: U16,
     /// Reserved, 0.
     pub reserved: U16,
-    /// Index of the interface, from 1.
+    /// Interface index, starting at 1.
     pub interface: U32,
-    /// The `ARPHRD_` number of the device.
+    /// `ARPHRD_` number of the device.
     pub device_type: U16,
-    /// Direction of the packet and kind of its destination, with the numbers of [`sll`](crate::sll).
+    /// Direction of the packet and type of its destination, as in [`sll`](crate::sll).
     pub packet_type: u8,
-    /// Bytes of the sender's address, which may exceed the recorded ones.
+    /// Length of the sender's address in bytes; may exceed the 8 recorded bytes.
     pub address_length: u8,
-    /// Address of the sender, filled up with zeros.
+    /// Sender's address, padded with zeros.
     pub address: [u8; 8],
 }
 
 impl Sll2Header {
-    /// The header and its payload.
+    /// Parses the header; returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// The recorded part of the sender's address.
+    /// Returns the recorded part of the sender's address.
     pub fn address(&self) -> &[u8] {
         layout::clip(&self.address, self.address_length.into())
     }
 }
 
-/// `sll2 interface 3 type 0 from 02:00:00:00:00:01 0x0800`.
+/// Formats like `sll2 interface 3 type 0 from 02:00:00:00:00:01 0x0800`.
 impl fmt::Display for Sll2Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (interface, kind, address) =
@@ -114,7 +114,7 @@ impl fmt::Display for Sll2Header {
 
 const NAME: &str = SPEC.name;
 
-/// The cooked capture header in the registry.
+/// Registry entry of Linux cooked capture version 2.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "sll2",
     class: Class::Link,

@@ -1,39 +1,39 @@
-//! Specification of a kind of header, as data.
+//! Description of a kind of header, as data.
 //!
-//! Each header's file has a [`HeaderSpec`], and one line of the registry makes it a [`Kind`]. All that depends on the
-//! kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is a function of the
-//! specification, so a new header is a file and a line.
+//! Each header's file has a [`HeaderSpec`], and one registry entry makes it a [`Kind`]. Everything that depends on the
+//! kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is derived from the description,
+//! so a new header is one file and one entry.
 
 use core::ops::Range;
 
 use crate::kind::Kind;
 use crate::walk::{Step, Walk};
 
-/// One kind of header.
+/// Description of one kind of header for generic code.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct HeaderSpec {
-    /// The short word that [`Stack`](crate::Stack)'s `Display` and reports use.
+    /// Short name for [`Stack`](crate::Stack)'s `Display` and for reports.
     pub name: &'static str,
-    /// The part that it plays in a packet.
+    /// Role of the header in a packet.
     pub class: Class,
-    /// The numbers by which other headers say that this one follows.
+    /// Numbers by which other headers announce this one.
     pub announced: Announced,
-    /// Reads the header at the front of the remaining bytes: its length, and the next header.
+    /// Reads the header at the start of the remaining bytes: its length, and the next header.
     pub(crate) read: Read,
-    /// Its fields.
+    /// Fields of the fixed part.
     pub layouts: Layouts,
-    /// Bytes behind the fields: options, and contents without fields of their own.
+    /// Bytes after the fixed part: options, and content without fields.
     pub tail: Tail,
-    /// The bits that decide which headers follow, except lengths of payload.
+    /// Bits that determine which headers follow, without payload lengths.
     pub structure: Structure,
-    /// Segmentation support that a device must have for superframes with this header.
+    /// Segmentation feature that a device needs for superframes with this header.
     pub segmentation: Segmentation,
-    /// Reader of the checksum that the header leaves to the receiver of the inner packet, if it can announce one.
+    /// Reader of a remote checksum request, if the header can carry one.
     pub remote_checksum: Option<ReadRemote>,
 }
 
-/// Reader of the checksum that a header leaves to the receiver of the inner packet, if any.
+/// Reader of a remote checksum request in a header.
 pub type ReadRemote = fn(&[u8]) -> Option<Remote>;
 
 /// A step of the dissector over one header.
@@ -43,35 +43,35 @@ pub(crate) type Read = for<'a, 's, 'w> fn(&'w mut Walk<'a, 's>) -> Step;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Class {
-    /// The link layer, and what is between it and IP.
+    /// Link layer, or a header between it and IP.
     Link,
     /// IP.
     Network,
     /// An extension header of IPv6.
     Extension,
-    /// TCP and UDP, which end in a payload that trains can be made of.
+    /// TCP or UDP, whose payload can be merged.
     Transport,
-    /// Messages about the network.
+    /// Control message, for example ICMP.
     Control,
-    /// A header in front of something encrypted.
+    /// Header of encrypted content.
     Security,
-    /// A header around a packet, inside IP or a link layer.
+    /// Tunnel header, inside IP or a link layer.
     Tunnel,
 }
 
-/// Numbers by which other headers announce one, at most [`NUMBERS_MAX`] of each.
+/// Numbers by which other headers announce this one, at most [`NUMBERS_MAX`] of each type.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Announced {
-    /// EtherTypes of a link layer.
+    /// EtherTypes in a link-layer header.
     pub ethertypes: &'static [u16],
-    /// EtherTypes of a tunnel header such as GRE.
+    /// EtherTypes in a tunnel header, for example GRE.
     pub tunnel_ethertypes: &'static [u16],
     /// IP protocols.
     pub protocols: &'static [u8],
-    /// Numbers of the registry that VXLAN-GPE and the network service header share (RFC 8300 section 11.2.5).
+    /// Next protocol numbers that VXLAN-GPE and the network service header share (RFC 8300 section 11.2.5).
     pub next_protocols: &'static [u8],
-    /// UDP port that announces it.
+    /// UDP port.
     pub port: Option<AnnouncedByPort>,
 }
 
@@ -79,21 +79,21 @@ pub struct Announced {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AnnouncedByPort {
-    /// The port that IANA assigned.
+    /// Port assigned by IANA.
     pub assigned: u16,
-    /// Name of the tunnel in messages; in lower case it is its name in options.
+    /// Name of the tunnel in messages; in lower case, its name in options.
     pub title: &'static str,
-    /// Number of the tunnel in the list of ports that captures record, from 1; each number is used once.
+    /// Number of the tunnel in the port list of captures, from 1; every number is unique.
     pub code: u8,
     /// Reads the payload of a datagram to this port.
     pub(crate) read: Read,
 }
 
-/// Most numbers of one kind that announce a header.
+/// Maximum count of each type of number.
 pub const NUMBERS_MAX: usize = 4;
 
 impl Announced {
-    /// No number: another header's own fields announce this one.
+    /// No number: fields of another header announce this one.
     pub const NEVER: Self = Self {
         ethertypes: &[],
         tunnel_ethertypes: &[],
@@ -103,43 +103,43 @@ impl Announced {
     };
 }
 
-/// The fields of a header's fixed part.
+/// Fields of a header's fixed part.
 #[derive(Debug)]
 pub enum Layouts {
-    /// The same in every such header.
+    /// The same fields in every header of this kind.
     One(Layout),
-    /// Chosen by the first bytes of the header. Missing bytes count as zero.
+    /// Fields chosen by the first bytes of the header. Missing bytes count as zero.
     Chosen(fn(&[u8]) -> &'static Layout),
 }
 
-/// Fields of a header's fixed part in order of position, and their bits that identify a flow. Every byte belongs to
+/// Fields of a header's fixed part in order of position, with the bits that identify a flow. Every byte belongs to
 /// exactly one field.
 #[derive(Debug)]
 pub struct Layout {
-    /// The fields.
+    /// Fields in order of position.
     pub fields: &'static [Field],
     key: Key,
     number: Option<Number>,
 }
 
 impl Layout {
-    /// No field: all bytes of the header are equal along a train.
+    /// No fields: all bytes of the header are equal along a train.
     pub const NONE: Self = Self::new(&[]);
 
-    /// A header of these fields.
+    /// Creates a layout from its fields.
     #[must_use]
     pub const fn new(fields: &'static [Field]) -> Self {
         Self { fields, key: Key::of(fields), number: Number::of(fields) }
     }
 
-    /// The bits that identify a flow.
+    /// Returns the bits that identify a flow.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[KeyWord] {
         &self.key.words[..self.key.count.min(KEY_WORDS_MAX)]
     }
 
-    /// End of the fixed part, in bytes from the start of the header.
+    /// Returns the length of the fixed part in bytes.
     #[must_use]
     pub const fn end(&self) -> usize {
         match self.fields.last() {
@@ -152,22 +152,22 @@ impl Layout {
 /// One field of a header.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Name of the field in reports.
+    /// Field name in reports.
     pub name: &'static str,
-    /// Position, in bytes from the start of its header.
+    /// Byte range in the header.
     pub bytes: Range<usize>,
     /// Meaning.
     pub role: Role,
-    /// Law of its variation along a train.
+    /// Law by which the field varies along a train.
     pub law: Law,
-    /// The bits, the first byte's highest first, that no profile lets vary.
+    /// Bits that no profile may let vary; the first byte's highest bit is the highest.
     pub pinned: u64,
     /// Notation in reports.
     pub notation: Notation,
 }
 
 impl Field {
-    /// A field that varies by a law of its own.
+    /// Creates a field with its own law.
     #[must_use]
     pub const fn new(name: &'static str, bytes: Range<usize>, role: Role, law: Law) -> Self {
         let notation =
@@ -175,26 +175,26 @@ impl Field {
         Self { name, bytes, role, law, pinned: 0, notation }
     }
 
-    /// A field that is equal along a train.
+    /// Creates a field that is equal along a train.
     #[must_use]
     pub const fn equal(name: &'static str, bytes: Range<usize>, role: Role) -> Self {
         Self::new(name, bytes, role, Law::Equal)
     }
 
-    /// A field of which every bit identifies a flow.
+    /// Creates a field whose bits all identify a flow.
     #[must_use]
     pub const fn key(name: &'static str, bytes: Range<usize>, role: Role) -> Self {
         Self::new(name, bytes, role, Law::Key { bits: u64::MAX })
     }
 
-    /// The same with bits that no profile lets vary.
+    /// Returns the field with `bits` that no profile may let vary.
     #[must_use]
     pub const fn pinning(mut self, bits: u64) -> Self {
         self.pinned = bits;
         self
     }
 
-    /// The same in another notation.
+    /// Returns the field with another notation in reports.
     #[must_use]
     pub const fn shown(mut self, notation: Notation) -> Self {
         self.notation = notation;
@@ -202,20 +202,20 @@ impl Field {
     }
 }
 
-/// Meaning of a field, the same in every header that has such a field.
+/// Meaning of a field, common to all headers with such a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A field of the link layer.
     Link,
-    /// A tag of the link layer whose number both directions of a connection have.
+    /// Tag in the link layer whose number is the same in both directions of a connection.
     Tag,
     /// Version or header length.
     Form,
-    /// Type of service or traffic class alone.
+    /// Type of service, or traffic class without flow label.
     TypeOfService,
     /// Traffic class and flow label in one word.
     ClassAndLabel,
-    /// Whether the packet may be fragmented, and whether it was.
+    /// DF, MF and fragment offset.
     Fragmentation,
     /// TTL or hop limit.
     TimeToLive,
@@ -225,19 +225,19 @@ pub enum Role {
     Address,
     /// A port.
     Port,
-    /// Protocol number behind an IP header.
+    /// Protocol number after an IP header.
     Protocol,
-    /// The number of a virtual network, which both directions of a connection have.
+    /// Virtual network identifier, the same in both directions of a connection.
     Network,
-    /// The number of a tunnel, which may differ between the directions of a connection.
+    /// Tunnel identifier, which may differ between the directions of a connection.
     Channel,
     /// Another field of a tunnel header.
     Tunnel,
     /// An IPv6 extension header.
     Extension,
-    /// The place of the payload in a stream.
+    /// Sequence number of the payload in a stream.
     Sequence,
-    /// Next sequence number expected from the other side.
+    /// Next sequence number expected from the peer.
     Acknowledgment,
     /// TCP flags and header length.
     Flags,
@@ -247,7 +247,7 @@ pub enum Role {
     UrgentPointer,
     /// TCP options.
     Options,
-    /// A length of what follows.
+    /// Length of the following bytes.
     Length,
     /// A checksum.
     Checksum,
@@ -256,27 +256,27 @@ pub enum Role {
 /// Law by which a field varies along a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// Equal; another value of these bits, the first byte's highest first, is another flow.
+    /// Equal; another value of these bits is another flow. The first byte's highest bit is the highest.
     Key {
-        /// Identifying bits of the first 64; all further bits of the field identify as well.
+        /// Identifying bits among the first 64 bits of the field; all later bits identify the flow as well.
         bits: u64,
     },
-    /// Equal; a different value ends the train.
+    /// Equal; another value ends the train.
     Equal,
-    /// The bytes from `skip` bytes after the header's start to the end of the packet. A length that
-    /// does not fit is written as zero (rules G50, G63), which only IP allows.
+    /// The number of bytes from `skip` bytes after the header's start to the end of the packet. A length that does not
+    /// fit is written as zero (rules G50, G63), which only IP allows.
     Length {
         /// Bytes at the start of the header that the length does not count.
         skip: usize,
     },
-    /// Steps by one a packet, or stays fixed: one mode an IP level (rule G14, RFC 6864).
+    /// Increases by one per packet, or stays fixed; the mode is set per IP level (rule G14, RFC 6864).
     Identification,
-    /// Advances by the payload so far (rule S10).
+    /// Advances by the preceding payload bytes (rule S10).
     Sequence,
-    /// TCP flags: FIN and PSH are on the last packet only, CWR on the first or on all; the rest is
-    /// equal (rules G35, S11).
+    /// TCP flags: FIN and PSH only in the last packet, CWR in the first or in all; the others are equal (rules G35,
+    /// S11).
     Flags,
-    /// The one's-complement sum over the coverage given by [`Cover`].
+    /// One's-complement checksum over the bytes that [`Cover`] names.
     Checksum(Cover),
 }
 
@@ -292,7 +292,7 @@ pub enum Cover {
         /// The protocol in the pseudo-header.
         protocol: u8,
     },
-    /// As [`Cover::Transport`], but zero says that there is none, and stays zero (UDP, RFC 768).
+    /// Like [`Cover::Transport`], but zero means that there is no checksum, and stays zero (UDP, RFC 768).
     Datagram {
         /// The protocol in the pseudo-header.
         protocol: u8,
@@ -300,13 +300,13 @@ pub enum Cover {
 }
 
 impl Cover {
-    /// Whether a field of zero says that there is no checksum.
+    /// Returns whether a zero field means that there is no checksum.
     #[must_use]
     pub const fn zero_means_none(self) -> bool {
         matches!(self, Self::Datagram { .. })
     }
 
-    /// The protocol in the pseudo-header; zero when there is none.
+    /// Returns the protocol in the pseudo-header; zero without one.
     #[must_use]
     pub const fn protocol(self) -> u8 {
         match self {
@@ -329,7 +329,7 @@ pub enum Notation {
     Bytes,
 }
 
-/// Bytes behind the fields of a header.
+/// Bytes after the fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
     /// Name in reports.
@@ -338,20 +338,20 @@ pub struct Tail {
     pub role: Role,
 }
 
-/// The bits of a header that decide which headers there are: a packet that agrees in those of all its headers has the
-/// same headers.
+/// Bits of a header that determine which headers follow: packets that agree in these bits of all headers have the same
+/// header stack.
 #[derive(Clone, Copy, Debug)]
 pub enum Structure {
-    /// Bytes, each with the bits that count.
+    /// Byte offsets, each with a mask of significant bits.
     Bits(&'static [(usize, u8)]),
     /// Every bit.
     Whole,
-    /// As the header says: bits of its first 16 bytes, the first byte's highest first.
+    /// Computed from the header: bits of its first 16 bytes; the first byte's highest bit is the highest.
     Chosen(fn(&[u8]) -> u128),
 }
 
 impl Structure {
-    /// The bytes of a header, each with the bits that count.
+    /// Returns the byte offsets of a header, each with a mask of significant bits.
     pub fn bits(self, header: &[u8]) -> impl Iterator<Item = (usize, u8)> {
         let (bits, whole, chosen) = match self {
             Self::Bits(bits) => (bits, 0..0, 0),
@@ -364,7 +364,7 @@ impl Structure {
     }
 }
 
-/// Segmentation support that a header requires of a device: the bits of Linux's `gso_type` (rule S1).
+/// Segmentation feature that a header requires of a device: bits of Linux's `gso_type` (rule S1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
     /// None: the header is repeated unchanged.
@@ -377,26 +377,26 @@ pub enum Segmentation {
     Udp,
     /// GRE.
     Gre,
-    /// More than any feature offers.
+    /// Not supported by any feature.
     Never,
 }
 
-/// Checksum that the receiver of a tunnelled packet completes, in bytes from the end of the announcing header.
+/// Remote checksum request, with offsets in bytes from the end of the requesting header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// Start of the sum.
     pub start: usize,
-    /// Position of the checksum.
+    /// Offset of the checksum field.
     pub at: usize,
 }
 
 impl Remote {
-    /// A place that no transport header has.
+    /// An offset that no transport header has.
     pub const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 
 impl HeaderSpec {
-    /// The fields of this header.
+    /// Returns the fields of this header.
     #[inline]
     #[must_use]
     pub fn layout(&self, header: &[u8]) -> &Layout {
@@ -406,8 +406,8 @@ impl HeaderSpec {
         }
     }
 
-    /// Position and coverage of the checksum that covers more than the header, where there is one. An optional checksum
-    /// is absent where it is zero.
+    /// Returns offset and coverage of the checksum that covers more than the header, if any. An optional checksum of
+    /// zero is absent.
     #[must_use]
     pub fn checksum(&self, header: &[u8]) -> Option<(usize, Cover)> {
         self.layout(header).fields.iter().find_map(|field| match field.law {
@@ -421,8 +421,8 @@ impl HeaderSpec {
         })
     }
 
-    /// The number by which the header distinguishes networks or tunnels, and its role: [`Role::Tag`], [`Role::Network`]
-    /// or [`Role::Channel`].
+    /// Returns the identifier of the network or tunnel and its role: [`Role::Tag`], [`Role::Network`] or
+    /// [`Role::Channel`].
     #[inline]
     #[must_use]
     pub fn identifier(&self, header: &[u8]) -> Option<(Role, u32)> {
@@ -432,8 +432,7 @@ impl HeaderSpec {
     }
 }
 
-/// Number by which a header distinguishes networks or tunnels: bits of a four-byte word that lies inside every such
-/// header.
+/// Identifier of a network or tunnel: bits of a 4-byte word that every such header contains.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     role: Role,
@@ -443,7 +442,7 @@ struct Number {
 }
 
 impl Number {
-    /// The number of the first field with such a role.
+    /// Returns the identifier of the first field with such a role.
     const fn of(fields: &[Field]) -> Option<Self> {
         let mut i = 0;
         while i < fields.len() {
@@ -461,29 +460,29 @@ impl Number {
     }
 }
 
-/// Up to eight bytes of a header, and which of their bits identify a flow.
+/// Up to eight bytes of a header, with a mask of the bits that identify a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyWord {
-    /// Start, in bytes from the start of the header.
+    /// Offset in the header in bytes.
     pub at: u16,
-    /// The bits, the first byte's highest first.
+    /// Mask of the identifying bits; the first byte's highest bit is the highest.
     pub mask: u64,
 }
 
-/// The bits of a header that identify a flow, in as few words as there can be.
+/// Bits of a header that identify a flow, in as few words as possible.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     words: [KeyWord; KEY_WORDS_MAX],
     count: usize,
 }
 
-/// Most words of a header: two IPv6 addresses.
+/// Maximum number of words per header: two IPv6 addresses.
 const KEY_WORDS_MAX: usize = 4;
-/// Greatest end of an identifying field, in bytes from the start of its header.
+/// Maximum end of an identifying field, in bytes from the start of its header.
 const KEY_BYTES_MAX: usize = 40;
 
 impl Key {
-    /// Compiles the fields that identify into words.
+    /// Compiles the identifying fields into words.
     const fn of(fields: &[Field]) -> Self {
         let bytes = key_bytes(fields);
         let mut key = Self { words: [KeyWord { at: 0, mask: 0 }; KEY_WORDS_MAX], count: 0 };
@@ -508,7 +507,7 @@ impl Key {
     }
 }
 
-/// The bits that identify, of each byte of a header.
+/// Returns the identifying bits of each byte of a header.
 const fn key_bytes(fields: &[Field]) -> [u8; KEY_BYTES_MAX] {
     let mut bytes = [0; KEY_BYTES_MAX];
     let mut i = 0;
@@ -526,7 +525,7 @@ const fn key_bytes(fields: &[Field]) -> [u8; KEY_BYTES_MAX] {
     bytes
 }
 
-/// Whether a number is in a short list. Written out, so that a list known to the compiler becomes plain comparisons.
+/// Returns whether a number is in a short list. Written out, so that a constant list becomes plain comparisons.
 #[inline(always)]
 pub(crate) const fn is_one_of(number: u16, numbers: &[u16]) -> bool {
     assert!(numbers.len() <= NUMBERS_MAX);
@@ -537,7 +536,7 @@ pub(crate) const fn is_one_of(number: u16, numbers: &[u16]) -> bool {
         || count > 3 && numbers[3] == number
 }
 
-/// The same for numbers of one byte.
+/// Returns whether a one-byte number is in a short list.
 #[inline(always)]
 pub(crate) const fn is_one_of_bytes(number: u8, numbers: &[u8]) -> bool {
     assert!(numbers.len() <= NUMBERS_MAX);
@@ -549,20 +548,20 @@ pub(crate) const fn is_one_of_bytes(number: u8, numbers: &[u8]) -> bool {
 }
 
 impl Kind {
-    /// The short word that [`Stack`](crate::Stack)'s `Display` uses.
+    /// Returns the short name that [`Stack`](crate::Stack)'s `Display` uses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.spec().name
     }
 
-    /// Whether it is IP.
+    /// Returns whether the header is IPv4 or IPv6.
     #[inline]
     #[must_use]
     pub const fn is_ip(self) -> bool {
         matches!(self.class(), Class::Network)
     }
 
-    /// Whether it is TCP or UDP.
+    /// Returns whether the header is TCP or UDP.
     #[inline]
     #[must_use]
     pub const fn is_transport(self) -> bool {

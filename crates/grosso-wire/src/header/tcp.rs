@@ -32,26 +32,26 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Step, Walk};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 20;
-/// Most bytes of options.
+/// Maximum length of the options in bytes.
 pub const OPTIONS_LEN_MAX: usize = 40;
 
-/// No more data.
+/// FIN: no more data.
 pub const FIN: u16 = 0x001;
-/// Synchronise.
+/// SYN: synchronise sequence numbers.
 pub const SYN: u16 = 0x002;
-/// Reset.
+/// RST: reset the connection.
 pub const RST: u16 = 0x004;
-/// Push.
+/// PSH: deliver the data promptly.
 pub const PSH: u16 = 0x008;
-/// The acknowledgment number counts.
+/// ACK: the acknowledgment number is valid.
 pub const ACK: u16 = 0x010;
-/// The urgent pointer counts.
+/// URG: the urgent pointer is valid.
 pub const URG: u16 = 0x020;
-/// Congestion was seen.
+/// ECE: the receiver saw congestion marks.
 pub const ECE: u16 = 0x040;
-/// The congestion window was reduced.
+/// CWR: the congestion window was reduced.
 pub const CWR: u16 = 0x080;
 /// Accurate ECN (RFC 9768).
 pub const AE: u16 = 0x100;
@@ -105,7 +105,7 @@ layout::assert_layout! {
     URGENT = urgent,
 }
 
-/// The fixed header.
+/// Fixed part of the TCP header.
 #[repr(C)]
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
@@ -117,20 +117,20 @@ pub struct TcpHeader {
     pub destination_port: U16,
     /// Sequence number of the first payload byte, or of SYN.
     pub sequence: U32,
-    /// The sequence number that is expected next, when [`ACK`] is set.
+    /// Next expected sequence number, if [`ACK`] is set.
     pub acknowledgment: U32,
     /// Data offset, reserved bits and flags.
     pub offset_flags: U16,
-    /// Bytes that may be sent, before scaling.
+    /// Receive window in bytes, before scaling.
     pub window: U16,
     /// Checksum over pseudo-header, header, options and payload.
     pub checksum: U16,
-    /// End of the urgent data, when [`URG`] is set.
+    /// End of the urgent data, if [`URG`] is set.
     pub urgent: U16,
 }
 
 impl TcpHeader {
-    /// The header, its options and its payload.
+    /// Parses the header; returns it with its options and payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, TcpOptions<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let options_len = header.header_len().checked_sub(HEADER_LEN);
@@ -139,8 +139,8 @@ impl TcpHeader {
         Ok((header, TcpOptions(options), payload))
     }
 
-    /// Writes the header and its options, and returns the buffer behind them. The data offset
-    /// written is that of these options, whatever the field says. The checksum is written as it is.
+    /// Writes the header with its options and returns the rest of the buffer. The data offset is computed from
+    /// `options`; the checksum is written unchanged.
     pub fn emit<'a>(
         &self,
         options: &[u8],
@@ -154,33 +154,33 @@ impl TcpHeader {
         layout::emit(NAME, &Self { offset_flags, ..*self }, options, buffer)
     }
 
-    /// Sets the nine flags to these, and leaves the reserved bits.
+    /// Sets the nine flags and keeps the reserved bits.
     pub fn set_flags(&mut self, flags: u16) {
         self.offset_flags.set(self.offset_flags.get() & !FLAGS_MASK | flags & FLAGS_MASK);
     }
 
-    /// The nine flags, from [`FIN`] to [`AE`].
+    /// Returns the nine flags, from [`FIN`] to [`AE`].
     pub fn flags(&self) -> u16 {
         self.offset_flags.get() & FLAGS_MASK
     }
 
-    /// Whether all of these flags are set.
+    /// Returns whether all of these flags are set.
     pub fn has(&self, flags: u16) -> bool {
         self.offset_flags.get() & flags == flags
     }
 
-    /// The three reserved bits; 0 unless a later standard uses them.
+    /// Returns the three reserved bits; 0 unless a later standard uses them.
     pub fn reserved(&self) -> u8 {
         (self.offset_flags.get() >> 9) as u8 & 7
     }
 
-    /// Bytes of the header with its options, as the header says.
+    /// Returns the length of header and options in bytes, as the header states.
     pub fn header_len(&self) -> usize {
         usize::from(self.offset_flags.get() >> 12) * 4
     }
 }
 
-/// A header without options, all of its other fields zero.
+/// Returns a header without options, with all other fields zero.
 impl Default for TcpHeader {
     fn default() -> Self {
         Self {
@@ -196,7 +196,7 @@ impl Default for TcpHeader {
     }
 }
 
-/// `tcp 1500 > 8000 [PSH ACK] seq 100 ack 7 win 8192`.
+/// Formats like `tcp 1500 > 8000 [PSH ACK] seq 100 ack 7 win 8192`.
 impl fmt::Display for TcpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} {} > {} [", self.source_port, self.destination_port)?;
@@ -212,35 +212,35 @@ impl fmt::Display for TcpHeader {
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
-    /// Nothing but padding follows; the iterator ends.
+    /// End of the list: only padding follows, and the iterator ends.
     EndOfList,
     /// One byte of padding.
     NoOperation,
-    /// Most payload bytes that the sender wants to receive in one segment.
+    /// Maximum segment size in payload bytes that the sender wants to receive.
     MaximumSegmentSize(u16),
-    /// Bits by which the sender's windows are to be shifted.
+    /// Shift count of the sender's window.
     WindowScale(u8),
-    /// The sender understands selective acknowledgment.
+    /// The sender supports selective acknowledgment.
     SackPermitted,
-    /// Ranges that arrived beyond a gap.
+    /// Received ranges after a gap.
     Sack(&'a [SackBlock]),
     /// Timestamps (RFC 7323).
     Timestamps {
-        /// The sender's clock.
+        /// Sender's clock.
         value: u32,
-        /// The value that is echoed.
+        /// Echoed value.
         echo: u32,
     },
-    /// Any other option, or one of the above with another length than its own.
+    /// Any other option, or one of the above with an unexpected length.
     Unknown {
         /// Option kind.
         kind: u8,
-        /// The data behind the length byte.
+        /// Data after the length byte.
         data: &'a [u8],
     },
 }
 
-/// A block of sequence numbers that arrived.
+/// Range of received sequence numbers.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -256,14 +256,14 @@ pub enum TcpOption<'a> {
     Eq,
 )]
 pub struct SackBlock {
-    /// Its first sequence number.
+    /// First sequence number of the range.
     pub left: U32,
-    /// The sequence number behind its last.
+    /// Sequence number after the last of the range.
     pub right: U32,
 }
 
 impl TcpOption<'_> {
-    /// Writes the option and returns the buffer behind it.
+    /// Writes the option and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         let write = |kind, data: &[u8], buffer| {
             let len = u8::try_from(2 + data.len());
@@ -286,17 +286,17 @@ impl TcpOption<'_> {
     }
 }
 
-/// The options of a header, in order. A cut option is the last item, and an error.
+/// Iterator over the options in order. A truncated option ends it with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions<'a>(&'a [u8]);
 
 impl<'a> TcpOptions<'a> {
-    /// The options in these bytes.
+    /// Creates an iterator over the encoded options.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes that are not yet iterated over.
+    /// Returns the bytes of the remaining options.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -321,7 +321,7 @@ impl<'a> Iterator for TcpOptions<'a> {
     }
 }
 
-/// The option of this kind, when it is known and as long as it must be.
+/// Returns the option of this kind if it is known and has the right length.
 fn known(kind: u8, data: &[u8]) -> Option<TcpOption<'_>> {
     match (kind, data) {
         (OPTION_MSS, &[a, b]) => Some(TcpOption::MaximumSegmentSize(u16::from_be_bytes([a, b]))),
@@ -352,8 +352,8 @@ const FLAG_NAMES: [(u16, &str); 9] = [
     (AE, "AE"),
 ];
 
-/// TCP in the registry (RFC 9293, rules G31 to G35). The urgent pointer is compared even when URG is clear, where Linux
-/// does not (rule G33): cutting could not give it back.
+/// Registry entry of TCP (RFC 9293, rules G31 to G35). The urgent pointer is compared even if URG is clear, unlike in
+/// Linux (rule G33), because segmentation could not restore it.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "tcp",
     class: Class::Transport,

@@ -22,7 +22,7 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 8;
 
 /// Byte ranges inside the header.
@@ -47,7 +47,7 @@ layout::assert_layout! {
     CHECKSUM = checksum,
 }
 
-/// The header.
+/// UDP header.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -65,16 +65,16 @@ layout::assert_layout! {
 pub struct UdpHeader {
     /// Source port.
     pub source_port: U16,
-    /// Destination port; the tunnels of this crate are known by it.
+    /// Destination port, by which the dissector recognises tunnels.
     pub destination_port: U16,
-    /// Bytes of header and payload; 0 in a jumbogram (RFC 2675 section 4).
+    /// Length of header and payload in bytes; 0 in a jumbogram (RFC 2675 section 4).
     pub length: U16,
-    /// Checksum over pseudo-header, header and payload; 0 when there is none.
+    /// Checksum over pseudo-header, header and payload; 0 if there is none.
     pub checksum: U16,
 }
 
 impl UdpHeader {
-    /// The header and its payload, which ends at the declared length or with the bytes.
+    /// Parses the header; returns it with its payload, which ends at the declared length or with `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         match usize::from(header.length) {
@@ -84,25 +84,25 @@ impl UdpHeader {
         }
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the length for a payload of this many bytes.
+    /// Sets the length field for a payload of `bytes` bytes.
     pub fn set_payload_len(&mut self, bytes: usize) -> Result<(), Malformed> {
         let length = u16::try_from(bytes.saturating_add(HEADER_LEN));
         self.length.set(length.map_err(|_| Malformed::new(NAME, Reason::Value))?);
         Ok(())
     }
 
-    /// Whether the sender computed a checksum.
+    /// Returns whether the header has a checksum.
     pub fn has_checksum(&self) -> bool {
         self.checksum.get() != 0
     }
 }
 
-/// `udp 49152 > 4789 len 1408`.
+/// Formats like `udp 49152 > 4789 len 1408`.
 impl fmt::Display for UdpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (self.source_port, self.destination_port);
@@ -112,7 +112,7 @@ impl fmt::Display for UdpHeader {
 
 const NAME: &str = SPEC.name;
 
-/// UDP in the registry (RFC 768), as the transport of a train or around a tunnel (rules U11, T2, T3).
+/// Registry entry of UDP (RFC 768), as the transport of a train or around a tunnel (rules U11, T2, T3).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "udp",
     class: Class::Transport,

@@ -1,4 +1,4 @@
-//! 802.1Q and 802.1ad tags: the bytes between the EtherType that announces a tag and the next EtherType.
+//! 802.1Q and 802.1ad tags: the bytes from the tag control information to the next EtherType.
 //!
 //! ```text
 //!  0        3   4            16                32
@@ -21,9 +21,9 @@ use crate::kind::Kind;
 use crate::layout;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
-/// EtherTypes that announce a tag: those of 802.1Q and 802.1ad, and the one before the latter.
+/// EtherTypes of a VLAN tag: 802.1Q, 802.1ad, and the predecessor of the latter.
 pub const ETHERTYPES: &[u16] =
     &[ethernet::ETHERTYPE_VLAN, ethernet::ETHERTYPE_VLAN_SERVICE, ethernet::ETHERTYPE_VLAN_OLD];
 
@@ -33,7 +33,7 @@ pub mod field {
 
     /// Tag control information.
     pub const TCI: Range<usize> = 0..2;
-    /// EtherType of what follows.
+    /// EtherType of the payload.
     pub const ETHERTYPE: Range<usize> = 2..4;
 }
 
@@ -43,7 +43,7 @@ layout::assert_layout! {
     ETHERTYPE = ethertype,
 }
 
-/// The header.
+/// A VLAN tag.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -66,12 +66,12 @@ pub struct VlanHeader {
 }
 
 impl VlanHeader {
-    /// The tag and its payload.
+    /// Parses the tag; returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the tag and returns the buffer behind it.
+    /// Writes the tag and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
@@ -94,29 +94,29 @@ impl VlanHeader {
         Ok(())
     }
 
-    /// Sets whether the frame may be dropped first.
+    /// Sets the drop eligible indicator.
     pub fn set_drop_eligible(&mut self, eligible: bool) {
         let bit = if eligible { DROP_ELIGIBLE } else { 0 };
         self.tci.set(self.tci.get() & !DROP_ELIGIBLE | bit);
     }
 
-    /// The VLAN identifier; 0 means that the tag carries a priority only.
+    /// Returns the VLAN ID; 0 for a priority tag.
     pub fn id(&self) -> u16 {
         self.tci.get() & ID_MASK
     }
 
-    /// The priority code point, 0 to 7.
+    /// Returns the priority code point, 0 to 7.
     pub fn priority(&self) -> u8 {
         (self.tci.get() >> 13) as u8
     }
 
-    /// Whether the frame may be dropped first.
+    /// Returns the drop eligible indicator.
     pub fn drop_eligible(&self) -> bool {
         self.tci.get() & DROP_ELIGIBLE != 0
     }
 }
 
-/// `vlan 7 priority 3 0x0800`.
+/// Formats like `vlan 7 priority 3 0x0800`.
 impl fmt::Display for VlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, priority) = (self.id(), self.priority());
@@ -129,7 +129,7 @@ const NAME: &str = SPEC.name;
 const ID_MASK: u16 = 0x0fff;
 const DROP_ELIGIBLE: u16 = 0x1000;
 
-/// The tag in the registry. The 12 bits of the identifier are part of the flow, the priority is not.
+/// Registry entry of VLAN tags. The 12 bits of the VLAN ID are part of the flow, the priority is not.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vlan",
     class: Class::Link,

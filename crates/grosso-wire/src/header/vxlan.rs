@@ -14,12 +14,12 @@
 //! |---|---|
 //! | `0x8000_0000` G | the low 16 bits are a group policy |
 //! | `0x3000_0000` | version of the generic protocol extension |
-//! | `0x0800_0000` I | the VNI counts |
+//! | `0x0800_0000` I | the VNI is valid |
 //! | `0x0400_0000` P | the low 8 bits are a next protocol |
-//! | `0x0100_0000` O | an operations packet, with the generic protocol extension |
-//! | `0x0040_0000` D | the address is not to be learnt, with G |
+//! | `0x0100_0000` O | OAM packet of the generic protocol extension |
+//! | `0x0040_0000` D | with G: do not learn the inner source address |
 //! | `0x0020_0000` R | remote checksum offload |
-//! | `0x0008_0000` A | the policy was applied, with G |
+//! | `0x0008_0000` A | with G: the policy was already applied |
 
 use core::fmt;
 
@@ -36,19 +36,19 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// The UDP port.
+/// UDP port assigned by IANA.
 pub const PORT: u16 = 4789;
-/// The UDP port with the generic protocol extension.
+/// UDP port of the generic protocol extension.
 pub const PORT_GPE: u16 = 4790;
 
-/// The network identifier counts.
+/// The network identifier is valid.
 pub const FLAG_VNI: u32 = 0x0800_0000;
 /// Group policy: the low 16 bits are its identifier.
 pub const FLAG_POLICY: u32 = 0x8000_0000;
-/// Group policy: the inner source address is not to be learnt.
+/// Group policy: do not learn the inner source address.
 pub const FLAG_POLICY_DONT_LEARN: u32 = 0x0040_0000;
 /// Group policy: it was already applied.
 pub const FLAG_POLICY_APPLIED: u32 = 0x0008_0000;
@@ -56,7 +56,7 @@ pub const FLAG_POLICY_APPLIED: u32 = 0x0008_0000;
 pub const GPE_VERSION_MASK: u32 = 0x3000_0000;
 /// Generic protocol extension: the low 8 bits are a next protocol.
 pub const FLAG_NEXT_PROTOCOL: u32 = 0x0400_0000;
-/// Generic protocol extension: an operations packet.
+/// Generic protocol extension: OAM packet.
 pub const FLAG_OPERATIONS: u32 = 0x0100_0000;
 /// Remote checksum offload.
 pub const FLAG_REMOTE_CHECKSUM: u32 = 0x0020_0000;
@@ -80,7 +80,7 @@ pub mod field {
     pub const FLAGS: Range<usize> = 0..4;
     /// Network identifier.
     pub const VNI: Range<usize> = 4..7;
-    /// Reserved; remote checksum offload uses it.
+    /// Reserved, or used by remote checksum offload.
     pub const RESERVED: Range<usize> = 7..8;
 }
 
@@ -91,17 +91,17 @@ layout::assert_layout! {
     RESERVED = reserved,
 }
 
-/// The header.
+/// VXLAN header.
 #[repr(C)]
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
 pub struct VxlanHeader {
-    /// Flags, which decide the meaning of the lower half.
+    /// Flags, some of which define the low half.
     pub flags: U32,
     /// Network identifier.
     pub vni: [u8; 3],
-    /// Reserved; remote checksum offload uses it.
+    /// Reserved, or used by remote checksum offload.
     pub reserved: u8,
 }
 
@@ -110,29 +110,29 @@ pub struct VxlanHeader {
 pub struct GroupPolicy {
     /// Identifier of the policy.
     pub id: u16,
-    /// The inner source address is not to be learnt.
+    /// Whether receivers must not learn the inner source address.
     pub dont_learn: bool,
-    /// It was already applied.
+    /// Whether the policy was already applied.
     pub applied: bool,
 }
 
 /// Remote checksum offload (rule C50).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VxlanRemoteChecksum {
-    /// Start of the sum, counted from the first byte behind the VXLAN header: even, 0 to 254.
+    /// Start of the sum in bytes from the end of the VXLAN header: even, 0 to 254.
     pub start: u16,
-    /// Position of the checksum field, counted from `start`: 16 for TCP, 6 for UDP.
+    /// Offset of the checksum field in bytes from `start`: 16 for TCP, 6 for UDP.
     pub offset: u16,
 }
 
 impl VxlanHeader {
-    /// The header and its payload. No flag is required or refused here, because the flags that an endpoint accepts are
-    /// a matter of its configuration (rule W30).
+    /// Parses the header; returns it with its payload. Flags are not checked, because each endpoint accepts flags by
+    /// its configuration (rule W30).
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
 
-    /// Writes the header and returns the buffer behind it.
+    /// Writes the header and returns the rest of the buffer.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         layout::emit(NAME, self, &[], buffer)
     }
@@ -146,7 +146,7 @@ impl VxlanHeader {
         Ok(())
     }
 
-    /// Sets or removes the group policy; it excludes a next protocol.
+    /// Sets or removes the group policy; mutually exclusive with a next protocol.
     pub fn set_group_policy(&mut self, policy: Option<GroupPolicy>) {
         let all = FLAG_POLICY | FLAG_POLICY_DONT_LEARN | FLAG_POLICY_APPLIED | 0xffff;
         let bits = policy.map_or(0, |policy| {
@@ -157,14 +157,17 @@ impl VxlanHeader {
         self.flags.set(self.flags.get() & !all | bits);
     }
 
-    /// Sets or removes the next protocol; it excludes a group policy.
+    /// Sets or removes the next protocol; mutually exclusive with a group policy.
     pub fn set_next_protocol(&mut self, protocol: Option<u8>) {
         let bits = protocol.map_or(0, |protocol| FLAG_NEXT_PROTOCOL | u32::from(protocol));
         self.flags.set(self.flags.get() & !(FLAG_NEXT_PROTOCOL | 0xff) | bits);
     }
 
-    /// Sets or removes remote checksum offload. Values that the header cannot express are refused: an odd start or one
-    /// beyond 254, an offset other than 6 and 16.
+    /// Sets or removes remote checksum offload.
+    ///
+    /// # Errors
+    /// [`Malformed`] for values that the header cannot express: a start that is odd or above 254, an offset other than
+    /// 6 and 16.
     pub fn set_remote_checksum(
         &mut self,
         remote: Option<VxlanRemoteChecksum>,
@@ -184,18 +187,18 @@ impl VxlanHeader {
         Ok(())
     }
 
-    /// The network identifier, 24 bits.
+    /// Returns the network identifier, 24 bits.
     pub fn vni(&self) -> u32 {
         let [a, b, c] = self.vni;
         u32::from_be_bytes([0, a, b, c])
     }
 
-    /// Whether these flags are all set.
+    /// Returns whether these flags are all set.
     pub fn has(&self, flags: u32) -> bool {
         self.flags.get() & flags == flags
     }
 
-    /// The group policy, when there is one.
+    /// Returns the group policy, if present.
     pub fn group_policy(&self) -> Option<GroupPolicy> {
         self.has(FLAG_POLICY).then(|| GroupPolicy {
             id: self.flags.get() as u16,
@@ -204,14 +207,13 @@ impl VxlanHeader {
         })
     }
 
-    /// The next protocol of the generic protocol extension, when the header has one: version 0, P
-    /// set, O clear (rule T5).
+    /// Returns the next protocol of the generic protocol extension, if present: version 0, P set, O clear (rule T5).
     pub fn next_protocol(&self) -> Option<u8> {
         let decided = GPE_VERSION_MASK | FLAG_NEXT_PROTOCOL | FLAG_OPERATIONS;
         (self.flags.get() & decided == FLAG_NEXT_PROTOCOL).then(|| self.flags.get() as u8)
     }
 
-    /// Remote checksum offload, when the header announces it.
+    /// Returns the remote checksum offload, if present.
     pub fn remote_checksum(&self) -> Option<VxlanRemoteChecksum> {
         self.has(FLAG_REMOTE_CHECKSUM).then_some(VxlanRemoteChecksum {
             start: u16::from(self.reserved & !REMOTE_UDP) * 2,
@@ -220,14 +222,14 @@ impl VxlanHeader {
     }
 }
 
-/// A header of network 0.
+/// Returns the header of network 0.
 impl Default for VxlanHeader {
     fn default() -> Self {
         Self { flags: U32::new(FLAG_VNI), vni: [0; 3], reserved: 0 }
     }
 }
 
-/// `vxlan vni 42 flags 0x08000000`.
+/// Formats like `vxlan vni 42 flags 0x08000000`.
 impl fmt::Display for VxlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} vni {} flags {:#010x}", self.vni(), self.flags)
@@ -236,12 +238,12 @@ impl fmt::Display for VxlanHeader {
 
 const NAME: &str = SPEC.name;
 
-/// The bit of the reserved byte that selects the checksum field of UDP.
+/// Bit of the reserved byte that selects the checksum field of UDP.
 const REMOTE_UDP: u8 = 0x80;
 
 const REMOTE_START_MAX: u16 = 254;
 
-/// VXLAN in the registry: the network identifier is part of the flow (rule T5).
+/// Registry entry of VXLAN: the network identifier is part of the flow (rule T5).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vxlan",
     class: Class::Tunnel,
@@ -262,7 +264,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     }),
 };
 
-/// VXLAN-GPE in the registry.
+/// Registry entry of VXLAN-GPE.
 pub(super) const SPEC_GPE: HeaderSpec = HeaderSpec {
     name: "gpe",
     class: Class::Tunnel,
@@ -289,7 +291,7 @@ const LAYOUT: Layout = Layout::new(&[
     Field::equal("reserved byte", field::RESERVED, Role::Tunnel),
 ]);
 
-/// The last byte says where remote checksum offload points.
+/// The last byte contains the start of remote checksum offload.
 const STRUCTURE: Structure =
     Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
 

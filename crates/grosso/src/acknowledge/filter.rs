@@ -1,7 +1,7 @@
-//! ACK filtering: drops waiting acknowledgments that a later one implies, by the rules of CAKE's `ack-filter`.
+//! ACK filtering: drops queued acknowledgments that a later one makes redundant, by the rules of CAKE's `ack-filter`.
 //!
-//! Only acknowledgments that wait anyway are examined, so none is delayed. Each new one drops at most one, the longest
-//! waiting, and a drop costs the sender nothing but the count.
+//! Only acknowledgments that are queued anyway are examined, so none is delayed. Each new one drops at most one, the
+//! oldest, and the sender loses only the count.
 
 use alloc::vec::Vec;
 
@@ -14,83 +14,103 @@ use crate::{
     reasons::reasons,
 };
 
-/// Strength of the filter.
+/// Number of redundant acknowledgments that [`AckFilter`] keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AckFiltering {
-    /// At least one that could go stays beside the newest (`ack-filter`).
+    /// Keeps one redundant acknowledgment besides the newest (`ack-filter` of CAKE).
     #[default]
     Conservative,
-    /// The newest is enough (`ack-filter-aggressive`).
+    /// Keeps only the newest (`ack-filter-aggressive` of CAKE).
     Aggressive,
 }
 
-/// Decision about an acknowledgment that waited.
+/// Decision about a queued acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// A later one implies it.
+    /// A later acknowledgment makes this one redundant.
     Dropped,
-    /// It stays, for this reason.
+    /// The acknowledgment is kept, for this reason.
     Kept(Kept),
 }
 
 reasons! {
-    /// Reason why a waiting acknowledgment was not dropped, as found for the newest one behind it.
+    /// Reason why a queued acknowledgment was kept.
     Kept {
-        /// None came behind it.
+        /// No later acknowledgment is queued.
         Newest = "newest",
-        /// It has a flag other than ACK, ECE and CWR, or a reserved bit.
+        /// The acknowledgment has a reserved bit or a flag other than ACK, ECE and CWR.
         Flags = "flags",
-        /// It has an option that is unknown, damaged, or of the handshake.
+        /// The acknowledgment has a TCP option that is unknown, malformed, or used in the handshake only.
         Options = "options",
-        /// Its timestamp is newer than that of the later one, or the later one has none.
+        /// The timestamp is newer than that of the later acknowledgment, or the later one has no timestamp.
         Timestamp = "timestamp",
-        /// It acknowledges more than the later one.
+        /// The acknowledgment number is higher than that of the later acknowledgment.
         Ahead = "ahead",
-        /// It says that a segment came twice (RFC 2883).
+        /// The acknowledgment reports a duplicate segment (D-SACK, RFC 2883).
         DuplicateSelective = "duplicate-sack",
-        /// It says that a range came of which the later one does not speak.
+        /// The acknowledgment reports a SACK range that the later one does not cover.
         Selective = "sack",
-        /// It says what the later one says: three of them are a loss.
+        /// The acknowledgment equals the later one: three duplicates signal a loss.
         Duplicate = "duplicate",
-        /// ECE or CWR changes between it and one behind it.
+        /// ECE or CWR differs between this acknowledgment and a later one.
         Congestion = "congestion",
-        /// It could go, and is the one that conservative filtering keeps, or others went before it.
+        /// The acknowledgment is redundant, but conservative filtering keeps it, or earlier ones were dropped for it.
         Spare = "spare",
     }
 }
 
-/// Filters the acknowledgments of one flow that wait together. Its memory is reused.
+/// Filters the queued acknowledgments of one flow. Memory is reused between batches.
+///
+/// ```
+/// use grosso::acknowledge::{AckFilter, AckFiltering, Fate};
+/// # use grosso_wire::tcp::{ACK, TcpHeader};
+/// # let tcp = |acknowledgment: u32| {
+/// #     let mut tcp = TcpHeader { acknowledgment: acknowledgment.into(), ..Default::default() };
+/// #     tcp.set_flags(ACK);
+/// #     let mut header = [0; 20];
+/// #     tcp.emit(&[], &mut header).unwrap();
+/// #     header
+/// # };
+///
+/// let mut filter = AckFilter::new(AckFiltering::Aggressive);
+/// for header in [tcp(1000), tcp(2000), tcp(3000)] {
+///     filter.push(&header)?;
+/// }
+/// let fates: Vec<Fate> = filter.take().collect();
+/// assert_eq!(fates[..2], [Fate::Dropped, Fate::Dropped]);
+/// # Ok::<(), grosso::acknowledge::Full>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct AckFilter {
     filtering: AckFiltering,
     waiting: Vec<WaitingAck>,
 }
 
-/// Fields of a waiting acknowledgment that the rules need.
+/// Fields of a queued acknowledgment that the rules need.
 #[derive(Clone, Debug)]
 struct WaitingAck {
     flags: u16,
     acknowledgment: u32,
     timestamps: Option<(u32, u32)>,
     selective: ArrayVec<(u32, u32), SACK_BLOCKS_MAX>,
-    /// Reason why it stays regardless of later ones.
+    /// Reason to keep it regardless of later acknowledgments.
     stays: Option<Kept>,
     fate: Fate,
 }
 
 impl AckFilter {
-    /// A filter of this strength.
+    /// Creates a filter without queued acknowledgments.
     #[must_use]
     pub const fn new(filtering: AckFiltering) -> Self {
         Self { filtering, waiting: Vec::new() }
     }
 
-    /// Takes the TCP header, with its options, of a packet without payload. Headers of acknowledgments that were
-    /// dropped are not examined again.
+    /// Queues an acknowledgment. `header` is the TCP header with its options, of a packet without payload. Headers of
+    /// dropped acknowledgments are not examined again.
     ///
     /// # Errors
-    /// [`Full`] when [`RECORDS_MAX`] wait.
+    /// [`Full`] if [`RECORDS_MAX`] acknowledgments are queued.
     pub fn push(&mut self, header: &[u8]) -> Result<(), Full> {
         if self.waiting.len() >= RECORDS_MAX {
             return Err(Full);
@@ -133,7 +153,7 @@ impl AckFilter {
         Ok(())
     }
 
-    /// Decisions about all that wait, in the order in which they were pushed; afterwards none waits.
+    /// Returns the decision about each queued acknowledgment, in the order of [`Self::push`], and empties the queue.
     pub fn take(&mut self) -> impl Iterator<Item = Fate> {
         self.waiting.drain(..).map(|waiting| waiting.fate)
     }
@@ -144,8 +164,8 @@ impl AckFilter {
         }
     }
 
-    /// Whether everything between a waiting acknowledgment and the newest was dropped, and both have the same ECE and
-    /// CWR.
+    /// Returns whether everything between a queued acknowledgment and the newest was dropped, and both have the same
+    /// ECE and CWR.
     fn is_next(&self, at: usize, newest: &WaitingAck) -> bool {
         let stays = |waiting: &WaitingAck| waiting.fate != Fate::Dropped;
         let between = self.waiting.get(at + 1..).unwrap_or_default();
@@ -194,8 +214,8 @@ impl WaitingAck {
         self.flags & CONGESTION
     }
 
-    /// Whether its first SACK block lies below its acknowledgment number, or inside its second block (RFC 2883 section
-    /// 4).
+    /// Returns whether the first SACK block lies below the acknowledgment number, or inside the second block (RFC 2883
+    /// section 4).
     fn reports_a_duplicate(&self) -> bool {
         let Some(first) = self.selective.first() else { return false };
         let covers = |second: &(u32, u32)| contains(*second, *first);
@@ -203,7 +223,7 @@ impl WaitingAck {
         below || self.selective.get(1).is_some_and(covers)
     }
 
-    /// Whether a later acknowledgment implies this one.
+    /// Checks whether a later acknowledgment makes this one redundant.
     fn superseded_by(&self, later: &Self) -> Result<(), Kept> {
         if let Some(reason) = self.stays {
             return Err(reason);
@@ -235,12 +255,12 @@ impl WaitingAck {
     }
 }
 
-/// Whether a sequence number lies before another, in serial arithmetic (RFC 9293 section 3.4).
+/// Returns whether a sequence number precedes another, in serial arithmetic (RFC 9293 section 3.4).
 const fn precedes(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// Whether one range contains another.
+/// Returns whether one range contains another.
 const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
     !precedes(inner.0, outer.0) && !precedes(outer.1, inner.1)
 }
@@ -249,7 +269,7 @@ const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
 const FLAGS: u16 = 0x0fff;
 /// Flags whose changes are compared separately.
 const CONGESTION: u16 = tcp::ECE | tcp::CWR;
-/// The signature option of RFC 2385.
+/// TCP MD5 signature option (RFC 2385).
 const OPTION_MD5: u8 = 19;
-/// Most blocks that the options of a header have room for (RFC 2018 section 3).
+/// Maximum number of blocks in the options of a header (RFC 2018 section 3).
 const SACK_BLOCKS_MAX: usize = 4;

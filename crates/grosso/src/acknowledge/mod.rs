@@ -1,12 +1,14 @@
-//! Acknowledgments without data: what each of them says, kept when many travel together.
+//! Pure acknowledgments: records, summaries and filtering.
 //!
-//! A sender's clock is its acknowledgments: how many came, what each of them acknowledged, when, and with which marks.
-//! Joining data costs it nothing of that; joining acknowledgments does, unless what they said is kept beside them.
+//! A sender is clocked by its acknowledgments: their number, acknowledged bytes, arrival times and ECN marks. Merging
+//! data packets loses nothing of that; merging acknowledgments does, unless their content is kept beside the
+//! superframe.
 //!
-//! * A [`Record`] is one of them in 32 bytes, and [`Records`] are those of one flow, bounded, in order of arrival.
-//!   A sender that reads them like the packets has the same congestion window, round-trip times and marks (P15).
-//! * A [`Summary`] is what must survive of those that a lossy profile merged.
-//! * [`AckFilter`] says which of several that wait can go, because a later one says all that they said.
+//! * A [`Record`] stores one acknowledgment in 32 bytes, and [`Records`] stores those of one flow, bounded, in order of
+//!   arrival. A sender that reads records computes the same congestion window, round-trip times and marks as from
+//!   packets (P15).
+//! * A [`Summary`] keeps the counts that would be lost when a lossy profile merges acknowledgments.
+//! * [`AckFilter`] drops queued acknowledgments that a later one makes redundant.
 
 mod filter;
 mod record;

@@ -10,59 +10,59 @@ use crate::{
     template::compare::TIMESTAMP_LAYOUT,
 };
 
-/// The contents of one acknowledgment without data, and its time of arrival.
+/// Content and arrival time of one pure acknowledgment.
 ///
-/// FreeBSD's stacks take such records instead of packets. Congestion control, round-trip times, marks and windows need
-/// nothing else of the packet.
+/// FreeBSD's TCP stacks accept such records in place of packets. Congestion control, RTT measurement, ECN and the
+/// receive window need nothing else of the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Time of arrival, in nanoseconds of the clock that [`Self::stamp`] names.
+    /// Arrival time in nanoseconds, by the clock that [`Self::stamp`] returns.
     pub arrived_ns: u64,
-    /// Its sequence number.
+    /// TCP sequence number.
     pub sequence: u32,
-    /// Its acknowledgment number.
+    /// TCP acknowledgment number.
     pub acknowledgment: u32,
     timestamp_value: u32,
     timestamp_echo: u32,
-    /// Its window, as it is in the packet: not scaled.
+    /// TCP window as in the packet, not scaled.
     pub window: u16,
     /// Twelve bits of TCP flags, and four about the record.
     marks: u16,
-    /// TOS or traffic class of its innermost IP header: DSCP and ECN.
+    /// TOS or traffic class (DSCP and ECN) of the innermost IP header.
     pub class: u8,
-    /// Free for the reader of the records; zero at first.
+    /// Scratch byte for the reader of the records; initially zero.
     pub scratch: u8,
 }
 
-/// Clock of a time of arrival.
+/// Clock of an arrival time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stamp {
-    /// The caller's, when the packet was pushed: the same for all packets of a batch.
+    /// The caller's clock when the packet was pushed, which is the same for all packets of a batch.
     #[default]
     Pushed,
-    /// The device's, for this packet: [`Meta::timestamp_ns`](crate::Meta::timestamp_ns).
+    /// The device's clock for this packet: [`Meta::timestamp_ns`](crate::Meta::timestamp_ns).
     Device,
 }
 
-/// Reason why a packet has no record.
+/// Reason why a packet cannot be stored as a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ineligible {
     /// The packet ends inside its TCP header.
     Truncated,
-    /// ACK is not set, or a flag is that says more than ACK, PSH, ECE and CWR.
+    /// ACK is not set, or a flag other than ACK, PSH, ECE and CWR is.
     Flags,
-    /// It has payload.
+    /// The packet has payload.
     Payload,
-    /// It has options other than none, or two NOPs and a timestamp.
+    /// The packet has TCP options other than two NOPs and a timestamp.
     Options,
 }
 
 impl Record {
-    /// Reads a packet whose TCP header starts at `transport` and which ends where its IP header says. `class` is the
-    /// TOS or traffic class of its innermost IP header.
+    /// Reads a packet whose TCP header starts at `transport`. `packet` ends where its IP header says, and `class` is
+    /// the TOS or traffic class of its innermost IP header.
     ///
     /// # Errors
-    /// The first property of the packet that does not fit into a record.
+    /// The first property of the packet that a record cannot store.
     pub fn read(
         packet: &[u8],
         transport: usize,
@@ -88,7 +88,7 @@ impl Record {
         }
     }
 
-    /// The contents of a segment whose TCP header is whole, whatever else it has.
+    /// Reads a segment with a complete TCP header, whatever else it contains.
     pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
         let Some(header) = tcp.first_chunk::<{ tcp::HEADER_LEN }>() else {
             debug_assert!(false, "its header is whole");
@@ -115,19 +115,19 @@ impl Record {
         }
     }
 
-    /// Its TCP flags, with AE and the reserved bits.
+    /// Returns the TCP flags, including AE and the reserved bits.
     #[must_use]
     pub const fn flags(&self) -> u16 {
         self.marks & FLAGS
     }
 
-    /// Whether all of these flags are set.
+    /// Returns whether all of `flags` are set.
     #[must_use]
     pub const fn has(&self, flags: u16) -> bool {
         self.marks & flags == flags
     }
 
-    /// Value and echo of the timestamp option, if there is one.
+    /// Returns value and echo of the timestamp option, if present.
     #[must_use]
     pub const fn timestamps(&self) -> Option<(u32, u32)> {
         if self.marks & HAS_TIMESTAMP == 0 {
@@ -136,13 +136,13 @@ impl Record {
         Some((self.timestamp_value, self.timestamp_echo))
     }
 
-    /// Clock of [`Self::arrived_ns`].
+    /// Returns the clock of [`Self::arrived_ns`].
     #[must_use]
     pub const fn stamp(&self) -> Stamp {
         if self.marks & STAMPED_BY_DEVICE == 0 { Stamp::Pushed } else { Stamp::Device }
     }
 
-    /// Time of arrival by the device's clock, if the device gave one.
+    /// Returns the arrival time by the device's clock in nanoseconds, if the device supplied one.
     #[must_use]
     pub const fn device_ns(&self) -> Option<u64> {
         match self.stamp() {
@@ -151,7 +151,7 @@ impl Record {
         }
     }
 
-    /// The ECN codepoint of its IP header (RFC 3168 section 5).
+    /// Returns the ECN codepoint of the IP header (RFC 3168 section 5).
     #[must_use]
     pub const fn congestion(&self) -> u8 {
         self.class & 3
@@ -162,7 +162,7 @@ impl Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records(Vec<Record>);
 
-/// There is no room for more records.
+/// Error: the maximum number of records is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -175,7 +175,7 @@ impl fmt::Display for Full {
 impl core::error::Error for Full {}
 
 impl Records {
-    /// No record yet; memory is allocated for the first.
+    /// Creates an empty list; the first record allocates.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -184,7 +184,7 @@ impl Records {
     /// Appends a record.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`Full`] if [`RECORDS_MAX`] records are stored.
     pub fn push(&mut self, record: Record) -> Result<(), Full> {
         if self.0.len() >= RECORDS_MAX {
             return Err(Full);
@@ -196,11 +196,11 @@ impl Records {
         Ok(())
     }
 
-    /// Appends the records of a later vector of the same flow, all or none, as a queue does whose last entry is still a
-    /// vector. The caller must not append across an entry of another kind.
+    /// Appends all records of a later vector of the same flow, or none. Use it to extend the last entry of a queue;
+    /// never append across a queued entry of another kind.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`Full`] if the sum exceeds [`RECORDS_MAX`].
     pub fn append(&mut self, later: &[Record]) -> Result<(), Full> {
         if self.0.len() + later.len() > RECORDS_MAX {
             return Err(Full);
@@ -209,19 +209,20 @@ impl Records {
         Ok(())
     }
 
-    /// Removes all records and keeps the memory.
+    /// Removes all records and keeps the allocation.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The records in order of arrival.
+    /// Returns the records in order of arrival.
     #[must_use]
     pub fn as_slice(&self) -> &[Record] {
         &self.0
     }
 }
 
-/// Most records of one flow: 2 KiB of them, the buffer that FreeBSD hands its stacks. More start the next vector.
+/// Maximum number of records per flow: 2 KiB, the size of the buffer that FreeBSD passes to its TCP stacks. Further
+/// records start another vector.
 pub const RECORDS_MAX: usize = 64;
 
 const _: () = assert!(size_of::<Record>() == 32, "half a cache line");

@@ -4,58 +4,59 @@ use grosso_wire::tcp;
 
 use crate::acknowledge::Record;
 
-/// Counts of the acknowledgments in one train, taken before a lossy profile lets the last one overwrite the others.
+/// Counts of the acknowledgments in one train, taken before a lossy profile keeps only the last one.
 ///
-/// A sender that counts bytes grows by at most `packets` times its limit for the bytes that `last` acknowledges beyond
-/// the acknowledgment before this train (RFC 3465 sections 2.1 and 2.3); without the count it treats many as one.
+/// A sender with byte counting (RFC 3465 sections 2.1 and 2.3) may grow its congestion window by `packets` times its
+/// limit for the bytes that `last` newly acknowledges. Without the count it would treat the train as a single
+/// acknowledgment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Packets with ACK, with payload or without.
+    /// Packets with ACK set, with or without payload.
     pub packets: u32,
-    /// Those without payload.
+    /// Packets without payload.
     pub without_payload: u32,
-    /// Those without news: no payload, and number and window of the packet before them.
+    /// Packets without payload whose acknowledgment number and window equal those of the packet before.
     pub duplicates: u32,
-    /// The acknowledgment number of the first.
+    /// Acknowledgment number of the first packet.
     pub first: u32,
-    /// The acknowledgment number of the last.
+    /// Acknowledgment number of the last packet.
     pub last: u32,
-    /// Arrival of the first, in nanoseconds, by the device's clock if it has one.
+    /// Arrival time of the first packet in nanoseconds, by the device's clock if available.
     pub first_arrived_ns: u64,
-    /// Arrival of the last.
+    /// Arrival time of the last packet in nanoseconds, by the same clock.
     pub last_arrived_ns: u64,
-    /// The timestamps of those that had any.
+    /// Range of the TCP timestamps, if any packet had one.
     pub timestamps: Option<Timestamps>,
-    /// Those with ECE: RFC 3168 needs to know of any, DCTCP of each.
+    /// Packets with ECE. RFC 3168 needs to know whether there is one; DCTCP needs the count.
     pub congestion_echoes: u32,
-    /// Those with CWR.
+    /// Packets with CWR.
     pub windows_reduced: u32,
-    /// Those with AE; with the two counts before it, the advance of the counter of AccECN (RFC 9768).
+    /// Packets with AE. Together with the two counts above it gives the advance of the AccECN counter (RFC 9768).
     pub accurate_echoes: u32,
-    /// The last window, not scaled.
+    /// TCP window of the last packet, not scaled.
     pub window: u16,
-    /// Whether a window was smaller than the one before it.
+    /// Whether a packet's window was smaller than that of the packet before.
     pub window_shrank: bool,
-    /// Packets by the ECN codepoint of their IP header.
+    /// Packets by ECN codepoint of the IP header.
     pub codepoints: [u32; 4],
 }
 
-/// The timestamp options of several packets, in serial arithmetic (RFC 7323 section 5.2).
+/// Range of the TCP timestamps of several packets, in serial arithmetic (RFC 7323 section 5.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamps {
-    /// The earliest value.
+    /// Earliest timestamp value.
     pub value_earliest: u32,
-    /// The latest value.
+    /// Latest timestamp value.
     pub value_latest: u32,
-    /// The earliest echo.
+    /// Earliest timestamp echo.
     pub echo_earliest: u32,
-    /// The latest echo.
+    /// Latest timestamp echo.
     pub echo_latest: u32,
 }
 
 impl Summary {
-    /// Summarizes records.
+    /// Summarizes `records`, which must be in order of arrival.
     #[must_use]
     pub fn of(records: &[Record]) -> Self {
         let mut summary = Self::default();
@@ -63,7 +64,7 @@ impl Summary {
         summary
     }
 
-    /// Adds a packet that arrived after the others.
+    /// Adds the packet that arrived after those already counted.
     #[inline]
     pub fn add(&mut self, record: &Record, has_payload: bool) {
         if !record.has(tcp::ACK) {
@@ -92,8 +93,8 @@ impl Summary {
 }
 
 impl Summary {
-    /// Adds packets with payload that arrived after the others, and say what the one before them said. The record is
-    /// that, with the arrival of the last.
+    /// Adds packets with payload that arrived after the others and repeat the acknowledgment of the packet before them.
+    /// `record` is that acknowledgment, with the arrival time of the last packet.
     pub(crate) fn add_data(&mut self, record: &Record, packets: u32) {
         if packets == 0 || !record.has(tcp::ACK) {
             return;

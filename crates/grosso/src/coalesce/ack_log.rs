@@ -1,4 +1,4 @@
-//! Acknowledgments of held trains: records of those that wait as they are, summaries of those that were merged.
+//! Acknowledgments of held trains: records of unmerged ones, summaries of merged ones.
 
 use crate::{
     acknowledge::{AckFilter, Record, Records, Stamp, Summary},
@@ -10,7 +10,7 @@ use crate::{
     template::shape::Shape,
 };
 
-/// Records and summaries of acknowledgments, by the slot of the train that they are in.
+/// Records and summaries of acknowledgments, by the slot of their train.
 #[derive(Debug, Default)]
 pub(super) struct AckLog {
     gathers: bool,
@@ -19,20 +19,20 @@ pub(super) struct AckLog {
     pub(super) filter: AckFilter,
 }
 
-/// Summary of a train, but for packets that said again what the one before them said. Trains of one packet have none,
-/// so the first packet is not looked at before it must be.
+/// Summary of a train, without trailing packets that repeat the acknowledgment before them. Trains of one packet have
+/// none, so the first packet is read only when needed.
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// The last packet that said something else, as of the last one's arrival; none while the first was not looked at.
+    /// Last packet with new content, with the arrival time of the last packet; `None` until the first packet is read.
     last: Option<Record>,
-    /// Packets since, and the arrival of the last of them.
+    /// Number of repeating packets since then, and the arrival time of the last of them.
     repeats: u32,
     repeated_ns: u64,
 }
 
 impl Summarized {
-    /// Counts the first packet of the train in, and the repeats.
+    /// Adds the first packet of the train and the repeating packets.
     #[inline]
     fn settle(&mut self, first: &First<'_>) -> &mut Summary {
         let Self { summary, last, repeats, repeated_ns } = self;
@@ -50,7 +50,7 @@ impl Summarized {
     }
 }
 
-/// The first packet of a train: what its record is made of.
+/// Source of the record of a train's first packet.
 #[derive(Debug)]
 pub(super) struct First<'a> {
     packet: &'a [u8],
@@ -60,7 +60,7 @@ pub(super) struct First<'a> {
 }
 
 impl<'a> First<'a> {
-    /// That of this train with known headers.
+    /// Returns the first packet of this train with known headers.
     #[inline(always)]
     pub(super) fn of<B: AsRef<[u8]>>(train: &'a Train<B>, known: &'a Known) -> Self {
         let packet = train.first.buffer.as_ref();
@@ -68,7 +68,7 @@ impl<'a> First<'a> {
         Self { packet, known, arrived_ns, stamp }
     }
 
-    /// Its record.
+    /// Returns the record of the packet.
     fn record(&self) -> Record {
         let Self { packet, known: Known { shape, .. }, arrived_ns, stamp } = *self;
         let tcp = packet.get(shape.transport..).unwrap_or_default();
@@ -82,25 +82,25 @@ impl AckLog {
         Self { gathers: acknowledgments.are_gathered(), filter, ..Self::default() }
     }
 
-    /// Whether a train is of acknowledgments that wait as they are: no other has no payload.
+    /// Returns whether a train holds unmerged acknowledgments: only such a train has no payload.
     pub(super) fn is_vector<B: AsRef<[u8]>>(&self, train: &Train<B>) -> bool {
         self.gathers && train.is_empty()
     }
 
-    /// Summary of what the packets of a lossy train acknowledged.
+    /// Returns the summary of the acknowledgments in a lossy train.
     #[inline(never)]
     pub(super) fn summary(&mut self, slot: TrainId, first: First<'_>) -> Option<&Summary> {
         self.summaries.get_mut(slot).map(|summarized| &*summarized.settle(&first))
     }
 
-    /// Begins the summary of a train with its first packet.
+    /// Starts the summary of a train with its first packet.
     #[inline]
     pub(super) fn begin(&mut self, slot: TrainId) {
         let summarized = self.summaries.get_or_grow(slot, Summarized::default);
         (summarized.last, summarized.repeats) = (None, 0);
     }
 
-    /// Counts a packet into the summary of its train, of which it is not the first.
+    /// Adds a packet to the summary of its train; not for the first packet.
     pub(super) fn summarize(
         &mut self,
         slot: TrainId,
@@ -114,7 +114,7 @@ impl AckLog {
         }
     }
 
-    /// Counts a packet with payload that says what the one before it said.
+    /// Counts a packet with payload that repeats the acknowledgment before it.
     #[inline]
     pub(super) fn repeat(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) {
         if let Some(summarized) = self.summaries.get_mut(slot) {
@@ -123,14 +123,14 @@ impl AckLog {
         }
     }
 
-    /// Begins the records of a train with its first packet.
+    /// Starts the records of a train with its first packet.
     #[inline(never)]
     pub(super) fn start(&mut self, slot: TrainId, first: First<'_>) {
         self.records.get_or_grow(slot, Records::new).clear();
         self.push(slot, first.record());
     }
 
-    /// There is room: a vector is not longer than its records may be.
+    /// Appends a record; there is room, because a vector is limited to the maximum number of records.
     pub(super) fn push(&mut self, slot: TrainId, record: Record) {
         if let Some(records) = self.records.get_mut(slot) {
             let _ = records.push(record);
@@ -138,7 +138,7 @@ impl AckLog {
     }
 }
 
-/// Record of what a packet says to the sender, whatever else it holds.
+/// Returns the record of a packet's acknowledgment, whatever else the packet contains.
 pub(super) fn record_of(packet: &[u8], shape: &Shape, meta: &Meta, now_ns: u64) -> Record {
     let (arrived_ns, stamp) = arrival_of(meta, now_ns);
     let tcp = packet.get(shape.transport..).unwrap_or_default();

@@ -1,16 +1,16 @@
-//! The outermost addresses of held trains, for packets that must not overtake any train between theirs.
+//! The outermost addresses of held trains, for packets that must not overtake any train between their addresses.
 
 use alloc::{boxed::Box, vec};
 
 use crate::coalesce::{by_id::ById, train_id::TrainId};
 
-/// The hash of the addresses of each train that a barrier has looked at. Most trains leave before one does, so nothing
-/// is hashed when they start.
+/// Address hashes of the trains that an ordering flush has examined. Most trains are delivered before any flush, so
+/// nothing is hashed when they start.
 #[derive(Debug)]
 pub(super) struct AddressPairs {
-    /// The pair of the train in each slot, zero where none is noted: what a barrier scans.
+    /// Address hash of the train in each slot, zero if unknown; scanned by an ordering flush.
     pairs: ById<TrainId, u32>,
-    /// Noted trains by part of their pair, so that most barriers need not scan.
+    /// Number of trains by part of their hash, so that most flushes need no scan.
     counts: Box<[u32]>,
 }
 
@@ -19,7 +19,7 @@ impl AddressPairs {
         Self { pairs: ById::default(), counts: vec![0; COUNTS].into_boxed_slice() }
     }
 
-    /// Notes the pair of the train in a slot that has none.
+    /// Stores the address hash of the train in a slot that has none.
     pub(super) fn note(&mut self, slot: TrainId, pair: u32) {
         let noted = self.pairs.get_or_grow(slot, || 0);
         debug_assert!(*noted == 0, "{slot:?} is noted once");
@@ -27,7 +27,7 @@ impl AddressPairs {
         self.counts[pair as usize % COUNTS] += 1;
     }
 
-    /// Forgets a train that was noted.
+    /// Removes a train whose hash was stored.
     #[cold]
     pub(super) fn forget(&mut self, slot: TrainId) {
         if let Some(pair) = self.pairs.get_mut(slot) {
@@ -36,7 +36,7 @@ impl AddressPairs {
         }
     }
 
-    /// The slot of a noted train with this pair.
+    /// Returns the slot of a stored train with this hash.
     pub(super) fn find(&self, pair: u32) -> Option<TrainId> {
         if self.counts[pair as usize % COUNTS] == 0 {
             return None;
@@ -45,7 +45,7 @@ impl AddressPairs {
     }
 }
 
-/// Counters of trains by their pair.
+/// Number of counters.
 const COUNTS: usize = 1024;
 
 #[cfg(test)]

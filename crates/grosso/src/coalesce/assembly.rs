@@ -1,4 +1,4 @@
-//! Assembly of the stages that a profile asks for, made once.
+//! The pipeline of stages that a profile asks for, built once.
 
 use alloc::boxed::Box;
 
@@ -18,20 +18,20 @@ use crate::{
     frame::Frame,
 };
 
-/// The way of a packet to the trains.
+/// Pipeline from a packet to the trains.
 #[derive(Debug)]
 pub(super) enum Assembly<B> {
-    /// By the exact laws, as it came: the default, with no stage at all.
+    /// No stage, by the exact laws: the default.
     Laws,
-    /// By the rules of a profile, as it came.
+    /// No stage, by the rules of a profile.
     Rules,
-    /// By the rules of a profile, through the stages that it asks for.
+    /// Stages, by the rules of a profile.
     Staged(Box<Line<B>>),
-    /// Flow by flow first.
+    /// Sorting by flow first, then the rest of the pipeline.
     Batched(Box<Batched<B>>),
 }
 
-/// A batch, and what is behind it.
+/// A batch, and the pipeline after it.
 #[derive(Debug)]
 pub(super) struct Batched<B> {
     batch: Batcher<B>,
@@ -39,7 +39,7 @@ pub(super) struct Batched<B> {
 }
 
 impl<B: AsRef<[u8]>> Assembly<B> {
-    /// Assembles what a profile asks for.
+    /// Builds the pipeline for a profile.
     pub(super) fn of(profile: &Profile, tiers: Tiers) -> Self {
         let behind = if let Some(line) = Line::of(profile) {
             Self::Staged(Box::new(line))
@@ -56,8 +56,8 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Takes one packet: at once into the train that it comes next in, where no stage need look at it. The exact laws
-    /// are a profile's rules as well.
+    /// Pushes one packet: directly into the train that it continues, if no stage needs to see it. The exact laws are a
+    /// special case of a profile's rules.
     #[inline(always)]
     pub(super) fn push(
         &mut self,
@@ -109,7 +109,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Takes note that a packet which went by did not join.
+    /// Records that a packet on the fast path did not merge.
     #[inline(always)]
     fn note_unjoined(&mut self) {
         if let Self::Staged(line) = self {
@@ -129,7 +129,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Ends a batch, and hands on what waits of some flows.
+    /// Ends a batch, and releases the queued packets of some flows.
     pub(super) fn flush(
         &mut self,
         whose: Whose,
@@ -143,7 +143,8 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Ends a batch, and hands on what has waited long enough, where all that came until `seen_ns` has been seen.
+    /// Ends a batch, and releases the packets that have waited long enough; all packets that arrived before `seen_ns`
+    /// were pushed.
     pub(super) fn expire(
         &mut self,
         now_ns: u64,
@@ -157,7 +158,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// The line of stages, where there is one.
+    /// Returns the stages, if any.
     pub(super) fn line_mut(&mut self) -> Option<&mut Line<B>> {
         match self {
             Self::Laws | Self::Rules => None,
@@ -166,7 +167,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Time at which the batch began, if there is one.
+    /// Returns the time at which the batch began, if there is one.
     pub(super) fn batched_since_ns(&self) -> Option<u64> {
         match self {
             Self::Laws | Self::Rules | Self::Staged(_) => None,
@@ -174,7 +175,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
     }
 
-    /// Time at which something that waits must be handed on next.
+    /// Returns the next deadline of a queued packet.
     pub(super) fn deadline(&self) -> Option<u64> {
         match self {
             Self::Laws | Self::Rules => None,
@@ -185,13 +186,13 @@ impl<B: AsRef<[u8]>> Assembly<B> {
 }
 
 impl<B: AsRef<[u8]>> Batched<B> {
-    /// Whether a packet that was predicted may be of the flow that comes first, and go on at once, without a stage.
+    /// Returns whether a predicted packet may belong to the batch's first flow and skip the batch.
     #[inline(always)]
     fn may_let_by(&self) -> bool {
         self.batch.is_leading() && matches!(self.behind, Assembly::Laws | Assembly::Rules)
     }
 
-    /// Whether a packet of this flow goes on at once: one that came when the batch began, which does not end with it.
+    /// Returns whether a packet of this flow skips the batch: it arrived when the batch began and does not end it.
     #[inline(always)]
     fn lets_by(&mut self, flow: FlowHash, incoming: &Incoming<'_, B>) -> bool {
         let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);
@@ -200,7 +201,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
             && self.batch.lead(flow, incoming.now_ns).is_some()
     }
 
-    /// Takes one packet: into the batch, unless it can be of no train or of any, or is of the flow that comes first.
+    /// Adds a packet to the batch, unless it belongs to the batch's first flow or has no known flow.
     #[inline(never)]
     fn push(
         &mut self,
@@ -228,7 +229,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
         verdict
     }
 
-    /// Takes the packets of the batch to what is behind it, if it is full.
+    /// Processes the batch if it is full.
     #[inline(always)]
     fn flush_full(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
         if self.batch.is_full() {
@@ -236,7 +237,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
         }
     }
 
-    /// Takes the packets of the batch to what is behind it.
+    /// Processes the packets of the batch.
     #[inline(never)]
     fn flush(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
         let Self { batch, behind } = self;

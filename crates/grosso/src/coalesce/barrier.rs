@@ -1,10 +1,10 @@
-//! Packets that are in no train, and the trains that they must not overtake.
+//! Ordering flushes: which trains must be delivered before a packet that cannot be merged.
 
 use grosso_wire::{Kind, Layer, Stack, Stop, ipv4};
 
 use crate::flow::FlowHash;
 
-/// Flows whose packets must leave, whatever they wait for.
+/// Flows to flush.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Whose {
     /// The flow of this hash.
@@ -15,20 +15,19 @@ pub(super) enum Whose {
     All,
 }
 
-/// Held trains that a packet in none must not overtake (rule G75).
+/// Held trains that an unmergeable packet must not overtake (rule G75).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Barrier {
-    /// None: no train can be of its flow.
+    /// No train can belong to the packet's flow.
     None,
-    /// The train of its flow.
+    /// The train of the packet's flow.
     Flow,
-    /// All trains between its outermost addresses: its flow cannot be read.
+    /// All trains between the packet's outermost addresses, because its flow cannot be read.
     AddressPair,
 }
 
-/// A packet whose ports were read waits for the train of its flow only; one whose innermost headers
-/// could not be read may be of any flow between its addresses, unless its protocol is one that no
-/// train has.
+/// Returns the trains to flush: the train of the flow if the packet's ports were read; all trains between its addresses
+/// if the innermost headers could not be read, unless its protocol never forms trains.
 pub(super) fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
     let Some(last) = stack.last() else { return Barrier::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
@@ -44,6 +43,5 @@ pub(super) fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
     }
 }
 
-/// The protocol number of the IPsec authentication header, behind which the transport of a train
-/// may stand.
+/// Protocol number of the IPsec authentication header, which may precede the transport header of a train.
 const AUTHENTICATION_HEADER: u8 = 51;

@@ -1,10 +1,9 @@
-//! The packets of a poll, flow by flow.
+//! The packets of a poll, sorted by flow.
 //!
-//! As many flows take turns, each packet finds its train far from the one before it, and a small
-//! flow table throws out each train before its next packet comes. So the packets of a poll are
-//! collected first and then taken flow by flow, the flows in the order of their first packets.
-//! Sorting by hash, as FreeBSD does, would let those of great hash wait behind all others (P20).
-//! Those of the first flow come before all others in any case, and need not be collected.
+//! If many flows alternate, each packet touches another train than the packet before it, and a small flow table
+//! evicts each train before its next packet arrives. Therefore the packets of a poll are collected and processed flow
+//! by flow, in the order of the flows' first packets. Sorting by hash, as FreeBSD does, would delay flows with a large
+//! hash (P20). Packets of the first flow come first in any case and need not be collected.
 
 use alloc::{vec, vec::Vec};
 
@@ -14,27 +13,27 @@ use crate::{
     frame::Frame,
 };
 
-/// The stage that collects packets, each behind the one of its flow before it.
+/// Stage that collects packets in a chain per flow.
 #[derive(Debug)]
 pub(super) struct Batcher<B> {
     packets: Vec<Collect<B>>,
     packets_max: usize,
-    /// The first flow, and how many of its packets went on at once.
+    /// First flow, and number of its packets that skipped the batch.
     leader: FlowHash,
     led: usize,
-    /// The flows in the order of their first packets.
+    /// Flows in the order of their first packets.
     chains: Vec<Chain>,
-    /// Hash table from flow to chain; a slot of another round is empty.
+    /// Hash table from flow to chain; a slot of an earlier round is empty.
     slots: Vec<ChainSlot>,
     round: u32,
-    /// Time at which the first packet came. All are taken to have come then, so that none is held
-    /// longer than it may be, and trains grow old in the order in which they start.
+    /// Arrival time of the first packet, used for all packets of the batch, so that no hold time is exceeded and trains
+    /// age in the order in which they start.
     since_ns: u64,
 }
 
 #[derive(Debug)]
 struct Collect<B> {
-    /// None once it was taken.
+    /// `None` after it was taken.
     frame: Option<Frame<B>>,
     next: u16,
 }
@@ -68,25 +67,25 @@ impl<B> Batcher<B> {
         }
     }
 
-    /// Time at which its packets are taken to have come; none where there are none.
+    /// Returns the arrival time assumed for the packets; `None` if there are none.
     pub(super) fn since_ns(&self) -> Option<u64> {
         (self.led > 0).then_some(self.since_ns)
     }
 
-    /// Whether as many packets came as one batch has.
+    /// Returns whether the batch is full.
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.led + self.packets.len() >= self.packets_max
     }
 
-    /// Whether it is full behind one packet more.
+    /// Returns whether one more packet fills the batch.
     #[inline(always)]
     pub(super) fn is_almost_full(&self) -> bool {
         self.led + self.packets.len() + 1 >= self.packets_max
     }
 
-    /// Whether a packet is of the flow that comes first, and goes on at once: then it is counted, and this is the time
-    /// at which it is taken to have come.
+    /// Counts a packet of the first flow that skips the batch, and returns the arrival time assumed for it; `None` for
+    /// any other packet.
     #[inline(always)]
     pub(super) fn lead(&mut self, flow: FlowHash, now_ns: u64) -> Option<u64> {
         if self.led == 0 {
@@ -97,14 +96,14 @@ impl<B> Batcher<B> {
         leads.then_some(self.since_ns)
     }
 
-    /// Whether all packets so far were of the first flow.
+    /// Returns whether all packets so far belong to the first flow.
     #[inline(always)]
     pub(super) fn is_leading(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Puts a packet behind the others of its flow; two flows of one hash share a chain, in which
-    /// each keeps its order.
+    /// Appends a packet to the chain of its flow. Flows with the same hash share a chain, in which each keeps its
+    /// order.
     #[inline(always)]
     pub(super) fn push(&mut self, packet: Incoming<'_, B>, flow: FlowHash) {
         let index = self.packets.len() as u16;
@@ -119,7 +118,7 @@ impl<B> Batcher<B> {
         self.push_to_chain(flow, index);
     }
 
-    /// Puts the packet of this number behind the others of its flow.
+    /// Appends packet `index` to the chain of its flow.
     #[inline(never)]
     fn push_to_chain(&mut self, flow: FlowHash, index: u16) {
         let mask = self.slots.len() - 1;
@@ -141,7 +140,7 @@ impl<B> Batcher<B> {
         }
     }
 
-    /// Gives all packets, flow by flow.
+    /// Passes all packets to `each`, flow by flow.
     pub(super) fn drain(&mut self, mut each: impl FnMut(Frame<B>)) {
         for chain in self.chains.drain(..) {
             let mut at = chain.first;
@@ -160,7 +159,7 @@ impl<B> Batcher<B> {
     }
 }
 
-/// Behind the last packet of a chain: more than a batch can hold.
+/// End of a chain: an index that no batch reaches.
 const END: u16 = u16::MAX;
 
 #[cfg(test)]

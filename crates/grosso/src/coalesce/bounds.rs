@@ -1,4 +1,4 @@
-//! Limits of one train, worked out for its headers.
+//! Limits of one train for its headers.
 
 use crate::{coalesce::Limits, template::shape::Shape};
 
@@ -10,8 +10,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// A train is as long as every length field can say, and only a TCP packet in no tunnel can say more than 65535
-    /// bytes (rules G60 to G64, T13, U13).
+    /// Returns the limits. A train may be as long as every length field can express, and only a TCP packet outside
+    /// tunnels can express more than 65535 bytes (rules G60 to G64, T13, U13).
     #[inline]
     pub(super) fn of(shape: &Shape, limits: &Limits) -> Self {
         let mut packet_max = limits.size_bytes.saturating_sub(1) as usize;

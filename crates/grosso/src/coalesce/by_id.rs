@@ -1,4 +1,4 @@
-//! Lists whose places have names of a type of their own.
+//! Tables with a key type of their own.
 
 use alloc::vec::Vec;
 use core::{
@@ -7,13 +7,13 @@ use core::{
     ops::{Index, IndexMut},
 };
 
-/// A name of a place.
+/// A key of a table.
 pub(crate) trait Id: Copy + Debug {
     fn new(place: usize) -> Self;
     fn place(self) -> usize;
 }
 
-/// A list with something for each name of one kind. No other number is a place in it.
+/// A table with one entry per key of one type. Other numbers cannot be used as a key.
 #[derive(Clone, Debug)]
 pub(crate) struct ById<I, T> {
     items: Vec<T>,
@@ -37,13 +37,13 @@ impl<I: Id, T> ById<I, T> {
         self.items.get_mut(id.place())
     }
 
-    /// Adds one, and gives its name.
+    /// Appends an entry and returns its key.
     pub(crate) fn push(&mut self, item: T) -> I {
         self.items.push(item);
         I::new(self.items.len() - 1)
     }
 
-    /// The entry of this name, made with all before it if the list is shorter.
+    /// Returns the entry with this key, extending the table if it is shorter.
     #[inline(always)]
     pub(crate) fn get_or_grow(&mut self, id: I, fresh: impl FnMut() -> T) -> &mut T {
         if self.items.len() <= id.place() {
@@ -58,7 +58,7 @@ impl<I: Id, T> ById<I, T> {
         self.items.resize_with(id.place() + 1, fresh);
     }
 
-    /// The name of the first that is meant.
+    /// Returns the key of the first matching entry.
     pub(crate) fn find(&self, is_meant: impl FnMut(&T) -> bool) -> Option<I> {
         self.items.iter().position(is_meant).map(I::new)
     }
@@ -84,7 +84,7 @@ impl<I: Id, T> ById<I, T> {
 impl<I: Id, T> Index<I> for ById<I, T> {
     type Output = T;
 
-    /// The entry of a name that the list gave, or for which it grew: this cannot fail.
+    /// Returns the entry of a key that the table issued, or for which it was extended: never fails.
     #[inline(always)]
     fn index(&self, id: I) -> &T {
         debug_assert!(id.place() < self.items.len(), "{id:?} is in the list");

@@ -1,4 +1,4 @@
-//! Flows that are not worth the work: where checksums are verified in software and packets are seldom joined, joining
+//! Bypass of flows that are not worth the work: if checksums are verified in software and packets seldom merge, merging
 //! costs more than it saves (P48).
 
 use crate::{
@@ -14,19 +14,19 @@ use crate::{
     flow_memory::FlowMemory,
 };
 
-/// The flows that are tried, and those that are not.
+/// State of tried and bypassed flows.
 #[derive(Debug)]
 pub(super) struct Bypasser {
     bypass: Bypass,
     flows: FlowMemory<FlowHash, Trial>,
-    /// Number of flows whose packets pass.
+    /// Number of bypassed flows.
     passing: usize,
 }
 
-/// State of a flow: whether its packets are tried.
+/// State of a flow.
 #[derive(Clone, Copy, Debug)]
 enum Trial {
-    /// They are tried.
+    /// The flow is tried.
     Tried { bytes: u32, joined: u32 },
     /// The flow is bypassed for this many more bytes.
     Passing { bytes: u32 },
@@ -37,7 +37,7 @@ impl Bypasser {
         Self { bypass, flows: FlowMemory::new(), passing: 0 }
     }
 
-    /// Whether a packet of this flow and length passes.
+    /// Returns whether a packet of this flow and length is bypassed.
     fn passes(&mut self, flow: FlowHash, len: usize) -> bool {
         let Some(trial) = self.flows.get_mut(flow) else { return false };
         let Trial::Passing { bytes } = *trial else { return false };
@@ -50,7 +50,7 @@ impl Bypasser {
         true
     }
 
-    /// Learns what became of a packet that was read to verify it.
+    /// Records the result of a packet whose payload was read for verification.
     fn try_out(&mut self, flow: FlowHash, len: usize, verdict: Verdict, now_ns: u64) {
         let fresh = || Trial::Tried { bytes: 0, joined: 0 };
         if self.passing > 0
@@ -73,7 +73,7 @@ impl Bypasser {
     }
 }
 
-/// Length of a packet as trials count it.
+/// Returns the length of a packet as counted in the state.
 fn bytes_of(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
@@ -89,7 +89,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         passes.then_some(Pass::Bypass)
     }
 
-    /// Packets that need not be read cost nothing, and nothing is learnt of them.
+    /// Ignores packets whose payload was not read, because they cost nothing.
     #[inline(always)]
     fn learn(&mut self, seen: &Seen<'_>, verdict: Verdict) {
         if verdict != Verdict::Waits && !seen.is_refused && is_unverified(seen.meta) {

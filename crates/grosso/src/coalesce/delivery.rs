@@ -9,13 +9,13 @@ use crate::{
     meta::Meta,
 };
 
-/// Takes what a coalescer delivers, in order. Any `FnMut(Delivery<'_, B>)` is one.
+/// Receiver of a coalescer's output, in order. Any `FnMut(Delivery<'_, B>)` implements it.
 pub trait Sink<B> {
-    /// Takes one frame: a superframe, or a packet as it came.
+    /// Receives one frame: a superframe or an unchanged packet.
     fn deliver(&mut self, delivery: Delivery<'_, B>);
 
-    /// Takes acknowledgments of one flow that leave together; as the packets that they are, unless the sink has a use
-    /// for their records.
+    /// Receives acknowledgments of one flow that leave together. By default each packet is passed to [`Self::deliver`];
+    /// override the function to use their records.
     fn deliver_vector(&mut self, mut vector: Vector<'_, B>)
     where
         B: AsRef<[u8]>,
@@ -25,7 +25,7 @@ pub trait Sink<B> {
         }
     }
 
-    /// Takes back the buffer of a packet that was dropped: an acknowledgment that a later one replaces.
+    /// Receives the buffer of a dropped acknowledgment, which a later one made redundant.
     fn discard(&mut self, buffer: B) {
         drop(buffer);
     }
@@ -38,10 +38,22 @@ impl<B, F: FnMut(Delivery<'_, B>) + ?Sized> Sink<B> for F {
     }
 }
 
-/// A superframe, or a packet as it came: headers and parts, ready for a vectored write.
+/// A superframe or an unchanged packet: headers and parts, ready for a vectored write.
 ///
-/// Its buffers belong to the receiver, who takes them with [`Delivery::next_part`] or
-/// [`Delivery::into_parts`]; those not taken are dropped with the delivery.
+/// The receiver owns the buffers and takes them with [`Delivery::next_part`] or [`Delivery::into_parts`]; the rest is
+/// dropped with the delivery.
+///
+/// ```
+/// use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType};
+///
+/// let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+/// let mut free = Vec::new();
+/// coalescer.push(Frame::new(vec![0; 60]), 0, &mut |delivery: Delivery<'_, Vec<u8>>| {
+///     let bytes: usize = delivery.slices().map(<[u8]>::len).sum(); // or write the slices
+///     free.extend(delivery.into_parts().map(|part| part.buffer));
+/// #   assert_eq!(bytes, 60);
+/// });
+/// ```
 #[must_use]
 #[derive(Debug)]
 pub struct Delivery<'a, B> {
@@ -50,13 +62,13 @@ pub struct Delivery<'a, B> {
     rest: List,
     pool: &'a mut Pool<B>,
     summary: Option<&'a Summary>,
-    /// Metadata of the frame; a superframe has [`Meta::gso`] and a partial checksum.
+    /// Metadata of the frame. A superframe has [`Meta::gso`] and a partial checksum.
     pub meta: Meta,
-    /// Wire packets that the frame stands for.
+    /// Number of wire packets in the frame.
     pub packets: u32,
-    /// Bytes of the frame.
+    /// Length of the frame in bytes.
     pub len: usize,
-    /// Reason for which it left now.
+    /// Reason for the delivery.
     pub closed: Close,
 }
 
@@ -95,50 +107,50 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         Self { header, first: Some(first), rest, pool, summary, meta, packets, len, closed }
     }
 
-    /// Whether packets were joined; otherwise the only part is the packet as it came.
+    /// Returns true for a superframe; otherwise the only part is the unchanged packet.
     #[inline]
     #[must_use]
     pub fn is_joined(&self) -> bool {
         !self.header.is_empty()
     }
 
-    /// The rewritten headers of a superframe; empty when the packet is as it came.
+    /// Returns the rewritten headers of a superframe; empty if the packet is unchanged.
     #[inline]
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.header
     }
 
-    /// Summary of what the packets of a superframe acknowledged one by one, if it does not say so itself: by a profile
-    /// that lets the last one overwrite the others.
+    /// Returns a summary of the merged acknowledgments, if the superframe does not preserve them because the profile
+    /// keeps only the last one.
     #[must_use]
     pub fn acknowledged(&self) -> Option<&Summary> {
         self.summary
     }
 
-    /// The frame as slices, header first: what a vectored write wants.
+    /// Returns the frame as slices, headers first, for a vectored write.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let header = Some(self.header).filter(|header| !header.is_empty());
         header.into_iter().chain(self.parts().map(Part::bytes))
     }
 
-    /// The parts behind the header, in order. The payload of every packet is one part.
+    /// Returns the parts after the header, in order. The payload of every packet is one part.
     pub fn parts(&self) -> impl Iterator<Item = &Part<B>> {
         self.first.iter().chain(self.pool.iter(self.rest))
     }
 
-    /// Takes the next part, and with it its buffer.
+    /// Takes the next part with its buffer.
     #[inline]
     pub fn next_part(&mut self) -> Option<Part<B>> {
         self.first.take().or_else(|| self.pool.pop(&mut self.rest))
     }
 
-    /// Takes the parts, and with them the buffers, in the order in which they were pushed.
+    /// Takes all parts with their buffers, in the order in which they were pushed.
     pub fn into_parts(mut self) -> impl Iterator<Item = Part<B>> {
         core::iter::from_fn(move || self.next_part())
     }
 
-    /// Copies the frame behind what `out` already holds.
+    /// Appends the frame to `out`.
     pub fn copy_to(&self, out: &mut alloc::vec::Vec<u8>) {
         out.reserve(self.len);
         self.slices().for_each(|slice| out.extend_from_slice(slice));
@@ -146,17 +158,16 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
 }
 
 impl<B> Drop for Delivery<'_, B> {
-    /// Gives the slots of parts that nobody took back to the pool.
+    /// Returns the slots of the remaining parts to the pool.
     #[inline]
     fn drop(&mut self) {
         while self.pool.pop(&mut self.rest).is_some() {}
     }
 }
 
-/// Acknowledgments without data of one flow that leave together: the packets as they came, and their records.
+/// Pure acknowledgments of one flow that leave together: the unchanged packets and their records.
 ///
-/// Its buffers belong to the receiver, who takes them with [`Vector::next_packet`]; those not taken are dropped with
-/// the vector.
+/// The receiver owns the buffers and takes them with [`Vector::next_packet`]; the rest is dropped with the vector.
 #[must_use]
 #[derive(Debug)]
 pub struct Vector<'a, B> {
@@ -166,7 +177,7 @@ pub struct Vector<'a, B> {
     records: &'a [Record],
     taken: usize,
     meta: Meta,
-    /// Reason for which they left now.
+    /// Reason for the delivery.
     pub closed: Close,
 }
 
@@ -182,18 +193,18 @@ impl<'a, B: AsRef<[u8]>> Vector<'a, B> {
         Self { first: Some(first), rest, pool, records, taken: 0, meta, closed }
     }
 
-    /// Records of what they say, in order of arrival, whether their packets were taken or not.
+    /// Returns the records of the acknowledgments in order of arrival, including those whose packets were taken.
     #[must_use]
     pub fn records(&self) -> &'a [Record] {
         self.records
     }
 
-    /// The packets not taken yet.
+    /// Returns the packets that were not taken yet.
     pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
         self.first.iter().chain(self.pool.iter(self.rest)).map(Part::bytes)
     }
 
-    /// Takes the next packet, as it came.
+    /// Takes the next packet, unchanged.
     pub fn next_packet(&mut self) -> Option<Delivery<'_, B>> {
         let part = self.first.take().or_else(|| self.pool.pop(&mut self.rest))?;
         let timestamp_ns = self.records.get(self.taken).and_then(Record::device_ns);
@@ -204,13 +215,13 @@ impl<'a, B: AsRef<[u8]>> Vector<'a, B> {
 }
 
 impl<B> Drop for Vector<'_, B> {
-    /// Gives the slots of packets that nobody took back to the pool.
+    /// Returns the slots of the remaining packets to the pool.
     fn drop(&mut self) {
         while self.pool.pop(&mut self.rest).is_some() {}
     }
 }
 
-/// Facts that a train leaves with, beside its bytes.
+/// Facts about a train at its delivery, besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing<'a> {
     pub(crate) summary: Option<&'a Summary>,

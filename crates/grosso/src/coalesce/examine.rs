@@ -1,5 +1,4 @@
-//! Whether a packet can be in a train at all: what is asked of a packet alone, before any other is
-//! looked at.
+//! Examination of a packet alone: whether it can be merged at all.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Extent, Kind, Ports, Stack, Stop, geneve, gre, ipv4, tcp, udp};
@@ -16,26 +15,26 @@ use crate::{
     },
 };
 
-/// A packet that may join or start a train.
+/// A packet that may be appended to a train or start one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) payload_len: usize,
-    /// The low byte of the TCP flags; zero for UDP.
+    /// Low byte of the TCP flags; zero for UDP.
     pub(crate) flags: u8,
     /// Wire packets that the frame stands for.
     pub(crate) packets: u16,
     /// Payload bytes of each of them but the last.
     pub(crate) size: u16,
-    /// The last of them is shorter than the others, so nothing may follow.
+    /// Whether the last segment is shorter than the others, so that nothing may follow it.
     pub(crate) short_tail: bool,
-    /// Its checksum is partial.
+    /// Whether the checksum is partial.
     pub(crate) partial: bool,
-    /// The IP levels at which a superframe's identifications are fixed.
+    /// IP levels at which a superframe has fixed identifications.
     pub(crate) fixed_ids: IpLevels,
 }
 
-/// Names the reason why a packet whose headers do not lead to TCP or UDP, or contradict the frame's length, is in no
-/// train.
+/// Returns the reason why a packet cannot be merged whose headers do not end in TCP or UDP, or contradict the frame's
+/// length.
 #[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     match stack.stop {
@@ -57,14 +56,14 @@ pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     }
 }
 
-/// Whether the innermost header is TCP or UDP.
+/// Returns whether the innermost header is TCP or UDP.
 #[inline]
 pub(crate) fn ends_in_transport(stack: &Stack) -> bool {
     let kind = stack.last().map(|layer| layer.kind);
     stack.stop == Stop::Payload && matches!(kind, Some(Kind::Tcp | Kind::Udp))
 }
 
-/// Names the reason why packets with these headers are in no train, whatever their varying fields say.
+/// Returns the reason why packets with these headers can never be merged, independent of varying fields.
 #[cold]
 pub(crate) fn refusal_of_headers(
     packet: &[u8],
@@ -115,8 +114,8 @@ pub(crate) fn refusal_of_headers(
     refusal_of_remote_checksum(shape)
 }
 
-/// Remote checksum offload must point at the transport header, inside a tunnel that may have a
-/// checksum (rules C54, C55).
+/// Checks that remote checksum offload points at the transport header, inside a tunnel that may have a checksum (rules
+/// C54, C55).
 fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     let remote = shape.remote_checksum?;
     let transport = shape.covers.last()?;
@@ -124,8 +123,8 @@ fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     (!agrees).then_some(Pass::RemoteChecksum)
 }
 
-/// Whether every length field ends the packet where the frame ends. A superframe may say zero for
-/// what its field cannot hold.
+/// Returns whether every length field ends the packet at the end of the frame. A superframe may have a zero length that
+/// does not fit its field.
 #[inline(always)]
 pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     for length in &shape.lengths {
@@ -137,7 +136,7 @@ pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     true
 }
 
-/// The same of a superframe, whatever its fields say that are zero.
+/// Returns whether the nonzero length fields of a superframe agree with its length.
 #[cold]
 #[inline(never)]
 fn lengths_of_superframe_agree(packet: &[u8], shape: &Shape) -> bool {
@@ -176,18 +175,19 @@ pub(super) fn examine<P: Policy>(
     }
 }
 
-/// Whether the innermost IP header says that the packet met congestion.
+/// Returns whether the innermost IP header has CE.
 fn congestion_experienced(packet: &[u8], shape: &Shape) -> bool {
     traffic_class(packet, shape) & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
 }
 
-/// TOS or traffic class of the innermost IP header.
+/// Returns the TOS or traffic class of the innermost IP header.
 pub(super) fn traffic_class(packet: &[u8], shape: &Shape) -> u8 {
     let word = u16_at(packet, shape.ip.offset as usize);
     if shape.ip.kind == Kind::Ipv6 { (word >> 4) as u8 } else { word as u8 }
 }
 
-/// Examines a packet by what every policy asks. Whether one without payload can be in a train is for the caller to say.
+/// Examines a packet by the rules common to all policies. `takes_empty` tells whether packets without payload are
+/// allowed.
 #[inline(always)]
 pub(super) fn examine_alone(
     packet: &[u8],
@@ -226,7 +226,7 @@ pub(super) fn examine_alone(
     }
 }
 
-/// A superframe joins as the packets that it stands for, if its geometry is right (rules G8, G77).
+/// Returns a superframe as a candidate of several packets, if its geometry is valid (rules G8, G77).
 #[cold]
 #[inline(never)]
 fn superframe(
@@ -268,7 +268,7 @@ fn refusal_of_flags(flags: u8) -> Pass {
     }
 }
 
-/// Looks at the checksums of a packet in whose headers all else is known to be right, as [`examine`] does.
+/// Verifies the checksums of a packet whose headers were otherwise examined, like [`examine`].
 #[inline(always)]
 pub(super) fn verify_all(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     check_ipv4_headers(packet, shape)?;
@@ -301,11 +301,10 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
     Ok(())
 }
 
-/// Verifies every checksum that nobody has verified, and says whether the innermost is partial.
+/// Verifies every checksum that was not verified before, and returns whether the innermost is partial.
 ///
-/// The payload is read at most once: an outer sum is the inner one and the header bytes in between
-/// (rules C20 to C22, C30). Checksums that cutting would not write again in the same form are
-/// refused.
+/// The payload is read at most once: an outer sum is the inner sum plus the header bytes in between (rules C20 to C22,
+/// C30). Checksums that segmentation would write differently are refused.
 #[inline(always)]
 pub(crate) fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     let Some((transport, tunnels)) = shape.covers.split_last() else {
@@ -343,7 +342,7 @@ pub(crate) fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<b
     Ok(false)
 }
 
-/// The same in a place of its own, for states of checksums that few packets have.
+/// Verifies like [`verify`], out of line, for rare checksum states.
 #[inline(never)]
 pub(super) fn verify_apart(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     verify(packet, shape, state)
@@ -390,8 +389,7 @@ fn verify_tunnels(
     Ok(())
 }
 
-/// The sum of everything from the transport header on: read, or taken from the one that the device
-/// gives.
+/// Returns the sum of everything from the transport header on, read or derived from the device's sum.
 #[inline]
 fn sum_behind(packet: &[u8], shape: &Shape, state: &Checksum) -> Sum {
     match state {
@@ -416,5 +414,5 @@ fn is_seed(packet: &[u8], covering: &Covering) -> bool {
 
 const RESERVED_BIT: u16 = 0x8000;
 
-/// ECN (RFC 3168 section 5).
+/// CE codepoint of ECN (RFC 3168 section 5).
 const CONGESTION_EXPERIENCED: u8 = 3;

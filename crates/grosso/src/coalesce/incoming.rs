@@ -1,18 +1,18 @@
-//! A packet as it comes.
+//! A pushed packet.
 
 use crate::{frame::Frame, meta::Meta};
 
-/// A packet that was just pushed, whose metadata are still where the caller has them.
+/// A packet that was just pushed, with its metadata still in the caller's memory.
 #[derive(Debug)]
 pub(super) struct Incoming<'a, B> {
     pub(super) buffer: B,
     pub(super) meta: &'a Meta,
-    /// Time at which it was pushed.
+    /// Time of the push.
     pub(super) now_ns: u64,
 }
 
 impl<B: AsRef<[u8]>> Incoming<'_, B> {
-    /// Its bytes.
+    /// Returns the bytes of the packet.
     #[inline(always)]
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.as_ref()

@@ -1,15 +1,15 @@
-//! Fields that a superframe has from its last packet.
+//! Header fields that a superframe takes from its last packet.
 
 use arrayvec::ArrayVec;
 use grosso_wire::LAYERS_MAX;
 
-/// The bytes of a header that a superframe has from its last packet, in words: most fields are neighbours.
+/// Header bytes that a superframe takes from its last packet, as words, because most of these fields are adjacent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latest {
     words: ArrayVec<LatestWord, WORDS_MAX>,
 }
 
-/// Eight bytes of a header, and the bits of them that the last packet says.
+/// Eight header bytes, with a mask of the bits taken from the last packet.
 #[derive(Clone, Copy, Debug)]
 struct LatestWord {
     at: u16,
@@ -17,7 +17,7 @@ struct LatestWord {
 }
 
 impl Latest {
-    /// Adds a byte of a header of this many bytes.
+    /// Adds one header byte.
     pub(crate) fn add(&mut self, at: usize, header_len: usize) {
         let at = at as u16;
         let start = at.min(header_len.saturating_sub(WORD_BYTES) as u16);
@@ -31,7 +31,7 @@ impl Latest {
         }
     }
 
-    /// Puts these bytes of the last packet into a superframe's header.
+    /// Copies these bytes of the last packet into a superframe's header.
     #[inline]
     pub(crate) fn put(&self, last: &[u8], header: &mut [u8]) {
         for &LatestWord { at, bits } in &self.words {
@@ -49,7 +49,7 @@ impl Latest {
 
 const WORD_BYTES: usize = 8;
 
-/// Most words: two of each IP header, and two of TCP.
+/// Maximum number of words: two per IP header, and two for TCP.
 const WORDS_MAX: usize = 2 * LAYERS_MAX;
 
 #[cfg(test)]

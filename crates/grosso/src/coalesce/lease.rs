@@ -10,9 +10,9 @@ use crate::{
     meta::Meta,
 };
 
-/// Packets of one prediction that come in one instant, as those of a poll do. The one before them is shown to every
-/// stage, each of which says how many it lets by behind it; the stages learn of these in one piece, before anything
-/// else happens to them.
+/// Packets of one prediction with the same arrival time, for example those of a poll. The packet before them was shown
+/// to every stage, each of which returned how many packets may bypass it; the stages are informed of these packets
+/// together, before any other event.
 #[derive(Debug)]
 pub(super) struct Lease {
     prediction: PredictionId,
@@ -20,9 +20,9 @@ pub(super) struct Lease {
     left: u32,
     /// Packets that may bypass the stages until the lease ends; afterwards those that did.
     pub(super) packets: u32,
-    /// Those that went by and did not join.
+    /// Packets on the fast path that did not merge.
     unjoined: u32,
-    /// Whether the checksums of the packets are not known yet.
+    /// Whether the checksums of the packets are unknown.
     pub(super) is_unverified: bool,
     pub(super) now_ns: u64,
     pub(super) flow: FlowHash,
@@ -32,7 +32,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// For no packet.
+    /// Covers no packet.
     pub(super) const NONE: Self = Self {
         prediction: PredictionId::NONE,
         left: 0,
@@ -45,7 +45,7 @@ impl Lease {
         payload_len: 0,
     };
 
-    /// For this many packets, starting with this one.
+    /// Covers `left` packets, starting with this one.
     #[inline]
     pub(super) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
         let Predicted { seen: Seen { flow, len, meta, now_ns, .. }, payload_len, .. } = *next;
@@ -67,12 +67,12 @@ impl Lease {
         self.left -= 1;
     }
 
-    /// Takes note that a packet which went by did not join.
+    /// Records that a packet on the fast path did not merge.
     pub(super) fn note_unjoined(&mut self) {
         self.unjoined += 1;
     }
 
-    /// Ends it, and gives the number of packets that went by.
+    /// Ends the fast path and returns the number of packets that used it.
     #[inline(always)]
     pub(super) fn end(&mut self) -> u32 {
         self.packets -= self.left;
@@ -80,18 +80,18 @@ impl Lease {
         self.packets
     }
 
-    /// Number of packets that went by and joined their train.
+    /// Returns the number of packets on the fast path that merged.
     pub(super) fn joined(&self) -> u32 {
         self.packets - self.unjoined
     }
 
-    /// Payload bytes that went by.
+    /// Returns the payload bytes of packets on the fast path.
     pub(super) fn payload_bytes(&self) -> usize {
         self.payload_len * self.packets as usize
     }
 }
 
-/// Whether the checksums of a packet are not known.
+/// Returns whether the checksums of a packet are unknown.
 #[inline(always)]
 pub(super) fn is_unverified(meta: &Meta) -> bool {
     matches!(meta.checksum, Checksum::None)

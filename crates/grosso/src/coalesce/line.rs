@@ -1,4 +1,4 @@
-//! The stages that a profile asks for, in a line before the trains.
+//! Pipeline of the stages that a profile asks for, before the trains.
 
 use crate::{
     coalesce::{
@@ -22,18 +22,17 @@ use crate::{
     frame::Frame,
 };
 
-/// Stages, in the order in which a packet meets them. Each has a place of its own, so that what it does not do takes
-/// no instruction.
+/// Stages in the order in which packets pass them. Each has its own slot, so that an absent stage costs no instruction.
 #[derive(Debug)]
 pub(super) struct Line<B> {
     bypasser: Option<Bypasser>,
     pacer: Option<Pacer>,
     resequencer: Option<Resequencer<B>>,
-    /// Packets that may bypass them, and those that did.
+    /// Packets that may bypass the stages, and those that did.
     lease: Lease,
 }
 
-/// Does something with each stage of a line, in order; it may ask for the stage's place.
+/// Runs code for each stage in order, optionally with the slot index.
 macro_rules! each_stage {
     ($line:ident, $stage:ident $(at $place:ident)? => $act:expr) => {
         if let Some($stage) = &mut $line.bypasser {
@@ -51,17 +50,17 @@ macro_rules! each_stage {
     };
 }
 
-/// Places of stages in a line.
+/// Number of stage slots.
 const PLACES: usize = 3;
 
-/// The trains behind a line.
+/// The trains after the stages.
 struct Rest<'a, B, S: ?Sized> {
     merger: &'a mut Merger<B>,
     sink: &'a mut S,
 }
 
 impl<B: AsRef<[u8]>> Line<B> {
-    /// The stages that a profile asks for, if it asks for any.
+    /// Returns the stages for a profile, if it has any.
     pub(super) fn of(profile: &Profile) -> Option<Self> {
         let repairs = profile.reorder.level != Level::Off;
         let bypasser = profile.bypass.map(Bypasser::new);
@@ -81,13 +80,13 @@ impl<B: AsRef<[u8]>> Line<B> {
         goes_by
     }
 
-    /// Takes note that a packet which went by did not join.
+    /// Records that a packet on the fast path did not merge.
     #[cold]
     pub(super) fn note_unjoined(&mut self) {
         self.lease.note_unjoined();
     }
 
-    /// Takes a packet of which this is expected, and which the stages look at.
+    /// Pushes a packet with its expected prediction through the stages.
     #[inline(never)]
     pub(super) fn push_prospect(
         &mut self,
@@ -112,7 +111,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         }
     }
 
-    /// Takes a packet that is not to be predicted.
+    /// Pushes a packet that must not be predicted.
     #[cold]
     #[inline(never)]
     fn push_unpredicted(
@@ -127,7 +126,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         }
     }
 
-    /// Takes a packet that has to be parsed.
+    /// Pushes a packet that must be parsed.
     #[inline(never)]
     fn push_guessed(
         &mut self,
@@ -145,7 +144,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         }
     }
 
-    /// Takes the next packet of a train, past all stages that let it by.
+    /// Pushes the next packet of a train, past all stages that allow it.
     #[inline(always)]
     fn push_predicted(
         &mut self,
@@ -164,7 +163,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         verdict
     }
 
-    /// Takes a packet that resembles those before it, past all stages that let it by.
+    /// Pushes a packet that resembles those before it, past all stages that allow it.
     #[inline(always)]
     fn push_resembling(
         &mut self,
@@ -183,7 +182,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         verdict
     }
 
-    /// Whether all stages let packets be predicted.
+    /// Returns whether all stages allow prediction.
     #[inline(always)]
     fn lets_predict(&mut self) -> bool {
         each_stage!(self, stage => if !Stage::<B>::lets_predict(stage) {
@@ -192,7 +191,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         true
     }
 
-    /// The place of the first stage that does not let a packet by.
+    /// Returns the slot of the first stage that a packet must not bypass.
     #[inline(always)]
     fn stopped(&mut self, predicted: &Predicted<'_>, merger: &mut Merger<B>) -> Option<usize> {
         each_stage!(self, stage at place => if !stage.lets_by(predicted, merger) {
@@ -201,7 +200,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         None
     }
 
-    /// Takes a packet that the stage in this place is to look at, and those behind it.
+    /// Pushes a packet to the stage in slot `first` and those after it.
     #[inline(never)]
     fn push_packet(
         &mut self,
@@ -213,7 +212,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         self.push_located(first, packet, merger, sink)
     }
 
-    /// The same where most packets of a kind come by.
+    /// Pushes a located packet; out-of-line path for kinds of packets that usually bypass the stages.
     #[inline(always)]
     fn push_located(
         &mut self,
@@ -235,7 +234,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         }
     }
 
-    /// Takes an examined packet that may be in a train.
+    /// Pushes an examined packet that may be merged.
     #[inline(never)]
     fn push_examined(
         &mut self,
@@ -263,8 +262,8 @@ impl<B: AsRef<[u8]>> Line<B> {
         verdict
     }
 
-    /// Lets a packet pass that is in no train, behind all that waits of its flow in the stages from `first` on. Those
-    /// before `end` have seen it.
+    /// Delivers an unmergeable packet, after all queued packets of its flow in the stages from `first` on. The stages
+    /// before `end` have already seen it.
     #[inline(always)]
     fn pass(
         &mut self,
@@ -309,7 +308,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         }
     }
 
-    /// Tells the stages before this one what became of a packet.
+    /// Reports the result of a packet to the stages before slot `end`.
     #[inline(always)]
     fn learn(&mut self, end: usize, seen: &Seen<'_>, verdict: Verdict) {
         each_stage!(self, stage at place => if place < end {
@@ -317,7 +316,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         });
     }
 
-    /// Tells the stages what went by them. Nothing else is asked of them before.
+    /// Informs the stages of the packets that bypassed them, before any other call.
     #[inline(always)]
     pub(super) fn settle(&mut self, merger: &mut Merger<B>) {
         if self.lease.end() > 0 {
@@ -331,8 +330,8 @@ impl<B: AsRef<[u8]>> Line<B> {
         self.lease.packets = 0;
     }
 
-    /// Lets a packet through that was just dissected and whose flow cannot be read in full, behind all that it might be
-    /// of (rule G75).
+    /// Delivers a packet that was just dissected and whose flow cannot be read completely, after all flows that it
+    /// might belong to (rule G75).
     #[inline(never)]
     pub(super) fn pass_unknown(
         &mut self,
@@ -348,7 +347,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         merger.pass(frame, reason, sink)
     }
 
-    /// Takes a packet whose headers are too many beside those that are known: nothing may refer to any.
+    /// Pushes a packet whose header stack does not fit into the cache: nothing may refer to a cached stack.
     #[cold]
     #[inline(never)]
     fn push_one_too_many(
@@ -363,7 +362,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         self.push_prospect(prospect, incoming, merger, sink)
     }
 
-    /// Hands on what waits of some flows.
+    /// Releases the queued packets of some flows.
     pub(super) fn flush(
         &mut self,
         whose: Whose,
@@ -376,7 +375,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         each_stage!(self, stage => stage.flush(whose, why, &mut next));
     }
 
-    /// Hands on what has waited long enough, where all that came until `seen_ns` has been seen.
+    /// Releases the packets that have waited long enough; all packets that arrived before `seen_ns` were pushed.
     pub(super) fn expire(
         &mut self,
         now_ns: u64,
@@ -389,12 +388,12 @@ impl<B: AsRef<[u8]>> Line<B> {
         each_stage!(self, stage => stage.expire(now_ns, seen_ns, &mut next));
     }
 
-    /// Learns how long a round trip of a flow takes. What went by is settled.
+    /// Records a measured round-trip time of a flow, after settling the fast path.
     pub(super) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
         each_stage!(self, stage => Stage::<B>::learn_round_trip(stage, flow, round_trip_ns));
     }
 
-    /// Time at which something that waits must be handed on next.
+    /// Returns the next deadline of a queued packet.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.resequencer.as_ref().and_then(Stage::deadline)
     }

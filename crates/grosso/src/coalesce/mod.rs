@@ -1,25 +1,24 @@
-//! Receive coalescing: packets join the train of their flow, and leave as one superframe.
+//! Receive coalescing: packets of a flow are appended to a train, which leaves as one superframe.
 //!
-//! A packet is examined alone first: what it is, whether its checksums hold, whether it
-//! can be in a train at all. If so, the train of its flow is looked up and asked whether the packet
-//! obeys its laws. If it does not, the train leaves, named by a [`reason`], and the packet starts
-//! the next. Within a flow nothing ever overtakes.
+//! [`Coalescer::push`] first examines a packet alone: its headers, its checksums, and whether it may be merged at all.
+//! It then looks up the train of the packet's flow and checks that the packet obeys the train's laws. If it does not,
+//! the train is delivered with a [`reason`] and the packet starts the next one. Packets of a flow are never reordered.
 //!
 //! | module | job |
 //! |---|---|
-//! | `options`, [`profile`], [`reason`] | the interface: the options of a coalescer, profiles, and the names of all refusals |
-//! | `assembly`, `incoming` | the way of a packet through the stages that a profile asks for |
-//! | `line`, `stage`, `seen`, `lease` | one stage behind another, with the trains behind them all, and a burst that bypasses them |
-//! | `batch`, `bypass`, `pacer`, `reorder` | the stages: a poll flow by flow; flows that are seldom joined; the sight of controlled holds; packets ahead of their flow |
-//! | `merge` | headers, trains, and the one path between: `path`, with `predicted` and `gathered` |
-//! | `policy` | the exact laws or a profile's rules, for each of which the path is compiled, and the tiers that may answer sooner |
-//! | `shapes`, `examine`, `prediction` | header stacks seen before; a packet alone; the headers of a flow's next packet, which `predictions` keeps |
-//! | `passing`, `sighting` | the form of packets that pass one behind the other; the flow of the packet before |
-//! | `train`, `pool`, `latest`, `delivery` | a held train, the buffers behind its first, what a superframe has from its last packet, and its way out |
+//! | `options`, [`profile`], [`reason`] | the interface: options, profiles, and the reasons for every decision |
+//! | `assembly`, `incoming` | the pipeline of stages that a profile asks for |
+//! | `line`, `stage`, `seen`, `lease` | the stages in order, the trains after them, and the fast path that skips them in a burst |
+//! | `batch`, `bypass`, `pacer`, `reorder` | the stages: sorting a poll by flow; skipping flows that seldom merge; observing flows for controlled holds; repairing reordering |
+//! | `merge` | the merge path (`path`, with `predicted` and `gathered`) and the trains |
+//! | `policy` | compile-time choice between exact laws and a profile's rules, and of the fast paths |
+//! | `shapes`, `examine`, `prediction` | known header stacks; examination of a packet; prediction of a flow's next headers, stored by `predictions` |
+//! | `passing`, `sighting` | the header shape of consecutive passed packets; the flow of the previous packet |
+//! | `train`, `pool`, `latest`, `delivery` | a held train, its buffers after the first, the fields taken from its last packet, and its delivery |
 //! | `barrier`, `address_pairs` | the trains that a packet must not overtake |
 //! | `ack_log` | records of the acknowledgments in trains |
-//! | `hold` | the time for which holding a train pays: `pace` of a flow, `deadlines`, `round_trips` |
-//! | `by_id` | lists by the names of headers, trains and predictions |
+//! | `hold` | how long to hold a train: `pace` of a flow, `deadlines`, `round_trips` |
+//! | `by_id` | tables keyed by IDs of headers, trains and predictions |
 //! | `stats` | counters |
 
 mod ack_log;
@@ -88,64 +87,73 @@ use crate::{
     template::compare::USUAL_BYTES,
 };
 
-/// Fate of a pushed packet.
+/// Result of pushing a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It starts a train.
+    /// The packet started a train.
     Held,
-    /// It joined the train of its flow, which may have left with it.
+    /// The packet was appended to the train of its flow. The train may have been delivered at once.
     Joined,
-    /// It did not join the held train of its flow. The train left; the packet starts the next, or
-    /// left behind it.
+    /// The packet did not fit the held train of its flow. The train was delivered; the packet starts the next one or
+    /// was delivered after it.
     Refused(NoMerge),
-    /// It can be in no train and left as it came.
+    /// The packet cannot be merged and was delivered unchanged.
     Passed(Pass),
-    /// It waits in a batch ([`Batch`]) for the flows before its own, or for its turn in the sequence of its flow
-    /// ([`Reorder`]); what became of it is only counted.
+    /// The packet is queued in a [`Batch`] or for the repair of reordering ([`Reorder`]). Its later fate appears only
+    /// in the counters.
     Waits,
 }
 
-/// A train as it is held.
+/// Description of a held train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Held {
-    /// Wire packets in it.
+    /// Number of wire packets in the train.
     pub packets: u32,
-    /// Their payload in bytes.
+    /// Payload of all packets in bytes.
     pub payload_bytes: usize,
     /// Payload bytes of every packet but the last.
     pub size: u16,
-    /// Time at which its first packet was pushed, in the caller's nanoseconds.
+    /// Time at which the first packet was pushed, in the caller's nanoseconds.
     pub since_ns: u64,
 }
 
-/// Joins packets into superframes, one link at a time.
+/// Merges packets of one link into superframes.
 ///
-/// Time is an argument: nanoseconds of any clock that does not go back. See [`Profile`] for the
-/// rules and [`Limits`] for the bounds.
+/// Time is an argument: nanoseconds of any monotonic clock. See [`Profile`] for the rules and [`Limits`] for the
+/// bounds. The crate documentation has a complete example.
 ///
-/// Aligned so that two of them share no cache line, nor a pair of lines that a processor fetches together: those of
-/// different queues may lie side by side.
+/// The type is aligned to two cache lines, so that coalescers of different queues can be adjacent in memory without
+/// false sharing.
+///
+/// ```
+/// use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType};
+///
+/// let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+/// let mut sink = |delivery: Delivery<'_, Vec<u8>>| println!("{} bytes", delivery.len);
+/// coalescer.push(Frame::new(vec![0; 60]), 0, &mut sink); // not IP: delivered at once
+/// coalescer.poll_end(0, &mut sink);
+/// ```
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Coalescer<B> {
-    /// The stages that the profile asks for.
+    /// Pipeline of the stages that the profile asks for.
     assembly: Assembly<B>,
-    /// The trains behind them.
+    /// Held trains, after the stages.
     merger: Merger<B>,
-    /// Time at which a poll ended last.
+    /// Time of the last end of a poll.
     polled_ns: u64,
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// A coalescer that holds nothing yet.
+    /// Creates a coalescer that holds no packets.
     #[must_use]
     pub fn new(options: CoalesceOptions) -> Self {
         Self::with_tiers(options, Tiers::ALL)
     }
 
-    /// As [`Self::new`], but every packet is dissected and asked law by law, by the rules as a value: what tests hold
-    /// the usual path against.
+    /// Creates a coalescer without fast paths: every packet is dissected, and each law is checked by the rules as data.
+    /// Tests compare the usual path with it.
     #[doc(hidden)]
     #[must_use]
     pub fn without_tiers(options: CoalesceOptions) -> Self {
@@ -159,10 +167,10 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Self { assembly, merger, polled_ns: 0 }
     }
 
-    /// Asks the processor to fetch what [`Self::push`] will read of a packet, and does not wait for it.
+    /// Prefetches the cache lines that [`Self::push`] will read of a packet, without waiting for them.
     ///
-    /// Worth its instructions for packets that come from memory rather than from a cache, such as those of a mapped
-    /// file: called for the packet after next, it takes a quarter of the time off packets that are verified.
+    /// Prefetching pays for packets that come from memory rather than from cache, for example from a mapped file.
+    /// Called for the packet after next, it saves a quarter of the time per packet whose checksum is verified.
     #[inline]
     pub fn prefetch(&self, frame: &Frame<B>) {
         let packet = frame.buffer.as_ref();
@@ -171,7 +179,16 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         prefetch(if is_read { packet } else { &packet[..headers] });
     }
 
-    /// Takes one packet, and delivers what it completes.
+    /// Pushes one packet and delivers the trains that it completes. `now_ns` is the current time in nanoseconds.
+    ///
+    /// ```
+    /// # use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType, coalesce::Verdict};
+    /// # let packet = grosso_testkit::Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(9).build();
+    /// # let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+    /// # let mut sink = |_: Delivery<'_, Vec<u8>>| {};
+    /// let verdict = coalescer.push(Frame::new(packet), 0, &mut sink);
+    /// assert_eq!(verdict, Verdict::Held);
+    /// ```
     #[inline]
     pub fn push(
         &mut self,
@@ -187,8 +204,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.assembly.push(Incoming { buffer, meta, now_ns }, &mut self.merger, sink)
     }
 
-    /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and
-    /// delivers it as it came, behind every held train that it must not overtake.
+    /// Pushes a packet that must not be merged, for example because its flow opted out. Delivers it unchanged, after
+    /// the held trains that it must not overtake.
     pub fn push_excluded(
         &mut self,
         frame: Frame<B>,
@@ -197,7 +214,17 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.pass_by(frame.buffer, &frame.meta, Pass::Excluded, sink)
     }
 
-    /// Delivers every held train that a packet must not overtake which leaves by another way.
+    /// Delivers the held trains that `packet` must not overtake. Call it before sending a packet that does not pass
+    /// through the coalescer.
+    ///
+    /// ```
+    /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};
+    /// # let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+    /// # let mut sink = |_: Delivery<'_, Vec<u8>>| {};
+    /// # let now_ns = 0;
+    /// # let packet = [0; 60];
+    /// coalescer.flush_before(&packet, None, &mut sink); // then send `packet` another way
+    /// ```
     pub fn flush_before(
         &mut self,
         packet: &[u8],
@@ -212,42 +239,69 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// The held train of a packet's flow, which the packet would be offered to if it were pushed
-    /// now.
+    /// Returns the held train that `packet` would be compared with if it were pushed now.
     #[must_use]
     pub fn held(&self, packet: &[u8], device_hash: Option<u32>) -> Option<Held> {
         self.merger.held(packet, device_hash)
     }
 
-    /// Ends a poll: delivers every train, or those held long enough when the profile holds across
-    /// polls; with [`Hold::Controlled`] those too whose next packet is not due in time.
+    /// Ends a poll and delivers every train. If the profile holds trains across polls, delivers only those whose hold
+    /// time is over, and with [`Hold::Controlled`] also those whose next packet is not expected in time.
+    ///
+    /// ```
+    /// # use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType};
+    /// # let packet = grosso_testkit::Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(9).build();
+    /// # let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+    /// let mut delivered = 0;
+    /// let mut sink = |_: Delivery<'_, Vec<u8>>| delivered += 1;
+    /// coalescer.push(Frame::new(packet), 0, &mut sink);
+    /// coalescer.poll_end(0, &mut sink);
+    /// assert_eq!(delivered, 1);
+    /// ```
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.end_poll(now_ns, now_ns, 0, sink);
     }
 
-    /// Ends a poll that took as many packets as it may, so that more are there already, which the caller pushes next:
-    /// as [`Self::poll_end`], but trains younger than [`Limits::full_poll_ns`] go on (rule G72), and no hole is given
-    /// up that was still waited for at the end of the poll before. What fills it may have come in time.
+    /// Ends a poll that used its whole budget, so that the caller pushes more packets immediately. Works like
+    /// [`Self::poll_end`], but keeps trains younger than [`Limits::full_poll_ns`] (rule G72), and does not yet give up
+    /// waiting for holes in a flow, because the missing packets may already be in the receive queue.
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.end_poll(now_ns, self.polled_ns, self.merger.profile.limits.full_poll_ns, sink);
     }
 
-    /// Ends a batch, and delivers the trains whose time is over, in the order in which it was over.
+    /// Delivers the trains whose hold time is over, in the order of their deadlines.
+    ///
+    /// ```
+    /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};
+    /// # let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+    /// # let mut sink = |_: Delivery<'_, Vec<u8>>| {};
+    /// # let now_ns = 0;
+    /// if coalescer.deadline().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+    ///     coalescer.expire(now_ns, &mut sink);
+    /// }
+    /// ```
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.assembly.expire(now_ns, now_ns, &mut self.merger, sink);
         self.merger.expire(now_ns, sink);
     }
 
     /// Delivers everything held, oldest train first.
+    ///
+    /// ```
+    /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};
+    /// # let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+    /// let mut sink = |delivery: Delivery<'_, Vec<u8>>| println!("{} bytes", delivery.len);
+    /// coalescer.finish(&mut sink); // before shutdown
+    /// assert_eq!(coalescer.trains_held(), 0);
+    /// ```
     pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.assembly.flush(Whose::All, Release::Finish, &mut self.merger, sink);
         self.merger.flush(Close::PollEnd, sink);
     }
 
-    /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who
-    /// sees both directions can measure it with [`RoundTrips`]. Only profiles that
-    /// [want it](Profile::wants_round_trips) ask for it. To [`Hold::Controlled`] the least counts
-    /// that was reported for a flow, to an adaptive [`Reorder`] the latest.
+    /// Reports a measured round-trip time of this packet's flow, in nanoseconds. A caller that observes both directions
+    /// can measure it with [`RoundTrips`]. Only profiles that [use it](Profile::wants_round_trips) need it.
+    /// [`Hold::Controlled`] uses the minimum reported for a flow, an adaptive [`Reorder`] the latest value.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         let Self { assembly, merger, .. } = self;
         if !merger.profile.wants_round_trips() {
@@ -261,16 +315,16 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         merger.retention.learn_round_trip(flow, round_trip_ns, now_ns);
     }
 
-    /// Number of remembered flows that send in bursts and whose round trips nobody has told:
-    /// neither [`Self::learn_round_trip`] nor the profile. On such a path trains are held for as long as on a short
-    /// one, and no longer than the clock of a long one allows. None unless [`Hold::Controlled`] holds them.
+    /// Returns the number of tracked flows that send in bursts and whose round-trip time is unknown, because neither
+    /// [`Self::learn_round_trip`] nor the profile supplied it. Trains of such flows are held as on a short path, and
+    /// never longer than is safe on a long one. Zero unless [`Hold::Controlled`] is active.
     #[must_use]
     pub fn flows_without_round_trip(&self) -> usize {
         self.merger.retention.blind()
     }
 
-    /// Time at which [`Self::expire`] has something to do next, in the caller's nanoseconds; `None` when
-    /// nothing is held.
+    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds; `None` if nothing
+    /// is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         if let Some(since_ns) = self.assembly.batched_since_ns() {
@@ -280,26 +334,26 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         train.into_iter().chain(self.assembly.deadline()).min()
     }
 
-    /// Number of trains that are held now, those of one packet too; packets that wait for their turn in a sequence are
-    /// in none ([`ReorderStats::waiting`](crate::stats::ReorderStats::waiting)).
+    /// Returns the number of held trains, including those of one packet. Packets queued for the repair of reordering
+    /// are not included, see [`ReorderStats::waiting`](crate::stats::ReorderStats::waiting).
     #[must_use]
     pub fn trains_held(&self) -> usize {
         self.merger.trains.len()
     }
 
-    /// Counters of what it did so far.
+    /// Returns the counters since creation.
     #[must_use]
     pub fn stats(&self) -> &CoalesceStats {
         &self.merger.stats
     }
 
-    /// Its rules and limits.
+    /// Returns the profile: rules and limits.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.merger.profile
     }
 
-    /// Lets a packet through that is offered to no train, behind those that it must not overtake.
+    /// Delivers a packet that is not compared with any train, after the trains that it must not overtake.
     #[cold]
     #[inline(never)]
     fn pass_by(
@@ -315,8 +369,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.pass(Frame { buffer, meta: *meta }, reason, sink)
     }
 
-    /// Ends a poll after which all that came until `seen_ns` has been seen, and after which trains younger than
-    /// `kept_ns` go on.
+    /// Ends a poll in which all packets that arrived before `seen_ns` were pushed; keeps trains younger than `kept_ns`.
     fn end_poll(
         &mut self,
         now_ns: u64,

@@ -1,4 +1,4 @@
-//! The stage that tells controlled holds what comes.
+//! The stage that informs controlled holds of arriving packets.
 
 use crate::coalesce::{
     Hold, Profile,
@@ -9,13 +9,12 @@ use crate::coalesce::{
     stage::{Packet, Stage},
 };
 
-/// Counts the packets of each flow that may be in a train, before anything can delay them: the pace of a flow decides
-/// how long its trains are held.
+/// Counts the mergeable packets of each flow before any stage can delay them: the pace of a flow determines hold times.
 #[derive(Debug)]
 pub(super) struct Pacer(());
 
 impl Pacer {
-    /// The stage, if a profile asks for it.
+    /// Returns the stage, if the profile needs it.
     pub(super) fn of(profile: &Profile) -> Option<Self> {
         let is_controlled = profile.hold == Hold::Controlled && profile.limits.hold_ns > 0;
         is_controlled.then_some(Self(()))

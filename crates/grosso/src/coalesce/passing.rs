@@ -1,4 +1,4 @@
-//! The form of packets that pass alone, one behind the other: small ones that are pushed, of whatever flows.
+//! Header shape of consecutive passed packets: small packets with PSH, of any flow.
 
 use crate::{
     coalesce::{
@@ -10,15 +10,15 @@ use crate::{
     template::compare::TUNNEL_BYTES,
 };
 
-/// A packet that passed by its flags. Another one of the same form and length passes for the same reason, once its
-/// checksums were looked at.
+/// Example of a packet that passed because of its flags. Another packet with the same shape and length passes for the
+/// same reason, once its checksums are verified.
 #[derive(Debug)]
 pub(super) struct Passing {
-    /// Length of the example; zero where there is none.
+    /// Length of the example; zero without one.
     len: usize,
     known: ShapeId,
     reason: Pass,
-    /// Length of the packet that passed last.
+    /// Length of the last passed packet.
     latest_len: usize,
     header: [u8; TUNNEL_BYTES],
 }
@@ -29,12 +29,12 @@ impl Passing {
         Self { len: 0, known, reason, latest_len: 0, header: [0; TUNNEL_BYTES] }
     }
 
-    /// Forgets all.
+    /// Removes the example.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// The headers of a packet that is of the form of the example, and the reason for which it passes.
+    /// Returns headers and pass reason of a packet with the example's shape.
     #[inline(always)]
     pub(super) fn of<'a>(
         &self,
@@ -49,7 +49,7 @@ impl Passing {
         known.form.agrees(&self.header, packet).then_some((known, self.reason))
     }
 
-    /// Takes a packet that passed as the example, where lengths repeat.
+    /// Takes a passed packet as the example if its length repeats.
     #[inline(always)]
     pub(super) fn learn(&mut self, packet: &[u8], header_len: usize, known: ShapeId, reason: Pass) {
         let latest_len = core::mem::replace(&mut self.latest_len, packet.len());

@@ -1,26 +1,26 @@
-//! Policies: what the merge path asks wherever implementations of receive offload differ.
+//! Policies: the points of the merge path where implementations of receive offload differ.
 //!
-//! The path is written once and compiled for each policy. To the exact laws the answers are constants, so that the
-//! default has no instruction for what it does not do; a profile's rules are read from the headers that they are for.
+//! The path is written once and compiled for each policy. With the exact laws all decisions are constants, so that the
+//! default executes no instruction for features that it lacks; a profile's rules are read from the known headers.
 
 use crate::coalesce::{Rules, shapes::Known};
 
-/// The answers of one policy.
+/// Decisions of one policy.
 pub(super) trait Policy {
-    /// Whether trains may be watched: what they acknowledge, and how long they pay.
+    /// Whether trains may have state for acknowledgments or controlled holds.
     const IS_WATCHED: bool;
 
-    /// The rules of trains with these headers.
+    /// Returns the rules of trains with these headers.
     fn rules(known: &Known) -> &Rules;
 
-    /// Whether trains with these headers can be cut into the packets that went in.
+    /// Returns whether segmenting trains with these headers restores the original packets.
     fn is_invertible(known: &Known) -> bool;
 
-    /// Tiers that may answer, of those that are allowed.
+    /// Returns the fast paths that the policy supports among the allowed ones.
     fn tiers(allowed: Tiers) -> Tiers;
 }
 
-/// The exact laws: a superframe can be cut into the very packets that went in.
+/// The exact laws: segmenting a superframe restores exactly the original packets.
 #[derive(Debug)]
 pub(super) enum Laws {}
 
@@ -66,19 +66,19 @@ impl Policy for Profiled {
     }
 }
 
-/// The tiers of the merge path that come before each law is asked. A tier may answer sooner, never otherwise: a
+/// Fast paths of the merge path before the check of each law. A fast path only answers sooner, never differently: a
 /// property test runs every workload with and without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiers {
     /// Header prediction: the next packet of a train is known byte for byte.
     pub(super) prediction: bool,
-    /// Masks: one comparison tells that a packet has known headers, or that it obeys the laws of equality.
+    /// Masks: one comparison shows that a packet has known headers or obeys the laws of equality.
     pub(super) masks: bool,
 }
 
 impl Tiers {
     pub(super) const ALL: Self = Self { prediction: true, masks: true };
 
-    /// Every packet is dissected and asked law by law.
+    /// Dissects every packet and checks each law.
     pub(super) const NONE: Self = Self { prediction: false, masks: false };
 }

@@ -1,12 +1,12 @@
-//! The buffers of all held trains but the first of each, in one bounded pool.
+//! Buffers of all held trains after the first of each, in one bounded pool.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A buffer and the range of it that counts.
+/// A buffer and the range of payload in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<B> {
-    /// The buffer, as it was pushed.
+    /// The buffer as it was pushed.
     pub buffer: B,
     start: u32,
     end: u32,
@@ -18,14 +18,14 @@ impl<B: AsRef<[u8]>> Part<B> {
         Self { buffer, start: range.start as u32, end: range.end as u32 }
     }
 
-    /// The range of the buffer that counts.
+    /// Returns the range of the buffer that belongs to the frame.
     #[inline]
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// The bytes that count.
+    /// Returns the bytes that belong to the frame.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -33,7 +33,7 @@ impl<B: AsRef<[u8]>> Part<B> {
     }
 }
 
-/// Lists of parts over one slab. Slots are used again in the order in which they were freed last.
+/// Lists of parts in one slab. The most recently freed slot is reused first.
 #[derive(Debug)]
 pub(crate) struct Pool<B> {
     slots: Vec<Slot<B>>,
@@ -47,7 +47,7 @@ struct Slot<B> {
     next: u32,
 }
 
-/// The first and the last part of a list.
+/// First and last part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct List {
     pub(crate) head: u32,
@@ -63,7 +63,7 @@ impl<B> Pool<B> {
         Self { slots: Vec::new(), free: NONE, limit: limit.min(NONE as usize) }
     }
 
-    /// Appends a part of a buffer, written where it stays; gives the buffer back when the pool is full.
+    /// Appends part of a buffer, written in place; returns the buffer if the pool is full.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -90,7 +90,7 @@ impl<B> Pool<B> {
         Ok(())
     }
 
-    /// Takes the first part of a list.
+    /// Removes and returns the first part of a list.
     #[inline]
     pub(crate) fn pop(&mut self, list: &mut List) -> Option<Part<B>> {
         let index = list.head;
@@ -104,13 +104,13 @@ impl<B> Pool<B> {
         slot.part.take()
     }
 
-    /// The last part of a list.
+    /// Returns the last part of a list.
     #[inline]
     pub(crate) fn last(&self, list: &List) -> Option<&Part<B>> {
         self.slots.get(list.tail as usize)?.part.as_ref()
     }
 
-    /// The parts of a list, in order.
+    /// Returns the parts of a list in order.
     pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = &Part<B>> + use<'_, B> {
         let mut at = list.head;
         core::iter::from_fn(move || {

@@ -1,14 +1,13 @@
-//! Header prediction: the headers that the next packet of a flow will have.
+//! Header prediction: the expected headers of a flow's next packet.
 //!
-//! Once the laws of a train are settled, which takes two packets, they say of every further one what
-//! its headers are: the sequence number goes on, identifications step or stay, the checksums of IPv4
-//! headers follow, and everything else is as it was. A packet that has these headers obeys every law
-//! at once, and one masked comparison and that of a few numbers show it; only the checksums over its
-//! payload are still to be looked at. A packet that has others is compared law by law.
+//! Two packets determine the laws of a train, and thereby the headers of every further one: the sequence number
+//! advances, identifications increase or stay fixed, the IPv4 header checksums follow, and everything else stays the
+//! same. A packet with these headers obeys every law, which one masked comparison and a comparison of a few numbers
+//! show; only the checksums over the payload remain to be verified. Any other packet is compared law by law.
 //!
-//! A prediction outlives its train. Between trains a flow's acknowledgments, window, timestamps and numbers
-//! change, and its headers have the same form: a packet that resembles the others in all else can start a train without
-//! being parsed, and what comes behind it is predicted at once.
+//! A prediction outlives its train. Between trains, a flow's acknowledgments, window, timestamps and numbers change,
+//! but its headers keep their shape: a packet that otherwise resembles the earlier ones can start a train without being
+//! parsed, and the packets after it are predicted immediately.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, incremented};
@@ -31,53 +30,52 @@ use crate::{
     template::{compare::USUAL_BYTES, render::pseudo_of, shape::Shape},
 };
 
-/// The next packet of one flow: byte for byte that of its train, and by its form that of a train to come.
+/// Prediction of one flow's next packet: byte for byte in its train, and by shape for its next train.
 #[derive(Clone, Debug)]
 pub(super) struct Prediction {
     /// The hash of the flow.
     pub(super) flow: FlowHash,
-    /// The train; none since it left.
+    /// The flow's train; none after it was delivered.
     pub(super) train: TrainId,
-    /// Number of such packets that the train takes.
+    /// Number of further predicted packets that fit into the train.
     pub(super) room: u16,
-    /// Place of the prediction that followed this one.
+    /// Prediction of the packet that followed one of this flow last time.
     pub(super) follower: PredictionId,
-    /// Bytes of the packet, with its headers; zero where nothing is predicted.
+    /// Length of the packet with its headers; zero if nothing is predicted.
     pub(super) len: usize,
     pub(super) header_len: u16,
-    /// Start of the ports.
+    /// Offset of the ports.
     transport: u16,
     ports: u32,
-    /// The place of its headers among the known ones.
+    /// ID of the headers.
     pub(super) known: ShapeId,
     vlan: Option<VlanTag>,
-    /// The sequence number; UDP has none.
+    /// Sequence number; UDP has none.
     sequence: Option<Sequence>,
     identifications: ArrayVec<Identification, IP_LEVELS_MAX>,
-    /// The IP levels whose identification stays.
+    /// IP levels with a fixed identification.
     pub(super) fixed_ids: IpLevels,
-    /// Values that the checksums over the payload must have, or not have.
+    /// Permitted values of the checksums over the payload.
     forms: ArrayVec<Form, CHECKSUMS_MAX>,
-    /// The only checksum over the payload that is complete; `None` if there are more.
+    /// The only complete checksum over the payload; `None` if there are several.
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
-    /// Whether more is known of the train than the exact laws ask, and whether that is a summary of what its packets
-    /// acknowledge.
+    /// Whether the train has state beyond the exact laws, and whether that includes a summary of acknowledgments.
     pub(super) is_watched: bool,
     pub(super) is_summed: bool,
-    /// Headers that are equal where the mask says so.
+    /// Expected headers, compared under the mask.
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// A packet that joined a train, alone, and behind which the next one is known: what is known of both, whatever their
-/// buffers are.
+/// A packet that was appended to a train alone, with everything needed to predict the next one, independent of the
+/// buffer type.
 #[derive(Debug)]
 pub(super) struct Joined<'a> {
     /// The slot of the train.
     pub(super) slot: TrainId,
     pub(super) flow: FlowHash,
-    /// The place of its headers among the known ones, and these.
+    /// ID of its headers, and the headers.
     pub(super) id: ShapeId,
     pub(super) known: &'a Known,
     pub(super) rules: &'a Rules,
@@ -87,9 +85,9 @@ pub(super) struct Joined<'a> {
     pub(super) size: usize,
     pub(super) fixed_ids: IpLevels,
     pub(super) is_partial: bool,
-    /// Whether more is known of the train than the exact laws ask: what its packets acknowledge, or how long it pays.
+    /// Whether the train has state beyond the exact laws.
     pub(super) is_watched: bool,
-    /// The first packet of the train, and the one that joined.
+    /// First packet of the train, and the appended packet.
     pub(super) first: &'a [u8],
     pub(super) last: &'a [u8],
 }
@@ -97,29 +95,29 @@ pub(super) struct Joined<'a> {
 // What changes from packet to packet is beside the header: a vector loaded from where a word was just written waits for
 // the word to arrive in the cache.
 
-/// The sequence number of the next packet.
+/// Sequence number of the next packet.
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
     at: u16,
     value: u32,
 }
 
-/// The identification of one IPv4 header of the next packet, and its checksum.
+/// Identification of one IPv4 header of the next packet, and its checksum.
 #[derive(Clone, Copy, Debug)]
 struct Identification {
-    /// Place of the identification.
+    /// Offset of the identification.
     at: u16,
     numbers: IpNumbers,
-    /// From the numbers of one packet to those of the next.
+    /// Difference between the numbers of consecutive packets.
     step: u64,
 }
 
-/// The word of an IPv4 header that begins with the identification and ends with the checksum; of what is in between
-/// nothing varies along a train.
+/// The word of an IPv4 header that starts with the identification and ends with the checksum; nothing in between varies
+/// along a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpNumbers(u64);
 
-/// Value of a checksum field along a train, whatever the payload is: a value, or anything but that.
+/// Permitted value of a checksum field along a train: a value, or anything but that value.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     at: u16,
@@ -127,25 +125,25 @@ struct Form {
     is_equal: bool,
 }
 
-/// A checksum that nothing but the payload makes differ from packet to packet.
+/// A checksum that differs between packets only because of their payload.
 #[derive(Clone, Copy, Debug)]
 struct Single {
     form: Form,
-    /// From where it sums.
+    /// Offset of the first summed byte.
     start: u16,
-    /// The sum of the pseudo-header.
+    /// Pseudo-header sum.
     pseudo: Sum,
 }
 
 impl Prediction {
-    /// Whether a packet is the next one of the train, which has room for it.
+    /// Returns whether a packet continues the train, which has room for it.
     #[inline(always)]
     pub(super) fn is_next(&self, packet: &[u8], meta: &Meta, shapes: &Shapes) -> bool {
         self.known_if_next(packet, meta, shapes)
             .is_some_and(|known| self.checksums_agree(packet, meta, known))
     }
 
-    /// The same of a packet whose checksums were looked at.
+    /// Does the same for a packet whose checksums were verified.
     pub(super) fn is_next_of_examined(
         &self,
         packet: &[u8],
@@ -157,7 +155,7 @@ impl Prediction {
         is_next && candidate.partial == self.is_partial && self.forms_hold(packet)
     }
 
-    /// The headers of a packet that is the next one of the train if its checksums are right.
+    /// Returns the headers of a packet that continues the train if its checksums are valid.
     #[inline(always)]
     fn known_if_next<'a>(
         &self,
@@ -174,8 +172,8 @@ impl Prediction {
         is_next.then_some(known)
     }
 
-    /// Whether a packet has the form of those of its flow that were in trains, and the same length: it is in one as
-    /// well, and needs neither be parsed nor examined.
+    /// Returns whether a packet has the shape and length of earlier merged packets of its flow, so that it can be
+    /// merged without being parsed or examined.
     #[inline(always)]
     pub(super) fn is_resembled_by(&self, packet: &[u8], meta: &Meta, shapes: &Shapes) -> bool {
         if !self.is_alike_outside(packet, meta) {
@@ -187,13 +185,13 @@ impl Prediction {
             && self.checksums_agree(packet, meta, known)
     }
 
-    /// Whether a packet has these ports where this flow has its own.
+    /// Returns whether a packet has this flow's ports at their offset.
     #[inline(always)]
     pub(super) fn has_ports_of(&self, packet: &[u8]) -> bool {
         self.ports == u32_at(packet, self.transport.into())
     }
 
-    /// Whether a packet has the same headers, of the same flow, whatever their varying fields say.
+    /// Returns whether a packet has the same headers and flow, whatever its varying fields.
     #[inline(always)]
     pub(super) fn has_headers_of(&self, packet: &[u8], known: &Known) -> bool {
         packet.len() >= self.header_len.into()
@@ -201,19 +199,19 @@ impl Prediction {
             && known.identity.agrees(&self.header, packet)
     }
 
-    /// The sequence number of the next packet; UDP has none.
+    /// Returns the sequence number of the next packet; `None` for UDP.
     #[inline(always)]
     pub(super) fn sequence(&self) -> Option<u32> {
         self.sequence.map(|next| next.value)
     }
 
-    /// Payload bytes of a packet.
+    /// Returns the payload bytes of a packet.
     #[inline(always)]
     pub(super) fn payload_len(&self) -> usize {
         self.len - usize::from(self.header_len)
     }
 
-    /// A packet that resembles, as examining it would give it.
+    /// Returns the candidate that examining a resembling packet would return.
     #[inline(always)]
     pub(super) fn candidate(&self, packet: &[u8], shape: &Shape) -> Candidate {
         let payload_len = self.payload_len();
@@ -228,7 +226,7 @@ impl Prediction {
         }
     }
 
-    /// Predicts what comes behind a packet that joined a train.
+    /// Predicts the packet after one that was appended to a train.
     pub(super) fn predict(&mut self, joined: &Joined<'_>) {
         let &Joined { known, rules, size, first, last, .. } = joined;
         let shape = &known.shape;
@@ -272,7 +270,7 @@ impl Prediction {
         self.step(size);
     }
 
-    /// Goes on behind a packet that resembles the others, and which started a train.
+    /// Continues after a resembling packet that started a train.
     #[inline(always)]
     pub(super) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &Known) {
         let size = self.payload_len();
@@ -288,21 +286,21 @@ impl Prediction {
         self.step(size);
     }
 
-    /// Ends the train. What is known of the flow stays.
+    /// Ends the train and keeps the state of the flow.
     #[inline(always)]
     pub(super) fn end_train(&mut self) {
         self.train = TrainId::NONE;
         self.room = 0;
     }
 
-    /// Predicts nothing any more.
+    /// Clears the prediction.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.end_train();
         self.len = 0;
     }
 
-    /// From the numbers of one packet with so much payload to those of the next.
+    /// Advances the numbers by one packet with this payload.
     #[inline(always)]
     pub(super) fn step(&mut self, payload_len: usize) {
         if let Some(sequence) = &mut self.sequence {
@@ -315,19 +313,19 @@ impl Prediction {
         }
     }
 
-    /// Whether length and metadata are the same.
+    /// Returns whether length and metadata are equal.
     #[inline(always)]
     fn is_alike_outside(&self, packet: &[u8], meta: &Meta) -> bool {
         self.len == packet.len() && self.vlan == meta.vlan && meta.gso.is_none()
     }
 
-    /// Whether a packet has the next sequence number.
+    /// Returns whether a packet has the next sequence number.
     #[inline(always)]
     fn follows(&self, packet: &[u8]) -> bool {
         self.sequence.is_none_or(|next| u32_at(packet, next.at.into()) == next.value)
     }
 
-    /// Whether the identifications of a packet are the next ones, and the checksums beside them.
+    /// Returns whether a packet has the next identifications, with the matching checksums.
     #[inline(always)]
     fn identifications_follow(&self, packet: &[u8]) -> bool {
         match &self.identifications[..] {
@@ -336,7 +334,7 @@ impl Prediction {
         }
     }
 
-    /// Whether the checksums of IPv4 headers are right that differ from these in nothing but their identification.
+    /// Returns whether the checksums of IPv4 headers are valid that differ from these only in their identification.
     #[inline(always)]
     fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
         for next in &self.identifications {
@@ -349,7 +347,7 @@ impl Prediction {
         true
     }
 
-    /// Whether the checksums over the payload are there as in other packets of the flow, and right.
+    /// Returns whether the checksums over the payload are present as in other packets of the flow, and valid.
     #[inline(always)]
     fn checksums_agree(&self, packet: &[u8], meta: &Meta, known: &Known) -> bool {
         match (&meta.checksum, &self.single) {
@@ -364,7 +362,7 @@ impl Prediction {
         }
     }
 
-    /// Whether checksums of the right forms are right.
+    /// Returns whether checksums with permitted values are valid.
     #[inline(always)]
     fn is_verified(&self, packet: &[u8], state: &Checksum, known: &Known) -> bool {
         let Checksum::Partial { start, offset } = *state else {
@@ -412,13 +410,13 @@ impl Identification {
 }
 
 impl IpNumbers {
-    /// The numbers of a header whose identification is at this place.
+    /// Reads the numbers of a header whose identification is at this offset.
     #[inline(always)]
     fn read(packet: &[u8], at: usize) -> Self {
         Self(u64_at(packet, at))
     }
 
-    /// Those of the next packet: as the identification grows by one, the checksum shrinks by one.
+    /// Returns the numbers of the next packet: as the identification grows by one, the checksum shrinks by one.
     #[inline(always)]
     fn stepped(self, step: u64) -> Self {
         let Self(word) = self;
@@ -428,7 +426,7 @@ impl IpNumbers {
         Self(word.wrapping_add(step))
     }
 
-    /// The same where one of the numbers wraps.
+    /// Does the same if one of the numbers wraps.
     #[cold]
     fn stepped_around(self, step: u64) -> Self {
         let Self(word) = self;
@@ -445,8 +443,8 @@ impl IpNumbers {
         self.0 as u16
     }
 
-    /// The ones' complement sum of identification and checksum. It tells zero from its other form, which makes two sums
-    /// differ at most that are one.
+    /// Returns the one's complement sum of identification and checksum. It distinguishes the two zeros, so equal sums
+    /// may differ, but different sums are never equal.
     #[inline(always)]
     fn sum(self) -> u64 {
         let Self(word) = self;
@@ -455,7 +453,7 @@ impl IpNumbers {
     }
 }
 
-/// Number of packets with so much payload that a train takes yet.
+/// Returns the number of further packets with this payload that fit into the train.
 #[inline]
 fn room(known: &Known, packets: u16, payload_len: usize, size: usize) -> u16 {
     let Known { shape, bounds, .. } = known;
@@ -466,8 +464,7 @@ fn room(known: &Known, packets: u16, payload_len: usize, size: usize) -> u16 {
     packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
 }
 
-/// Values of the checksums over the payload of a train, one of whose packets this is, and the innermost of which may be
-/// partial.
+/// Returns the permitted values of the checksums over the payload of a train that contains this packet.
 #[inline]
 fn forms(shape: &Shape, packet: &[u8], is_partial: bool) -> impl Iterator<Item = Form> {
     let is_seed = is_partial || shape.remote_checksum.is_some();
@@ -494,7 +491,7 @@ impl Form {
 }
 
 impl Single {
-    /// The only checksum of a packet of this train over its payload.
+    /// Returns the only checksum over the payload of this train's packets.
     #[inline]
     fn of(joined: &Joined<'_>) -> Option<Self> {
         let (shape, packet) = (&joined.known.shape, joined.last);
@@ -541,16 +538,16 @@ impl Default for Prediction {
 /// Bits of [`IpNumbers`] behind the identification.
 const IDENTIFICATION_SHIFT: u32 = 48;
 
-/// One more of the identification, one less of the checksum.
+/// Adds one to the identification and subtracts one from the checksum.
 const STEP: u64 = (1 << IDENTIFICATION_SHIFT) - 1;
 
-/// The least [`IpNumbers`] whose identification does not grow but wraps.
+/// Lowest [`IpNumbers`] whose identification wraps instead of growing.
 const LAST_IDENTIFICATION: u64 = 0xffff << IDENTIFICATION_SHIFT;
 
-/// Most bytes of headers that are predicted: those of TCP with timestamps in VXLAN over IPv6. Nothing
-/// is predicted of trains with longer ones.
+/// Maximum length in bytes of predicted headers: TCP with timestamps in VXLAN over IPv6. Trains with longer headers are
+/// not predicted.
 const HEADER_BYTES_MAX: usize = 160;
 
-/// Most checksums over the payload of a packet of which something is predicted: one of each tunnel that has one, and
-/// the transport's.
+/// Maximum number of checksums over the payload of a predicted packet: one per tunnel with a checksum, and the
+/// transport's.
 const CHECKSUMS_MAX: usize = 6;

@@ -1,4 +1,4 @@
-//! The predictions of flows seen lately: a bounded table, and the order in which flows take turns.
+//! Predictions of recent flows: a bounded table, and the order in which flows alternate.
 
 use crate::{
     coalesce::{
@@ -12,12 +12,12 @@ use crate::{
     flow::FlowHash,
 };
 
-/// The prediction of each flow, in the place that its hash chooses. It stays when the train leaves: the next one of the
-/// flow goes on where the last ended.
+/// Prediction of each flow, in the slot selected by its hash. It outlives the train: the flow's next train continues
+/// where the last one ended.
 #[derive(Debug)]
 pub(super) struct Predictions {
     places: ById<PredictionId, Prediction>,
-    /// The one of the packet before, if there is one.
+    /// Prediction of the previous packet, if any.
     latest: PredictionId,
 }
 
@@ -28,32 +28,32 @@ impl Default for Predictions {
 }
 
 impl Predictions {
-    /// The prediction in a place.
+    /// Returns the prediction in a slot.
     #[inline(always)]
     pub(super) fn get(&self, id: PredictionId) -> Option<&Prediction> {
         self.places.get(id)
     }
 
-    /// As [`Self::get`].
+    /// Returns the prediction in a slot for modification.
     #[inline(always)]
     pub(super) fn get_mut(&mut self, id: PredictionId) -> Option<&mut Prediction> {
         self.places.get_mut(id)
     }
 
-    /// The place of the packet before.
+    /// Returns the slot of the previous packet.
     #[inline(always)]
     pub(super) fn latest(&self) -> PredictionId {
         self.latest
     }
 
-    /// The place of the prediction of a flow.
+    /// Returns the slot of a flow's prediction.
     #[inline(always)]
     pub(super) fn of(&self, flow: FlowHash) -> Option<PredictionId> {
         let id = PredictionId::of(flow);
         self.get(id).is_some_and(|next| next.flow == flow).then_some(id)
     }
 
-    /// Notes which prediction the latest packet is of.
+    /// Records the prediction of the latest packet.
     #[inline(always)]
     pub(super) fn follow(&mut self, id: PredictionId) {
         if id != self.latest {
@@ -65,14 +65,14 @@ impl Predictions {
         }
     }
 
-    /// Notes that the latest packet is of no prediction.
+    /// Records that the latest packet has no prediction.
     #[inline(always)]
     pub(super) fn follow_none(&mut self) {
         self.latest = PredictionId::NONE;
     }
 
-    /// Predicts what comes behind a packet that joined a train, unless the place is another held train's. Gives the
-    /// place, or none.
+    /// Predicts the packet after one that was appended to a train, unless the slot belongs to another held train.
+    /// Returns the slot, or none.
     pub(super) fn predict(&mut self, joined: &Joined<'_>) -> PredictionId {
         if self.places.len() == 0 {
             self.make_room();
@@ -88,7 +88,7 @@ impl Predictions {
         }
     }
 
-    /// Goes on with a packet that resembles those of its flow before, and which started this train. Gives its place.
+    /// Continues with a packet that resembles earlier ones of its flow and started this train. Returns its slot.
     #[inline(always)]
     pub(super) fn go_on<B: AsRef<[u8]>>(
         &mut self,
@@ -104,7 +104,7 @@ impl Predictions {
         id
     }
 
-    /// Predicts nothing more of a train whose flow goes on in a way that no prediction knows.
+    /// Clears the prediction of a train whose flow continued unpredictably.
     #[inline]
     pub(super) fn forget(&mut self, id: PredictionId, slot: TrainId) {
         if let Some(next) = self.get_mut(id)
@@ -114,7 +114,7 @@ impl Predictions {
         }
     }
 
-    /// Ends a train. Its flow may go on in another one.
+    /// Ends a train. Its flow may continue in another one.
     #[inline(always)]
     pub(super) fn end(&mut self, id: PredictionId, slot: TrainId) {
         if id != PredictionId::NONE
@@ -125,7 +125,7 @@ impl Predictions {
         }
     }
 
-    /// Forgets all; no train is held.
+    /// Clears all predictions, while no train is held.
     pub(super) fn clear(&mut self) {
         self.places.iter_mut().for_each(Prediction::forget);
         self.latest = PredictionId::NONE;

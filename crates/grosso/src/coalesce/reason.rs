@@ -1,16 +1,16 @@
-//! Every refusal has a name.
+//! Names for every decision of a coalescer.
 //!
-//! Four questions, four lists: why a packet [passed](Pass) without any train in view, why it did
-//! [not join](NoMerge) the train of its flow, why a train was [closed](Close), and why packets [left](Release) that
-//! waited ahead of their flow.
+//! The four lists answer: why a packet cannot be merged at all ([`Pass`]), why it did not fit the train of its flow
+//! ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for the repair of reordering were
+//! released ([`Release`]).
 
 use grosso_wire::Role;
 
 use crate::reasons::reasons;
 
 reasons! {
-    /// A reason why a packet can be in no train, whatever else is held. It leaves untouched, after the held
-    /// train of its flow.
+    /// Reason why a packet cannot be merged into any train. The packet is delivered unchanged, after the held train of
+    /// its flow.
     Pass {
         /// The caller excluded it from merging.
         Excluded = "excluded",
@@ -18,27 +18,28 @@ reasons! {
         NotIp = "not-ip",
         /// The frame ends inside its headers.
         Truncated = "truncated",
-        /// A header contradicts itself.
+        /// A header is malformed.
         Malformed = "malformed",
-        /// There are more headers than the limit allows (rule G7).
+        /// The packet has more headers than the limit allows (rule G7).
         TooDeep = "too-deep",
-        /// The headers are longer than a train can keep.
+        /// The headers are longer than a train can store.
         HeaderTooLong = "header-too-long",
-        /// An IP protocol or tunnel payload that is never coalesced.
+        /// The IP protocol or tunnel payload is never merged.
         Protocol = "protocol",
         /// The payload is encrypted (rule T9).
         Encrypted = "encrypted",
-        /// An IP fragment, also an atomic one, or a datagram that leaves in fragments as it came (rules G10, G21, S61).
+        /// The packet is an IP fragment, possibly an atomic one, or a datagram that leaves in the fragments in which it
+        /// arrived (rules G10, G21, S61).
         Fragment = "fragment",
-        /// A header length says less than the frame holds: padding or a trailer (rule G11).
+        /// A length field is smaller than the frame: padding or a trailer (rule G11).
         Padded = "padded",
-        /// A header length says more than the frame holds.
+        /// A length field exceeds the frame.
         Short = "short",
-        /// An IP length of zero without a description of how to cut the packet.
+        /// The IP length is zero and the metadata has no segment size.
         LengthZero = "length-zero",
-        /// IPv4 options (rule G10).
+        /// The packet has IPv4 options (rule G10).
         Ipv4Options = "ip-options",
-        /// IPv6 extension headers, with which the profile joins nothing.
+        /// The packet has IPv6 extension headers, which the profile does not merge.
         Ipv6Extension = "ip6-extension",
         /// The reserved bit of the IPv4 fragment word is set (rule G11).
         Ipv4ReservedBit = "ip-reserved-bit",
@@ -46,17 +47,16 @@ reasons! {
         Ipv4Checksum = "ip-checksum",
         /// The TCP or UDP checksum, or one of a tunnel around it, is wrong (rules G30, T10).
         Checksum = "checksum",
-        /// A checksum that verifies but is not the one that cutting would write: 0xffff where zero
-        /// is meant.
+        /// The checksum is valid, but segmentation would write it differently: 0xffff instead of zero.
         ChecksumForm = "checksum-form",
-        /// A UDP packet without a checksum (rule U10).
+        /// The UDP packet has no checksum (rule U10).
         ChecksumNone = "checksum-none",
-        /// A partial checksum that belongs to another header than the innermost.
+        /// The partial checksum is not that of the innermost header.
         ChecksumPartial = "checksum-partial",
-        /// Remote checksum offload without a verified outer checksum, or pointing elsewhere than at
-        /// the transport header (rules C54, C55).
+        /// Remote checksum offload without a verified outer checksum, or with an offset other than that of the
+        /// transport header (rules C54, C55).
         RemoteChecksum = "remote-checksum",
-        /// No payload: a pure acknowledgment or an empty datagram (rules G38, U10).
+        /// The packet has no payload: a pure acknowledgment or an empty datagram (rules G38, U10).
         Empty = "empty",
         /// SYN is set (rule G36).
         TcpSynchronize = "tcp-syn",
@@ -64,48 +64,46 @@ reasons! {
         TcpReset = "tcp-rst",
         /// URG is set (rule G36).
         TcpUrgent = "tcp-urg",
-        /// A TCP flag is set with which the profile joins nothing.
+        /// A TCP flag is set that the profile does not merge.
         TcpFlags = "tcp-flags",
-        /// TCP options with which the profile joins nothing.
+        /// The packet has TCP options that the profile does not merge.
         TcpOptions = "tcp-options",
-        /// The packet met congestion, and the profile joins no such packet.
+        /// The packet is marked CE, and the profile does not merge such packets.
         Congestion = "congestion",
-        /// Packets of its flow are seldom joined, so that for a while none is verified or held (P48).
+        /// The flow is bypassed because its packets seldom merge; its packets are neither verified nor held (P48).
         Bypass = "bypass",
-        /// No place in the table was free, and the profile evicts no train (rule L10).
+        /// The flow table is full, and the profile evicts no train (rule L10).
         TableFull = "table-full",
-        /// FIN is set, and there was no train that it could end (rule G37).
+        /// FIN is set, and the flow has no train that the packet could end (rule G37).
         TcpFinish = "tcp-fin",
-        /// PSH is set, and there was no train that it could end (rule G37).
+        /// PSH is set, and the flow has no train that the packet could end (rule G37).
         TcpPush = "tcp-psh",
-        /// All of its payload has already been delivered by reordering repair: it is late or retransmitted.
+        /// The whole payload has already been delivered by reordering repair: it is late or retransmitted.
         TcpLate = "tcp-late",
-        /// Some of what it holds has left or waits, where reordering is repaired (P26).
+        /// Part of the payload has already been delivered or is queued by reordering repair (P26).
         TcpOverlap = "tcp-overlap",
-        /// More tunnel levels than the profile joins (rule T1).
+        /// The packet has more tunnel levels than the profile merges (rule T1).
         TunnelLevels = "tunnel-levels",
-        /// A GRE header with a sequence number or other flags than checksum and key (rule T21).
+        /// The GRE header has a sequence number or flags other than checksum and key (rule T21).
         GreFlags = "gre-flags",
-        /// A Geneve control packet (rule T6).
+        /// The packet is a Geneve control packet (rule T6).
         GeneveControl = "geneve-control",
-        /// The profile does not join TCP.
+        /// The profile does not merge TCP.
         TcpOff = "tcp-off",
-        /// The profile does not join UDP (rule U3).
+        /// The profile does not merge UDP (rule U3).
         UdpOff = "udp-off",
-        /// A superframe that came from an untrusted source or has no segments of equal size (rule
-        /// G8).
+        /// The superframe comes from an untrusted source or has segments of unequal size (rule G8).
         Superframe = "superframe",
     }
 }
 
 reasons! {
-    /// A reason why a packet did not join the held train of its flow. The train leaves, and the packet
-    /// starts the next.
+    /// Reason why a packet did not fit the held train of its flow. The train is delivered, and the packet starts the
+    /// next one.
     NoMerge {
-        /// The link layer header differs: addresses, VLAN priority, MPLS or PPPoE fields (rules G4,
-        /// G6).
+        /// The link-layer header differs: addresses, VLAN priority, MPLS or PPPoE fields (rules G4, G6).
         LinkHeader = "link-header",
-        /// The VLAN tag beside the frame differs (rule G4).
+        /// The VLAN tag in the metadata differs (rule G4).
         VlanTag = "vlan-tag",
         /// TOS differs: DSCP or ECN (rule G13).
         TypeOfService = "ip-tos",
@@ -113,17 +111,17 @@ reasons! {
         DontFragment = "ip-df",
         /// TTL or hop limit differs (rules G13, G22).
         TimeToLive = "ip-ttl",
-        /// The IPv4 identification neither steps by one nor stays fixed (rule G14).
+        /// The IPv4 identification neither increases by one nor stays fixed (rule G14).
         Identification = "ip-id",
         /// The IPv6 traffic class or flow label differs (rules G20, G22).
         TrafficClassOrFlowLabel = "ip6-class-or-label",
         /// An IPv6 extension header differs (rule G20).
         Ipv6Extension = "ip6-extension",
-        /// Another flow whose hash is the same.
+        /// The packet belongs to another flow with the same hash.
         OtherFlow = "other-flow",
         /// A tunnel header differs in its flags, options or reserved bits (rules T5 to T7, T21).
         TunnelHeader = "tunnel-header",
-        /// The headers are not the same headers: another kind, or another length.
+        /// The header stack differs in type or length.
         HeaderStack = "header-stack",
         /// One packet has a UDP checksum and the other has none (rules T2, U11).
         ChecksumPresence = "checksum-presence",
@@ -131,8 +129,8 @@ reasons! {
         ChecksumState = "checksum-state",
         /// The acknowledgment number differs (rule G32.3).
         TcpAcknowledgment = "tcp-ack",
-        /// An acknowledgment without data that the profile does not join: a duplicate counts for the
-        /// sender (P12).
+        /// The packet is a pure acknowledgment, which the profile does not merge: a duplicate counts for the sender
+        /// (P12).
         TcpAcknowledgmentAlone = "tcp-ack-alone",
         /// A reserved bit or a flag other than FIN and PSH differs (rule G32.2).
         TcpFlags = "tcp-flags",
@@ -140,19 +138,17 @@ reasons! {
         TcpWindow = "tcp-window",
         /// The urgent pointer differs.
         TcpUrgentPointer = "tcp-urgent-pointer",
-        /// The TCP timestamp differs and nothing else in the options (rule G32.4).
+        /// The TCP timestamp differs, and no other option does (rule G32.4).
         TcpTimestamp = "tcp-timestamp",
         /// The TCP options differ (rule G32.4).
         TcpOptions = "tcp-options",
-        /// The sequence number is below the expected one: a retransmit or an overtaken packet (rule
-        /// G32.8).
+        /// The sequence number is lower than expected: the packet is retransmitted or was overtaken (rule G32.8).
         TcpSequenceBehind = "tcp-sequence-behind",
-        /// The sequence number is above the expected one: a lost or a reordered packet (rule
-        /// G32.8).
+        /// The sequence number is higher than expected: a packet was lost or reordered (rule G32.8).
         TcpSequenceAhead = "tcp-sequence-ahead",
         /// The payload is longer than that of the first packet (rules G32.6, U12).
         Longer = "longer",
-        /// A superframe whose packets have another size (rule G32.7).
+        /// The packet is a superframe with another segment size (rule G32.7).
         SuperframeSize = "superframe-size",
         /// The train would exceed the size limit (rule G60).
         SizeLimit = "size-limit",
@@ -162,74 +158,74 @@ reasons! {
 }
 
 reasons! {
-    /// A reason why a train left.
+    /// Reason why a train was delivered.
     Close {
         /// The poll ended (rule G71).
         PollEnd = "poll-end",
-        /// The train was held as long as it may be.
+        /// The maximum hold time of the train is over.
         HoldTime = "hold-time",
-        /// A packet with PSH ended it (rule G36).
+        /// A packet with PSH ended the train (rule G36).
         Push = "psh",
-        /// A packet with FIN ended it (rule G36).
+        /// A packet with FIN ended the train (rule G36).
         Finish = "fin",
-        /// A shorter packet ended it (rules G39, U12).
+        /// A shorter packet ended the train (rules G39, U12).
         ShortSegment = "short-segment",
-        /// It has as many packets as the limit allows (rule U13).
+        /// The train reached its maximum number of packets (rule U13).
         SegmentLimit = "segment-limit",
-        /// It has as many packets as the flow's acknowledgments allow, of which its sender's clock needs some.
+        /// The train has as many packets as it may have without starving the sender of acknowledgments.
         AcknowledgmentClock = "ack-clock",
-        /// The next packet of the flow could not join it.
+        /// The next packet of the flow did not fit the train.
         NoMerge = "no-merge",
-        /// The next packet of the flow can be in no train (rule G75: it must not overtake).
+        /// The next packet of the flow cannot be merged and must not overtake the train (rule G75).
         Barrier = "barrier",
-        /// Its bucket of the flow table was full (rule G3).
+        /// The train's bucket of the flow table was full (rule G3).
         BucketFull = "bucket-full",
         /// The flow table was full.
         TableFull = "table-full",
-        /// More kinds of header stacks were seen than are remembered.
+        /// The cache of header stacks was full.
         HeaderStacksFull = "header-stacks-full",
-        /// A bound of the repair of reordering was reached.
+        /// A limit of reordering repair was reached.
         ReorderFull = "reorder-full",
         /// The pool of parts was full.
         PartsFull = "parts-full",
-        /// It never was a train: the packet can be in none.
+        /// The packet was never in a train, because it cannot be merged.
         Never = "never",
     }
 }
 
 reasons! {
-    /// A reason why packets left that waited because they were ahead of their flow.
+    /// Reason why packets queued for reordering repair were released.
     Release {
-        /// The flow had begun, and what continues it left.
+        /// The start of the flow became known, and the queued packets continue it.
         Begun = "begun",
-        /// The hole before them filled.
+        /// The missing packets arrived.
         Filled = "filled",
-        /// The poll ended, and the profile waits no longer.
+        /// The poll ended, and the profile does not wait across polls.
         PollEnd = "poll-end",
-        /// Nothing of the flow could leave for as long as a hole is waited for.
+        /// The maximum waiting time for a hole is over.
         HoleTime = "hole-time",
-        /// The oldest of them had waited as long as any packet may.
+        /// The maximum waiting time of the oldest packet is over.
         TotalTime = "total-time",
-        /// A packet came that nothing of its flow may be behind.
+        /// A packet arrived that no earlier packet of its flow may follow.
         Barrier = "barrier",
-        /// A packet came that held some of what they hold (P26).
+        /// A packet arrived whose payload overlaps queued data (P26).
         Overlap = "overlap",
-        /// More memory of the flow would have waited than may.
+        /// The memory limit of the flow was reached.
         FlowBytes = "flow-bytes",
-        /// More runs of the flow would have waited than may.
+        /// The limit of queued runs per flow was reached.
         FlowRuns = "flow-runs",
-        /// More memory of all flows would have waited than may.
+        /// The memory limit of all flows was reached.
         QueueBytes = "queue-bytes",
-        /// The flow gave its place up for another.
+        /// The flow was evicted in favour of another.
         Evicted = "evicted",
-        /// Everything that was held had to leave.
+        /// The caller flushed the coalescer.
         Finish = "finish",
     }
 }
 
 impl NoMerge {
-    /// Names a difference in a field of this role, in whichever header it is. Lengths and sequence numbers
-    /// have laws of their own, and what they break is found before any field is compared.
+    /// Returns the reason for a difference in a field of this role, in any header. Lengths and sequence numbers have
+    /// laws of their own, which are checked before any field is compared.
     #[must_use]
     pub const fn of(role: Role) -> Self {
         match role {

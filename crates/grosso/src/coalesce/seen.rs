@@ -1,4 +1,4 @@
-//! Packets as stages see them that do not take them.
+//! Packets as observed by stages that do not own them.
 
 use crate::{
     coalesce::train_id::TrainId,
@@ -6,29 +6,29 @@ use crate::{
     meta::Meta,
 };
 
-/// A packet as stages see it that learn what becomes of it.
+/// A packet as observed by stages that learn its result.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
     pub(super) flow: FlowHash,
     /// Bytes of the packet.
     pub(super) len: usize,
     pub(super) meta: &'a Meta,
-    /// Time at which it was pushed.
+    /// Time of the push.
     pub(super) now_ns: u64,
-    /// Whether packets with its headers are in no train, whatever else they hold.
+    /// Whether packets with its headers can never be merged.
     pub(super) is_refused: bool,
 }
 
-/// A packet that is the next one of its train, or that resembles those before it.
+/// A packet that continues its train, or that resembles those before it.
 ///
-/// It is not moved from stage to stage: each looks at it where it lies, and it goes into its train from there.
+/// It is not moved between stages: each reads it in place, and from there it goes to its train.
 #[derive(Debug)]
 pub(super) struct Predicted<'a> {
     pub(super) seen: Seen<'a>,
-    /// The train of its flow.
+    /// Train of its flow.
     pub(super) found: Found<TrainId>,
-    /// Its sequence number; UDP has none.
+    /// Sequence number; UDP has none.
     pub(super) sequence: Option<u32>,
-    /// Bytes of its payload, which has one at least.
+    /// Payload in bytes, at least one.
     pub(super) payload_len: usize,
 }

@@ -1,8 +1,8 @@
-//! Identities of known header stacks.
+//! IDs of known header stacks.
 
 use crate::coalesce::by_id::Id;
 
-/// Names a header stack among the known ones until all of them are forgotten.
+/// ID of a known header stack, valid until the cache is cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShapeId(u32);
 

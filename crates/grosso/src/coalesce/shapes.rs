@@ -1,8 +1,7 @@
-//! The header stacks seen lately, so that a packet whose stack is known need not be dissected.
+//! Cache of recent header stacks, so that a packet with a known stack need not be dissected.
 //!
-//! The headers that a packet has are decided by a few bits of them: EtherTypes, protocols, versions,
-//! header lengths, tunnel ports and flags. A packet that agrees in those bits with one that was
-//! dissected has the same headers.
+//! A few bits of a packet determine its headers: EtherTypes, protocols, versions, header lengths, tunnel ports and
+//! flags. A packet that agrees in those bits with a dissected one has the same headers.
 
 use alloc::boxed::Box;
 use core::ops::{Index, Range};
@@ -34,37 +33,37 @@ pub(crate) struct Known {
     pub(crate) stack: Stack,
     pub(crate) shape: Shape,
     pub(crate) keys: Keys,
-    /// The bits that are equal along a train.
+    /// Bits that are equal along a train.
     pub(crate) equality: Mask,
-    /// The bits that stay along a train but for its last packet: all but numbers and checksums.
+    /// Bits that are equal along a train except in its last packet: all but numbers and checksums.
     pub(crate) predicted: Mask,
-    /// The same without acknowledgment, window and timestamps, which change from train to train.
+    /// The same without acknowledgment, window and timestamps, which change between trains.
     pub(crate) recurring: Mask,
-    /// Of these those that are the same whatever the flow is.
+    /// The subset that is the same for all flows.
     pub(crate) form: Mask,
-    /// The bits that decide what headers there are, and of which flow.
+    /// Bits that determine headers and flow.
     pub(crate) identity: Mask,
-    /// The bits that decide what headers there are.
+    /// Bits that determine the headers.
     structure: Mask,
-    /// The headers of a packet that has them, and zeros where they are shorter than those of a tunnel.
+    /// Headers of an example packet, padded with zeros to the length of tunnel headers.
     example: Box<[u8]>,
-    /// Variations that they may have.
+    /// Permitted differences.
     pub(crate) rules: Rules,
-    /// Whether trains of them can be cut again.
+    /// Whether trains are invertible.
     pub(crate) is_invertible: bool,
-    /// Whether they have no options of TCP, or two NOPs and a timestamp, where the rules want to know.
+    /// Whether the headers have no TCP options, or two NOPs and a timestamp; computed only if the rules need it.
     pub(crate) has_timestamp_only: bool,
-    /// The limits of a train with these headers.
+    /// Limits of a train with these headers.
     pub(crate) bounds: Bounds,
-    /// The bytes that the superframe has from the last packet.
+    /// Header bytes that a superframe takes from its last packet.
     pub(crate) latest: Latest,
     /// Offset of the timestamps, if they may vary.
     pub(crate) timestamps: Option<u16>,
-    /// Reason why packets with these headers are in no train, whatever else they hold.
+    /// Reason why packets with these headers can never be merged.
     pub(crate) refusal: Option<Pass>,
 }
 
-/// A bounded list of known header stacks.
+/// A bounded cache of known header stacks.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
     known: ById<ShapeId, Known>,
@@ -72,8 +71,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The place of the packet's headers, if they are those of the packet before or among the first
-    /// known.
+    /// Returns the ID of the packet's headers, if they are those of the previous packet or among the first entries.
     #[inline(always)]
     pub(crate) fn find(&mut self, packet: &[u8]) -> Option<ShapeId> {
         if self.known.get(self.latest)?.has(packet) {
@@ -90,14 +88,14 @@ impl Shapes {
         Some(found)
     }
 
-    /// The place of the packet's headers, wherever it is.
+    /// Returns the ID of the packet's headers, searching the whole cache.
     pub(crate) fn search(&mut self, packet: &[u8]) -> Option<ShapeId> {
         let found = self.known.find(|known| known.has(packet))?;
         self.latest = found;
         Some(found)
     }
 
-    /// The place of the headers used last.
+    /// Returns the ID of the headers used last.
     #[inline]
     pub(crate) fn latest(&self) -> ShapeId {
         self.latest
@@ -108,17 +106,17 @@ impl Shapes {
         self.known.get(id)
     }
 
-    /// Whether another one exceeds the limit.
+    /// Returns whether the cache is full.
     pub(crate) fn is_full(&self) -> bool {
         self.known.len() >= SHAPES_MAX
     }
 
-    /// Forgets all; nothing may refer to any.
+    /// Clears the cache; nothing may refer to an entry.
     pub(crate) fn clear(&mut self) {
         self.known.clear();
     }
 
-    /// Remembers the headers of a packet, whose innermost is TCP or UDP; gives their place.
+    /// Stores the headers of a packet whose innermost header is TCP or UDP; returns their ID.
     pub(crate) fn remember(
         &mut self,
         stack: &Stack,
@@ -136,7 +134,7 @@ impl Shapes {
 impl Index<ShapeId> for Shapes {
     type Output = Known;
 
-    /// The headers that something refers to, and which are forgotten only when nothing does: this cannot fail.
+    /// Returns the headers of an ID; entries are removed only while nothing refers to them, so this never fails.
     #[inline(always)]
     fn index(&self, id: ShapeId) -> &Known {
         &self.known[id]
@@ -199,18 +197,18 @@ impl Known {
         }
     }
 
-    /// Whether a packet with these headers has no payload.
+    /// Returns whether a packet with these headers has no payload.
     #[inline(always)]
     pub(super) fn is_empty(&self, packet: &[u8]) -> bool {
         packet.len() == self.shape.header_len
     }
 
-    /// Whether two packets with these headers obey the laws of equality, asked one by one.
+    /// Checks each law of equality for two packets with these headers.
     pub(crate) fn obeys_equality(&self, first: &[u8], other: &[u8]) -> bool {
         obeys_equality(&self.stack, first, other, &self.rules, self.timestamps.map(usize::from))
     }
 
-    /// Names the outermost difference between two packets with these headers that do not agree.
+    /// Returns the outermost difference between two packets with these headers.
     pub(crate) fn difference(&self, first: &[u8], other: &[u8]) -> NoMerge {
         match difference(&self.equality, &self.stack, first, other, &self.rules) {
             Difference::Field(role) => NoMerge::of(role),
@@ -219,7 +217,7 @@ impl Known {
         }
     }
 
-    /// Whether these are the headers of a packet that was dissected, and their checksums cover the same.
+    /// Returns whether a dissected packet has these headers, with checksums that cover the same bytes.
     pub(crate) fn is_of(&self, stack: &Stack, packet: &[u8]) -> bool {
         let shape = Shape::new(stack, packet);
         let (own, its) = (self.shape.covers.iter(), shape.covers.iter());
@@ -227,14 +225,14 @@ impl Known {
         self.stack.layers() == stack.layers() && covers.eq(its.map(|cover| (cover.at, cover.ends)))
     }
 
-    /// Whether a packet has these headers.
+    /// Returns whether a packet has these headers.
     #[inline(always)]
     pub(crate) fn has(&self, packet: &[u8]) -> bool {
         packet.len() >= self.shape.header_len && self.structure.agrees(&self.example, packet)
     }
 }
 
-/// Every bit but those of sequence numbers, identifications and checksums.
+/// Returns all bits but those of sequence numbers, identifications and checksums.
 fn predicted(shape: &Shape) -> Mask {
     let mut mask = Mask::every(shape.header_len);
     let mut remove = |start: u16, field: Range<usize>| {
@@ -249,7 +247,7 @@ fn predicted(shape: &Shape) -> Mask {
     mask
 }
 
-/// Of the same bits those that stay from train to train.
+/// Returns the subset of `predicted` that stays the same between trains.
 fn recurring(predicted: &Mask, stack: &Stack, header: &[u8]) -> Mask {
     let mut mask = predicted.clone();
     for layer in stack.layers() {
@@ -264,7 +262,7 @@ fn recurring(predicted: &Mask, stack: &Stack, header: &[u8]) -> Mask {
     mask
 }
 
-/// The bytes that the superframe has from the last packet.
+/// Returns the header bytes that a superframe takes from its last packet.
 fn latest(
     stack: &Stack,
     header: &[u8],
@@ -295,8 +293,8 @@ fn latest(
     latest
 }
 
-/// The bits that decide what headers there are. Where timestamps may vary, or nothing else may be there, options as
-/// long as theirs are known by their layout.
+/// Returns the bits that determine the headers. Where timestamps may vary, or are the only option allowed, options of
+/// their length are recognised by their layout.
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::structure(stack, header);
     if let Some(start) = options {
@@ -305,9 +303,8 @@ fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     mask
 }
 
-/// Most header stacks remembered; about 4.9 KiB each. Reaching it ends all trains and starts
-/// afresh.
+/// Maximum number of cached header stacks, about 4.9 KiB each. Reaching it closes all trains and clears the cache.
 const SHAPES_MAX: usize = 64;
 
-/// Number of them that a packet is compared with before it is dissected.
+/// Number of entries that a packet is compared with before it is dissected.
 const LOOK_BACK: usize = 4;

@@ -1,33 +1,33 @@
-//! The flow that was sighted last: a packet of the same one need not be hashed.
+//! Last-flow cache: a packet of the same flow need not be hashed.
 
 use crate::{
     coalesce::{shape_id::ShapeId, shapes::Shapes},
     flow::FlowHash,
 };
 
-/// Headers of a packet, and the flow that they were hashed to.
+/// Headers of a packet, and the flow that they hashed to.
 #[derive(Debug)]
 pub(super) struct Sighting {
     known: ShapeId,
     flow: FlowHash,
-    /// Bytes of the headers; zero where nothing was sighted.
+    /// Length of the headers; zero if empty.
     header_len: u16,
     header: [u8; HEADER_BYTES_MAX],
 }
 
 impl Sighting {
-    /// Of nothing.
+    /// Creates an empty cache.
     pub(super) fn new() -> Self {
         let (known, flow) = (ShapeId::default(), FlowHash::NONE);
         Self { known, flow, header_len: 0, header: [0; HEADER_BYTES_MAX] }
     }
 
-    /// Forgets it.
+    /// Clears the cache.
     pub(super) fn clear(&mut self) {
         self.header_len = 0;
     }
 
-    /// The flow of a packet, if it is the one that was sighted.
+    /// Returns the flow of a packet, if it is the cached one.
     #[inline(always)]
     pub(super) fn flow_of(&self, packet: &[u8], shapes: &Shapes) -> Option<FlowHash> {
         if self.header_len == 0 || packet.len() < self.header_len.into() {
@@ -37,7 +37,7 @@ impl Sighting {
         known.identity.agrees(&self.header, packet).then_some(self.flow)
     }
 
-    /// Notes a packet with known headers, and its flow.
+    /// Stores the flow of a packet with known headers.
     #[inline]
     pub(super) fn note(&mut self, packet: &[u8], known: ShapeId, flow: FlowHash, shapes: &Shapes) {
         let header_len = shapes[known].shape.header_len;
@@ -51,5 +51,5 @@ impl Sighting {
     }
 }
 
-/// Most bytes of headers that are noted. Longer ones are hashed each time.
+/// Maximum length in bytes of cached headers. Packets with longer ones are hashed each time.
 const HEADER_BYTES_MAX: usize = 160;

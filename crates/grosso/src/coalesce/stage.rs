@@ -1,4 +1,4 @@
-//! Stages: what a profile asks for between the packets that come and the trains.
+//! Stages: the pipeline of a profile between arriving packets and trains.
 
 use crate::{
     coalesce::{
@@ -22,7 +22,7 @@ pub(super) struct Packet<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
-    /// The packet as those see it that learn what becomes of it.
+    /// Returns the packet as observed by stages that learn its result.
     #[inline(always)]
     pub(super) fn seen(&self, is_refused: bool) -> Seen<'a> {
         let Incoming { meta, now_ns, .. } = self.incoming;
@@ -33,16 +33,16 @@ impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
 
 /// A stage before the trains.
 ///
-/// A profile's line has the stages that it asks for and no others. What they share, headers and trains, is an argument
-/// of every call.
+/// A profile's pipeline has only the stages that it needs. Their shared state, headers and trains, is an argument of
+/// every call.
 pub(super) trait Stage<B: AsRef<[u8]>> {
-    /// Looks at a packet that was not predicted; a reason lets it pass all trains, unexamined.
+    /// Examines a packet that was not predicted; a returned reason makes it bypass all trains, unexamined.
     fn look(&mut self, _packet: &Packet<'_, B>, _trains: &mut Merger<B>) -> Option<Pass> {
         None
     }
 
-    /// Takes a packet that may be in a train, and hands it on at once, later, or behind others. One that it does not
-    /// want is given back.
+    /// Takes a mergeable packet and releases it immediately, later, or after others. Returns it if the stage does not
+    /// need it.
     fn take(
         &mut self,
         arrival: Arrival<B>,
@@ -52,59 +52,59 @@ pub(super) trait Stage<B: AsRef<[u8]>> {
         Err(arrival)
     }
 
-    /// Hands on what waits of a packet's flow before the packet, which is in no train. Whether anything did.
+    /// Releases queued packets of a flow before its unmergeable packet. Returns whether there were any.
     fn gives_way(&mut self, _packet: &Packet<'_, B>, _next: &mut impl Next<B>) -> bool {
         false
     }
 
-    /// Lets a packet that was predicted by, on its way into its train; one that is not let by is taken. What is let by
-    /// here may still be stopped by a later stage.
+    /// Returns whether a predicted packet may bypass this stage on the way to its train; otherwise the stage takes it.
+    /// A later stage may still stop it.
     fn lets_by(&mut self, _predicted: &Predicted<'_>, _trains: &mut Merger<B>) -> bool {
         true
     }
 
-    /// Learns what became of a packet that went on from here.
+    /// Learns the result of a packet that this stage let pass.
     fn learn(&mut self, _seen: &Seen<'_>, _verdict: Verdict) {}
 
-    /// Number of packets that are let by unseen behind the one which was seen last, if all are predicted, as this next
-    /// one is, and come in the same instant with the same metadata.
+    /// Returns the number of packets that may bypass the stage after the last observed one, if all are predicted like
+    /// `next` and arrive at the same time with the same metadata.
     fn lets_more_by(&self, _next: &Predicted<'_>) -> u32 {
         u32::MAX
     }
 
-    /// Learns of the packets that went by unseen.
+    /// Learns of the packets that bypassed the stage.
     fn learn_run(&mut self, _run: &Lease, _trains: &mut Merger<B>) {}
 
-    /// Whether packets may be predicted, for which their checksums are verified before any stage sees them.
+    /// Returns whether prediction is allowed, which verifies the checksums of packets before any stage sees them.
     fn lets_predict(&self) -> bool {
         true
     }
 
-    /// Hands on what waits of some flows.
+    /// Releases the queued packets of some flows.
     fn flush(&mut self, _whose: Whose, _why: Release, _next: &mut impl Next<B>) {}
 
-    /// Hands on what has waited long enough, where all that came until `seen_ns` has been seen.
+    /// Releases the packets that have waited long enough; all packets that arrived before `seen_ns` were pushed.
     fn expire(&mut self, _now_ns: u64, _seen_ns: u64, _next: &mut impl Next<B>) {}
 
-    /// Learns how long a round trip of a flow takes.
+    /// Records a measured round-trip time of a flow.
     fn learn_round_trip(&mut self, _flow: FlowHash, _round_trip_ns: u64) {}
 
-    /// Time at which something that waits must be handed on next.
+    /// Returns the next deadline of a queued packet.
     fn deadline(&self) -> Option<u64> {
         None
     }
 }
 
-/// Trains behind the stages, and the receiver of what they deliver.
+/// Downstream of a stage: the trains, and the receiver of their deliveries.
 pub(super) trait Next<B: AsRef<[u8]>> {
-    /// The receiver of deliveries.
+    /// Receiver of deliveries.
     type Receiver: Sink<B> + ?Sized;
 
-    /// The headers and trains that all stages share, and where trains are delivered.
+    /// Returns the shared headers and trains, and the receiver.
     fn trains(&mut self) -> (&mut Merger<B>, &mut Self::Receiver);
 }
 
-/// A probe to stand behind a stage that is tested alone: it keeps what it is handed.
+/// A downstream for testing a single stage, which records what it gets.
 #[cfg(test)]
 pub(super) mod probe {
     use std::vec::Vec;
@@ -126,7 +126,7 @@ pub(super) mod probe {
     pub(in crate::coalesce) struct Probe {
         pub(in crate::coalesce) merger: Merger<Vec<u8>>,
         pub(in crate::coalesce) delivered: Delivered,
-        /// The numbers of packets handed on, and of those let through.
+        /// Numbers of packets released, and of those passed.
         pub(in crate::coalesce) pushed: usize,
         pub(in crate::coalesce) passed: Vec<Pass>,
     }
@@ -141,7 +141,7 @@ pub(super) mod probe {
         }
     }
 
-    /// Nothing is known about a packet.
+    /// Metadata without information.
     const META: Meta = Meta {
         checksum: Checksum::None,
         gso: None,
@@ -158,7 +158,7 @@ pub(super) mod probe {
             Self { merger, delivered: Delivered::default(), pushed: 0, passed: Vec::new() }
         }
 
-        /// The packet of this number of a flow, each with 100 bytes of payload.
+        /// Returns the packet of this number of a flow, each with 100 bytes of payload.
         pub(in crate::coalesce) fn packet(
             &mut self,
             index: u32,

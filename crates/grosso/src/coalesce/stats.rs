@@ -1,73 +1,74 @@
-//! Counters of a coalescer, by name and by reason. They only grow; formatting is left to the callers.
+//! Counters of a coalescer, by name and by reason. Counters only increase; the caller formats them.
 
 use crate::{
     acknowledge::Kept,
     coalesce::reason::{Close, NoMerge, Pass, Release},
 };
 
-/// Counters of a coalescer since its creation.
+/// Counters of a coalescer since its creation. Packet counts satisfy `packets_in = packets_out + filtered +
+/// packets_held()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CoalesceStats {
     /// Frames pushed.
     pub frames_in: u64,
-    /// Bytes of the frames pushed.
+    /// Length of the pushed frames in bytes.
     pub bytes_in: u64,
-    /// Wire packets that the pushed frames stand for: a superframe counts as its segments.
+    /// Wire packets in the pushed frames: a superframe counts as its segments.
     pub packets_in: u64,
-    /// Frames delivered, superframes and single ones.
+    /// Frames delivered, including single packets.
     pub frames_out: u64,
-    /// Bytes of the frames delivered.
+    /// Length of the delivered frames in bytes.
     pub bytes_out: u64,
-    /// Wire packets that the delivered frames stand for.
+    /// Wire packets in the delivered frames.
     pub packets_out: u64,
-    /// Superframes among the delivered frames: trains of at least two packets.
+    /// Delivered superframes, that is, trains of at least two packets.
     pub superframes: u64,
     /// Wire packets in those superframes.
     pub superframe_packets: u64,
     /// Packets that cannot be in a train, by reason.
     pub passed: [u64; Pass::COUNT],
-    /// Packets that did not join the train of their flow, by reason.
+    /// Packets that did not fit the train of their flow, by reason.
     pub refused: [u64; NoMerge::COUNT],
-    /// Trains that left, by reason; [`Close::Never`] stays zero here.
+    /// Trains delivered, by reason; [`Close::Never`] stays zero.
     pub closed: [u64; Close::COUNT],
-    /// Acknowledgments dropped because a later one implied them.
+    /// Acknowledgments dropped because a later one made them redundant.
     pub filtered: u64,
-    /// Acknowledgments that waited and were not dropped, by reason.
+    /// Queued acknowledgments that were not dropped, by reason.
     pub kept: [u64; Kept::COUNT],
-    /// Vectors of acknowledgments: those of one flow that waited for each other and left together, unmerged.
+    /// Delivered vectors of acknowledgments: unmerged acknowledgments of one flow that leave together.
     pub vectors: u64,
-    /// Acknowledgments in these vectors; one alone is a vector too.
+    /// Acknowledgments in the delivered vectors, including vectors of one.
     pub vector_packets: u64,
-    /// Delivered frames by the wire packets that each stands for; bucket `i` counts those up to
-    /// [`SEGMENT_BUCKETS`]`[i]`, the last one those beyond.
+    /// Delivered frames by their number of wire packets. Bucket `i` counts frames of up to [`SEGMENT_BUCKETS`]`[i]`
+    /// packets, the last bucket all larger ones.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
-    /// Counters of the repair of reordering.
+    /// Counters of reordering repair.
     pub reorder: ReorderStats,
 }
 
-/// Counters of the repair of reordering. Packets that were late or overlapped others are counted as [`Pass::TcpLate`]
-/// and [`Pass::TcpOverlap`].
+/// Counters of reordering repair. Late and overlapping packets are counted as [`Pass::TcpLate`] and
+/// [`Pass::TcpOverlap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReorderStats {
-    /// Wire packets that waited because they were ahead of their flow, or its first.
+    /// Wire packets queued because an earlier packet of their flow was missing or the start of the flow was unknown.
     pub waited: u64,
-    /// Those that were released, by reason.
+    /// Wire packets released from the queue, by reason.
     pub released: [u64; Release::COUNT],
-    /// Most memory that waited at once, in bytes.
+    /// High-water mark of queued memory in bytes.
     pub bytes_max: u64,
 }
 
 impl ReorderStats {
-    /// Wire packets that are waiting.
+    /// Returns the number of queued wire packets.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waited - self.released.iter().sum::<u64>()
     }
 }
 
-/// Upper bounds of the buckets of [`CoalesceStats::segments`], in wire packets a frame.
+/// Upper bounds of the buckets of [`CoalesceStats::segments`], in wire packets per frame.
 pub const SEGMENT_BUCKETS: [u32; 9] = [1, 2, 4, 8, 16, 32, 45, 64, 128];
 
 impl Default for CoalesceStats {
@@ -95,13 +96,13 @@ impl Default for CoalesceStats {
 }
 
 impl CoalesceStats {
-    /// Wire packets pushed, and neither delivered nor dropped yet.
+    /// Returns the number of wire packets that were pushed and neither delivered nor dropped.
     #[must_use]
     pub const fn packets_held(&self) -> u64 {
         self.packets_in - self.packets_out - self.filtered
     }
 
-    /// The counters that inet_lro would have had (rule L4).
+    /// Returns the counters that inet_lro would show (rule L4).
     #[must_use]
     pub fn lro(&self) -> LroStats {
         let flushed = self.closed.iter().sum::<u64>();
@@ -115,8 +116,8 @@ impl CoalesceStats {
         }
     }
 
-    /// The counters without a reason, each with its name. The sizes of frames and the most memory that ever waited are
-    /// left out, because they are no such counters.
+    /// Returns the counters without a reason, each with its name. The histogram of frame sizes and the high-water mark
+    /// are omitted, because they are not plain counters.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("frames-in", self.frames_in),
@@ -135,7 +136,7 @@ impl CoalesceStats {
         .into_iter()
     }
 
-    /// The counters by reason: what happened, the name of the reason, and the count. Several lists know a reason of the
+    /// Returns the counters by reason as (event, name of the reason, count). Different events may have reasons of the
     /// same name.
     pub fn reasons(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let passed = Pass::ALL.iter().map(|why| ("passed", why.name(), self.passed[why.index()]));
@@ -174,14 +175,15 @@ impl CoalesceStats {
     }
 }
 
-/// The counters of inet_lro, by its own definitions.
+/// Counters of inet_lro, with its own definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LroStats {
-    /// Packets taken into trains, the first of each included.
+    /// Packets in trains, including the first of each.
     pub aggregated: u64,
     /// Trains delivered, including those of one packet.
     pub flushed: u64,
-    /// Times that the table was full: the packet left alone, or a train made room, as the profile says.
+    /// Packets that found the table full. Depending on the profile, the packet was delivered alone or a train was
+    /// evicted.
     pub no_descriptor: u64,
 }
 

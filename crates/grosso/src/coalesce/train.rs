@@ -1,4 +1,4 @@
-//! One held train, and all of them: slots, age and the counters that barriers ask.
+//! Held trains: slots, age, and the counters for ordering flushes.
 
 use alloc::vec::Vec;
 
@@ -27,17 +27,17 @@ use crate::{
     template::{compare::ON_LAST_ONLY, shape::Shape},
 };
 
-/// A train: its first packet, which is the template, and what the laws need to know of the rest.
+/// A train: its first packet, which is the template, and the state that the laws need of the others.
 #[derive(Debug)]
 pub(crate) struct Train<B> {
-    /// The first packet, whole.
+    /// First packet, complete.
     pub(crate) first: Part<B>,
-    /// The payloads of the others.
+    /// Payloads of the other packets.
     pub(crate) rest: List,
     pub(crate) meta: Meta,
     /// The place of its headers among the known ones.
     pub(crate) known: ShapeId,
-    /// Place of its flow in the table.
+    /// Position in the flow table.
     pub(crate) place: Place,
     pub(crate) created_ns: u64,
     pub(crate) payload_len: usize,
@@ -50,15 +50,15 @@ pub(crate) struct Train<B> {
     pub(crate) partial: bool,
     /// The hash of its flow.
     pub(crate) flow: FlowHash,
-    /// The prediction of what comes next, if there may be one.
+    /// Prediction of the next packet, if any.
     pub(super) prediction: PredictionId,
-    /// Number of trains that were held before it.
+    /// Number of trains started before.
     number: u64,
     older: TrainId,
     newer: TrainId,
 }
 
-/// A packet that may be in a train, on its way to one.
+/// A mergeable packet on its way to a train.
 #[derive(Debug)]
 pub(crate) struct Arrival<B> {
     pub(crate) frame: Frame<B>,
@@ -68,12 +68,12 @@ pub(crate) struct Arrival<B> {
     /// The hash of its flow.
     pub(crate) flow: FlowHash,
     pub(crate) now_ns: u64,
-    /// Whether it resembles what is predicted of its flow.
+    /// Whether it resembles the flow's prediction.
     pub(crate) resembles: bool,
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// A train of one packet, newer than this one.
+    /// Returns a train of one packet, the successor of `older`.
     #[inline(always)]
     fn start(arrival: Arrival<B>, place: Place, number: u64, older: TrainId) -> Self {
         let Arrival { frame, candidate, known, flow, now_ns, .. } = arrival;
@@ -99,7 +99,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// The knowledge of a packet that joined as its last one, of the train in this slot, which is watched or not.
+    /// Returns what is known of the packet appended last to the train in this slot.
     #[inline]
     pub(super) fn joined<'a>(
         &'a self,
@@ -126,18 +126,19 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// Whether its packets have no payload.
+    /// Returns whether the packets have no payload.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.payload_len == 0
     }
 
-    /// Number of trains that were held before it.
+    /// Returns the number of trains started before.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether a packet obeys the laws of equality beside this train's first. Without masks each law is asked.
+    /// Checks the laws of equality between a packet and the train's first. Without masks each law is checked
+    /// separately.
     #[inline]
     pub(super) fn agrees(
         &self,
@@ -156,8 +157,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         if agrees { Ok(()) } else { Err(known.difference(first, packet)) }
     }
 
-    /// Whether a packet that agrees obeys the other laws too; gives the IP levels whose
-    /// identification is fixed.
+    /// Checks the other laws for a packet that agrees; returns the IP levels with a fixed identification.
     #[inline]
     pub(super) fn admits<P: Policy>(
         &self,
@@ -186,7 +186,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Compares what is known about a packet beside its bytes, and which checksums it has.
+    /// Compares metadata, and which checksums are present.
     #[inline(always)]
     pub(super) fn admits_metadata(
         &self,
@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// Tunnel packets with and without a UDP checksum do not mix (rule T2).
+    /// Checks that tunnel packets with and without a UDP checksum are not mixed (rule T2).
     #[inline]
     pub(super) fn tunnel_checksums_agree(&self, packet: &[u8], shape: &Shape) -> bool {
         let first = self.first.buffer.as_ref();
@@ -217,7 +217,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         })
     }
 
-    /// Counts a packet in that was admitted; gives the reason why nothing may follow it.
+    /// Counts an admitted packet; returns the reason if nothing may follow it.
     #[inline]
     pub(super) fn join<P: Policy>(
         &mut self,
@@ -238,7 +238,7 @@ impl<B: AsRef<[u8]>> Train<B> {
             .or_else(|| is_full.then_some(Close::SegmentLimit))
     }
 
-    /// Rule G32.8, in serial arithmetic (RFC 9293 section 3.4).
+    /// Checks rule G32.8, in serial arithmetic (RFC 9293 section 3.4).
     #[inline(always)]
     pub(super) fn admits_sequence(
         &self,
@@ -272,8 +272,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Rule G14: the second packet decides whether the identification of an IP level steps or
-    /// stays.
+    /// Checks rule G14: the second packet determines whether the identification of an IP level increases or stays
+    /// fixed.
     #[inline]
     fn admits_identification(
         &self,
@@ -294,7 +294,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Rules G32.6, G32.7, U12.
+    /// Checks rules G32.6, G32.7 and U12.
     #[inline(always)]
     pub(super) fn admits_size(&self, candidate: &Candidate) -> Result<(), NoMerge> {
         if candidate.size > self.size {
@@ -306,7 +306,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(())
     }
 
-    /// Rules G60, G64, U13.
+    /// Checks rules G60, G64 and U13.
     #[inline(always)]
     pub(super) fn admits_more(&self, candidate: &Candidate, bounds: Bounds) -> Result<(), NoMerge> {
         if self.payload_len + candidate.payload_len > bounds.payload_max {
@@ -324,7 +324,7 @@ impl<B: AsRef<[u8]>> Train<B> {
 pub(crate) struct Trains<B> {
     slots: ById<TrainId, Option<Train<B>>>,
     free: Vec<TrainId>,
-    /// The addresses of the trains that were there when a barrier asked last.
+    /// Address hashes of the trains that existed at the last ordering flush.
     pairs: AddressPairs,
     /// Trains held until then.
     noted: u64,
@@ -349,24 +349,24 @@ impl<B: AsRef<[u8]>> Trains<B> {
         }
     }
 
-    /// Whether no train is held.
+    /// Returns whether no train is held.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.oldest == TrainId::NONE
     }
 
-    /// Number of trains that are held.
+    /// Returns the number of held trains.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether another train would exceed the limit.
+    /// Returns whether another train would exceed the limit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty() && self.slots.len() >= self.limit
     }
 
-    /// Holds a train that starts with this packet, as the newest; there must be room.
+    /// Adds a train that starts with this packet, as the newest; there must be room.
     #[inline(always)]
     pub(crate) fn insert(&mut self, arrival: Arrival<B>, place: Place) -> TrainId {
         let (older, number) = (self.newest, self.count);
@@ -385,7 +385,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         slot
     }
 
-    /// Takes a held train out.
+    /// Removes and returns a held train.
     #[inline(always)]
     pub(crate) fn remove(&mut self, slot: TrainId) -> Option<Train<B>> {
         let &Train { number, older, newer, .. } = self.held(slot)?;
@@ -405,7 +405,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.slots.get_mut(slot)?.take()
     }
 
-    /// A train that the flow table leads to, or whatever else lists held trains only: it is there.
+    /// Returns a train referenced by the flow table or another list of held trains: it exists.
     #[inline(always)]
     pub(super) fn held(&self, slot: TrainId) -> Option<&Train<B>> {
         let train = self.train(slot);
@@ -413,7 +413,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         train
     }
 
-    /// As [`Self::held`].
+    /// Returns the train for modification, like [`Self::held`].
     #[inline(always)]
     pub(super) fn held_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
         let train = self.train_mut(slot);
@@ -421,7 +421,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         train
     }
 
-    /// A train that was held once, and may have left.
+    /// Returns a train that may have been delivered since its ID was stored.
     #[inline]
     pub(crate) fn train(&self, slot: TrainId) -> Option<&Train<B>> {
         self.slots.get(slot)?.as_ref()
@@ -432,20 +432,20 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// The slot of the train that was created first, and when.
+    /// Returns the slot of the oldest train and its creation time.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<(TrainId, u64)> {
         self.train(self.oldest).map(|train| (self.oldest, train.created_ns))
     }
 
-    /// The oldest of these trains, by creation.
+    /// Returns the oldest of these trains.
     pub(crate) fn oldest_of(&self, slots: &[TrainId]) -> Option<TrainId> {
         let number = |&slot: &TrainId| self.held(slot).map(|train| (train.number, slot));
         slots.iter().filter_map(number).min().map(|(_, slot)| slot)
     }
 
-    /// The slot of a train between these addresses, where `pair_of` tells those of one that started since somebody
-    /// asked last.
+    /// Returns the slot of a train between these addresses; `pair_of` computes the hash of trains started since the
+    /// last query.
     pub(super) fn between(
         &mut self,
         pair: u32,
@@ -470,7 +470,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 }
 
-/// The close that flags of a packet cause of the train that it joins (rule G36).
+/// Returns the reason if the flags of a packet end its train (rule G36).
 #[inline(always)]
 pub(super) fn ending(flags: u8, rules: &Rules) -> Option<Close> {
     const FIN: u8 = tcp::FIN as u8;
@@ -481,7 +481,7 @@ pub(super) fn ending(flags: u8, rules: &Rules) -> Option<Close> {
     }
 }
 
-/// Whether the IPv4 headers of these levels forbid fragments.
+/// Returns whether the IPv4 headers of these levels have DF set.
 fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool {
     let mut fixed = shape.identifications.iter().filter(|ip| levels.contains(ip.level as usize));
     fixed.all(|ip| {
@@ -490,7 +490,7 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
     })
 }
 
-/// A packet of TCP beside the last one of its train: what may grow must not shrink.
+/// Compares a TCP packet with the last one of its train: fields that may grow must not shrink.
 pub(super) fn beside_last(
     last: &[u8],
     packet: &[u8],
@@ -526,7 +526,7 @@ pub(super) fn beside_last(
     }
 }
 
-/// Most trains that any limit allows.
+/// Upper bound of the configurable number of trains.
 const FLOWS_MAX: usize = 1 << 20;
 
 #[cfg(test)]
@@ -542,7 +542,7 @@ mod tests {
         meta::IpLevels,
     };
 
-    /// A packet that is the byte which tells its addresses.
+    /// Returns a packet of one byte, which stands for its addresses.
     fn arrival(addresses: u8) -> Arrival<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,

@@ -1,24 +1,24 @@
-//! Identities of held trains.
+//! IDs of held trains.
 
 use crate::coalesce::by_id::Id;
 
-/// Names a held train until it leaves, when the name may go to another.
+/// ID of a held train, reused after the train is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TrainId(u32);
 
 impl TrainId {
-    /// No train: more than any limit allows.
+    /// No train: above any limit.
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
 impl Id for TrainId {
-    /// The train in this slot.
+    /// Returns the ID for this slot.
     #[inline(always)]
     fn new(slot: usize) -> Self {
         Self(slot as u32)
     }
 
-    /// The slot of the train, in every list that has something of each train.
+    /// Returns the slot of the train, in every table with one entry per train.
     #[inline(always)]
     fn place(self) -> usize {
         self.0 as usize

@@ -16,12 +16,22 @@ use crate::{
     keyed_hash::KeyedHash,
 };
 
-/// Replaces an acknowledgment of a host that was handed trains by those that the host would have sent for their
+/// Replaces an acknowledgment for superframes by the acknowledgments that the host would have sent for the single
 /// packets.
 ///
-/// One direction [records](Self::note) the trains that it delivers to the host, and the other one
-/// [expands](Self::expand) the acknowledgments of the host. The state is bounded: [`FLOWS_MAX`] connections, and for
-/// each the packets that were delivered in order and not acknowledged yet, as 16 stretches of packets of one size.
+/// Call [`note`](Self::note) for every train delivered to the host, and [`expand`](Self::expand) for every frame that
+/// the host sends. The state is bounded: [`FLOWS_MAX`] connections, and for each of them 16 runs of packets of equal
+/// size that were delivered in order and not acknowledged yet.
+///
+/// ```
+/// use grosso::{Frame, LinkType, Ports, expand::Expander};
+///
+/// let mut expander = Expander::new(LinkType::Ethernet, Ports::ASSIGNED, 0x5eed);
+/// let frame = Frame::new(vec![0; 60]); // a frame from the host
+/// if let Some(Ok(expansion)) = expander.expand(&frame) {
+///     println!("replace by {} acknowledgments", expansion.count());
+/// }
+/// ```
 ///
 /// [`FLOWS_MAX`]: crate::coalesce::REMEMBERED_FLOWS_MAX
 #[derive(Debug)]
@@ -44,7 +54,7 @@ struct Receiver {
 }
 
 impl Expander {
-    /// An expander for frames of one link type. `seed` keys the hash of connections, and should be random.
+    /// Creates an expander for frames of one link type. `seed` keys the hash of connections and should be random.
     #[must_use]
     pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -57,7 +67,7 @@ impl Expander {
         }
     }
 
-    /// Records the ends of the packets of a train that is delivered to the host.
+    /// Records the packet boundaries of a train delivered to the host.
     pub fn note<B: AsRef<[u8]>>(&mut self, delivery: &Delivery<'_, B>) {
         let Some(head) = delivery.slices().next() else { return };
         dissect_into(head, self.link, &self.ports, &mut self.stack);
@@ -89,8 +99,8 @@ impl Expander {
         }
     }
 
-    /// Expands a frame of the host, if it acknowledges more packets than a host would have waited for. `None` if it is
-    /// no acknowledgment, or no train was delivered on its connection.
+    /// Expands a frame sent by the host if it acknowledges more packets than a delayed acknowledgment covers. Returns
+    /// `None` if the frame is not an acknowledgment or no train was delivered on its connection.
     pub fn expand<'a, B: AsRef<[u8]>>(
         &mut self,
         frame: &'a Frame<B>,
@@ -128,7 +138,7 @@ impl Expander {
         }
     }
 
-    /// Hash of the direction from one end to the other.
+    /// Returns the hash of one direction of a connection.
     fn connection(&self, from: End<'_>, to: End<'_>) -> u64 {
         (&self.hash).hash_one((from, to))
     }
@@ -150,7 +160,7 @@ impl Receiver {
     }
 }
 
-/// The packet without trailing bytes, and the positions of its headers, if sending it several times is safe.
+/// Returns the packet without trailing bytes and the offsets of its headers, if it may be sent several times.
 fn plain<'a, B: AsRef<[u8]>>(
     frame: &'a Frame<B>,
     stack: &Stack,

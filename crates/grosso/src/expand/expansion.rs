@@ -1,9 +1,8 @@
-//! Expansion of an acknowledgment into those that a receiver would have sent for the single packets of a train, as
-//! acknowledgment offload does.
+//! Expansion of an acknowledgment into those that a receiver would have sent for the single packets of a train.
 //!
-//! A receiver that is handed a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit,
-//! then grows its window more slowly; acknowledgments at the ends of the original packets restore its clock. To a
-//! sender that counts bytes without a limit they add nothing, so expansion is never on by default.
+//! A receiver of a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit, then grows
+//! its congestion window more slowly; acknowledgments at the ends of the original packets restore the growth. A sender
+//! that counts bytes without a limit gains nothing, so expansion is off by default.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{update, update_u32};
@@ -17,56 +16,57 @@ use crate::{
     reasons::reasons,
 };
 
-/// Several acknowledgments in place of one.
+/// Several acknowledgments that replace one.
 ///
-/// All but the last are copies of the packet without trailing bytes such as padding; the last is the packet itself. DF
-/// is set in a copy of an IPv4 packet that may be fragmented. The copy then needs no identification of its own, which
-/// only the host could assign (RFC 6864 section 4.1), and it is short enough for every network (RFC 791 section 3.2).
+/// The last one is the original packet; the others are copies without trailing padding. In IPv4, DF is set in each
+/// copy. A copy then needs no identification of its own, which only the host could assign (RFC 6864 section 4.1), and
+/// it is short enough for any network (RFC 791 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion<'a> {
     packet: &'a [u8],
     headers: Headers,
     meta: Meta,
-    /// The window of all but the last.
+    /// Window of all acknowledgments but the last.
     window: u16,
-    /// Acknowledgment number of each, the packet's own last.
+    /// Acknowledgment numbers; the last is that of the original packet.
     numbers: ArrayVec<u32, EXPANDED_MAX>,
 }
 
 /// Positions of the headers of an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
-    /// Start of its only IPv4 header, if it has one.
+    /// Offset of its only IPv4 header, if any.
     pub(super) ipv4: Option<usize>,
-    /// Start of its TCP header.
+    /// Offset of its TCP header.
     pub(super) transport: usize,
 }
 
 reasons! {
     /// Reason why an acknowledgment is not expanded.
     Unexpanded {
-        /// It is the first of its connection since trains were delivered, or acknowledges what was not delivered here.
+        /// The acknowledgment is the first on its connection since trains were delivered, or covers data that was not
+        /// delivered here.
         First = "first",
-        /// Not everything behind the one before it was delivered in order, as far as is remembered.
+        /// Some data after the previous acknowledgment was delivered out of order, or its record was evicted.
         Unknown = "unknown",
-        /// Its headers are cut, or are not one IP header and TCP.
+        /// The headers are truncated, or are not a single IP header and TCP.
         Headers = "headers",
-        /// A flag is set that says more than ACK, PSH, ECE and CWR (rule 3 of section 2.3).
+        /// A flag other than ACK, PSH, ECE and CWR is set (rule 3 of section 2.3).
         Flags = "flags",
-        /// It has payload, which must not be sent twice.
+        /// The packet has payload, which must not be sent twice.
         Payload = "payload",
-        /// It has options other than a timestamp: SACK blocks are news.
+        /// The packet has TCP options other than a timestamp, for example SACK blocks.
         Options = "options",
-        /// It acknowledges nothing new: a duplicate counts for the sender (P12).
+        /// The packet acknowledges no new data: duplicates count for the sender (P12).
         Duplicate = "duplicate",
-        /// ECE, CWR or AE is another than on the one before it.
+        /// ECE, CWR or AE differs from the previous acknowledgment.
         Congestion = "congestion",
-        /// Its window is smaller than that of the one before it, so none in between fits both.
+        /// The window is smaller than that of the previous acknowledgment, so that no window for the copies fits both.
         Window = "window",
-        /// It may be fragmented and is longer than every network takes whole, so that copies would need
-        /// identifications of their own (RFC 6864 section 4.2).
+        /// The packet may be fragmented and is longer than every network must carry unfragmented, so copies would need
+        /// their own identifications (RFC 6864 section 4.2).
         Identification = "identification",
-        /// It acknowledges fewer than four packets.
+        /// The packet acknowledges fewer than four packets.
         Short = "short",
     }
 }
@@ -85,9 +85,9 @@ impl From<Ineligible> for Unexpanded {
 impl<'a> Expansion<'a> {
     /// Expands the acknowledgment in `packet`, which ends at its declared IP length.
     ///
-    /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers behind the packets of the
-    /// trains that were delivered to the receiver, in order. There is at most one acknowledgment for two of them, at
-    /// such an end, so no peer can make the sender count more packets than there were.
+    /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers after each packet of the
+    /// delivered trains, in order. At most one acknowledgment per two packets is created, at such an end, so no peer
+    /// can make the sender count more packets than there were.
     pub(super) fn of(
         packet: &'a [u8],
         headers: Headers,
@@ -121,42 +121,41 @@ impl<'a> Expansion<'a> {
         Ok(Self { packet, headers, meta, window: before.window, numbers })
     }
 
-    /// Number of acknowledgments, at least two.
+    /// Returns the number of acknowledgments, at least two.
     #[must_use]
     pub fn count(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Acknowledgment number of each, in order; the packet's own is last.
+    /// Returns the acknowledgment numbers in order; the last is that of the original packet.
     #[must_use]
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// Delay of each after the first, so that they are spaced over the nanoseconds in which the acknowledged packets
-    /// arrived.
+    /// Returns the delays in nanoseconds of the acknowledgments after the first, spread over `span_ns`, the time in
+    /// which the acknowledged packets arrived.
     pub fn delays_ns(&self, span_ns: u64) -> impl Iterator<Item = u64> + use<> {
         let last = (self.numbers.len() as u64 - 1).max(1);
         (0..=last)
             .map(move |index| (u128::from(span_ns) * u128::from(index) / u128::from(last)) as u64)
     }
 
-    /// Bytes of each acknowledgment.
+    /// Returns the length of each acknowledgment in bytes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it has headers")]
     pub fn len(&self) -> usize {
         self.packet.len()
     }
 
-    /// Metadata of the copies: their checksum is partial if the packet's is.
+    /// Returns the metadata of the copies. Their checksum is partial if that of the original is.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Writes one acknowledgment into the front of `out`, which has room for the packet, and returns its length; `None`
-    /// if the index or the room is exceeded. Checksums are updated for the changed fields (RFC 1624); a partial one
-    /// does not cover them yet.
+    /// Writes acknowledgment `index` to the start of `out` and returns its length, or `None` if the index or the length
+    /// of `out` does not suffice. Complete checksums are updated incrementally (RFC 1624); partial ones need no update.
     #[must_use]
     pub fn write(&self, index: usize, out: &mut [u8]) -> Option<usize> {
         let number = *self.numbers.get(index)?;
@@ -184,8 +183,8 @@ impl<'a> Expansion<'a> {
 }
 
 impl Headers {
-    /// Whether copies need no identification of their own (RFC 6864 section 4), because they must not be fragmented or
-    /// never have to be.
+    /// Returns whether copies need no identification of their own (RFC 6864 section 4), because they must not be, or
+    /// never need to be, fragmented.
     fn may_be_copied(self, packet: &[u8]) -> bool {
         let Some(ip) = self.ipv4 else { return true };
         let fragment = u16_at(packet, ip + ipv4::field::FRAGMENT.start);
@@ -202,8 +201,8 @@ impl Headers {
     }
 }
 
-/// Acknowledgment numbers between `before` and `last`, at these ends of packets: one for every two packets, with at
-/// least two left for the last.
+/// Returns acknowledgment numbers between `before` and `last` at these packet ends: one per two packets, leaving at
+/// least two packets for the last.
 fn numbers(
     before: u32,
     last: u32,
@@ -236,9 +235,9 @@ const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Most acknowledgments in place of one. A superframe of 64 KB in packets of 1500 bytes needs 22.
+/// Maximum number of acknowledgments in place of one. A superframe of 64 KB with packets of 1500 bytes needs 22.
 const EXPANDED_MAX: usize = 32;
-/// Most packets that are expanded; the last acknowledgment covers the others.
+/// Maximum number of expanded packets; the last acknowledgment covers the others.
 const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
 /// The flags that echo congestion marks, one by one or counted (RFC 3168, RFC 9768).
 const CONGESTION: u16 = tcp::ECE | tcp::CWR | tcp::AE;
@@ -267,7 +266,7 @@ mod tests {
         Record::read(&bytes, HEADERS.transport, 0, 0, Stamp::Pushed).unwrap()
     }
 
-    /// The ends of this many packets behind [`before`].
+    /// Returns the ends of this many packets behind [`before`].
     fn ends(packets: u32) -> impl Iterator<Item = u32> {
         (0..packets).map(|i| i * MSS)
     }

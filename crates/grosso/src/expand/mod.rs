@@ -1,7 +1,7 @@
-//! Expansion of acknowledgments: those that a receiver would have sent for the packets of a train.
+//! Expansion of acknowledgments: restores those that a receiver would have sent for the single packets of a train.
 //!
-//! A host that is handed trains acknowledges each once. An [`Expander`], at a point that both directions pass, knows
-//! the trains, and puts the [`Expansion`] in place of each acknowledgment, or says why not: [`Unexpanded`].
+//! A host that receives superframes acknowledges each only once. An [`Expander`] that observes both directions knows
+//! the trains and replaces each acknowledgment by an [`Expansion`], or returns the reason why not: [`Unexpanded`].
 
 mod expander;
 mod expansion;

@@ -1,29 +1,28 @@
-//! Ends of the packets that one end of a connection received in order.
+//! Packet boundaries of in-order data that one endpoint of a connection received.
 
 use arrayvec::ArrayVec;
 
-/// Packets that follow each other without a gap, from the first unacknowledged one on. Packets of one size are one
-/// stretch, however many there are.
+/// Contiguous packets from the first unacknowledged one on. Any number of packets of equal size is one stretch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveredRun {
-    /// The sequence number with which it begins.
+    /// First sequence number.
     start: u32,
     stretches: ArrayVec<Stretch, STRETCHES_MAX>,
-    /// Bytes of all packets.
+    /// Total length in bytes.
     len: u32,
 }
 
-/// Packets of one size, the last of which may be shorter.
+/// Packets of equal size, of which the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
-    /// Payload bytes of a packet, at least 1.
+    /// Payload bytes per packet, at least 1.
     size: u32,
 }
 
 impl DeliveredRun {
-    /// Adds the payload of a train, whose packets but the last have this many bytes. A train that does not continue the
-    /// run starts a new one: behind a hole nothing is acknowledged until the hole is filled, and then all at once.
+    /// Adds the payload of a train whose packets but the last have `size` bytes. A train that does not continue the run
+    /// starts a new one: after a hole nothing is acknowledged until the hole fills, and then everything at once.
     pub(super) fn append(&mut self, start: u32, payload_len: usize, size: usize) {
         let Ok(len) = u32::try_from(payload_len) else { return self.clear() };
         if len == 0 {
@@ -51,7 +50,7 @@ impl DeliveredRun {
         self.stretches.push(Stretch { len, size });
     }
 
-    /// Removes the packets before this number, all of which are acknowledged.
+    /// Removes the packets before this acknowledged number.
     pub(super) fn forget(&mut self, acknowledged: u32) {
         let Some(mut acknowledged) = self.offset(acknowledged) else { return };
         while let Some(first) = self.stretches.first_mut() {
@@ -67,8 +66,8 @@ impl DeliveredRun {
         }
     }
 
-    /// The sequence numbers behind the packets that end after one number and not after another, in order. Both numbers
-    /// are [in the run](Self::holds). The iterator is lazy.
+    /// Returns the sequence numbers after each packet that ends after `after` and not after `last`, in order. Both
+    /// numbers are [in the run](Self::holds). The iterator is lazy.
     pub(super) fn ends(&self, after: u32, last: u32) -> impl Iterator<Item = u32> {
         let (start, after) = (self.start, after.wrapping_sub(self.start));
         let last = last.wrapping_sub(start);
@@ -83,12 +82,12 @@ impl DeliveredRun {
         ends.map(move |end| start.wrapping_add(end))
     }
 
-    /// Whether a number lies in the run, or at one of its ends.
+    /// Returns whether a number is in the run or at one of its ends.
     pub(super) fn holds(&self, number: u32) -> bool {
         self.offset(number).is_some()
     }
 
-    /// The sequence number behind the run.
+    /// Returns the sequence number after the run.
     pub(super) fn end(&self) -> u32 {
         self.start.wrapping_add(self.len)
     }
@@ -110,9 +109,9 @@ impl DeliveredRun {
     }
 }
 
-/// Most stretches: trains of one connection whose packets have one size are one, and a shorter packet ends it.
+/// Maximum number of stretches: trains of one connection with equal packet size are one, which a shorter packet ends.
 pub(super) const STRETCHES_MAX: usize = 16;
-/// Most bytes: the greatest window that TCP can describe (RFC 7323 section 2.3).
+/// Maximum length in bytes: the largest window that TCP can express (RFC 7323 section 2.3).
 const RUN_BYTES_MAX: u32 = 1 << 30;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The fragment that carries on where its datagram ends so far, as nearly all do: there is nothing to
-//! judge and nobody to evict, and it costs the same however long the datagram is.
+//! Fast path for the usual fragment, which continues the data at their end: needs no comparison and no eviction, and
+//! costs the same for every length of datagram.
 
 use crate::{
     frame::Frame,
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Keeps a fragment that carries on the datagram in this slot. Gives it back when there is more to
-    /// it, or no room without making some: then nothing has changed.
+    /// Adds a fragment that continues the datagram in this slot. Returns it without changes if there is more to do, or
+    /// no room.
     #[inline]
     pub(super) fn append(
         &mut self,

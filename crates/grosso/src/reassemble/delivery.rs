@@ -12,9 +12,9 @@ use crate::{
     },
 };
 
-/// Receiver of a reassembler's output, in order. Any `FnMut(Outcome<'_, B>)` is one.
+/// Receiver of a reassembler's output, in order. Any `FnMut(Outcome<'_, B>)` implements it.
 pub trait ReassemblySink<B> {
-    /// Takes one item.
+    /// Receives one item.
     fn take(&mut self, outcome: Outcome<'_, B>);
 }
 
@@ -25,41 +25,41 @@ impl<B, F: FnMut(Outcome<'_, B>) + ?Sized> ReassemblySink<B> for F {
     }
 }
 
-/// One item of a reassembler's output. Every buffer that was pushed is returned in one of them.
+/// One item of a reassembler's output. Every pushed buffer is returned in one of them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<'a, B> {
-    /// A frame that is no fragment, or a fragment that cannot be joined, unchanged.
+    /// An unchanged frame: not a fragment, or one that cannot be reassembled.
     Passed {
-        /// The frame.
+        /// Frame as it was pushed.
         frame: Frame<B>,
-        /// Reason.
+        /// Reason why the frame was not reassembled.
         reason: Pass,
     },
-    /// A whole datagram.
+    /// A complete datagram.
     Datagram(Datagram<'a, B>),
-    /// An unchanged fragment whose flow is known, in [`ReassemblyMode::Virtual`](super::ReassemblyMode::Virtual).
+    /// An unchanged fragment of a known flow, in [`ReassemblyMode::Virtual`](super::ReassemblyMode::Virtual).
     Fragment {
-        /// The frame.
+        /// Frame as it was pushed.
         frame: Frame<B>,
-        /// Its flow, as the first fragment of the datagram told it.
+        /// Flow of the fragment, as read from the first fragment of the datagram.
         flow: Flow,
     },
-    /// A datagram that will not be completed. Its buffers follow.
+    /// An incomplete datagram that was discarded. Its buffers follow.
     Discarded(Discarded<'a>),
-    /// An error that the caller may send to the source of a packet, unless the packet was sent to a group or its source
-    /// is not a single host (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
+    /// An ICMP error that the caller may send to the source of a packet, unless the packet was sent to a group address
+    /// or its source is not a single host (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
     Problem {
         /// Type of the error.
         error: IcmpError,
-        /// The packet to quote in the error, from its IP header on. It may be cut behind 1280 bytes.
+        /// Packet to quote in the error, from its IP header on, possibly truncated to 1280 bytes.
         quote: &'a [u8],
     },
-    /// A frame that is not needed any more.
+    /// A frame whose buffer is no longer needed.
     Returned {
-        /// The frame.
+        /// Frame as it was pushed.
         frame: Frame<B>,
-        /// Reason.
+        /// Reason why the frame was returned.
         why: Returned,
     },
 }
@@ -67,77 +67,77 @@ pub enum Outcome<'a, B> {
 /// Reason why a frame was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
-    /// Its data were copied.
+    /// The data was copied.
     Gathered,
-    /// The same fragment came before.
+    /// The fragment is a duplicate.
     Duplicate,
-    /// It was discarded, alone or with its datagram.
+    /// The fragment was discarded, alone or with its datagram.
     Discarded(Discard),
 }
 
-/// State of the transport checksum of a whole datagram.
+/// State of the transport checksum of a complete datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Not verified: verification is off, or a device verified it.
+    /// Not verified here: verification is off, or the device did it.
     Unread,
-    /// Right.
+    /// Valid.
     Right,
-    /// Wrong.
+    /// Invalid.
     Wrong,
-    /// The datagram has none.
+    /// The datagram has no checksum.
     Absent,
-    /// The protocol is not known, or its lengths disagree.
+    /// The protocol is unknown, or its lengths disagree.
     Unknown,
 }
 
-/// A whole datagram: headers and data, ready for a vectored write.
+/// A complete datagram: headers and data, ready for a vectored write.
 ///
-/// In a mode that keeps buffers, the receiver takes its fragments with [`Datagram::next_fragment`]; those not taken are
-/// dropped with the datagram.
+/// In a mode that keeps buffers, the receiver takes the fragments with [`Datagram::next_fragment`]; the rest is dropped
+/// with the datagram.
 #[must_use]
 #[derive(Debug)]
 pub struct Datagram<'a, B> {
     pub(crate) header: &'a [u8],
     pub(crate) store: &'a mut Store<B>,
     pub(crate) pages: Pages,
-    /// The fragments that were not taken.
+    /// Fragments that were not taken.
     pub(crate) rest: Starts,
     /// Bytes copied together; 0 in a mode that keeps buffers.
     pub(crate) gathered: u32,
     /// Identity of the datagram.
     pub identity: Identity,
-    /// Its flow.
+    /// Flow of the datagram.
     pub flow: Flow,
-    /// Its metadata: the first fragment's, with the time of the latest arrival. The checksum is
-    /// [`Complete`](crate::checksum::Checksum::Complete) if that of each fragment was.
+    /// Metadata: that of the first fragment, with the time of the latest arrival. The checksum is
+    /// [`Complete`](crate::checksum::Checksum::Complete) if that of every fragment was.
     pub meta: Meta,
-    /// State of its transport checksum.
+    /// State of the transport checksum.
     pub transport: Transport,
-    /// Number of its fragments.
+    /// Number of fragments.
     pub fragments: u16,
-    /// Bytes of the frame.
+    /// Length of the frame in bytes.
     pub len: usize,
-    /// The longest fragment in bytes, IP header and data. Fragments made from this datagram should not be longer (rule
-    /// F20, P38).
+    /// Length of the longest fragment in bytes, including its IP header. Do not fragment the datagram into longer
+    /// pieces (rule F20, P38).
     pub fragment_bytes_max: u16,
-    /// Its longest fragment has DF set, so fragments of that length need DF too (rule F20).
+    /// Whether the longest fragment has DF set; new fragments of that length then need DF too (rule F20).
     pub dont_fragment: bool,
 }
 
 impl<B: AsRef<[u8]>> Datagram<'_, B> {
-    /// The headers of the whole datagram; its data follow.
+    /// Returns the headers of the datagram, without its data.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.header
     }
 
-    /// The frame as slices, headers first, for a vectored write.
+    /// Returns the frame as slices, headers first, for a vectored write.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let gathered = self.store.slices(&self.pages, 0, self.gathered);
         core::iter::once(self.header).chain(gathered).chain(self.fragments().map(Fragment::bytes))
     }
 
-    /// The fragments in the order of their data, if buffers are kept.
+    /// Returns the fragments in the order of their data; empty unless buffers are kept.
     pub fn fragments(&self) -> impl Iterator<Item = &Fragment<B>> {
         let mut rest = self.rest.clone();
         core::iter::from_fn(move || {
@@ -153,14 +153,14 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
 }
 
 impl<B> Datagram<'_, B> {
-    /// Description of its fragments for [`Meta::fragmented`], if it is forwarded. `None` for one of a single fragment.
+    /// Returns the fragment geometry for [`Meta::fragmented`], for forwarding; `None` for a single fragment.
     #[must_use]
     pub fn fragmented(&self) -> Option<Fragmented> {
         let largest = NonZeroU16::new(self.fragment_bytes_max).filter(|_| self.fragments > 1)?;
         Some(Fragmented { largest, identification: self.identity.identification })
     }
 
-    /// Takes the next fragment with its frame, as it was pushed.
+    /// Takes the next fragment with its frame as it was pushed.
     pub fn next_fragment(&mut self) -> Option<Fragment<B>> {
         let number = self.store.next_start(&mut self.rest)?;
         self.store.fragments.remove(number)
@@ -174,16 +174,16 @@ impl<B> Drop for Datagram<'_, B> {
     }
 }
 
-/// A datagram that will not be completed.
+/// An incomplete datagram that was discarded.
 #[derive(Clone, Copy)]
 pub struct Discarded<'a> {
     /// Identity of the datagram.
     pub identity: Identity,
-    /// Reason.
+    /// Reason why the datagram was discarded.
     pub reason: Discard,
-    /// Number of its fragments that arrived.
+    /// Number of fragments that arrived.
     pub fragments: u16,
-    /// Its length in bytes of data, once its last fragment arrived.
+    /// Length of the data in bytes, if the last fragment arrived.
     pub end: Option<u32>,
     pub(crate) reach: u32,
     pub(crate) pages: Pages,
@@ -198,7 +198,7 @@ impl core::fmt::Debug for Discarded<'_> {
 }
 
 impl Discarded<'_> {
-    /// The missing ranges of data bytes, in order. Without an [`end`](Self::end), everything from
+    /// Returns the missing ranges of data bytes, in order. Without an [`end`](Self::end), everything from
     /// [`reach`](Self::reach) on is missing as well.
     pub fn missing(&self) -> impl Iterator<Item = Range<u32>> {
         let end = self.end.unwrap_or(self.reach);
@@ -212,18 +212,18 @@ impl Discarded<'_> {
         })
     }
 
-    /// Greatest end of a fragment, in bytes of data.
+    /// Returns the highest end of a fragment, in bytes of data.
     #[must_use]
     pub fn reach(&self) -> u32 {
         self.reach
     }
 }
 
-/// Search for missing bytes, independent of the type of the buffers.
+/// Search for missing bytes, independent of the buffer type.
 pub(crate) trait Holes {
-    /// The first missing unit from `from` on.
+    /// Returns the first missing unit from `from` on.
     fn hole(&self, pages: &Pages, from: u32) -> Option<u32>;
-    /// The first present unit from `from` on.
+    /// Returns the first present unit from `from` on.
     fn behind_hole(&self, pages: &Pages, from: u32) -> Option<u32>;
 }
 

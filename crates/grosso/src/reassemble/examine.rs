@@ -17,7 +17,7 @@ use crate::{
     template::HEADER_BYTES_MAX,
 };
 
-/// A fragment that can be joined, as far as the frame alone tells.
+/// A usable fragment, as far as the frame alone shows.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivedFragment {
     pub(crate) is_ipv6: bool,
@@ -27,9 +27,9 @@ pub(crate) struct ArrivedFragment {
     pub(crate) offset: u32,
     /// Whether more fragments follow.
     pub(crate) more: bool,
-    /// Start of its IP header in the frame.
+    /// Offset of its IP header in the frame.
     pub(crate) ip: u16,
-    /// Number of headers around its IP header.
+    /// Number of headers before its IP header.
     pub(crate) outside: usize,
     pub(crate) ecn: u8,
     pub(crate) dont_fragment: bool,
@@ -63,7 +63,7 @@ impl ArrivedFragment {
 pub(crate) enum Refusal {
     /// It leaves unchanged.
     Pass(Pass),
-    /// It is discarded, and its sender may be told.
+    /// Discarded; an ICMP error may be sent.
     Discard { reason: Discard, error: Option<IcmpError>, ip: u16 },
 }
 
@@ -257,7 +257,7 @@ fn ipv6(
     Ok((key, arrival))
 }
 
-/// The flow of a datagram, from its first fragment.
+/// Returns the flow of a datagram, from its first fragment.
 fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flow {
     let at = data.start as usize + transport;
     let is_there = at + 4 <= data.end as usize;
@@ -266,8 +266,8 @@ fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flo
     Flow { protocol, transport: transport as u16, ports }
 }
 
-/// The sum of the data of a frame, from the sum of everything behind its link layer. Every header in between has an
-/// even length (rule C22).
+/// Returns the sum of the data of a frame, from the sum of everything behind its link layer. Every header in between
+/// has an even length (rule C22).
 fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
     let network = layers.iter().find(|layer| layer.kind.is_ip());
     let network = network.map_or(0, |layer| layer.offset as usize);

@@ -1,4 +1,4 @@
-//! Identity of a datagram and of its flow.
+//! Identity of a datagram and its flow.
 
 use core::{
     hash::{BuildHasher, Hasher},
@@ -36,8 +36,8 @@ impl Key {
         hasher.finish()
     }
 
-    /// The hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, because one host may choose
-    /// the others freely.
+    /// Returns the hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, because one host may
+    /// choose the others freely.
     pub(crate) fn source_hash(&self, state: &KeyedHash) -> u64 {
         let mut hasher = state.build_hasher();
         hasher.write_u64(self.addresses[0] >> if self.is_ipv6 { 0 } else { 32 });
@@ -62,7 +62,7 @@ impl Key {
     }
 }
 
-/// Identity of the datagram that a fragment belongs to.
+/// Identity of a fragmented datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Identity {
@@ -70,23 +70,22 @@ pub struct Identity {
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// The identification: 16 bits in IPv4, 32 in IPv6.
+    /// Identification: 16 bits in IPv4, 32 bits in IPv6.
     pub identification: u32,
-    /// The protocol, which distinguishes datagrams in IPv4 only.
+    /// IP protocol, which is part of the identity in IPv4 only.
     pub protocol: Option<u8>,
-    /// A hash of the identifiers in the headers around it, VLAN, session and tunnel, keyed by the seed of the
-    /// reassembler. 0 if there is none.
+    /// Hash of the outer identifiers (VLAN, session and tunnel), keyed by the reassembler's seed; 0 without any.
     pub outside: u64,
 }
 
-/// The flow of a datagram, as its first fragment tells it.
+/// Flow of a datagram, as read from its first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Flow {
-    /// The transport protocol.
+    /// Transport protocol.
     pub protocol: u8,
-    /// Start of the transport header in the data of the datagram, in bytes: behind IPv6 extension headers.
+    /// Offset of the transport header in the datagram's data in bytes, after IPv6 extension headers.
     pub transport: u16,
-    /// Source and destination port, if the protocol has them.
+    /// Source and destination port, if the protocol has ports.
     pub ports: Option<[u16; 2]>,
 }

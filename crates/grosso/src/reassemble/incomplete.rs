@@ -24,7 +24,7 @@ pub(crate) struct Incomplete {
     /// Index of its source's share.
     pub(crate) share: usize,
     pub(crate) created_ns: u64,
-    /// Discarded: only the key is remembered.
+    /// Whether it was discarded: only the key is kept.
     pub(crate) is_dead: bool,
     pub(crate) by_age: Link,
     pub(crate) by_use: Link,
@@ -38,13 +38,12 @@ pub(crate) struct Incomplete {
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) pages: Pages,
-    /// The units of the latest fragments, each of which continued the one before: they are present, but entered into
-    /// the map only when it is read.
+    /// Units of the latest consecutive fragments, which are entered into the bitmap on demand.
     run: Range<u32>,
     pub(crate) fragments: u16,
-    /// Units of 8 bytes that are present.
+    /// Number of present units of 8 bytes.
     pub(crate) units: u32,
-    /// Greatest end of a fragment.
+    /// Maximum end of a fragment.
     pub(crate) reach: u32,
     /// End of the datagram, once its last fragment arrived.
     pub(crate) end: Option<u32>,
@@ -171,13 +170,13 @@ impl Contents {
         self.meta.timestamp_ns = meta.timestamp_ns;
     }
 
-    /// Length of the datagram, if nothing is missing (rule F16).
+    /// Returns the length of the datagram, if nothing is missing (rule F16).
     pub(crate) fn complete_len(&self) -> Option<u32> {
         let end = self.end?;
         (self.flow.is_some() && self.units == end.div_ceil(8)).then_some(end)
     }
 
-    /// The ECN field of the whole datagram (RFC 3168 section 5.3, rule F21).
+    /// Returns the ECN field of the whole datagram (RFC 3168 section 5.3, rule F21).
     pub(crate) fn ecn(&self) -> Result<u8, Discard> {
         let congested = self.ecn_seen & 1 << CONGESTION_EXPERIENCED != 0;
         let incapable = self.ecn_seen & 1 != 0;
@@ -188,14 +187,14 @@ impl Contents {
         }
     }
 
-    /// Whether the whole datagram must not be fragmented into longer pieces than those that arrived (rule F20).
+    /// Returns whether the whole datagram must not be fragmented into longer pieces than those that arrived (rule F20).
     pub(crate) fn dont_fragment(&self) -> bool {
         self.largest_whole == self.largest
     }
 }
 
-/// The checksum state of the whole datagram that follows from one fragment's. A checksum that is still to be computed
-/// over a fragment would be wrong for the whole.
+/// Returns the checksum state of the whole datagram that follows from one fragment's. A checksum that is still to be
+/// computed over a fragment would be wrong for the whole.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,

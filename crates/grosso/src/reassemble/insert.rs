@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// The slot of a key's datagram, which is created if there is none.
+    /// Returns the slot of a key's datagram, which is created if there is none.
     pub(super) fn find_or_start(
         &mut self,
         key: Key,
@@ -165,8 +165,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Number of pages that a fragment needs and its datagram lacks, and the memory that the datagram will take in all,
-    /// in bytes.
+    /// Returns the number of pages that a fragment needs and its datagram lacks, and the memory that the datagram will
+    /// take in all, in bytes.
     #[inline]
     fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
@@ -379,8 +379,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         ReassemblyVerdict::Completed
     }
 
-    /// The checksum state of a whole datagram whose headers are written, and the state of its transport checksum.
-    /// `data` are its first bytes behind the headers, of this many.
+    /// Returns the checksum state of a whole datagram whose headers are written, and the state of its transport
+    /// checksum. `data` are its first bytes behind the headers, of this many.
     fn checksums(
         &self,
         contents: &Contents,
@@ -454,7 +454,7 @@ fn gather<B: AsRef<[u8]>>(
     if summed { Some(sum) } else { arrival.sum }
 }
 
-/// The first fragment's headers, and the data that are contiguous behind them.
+/// Returns the first fragment's headers, and the data that are contiguous behind them.
 fn front<'a, B: AsRef<[u8]>>(
     store: &'a Store<B>,
     contents: &Contents,
@@ -470,7 +470,7 @@ fn front<'a, B: AsRef<[u8]>>(
     first.map_or((&[], &[]), |fragment| (fragment.header(), fragment.bytes()))
 }
 
-/// The sum of all data of a complete datagram. Every fragment but the last has an even length.
+/// Returns the sum of all data of a complete datagram. Every fragment but the last has an even length.
 fn sum_of<B: AsRef<[u8]>>(store: &Store<B>, contents: &Contents, gathered: u32) -> Sum {
     let pages = &contents.pages;
     if gathered > 0 {

@@ -114,7 +114,7 @@ fn alone(
     if arrival.len() == 0 { Err((Discard::ZeroLength, None)) } else { Ok(()) }
 }
 
-/// Whether a fragment arrived before: the same position, the same bytes, and the same flag for more fragments.
+/// Returns whether a fragment arrived before: the same position, the same bytes, and the same flag for more fragments.
 fn is_same<B: AsRef<[u8]>>(
     store: &Store<B>,
     contents: &Contents,
@@ -157,9 +157,9 @@ pub(super) fn digest_of(state: &KeyedHash, data: &[u8]) -> u32 {
     hasher.finish() as u32
 }
 
-/// Greatest end of the data of any datagram.
+/// Maximum end of the data of any datagram.
 pub(super) const END_MAX: u32 = DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN;
-/// Greatest length of an IP packet.
+/// Maximum length of an IP packet.
 const DATAGRAM_BYTES_MAX: u32 = 65535;
 const IPV4_HEADER_LEN: u32 = grosso_wire::ipv4::HEADER_LEN as u32;
 /// The payload length field of IPv6 (rule F10).

@@ -1,4 +1,4 @@
-//! Headers of the datagram that became whole last. Those of the next one are usually of the same kinds, and need not be
+//! Headers of the last completed datagram. The next one usually has headers of the same kinds, which need not be
 //! dissected again.
 
 use grosso_wire::{LinkType, Ports, Stack, dissect, dissect_into};
@@ -29,12 +29,12 @@ impl LatestHeaders {
         }
     }
 
-    /// Forgets them, because the same bytes may mean others from now on.
+    /// Clears the headers, because the same bytes may have another meaning from now on.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// The laws of the headers in the first `len` bytes, of a whole datagram without its data.
+    /// Returns the laws of the headers in the first `len` bytes of a complete datagram without its data.
     pub(super) fn shape(
         &mut self,
         headers: &[u8; HEADER_BYTES_MAX],

@@ -1,10 +1,10 @@
-//! Reassembly of IP fragments: IPv4 and IPv6 by one implementation.
+//! Reassembly of IPv4 and IPv6 fragments.
 //!
-//! A fragment is first [examined](reason::Pass) alone, then its datagram is looked up. A datagram is a map of 8-byte
-//! units, so a fragment costs the same wherever it belongs and in whatever order fragments arrive. A fragment that
-//! cannot be joined safely is [discarded](reason::Discard) for a named reason. State is bounded by the memory that it
-//! really takes. When that is exhausted, the datagram that waited longest for a fragment is evicted; a source that has
-//! used up its share loses a datagram of its own.
+//! A fragment is first [examined](reason::Pass) alone; then its datagram is looked up. A datagram is a bitmap of 8-byte
+//! units, so every fragment costs the same whatever its offset and order of arrival. A fragment that cannot be used
+//! safely is [discarded](reason::Discard) for a named reason. Memory is bounded by the size of the held buffers. If it
+//! is exhausted, the datagram that has waited longest for a fragment is evicted; a source above its share loses one of
+//! its own datagrams instead.
 //!
 //! ```
 //! use grosso::{Frame, reassemble::{ReassemblyMode, Outcome, Reassembler, ReassemblyRules, ReassemblyVerdict}};
@@ -81,24 +81,25 @@ use crate::{
 /// Result of pushing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReassemblyVerdict {
-    /// It is no fragment that can be joined, and left unchanged.
+    /// The frame is not a fragment, or one that cannot be reassembled, and was delivered unchanged.
     Passed(Pass),
-    /// It waits for others of its datagram.
+    /// The fragment is held until its datagram is complete.
     Held,
-    /// It left unchanged, with those that waited for it ([`ReassemblyMode::Virtual`]).
+    /// The fragment was delivered unchanged, after those that waited for it ([`ReassemblyMode::Virtual`]).
     Forwarded,
-    /// It was the last missing fragment: the datagram left.
+    /// The fragment completed its datagram, which was delivered.
     Completed,
-    /// The same fragment arrived before.
+    /// The fragment is a duplicate.
     Duplicate,
-    /// It was discarded.
+    /// The fragment was discarded.
     Discarded(Discard),
 }
 
-/// Reassembles IP fragments of one link.
+/// Reassembles the IP fragments of one link. The [module documentation](self) has an example.
 ///
-/// Time is an argument: nanoseconds of any clock that does not go back. See [`ReassemblyRules`] for the rules and
-/// [`ReassemblyLimits`] for the bounds. Reassemblers of different queues may be adjacent in memory, as coalescers may.
+/// Time is an argument: nanoseconds of any monotonic clock. See [`ReassemblyRules`] for the rules and
+/// [`ReassemblyLimits`] for the bounds. The type is aligned like [`Coalescer`](crate::Coalescer), so reassemblers of
+/// different queues can be adjacent in memory.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Reassembler<B> {
@@ -112,7 +113,7 @@ pub struct Reassembler<B> {
     datagrams: Slab<Incomplete>,
     recent: Recent,
     store: Store<B>,
-    /// Queues by age, IPv4 and IPv6 separately, because their timeouts differ; dead datagrams are included.
+    /// Queues by age, separate for IPv4 and IPv6, because their timeouts differ; including discarded datagrams.
     ages: [Queue; 2],
     /// Live datagrams by the time of their latest fragment.
     by_use: Queue,
@@ -133,18 +134,18 @@ pub struct Reassembler<B> {
 #[derive(Clone, Copy, Debug)]
 struct Source {
     held_bytes: usize,
-    /// Fragments received from it, wrapping.
+    /// Number of fragments received from it, wrapping.
     count: u32,
     /// Its datagrams by the time of their latest fragment.
     by_use: Queue,
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// A reassembler for frames of one link type. `seed` keys the hashes and should be random, so
-    /// that nobody can choose datagrams that share a bucket (P50).
+    /// Creates a reassembler for frames of one link type. `seed` keys the hashes; use a random value, so that an
+    /// attacker cannot choose datagrams that share a bucket (P50).
     ///
     /// # Errors
-    /// An error if the rules ask for overlapping bytes to be mixed in a mode that keeps fragments.
+    /// [`OverlapNeedsCoalesce`] if the rules mix overlapping bytes in a mode that keeps fragments.
     pub fn new(
         rules: ReassemblyRules,
         link: LinkType,
@@ -183,7 +184,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         })
     }
 
-    /// Takes one frame, and delivers what it completes. Expired datagrams are discarded first.
+    /// Pushes one frame and delivers what it completes. Timed-out datagrams are discarded first.
     pub fn push(
         &mut self,
         frame: Frame<B>,
@@ -223,8 +224,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Sets the network that frames come from, if the frames do not show it: the tunnel that they were taken out of.
-    /// Fragments of different networks are never joined; the default is 0.
+    /// Sets the network of the frames if the frames themselves do not identify it: the tunnel that they were
+    /// decapsulated from. Fragments of different networks are never combined. The default is 0.
     pub fn set_network(&mut self, network: u64) {
         if network != self.network {
             self.network = network;
@@ -232,7 +233,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Sets the UDP ports that announce a tunnel around the frames; the default is those given to [`Self::new`].
+    /// Sets the UDP ports that identify tunnels inside the frames, instead of those passed to [`Self::new`].
     pub fn set_ports(&mut self, ports: Ports) {
         if ports != self.ports {
             self.ports = ports;
@@ -253,7 +254,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Time of the next timeout for [`Self::expire`], in the caller's nanoseconds; `None` if nothing is held.
+    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds; `None` if nothing
+    /// is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         let due = |version| {
@@ -263,7 +265,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (0..self.ages.len()).filter_map(due).min()
     }
 
-    /// Discards everything held, oldest first.
+    /// Discards all held fragments, oldest datagram first.
     pub fn finish(&mut self, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         for version in 0..self.ages.len() {
             while let Some((slot, _)) = self.oldest(version) {
@@ -272,7 +274,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Identity of the datagram that a frame is a fragment of; `None` if it would pass or be discarded alone.
+    /// Returns the identity of the datagram that a fragment belongs to; `None` if the frame would be passed or
+    /// discarded alone.
     pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
         let packet = frame.buffer.as_ref();
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
@@ -282,37 +285,37 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Some(key.identity())
     }
 
-    /// Counters.
+    /// Returns the counters since creation.
     #[must_use]
     pub fn stats(&self) -> &ReassembleStats {
         &self.stats
     }
 
-    /// Its rules and limits.
+    /// Returns the rules and limits.
     #[must_use]
     pub fn rules(&self) -> &ReassemblyRules {
         &self.rules
     }
 
-    /// Memory of the incomplete datagrams, in bytes; never more than [`ReassemblyLimits::memory_bytes`].
+    /// Returns the memory of incomplete datagrams in bytes, at most [`ReassemblyLimits::memory_bytes`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Number of incomplete datagrams.
+    /// Returns the number of incomplete datagrams.
     #[must_use]
     pub fn held_datagrams(&self) -> usize {
         self.datagrams.len() - self.tombstone_count
     }
 
-    /// Number of their fragments that have not left yet.
+    /// Returns the number of held fragments.
     #[must_use]
     pub fn held_fragments(&self) -> usize {
         self.held_fragments
     }
 
-    /// Hash of the headers around a fragment: the fragments of one datagram share them.
+    /// Returns the hash of the headers around a fragment, which all fragments of a datagram share.
     fn outside(&self, packet: &[u8], layers: usize, meta: &Meta) -> u64 {
         let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1) ^ self.network;
         let around = self.stack.layers().get(..layers).unwrap_or_default();
@@ -457,7 +460,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.recent.forget(slot);
     }
 
-    /// Records the memory that a datagram occupies from now on.
+    /// Updates the memory of a datagram.
     fn account(&mut self, slot: u32, bytes: usize) {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let before = core::mem::replace(&mut datagram.held_bytes, bytes);
@@ -469,7 +472,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// The first fragment of a datagram from its IP header on, as far as it is there.
+/// Returns the first fragment of a datagram from its IP header on, as far as it is there.
 fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Option<&'a [u8]> {
     if contents.flow.is_none() || contents.is_released {
         return None;
@@ -482,7 +485,7 @@ fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Opt
     (!quote.is_empty()).then_some(quote)
 }
 
-/// Number of sources that are distinguished; further ones share the bounds of one.
+/// Number of distinguished sources; further ones share their bounds.
 const SOURCES: usize = 4096;
 /// The identifier in a VLAN tag.
 const VLAN_ID: u16 = 0x0fff;

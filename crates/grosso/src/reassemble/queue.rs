@@ -1,4 +1,4 @@
-//! Slots and the queues through them. Nothing is allocated once the greatest number of slots has been used.
+//! Slots, and queues of slots. Allocates only to extend the maximum number of slots in use.
 
 use alloc::vec::Vec;
 
@@ -24,7 +24,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts a value into a free slot. The caller bounds their number.
+    /// Inserts a value into a free slot. The caller limits the number of values.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.used += 1;
         let index = self.free;
@@ -67,7 +67,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The value in a slot that must be used: the caller has the index from a queue, a table or an insertion.
+    /// Returns the value in a used slot; the caller has the index from a queue, a table or an insertion.
     #[inline]
     pub(crate) fn used(&self, index: u32) -> Option<&T> {
         let value = self.get(index);
@@ -75,7 +75,7 @@ impl<T> Slab<T> {
         value
     }
 
-    /// The same, mutable.
+    /// Returns the value in a used slot for modification.
     #[inline]
     pub(crate) fn used_mut(&mut self, index: u32) -> Option<&mut T> {
         let value = self.get_mut(index);
@@ -83,7 +83,7 @@ impl<T> Slab<T> {
         value
     }
 
-    /// Number of used slots.
+    /// Returns the number of used slots.
     pub(crate) fn len(&self) -> usize {
         self.used
     }
@@ -111,19 +111,19 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE };
 
-    /// The slot that has waited longest.
+    /// Returns the slot that has waited longest.
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// The slot that was queued last; [`NONE`] if there is none.
+    /// Returns the slot that was queued last; [`NONE`] if there is none.
     #[inline]
     pub(crate) fn last(&self) -> u32 {
         self.last
     }
 
-    /// The slot behind the given one, or the first.
+    /// Returns the slot behind the given one, or the first.
     #[inline]
     pub(crate) fn behind<T>(
         &self,

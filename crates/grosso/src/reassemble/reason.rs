@@ -1,20 +1,21 @@
-//! Named reasons: why a packet [passed](Pass), and why fragments were [discarded](Discard).
+//! Names for every decision of a reassembler: why a packet was [passed](Pass), and why fragments were
+//! [discarded](Discard).
 
 use crate::reasons::reasons;
 
 reasons! {
-    /// Reason why a packet leaves unchanged.
+    /// Reason why a packet was delivered unchanged.
     Pass {
-        /// It is no IP fragment, or none that can be seen.
+        /// The packet is not an IP fragment, or its fragment header is not visible.
         Whole = "whole",
-        /// An IPv6 fragment that is a whole packet (RFC 6946, rule F30) and keeps its header, because a device is to
-        /// finish it or its headers cannot be followed.
+        /// The packet is an atomic IPv6 fragment (RFC 6946, rule F30) whose header cannot be removed, because its
+        /// checksum is partial or its headers cannot be parsed.
         Atomic = "atomic",
-        /// Its length says more than the frame holds: it was cut when it was captured.
+        /// A length field exceeds the frame: the frame was truncated by a capture.
         Truncated = "truncated",
-        /// An IPv4 fragment whose length is zero.
+        /// The packet is an IPv4 fragment with a length of zero.
         LengthZero = "length-zero",
-        /// The headers are longer than a datagram can keep.
+        /// The headers are longer than a datagram can store.
         HeaderTooLong = "header-too-long",
         /// The IPv4 header checksum is wrong.
         Ipv4Checksum = "ip-checksum",
@@ -22,51 +23,50 @@ reasons! {
 }
 
 reasons! {
-    /// Reason why a fragment was discarded, and with it all others of its datagram, unless the sentence says otherwise.
+    /// Reason why a fragment was discarded together with its whole datagram, or alone if the sentence says so.
     Discard {
-        /// It shares bytes with another fragment and is not that fragment again (rule F14, P26, P27).
+        /// The fragment overlaps another one without being its duplicate (rule F14, P26, P27).
         Overlap = "overlap",
-        /// It ends behind the end of the datagram, or says that the end is elsewhere (rule F12).
+        /// The fragment exceeds the end of the datagram, or moves that end (rule F12).
         EndConflict = "end-conflict",
-        /// It has no data (rule F11).
+        /// The fragment has no data (rule F11).
         ZeroLength = "zero-length",
-        /// It is not the last and its length is no multiple of 8 (rule F10, P29).
+        /// The length of a fragment other than the last is not a multiple of 8 (rule F10, P29).
         Misaligned = "misaligned",
-        /// The datagram would be longer than an IP packet can be (rule F13, P28).
+        /// The datagram would exceed the maximum length of an IP packet (rule F13, P28).
         Oversize = "oversize",
-        /// Fragments with and without ECN in one datagram (RFC 3168 section 5.3, rule F21).
+        /// The datagram mixes fragments with and without ECN (RFC 3168 section 5.3, rule F21).
         EcnMixed = "ecn-mixed",
-        /// More fragments than a datagram may have.
+        /// The datagram has more fragments than the limit allows.
         FragmentLimit = "fragment-limit",
-        /// The first fragment lacks a part of the headers (RFC 7112, rule F31). It dies alone.
+        /// The first fragment does not contain all headers (RFC 7112, rule F31). Only this fragment is discarded.
         HeaderChain = "header-chain",
-        /// A fragment header behind a fragment header (rule F32). It dies alone.
+        /// A fragment header follows a fragment header (rule F32). Only this fragment is discarded.
         SecondFragmentHeader = "second-fragment-header",
-        /// An IPv6 payload length of zero (rule F32). It dies alone.
+        /// The IPv6 payload length is zero (rule F32). Only this fragment is discarded.
         PayloadLengthZero = "payload-length-zero",
-        /// A TCP header cut where a filter would miss its flags (RFC 1858, RFC 3128, P29). It dies
-        /// alone.
+        /// The TCP header is split where a filter would miss its flags (RFC 1858, RFC 3128, P29). Only this fragment is
+        /// discarded.
         TinyFragment = "tiny-fragment",
-        /// Its datagram was killed before (RFC 5722 section 4). It dies alone.
+        /// The datagram was discarded before (RFC 5722 section 4). Only this fragment is discarded.
         Dead = "dead",
         /// The datagram was not complete in time (rules F3, F40).
         Timeout = "timeout",
-        /// Enough other fragments came from the source since then to reuse the identification (rule
-        /// F4).
+        /// The source has sent enough other fragments since then to reuse the identification (rule F4).
         Distance = "distance",
-        /// The memory was needed for others (rule F2, P32).
+        /// The memory was needed for other datagrams (rule F2, P32).
         MemoryFull = "memory-full",
-        /// Its source held all that one source may.
+        /// The source exceeded its share of the memory.
         SourceFull = "source-full",
-        /// The table was needed for others.
+        /// The table entry was needed for another datagram.
         TableFull = "table-full",
-        /// The reassembler was emptied.
+        /// The caller flushed the reassembler.
         Finished = "finished",
     }
 }
 
 impl Discard {
-    /// Whether later fragments of the datagram must not start it anew (RFC 5722 section 4).
+    /// Returns whether later fragments of the datagram must not start it anew (RFC 5722 section 4).
     pub(crate) const fn kills_key(self) -> bool {
         matches!(
             self,
@@ -88,15 +88,15 @@ pub enum IcmpError {
     TimeExceeded,
     /// Parameter problem (RFC 4443 section 3.4); ICMPv6 only.
     ParameterProblem {
-        /// 0: an erroneous field; 3: an incomplete header chain (RFC 7112 section 6).
+        /// ICMPv6 code: 0 for an erroneous field, 3 for an incomplete header chain (RFC 7112 section 6).
         code: u8,
-        /// The byte of the packet that is wrong.
+        /// Offset of the wrong byte in the packet.
         pointer: u32,
     },
 }
 
 impl IcmpError {
-    /// Type and code of the message.
+    /// Returns type and code of the ICMP message.
     #[must_use]
     pub const fn type_and_code(self, is_ipv6: bool) -> (u8, u8) {
         match self {

@@ -1,5 +1,5 @@
-//! Headers of the previous fragment. Those of the next one are usually the same except for the fields that locate its
-//! data, and need not be read again.
+//! Headers of the previous fragment. The next one usually has the same, except for the fields that locate its data, so
+//! they need not be parsed again.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, ipv6_fragment};
 
@@ -14,7 +14,7 @@ use crate::{
 /// A fragment whose headers were examined, and the slot of its datagram.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// Its properties, except the position of its data. `None`: its headers cannot be reused.
+    /// Its properties, except the offset of its data; `None` if its headers cannot be reused.
     told: Option<ArrivedFragment>,
     /// The slot of its datagram.
     slot: u32,
@@ -37,8 +37,7 @@ impl Recent {
         }
     }
 
-    /// Remembers a fragment that was examined, unless another header around its IP header has a length that varies with
-    /// the data.
+    /// Stores an examined fragment, unless a header before its IP header has a length that varies with the data.
     pub(super) fn remember(
         &mut self,
         slot: u32,
@@ -66,12 +65,12 @@ impl Recent {
         }
     }
 
-    /// Forgets the fragment, because the next one comes from elsewhere.
+    /// Clears the stored fragment.
     pub(super) fn clear(&mut self) {
         self.told = None;
     }
 
-    /// Forgets the fragment if its datagram leaves this slot.
+    /// Clears the stored fragment if its datagram leaves this slot.
     #[inline]
     pub(super) fn forget(&mut self, slot: u32) {
         if self.slot == slot {
@@ -159,5 +158,5 @@ impl Places {
 /// The headers of most fragments, with Ethernet and a VLAN tag at most: 62 bytes over IPv6.
 const MOST_BYTES: usize = 4 * BLOCK;
 
-/// Longer headers are examined again for each fragment, in bytes.
+/// Maximum length in bytes of reused headers; longer ones are examined for each fragment.
 const HEADER_BYTES_MAX: usize = 128;

@@ -150,8 +150,8 @@ pub(crate) fn verify(
     }
 }
 
-/// The pseudo-header sum. `before` are the extension headers in the data, behind the fragment header. `None` if there
-/// are too many of them.
+/// Returns the pseudo-header sum. `before` are the extension headers in the data, behind the fragment header. `None` if
+/// there are too many of them.
 fn pseudo(header: &[u8], before: &[u8], kind: Kind, protocol: u8, len: usize) -> Option<Sum> {
     let ip = Layer { kind, offset: 0, len: header.len() as u16 };
     if before.is_empty() {

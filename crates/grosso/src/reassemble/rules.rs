@@ -1,48 +1,49 @@
 //! Rules and limits of reassembly, as data.
 
-/// The rules of a reassembler and its limits.
+/// Rules and limits of a reassembler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReassemblyRules {
-    /// Treatment of the fragments of a datagram.
+    /// Processing mode.
     pub mode: ReassemblyMode,
-    /// Treatment of two fragments that share bytes.
+    /// Treatment of overlapping fragments.
     pub overlap: Overlap,
-    /// Whether the transport checksum of a whole datagram is verified if no device did so.
+    /// Whether to verify the transport checksum of a complete datagram that no device verified.
     pub verify: bool,
-    /// Whether fragments inside a tunnel are joined too. Who ends a tunnel joins the fragments of the tunnel's own
-    /// packets only: those inside are for the hosts to which they go.
+    /// Whether fragments inside tunnels are reassembled too. A tunnel endpoint reassembles only the fragments of the
+    /// tunnel's outer packets; fragments inside belong to their destination hosts.
     pub in_tunnels: bool,
-    /// The limits.
+    /// Bounds of memory, count and time.
     pub limits: ReassemblyLimits,
 }
 
-/// Treatment of the fragments of a datagram (rule F24, P38).
+/// Processing mode (rule F24, P38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReassemblyMode {
-    /// Their data are copied together and their buffers returned at once: for local delivery, and for receivers with
-    /// few buffers.
+    /// Copies the data together and returns the buffers at once: for local delivery, and for receivers with few
+    /// buffers.
     Coalesce,
-    /// Their buffers are kept, and the datagram is a view of them: for forwarding, because the original fragments can
-    /// be retransmitted.
+    /// Keeps the buffers and delivers the datagram as a view of them: for forwarding, because the original fragments
+    /// can be transmitted.
     KeepGeometry,
-    /// They leave unchanged, as soon as the first one has supplied the ports of them all: for a middlebox that needs
-    /// only the flow of each.
+    /// Delivers fragments unchanged once the first one has supplied the ports: for a middlebox that needs only the
+    /// flow.
     Virtual,
 }
 
-/// Treatment of two fragments of one datagram that share bytes.
+/// Treatment of overlapping fragments of one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Overlap {
-    /// An identical fragment is ignored. Any other overlap discards the datagram, and later fragments of it are
-    /// discarded as well (RFC 5722 section 4, P26, P27), whatever the order.
+    /// Ignores a duplicate fragment. Any other overlap discards the datagram and its later fragments (RFC 5722 section
+    /// 4, P26, P27), in any order of arrival.
     Drop,
-    /// As Linux: a fragment inside a run of bytes that arrived in order is ignored unread, any other overlap discards
-    /// the datagram but not its key (rules F14, F15). A misaligned IPv4 fragment is rounded down (rule F10).
+    /// Follows Linux: a fragment inside a run of bytes that arrived in order is ignored unread; any other overlap
+    /// discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is rounded down (rule
+    /// F10).
     Linux,
-    /// The bytes that arrived first are kept. For analysis, with [`ReassemblyMode::Coalesce`] only.
+    /// Keeps the bytes that arrived first. For analysis, with [`ReassemblyMode::Coalesce`] only.
     First,
-    /// The bytes that arrived last are kept. For analysis, with [`ReassemblyMode::Coalesce`] only.
+    /// Keeps the bytes that arrived last. For analysis, with [`ReassemblyMode::Coalesce`] only.
     Last,
 }
 
@@ -50,30 +51,30 @@ pub enum Overlap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReassemblyLimits {
-    /// Incomplete datagrams at once; 0 counts as 1.
+    /// Maximum number of incomplete datagrams; 0 counts as 1.
     pub datagrams: usize,
-    /// Keys of killed datagrams remembered at once.
+    /// Maximum number of discarded datagrams whose later fragments are recognised.
     pub tombstones: usize,
-    /// Fragments of one datagram.
+    /// Maximum number of fragments per datagram.
     pub fragments: u16,
-    /// Memory of everything held, in bytes: whole buffers and the state beside them (rule F2, P33).
+    /// Maximum memory of all held data in bytes: whole buffers and their bookkeeping (rule F2, P33).
     pub memory_bytes: usize,
-    /// Part of it that one source may take, in bytes. A source is an IPv4 address or an IPv6 prefix of 64 bits; some
-    /// sources share this bound by chance.
+    /// Maximum memory per source in bytes. A source is an IPv4 address or an IPv6 /64 prefix; sources whose hashes
+    /// collide share this bound.
     pub source_bytes: usize,
-    /// Least memory that a buffer counts as, in bytes, however little of it is filled: the frame size of a ring.
+    /// Memory in bytes that each buffer counts for at least, for example the frame size of a ring.
     pub buffer_bytes: usize,
-    /// Time that an IPv4 datagram may be incomplete, in nanoseconds from its first arrival (rule F3).
+    /// Timeout of an incomplete IPv4 datagram in nanoseconds from its first fragment (rule F3).
     pub ipv4_ns: u64,
-    /// The same for IPv6.
+    /// Timeout of an incomplete IPv6 datagram in nanoseconds from its first fragment (rule F3).
     pub ipv6_ns: u64,
-    /// Fragments of one IPv4 source that may arrive between two of one datagram; more mean that its identification was
-    /// used again (rule F4). 0 disables the check.
+    /// Maximum number of fragments that one IPv4 source may send between two fragments of a datagram; after more, its
+    /// identification counts as reused (rule F4). 0 disables the check.
     pub distance: u32,
 }
 
 impl ReassemblyRules {
-    /// Linux's rules where they are safe, and stricter ones where they are not.
+    /// Returns Linux's rules, and stricter ones where Linux's are unsafe.
     #[must_use]
     pub fn new(mode: ReassemblyMode) -> Self {
         Self {
@@ -103,8 +104,8 @@ impl Default for ReassemblyLimits {
     }
 }
 
-/// [`Overlap::First`] and [`Overlap::Last`] mix the bytes of fragments, which then cannot leave as
-/// they came.
+/// Error: [`Overlap::First`] and [`Overlap::Last`] mix the bytes of fragments, which then cannot be delivered
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverlapNeedsCoalesce;
 

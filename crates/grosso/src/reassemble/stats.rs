@@ -10,23 +10,23 @@ pub struct ReassembleStats {
     pub frames_in: u64,
     /// Frames that left unchanged, by reason.
     pub passed: [u64; Pass::COUNT],
-    /// Fragments among the frames pushed: those that did not pass.
+    /// Fragments among the pushed frames, without those that passed.
     pub fragments_in: u64,
-    /// Fragments in datagrams that left whole.
+    /// Fragments in datagrams that were delivered complete.
     pub fragments_joined: u64,
-    /// Fragments that left unchanged, their flow known.
+    /// Fragments delivered unchanged with their flow.
     pub fragments_forwarded: u64,
-    /// Fragments that had arrived before.
+    /// Duplicate fragments.
     pub duplicates: u64,
     /// Fragments discarded, by reason.
     pub fragments_discarded: [u64; Discard::COUNT],
-    /// Datagrams that left whole, or all of whose fragments have left.
+    /// Datagrams delivered complete, or whose fragments were all forwarded.
     pub datagrams: u64,
-    /// Incomplete datagrams that were discarded, by reason; those discarded with their first fragment are included.
+    /// Incomplete datagrams discarded, by reason, including those discarded with their first fragment.
     pub datagrams_discarded: [u64; Discard::COUNT],
-    /// Fragments that arrived with a description of their segmentation (rule F25).
+    /// Fragments with segmentation parameters in their metadata, which were removed (rule F25).
     pub gso_stripped: u64,
-    /// Most memory that was held at once, in bytes.
+    /// High-water mark of held memory in bytes.
     pub held_bytes_max: u64,
 }
 
@@ -49,7 +49,7 @@ impl Default for ReassembleStats {
 }
 
 impl ReassembleStats {
-    /// Fragments pushed that neither left nor were discarded yet.
+    /// Returns the number of fragments that were pushed and neither delivered nor discarded.
     #[must_use]
     pub fn fragments_held(&self) -> u64 {
         let discarded: u64 = self.fragments_discarded.iter().sum();

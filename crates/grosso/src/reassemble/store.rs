@@ -1,8 +1,8 @@
-//! The bytes of all incomplete datagrams and their positions, in pages.
+//! Bitmaps and bytes of all incomplete datagrams, in pages.
 //!
-//! A datagram is at most 8192 units of 8 bytes, the unit of fragment offsets. A page maps 512 of them by bits: which
-//! units are present, where fragments start, where runs start. So every question about a fragment takes a few words,
-//! whatever arrived before it and in whatever order (B40, P31), and nothing has to be sorted.
+//! A datagram has at most 8192 units of 8 bytes, the unit of fragment offsets. A page describes 512 of them by bits:
+//! which units are present, where fragments start, where runs start. Every question about a fragment reads a few words,
+//! whatever arrived before and in any order (B40, P31), and nothing has to be sorted.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::ops::Range;
@@ -14,10 +14,10 @@ use crate::{
     reassemble::queue::{NONE, Slab},
 };
 
-/// A fragment whose buffer is kept.
+/// A fragment with its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<B> {
-    /// The frame as it was pushed, without a description of its segmentation (rule F25).
+    /// The frame as it was pushed, without segmentation parameters (rule F25).
     pub frame: Frame<B>,
     start: u32,
     end: u32,
@@ -28,19 +28,19 @@ impl<B: AsRef<[u8]>> Fragment<B> {
         Self { frame, start: data.start, end: data.end }
     }
 
-    /// Position of its data in the buffer.
+    /// Returns the range of the fragment's data in the buffer.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// Its data.
+    /// Returns the fragment's data.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.frame.buffer.as_ref().get(self.range()).unwrap_or_default()
     }
 
-    /// The headers in front of its data.
+    /// Returns the headers in front of its data.
     pub(crate) fn header(&self) -> &[u8] {
         self.frame.buffer.as_ref().get(..self.start as usize).unwrap_or_default()
     }
@@ -61,7 +61,7 @@ struct Page {
     bits: [Bits; 3],
     /// The bytes of the units.
     bytes: Box<[u8]>,
-    /// For the first unit of each fragment, a number of the caller's.
+    /// A number chosen by the caller for the first unit of each fragment.
     index: Box<[u32]>,
     next_free: u32,
 }
@@ -95,16 +95,16 @@ pub(crate) struct Starts {
     word: usize,
     /// Those of the word that are still to come.
     bits: u64,
-    /// Starts that are still to come at most, so that nobody looks for more behind the last.
+    /// Maximum number of remaining starts, so that the search ends after the last.
     left: u16,
 }
 
-/// The units of the bytes from `offset`, a multiple of 8, to `end` of a datagram.
+/// Returns the units of the bytes from `offset`, a multiple of 8, to `end` of a datagram.
 pub(crate) fn units(offset: u32, end: u32) -> Range<u32> {
     HEADER_UNITS + offset / UNIT..HEADER_UNITS + end.div_ceil(UNIT)
 }
 
-/// The byte of the datagram that a unit starts with.
+/// Returns the byte of the datagram that a unit starts with.
 pub(crate) fn offset_of(unit: u32) -> u32 {
     unit.saturating_sub(HEADER_UNITS) * UNIT
 }
@@ -119,7 +119,7 @@ impl<B> Store<B> {
         size_of::<Page>() + if self.gathers { PAGE_BYTES } else { PAGE_UNITS * size_of::<u32>() }
     }
 
-    /// Number of pages that these units need and the datagram lacks.
+    /// Returns the number of pages that these units need and the datagram lacks.
     pub(crate) fn pages_missing(&self, pages: &Pages, units: &Range<u32>) -> usize {
         page_numbers(units).filter(|&page| pages.0.get(page) == Some(&NONE)).count()
     }
@@ -146,7 +146,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Whether any of the units has the bit.
+    /// Returns whether any of the units has the bit.
     #[inline]
     pub(crate) fn any(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
         spans(units).any(|(page, units)| {
@@ -162,13 +162,13 @@ impl<B> Store<B> {
         })
     }
 
-    /// Whether all of the units have the bit.
+    /// Returns whether all of the units have the bit.
     pub(crate) fn all(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
         let has = |bits: &Bits, units| words(&units).all(|(word, mask)| bits[word] & mask == mask);
         spans(units).all(|(page, units)| self.bits(pages, bit, page).is_some_and(|b| has(b, units)))
     }
 
-    /// Number of the units that have the bit.
+    /// Returns the number of the units that have the bit.
     pub(crate) fn count(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> u32 {
         let ones = |(page, units)| {
             let bits = self.bits(pages, bit, page)?;
@@ -204,7 +204,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// The first unit from `from` on whose bit is `is_set`.
+    /// Returns the first unit from `from` on whose bit is `is_set`.
     pub(crate) fn next(&self, pages: &Pages, bit: Bit, is_set: bool, from: u32) -> Option<u32> {
         let flip = if is_set { 0 } else { u64::MAX };
         let mut at = from as usize;
@@ -225,7 +225,7 @@ impl<B> Store<B> {
         None
     }
 
-    /// The numbers kept for the units from `from` on that one of this many fragments starts with, in order.
+    /// Returns the numbers kept for the units from `from` on that one of this many fragments starts with, in order.
     #[inline]
     pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
         let word = from as usize / WORD_UNITS;
@@ -234,7 +234,7 @@ impl<B> Store<B> {
         starts
     }
 
-    /// The next fragment's number.
+    /// Returns the next fragment's number.
     #[inline]
     pub(crate) fn next_start(&self, starts: &mut Starts) -> Option<u32> {
         starts.left = starts.left.checked_sub(1)?;
@@ -260,7 +260,7 @@ impl<B> Store<B> {
         bits.map_or(0, |bits| bits[starts.word % WORDS])
     }
 
-    /// The number kept for a unit.
+    /// Returns the number kept for a unit.
     #[inline]
     pub(crate) fn index(&self, pages: &Pages, unit: u32) -> u32 {
         let page = self.page(pages, unit as usize / PAGE_UNITS);
@@ -299,7 +299,7 @@ impl<B> Store<B> {
         sum
     }
 
-    /// The bytes between two positions of the datagram, page by page.
+    /// Returns the bytes between two positions of the datagram, page by page.
     pub(crate) fn slices(
         &self,
         pages: &Pages,
@@ -330,7 +330,8 @@ impl<B> Store<B> {
         }
     }
 
-    /// The last `before` bytes of the headers, and the first `data` bytes behind them, as far as the page reaches.
+    /// Returns the last `before` bytes of the headers, and the first `data` bytes behind them, as far as the page
+    /// reaches.
     pub(crate) fn front(&self, pages: &Pages, before: usize, data: usize) -> &[u8] {
         let range = HEADER_ROOM.saturating_sub(before)..(HEADER_ROOM + data).min(PAGE_BYTES);
         self.page(pages, 0).and_then(|page| page.bytes.get(range)).unwrap_or_default()
@@ -369,7 +370,7 @@ impl<B> Store<B> {
     }
 }
 
-/// The pages of a range of units, and the range in each.
+/// Returns the pages of a range of units, and the range in each.
 #[inline]
 fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<> {
     let Range { start, end } = *units;
@@ -380,7 +381,7 @@ fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<
     })
 }
 
-/// The words of the bits of some units of a page, each with the mask of those bits.
+/// Returns the words of the bits of some units of a page, each with the mask of those bits.
 fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (words, head, tail) = masks(units);
     let (first, last) = (words.start, words.end.saturating_sub(1));
@@ -390,7 +391,7 @@ fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     })
 }
 
-/// The same as the range of words, with the masks of the first and of the last word.
+/// Returns the same as the range of words, with the masks of the first and of the last word.
 #[inline]
 fn masks(units: &Range<u32>) -> (Range<usize>, u64, u64) {
     let (start, end) = (units.start as usize, units.end as usize);

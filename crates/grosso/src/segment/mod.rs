@@ -1,7 +1,7 @@
-//! Segmentation of a superframe into the packets that it stands for.
+//! Segmentation of superframes into packets, and of packets into IP fragments.
 //!
-//! Every packet gets the headers of the superframe with the laws of the template applied at its index. The
-//! payload is either copied behind them and summed in the same pass, or left in place.
+//! Every packet gets the headers of the superframe, with the laws of the template applied for its index. The payload is
+//! either copied and summed in one pass, or left in place.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre};
@@ -25,60 +25,61 @@ use payload::Payload;
 
 pub use fragments::{FragmentOptions, Fragments, NoFragments};
 
-/// Requirements of the device that gets the packets.
+/// Requirements of the device that receives the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outgoing {
-    /// Leave the innermost checksum partial; those around it are completed without reading the payload (rule C40).
+    /// Leaves the innermost checksum partial; outer checksums are completed without reading the payload (rule C40).
     pub partial_checksums: bool,
-    /// Make one packet of as many whole segments as there are, and one of the rest: the device repeats the headers
-    /// itself (rule S47).
+    /// Produces one packet from all full segments and one from the rest; the device repeats the outer headers (rule
+    /// S47).
     pub gso_partial: bool,
-    /// No later stage completes checksums. Checksums are then completed even if they were partial before their packets
-    /// were merged ([`Gso::partial_members`]) and would otherwise be partial again.
+    /// Completes every checksum, because no later stage does. Without it, packets whose checksums were partial before
+    /// they were merged ([`Gso::partial_members`]) get partial checksums again.
     pub complete: bool,
 }
 
 impl Outgoing {
-    /// A device that completes checksums itself.
+    /// A device that completes checksums.
     pub const PARTIAL_CHECKSUMS: Self =
         Self { partial_checksums: true, gso_partial: false, complete: false };
     /// A device with `tx-gso-partial`.
     pub const GSO_PARTIAL: Self =
         Self { partial_checksums: true, gso_partial: true, complete: false };
-    /// A wire, and devices that complete no checksum.
+    /// A wire, or a device without checksum offload.
     pub const COMPLETE: Self =
         Self { partial_checksums: false, gso_partial: false, complete: true };
 }
 
-/// Reason why a frame is not segmented. It stays unchanged.
+/// Reason why a frame is not segmented. The frame is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoSegments {
-    /// The frame has no description of its segmentation, or one without a segment size.
+    /// The frame has no segmentation parameters, or none with a segment size.
     NotSuperframe,
-    /// Its payload fits into one packet already (rule S3).
+    /// The payload already fits into one packet (rule S3).
     Whole,
-    /// Its headers do not lead to TCP or UDP, or contradict themselves (rule S3, B34).
+    /// The headers do not end in TCP or UDP, or are malformed (rule S3, B34).
     Headers,
-    /// Its headers are not together in the first slice.
+    /// The first slice does not contain all headers.
     HeadersSplit,
-    /// Its headers are longer than [`HEADER_BYTES_MAX`].
+    /// The headers are longer than [`HEADER_BYTES_MAX`].
     HeaderTooLong,
-    /// It has more than [`IP_LEVELS_MAX`] IP headers (rule S4).
+    /// The frame has more than [`IP_LEVELS_MAX`] IP headers (rule S4).
     TooManyIpHeaders,
-    /// Its partial checksum is not that of its transport header (rule S3).
+    /// The partial checksum is not that of the transport header (rule S3).
     ChecksumStart,
-    /// A GRE sequence number would be needed for each packet (rule S43).
+    /// Every packet would need its own GRE sequence number (rule S43).
     GreSequence,
-    /// It is a fragment already, or is to be fragmented instead.
+    /// The frame is an IP fragment, or must be fragmented instead.
     Fragments,
-    /// It is longer than the fragments of one datagram can say (rule F13), or one of its packets than its headers can.
+    /// The frame is longer than IP fragments can express (rule F13), or one of its packets is longer than its headers
+    /// can.
     TooLong,
 }
 
 impl NoSegments {
-    /// A sentence for a person.
+    /// Returns a sentence that explains the value to a person.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -104,10 +105,10 @@ impl core::fmt::Display for NoSegments {
 
 impl core::error::Error for NoSegments {}
 
-/// A buffer that is too small for the next packet.
+/// Error: the buffer is too small for the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferTooSmall {
-    /// Bytes that it needs.
+    /// Required size in bytes.
     pub needed: usize,
 }
 
@@ -122,29 +123,42 @@ impl core::error::Error for BufferTooSmall {}
 /// One packet of a superframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Bytes of its headers.
+    /// Length of the headers in bytes.
     pub header_len: usize,
-    /// Bytes of its payload.
+    /// Length of the payload in bytes.
     pub payload_len: usize,
-    /// Its metadata.
+    /// Metadata of the packet.
     pub meta: Meta,
 }
 
 impl Segment {
-    /// Bytes of the packet.
+    /// Returns the length of the packet in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.header_len + self.payload_len
     }
 
-    /// Always false: a packet has headers.
+    /// Returns false: every packet has headers.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// The packets of one superframe, in order.
+/// Writes the packets of one superframe, in order.
+///
+/// ```
+/// use grosso::{LinkType, Meta, Ports, meta::Gso, segment::{Outgoing, Segments}};
+/// # let frame = grosso_testkit::Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(2500).build();
+///
+/// let (slices, meta) = ([&frame[..]], Meta { gso: Gso::every(1000), ..Meta::default() });
+/// let mut segments = Segments::new(&slices, &meta, LinkType::Raw, &Ports::ASSIGNED, Outgoing::COMPLETE)?;
+/// let mut packet = [0; 1500];
+/// while let Some(segment) = segments.write_next(&mut packet)? {
+///     println!("send {} bytes", packet[..segment.len()].len());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
@@ -170,13 +184,13 @@ pub struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// Plans the segmentation of the frame that `slices` make together; its headers lie in the first slice.
+    /// Prepares the segmentation of the frame in `slices`; the first slice must contain all headers.
     ///
-    /// If the headers' lengths disagree with the bytes, the bytes count: superframes beyond 64 KB cannot express their
-    /// length, and guests leave lengths open.
+    /// If length fields disagree with the length of the frame, the latter counts: superframes beyond 64 KB cannot
+    /// express their length, and guests leave length fields unset.
     ///
     /// # Errors
-    /// An error if the frame cannot be segmented, or need not be.
+    /// The reason why the frame cannot or need not be segmented.
     pub fn new(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -235,10 +249,11 @@ impl<'a> Segments<'a> {
         })
     }
 
-    /// Writes the next packet into `out`, copying and summing its payload in one pass; `None` after the last.
+    /// Writes the next packet to `out`, and copies and sums its payload in one pass; returns `None` after the last
+    /// packet.
     ///
     /// # Errors
-    /// An error if `out` is too small; the packet is not lost and stays the next.
+    /// [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let Some(next) = self.next_span() else { return Ok(None) };
@@ -254,11 +269,11 @@ impl<'a> Segments<'a> {
         Ok(Some(self.finish(next, sum, header)))
     }
 
-    /// Writes the headers of the next packet into `header` and leaves its payload in place, passing its slices to
-    /// `payload` in order; `None` after the last.
+    /// Writes the headers of the next packet to `header` and passes its payload slices to `payload` in order, without
+    /// copying; returns `None` after the last packet.
     ///
     /// # Errors
-    /// An error if `header` is too small; the packet stays the next.
+    /// [`BufferTooSmall`] if `header` is too short; call again with a larger buffer.
     #[inline]
     pub fn scatter_next(
         &mut self,
@@ -281,13 +296,13 @@ impl<'a> Segments<'a> {
         Ok(Some(self.finish(next, sum, header)))
     }
 
-    /// Packets that are still to come.
+    /// Returns the number of remaining packets.
     #[must_use]
     pub fn remaining(&self) -> u32 {
         self.count - self.index
     }
 
-    /// Buffer size that is enough for any of the packets.
+    /// Returns the length of the longest packet in bytes, a sufficient buffer size.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         let payload = match self.gso.size {
@@ -396,8 +411,8 @@ struct SegmentSpan {
     last: bool,
 }
 
-/// The transport header. If the payload is in other slices, the first slice ends with the headers, and lengths exceed
-/// it.
+/// Returns the transport header. If the payload is in other slices, the first slice ends with the headers, and lengths
+/// exceed it.
 fn transport(stack: &Stack) -> Result<Layer, NoSegments> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),
@@ -425,7 +440,7 @@ fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoSegments> {
     if ip_levels > IP_LEVELS_MAX { Err(NoSegments::TooManyIpHeaders) } else { Ok(()) }
 }
 
-/// Whether a device can complete the innermost checksum: it is present, and not left to the receiver.
+/// Returns whether a device can complete the innermost checksum: it is present, and not left to the receiver.
 fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
     let is_there = shape.covers.last().is_some_and(|transport| {
@@ -434,7 +449,7 @@ fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     is_there && shape.remote_checksum.is_none()
 }
 
-/// Number of packets, and bytes of the longest payload of one.
+/// Returns the number of packets, and bytes of the longest payload of one.
 fn packets(
     gso: &Gso,
     slices: &[&[u8]],
@@ -458,13 +473,13 @@ fn packets(
     if count < 2 { Err(NoSegments::Whole) } else { Ok((count as u32, longest)) }
 }
 
-/// Most IP headers of a superframe (rule S4).
+/// Maximum number of IP headers in a superframe (rule S4).
 pub const IP_LEVELS_MAX: usize = 5;
 
 pub use crate::template::HEADER_BYTES_MAX;
 
-/// Whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the receiver to
-/// complete it (rules C50, C51).
+/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the
+/// receiver to complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack
         .layers()

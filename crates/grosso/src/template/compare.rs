@@ -6,10 +6,10 @@ use super::HEADER_BYTES_MAX;
 
 /// Liberties that a profile takes with the laws.
 pub(crate) trait Liberties {
-    /// Whether a field of this role may vary where its law wants it equal.
+    /// Returns whether a field of this role may vary where its law wants it equal.
     fn lets_vary(&self, role: Role) -> bool;
 
-    /// Whether TCP timestamps may vary.
+    /// Returns whether TCP timestamps may vary.
     fn lets_timestamps_vary(&self) -> bool;
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Mask {
 }
 
 impl Mask {
-    /// The bits that are equal along a train by the laws, unless the rules let them vary.
+    /// Returns the bits that are equal along a train by the laws, unless the rules let them vary.
     pub(crate) fn equality(stack: &Stack, header: &[u8], rules: &impl Liberties) -> Self {
         let mut mask = Self::every(stack.header_len());
         for layer in stack.layers() {
@@ -49,7 +49,7 @@ impl Mask {
         mask
     }
 
-    /// The bits that the dissector looks at, apart from lengths, and those that say where the addresses of
+    /// Returns the bits that the dissector looks at, apart from lengths, and those that say where the addresses of
     /// pseudo-headers lie.
     pub(crate) fn structure(stack: &Stack, header: &[u8]) -> Self {
         let mut mask = Self::nothing(stack.header_len());
@@ -63,7 +63,7 @@ impl Mask {
         mask
     }
 
-    /// Whether two frames agree in the bits of the mask; both are at least as long.
+    /// Returns whether two frames agree in the bits of the mask; both are at least as long.
     #[inline(always)]
     pub(crate) fn agrees(&self, first: &[u8], other: &[u8]) -> bool {
         self.agrees_mostly_in::<USUAL_BYTES>(first, other)
@@ -114,7 +114,7 @@ impl Mask {
         differing == 0
     }
 
-    /// The first byte that differs in bits of the mask, or the end of the headers.
+    /// Returns the first byte that differs in bits of the mask, or the end of the headers.
     fn first_difference(&self, first: &[u8], other: &[u8]) -> usize {
         let masks = self.bits[..self.len].as_chunks().0;
         let blocks = masks.iter().zip(first.as_chunks().0).zip(other.as_chunks().0);
@@ -130,7 +130,7 @@ impl Mask {
         differs.position(|differs| differs).map_or(self.len, |place| start + place)
     }
 
-    /// A mask without bits over `len` bytes.
+    /// Returns a mask without bits over `len` bytes.
     pub(crate) fn nothing(len: usize) -> Self {
         Self { bits: [0; HEADER_BYTES_MAX], len: len.min(HEADER_BYTES_MAX) }
     }
@@ -142,14 +142,14 @@ impl Mask {
         }
     }
 
-    /// A mask with every bit of `len` bytes.
+    /// Returns a mask with every bit of `len` bytes.
     pub(crate) fn every(len: usize) -> Self {
         let mut mask = Self::nothing(0);
         mask.fill(len);
         mask
     }
 
-    /// Whether this mask has every bit of another one.
+    /// Returns whether this mask has every bit of another one.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         self.len >= other.len && self.bits.iter().zip(other.bits).all(|(own, its)| its & !own == 0)
     }
@@ -204,19 +204,19 @@ fn equal_bits(field: &Field, rules: &impl Liberties) -> u64 {
     }
 }
 
-/// The bits of the byte at this index of the field.
+/// Returns the bits of the byte at this index of the field.
 fn bits_of_byte(bits: u64, place: usize) -> u8 {
     (bits >> (56 - 8 * place.min(7))) as u8
 }
 
-/// Whether two values of a field differ in bits that must be equal.
+/// Returns whether two values of a field differ in bits that must be equal.
 fn differs(field: &Field, rules: &impl Liberties, first: &[u8], other: &[u8]) -> bool {
     let bits = equal_bits(field, rules);
     let mut bytes = first.iter().zip(other).enumerate();
     bytes.any(|(i, (a, b))| (a ^ b) & bits_of_byte(bits, i) != 0)
 }
 
-/// Position of the timestamps in a frame whose TCP header has them in the usual layout.
+/// Returns the position of the timestamps in a frame whose TCP header has them in the usual layout.
 pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Range<usize>> {
     let tcp = stack.last().filter(|layer| has_tcp_options(layer.kind))?;
     let options = tcp.offset as usize + tcp::HEADER_LEN;
@@ -236,7 +236,7 @@ pub(crate) const TUNNEL_BYTES: usize = 8 * BLOCK;
 
 type Block = [u8; BLOCK];
 
-/// Whether two frames agree in the bits of a mask over this many bytes; `None` where one of them is shorter.
+/// Returns whether two frames agree in the bits of a mask over this many bytes; `None` where one of them is shorter.
 #[inline(always)]
 fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Option<bool> {
     let blocks = |bytes| <[u8]>::first_chunk::<BYTES>(bytes).map(|bytes| bytes.as_chunks().0);
@@ -248,14 +248,14 @@ fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Opti
     Some(differing == 0)
 }
 
-/// The bits of the mask in which two blocks differ.
+/// Returns the bits of the mask in which two blocks differ.
 #[inline(always)]
 fn differing_in(mask: &Block, first: &Block, other: &Block) -> u128 {
     (u128::from_ne_bytes(*first) ^ u128::from_ne_bytes(*other)) & u128::from_ne_bytes(*mask)
 }
 
-/// Whether two packets with these headers obey every law of equality, asked field by field: the definition of what the
-/// mask of [`Mask::equality`] tells at once. The bytes of timestamps that vary are skipped.
+/// Returns whether two packets with these headers obey every law of equality, asked field by field: the definition of
+/// what the mask of [`Mask::equality`] tells at once. The bytes of timestamps that vary are skipped.
 #[cold]
 pub(crate) fn obeys_equality(
     stack: &Stack,
@@ -283,7 +283,7 @@ pub(crate) fn obeys_equality(
     })
 }
 
-/// The outermost difference between the headers of two packets that do not agree.
+/// Returns the outermost difference between the headers of two packets that do not agree.
 #[cold]
 pub(crate) fn difference(
     mask: &Mask,
@@ -304,7 +304,7 @@ pub(crate) fn difference(
     differences.next().unwrap_or(Difference::Headers)
 }
 
-/// The outermost difference between two headers that agree in the bits of the mask before `place`.
+/// Returns the outermost difference between two headers that agree in the bits of the mask before `place`.
 fn header_difference(
     kind: Kind,
     first: &[u8],
@@ -333,12 +333,13 @@ fn header_difference(
     Some(if is_timestamp { Difference::Timestamps } else { Difference::Field(spec.tail.role) })
 }
 
-/// Whether TCP options follow the fixed part of a header.
+/// Returns whether TCP options follow the fixed part of a header.
 fn has_tcp_options(kind: Kind) -> bool {
     kind.spec().tail.role == Role::Options
 }
 
-/// Whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but the timestamps.
+/// Returns whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but the
+/// timestamps.
 fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
     first.len() == 12
         && first.starts_with(&TIMESTAMP_LAYOUT)

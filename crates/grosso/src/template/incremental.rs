@@ -68,7 +68,8 @@ impl IncrementalHeader {
         Some(incremental)
     }
 
-    /// Whether the headers of the packet at `portion`, which is not before the one that was taken, can be derived.
+    /// Returns whether the headers of the packet at `portion`, which is not before the one that was taken, can be
+    /// derived.
     #[inline]
     pub(crate) fn includes(&self, portion: Portion) -> bool {
         portion.payload == self.portion.payload && !portion.last
@@ -113,8 +114,8 @@ impl IncrementalHeader {
     }
 }
 
-/// The part of a checksum that packets share: the sum of its coverage of the headers and of its pseudo-header, without
-/// the checksum and the sequence number.
+/// Returns the part of a checksum that packets share: the sum of its coverage of the headers and of its pseudo-header,
+/// without the checksum and the sequence number.
 fn shared_sum(covering: &Covering, sequence: Option<u16>, header: &[u8], payload: usize) -> Sum {
     let start = covering.start as usize;
     let whole = sum_of(header, start, header.len());

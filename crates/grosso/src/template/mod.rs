@@ -13,5 +13,5 @@ pub(crate) mod incremental;
 pub(crate) mod render;
 pub(crate) mod shape;
 
-/// Most bytes of headers that a train keeps: six levels of tunnels, or one with all options of Geneve.
+/// Maximum length in bytes of the headers of a train: six tunnel levels, or one Geneve header with all options.
 pub const HEADER_BYTES_MAX: usize = 512;

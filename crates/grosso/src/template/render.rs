@@ -143,7 +143,7 @@ pub(crate) fn sum_of(header: &[u8], from: usize, to: usize) -> Sum {
     header.get(from..to).map_or(Sum::ZERO, Sum::of)
 }
 
-/// The pseudo-header sum of a checksum that covers `len` bytes.
+/// Returns the pseudo-header sum of a checksum that covers `len` bytes.
 #[inline]
 pub(crate) fn pseudo_of(covering: &Covering, packet: &[u8], len: usize) -> Sum {
     if covering.protocol == 0 {

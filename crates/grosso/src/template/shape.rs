@@ -96,8 +96,9 @@ impl Shape {
         shape
     }
 
-    /// The innermost checksum that is present and depends on the payload, which a checksum that the receiver completes
-    /// does not (rule C52). `is_wanted` says that the transport's checksum is present even if its field is zero.
+    /// Returns the innermost checksum that is present and depends on the payload, which a checksum that the receiver
+    /// completes does not (rule C52). `is_wanted` says that the transport's checksum is present even if its field is
+    /// zero.
     pub(crate) fn made_of_payload(&self, header: &[u8], is_wanted: bool) -> Option<&Covering> {
         let (transport, around) = self.covers.split_last()?;
         let is_there = |covering: &&Covering| {

@@ -11,29 +11,28 @@ use crate::reasons::reasons;
 reasons! {
     /// Reason why a packet does not belong to a tunnel.
     NotAdmitted {
-        /// It is from or to another address.
+        /// The packet is from or to another address.
         Address = "foreign-address",
-        /// It was in a tunnel of another kind.
+        /// The packet was in a tunnel of another kind.
         Tunnel = "foreign-tunnel",
-        /// It has another network identifier or key, or has none, or should have none.
+        /// The network identifier or key differs, is missing, or was not expected.
         Identifier = "foreign-identifier",
-        /// The tunnel carries Ethernet frames and this is none, or IP packets and this is none, or is of the other
-        /// version.
+        /// The payload is not what the tunnel carries: Ethernet frames, or IP packets of the configured version.
         Payload = "foreign-payload",
-        /// It has a group policy, and the tunnel takes none (rules W30, W31).
+        /// The packet has a group policy, which this tunnel does not accept (rules W30, W31).
         Policy = "policy",
-        /// It has a GRE checksum and should have none, or the other way about (rule W51).
+        /// The presence of the GRE checksum differs from the configuration (rule W51).
         GreChecksum = "gre-checksum-presence",
-        /// It has no number, and all packets of the tunnel have (rule W51).
+        /// The packet has no GRE sequence number, although the tunnel requires one (rule W51).
         Unnumbered = "gre-unnumbered",
-        /// Its number is older than the one that is expected (rule W51).
+        /// The GRE sequence number is lower than expected (rule W51).
         Late = "gre-late",
     }
 }
 
 impl core::error::Error for NotAdmitted {}
 
-/// Sequence number expected next in a tunnel that numbers its packets (rule W51).
+/// Next expected sequence number of a tunnel that numbers its packets (rule W51).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     sequence: Option<u32>,
@@ -53,7 +52,7 @@ impl Expected {
 }
 
 impl Endpoint {
-    /// Rules of decapsulation for this tunnel.
+    /// Returns the decapsulation rules for this tunnel.
     #[must_use]
     pub fn rules(&self) -> DecapsulationRules {
         let mut rules = DecapsulationRules { ports: self.ports(), ..DecapsulationRules::default() };
@@ -69,11 +68,11 @@ impl Endpoint {
         rules
     }
 
-    /// Checks that a packet came through this tunnel, from the remote end. `expected` is the state that a tunnel with
-    /// numbered packets keeps between them.
+    /// Checks that a packet belongs to this tunnel and comes from the remote endpoint. `expected` keeps the sequence
+    /// number between packets.
     ///
     /// # Errors
-    /// The reason why it did not; `expected` is then unchanged.
+    /// The reason why the packet does not belong to the tunnel; `expected` is then unchanged.
     pub fn admit(
         &self,
         packet: &Decapsulation,
@@ -113,7 +112,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether what begins with a header of this kind is carried: Ethernet frames, or packets of an IP version.
+    /// Returns whether the tunnel carries packets that begin with a header of this kind: Ethernet, or an IP version.
     #[must_use]
     pub const fn carries(&self, kind: Kind) -> bool {
         match kind {
@@ -124,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether this end sends and takes packets of such a tunnel.
+    /// Returns whether this end sends and takes packets of such a tunnel.
     fn is_form_of(&self, tunnel: Tunnel) -> bool {
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,

@@ -6,21 +6,20 @@ use grosso_wire::{Kind, ipv4};
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 
-/// Whether routers inside a tunnel may mark its packets (RFC 6040 section 4.1).
+/// Whether routers may mark a tunnel's outer packets (RFC 6040 section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CongestionMode {
-    /// Marking is allowed: the outer header has the ECN field of the packet, CE included. Linux writes ECT(0) around
-    /// CE, as RFC 3168 section 9.1.1 asked, which hides earlier marks of the packet from the other end (rule W1).
+    /// Marking is allowed: the outer header copies the ECN field of the packet, including CE. Linux writes ECT(0)
+    /// around CE, as RFC 3168 section 9.1.1 specified, which hides earlier marks from the tunnel's egress (rule W1).
     #[default]
     Normal,
-    /// Marking is not allowed, because the other end would not propagate the mark: the outer header says that its
-    /// transport does not support ECN.
+    /// Marking is not allowed, because the tunnel's egress would not propagate the mark: the outer header is Not-ECT.
     Compatibility,
 }
 
 impl CongestionMode {
-    /// The ECN field of the outer header around a packet with this traffic class.
+    /// Returns the ECN field of the outer header around a packet with this traffic class.
     pub(crate) const fn entering(self, inner: u8) -> u8 {
         match self {
             Self::Normal => inner & ECN_MASK,
@@ -29,17 +28,17 @@ impl CongestionMode {
     }
 }
 
-/// Change of the ECN field of a decapsulated packet.
+/// Change of a decapsulated packet's ECN field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Congestion {
-    /// None: the outer header adds nothing.
+    /// No change.
     Unchanged,
-    /// None, although the outer header contradicts it in a way that no correct tunnel does; to be logged (RFC 6040
-    /// section 4.2).
+    /// No change, although the outer mark is invalid for this inner field. The caller should log it (RFC 6040 section
+    /// 4.2).
     Contradicted,
-    /// It becomes ECT(1), which some senders use as a weaker mark of congestion.
+    /// The field becomes ECT(1), which some senders use as a weaker congestion signal.
     Capable1,
-    /// It becomes CE: congestion was experienced.
+    /// The field becomes CE.
     Experienced,
 }
 
@@ -49,7 +48,7 @@ pub enum Congestion {
 pub(crate) struct Untold;
 
 impl Congestion {
-    /// The table of RFC 6040 figure 4, for the ECN fields of a packet and of the outer header (rule W2).
+    /// Returns the table of RFC 6040 figure 4, for the ECN fields of a packet and of the outer header (rule W2).
     pub(crate) const fn leaving(inner: u8, outer: u8) -> Result<Self, Untold> {
         match (inner & ECN_MASK, outer & ECN_MASK) {
             (NOT_CAPABLE, EXPERIENCED) => Err(Untold),

@@ -7,33 +7,43 @@ use grosso_wire::{Kind, Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
 use crate::tunnel::CongestionMode;
 
-/// One end of a tunnel: the headers that it puts around the packets it sends, and expects around those it receives. The
-/// names are those of `ip link`.
+/// Configuration of a tunnel endpoint: the headers that it adds to sent packets and expects on received ones. Field
+/// names follow `ip link`.
+///
+/// ```
+/// use grosso::tunnel::{Carrier, Endpoint, Header};
+///
+/// let [local, remote] = ["192.0.2.1".parse()?, "192.0.2.2".parse()?];
+/// let gre = Header::Gre { key: Some(7), checksum: false, sequence: false, ethernet: false };
+/// let endpoint = Endpoint::new(local, remote, gre, Carrier::Ip);
+/// assert_eq!(endpoint.mtu(1500), Some(1472));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// The address of this end.
+    /// Address of this endpoint.
     pub local: IpAddr,
-    /// The address of the other, of the same family.
+    /// Address of the remote endpoint, of the same family.
     pub remote: IpAddr,
-    /// Header in front of the packets.
+    /// Tunnel header.
     pub header: Header,
-    /// Carrier of that header.
+    /// Protocol that carries the tunnel header.
     pub carrier: Carrier,
-    /// The only IP version that is carried, as the mode of `ip link` says it; `None` for both.
+    /// The only IP version to carry, like the `mode` of `ip link`; `None` for both.
     pub version: Option<IpVersion>,
     /// TTL or hop limit of the outer header.
     pub ttl: TimeToLive,
     /// DSCP of the outer header.
     pub dscp: Dscp,
-    /// Its ECN field, by RFC 6040 (rule W1).
+    /// ECN mode of the outer header (RFC 6040, rule W1).
     pub congestion: CongestionMode,
-    /// Whether routers may fragment the outer packet; over IPv6 none may.
+    /// DF bit of the outer IPv4 header; routers never fragment IPv6.
     pub dont_fragment: DontFragment,
-    /// The flow label over IPv6, 20 bits; `None` to derive it from the flow.
+    /// IPv6 flow label, 20 bits; `None` derives it from the flow.
     pub flow_label: Option<u32>,
-    /// Over IPv6 and directly in IP, the number of further tunnels that the packet may enter, as a destination option
-    /// (RFC 2473 section 4.1.1, rule W61).
+    /// Number of further tunnels that a packet may enter, written as an IPv6 destination option; only for tunnels
+    /// directly in IPv6 (RFC 2473 section 4.1.1, rule W61).
     pub encapsulation_limit: Option<u8>,
 }
 
@@ -46,118 +56,119 @@ pub enum IpVersion {
     V6,
 }
 
-/// Header in front of the packets in a tunnel.
+/// Tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// None but the outer header: IPIP, SIT, IP4IP6 and IP6IP6, depending on each packet.
+    /// No tunnel header: IPIP, SIT, IP4IP6 and IP6IP6, depending on each packet.
     Ip,
     /// GRE (RFC 2784, RFC 2890).
     Gre {
-        /// The key, the same in both directions.
+        /// Key, the same in both directions.
         key: Option<u32>,
-        /// Whether packets have checksums; packets without are then refused (rule W51).
+        /// Whether packets have checksums; received packets without one are then refused (rule W51).
         checksum: bool,
-        /// Whether packets are numbered; late ones are then dropped (rule W51). A numbered superframe is segmented
-        /// before it is encapsulated (rule S43).
+        /// Whether packets have sequence numbers; late packets are then dropped (rule W51). Superframes are segmented
+        /// before they are encapsulated (rule S43).
         sequence: bool,
-        /// Whether Ethernet frames are carried, as by `gretap`, instead of IP packets.
+        /// Whether the tunnel carries Ethernet frames, like `gretap`, instead of IP packets.
         ethernet: bool,
     },
     /// VXLAN (RFC 7348).
     Vxlan {
         /// The network identifier, 24 bits.
         identifier: u32,
-        /// The group policy of sent packets (rule W31); `None` to refuse received ones.
+        /// Group policy of sent packets (rule W31); with `None`, received packets with a policy are refused.
         policy: Option<u16>,
-        /// Whether the header names the type of its payload, and carries IP packets (rule W31).
+        /// Whether the header names the payload type and the tunnel carries IP packets (VXLAN-GPE, rule W31).
         generic_protocol: bool,
     },
     /// Geneve (RFC 8926).
     Geneve {
         /// The network identifier, 24 bits.
         identifier: u32,
-        /// The options of sent packets: whole ones, at most 252 bytes.
+        /// Encoded options of sent packets, at most 252 bytes.
         options: Vec<u8>,
-        /// Whether IP packets are carried instead of Ethernet frames (rule W41).
+        /// Whether the tunnel carries IP packets instead of Ethernet frames (rule W41).
         inherit_protocol: bool,
     },
 }
 
-/// Carrier of a tunnel's header.
+/// Protocol that carries a tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// IP: for GRE, and for packets without a header.
+    /// IP, for GRE and for tunnels without a header.
     Ip,
-    /// UDP, directly: for VXLAN and Geneve; for GRE and packets without a header this is FOU.
+    /// UDP, for VXLAN and Geneve; for GRE and tunnels without a header this is FOU.
     Udp(Udp),
-    /// UDP and GUE: for GRE and packets without a header.
+    /// GUE over UDP, for GRE and for tunnels without a header.
     Gue(Udp),
-    /// UDP and GUE without a header of its own, variant 1: for packets without a header (rule W22).
+    /// GUE variant 1 over UDP, which has no GUE header, for tunnels without a header (rule W22).
     DirectGue(Udp),
 }
 
-/// The UDP header of a tunnel.
+/// UDP settings of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Udp {
-    /// Range of source ports. Packets of a flow have the same one, so that the network in between spreads flows over
-    /// its paths and keeps their order.
+    /// Range of source ports. All packets of a flow use the same port, so that the network can spread flows over paths
+    /// without reordering.
     pub source: RangeInclusive<u16>,
-    /// The port on which both ends receive.
+    /// Destination port of both endpoints.
     pub destination: u16,
-    /// Whether packets are sent with a checksum.
+    /// Whether sent packets have a UDP checksum.
     pub checksum: bool,
-    /// Whether received packets over IPv6 may lack a checksum (RFC 6935, rule W32). Over IPv4 they always may.
+    /// Whether received packets over IPv6 may lack a checksum (RFC 6935, rule W32); over IPv4 they always may.
     pub ipv6_without_checksum: bool,
-    /// Whether an inner checksum that is not computed yet is left to the other end: for VXLAN and GUE only, and only
-    /// with an outer checksum (rules C50 to C57).
+    /// Use of remote checksum offload, which leaves an inner checksum to the remote endpoint. For VXLAN and GUE with an
+    /// outer checksum only (rules C50 to C57).
     pub remote_checksum: RemoteChecksumUse,
 }
 
-/// Use of remote checksum offload by an end.
+/// Use of remote checksum offload by an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteChecksumUse {
-    /// Sends it.
+    /// Whether sent packets use it.
     pub transmit: bool,
-    /// Takes it.
+    /// Whether received packets may use it.
     pub receive: bool,
-    /// Completes checksums where it takes it, instead of leaving them partial (rule C53).
+    /// Whether received checksums are completed instead of left partial (rule C53).
     pub complete: bool,
 }
 
 /// TTL or hop limit of an outer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeToLive {
-    /// This value.
+    /// A fixed value.
     Fixed(u8),
-    /// That of the inner packet, if it has one.
+    /// The value of the inner packet, if it is IP.
     Inherit,
 }
 
 /// DSCP of an outer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dscp {
-    /// This value, of 6 bits.
+    /// A fixed value of 6 bits.
     Fixed(u8),
-    /// That of the inner packet, if it has one.
+    /// The value of the inner packet, if it is IP.
     Inherit,
 }
 
-/// Whether routers may fragment a tunnel's packets. They may in any case fragment one that is longer than the path is
-/// said to carry ([`Encapsulator::set_mtu`](crate::tunnel::encapsulate::Encapsulator::set_mtu)).
+/// DF bit of a tunnel's outer packets. Packets longer than the path MTU
+/// ([`Encapsulator::set_mtu`](crate::tunnel::encapsulate::Encapsulator::set_mtu)) are sent without DF in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DontFragment {
-    /// They may.
+    /// DF is not set.
     Unset,
-    /// They may, and the tunnel carries packets that forbid it of any length (`ignore-df`).
+    /// DF is not set, and inner packets with DF are carried whatever their length (`ignore-df`).
     Ignored,
-    /// They may not.
+    /// DF is set.
     Set,
-    /// As the inner IPv4 packet says. Around IPv6, VXLAN and Geneve forbid it and others allow it, as in Linux.
+    /// DF is copied from the inner IPv4 packet. For IPv6 packets, VXLAN and Geneve set it and other tunnels do not, as
+    /// in Linux.
     Inherit,
 }
 
 impl Endpoint {
-    /// An end with the defaults of `ip link`: TTL 64, DSCP of the inner packet, no fragments.
+    /// Creates an endpoint with the defaults of `ip link`: TTL 64, DSCP of the inner packet, DF set.
     #[must_use]
     pub const fn new(local: IpAddr, remote: IpAddr, header: Header, carrier: Carrier) -> Self {
         Self {
@@ -175,7 +186,7 @@ impl Endpoint {
         }
     }
 
-    /// Checks that the parts agree.
+    /// Checks the configuration.
     ///
     /// # Errors
     /// The first contradiction.
@@ -240,7 +251,7 @@ impl Endpoint {
         }
     }
 
-    /// The UDP header, if there is one.
+    /// Returns the UDP settings, if the carrier has any.
     #[must_use]
     pub const fn udp(&self) -> Option<&Udp> {
         match &self.carrier {
@@ -249,7 +260,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether Ethernet frames are carried instead of IP packets.
+    /// Returns whether the tunnel carries Ethernet frames instead of IP packets.
     #[must_use]
     pub const fn carries_ethernet(&self) -> bool {
         match &self.header {
@@ -260,7 +271,7 @@ impl Endpoint {
         }
     }
 
-    /// The UDP ports by which frames of this tunnel are dissected.
+    /// Returns the UDP ports for dissecting frames of this tunnel.
     #[must_use]
     pub fn ports(&self) -> Ports {
         match (&self.header, &self.carrier) {
@@ -285,8 +296,8 @@ impl Endpoint {
         }
     }
 
-    /// Growth of a packet, outermost header first: the name of each part, and its bytes. A tunnel that carries Ethernet
-    /// frames counts their header, because an MTU is counted in bytes of IP.
+    /// Returns the overhead by header, outermost first: name and length in bytes. A tunnel that carries Ethernet
+    /// includes the inner Ethernet header, because an MTU counts from the IP header.
     pub fn overhead(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let ip = if self.local.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let limit = if self.encapsulation_limit.is_some() { ENCAPSULATION_LIMIT_BYTES } else { 0 };
@@ -318,7 +329,7 @@ impl Endpoint {
         parts.into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// The MTU of the tunnel for this path MTU to the other end; `None` if nothing is left.
+    /// Returns the MTU of the tunnel for this path MTU, both in bytes; `None` if nothing remains.
     #[must_use]
     pub fn mtu(&self, path_mtu: usize) -> Option<usize> {
         let overhead: usize = self.overhead().map(|(_, bytes)| bytes).sum();
@@ -326,7 +337,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a list of Geneve options ends where its last option does (rule W40).
+/// Returns whether a list of Geneve options ends where its last option does (rule W40).
 fn are_whole(options: &[u8]) -> bool {
     let mut rest = options;
     while let [_, _, _, words, ..] = rest {
@@ -339,30 +350,30 @@ fn are_whole(options: &[u8]) -> bool {
     rest.is_empty() && options.len() <= GENEVE_OPTIONS_BYTES_MAX
 }
 
-/// Contradiction in the configuration of an end.
+/// Contradiction in the configuration of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
-    /// Its addresses are of different families.
+    /// The addresses belong to different families.
     Families,
     /// The carrier cannot carry the header.
     Carrier,
     /// The network identifier has more than 24 bits.
     Identifier,
-    /// A header with group policy cannot say what it carries (rule W31).
+    /// A VXLAN header with a group policy cannot name the payload type (rule W31).
     PolicyAndProtocol,
     /// The options are not whole ones, or more than 252 bytes.
     Options,
-    /// A port is 0, or there is none to send from.
+    /// A port is 0, or the range of source ports is empty.
     Port,
     /// The flow label has more than 20 bits.
     FlowLabel,
     /// The DSCP has more than 6 bits.
     Dscp,
-    /// An encapsulation limit is of tunnels directly in IPv6.
+    /// The encapsulation limit requires a tunnel directly in IPv6.
     EncapsulationLimit,
-    /// The header has no place for remote checksum offload.
+    /// The header does not support remote checksum offload.
     RemoteChecksum,
-    /// Without a checksum outside, nothing would protect what has none inside (rule C52).
+    /// Remote checksum offload requires an outer checksum; otherwise nothing protects the packet (rule C52).
     RemoteChecksumUnprotected,
 }
 
@@ -392,7 +403,7 @@ impl core::error::Error for Contradiction {}
 const IDENTIFIER_MAX: u32 = 0xff_ffff;
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 const DSCP_MAX: u8 = 63;
-/// Most bytes of Geneve options: what 6 bits count in words.
+/// Maximum length in bytes of Geneve options: what 6 bits count in words.
 const GENEVE_OPTIONS_BYTES_MAX: usize = 252;
 /// Destination options with the encapsulation limit and padding (RFC 2473 section 4.1.1).
 const ENCAPSULATION_LIMIT_BYTES: usize = 8;

@@ -5,7 +5,7 @@ use grosso_wire::Kind;
 use crate::reasons::reasons;
 
 reasons! {
-    /// A tunnel, by the name of `ip link` and its carrier.
+    /// Kind of tunnel, by its `ip link` name and carrier.
     Tunnel {
         /// VXLAN (RFC 7348).
         Vxlan = "vxlan",
@@ -61,7 +61,8 @@ pub(super) enum CarriedBy {
 }
 
 impl Tunnel {
-    /// The tunnel inside an IP header of the kind `ip` whose next header is `inside`; `None` if no tunnel has these.
+    /// Returns the tunnel inside an IP header of the kind `ip` whose next header is `inside`; `None` if no tunnel has
+    /// these.
     pub(super) const fn of(carried_by: CarriedBy, ip: Kind, inside: Kind) -> Option<Self> {
         let names = match (ip, inside) {
             (_, Kind::Gre) => [Self::Gre, Self::GreGue, Self::GreFou],

@@ -14,7 +14,7 @@ pub(super) fn name_payload(prefix: &mut [u8], last: &Layer, ethertype: u16) -> O
     Some(())
 }
 
-/// Whether a header of this kind can say that it carries this EtherType.
+/// Returns whether a header of this kind can say that it carries this EtherType.
 pub(super) fn can_name(kind: Kind, ethertype: u16) -> bool {
     payload_name(kind, ethertype).is_some()
 }
@@ -29,7 +29,7 @@ pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Opti
     Some(())
 }
 
-/// Position of the field in which a header names its payload, and the value there.
+/// Returns the position of the field in which a header names its payload, and the value there.
 fn payload_name(kind: Kind, ethertype: u16) -> Option<(usize, u16)> {
     let (field, name) = match kind {
         Kind::Ethernet => (ethernet::field::ETHERTYPE, ethertype),

@@ -17,11 +17,11 @@ use super::esp::{EspMode, Outer, SecurityAssociation};
 use super::{Carrier, Endpoint, Header};
 use crate::bytes::{u16_at, u32_at};
 
-/// Recognises the outer packets of one tunnel or one ESP association.
+/// Recognises the outer packets of one tunnel or ESP association, so that a path does not encapsulate them again.
 ///
 /// An outer packet goes from the tunnel's local address to one of its remote addresses, with the tunnel's IP protocol
-/// and, in UDP, to the tunnel's port. ESP also compares the SPI. A later fragment shows neither a port nor an SPI: it
-/// is recognised by the identification of a first fragment that was recognised at most [`FRAGMENT_AGE_NS`] ago.
+/// and, in UDP, to the tunnel's port. For ESP the SPI is also compared. A later fragment contains neither port nor SPI:
+/// it is recognised by the identification of a first fragment that was recognised at most [`FRAGMENT_AGE_NS`] ago.
 ///
 /// ```
 /// use grosso::tunnel::{Carrier, Endpoint, Header, LoopGuard};
@@ -101,7 +101,7 @@ struct FragmentFacts {
 }
 
 impl LoopGuard {
-    /// A guard for the outer packets of `endpoint`, which has these remote addresses beside
+    /// Creates a guard for the outer packets of `endpoint`, with `remotes` as further remote addresses besides
     /// [`Endpoint::remote`]. Addresses of another family are ignored.
     pub fn new(endpoint: &Endpoint, remotes: impl IntoIterator<Item = IpAddr>) -> Self {
         let mark = match (&endpoint.carrier, &endpoint.header) {
@@ -117,8 +117,8 @@ impl LoopGuard {
         Self::with(OuterAddresses::new(endpoint.local, remotes), mark)
     }
 
-    /// A guard for the outer packets of an association that encrypts in tunnel mode. In transport mode there is nothing
-    /// to guard against: fragments are not encrypted, so a packet that comes back grows until it is too long.
+    /// Creates a guard for the outer packets of an association in tunnel mode. Returns `None` in transport mode, which
+    /// cannot loop: fragments are not encrypted, so a packet that returns grows until it is too long.
     #[cfg(feature = "esp")]
     #[must_use]
     pub fn of_esp(association: &SecurityAssociation) -> Option<Self> {
@@ -139,8 +139,8 @@ impl LoopGuard {
         Self { ends, mark, fragments: Vec::with_capacity(FRAGMENTS_MAX), oldest: 0 }
     }
 
-    /// Whether a frame carries an outer packet of the tunnel, or a fragment of one. All headers of the frame are in
-    /// `head`.
+    /// Returns whether a frame is an outer packet of the tunnel, or a fragment of one. `head` must contain all headers;
+    /// `now_ns` is the current time in nanoseconds.
     #[inline]
     pub fn is_own(&mut self, head: &[u8], link: LinkType, now_ns: u64) -> bool {
         let Some(packet) = network(head, link) else { return false };
@@ -150,7 +150,7 @@ impl LoopGuard {
         }
     }
 
-    /// Whether a packet between the endpoints is an outer packet.
+    /// Returns whether a packet between the endpoints is an outer packet.
     fn is_own_packet(&mut self, packet: &[u8], remote: u8, now_ns: u64) -> bool {
         let Some(payload) = OuterPayload::of(packet) else { return false };
         let Some(fragment) = payload.fragment else { return self.mark.is_on(&payload) };
@@ -207,7 +207,7 @@ impl OuterAddresses {
         }
     }
 
-    /// The index of the remote address to which a packet goes from the local one; `None` for other packets.
+    /// Returns the index of the remote address to which a packet goes from the local one; `None` for other packets.
     #[inline]
     fn remote(&self, packet: &[u8]) -> Option<u8> {
         let version = packet.first()? >> 4;
@@ -234,7 +234,7 @@ fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>)
 }
 
 impl Mark {
-    /// Whether a payload that is not a later fragment has it.
+    /// Returns whether a payload that is not a later fragment has it.
     fn is_on(self, payload: &OuterPayload<'_>) -> bool {
         let is_udp_to = |port: u16| {
             let destination = payload.bytes.get(udp::field::DESTINATION_PORT);
@@ -257,7 +257,7 @@ impl Mark {
 }
 
 impl<'a> OuterPayload<'a> {
-    /// The payload of an IP packet; `None` if its headers are cut off.
+    /// Returns the payload of an IP packet; `None` if its headers are cut off.
     fn of(packet: &'a [u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::of_v4(packet),
@@ -318,7 +318,7 @@ impl<'a> OuterPayload<'a> {
     }
 }
 
-/// The outermost IP packet of a frame.
+/// Returns the outermost IP packet of a frame.
 #[inline]
 fn network(head: &[u8], link: LinkType) -> Option<&[u8]> {
     match link {
@@ -341,18 +341,18 @@ fn network(head: &[u8], link: LinkType) -> Option<&[u8]> {
     }
 }
 
-/// The outermost IP packet behind a link layer of any kind, such as PPPoE.
+/// Returns the outermost IP packet behind a link layer of any kind, such as PPPoE.
 fn network_behind(head: &[u8], link: LinkType) -> Option<&[u8]> {
     let stack = dissect(head, link, &Ports::NONE);
     let ip = stack.layers().iter().find(|layer| layer.kind.is_ip())?;
     head.get(usize::from(ip.offset)..)
 }
 
-/// Number of first fragments of outer packets that a guard remembers: 16 bytes each. The kernel sends the fragments of
-/// a packet in one go, so one for each CPU that sends would do.
+/// Maximum number of remembered first fragments, 16 bytes each. The kernel sends the fragments of a packet back to
+/// back, so one entry per sending CPU suffices.
 pub const FRAGMENTS_MAX: usize = 256;
-/// Time for which a first fragment is remembered, in nanoseconds. Its later fragments wait in the same queue right
-/// behind it, and an identification of 16 bits comes again after 65536 packets.
+/// Time in nanoseconds for which a first fragment is remembered. Its later fragments follow immediately in the same
+/// queue, and a 16-bit identification repeats after 65536 packets.
 pub const FRAGMENT_AGE_NS: u64 = 1_000_000_000;
 /// VLAN tags that are read without dissecting the frame.
 const TAGS_MAX: usize = 2;

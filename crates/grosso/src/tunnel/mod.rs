@@ -1,15 +1,15 @@
-//! Tunnels: endpoints, encapsulation and decapsulation, and ESP.
+//! Tunnels: endpoints, encapsulation, decapsulation and ESP.
 //!
 //! | module | job |
 //! |---|---|
-//! | `endpoint`, `admission` | one end of a tunnel, and the packets that it admits |
-//! | `encapsulate` | a header to put in front; the packet is not copied |
-//! | `decapsulate` | packets out of tunnels, planned and then applied in place |
-//! | `loop_guard` | a tunnel's own outer packets that come back to it |
-//! | `path_mtu` | the message for a sender whose packet is too long |
-//! | `probing` | how long packets may be on a path, found out by probes (RFC 8899) |
-//! | `congestion` | congestion marks between levels (RFC 6040) |
-//! | `esp` | associations, encryption packet by packet, decryption in place (feature `esp`) |
+//! | `endpoint`, `admission` | configuration of a tunnel endpoint, and the check that a packet belongs to it |
+//! | `encapsulate` | outer headers for a packet, without copying the packet |
+//! | `decapsulate` | removal of outer headers, planned first and then applied in place |
+//! | `loop_guard` | detection of a tunnel's own outer packets that return to it |
+//! | `path_mtu` | ICMP messages to senders of packets that are too long |
+//! | `probing` | path MTU discovery by probes (RFC 8899) |
+//! | `congestion` | ECN between inner and outer headers (RFC 6040) |
+//! | `esp` | security associations, encryption per packet, decryption in place (feature `esp`) |
 
 mod admission;
 pub(crate) mod congestion;

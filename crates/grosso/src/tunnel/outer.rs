@@ -33,7 +33,7 @@ pub(super) struct Fields {
 }
 
 impl OuterEnds {
-    /// The addresses of the ends; `None` if they are not of one family.
+    /// Returns the addresses of the ends; `None` if they are not of one family.
     pub(super) const fn new(source: IpAddr, destination: IpAddr) -> Option<Self> {
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -90,7 +90,7 @@ impl OuterEnds {
         }
     }
 
-    /// The pseudo-header sum of UDP between the ends, of this many bytes with its header.
+    /// Returns the pseudo-header sum of UDP between the ends, of this many bytes with its header.
     pub(super) fn pseudo_udp(&self, len: usize) -> Sum {
         match self {
             Self::V4 { source, destination } => {
@@ -116,7 +116,7 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// The fields of the header at the front of `packet`, which is of this kind.
+    /// Returns the fields of the header at the front of `packet`, which is of this kind.
     pub(super) fn of(packet: &[u8], kind: Kind) -> Self {
         let traffic_class = congestion::traffic_class(packet, kind);
         let byte = |at: usize| packet.get(at).copied().unwrap_or(0);

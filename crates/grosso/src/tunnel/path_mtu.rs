@@ -1,4 +1,4 @@
-//! Packets that are longer than a tunnel can carry, and the ICMP messages to their senders.
+//! Packets that are too long for a tunnel, and the ICMP messages to their senders.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -12,15 +12,15 @@ use crate::{
     meta::{GsoSize, Meta},
 };
 
-/// Length of the longest packet that a tunnel carries, in bytes from the inner IP header on. `usize::MAX` is no limit.
+/// Maximum packet length of a tunnel in bytes from the inner IP header; `usize::MAX` means no limit.
 ///
-/// A frame inside may have VLAN tags in front of its packet. For the tunnel's device these do not count, as on every
-/// Ethernet; in the tunnel they are bytes like others.
+/// VLAN tags before an inner packet do not count for the tunnel's device, as on any Ethernet device, but they do count
+/// on the tunnel's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelMtu {
-    /// Limit of the tunnel's device.
+    /// Limit of the tunnel's device in bytes, without VLAN tags.
     pub device: usize,
-    /// Limit of the path behind it ([`Endpoint::mtu`](super::Endpoint::mtu)), of which tags take their part.
+    /// Limit of the path in bytes ([`Endpoint::mtu`](super::Endpoint::mtu)), including VLAN tags.
     pub path: usize,
 }
 
@@ -28,13 +28,13 @@ impl TunnelMtu {
     /// No limit.
     pub const UNLIMITED: Self = Self { device: usize::MAX, path: usize::MAX };
 
-    /// The limit of a path alone.
+    /// Returns the limit of a path, without a device limit.
     #[must_use]
     pub const fn of_path(path: usize) -> Self {
         Self { path, ..Self::UNLIMITED }
     }
 
-    /// Length of the longest packet behind this many bytes of tags.
+    /// Returns the maximum packet length after `tags` bytes of VLAN tags.
     #[must_use]
     pub const fn behind(self, tags: usize) -> usize {
         let path = self.path.saturating_sub(tags);
@@ -42,26 +42,26 @@ impl TunnelMtu {
     }
 }
 
-/// Whether a tunnel can carry a frame in one piece (rule S49).
+/// Result of [`fit`]: whether a tunnel can carry a frame unfragmented (rule S49).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It can: the packet is short enough, or all packets of the superframe are.
+    /// The packet fits, or all packets of the superframe do.
     Fits,
-    /// It cannot, but the packet may be fragmented: an IPv4 packet itself, or the tunnel's packet around an IPv6 packet
-    /// of up to 1280 bytes, which every link has to carry (rule W60, RFC 8200 section 5).
+    /// The packet does not fit, but may be fragmented: either the inner IPv4 packet, or the outer packet around an IPv6
+    /// packet of up to 1280 bytes, which every link must carry (rule W60, RFC 8200 section 5).
     MayBeFragmented,
-    /// It cannot, and the message to the sender was written.
+    /// The packet does not fit, and an ICMP message to its sender was written.
     Told,
-    /// It cannot, and no message may be sent: the packet is an error message itself, a later fragment, has a group
-    /// address or an unspecified one, or is no IP packet (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
+    /// The packet does not fit, and ICMP forbids a message: the packet is an ICMP error, a later fragment or not IP, or
+    /// has a group address or an unspecified address (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
     Untold,
 }
 
-/// Whether a tunnel can carry the frame that `slices` make together, whose headers are all in the first.
+/// Checks whether a tunnel can carry the frame in `slices`; the first slice must contain all headers.
 ///
-/// If it cannot, and the sender has to be told, `message` receives a whole frame for `link` on the way back. Its source
-/// is the destination of the packet, because a bridge has no address of its own; Linux does the same. The caller has to
-/// limit the rate of messages (RFC 1812 section 4.3.2.8).
+/// If it cannot and the sender must be notified, writes a complete frame for `link` in the reverse direction to
+/// `message`. The message's source address is the destination of the packet, because a bridge has no address of its
+/// own; Linux does the same. The caller must limit the rate of messages (RFC 1812 section 4.3.2.8).
 pub fn fit(
     slices: &[&[u8]],
     meta: &Meta,
@@ -107,8 +107,8 @@ pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: Tunn
     longest.len <= mtu.behind(longest.tags)
 }
 
-/// The destination of the packet that a message of ICMPv6 about a path quotes, the length that the message names, and
-/// the quoted packet from its IP header on, as far as it is there: nothing of it is proven.
+/// Parses an ICMPv6 message about the path MTU. Returns the destination of the quoted packet, the MTU in bytes, and the
+/// quoted packet from its IP header on, possibly truncated. The content is unauthenticated.
 #[must_use]
 pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
     let (header, quoted) = message.split_at_checked(icmp::HEADER_LEN)?;
@@ -218,7 +218,7 @@ fn write(
     Some(())
 }
 
-/// The two ends of a message about a packet: from its destination to its source.
+/// Returns the two ends of a message about a packet: from its destination to its source.
 fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     if kind == Kind::Ipv4 {
         let is_first = u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::OFFSET_MASK == 0;
@@ -242,7 +242,7 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     }
 }
 
-/// Whether it is a message about which no message may be sent.
+/// Returns whether it is a message about which no message may be sent.
 fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
     if version == Kind::Ipv4 {
@@ -294,9 +294,9 @@ fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     put_u16(error, icmp::field::CHECKSUM.start, checksum);
 }
 
-/// Greatest length of an ICMPv6 error in bytes, that of a packet which every link carries (RFC 4443 section 2.4).
+/// Maximum length of an ICMPv6 error in bytes, that of a packet which every link carries (RFC 4443 section 2.4).
 const IPV6_ERROR_BYTES_MAX: usize = ipv6::MTU_MIN as usize;
-/// Most bytes of an ICMP error (RFC 1812 section 4.3.2.3).
+/// Maximum length in bytes of an ICMP error (RFC 1812 section 4.3.2.3).
 const IPV4_ERROR_BYTES_MAX: usize = 576;
 /// The precedence of ICMP errors (RFC 1812 section 4.3.2.5).
 const INTERNETWORK_CONTROL: u8 = 0xc0;

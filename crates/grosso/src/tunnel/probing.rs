@@ -1,20 +1,20 @@
-//! Probing of the path to one other end, as in RFC 8899: how long packets may be that arrive whole.
+//! Path MTU discovery by probes (RFC 8899): the maximum length of packets that reach one remote endpoint.
 //!
 //! ```text
 //!               a message, or long packets are sent
-//!   nothing known ------------------------------> the longest is probed
+//!   unknown ------------------------------------> the longest is probed
 //!        ^                                         |              |
 //!        | no answer at all                answered|              |three are lost, the base is answered
 //!        +------------------------------------- whole          narrow: lengths are probed, then rest until
 //!                                                               the longest is probed again
 //! ```
 //!
-//! Each probe goes with a packet of the base length, so that a lost probe is known from a host that answers nothing
-//! (section 4.3). It has neither clock nor socket: times are arguments, in nanoseconds, that never go back; lengths are
-//! in bytes from the IP header on; the caller sends echo requests that routers do not fragment, and hands in the
-//! numbers of their answers.
+//! Each probe is sent together with a packet of the base length, which distinguishes a lost probe from a host that
+//! never answers (section 4.3). The prober has neither clock nor socket: times are arguments in monotonic nanoseconds,
+//! lengths are in bytes from the IP header on, and the caller sends echo requests with DF set and reports the numbers
+//! of the answers.
 
-/// Probing of the path to one other end.
+/// Path MTU discovery for one remote endpoint.
 #[derive(Debug)]
 pub struct Prober {
     base: usize,
@@ -40,30 +40,30 @@ pub struct Prober {
     finding: Option<Finding>,
 }
 
-/// Result of a round that somebody may want to know of.
+/// Result of a probing round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The longest packets arrive, although a message said otherwise.
+    /// The longest packets arrive, although an ICMP message claimed otherwise.
     Refuted,
     /// The longest packets do not arrive.
     Narrow,
-    /// Nothing was answered.
+    /// No probe was answered.
     Silent,
 }
 
-/// State of the knowledge of a path.
+/// Current knowledge of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measured {
-    /// The other end answers nothing, or was not asked yet.
+    /// Unknown: the remote endpoint has not been probed or does not answer.
     #[default]
     Nothing,
     /// The longest packets arrive.
     Whole,
-    /// Packets of this length arrive, and the longest do not.
+    /// Packets of this length in bytes arrive, and the longest do not.
     Narrow(usize),
 }
 
-/// Echo requests to send: number and length from the IP header on.
+/// Echo requests to send: number and length in bytes from the IP header on.
 pub type Asked = [(u64, usize); 2];
 
 /// Probes of one length.
@@ -89,7 +89,7 @@ enum Aim {
 }
 
 impl Prober {
-    /// Nothing is known; packets of `base` bytes are taken to arrive (`BASE_PLPMTU`).
+    /// Creates the state of an unknown path. Packets of `base` bytes are assumed to arrive (`BASE_PLPMTU`).
     pub fn new(base: usize) -> Self {
         Self {
             base,
@@ -108,37 +108,37 @@ impl Prober {
         }
     }
 
-    /// Knowledge of the path so far.
+    /// Returns the current knowledge of the path.
     pub fn known(&self) -> Measured {
         self.known
     }
 
-    /// The longest packet that arrives, if the longest that leave do not and no search is under way.
+    /// Returns the length of the longest packets that arrive, if longer packets are lost and no search is in progress.
     pub fn settled(&self) -> Option<usize> {
         self.settled
     }
 
-    /// Whether a message waits for an answer to it.
+    /// Returns whether an ICMP message is waiting to be verified by a probe.
     pub fn is_questioned(&self) -> bool {
         self.said.is_some()
     }
 
-    /// Whether answers are waited for.
+    /// Returns whether a probe is outstanding.
     pub fn is_waiting(&self) -> bool {
         self.round.is_some()
     }
 
-    /// Time of the next probe of a narrow path, which needs no traffic.
+    /// Returns the time of the next probe of a narrow path, which needs no traffic.
     pub fn raises_ns(&self) -> Option<u64> {
         matches!(self.known, Measured::Narrow(_)).then_some(self.next_ns)
     }
 
-    /// The last result that was not taken yet.
+    /// Returns the last result and clears it.
     pub fn take_finding(&mut self) -> Option<Finding> {
         self.finding.take()
     }
 
-    /// Takes a message that no packet longer than `said` bytes arrives: it starts a probe, and changes nothing else
+    /// Handles an ICMP message that no packet longer than `said` bytes arrives: starts a probe and changes nothing else
     /// (section 4.6.2).
     pub fn hear(&mut self, said: usize) {
         if self.top == 0 || said < self.top {
@@ -146,8 +146,8 @@ impl Prober {
         }
     }
 
-    /// Echo requests to send now, if any are due. `top` is the longest packet that leaves; `sends_long` says whether
-    /// packets were sent lately that routers do not fragment.
+    /// Returns the echo requests to send now. `top` is the length of the longest sent packets in bytes; `sends_long`
+    /// tells whether packets that routers must not fragment were sent recently.
     pub fn poll(&mut self, now_ns: u64, top: usize, sends_long: bool) -> Option<Asked> {
         if top != self.top {
             let said = self.said.filter(|(said, _)| *said < top);
@@ -171,7 +171,7 @@ impl Prober {
         Some([(number, self.base), (number + 1, round.len)])
     }
 
-    /// Takes an answer to the packet of this number. Late answers to a round that is over are ignored.
+    /// Handles the answer to echo request `number`. Late answers to a finished round are ignored.
     pub fn answered(&mut self, now_ns: u64, number: u64) {
         let sent = self.number;
         let Some(round) = self.round.as_mut() else { return };
@@ -260,7 +260,7 @@ impl Prober {
         }
     }
 
-    /// The length between what arrives and what is lost, unless they are near each other.
+    /// Returns the length between what arrives and what is lost, unless they are near each other.
     fn between(&self, carried: usize) -> Option<usize> {
         let gap = self.lost.saturating_sub(carried);
         (gap > SEARCH_STEP).then_some(carried + gap / 2)

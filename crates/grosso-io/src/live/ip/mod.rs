@@ -34,28 +34,28 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IpOptions {
-    /// The address of this host for sending and receiving.
+    /// Address of this host for sending and receiving.
     pub local: IpAddr,
-    /// Addresses of the other ends, of the same family. The path MTU is the least of those to these
-    /// addresses. If there is exactly one, packets from other addresses are not received.
+    /// Addresses of the remote endpoints, of the same family. The path MTU is the minimum of theirs. If there is
+    /// exactly one, packets from other addresses are not received.
     pub remotes: Vec<IpAddr>,
-    /// The IP protocols of packets, at most [`grosso_sys::packet::PROTOCOLS_MAX`].
+    /// IP protocols of packets, at most [`grosso_sys::packet::PROTOCOLS_MAX`].
     pub protocols: Vec<u8>,
-    /// The TTL or hop limit that most frames have.
+    /// TTL or hop limit of most frames.
     pub hop_limit: u8,
-    /// Size of each socket's buffer in bytes, as far as permitted; for the receiving socket, the
-    /// room for packets longer than a slot.
+    /// Size of each socket's buffer in bytes, as far as permitted. The receiving socket uses it for packets longer than
+    /// a slot.
     pub buffer_bytes: usize,
-    /// Whether echo requests find out what the paths to the other ends carry.
+    /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Sent when the route to another end leaves over another link than before.
+    /// Notification that the route to a remote endpoint now uses another link.
     pub route_notice: Option<Notice>,
-    /// Slots of the receive ring.
+    /// Layout of the receive ring.
     pub layout: RingLayout,
 }
 
 impl IpOptions {
-    /// Options for packets of these IP protocols at this address.
+    /// Creates options for packets of these IP protocols at this address.
     #[must_use]
     pub fn new(local: IpAddr, protocols: Vec<u8>) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl IpOptions {
         }
     }
 
-    /// Options for the outer frames of a tunnel; `None` for a tunnel in UDP.
+    /// Creates options for the outer frames of a tunnel; `None` for a tunnel over UDP.
     #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let protocols = match (&endpoint.carrier, &endpoint.header) {
@@ -87,27 +87,25 @@ impl IpOptions {
     }
 }
 
-/// A port on raw IP sockets: one packet socket to receive, and one raw socket per protocol to send.
-/// It needs `CAP_NET_RAW`.
+/// A port on raw IP sockets: one packet socket to receive, and one raw socket per protocol to send. Requires
+/// `CAP_NET_RAW`.
 ///
-/// Its frames are of [`LinkType::Raw`] and start with the outer IP header. Received packets come as
-/// they arrived, from any interface. For transmitted IPv4 packets the kernel builds the header, of
-/// which destination, protocol, traffic class, TTL and DF are taken from the frame; IPv6 headers
-/// are sent unchanged.
+/// Frames have [`LinkType::Raw`] and start with the outer IP header. Packets are received as they arrived, from any
+/// interface. For transmitted IPv4 packets the kernel builds the header and copies destination, protocol, traffic
+/// class, TTL and DF from the frame; IPv6 headers are sent unchanged.
 ///
-/// Packets that the kernel merged on arrival (GRO) are received as superframes; a raw socket would
-/// receive them too, but without the segment size. A packet socket also sees packets that a
-/// firewall of this host drops later, and fragments, which
-/// [`Fragmentation`](crate::stage::Fragmentation) reassembles. The raw sockets receive nothing, but
-/// while they are open the kernel does not answer that the protocol is unreachable.
+/// Packets that the kernel merged on arrival (GRO) are received as superframes; a raw socket would receive them without
+/// the segment size. A packet socket also receives packets that this host's firewall drops later, and fragments, which
+/// [`Fragmentation`](crate::stage::Fragmentation) reassembles. The raw sockets receive nothing, but while they are open
+/// the kernel does not report the protocol as unreachable.
 ///
-/// The port takes superframes with any inner headers, and partial checksums. The kernel segments no
-/// superframe for raw sockets, so its packets are sent as a batch: headers and checksums are
-/// computed here, and the payload stays in place until the kernel copies it.
+/// The port accepts superframes with any inner headers, and partial checksums. The kernel does not segment superframes
+/// for raw sockets, so the packets are sent as a batch: headers and checksums are computed here, and the payload stays
+/// in place until the kernel copies it.
 ///
-/// The MTU of the link decides which packets are too long, and no ICMP message does. Those of IPv4
-/// leave in fragments. Over IPv6 the kernel makes none for raw sockets:
-/// [`FragmentationOptions::follows_path`](crate::stage::FragmentationOptions::follows_path) does.
+/// The MTU of the link decides which packets are too long; ICMP messages do not. Too long IPv4 packets are sent in
+/// fragments. For IPv6 the kernel does not fragment raw packets; use
+/// [`FragmentationOptions::follows_path`](crate::stage::FragmentationOptions::follows_path).
 #[derive(Debug)]
 pub struct IpPort {
     name: String,
@@ -132,16 +130,16 @@ impl IpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Those of [`DatagramSocketBuilder::open`] and of
+    /// Errors of [`DatagramSocketBuilder::open`] and of
     /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip).
     pub fn open(options: &IpOptions) -> io::Result<Self> {
         Self::with_fanout(options, None)
     }
 
-    /// Opens `queues` ports at the same address, each with its share of the flows.
+    /// Opens `queues` ports at the same address, which share the flows.
     ///
     /// # Errors
-    /// As [`IpPort::open`].
+    /// See [`IpPort::open`].
     pub fn open_queues(options: &IpOptions, queues: usize) -> io::Result<Vec<Self>> {
         if queues <= 1 {
             return Ok(vec![Self::open(options)?]);
@@ -180,19 +178,19 @@ impl IpPort {
         })
     }
 
-    /// The port's name in messages: `ip 192.0.2.1`.
+    /// Returns the port's name for messages: `ip 192.0.2.1`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The address for sending and receiving.
+    /// Returns the address for sending and receiving.
     #[must_use]
     pub fn local(&self) -> IpAddr {
         self.local
     }
 
-    /// Counters of this port.
+    /// Returns the counters of this port.
     #[must_use]
     pub fn stats(&mut self) -> &SocketStats {
         self.receiving.count_drops(&mut self.stats);
@@ -284,7 +282,7 @@ impl Port for IpPort {
         Ok(flushed)
     }
 
-    /// Time of the next look at a path.
+    /// Returns the time of the next path MTU check.
     fn deadline(&self) -> Option<u64> {
         self.paths.deadline()
     }

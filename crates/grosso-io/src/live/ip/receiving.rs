@@ -75,12 +75,12 @@ impl IpReceiver {
         Ok(received)
     }
 
-    /// Returns a slot to the kernel, or a buffer to the spare ones.
+    /// Returns a slot to the kernel, or keeps a buffer for reuse.
     pub(super) fn recycle(&mut self, buffer: PortBuffer) {
         self.long.recycle(buffer);
     }
 
-    /// Counts packets that the kernel dropped for want of room, and slots with invalid values.
+    /// Counts packets that the kernel dropped because the buffer was full, and slots with invalid values.
     pub(super) fn count_drops(&mut self, stats: &mut SocketStats) {
         // A socket that cannot be queried will fail in the next receive.
         let drops = self.ring.take_statistics().map_or(0, |statistics| statistics.drops);

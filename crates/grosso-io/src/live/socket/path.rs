@@ -29,7 +29,7 @@ pub(in crate::live) struct Paths {
     echoes: Option<EchoSocket>,
     /// Whether packets were sent since the last look that no router fragments.
     sends_long: bool,
-    /// Sent when the route to another end leaves over another link than before.
+    /// Notification that the route to a remote endpoint now uses another link.
     route_notice: Option<Notice>,
 }
 
@@ -55,7 +55,7 @@ struct Messages {
 /// State of what was said of a path. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Belief {
-    /// End of the time in which long packets are remembered, because there was a message that quoted none of them.
+    /// Time until which long packets are recorded, because a message quoted no recorded packet.
     questioned_until_ns: u64,
     /// The longest packet that reaches the other end, as a message said that quoted one of those sent, and the end of
     /// that time.
@@ -120,7 +120,7 @@ impl Paths {
         self.remotes.iter().filter_map(PathTo::proven).min()
     }
 
-    /// Whether datagrams have to leave in fragments of what the kernel was told of the path.
+    /// Returns whether datagrams must be fragmented to the kernel's path MTU.
     pub(in crate::live) fn is_narrow(&self) -> bool {
         self.messages.is_none() || self.remotes.iter().any(|remote| remote.carries().is_some())
     }
@@ -194,7 +194,7 @@ impl Paths {
                 && told.is_some_and(|told| told > carries)
                 && let Ok(mtu) = u16::try_from(carries)
             {
-                // It is told again at the next look.
+                // The next check sets it again.
                 let _ = paths.tell(remote.address, mtu, echoes);
             }
         }

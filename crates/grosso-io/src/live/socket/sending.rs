@@ -445,9 +445,9 @@ fn datagram<'a>(
     }
 }
 
-/// Greatest number of datagrams of one message (`UDP_MAX_SEGMENTS` before Linux 6.9).
+/// Maximum number of datagrams of one message (`UDP_MAX_SEGMENTS` before Linux 6.9).
 const SEGMENTS_MAX: usize = 64;
-/// Greatest length of one message in bytes: the payload of an IPv4 datagram.
+/// Maximum length of one message in bytes: the payload of an IPv4 datagram.
 const MESSAGE_BYTES_MAX: usize = 65535 - 20 - 8;
-/// Greatest number of parts of one message (`UIO_MAXIOV` is 1024).
+/// Maximum number of parts of one message (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;

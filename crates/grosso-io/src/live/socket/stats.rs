@@ -5,16 +5,16 @@ use grosso::reasons;
 use crate::port::PortCounter;
 
 reasons! {
-    /// An event of datagrams at a socket port.
+    /// Event at a socket port.
     SocketEvent {
-        /// A message was read: one datagram, or several of a flow that the kernel merged.
+        /// A message was received: one datagram, or several of a flow that the kernel merged.
         ReceiveMessage = "socket-rx-messages",
         /// A datagram was received.
         ReceiveDatagram = "socket-rx-datagrams",
-        /// The kernel dropped a datagram for the socket: no room, a wrong checksum, or a missing one
-        /// where one is required.
+        /// The kernel dropped a datagram for the socket: the buffer was full, or the checksum was wrong or missing
+        /// although required.
         ReceiveDropped = "socket-rx-dropped",
-        /// A received datagram contradicted the kernel's metadata, and was dropped.
+        /// A received datagram contradicted the kernel's metadata and was dropped.
         ReceiveContradictory = "socket-rx-contradictory",
         /// A received datagram was longer than its buffer, and was dropped.
         ReceiveTruncated = "socket-rx-truncated",
@@ -22,35 +22,30 @@ reasons! {
         TransmitMessage = "socket-tx-messages",
         /// A datagram was sent.
         TransmitDatagram = "socket-tx-datagrams",
-        /// A message of several datagrams was refused, and each was sent alone.
+        /// A message of several datagrams was rejected, and each was sent alone.
         TransmitCutAgain = "socket-tx-cut-again",
-        /// Sending several datagrams as one message was given up, because the kernel or the device
-        /// cannot segment them.
+        /// Messages of several datagrams were disabled, because the kernel or the device cannot segment them.
         TransmitNarrowed = "socket-tx-narrowed",
-        /// A frame was dropped that the socket cannot send: another protocol, a fragment, or other
-        /// outer headers.
+        /// A frame that the socket cannot send was dropped: another protocol, a fragment, or other outer headers.
         TransmitInexpressible = "socket-tx-inexpressible",
-        /// A datagram was refused because of its contents, and dropped.
+        /// A datagram was rejected because of its content and dropped.
         TransmitRefused = "socket-tx-refused",
-        /// A datagram was longer than the link carries, and was left to the kernel to fragment
-        /// although it forbade that.
+        /// A datagram longer than the link MTU was fragmented by the kernel although it had DF set.
         TransmitFragmented = "socket-tx-fragmented",
-        /// A datagram was longer than the link carries and could not be fragmented, and was dropped.
+        /// A datagram longer than the link MTU could not be fragmented and was dropped.
         TransmitTooLong = "socket-tx-too-long",
-        /// A message said that the path does not carry packets as long as those sent, and quoted one of them: it is
-        /// believed.
+        /// An ICMP message reported a smaller path MTU and quoted a packet that was sent; the path MTU is updated.
         PathProven = "socket-path-proven",
-        /// A message said so and quoted no packet that was sent lately, as a forged one does: it changes nothing.
+        /// An ICMP message reported a smaller path MTU without quoting a recently sent packet, as a forged one does; it
+        /// is ignored.
         PathUnproven = "socket-path-unproven",
-        /// A message said so, or the kernel was told so, and an echo request as long as the longest packets was
-        /// answered: it changes nothing.
+        /// An ICMP message reported a smaller path MTU, but an echo request of full length was answered; it is ignored.
         PathRefuted = "socket-path-refuted",
-        /// Echo requests as long as the longest packets were lost, and short ones answered: longer packets leave in
-        /// fragments.
+        /// Echo requests of full length were lost and short ones answered; longer packets are now fragmented.
         PathNarrow = "socket-path-narrow",
-        /// No echo request was answered, long or short: of the path nothing is known but what messages say.
+        /// No echo request was answered, long or short; the path MTU is known from ICMP messages only.
         PathSilent = "socket-path-silent",
-        /// A datagram was dropped because the other end was unreachable, or the interface was down.
+        /// A datagram was dropped because the remote endpoint was unreachable, or the interface was down.
         TransmitUnreachable = "socket-tx-unreachable",
         /// A datagram was dropped because the kernel had no memory for it.
         TransmitNoMemory = "socket-tx-no-memory",
@@ -83,7 +78,7 @@ impl SocketEvent {
 pub struct SocketStats([u64; SocketEvent::COUNT]);
 
 impl SocketStats {
-    /// Number of times that an event occurred.
+    /// Returns the number of times that an event occurred.
     #[must_use]
     pub fn events(&self, event: SocketEvent) -> u64 {
         self.0[event as usize]
@@ -94,7 +89,7 @@ impl SocketStats {
         self.events(SocketEvent::TransmitFragmented) + self.events(SocketEvent::TransmitTooLong)
     }
 
-    /// Every counter with its description.
+    /// Returns every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> + '_ {
         SocketEvent::ALL.iter().map(|event| {
             let (name, sentence) = (event.name(), event.sentence());

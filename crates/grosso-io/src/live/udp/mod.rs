@@ -36,46 +36,44 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpOptions {
-    /// The address and port for receiving. Sent datagrams have this source address too.
+    /// Address and port for receiving, also the source address of sent datagrams.
     pub local: SocketAddr,
-    /// Addresses of the other ends. The path MTU is the least of those to these addresses.
+    /// Addresses of the remote endpoints. The path MTU is the minimum of theirs.
     pub remotes: Vec<IpAddr>,
-    /// The source ports of sent datagrams. The range is split among up to [`Self::senders_max`]
-    /// sockets, and each socket binds a free port of its part, the first of it if it can. If the
-    /// range is just the receiving port, datagrams are sent from the receiving socket.
+    /// Source ports of sent datagrams. The range is split among up to [`Self::senders_max`] sockets, and each socket
+    /// binds a free port of its part, preferably the first. If the range is only the receiving port, the receiving
+    /// socket sends.
     pub source_ports: RangeInclusive<u16>,
-    /// Greatest number of sending sockets, 1 to [`SOURCE_PORTS_MAX`]. Datagrams sent by different
-    /// sockets may be reordered.
+    /// Maximum number of sending sockets, 1 to [`SOURCE_PORTS_MAX`]. Datagrams of different sockets may be reordered.
     pub senders_max: usize,
-    /// Whether sent datagrams have a checksum, which the kernel computes.
+    /// Whether sent datagrams have a checksum, computed by the kernel.
     pub sends_checksum: bool,
-    /// Whether datagrams without a checksum are received over IPv6. Over IPv4 they always are.
+    /// Whether to receive datagrams without a checksum over IPv6. Over IPv4 they are always received.
     pub takes_no_checksum: bool,
-    /// Whether datagrams without a checksum are dropped, so that the kernel has verified every
-    /// received one.
+    /// Whether to drop datagrams without a checksum, so that the kernel has verified every received one.
     pub wants_checksum: bool,
-    /// The TTL or hop limit that most frames have.
+    /// TTL or hop limit of most frames.
     pub hop_limit: u8,
-    /// The flow label of all frames over IPv6; `None` lets the kernel make one of each flow.
+    /// Flow label of all frames over IPv6; `None` lets the kernel derive it from the flow.
     pub flow_label: Option<u32>,
-    /// Whether several ports receive at the same address, each its share of the flows.
+    /// Whether several ports receive at the same address and share the flows.
     pub shared: bool,
     /// Size of each socket's send and receive buffer in bytes, as far as permitted.
     pub buffer_bytes: usize,
-    /// Whether echo requests find out what the paths to the other ends carry.
+    /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Sent when the route to another end leaves over another link than before.
+    /// Notification that the route to a remote endpoint now uses another link.
     pub route_notice: Option<Notice>,
-    /// Whether the kernel segments superframes (`UDP_SEGMENT`), where it can.
+    /// Whether the kernel segments superframes (`UDP_SEGMENT`), if it can.
     pub segmentation: bool,
     /// Whether the kernel merges datagrams of a flow (`UDP_GRO`).
     pub coalescing: bool,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
 }
 
 impl UdpOptions {
-    /// Options for frames of any kind at this address.
+    /// Creates options for frames of any kind at this address.
     #[must_use]
     pub fn new(local: SocketAddr) -> Self {
         Self {
@@ -98,10 +96,10 @@ impl UdpOptions {
         }
     }
 
-    /// Options for the outer frames of a tunnel; `None` for a tunnel that is not in UDP.
+    /// Creates options for the outer frames of a tunnel; `None` for a tunnel that does not use UDP.
     ///
-    /// If the tunnel has checksums and accepts remote checksum offload, datagrams without a
-    /// checksum are dropped, because nothing would protect them (rule C54).
+    /// If the tunnel has checksums and accepts remote checksum offload, datagrams without a checksum are dropped,
+    /// because nothing would protect them (rule C54).
     #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let udp = endpoint.udp()?;
@@ -121,29 +119,25 @@ impl UdpOptions {
     }
 }
 
-/// A port on UDP sockets: one to receive, and several to send from different source ports, by which
-/// the network distinguishes flows.
+/// A port on UDP sockets: one to receive, and several to send from different source ports, by which the network
+/// distinguishes flows.
 ///
-/// Its frames are of [`LinkType::Raw`] and start with the outer IP header, which the kernel builds.
-/// Of a transmitted frame's outer headers, destination, ports, traffic class, hop limit and DF are
-/// used; the identification is the kernel's, and so is the flow label without
-/// [`UdpOptions::flow_label`]. The outer headers of a received frame have no UDP checksum, whether or
-/// not the datagram had one.
+/// Frames have [`LinkType::Raw`] and start with the outer IP header, which the kernel builds. The kernel uses
+/// destination, ports, traffic class, hop limit and DF of a transmitted frame; it chooses the identification, and
+/// without [`UdpOptions::flow_label`] also the flow label. The outer headers of a received frame have no UDP checksum,
+/// even if the datagram had one.
 ///
-/// Datagrams of a kernel on the same machine may have a superframe inside. One of UDP is told as such; one of TCP is a
-/// long packet, because nothing that a socket tells has the size of its segments.
+/// Datagrams of a kernel on the same host may contain a superframe. A UDP superframe is reported as such; a TCP
+/// superframe is received as a long packet, because sockets do not report its segment size.
 ///
-/// The port takes superframes with any inner headers, and partial checksums. Inner headers and
-/// checksums are computed here while the payload stays in place; the kernel copies it once,
-/// segments it into datagrams and computes the outer checksums (`UDP_SEGMENT`). Without outer
-/// checksums the kernel cannot segment, and the datagrams are sent as a batch, as they are
-/// permanently once the kernel has refused a superframe, which is counted.
+/// The port accepts superframes with any inner headers, and partial checksums. Inner headers and checksums are computed
+/// here while the payload stays in place; the kernel copies it once, segments it into datagrams and computes the outer
+/// checksums (`UDP_SEGMENT`). Without outer checksums the kernel cannot segment, and the datagrams are sent as a batch.
+/// The port also switches to batches permanently, and counts that, once the kernel has rejected a superframe.
 ///
-/// The MTU of the link decides which datagrams are too long, and they leave in fragments. No ICMP
-/// message decides that, but one over IPv6 that quotes a datagram of this port, and echo requests
-/// that this port sends to the other end, as RFC 8899 says: long ones that are lost while short ones
-/// are answered. Both need `CAP_NET_RAW`; without it the port follows whatever the kernel was told of
-/// the path.
+/// The MTU of the link decides which datagrams are too long; they are sent in fragments. Two sources can lower it: an
+/// ICMPv6 message that quotes a datagram of this port, and probing with echo requests (RFC 8899), when long ones are
+/// lost and short ones answered. Both require `CAP_NET_RAW`; without it the port follows the kernel's path MTU.
 #[derive(Debug)]
 pub struct UdpPort {
     name: String,
@@ -167,16 +161,16 @@ impl UdpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Those of [`DatagramSocketBuilder::open`].
+    /// Errors of [`DatagramSocketBuilder::open`].
     pub fn open(options: &UdpOptions) -> io::Result<Self> {
         let receiver = receiver(options).open()?;
         Self::new(receiver, options)
     }
 
-    /// Receives with a UDP socket that another program bound, such as a service manager.
+    /// Receives with a UDP socket that another program bound, for example a service manager.
     ///
     /// # Errors
-    /// Those of [`DatagramSocketBuilder::adopt`].
+    /// Errors of [`DatagramSocketBuilder::adopt`].
     pub fn adopt(file: std::os::fd::OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         Self::new(receiver(options).adopt(file)?, options)
     }
@@ -211,33 +205,33 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// The port's name in messages: `udp 192.0.2.1:4789`.
+    /// Returns the port's name for messages: `udp 192.0.2.1:4789`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The address and port for receiving.
+    /// Returns the address and port for receiving.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Location of the UDP checksum of received datagrams: [`OuterChecksum::VerifiedBelow`] if the
-    /// kernel delivers none without a checksum, and so has verified every one.
+    /// Returns the visibility of the UDP checksum of received datagrams: [`OuterChecksum::VerifiedBelow`] if the kernel
+    /// drops datagrams without a checksum, and so has verified every one.
     #[must_use]
     pub fn outer_checksum(&self) -> OuterChecksum {
         if self.is_verified { OuterChecksum::VerifiedBelow } else { OuterChecksum::InFrame }
     }
 
-    /// The source ports of sent datagrams.
+    /// Returns the source ports of sent datagrams.
     pub fn source_ports(&self) -> impl Iterator<Item = u16> {
         let senders = self.senders.iter();
         let only = self.senders.is_empty().then_some(&self.receiver);
         senders.chain(only).map(|socket| socket.local().port())
     }
 
-    /// Counters of this port.
+    /// Returns the counters of this port.
     #[must_use]
     pub fn stats(&mut self) -> &SocketStats {
         // A socket that cannot be queried will fail in the next receive.
@@ -353,8 +347,8 @@ impl Port for UdpPort {
         Ok(flushed)
     }
 
-    /// 0 (at once) while datagrams read have yet to be handed out, because the descriptor does not
-    /// become readable again for them; otherwise when a path is to be looked at.
+    /// Returns 0 (immediately) while datagrams that were read are still queued, because the descriptor does not become
+    /// readable again for them; otherwise the time of the next path MTU check.
     fn deadline(&self) -> Option<u64> {
         if self.receiving.has_more() { Some(0) } else { self.paths.deadline() }
     }
@@ -442,8 +436,7 @@ fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     iter::once(share.start).chain(from..share.end).chain(share.start..from).take(TRIES_MAX)
 }
 
-/// Greatest number of sending sockets: at least this many flows can be distinguished by the
-/// network.
+/// Maximum number of sending sockets, which is also the number of flows that the network can distinguish at least.
 pub const SOURCE_PORTS_MAX: usize = 16;
 /// Number of ports tried for a socket before giving up.
 const TRIES_MAX: usize = 64;

@@ -22,7 +22,7 @@ pub(super) struct UdpReceiver {
     message: usize,
     offset: usize,
     buffers: Buffers,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     ports: Ports,
     stack: Stack,
 }
@@ -128,9 +128,9 @@ impl UdpReceiver {
         }
     }
 
-    /// Segmentation of the packet in a message of this length, if that is one datagram with a superframe of UDP in it,
-    /// which a kernel on this machine left to a device. Its size is told as that of datagrams that were merged is;
-    /// these, however, have lengths of their own inside (B29).
+    /// Returns the segmentation of the packet in a message of this length, if it is one datagram with a UDP superframe
+    /// inside, which a kernel on this host left for a device. The kernel reports its segment size like that of merged
+    /// datagrams; those, however, have separate inner lengths (B29).
     fn inside(&mut self, length: usize, arrived: &Arrived, bytes: u16) -> Option<Gso> {
         let headers = Outer::len_over(arrived.destination.is_ipv4());
         let start = self.message * SLOT_BYTES + HEADERS_MAX - headers;

@@ -53,7 +53,7 @@ impl Meeting {
     /// The other end, if it is there and is to be looked for.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; those of `accept(2)`, `socket(2)` and
+    /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; errors from `accept(2)`, `socket(2)` and
     /// `connect(2)`.
     pub(in crate::live) fn meet(&mut self, now_ns: u64) -> io::Result<LocalSocket> {
         if self.again_ns.is_some_and(|again_ns| now_ns < again_ns) {

@@ -40,42 +40,41 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnixOptions {
-    /// Path of the socket at which the two programs meet.
+    /// Path of the socket.
     pub path: PathBuf,
-    /// Whether frames are in a [stream](crate::framing), or each in a datagram.
+    /// Whether frames are sent in a [stream](crate::framing), or each in a datagram.
     pub kind: LocalKind,
-    /// Side of the meeting that the port is.
+    /// Whether the port listens or connects.
     pub role: UnixRole,
-    /// The virtio header in front of every frame, to which both programs must be set.
+    /// Virtio header before every frame; both programs must be configured alike.
     pub header: Option<Form>,
-    /// Features of frames that the other program takes, which it has no way to say. Those that the
-    /// header has no words for are left out: without one, it takes whole packets with complete
-    /// checksums.
+    /// Offloads that the peer accepts, which it cannot report. Offloads that the header cannot express are ignored:
+    /// without a header, the peer gets packets with complete checksums only.
     pub transmit: Features,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
 }
 
-/// Side of the meeting of two programs.
+/// Role of the port in the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnixRole {
-    /// The other program connects, or sends the first datagram.
+    /// The port listens: the peer connects, or sends the first datagram.
     Listen {
-        /// Permissions of the socket's file.
+        /// Permissions of the socket file.
         mode: u32,
     },
-    /// The other program listens.
+    /// The port connects: the peer listens.
     Connect {
-        /// Path of a socket for the other program's datagrams; a stream needs none.
+        /// Path of a socket for the peer's datagrams; not used for a stream.
         local: Option<PathBuf>,
-        /// Permissions of its file.
+        /// Permissions of that socket's file.
         mode: u32,
     },
 }
 
 impl UnixOptions {
-    /// A stream at this path, for which the port listens, and only its own user may connect to.
-    /// Frames have no virtio header.
+    /// Creates options for a listening stream socket at `path`, to which only the same user may connect. Frames have no
+    /// virtio header.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -89,8 +88,8 @@ impl UnixOptions {
     }
 }
 
-/// Features that the guests of a virtual machine have had for many years, where frames have virtio
-/// headers: partial checksums and TCP superframes.
+/// Returns the offloads that guests have supported for many years with virtio headers: partial checksums and TCP
+/// superframes.
 #[must_use]
 pub fn usual_features() -> Features {
     Features::SCATTER_GATHER
@@ -102,10 +101,9 @@ pub fn usual_features() -> Features {
         | Features::GSO_ROBUST
 }
 
-/// A port on a Unix socket. Its frames begin with an Ethernet header.
+/// A port on a Unix socket. Frames start with an Ethernet header.
 ///
-/// While no other program is there, frames to it are dropped and counted; one that comes later, or
-/// again, finds the port as it was.
+/// While no peer is connected, frames are dropped and counted. A peer may connect and disconnect at any time.
 #[derive(Debug)]
 pub struct UnixPort {
     name: String,
@@ -123,12 +121,12 @@ enum AnyEnd {
 }
 
 impl UnixPort {
-    /// Opens a port. The other program need not be there yet.
+    /// Opens a port. The peer need not be running yet.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a path that no socket can have, and for datagrams to
-    /// connect with without a path of one's own; [`io::ErrorKind::AddrInUse`] if another program
-    /// has a socket there, or the file is none; those of the system.
+    /// [`io::ErrorKind::InvalidInput`] for an invalid socket path, and for datagrams to connect without a local path;
+    /// [`io::ErrorKind::AddrInUse`] if another program uses the socket, or the file is not a socket; otherwise errors
+    /// of the system calls.
     pub fn open(options: &UnixOptions) -> io::Result<Self> {
         let features = (possible(options.header) & options.transmit).active();
         let incoming = Incoming::new(LinkType::Ethernet, options.ports, options.header);
@@ -149,19 +147,19 @@ impl UnixPort {
         })
     }
 
-    /// The path of the socket behind `unix:`.
+    /// Returns the path of the socket after `unix:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Counters of frames.
+    /// Returns the counters of frames.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         &self.outgoing.stats
     }
 
-    /// Counters of the socket.
+    /// Returns the counters of the socket.
     #[must_use]
     pub fn socket_stats(&self) -> &UnixStats {
         match &self.end {
@@ -337,7 +335,7 @@ pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Permissions of a socket's file, unless they are said: its owner's alone.
+/// Default permissions of a socket file: access for its owner only.
 pub const MODE: u32 = 0o600;
 /// Packets that the frames of one call stand for; the frame that reaches it is the last. A guest could say that each
 /// of its superframes is of 60000 packets, and what is cut for a port without room is kept: so little is.

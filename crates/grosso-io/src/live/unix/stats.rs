@@ -5,22 +5,22 @@ use grosso::reasons;
 use crate::port::PortCounter;
 
 reasons! {
-    /// An event at a Unix socket.
+    /// Event at a Unix socket.
     UnixEvent {
-        /// Another program was met: it connected, was connected to, or sent the first datagram.
+        /// A peer connected, was connected to, or sent the first datagram.
         PeerMet = "peer-met",
-        /// The other program hung up, or was gone.
+        /// The peer disconnected or disappeared.
         PeerGone = "peer-gone",
-        /// The other program broke the protocol, such as by a frame longer than the longest, and was hung up on.
+        /// The peer violated the protocol, for example with a frame above the maximum length, and was disconnected.
         PeerCutOff = "peer-cut-off",
-        /// The other program hung up in the middle of a frame.
+        /// The peer disconnected in the middle of a frame.
         ReceiveUnfinished = "rx-unfinished",
-        /// A frame was dropped because no other program was there.
+        /// A frame was dropped because no peer was connected.
         TransmitNoPeer = "tx-no-peer",
-        /// The other program hung up before it had taken the whole of a frame.
+        /// The peer disconnected before it had received a whole frame.
         TransmitUnfinished = "tx-unfinished",
-        /// This system had no descriptors or no memory to meet the other program, or for what is shared with it: that
-        /// waits or was hung up on, through no fault of its own, and is met anew.
+        /// The system ran out of descriptors or memory while connecting to the peer. The peer waits or was
+        /// disconnected, and the connection is retried.
         SetUpFailed = "setup-failed",
     }
 }
@@ -37,13 +37,13 @@ impl UnixEvent {
 pub struct UnixStats([u64; UnixEvent::COUNT]);
 
 impl UnixStats {
-    /// Number of times that an event occurred.
+    /// Returns the number of times that an event occurred.
     #[must_use]
     pub fn events(&self, event: UnixEvent) -> u64 {
         self.0[event as usize]
     }
 
-    /// Every counter with its description.
+    /// Returns every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> + '_ {
         UnixEvent::ALL.iter().map(|event| {
             let (name, sentence) = (event.name(), event.sentence());

@@ -54,8 +54,8 @@ impl StreamEnd {
         Ok(end)
     }
 
-    /// The next frame that is there: a buffer and its length. `None` also when the other program hung up, so that one
-    /// that does so again and again takes no more than its turn.
+    /// Returns the next complete frame: a buffer and its length. Returns `None` also when the peer disconnects, so that
+    /// a peer that reconnects repeatedly cannot monopolize the loop.
     pub(super) fn receive(
         &mut self,
         now_ns: u64,

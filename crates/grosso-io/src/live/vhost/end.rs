@@ -37,13 +37,13 @@ pub(super) struct MachineEnd {
     pub(super) now_ns: u64,
     /// Time since which the guest's buffers have been too few for a frame.
     short_since: Option<u64>,
-    /// Bytes of the header in front of each frame.
+    /// Length of the header before each frame in bytes.
     pub(super) header_bytes: usize,
-    /// Frames in the shared memory of which the other end was not told.
+    /// Number of frames in the shared memory that the peer was not notified of.
     untold: usize,
-    /// Whether the other end was asked to tell of frames, or of room, and the descriptor for that may be ready.
+    /// Whether notifications of frames, or of room, are enabled, and their descriptor may be ready.
     asked: [bool; 2],
-    /// Whether it was asked to tell of frames, and none came since.
+    /// Whether notifications of frames are enabled, and no frame arrived since.
     will_be_told: bool,
     patience: Patience,
     flows: Flows,
@@ -95,19 +95,18 @@ impl MachineEnd {
         self.side.turn();
     }
 
-    /// Asks the other end to tell of frames, of which none are there, unless it is worth another look first. Returns
-    /// whether it was asked.
+    /// Enables notifications of frames, unless polling once more is worth it. Returns whether they are enabled.
     pub(super) fn rests(&mut self) -> bool {
         let way = self.side.incoming();
         if self.side.has_ring(way) && self.patience.looks_again(self.will_be_told) {
             return false;
         }
-        // One that came while it was asked for is found by the next look.
+        // The next poll finds a frame that arrived meanwhile.
         self.will_be_told = !self.ask(way);
         true
     }
 
-    /// Whether frames are to be looked for again before anybody sleeps: the other end was not asked to tell of them.
+    /// Returns whether to poll for frames again before sleeping, because notifications are disabled.
     pub(super) fn looks_again(&self) -> bool {
         !self.will_be_told && self.side.has_ring(self.side.incoming())
     }
@@ -155,7 +154,7 @@ impl MachineEnd {
         is_changed
     }
 
-    /// Notes that entries were written, and tells the other end at once if it was told of none for long.
+    /// Records that entries were written, and notifies the peer immediately if it was not notified for long.
     fn will_tell(&mut self) {
         self.untold += 1;
         if self.untold >= UNTOLD_MAX {
@@ -190,10 +189,10 @@ impl MachineEnd {
         meets.into_iter().chain(short).min()
     }
 
-    /// Asks the other end to tell of entries of a ring that has none; returns whether it has some now.
+    /// Enables notifications of an empty ring; returns whether it has entries now.
     fn ask(&mut self, way: Way) -> bool {
         let Self { side, asked, .. } = self;
-        // The descriptor is taken once a sleep, and not each time that the ring is empty.
+        // The descriptor is cleared once per sleep, not each time that the ring is empty.
         if core::mem::take(&mut asked[way as usize]) {
             side.take_bell(way);
         }
@@ -258,7 +257,7 @@ enum Ended {
 }
 
 impl Ended {
-    /// The event to count; `None` for who has hung up by itself.
+    /// Returns the event to count; `None` if the peer disconnected by itself.
     fn event(&self) -> Option<VhostEvent> {
         match self {
             Self::Refused(Refused::Message) => Some(VhostEvent::PeerCutOff),
@@ -339,14 +338,14 @@ impl Wire for MachineEnd {
     }
 }
 
-/// Looks at an empty ring before its other side is asked to tell of entries.
+/// Polling of an empty ring before notifications are enabled.
 ///
-/// To be told is to be woken, and to tell is a system call: both are spared where the other side runs on a processor of
-/// its own and has more in a moment. Where it shares this one, every look is in vain. So one sleep of some is put off
-/// for a trial, and others for as long as that helps.
+/// A notification costs the peer a system call and this side a wake-up. Polling saves both if the peer runs on another
+/// CPU and has more entries soon. If it shares this CPU, every poll is in vain. Therefore some sleeps are delayed for a
+/// trial, and others as long as that helps.
 #[derive(Debug, Default)]
 struct Patience {
-    /// Looks that are made, and those that were.
+    /// Number of polls to make, and of those made.
     looks: u16,
     made: u16,
     /// Sleeps so far, modulo 2^16.
@@ -354,7 +353,7 @@ struct Patience {
 }
 
 impl Patience {
-    /// Whether to look again at a ring that is empty, whose other side was asked to tell of entries or was not.
+    /// Returns whether to poll an empty ring again; `is_asked` tells whether notifications are enabled.
     fn looks_again(&mut self, is_asked: bool) -> bool {
         if is_asked {
             return false;
@@ -395,7 +394,7 @@ const SHORT_NS_MAX: u64 = 1_000_000_000;
 /// Times that one frame finds more entries while its driver is asked for some. An honest driver that adds them one by
 /// one has added all that a frame may take by then.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
-/// Frames in the shared memory before the other end is told of them in any case.
+/// Maximum number of frames in the shared memory before the peer is notified.
 const UNTOLD_MAX: usize = 32;
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl Flows {
         Self { ports, stack: Stack::new(0) }
     }
 
-    /// The pair, of so many, for a frame behind a header of so many bytes.
+    /// Returns the queue pair, of `pairs`, for a frame after a header of `header_bytes` bytes.
     pub(super) fn pair(
         &mut self,
         parts: &[IoSlice<'_>],

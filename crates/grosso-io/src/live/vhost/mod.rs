@@ -30,30 +30,29 @@ use crate::{
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
-/// Options of a port that shares memory with another program.
+/// Options of a vhost-user port, which shares memory with the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VhostOptions {
-    /// Path of the socket at which the other program is met.
+    /// Path of the socket.
     pub path: PathBuf,
-    /// Side of the meeting that the port is. The path for datagrams has no meaning.
+    /// Whether the port listens or connects. The path for datagrams is ignored.
     pub role: UnixRole,
-    /// Side of the rings that the port is: the device of a virtual machine, with the back end, or the driver of a
-    /// device that another program is, such as a switch, with the front end.
+    /// Role of the port at the rings: the device of a virtual machine (back end), or the driver of a device that
+    /// another program implements, for example a switch (front end).
     pub side: VhostSide,
-    /// Features of frames, both ways: those that a guest is offered and chooses of, or those that are used where a
-    /// device has them.
+    /// Offloads in both directions: those offered to the guest, or those used if the device has them.
     pub features: Features,
-    /// Most bytes of memory that a front end may share, if the port is a device. A guest that names pages which nobody
-    /// touched before makes this process grow by that at most. The default is [`MAPPED_BYTES_MAX`].
+    /// Maximum size in bytes of the memory that a front end may share, if the port is a device. A guest that names
+    /// untouched pages makes this process grow by at most this amount. The default is [`MAPPED_BYTES_MAX`].
     pub memory_bytes_max: u64,
-    /// The UDP ports of tunnels.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
 }
 
 impl VhostOptions {
-    /// A socket at this path, for which the port listens, and only its own user may connect to. The port is a device,
-    /// whose guest is offered everything.
+    /// Creates options for a listening socket at `path`, to which only the same user may connect. The port is a device
+    /// that offers all features to its guest.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -67,11 +66,11 @@ impl VhostOptions {
     }
 }
 
-/// The device of a virtual machine, or the driver of a device. Its frames begin with an Ethernet header.
+/// A vhost-user port: the device of a virtual machine, or the driver of a device. Frames start with an Ethernet header.
 ///
-/// A frame is copied once each way, out of the shared memory or into it. While nobody is there, or rings have not
-/// begun, frames are dropped and counted; who comes later, or again, finds the port as it was. Until both ends have
-/// agreed on features, the port reports those that it may have.
+/// Every frame is copied once per direction, out of the shared memory or into it. While no peer is connected, or its
+/// rings are not started, frames are dropped and counted. A peer may connect and disconnect at any time. Until features
+/// are negotiated, the port reports those that it may have.
 #[derive(Debug)]
 pub struct VhostPort {
     name: String,
@@ -89,11 +88,11 @@ pub struct VhostPort {
 }
 
 impl VhostPort {
-    /// Opens a port. The other program need not be there yet.
+    /// Opens a port. The peer need not be running yet.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a path that no socket can have; [`io::ErrorKind::AddrInUse`] if another
-    /// program has a socket there, or the file is none; those of the system.
+    /// [`io::ErrorKind::InvalidInput`] for an invalid socket path; [`io::ErrorKind::AddrInUse`] if another program uses
+    /// the socket, or the file is not a socket; otherwise errors of the system calls.
     pub fn open(options: &VhostOptions) -> io::Result<Self> {
         let wanted = (options.features | Features::SCATTER_GATHER).active();
         let offered = offered_bits(wanted, options.side);
@@ -114,19 +113,19 @@ impl VhostPort {
         })
     }
 
-    /// The path of the socket behind `vhost-user:`.
+    /// Returns the path of the socket after `vhost-user:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Counters of frames.
+    /// Returns the counters of frames.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         &self.outgoing.stats
     }
 
-    /// Counters of the device.
+    /// Returns the counters of the device.
     #[must_use]
     pub fn machine_stats(&self) -> &VhostStats {
         &self.end.stats

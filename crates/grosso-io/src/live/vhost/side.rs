@@ -60,7 +60,7 @@ impl MachineSide {
         with!(self, side => side.forget());
     }
 
-    /// The first message to the other end, for who has the first word.
+    /// Returns the first message to the peer, if this side sends it.
     pub(super) fn greet(&mut self) -> Option<Letter> {
         match self {
             Self::Device(_) => None,
@@ -135,8 +135,8 @@ impl MachineSide {
         }
     }
 
-    /// Asks the other end to tell of entries where there are none: of frames for the port in every ring, of room for
-    /// its own in the one at hand. Returns whether there are some now; `None` without a ring.
+    /// Enables notifications of frames in every ring, or of room in the selected ring. Returns whether there are
+    /// entries now; `None` without a ring.
     pub(super) fn ask(&mut self, way: Way) -> Option<bool> {
         let is_for_frames = way == self.incoming();
         with!(self, side => {
@@ -164,7 +164,7 @@ impl MachineSide {
         with!(self, side => side.publish(way));
     }
 
-    /// Takes note that the other end told of entries.
+    /// Clears the peer's notification.
     pub(super) fn take_bell(&mut self, way: Way) {
         match self {
             Self::Device(back) => back.take_kick(way),

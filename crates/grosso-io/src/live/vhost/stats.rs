@@ -6,43 +6,43 @@ use grosso_vhost::ring::ChainFault;
 use crate::port::PortCounter;
 
 reasons! {
-    /// An event at a port that shares memory with another program.
+    /// Event at a vhost-user port.
     VhostEvent {
-        /// The other program was met: it connected, or was connected to.
+        /// The peer connected, or was connected to.
         PeerMet = "peer-met",
-        /// The other program hung up, or was gone.
+        /// The peer disconnected or disappeared.
         PeerGone = "peer-gone",
-        /// The other program broke the protocol or a ring, or took memory away, and was hung up on.
+        /// The peer violated the protocol, corrupted a ring or removed memory, and was disconnected.
         PeerCutOff = "peer-cut-off",
-        /// A frame was dropped because no other program was there, or its rings had not begun.
+        /// A frame was dropped because no peer was connected, or its rings were not started.
         TransmitNoPeer = "tx-no-peer",
-        /// An entry of a ring, or a descriptor, named no descriptor, or one that the device did not have; what it was
-        /// for was lost.
+        /// A ring entry or a descriptor named an invalid descriptor, or one that the device did not own; its frame was
+        /// lost.
         RingIndex = "ring-index",
-        /// A chain of descriptors was longer than can be, or had no end; what it was for was lost.
+        /// A descriptor chain was too long or endless; its frame was lost.
         RingEndless = "ring-endless",
-        /// A descriptor was of memory that the machine does not have; what it was for was lost.
+        /// A descriptor pointed outside the guest's memory; its frame was lost.
         RingOutside = "ring-outside",
-        /// A descriptor to be read was in a ring of buffers to be written, or the reverse; what it was for was lost.
+        /// A readable descriptor was in a ring of writable buffers, or the reverse; its frame was lost.
         RingDirection = "ring-direction",
-        /// A table of descriptors had a wrong length or place; what it was for was lost.
+        /// An indirect descriptor table had a wrong length or position; its frame was lost.
         RingTable = "ring-table",
-        /// A ring claimed more entries than it has, and is left alone until it begins anew.
+        /// A ring claimed more entries than it has, and is ignored until it restarts.
         RingOverrun = "ring-overrun",
-        /// A chain had 2^32 bytes or more, or a frame more than its buffer; what it was for was lost.
+        /// A chain had 2^32 bytes or more, or a frame was longer than its buffer; its frame was lost.
         RingLength = "ring-length",
-        /// A frame found nothing but wrong entries, or a driver that added entries and took them back again, and made
-        /// more work than a frame may; the frame was lost.
+        /// A frame found only invalid entries, or a driver that kept adding and removing entries, and exceeded the work
+        /// limit per frame; the frame was lost.
         RingUnsteady = "ring-unsteady",
-        /// A ring had buffers for a second, too few for the frame that waited for more; the frame was lost.
+        /// A ring had too few buffers for the waiting frame for one second; the frame was lost.
         RingShort = "ring-short",
-        /// A table of memory, or a dirty log, was refused: too many regions, more bytes than are mapped for a guest, a
-        /// region outside its file, a log that ends before the memory, or a file that is not in memory.
+        /// A memory table or a dirty log was rejected: too many regions, more bytes than may be mapped per guest, a
+        /// region outside its file, a log shorter than the memory, or a file that is not in memory.
         MemoryRefused = "memory-refused",
-        /// A table of memory was refused because it has more bytes than the port's memory= allows.
+        /// A memory table was rejected because it exceeds the port's `memory=` limit.
         MemoryOverLimit = "memory-over-limit",
-        /// This system had no descriptors or no memory to meet the other program, or for what is shared with it: that
-        /// waits or was hung up on, through no fault of its own, and is met anew.
+        /// The system ran out of descriptors or memory while connecting to the peer. The peer waits or was
+        /// disconnected, and the connection is retried.
         SetUpFailed = "setup-failed",
     }
 }
@@ -75,18 +75,18 @@ impl VhostEvent {
     }
 }
 
-/// Counters of a port that shares memory with another program.
+/// Counters of a vhost-user port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VhostStats([u64; VhostEvent::COUNT]);
 
 impl VhostStats {
-    /// Number of times that an event occurred.
+    /// Returns the number of times that an event occurred.
     #[must_use]
     pub fn events(&self, event: VhostEvent) -> u64 {
         self.0[event as usize]
     }
 
-    /// Every counter with its description.
+    /// Returns every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> + '_ {
         VhostEvent::ALL.iter().map(|event| {
             let (name, sentence) = (event.name(), event.sentence());

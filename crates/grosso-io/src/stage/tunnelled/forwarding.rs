@@ -8,40 +8,38 @@ use std::{
 
 use grosso_wire::ethernet;
 
-/// The other ends of a tunnel of Ethernet frames besides
-/// [`Endpoint::remote`](grosso::tunnel::Endpoint::remote), and the Ethernet addresses behind them.
+/// Remote endpoints of a tunnel that carries Ethernet, besides [`Endpoint::remote`](grosso::tunnel::Endpoint::remote),
+/// and the Ethernet addresses behind them.
 ///
-/// A frame is sent to the end behind which its destination is; if that is unknown, or a group
-/// address, to all ends. Frames received from one end are not forwarded to another: connecting
-/// hosts behind two ends takes a bridge.
+/// A frame is sent to the endpoint behind which its destination is; if that is unknown, or a group address, to all
+/// endpoints. Frames received from one endpoint are not forwarded to another: connect hosts behind two endpoints with a
+/// bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarding {
-    /// The further ends, at most [`REMOTES_MAX`] including the endpoint's own.
+    /// Further endpoints, at most [`REMOTES_MAX`] including the endpoint's own.
     pub remotes: Vec<Remote>,
-    /// Ethernet addresses with the end behind which each is. They are never relearned.
+    /// Ethernet addresses with the endpoint behind which each is. They are never relearned.
     pub configured: Vec<([u8; 6], IpAddr)>,
-    /// Time for which a learned address stays valid after it was last seen, in nanoseconds; `None`
-    /// disables learning.
+    /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
     pub age_ns: Option<u64>,
-    /// Greatest number of learned addresses. Packets from further addresses are accepted, and
-    /// frames to them are sent to all ends.
+    /// Maximum number of learned addresses. Packets from further addresses are accepted, and frames to them are sent to
+    /// all endpoints.
     pub addresses_max: usize,
 }
 
-/// One further other end.
+/// A further remote endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Its IP address, of the same family as the endpoint's.
+    /// IP address, of the same family as the endpoint's.
     pub address: IpAddr,
-    /// The Ethernet address of the next router towards it, if that differs from the one of the
-    /// endpoint's link.
+    /// Ethernet address of its next hop, if it differs from that of the endpoint's link.
     pub next: Option<[u8; 6]>,
 }
 
 impl Forwarding {
-    /// Further ends behind the same router, with addresses learned as in Linux: valid for 300
-    /// seconds.
+    /// Creates the configuration for endpoints behind the same next hop. Learned addresses stay valid for 300 s, as in
+    /// Linux.
     #[must_use]
     pub fn new(remotes: impl IntoIterator<Item = IpAddr>) -> Self {
         let remote = |address| Remote { address, next: None };
@@ -191,7 +189,7 @@ fn is_one_device(address: &[u8; 6]) -> bool {
     address[0] & 1 == 0 && *address != [0; 6]
 }
 
-/// Greatest number of other ends of a tunnel. A frame for all of them is sent this often.
+/// Maximum number of remote endpoints of a tunnel. A frame for all of them is sent once per endpoint.
 pub const REMOTES_MAX: usize = 64;
 /// Default lifetime of addresses learned by Linux's `vxlan`.
 const AGE_NS: u64 = 300 * 1_000_000_000;

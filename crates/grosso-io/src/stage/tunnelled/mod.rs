@@ -38,50 +38,48 @@ use crate::{
     stage::own_packets::OwnPackets,
 };
 
-/// Options of a tunnel: its ends, its addresses and its MTU.
+/// Options of a tunnel: its endpoints, its addresses and its MTU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TunnelledOptions {
-    /// This end of the tunnel.
+    /// Local endpoint of the tunnel.
     pub endpoint: Endpoint,
-    /// The link header of transmitted frames, for a port of Ethernet.
+    /// Link header of transmitted frames, for an Ethernet port.
     pub link: Option<EthernetLink>,
-    /// The address of the tunnel's own device, if the tunnel carries Ethernet: frames with this
-    /// source that come back are dropped (rule W30).
+    /// Address of the tunnel's own device, if the tunnel carries Ethernet: received frames with this source are dropped
+    /// (rule W30).
     pub address: Option<[u8; 6]>,
-    /// Location of the UDP checksum of received frames, as
-    /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum) gives it.
+    /// Visibility of the UDP checksum of received frames, see
+    /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum).
     pub outer_checksum: OuterChecksum,
-    /// The longest packet that the tunnel carries, in bytes from the inner IP header on. It is
-    /// further limited by the path MTU of the port behind less the tunnel's headers, if that is
-    /// known, and less the VLAN tags of a frame inside, which do not count here; `None` sets no
-    /// other limit.
+    /// Maximum packet length of the tunnel in bytes from the inner IP header on, without VLAN tags. The path MTU of the
+    /// inner port, if known, further limits it by subtracting tunnel headers and VLAN tags; `None` sets no other limit.
     pub mtu: Option<usize>,
-    /// The least path MTU that makes the tunnel carry less ([`Port::path_proven`]), in bytes from the
-    /// outer IP header on: packets longer than a lesser one leave as fragments. With `None` nothing but
-    /// this host's routes does. It is never below [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
+    /// Minimum path MTU in bytes from the outer IP header on. A lower [`Port::path_proven`] limits the tunnel only down
+    /// to this value; longer outer packets are then fragmented. With `None` only this host's routes count. Never below
+    /// [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
     pub mtu_min: Option<usize>,
-    /// The UDP ports of tunnels within the tunnel's packets.
+    /// UDP ports that identify tunnels within the tunnel's packets.
     pub ports: Ports,
     /// Key of the hash that selects a flow's source port; should be random.
     pub seed: u64,
-    /// Further other ends of a tunnel of Ethernet frames.
+    /// Further remote endpoints of a tunnel that carries Ethernet.
     pub forwarding: Option<Forwarding>,
-    /// Sent with the first of the tunnel's own packets that comes back to it.
+    /// Notification of the first of the tunnel's own outer packets that returns to it.
     pub loop_notice: Option<Notice>,
 }
 
-/// Addresses of both ends of an Ethernet link.
+/// Addresses of an Ethernet link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EthernetLink {
-    /// The address of this end.
+    /// Address of this host.
     pub source: [u8; 6],
-    /// The address of the other end: the next router towards the other end of the tunnel.
+    /// Address of the next hop towards the remote endpoint.
     pub destination: [u8; 6],
 }
 
 impl TunnelledOptions {
-    /// Options for a tunnel over a port whose frames start with the outer IP header.
+    /// Creates options for a tunnel over a port whose frames start with the outer IP header.
     #[must_use]
     pub const fn new(endpoint: Endpoint, seed: u64) -> Self {
         Self {
@@ -99,30 +97,27 @@ impl TunnelledOptions {
     }
 }
 
-/// A port that encapsulates transmitted frames, and decapsulates received ones.
+/// A port that encapsulates transmitted frames and decapsulates received ones.
 ///
-/// Its frames are the inner ones: Ethernet frames or IP packets, whichever the [`Endpoint`]
-/// carries. The port behind carries the outer ones: Ethernet with the addresses of
-/// [`TunnelledOptions::link`], or from the IP header on.
+/// Its frames are the inner ones: Ethernet frames or IP packets, as the [`Endpoint`] is configured. The inner port
+/// carries the outer ones: Ethernet with the addresses of [`TunnelledOptions::link`], or frames that start with the IP
+/// header.
 ///
-/// The port takes superframes of all kinds and partial checksums. A superframe stays whole in the
-/// tunnel and is segmented only if the port behind does not take it; its payload is not copied
-/// here. Received frames are not copied either, unless an ECN mark or a checksum has to be written
-/// into the packet, or they are superframes of the tunnel's own datagrams, which are segmented first.
-/// Frames of other tunnels are dropped and counted by reason.
+/// The port accepts all superframes and partial checksums. A superframe stays whole in the tunnel and is segmented only
+/// if the inner port does not accept it; its payload is not copied here. Received frames are not copied either, unless
+/// an ECN mark or a checksum must be written into the packet, or they are superframes of the tunnel's own datagrams,
+/// which are segmented first. Frames of other tunnels are dropped and counted by reason.
 ///
-/// The sender of a packet with DF that is too long for the tunnel is informed by ICMP (rule S49),
-/// within the limits of [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. What is proven of the outer path is
-/// heeded down to [`TunnelledOptions::mtu_min`]; packets longer than it is said to carry leave without
-/// DF.
+/// The sender of a packet with DF that is too long for the tunnel gets an ICMP error (rule S49), within the limits of
+/// [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. A proven path MTU counts down to [`TunnelledOptions::mtu_min`]; packets
+/// above the reported path MTU are sent without DF.
 ///
-/// A tunnel of Ethernet frames may have several other ends ([`TunnelledOptions::forwarding`]).
+/// A tunnel that carries Ethernet may have several remote endpoints ([`TunnelledOptions::forwarding`]).
 ///
-/// The tunnel's own outer packets, which come back if the route to the other end leads into the tunnel, are dropped
-/// and counted, and so are fragments of them ([`LoopGuard`]).
+/// If the route to the remote endpoint leads into the tunnel, the tunnel's own outer packets return to it. They are
+/// dropped and counted, including fragments of them ([`LoopGuard`]).
 ///
-/// Packets for which the port behind has no room are queued here, and nothing more is taken until
-/// they are sent.
+/// Packets for which the inner port has no room are queued here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
 pub struct Tunnelled<P: Port> {
     port: P,
@@ -159,9 +154,8 @@ impl<P: Port> Tunnelled<P> {
     /// Wraps a port in the tunnel.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the parts of the endpoint contradict each other, when
-    /// the port's frames are neither IP packets nor Ethernet with given addresses, or when there
-    /// are too many other ends.
+    /// [`io::ErrorKind::InvalidInput`] if the endpoint's configuration is contradictory, if the port's frames are
+    /// neither IP packets nor Ethernet with known addresses, or if there are too many remote endpoints.
     pub fn new(port: P, options: TunnelledOptions) -> io::Result<Self> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let peers = Peers::new(&options, port.link()).map_err(invalid)?;
@@ -197,29 +191,29 @@ impl<P: Port> Tunnelled<P> {
         Ok(tunnelled)
     }
 
-    /// The port behind.
+    /// Returns the inner port.
     #[must_use]
     pub fn inner(&self) -> &P {
         &self.port
     }
 
-    /// The port behind, for requests that need `&mut`.
+    /// Returns the inner port, for requests that need `&mut`.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Unwraps the port, and drops all queued packets.
+    /// Returns the inner port and drops all queued packets.
     pub fn into_inner(self) -> P {
         self.port
     }
 
-    /// This end of the tunnel.
+    /// Returns the local endpoint of the tunnel.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.peers.endpoint()
     }
 
-    /// Counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> TunnelledStats {
         let mut put_in = EncapsulateStats::default();
@@ -239,8 +233,7 @@ impl<P: Port> Tunnelled<P> {
         }
     }
 
-    /// The tunnel's MTU in bytes from the inner IP header on, for frames without a VLAN tag; `None` if it is not
-    /// known.
+    /// Returns the tunnel's MTU in bytes from the inner IP header on, for frames without a VLAN tag; `None` if unknown.
     #[must_use]
     pub fn mtu(&self) -> Option<usize> {
         Some(self.mtu.behind(0)).filter(|mtu| *mtu < usize::MAX)
@@ -373,8 +366,8 @@ impl<P: Port> Port for Tunnelled<P> {
         self.link
     }
 
-    /// Superframes of all kinds and partial checksums: the egress segments and completes what the
-    /// port behind does not take, outer headers included.
+    /// Returns all superframes and partial checksums: the egress segments and completes what the inner port does not
+    /// accept, including outer headers.
     fn device(&self) -> Device {
         Device::new(Features::ALL.without(Features::GSO_PARTIAL))
     }
@@ -448,7 +441,7 @@ impl<P: Port> Port for Tunnelled<P> {
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
     }
 
-    /// 0 (at once) while a message to a sender or a packet is queued, or the port may have more frames, because
+    /// Returns 0 (immediately) while a packet or an ICMP message is queued, or the port may have more frames, because
     /// its descriptor may not become readable again for them.
     fn deadline(&self) -> Option<u64> {
         let has_more = self.more || !self.ready.is_empty() || !self.replies.is_empty();
@@ -473,7 +466,7 @@ impl<P: Port> Port for Tunnelled<P> {
     }
 }
 
-/// The least floor of the path MTU over IPv4, in bytes: what every host reassembles (RFC 791).
+/// Minimum path MTU over IPv4 in bytes: the length that every host must reassemble (RFC 791).
 pub const MTU_MIN_IPV4: usize = 576;
-/// The least floor of the path MTU over IPv6, in bytes: what every link carries (RFC 8200 section 5).
+/// Minimum path MTU over IPv6 in bytes: the length that every link must carry (RFC 8200 section 5).
 pub const MTU_MIN_IPV6: usize = ipv6::MTU_MIN as usize;

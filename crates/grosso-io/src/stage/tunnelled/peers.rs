@@ -58,7 +58,7 @@ impl Peers {
         self.now_ns
     }
 
-    /// Sets the length of the packets that the path is said to carry in one piece.
+    /// Sets the reported path MTU.
     pub(super) fn set_mtu(&mut self, mtu: TunnelMtu) {
         self.peers.iter_mut().for_each(|peer| peer.encapsulator.set_mtu(mtu));
     }

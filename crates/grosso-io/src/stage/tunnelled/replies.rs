@@ -68,11 +68,9 @@ impl Replies {
     }
 }
 
-/// Greatest number of ICMP messages that a tunnel sends per second: the default of Linux's
-/// `icmp_msgs_per_sec` (RFC 1812 section 4.3.2.8).
+/// Maximum number of ICMP messages per second: the default of Linux's `icmp_msgs_per_sec` (RFC 1812 section 4.3.2.8).
 pub const ICMP_PER_SECOND: u32 = 1000;
-/// Greatest number of ICMP messages sent at once or queued: the default of Linux's
-/// `icmp_msgs_burst`.
+/// Maximum number of ICMP messages sent at once or queued: the default of Linux's `icmp_msgs_burst`.
 pub const ICMP_BURST: u32 = 50;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;

@@ -10,7 +10,7 @@ use grosso::tunnel::{
 
 use crate::port::PortCounter;
 
-/// Counters of the packets through a tunnel, and of those dropped.
+/// Counters of a tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TunnelledStats {
@@ -20,31 +20,30 @@ pub struct TunnelledStats {
     pub taken_out: DecapsulateStats,
     /// Packets of another tunnel, by reason.
     pub foreign: [u64; NotAdmitted::COUNT],
-    /// Packets with the tunnel device's own Ethernet address as their source (rule W30).
+    /// Packets with the tunnel device's own Ethernet address as source (rule W30).
     pub own_address: u64,
-    /// Superframes segmented before encapsulation, because outer headers cannot describe all of
-    /// their packets.
+    /// Superframes segmented before encapsulation, because outer headers cannot describe their packets.
     pub cut_before: u64,
-    /// Superframes segmented before decapsulation, because they are many of the tunnel's datagrams.
+    /// Superframes segmented before decapsulation, because they contain several of the tunnel's datagrams.
     pub cut_inbound: u64,
-    /// Packets too long for the tunnel whose sender was informed by ICMP.
+    /// Packets too long for the tunnel whose sender got an ICMP error.
     pub told: u64,
-    /// Packets too long for the tunnel whose sender was not informed.
+    /// Packets too long for the tunnel whose sender got no ICMP error.
     pub untold: u64,
-    /// Outer packets of the tunnel itself, and fragments of them, that came back to be encapsulated.
+    /// Outer packets of the tunnel itself, and fragments of them, that returned to be encapsulated.
     pub looped: u64,
-    /// Frames sent to every other end of a tunnel with several.
+    /// Frames sent to all remote endpoints of a tunnel with several.
     pub flooded: u64,
     /// Packets whose source was not learned because the table was full.
     pub unlearned: u64,
     /// Packets whose source is not a unicast Ethernet address, in a tunnel that learns addresses.
     pub no_device: u64,
-    /// Packets whose source is configured to be behind another end.
+    /// Packets whose source is configured to be behind another endpoint.
     pub moved: u64,
-    /// Packets whose checksum had been left to a device that was not there, and is completed.
+    /// Packets whose checksum no device had completed; it was completed here.
     pub left_open: u64,
-    /// Superframes of TCP whose cutting had been left to a device that was not there: they are cut to what the tunnel
-    /// carries.
+    /// TCP superframes whose segmentation was left for a device that does not exist; they are segmented to the tunnel's
+    /// MTU.
     pub left_whole: u64,
 }
 
@@ -71,13 +70,13 @@ impl Default for TunnelledStats {
 }
 
 impl TunnelledStats {
-    /// Number of packets of another tunnel, for this reason.
+    /// Returns the number of packets of another tunnel, for this reason.
     #[must_use]
     pub const fn foreign(&self, reason: NotAdmitted) -> u64 {
         self.foreign[reason.index()]
     }
 
-    /// Every counter with its description.
+    /// Returns every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let loss = |name, sentence| PortCounter { name, is_loss: true, sentence };

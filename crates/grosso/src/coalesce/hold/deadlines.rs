@@ -1,16 +1,16 @@
-//! Deadlines of held trains, if not all have the same time: the earliest is found without a look at the others.
+//! Deadlines of held trains with different hold times: a heap finds the earliest.
 
 use alloc::vec::Vec;
 
 use crate::coalesce::{by_id::ById, train_id::TrainId};
 
-/// The deadlines of held trains by slot, in a heap that knows where each slot stands.
+/// Deadlines of held trains by slot, in a heap that knows the position of each slot.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<Deadline>,
-    /// Place of each slot in the heap.
+    /// Position of each slot in the heap.
     places: ById<TrainId, u32>,
-    /// Deadlines set so far: of two at the same time the one that was set first is earlier.
+    /// Number of deadlines set so far; of two equal deadlines the one set first is earlier.
     count: u64,
 }
 
@@ -33,7 +33,7 @@ impl Deadlines {
         self.rise(place);
     }
 
-    /// Takes the deadline of a slot away, if it has one.
+    /// Removes the deadline of a slot, if any.
     #[inline]
     pub(super) fn remove(&mut self, slot: TrainId) {
         let Some(place) = self.place(slot) else { return };
@@ -46,19 +46,19 @@ impl Deadlines {
         }
     }
 
-    /// Takes the earliest deadline away if it is over by now, and gives its slot.
+    /// Removes the earliest deadline if it has passed and returns its slot.
     pub(super) fn pop(&mut self, now_ns: u64) -> Option<TrainId> {
         let (_, slot) = self.first().filter(|(at_ns, _)| *at_ns <= now_ns)?;
         self.remove(slot);
         Some(slot)
     }
 
-    /// The earliest deadline, and whose it is.
+    /// Returns the earliest deadline with its slot.
     pub(super) fn first(&self) -> Option<(u64, TrainId)> {
         self.heap.first().map(|deadline| (deadline.at_ns, deadline.slot))
     }
 
-    /// The deadline of a slot.
+    /// Returns the deadline of a slot.
     pub(super) fn of(&self, slot: TrainId) -> Option<u64> {
         self.place(slot).map(|place| self.heap[place].at_ns)
     }
@@ -100,7 +100,7 @@ impl Deadlines {
     }
 }
 
-/// No place.
+/// No position.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Time that a train may wait for more of its flow.
+//! Hold times: the time that a train may wait for more packets of its flow.
 //!
-//! A hold that is the same for all is too long for a flow that is not going to send, and too short for none. The
-//! controller looks at each flow instead: it holds across the end of a poll only if the flow's next packet is due
-//! before the train must leave, and never longer than a superframe takes to fill or a sixteenth of the round trip. On
-//! long paths trains stay so short that as many acknowledgments are sent a round trip as the sender's clock needs.
+//! A common hold time is too long for flows that send nothing soon, and too short for the others. The controller
+//! decides per flow: it holds a train across the end of a poll only if the flow's next packet is due before the train
+//! must leave, and never longer than a superframe takes to fill or a sixteenth of the round-trip time. On long paths it
+//! limits the length of trains, so that the receiver sends enough acknowledgments per round trip.
 
 mod deadlines;
 mod pace;
@@ -31,12 +31,12 @@ pub use self::{
     round_trips::RoundTrips,
 };
 
-/// Time for which trains are held, as their profile wants it.
+/// Choice of hold times of a profile.
 #[derive(Debug)]
 pub(super) enum Retention {
-    /// Every hold lasts this many nanoseconds.
+    /// Every train is held for this many nanoseconds.
     Fixed(u64),
-    /// As long as it pays.
+    /// Hold times depend on the flow.
     Controlled(Controller),
 }
 
@@ -48,7 +48,7 @@ impl Retention {
         }
     }
 
-    /// Nanoseconds for which every train is held, if that is the same for all.
+    /// Returns the hold time in nanoseconds, if all trains have the same.
     #[inline]
     pub(super) fn fixed_ns(&self) -> Option<u64> {
         match self {
@@ -57,7 +57,7 @@ impl Retention {
         }
     }
 
-    /// Counts a packet in that may be in a train, with what was found of its flow.
+    /// Counts a mergeable packet, with the result of the lookup of its flow.
     pub(super) fn count(
         &mut self,
         flow: FlowHash,
@@ -75,7 +75,7 @@ impl Retention {
         }
     }
 
-    /// Counts packets in that joined a train in the instant in which one was counted before them.
+    /// Counts packets that merged at the same time as the packet counted before them.
     pub(super) fn count_more(&mut self, flow: FlowHash, payload_bytes: usize, now_ns: u64) {
         if let Self::Controlled(controller) = self {
             controller
@@ -85,7 +85,7 @@ impl Retention {
         }
     }
 
-    /// Decides how long a train that just started may be held, and how long it may become.
+    /// Decides how long a new train may be held, and how many packets it may have.
     #[inline]
     pub(super) fn start<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         if let Self::Controlled(controller) = self {
@@ -93,7 +93,7 @@ impl Retention {
         }
     }
 
-    /// Whether a train that a packet joined is as long as its flow's acknowledgments allow.
+    /// Returns whether a train has as many packets as the flow's acknowledgments allow.
     #[inline]
     pub(super) fn is_full(&self, slot: TrainId, packets: u16) -> bool {
         match self {
@@ -104,7 +104,7 @@ impl Retention {
         }
     }
 
-    /// Forgets a train that leaves.
+    /// Removes a delivered train.
     #[inline]
     pub(super) fn end(&mut self, slot: TrainId) {
         if let Self::Controlled(controller) = self {
@@ -112,7 +112,7 @@ impl Retention {
         }
     }
 
-    /// The train that must leave next, if it must by now. It is expected to.
+    /// Returns the next train that must leave, if its time is over. The caller must then close it.
     pub(super) fn next_over<B: AsRef<[u8]>>(
         &mut self,
         now_ns: u64,
@@ -127,8 +127,8 @@ impl Retention {
         }
     }
 
-    /// The trains that got a packet in this poll and whose next one is not due in time, oldest first (P24). The list is
-    /// to be given back.
+    /// Returns the trains that got a packet in this poll and whose next packet is not due in time, oldest first (P24).
+    /// Return the list with [`Self::give_back`].
     pub(super) fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         match self {
             Self::Fixed(_) => Vec::new(),
@@ -136,14 +136,14 @@ impl Retention {
         }
     }
 
-    /// Takes the memory of an emptied list back.
+    /// Takes back the memory of an emptied list.
     pub(super) fn give_back(&mut self, idle: Vec<TrainId>) {
         if let Self::Controlled(controller) = self {
             controller.touched = idle;
         }
     }
 
-    /// Time at which the next train must leave.
+    /// Returns the time at which the next train must leave.
     pub(super) fn deadline<B: AsRef<[u8]>>(&self, trains: &Trains<B>) -> Option<u64> {
         match self {
             Self::Fixed(hold_ns) => {
@@ -153,7 +153,7 @@ impl Retention {
         }
     }
 
-    /// Learns how long a round trip of a flow takes.
+    /// Records a measured round-trip time of a flow.
     pub(super) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64, now_ns: u64) {
         if let Self::Controlled(controller) = self {
             let pace = controller.flows.entry(flow, now_ns, || Pace::starting(now_ns));
@@ -161,7 +161,7 @@ impl Retention {
         }
     }
 
-    /// Number of flows that send in bursts, and nobody knows how long their round trips are.
+    /// Returns the number of flows that send in bursts and whose round-trip time is unknown.
     pub(super) fn blind(&self) -> usize {
         match self {
             Self::Fixed(_) => 0,
@@ -173,22 +173,22 @@ impl Retention {
     }
 }
 
-/// Knowledge of flows, and of the trains that are held.
+/// State of flows and held trains.
 #[derive(Debug)]
 pub(super) struct Controller {
     flows: FlowMemory<FlowHash, Pace>,
     deadlines: Deadlines,
-    /// The slots of trains that got a packet in this poll.
+    /// Slots of the trains that got a packet in this poll.
     touched: Vec<TrainId>,
-    /// Whether a slot is among them.
+    /// Whether a slot is in `touched`.
     is_touched: ById<TrainId, bool>,
-    /// The packets that the train of a slot may have. Each packet asks, so it is worked out once a train.
+    /// Maximum number of packets of each slot's train. Every packet reads it, so it is computed once per train.
     segments_max: ById<TrainId, u16>,
     common: Common,
 }
 
 impl Controller {
-    /// The controller that a profile asks for.
+    /// Returns the controller for a profile.
     fn of(profile: &Profile) -> Option<Self> {
         let hold_ns_max = profile.limits.hold_ns;
         let told_ns = profile.reorder.round_trip_ns;
@@ -203,14 +203,14 @@ impl Controller {
         })
     }
 
-    /// Counts a packet in that may be in a train: its flow, and its payload in bytes.
+    /// Counts a mergeable packet of `payload_len` payload bytes.
     #[inline(never)]
     fn count(&mut self, flow: FlowHash, payload_len: usize, now_ns: u64) {
         let pace = self.flows.entry(flow, now_ns, || Pace::starting(now_ns));
         pace.arrive(now_ns, payload_len, &self.common);
     }
 
-    /// Notes that a train got a packet.
+    /// Records that a train got a packet.
     fn touch(&mut self, slot: TrainId) {
         let is_touched = self.is_touched.get_or_grow(slot, || false);
         if !core::mem::replace(is_touched, true) {
@@ -221,7 +221,7 @@ impl Controller {
         }
     }
 
-    /// Lets a train be held until its time is over, or as many packets are in it as its flow's acknowledgments allow.
+    /// Holds a train until its time is over, or it has as many packets as the flow's acknowledgments allow.
     fn hold<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));
@@ -231,15 +231,15 @@ impl Controller {
         self.touch(slot);
     }
 
-    /// Whether a train's next packet is due before it must leave.
+    /// Returns whether a train's next packet is due before the train must leave.
     fn is_worth_waiting<B>(&self, slot: TrainId, train: &Train<B>) -> bool {
         let next_ns = self.flows.get(train.flow).and_then(Pace::next_ns);
         let deadline = self.deadlines.of(slot);
         next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns <= deadline)
     }
 
-    /// The slots of the trains that got a packet in this poll and whose next one is not due in time, oldest first
-    /// (P24).
+    /// Returns the slots of the trains that got a packet in this poll and whose next packet is not due in time, oldest
+    /// first (P24).
     fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         let mut touched = core::mem::take(&mut self.touched);
         for &slot in &touched {
@@ -253,7 +253,7 @@ impl Controller {
     }
 }
 
-/// Sorts slots by the numbers of their trains; compiled once for all types of buffers.
+/// Sorts slots by the sequence numbers of their trains; compiled once for all buffer types.
 #[inline(never)]
 fn sort_by_number(slots: &mut [TrainId], number: &dyn Fn(TrainId) -> Option<u64>) {
     slots.sort_unstable_by_key(|&slot| number(slot));

@@ -1,55 +1,54 @@
-//! The pace of one flow: when its next packet is due, how long a superframe takes to fill, and what its sender's clock
-//! needs.
+//! Pace of one flow: when its next packet is due, how long a superframe takes to fill, and how many acknowledgments its
+//! sender needs.
 
-/// Bounds and knowledge that hold for all flows.
+/// Parameters common to all flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
-    /// A train is held for no longer.
+    /// Maximum hold time of a train.
     pub(super) hold_ns_max: u64,
-    /// The round trip of those that nobody measured, if it is known.
+    /// Round-trip time of flows without a measurement, if known.
     pub(super) round_trip_ns: Option<u64>,
 }
 
-/// Pace of a flow. Packets that come in one instant, as those of a poll do, are one arrival.
+/// Pace of a flow. Packets with the same arrival time, for example those of a poll, are one arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Time of the latest packet.
     last_ns: u64,
-    /// Nanoseconds between arrivals of one burst, averaged, times [`WEIGHT`].
+    /// Average time between arrivals within a burst in nanoseconds, times [`WEIGHT`].
     gap: Option<u64>,
-    /// Payload bytes of an arrival that another follows in its burst, averaged, times [`WEIGHT`].
+    /// Average payload bytes of an arrival that is followed by another in its burst, times [`WEIGHT`].
     bytes: u64,
-    /// Number of pauses in a row, up to now.
+    /// Number of consecutive pauses up to now.
     pauses: u8,
-    /// Payload bytes of the latest arrival so far.
+    /// Payload bytes of the current arrival so far.
     arriving: u64,
-    /// The least that was told.
+    /// Minimum reported round-trip time.
     round_trip_ns: Option<u64>,
     round: Round,
 }
 
-/// Payload that came within a round trip.
+/// Payload within one round trip.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since_ns: u64,
     bytes: u64,
-    /// Payload bytes of the round before.
+    /// Payload bytes of the previous round.
     before: u64,
-    /// The round before had more than half as much again as its own before.
+    /// Whether the previous round had more than 1.5 times the payload of the round before it.
     is_growing: bool,
 }
 
 impl Pace {
-    /// Of a flow whose first packet comes now.
+    /// Returns the pace of a flow whose first packet arrives now.
     pub(super) fn starting(now_ns: u64) -> Self {
         let round = Round { since_ns: now_ns, bytes: 0, before: 0, is_growing: true };
         let last_ns = now_ns;
         Self { last_ns, gap: None, bytes: 0, pauses: 0, arriving: 0, round_trip_ns: None, round }
     }
 
-    /// Counts a packet in. What comes later than the longest hold after the packet before it is behind a pause,
-    /// which says nothing of how fast the bursts are: an average over both would be long enough for no burst to be
-    /// waited for.
+    /// Counts a packet. A packet that arrives later than the maximum hold time after the previous one ends a pause;
+    /// pauses are not averaged with gaps, because no burst would then be waited for.
     pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, common: &Common) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {
@@ -71,7 +70,7 @@ impl Pace {
         self.round.count(now_ns, payload_len, round_trip_ns);
     }
 
-    /// Counts packets in of the arrival that was counted last.
+    /// Counts further packets of the latest arrival.
     #[inline]
     pub(super) fn arrive_more(&mut self, payload_bytes: usize) {
         let payload_bytes = payload_bytes as u64;
@@ -88,21 +87,21 @@ impl Pace {
         self.bytes = self.bytes - self.bytes / WEIGHT + self.arriving;
     }
 
-    /// Learns what a round trip takes.
+    /// Records a measured round-trip time.
     pub(super) fn learn_round_trip(&mut self, round_trip_ns: u64) {
         let least = self.round_trip_ns.map_or(round_trip_ns, |known| known.min(round_trip_ns));
         self.round_trip_ns = Some(least.max(1));
     }
 
-    /// Time at which the next packet is due: a gap behind the latest, by which more have come than not. `None` while
-    /// nothing was seen that is faster than a hold, and once pauses alone were.
+    /// Returns the time at which the next packet is due: one gap after the latest packet, by which most packets arrive.
+    /// `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
         Some(self.last_ns.saturating_add(gap / WEIGHT))
     }
 
-    /// Time for which a train that starts now may be held: no longer than a superframe takes to fill,
-    /// and on a path whose round trip is known a sixteenth of that.
+    /// Returns the hold time of a train that starts now: at most the time that a superframe takes to fill, and on a
+    /// path with a known round-trip time at most a sixteenth of it.
     pub(super) fn hold_ns(&self, common: &Common) -> u64 {
         let hold_ns_max = common.hold_ns_max;
         let most = match self.round_trip_ns(common) {
@@ -119,9 +118,10 @@ impl Pace {
         fill_ns.min(most).max(HOLD_NS_MIN).min(hold_ns_max)
     }
 
-    /// Most packets of this payload that a TCP train may have, so that the sender's clock ticks often enough.
+    /// Returns the maximum number of packets of this payload per TCP train, so that the sender gets enough
+    /// acknowledgments.
     ///
-    /// A path that is not known to be short is taken for the shortest of the long ones.
+    /// A path of unknown length is treated as the shortest long path.
     pub(super) fn segments_max(&self, payload_len: u16, common: &Common) -> u16 {
         if self.round_trip_ns(common).is_some_and(|round_trip_ns| round_trip_ns < LONG_PATH_NS) {
             return SEGMENTS_MAX;
@@ -133,7 +133,7 @@ impl Pace {
         share.max(SEGMENTS_MIN)
     }
 
-    /// Whether it sends in bursts and nobody knows how long its round trips are.
+    /// Returns whether the flow sends in bursts and its round-trip time is unknown.
     pub(super) fn is_blind(&self, common: &Common) -> bool {
         self.gap.is_some() && self.round_trip_ns(common).is_none()
     }
@@ -153,35 +153,36 @@ impl Round {
     }
 }
 
-/// The weight of all earlier arrivals beside a new one, in the averages: a shift of 3.
+/// Weight of all earlier arrivals relative to a new one in the averages: a shift of 3.
 const WEIGHT: u64 = 8;
 
-/// Pauses in a row after which a flow is idle: between two bursts there is one.
+/// Consecutive pauses after which a flow is idle; between two bursts there is one.
 const PAUSES_IDLE: u8 = 2;
 
 /// Payload bytes of a full superframe.
 const SUPERFRAME_BYTES: u64 = 64 * 1024;
 
-/// The least time that a train is held if at all, in nanoseconds: that of two packets of 1500 bytes at 10 Gb/s.
+/// Minimum hold time of a train in nanoseconds: the transmission time of two 1500-byte packets at 10 Gb/s.
 pub const HOLD_NS_MIN: u64 = 2_000;
 
-/// Part of a round trip for which a train is held at most, as a divisor.
+/// Divisor: a train is held for at most this fraction of a round trip.
 const ROUND_TRIP_SHARE: u64 = 16;
 
-/// From this round trip on, in nanoseconds, a path is long: trains are bounded by what the sender's clock needs. The
-/// formula would choke a shorter one, whose bandwidth-delay product is a few dozen packets.
+/// Minimum round-trip time of a long path in nanoseconds. On a long path, trains are limited so that the sender still
+/// gets enough acknowledgments. On a shorter path, whose bandwidth-delay product is a few dozen packets, the formula
+/// would limit throughput.
 pub const LONG_PATH_NS: u64 = 1_000_000;
 
-/// Acknowledgments a round trip that a sender's clock needs, at one a train.
+/// Acknowledgments that a sender needs per round trip, one per train.
 const ACKNOWLEDGMENTS_MIN: u64 = 16;
 
-/// Fewest packets that the controller limits a train to.
+/// Lower bound of the controller's limit on the packets per train.
 pub const SEGMENTS_MIN: u16 = 2;
 
-/// Most packets of a train that the controller holds: a superframe of 64 KB.
+/// Upper bound of the controller's limit on the packets per train: a superframe of 64 KB.
 pub const SEGMENTS_MAX: u16 = 44;
 
-/// After a pause of this many nanoseconds only the round trip of a flow stays known.
+/// Pause in nanoseconds after which everything but the round-trip time of a flow is reset.
 const FORGOTTEN_NS: u64 = 100_000_000;
 
 #[cfg(test)]
@@ -192,7 +193,7 @@ mod tests {
     const HOLD_NS_MAX: u64 = 100_000;
     const COMMON: Common = Common { hold_ns_max: HOLD_NS_MAX, round_trip_ns: None };
 
-    /// A flow of `count` packets that come every `gap_ns`.
+    /// Returns a flow of `count` packets that come every `gap_ns`.
     fn steady(count: u64, gap_ns: u64) -> Pace {
         let mut pace = Pace::starting(0);
         (0..count).for_each(|i| pace.arrive(i * gap_ns, PAYLOAD, &COMMON));
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(pace.round_trip_ns, Some(200));
     }
 
-    /// A flow with this many packets in each of these rounds of 10 ms.
+    /// Returns a flow with this many packets in each of these rounds of 10 ms.
     fn rounds(packets: &[u64]) -> Pace {
         let mut pace = Pace::starting(0);
         pace.learn_round_trip(10_000_000);

@@ -1,4 +1,4 @@
-//! Round trip times of TCP connections, as seen from between them.
+//! Round-trip times of TCP connections, measured between the endpoints.
 
 use core::hash::BuildHasher;
 
@@ -9,16 +9,16 @@ use crate::{
     template::compare::TIMESTAMP_LAYOUT,
 };
 
-/// Measures round trips where both directions of connections pass: how long it takes until what one end sent is
-/// acknowledged by the other, or its timestamp echoed (RFC 7323 section 4).
+/// Measures round-trip times where both directions of connections pass, from a packet to its acknowledgment or to the
+/// echo of its timestamp (RFC 7323 section 4).
 ///
-/// If one direction alone passes, only the opening of a connection tells: how long it takes from the SYN of an end
-/// until it says what it cannot say before the SYN was answered. That may be longer than a round trip, if a SYN was
-/// lost or a server thinks, and is never shorter. The pauses between bursts do not tell: they may be those of the
-/// sender's clock, of its program, or of how it cuts superframes.
+/// If only one direction passes, the handshake gives a single measurement: the time from an endpoint's SYN to its first
+/// packet that requires an answer to the SYN. The value is never shorter than the round trip, but longer if a SYN was
+/// lost or the server was slow. Pauses between bursts are not used: the ACK clock, the application or the sender's
+/// segmentation may cause them.
 ///
-/// Each connection has one packet a direction under observation. Where answers are late on purpose, as delayed
-/// acknowledgments are, the least of many measurements is near the truth.
+/// Each connection has one packet per direction under observation. Delayed acknowledgments make single values too long,
+/// so use the minimum of many.
 #[derive(Debug)]
 pub struct RoundTrips {
     hash: KeyedHash,
@@ -26,28 +26,28 @@ pub struct RoundTrips {
     stack: Stack,
 }
 
-/// One end of a connection.
+/// One endpoint of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
-    /// The sequence number behind the latest that it sent.
+    /// Sequence number after the latest sent byte.
     sequence: Option<u32>,
-    /// The latest timestamp that it sent.
+    /// Latest timestamp sent.
     timestamp: Option<u32>,
-    /// An acknowledgment of this is waited for, since then.
+    /// Sequence number whose acknowledgment is awaited, and since when.
     unacknowledged: Option<(u32, u64)>,
-    /// An echo of this is waited for, since then.
+    /// Timestamp whose echo is awaited, and since when.
     unechoed: Option<(u32, u64)>,
-    /// The least time in which it answered.
+    /// Minimum response time.
     answers_ns: Option<u64>,
     opening: Opening,
 }
 
-/// Progress of an end with the opening of its connection.
+/// Progress of an endpoint's handshake.
 #[derive(Clone, Copy, Debug, Default)]
 enum Opening {
     #[default]
     Unseen,
-    /// Its SYN has this sequence number, acknowledged so far, and came at this time first.
+    /// The SYN with this sequence number arrived first at this time, and acknowledged this number.
     Sent { sequence: u32, acknowledgment: Option<u32>, since_ns: u64 },
     /// The SYN with this sequence number was answered.
     Answered { sequence: u32 },
@@ -56,28 +56,28 @@ enum Opening {
 /// Fields of a packet that describe its connection.
 struct Said {
     connection: u64,
-    /// It was sent by the endpoint with the greater address and port.
+    /// Whether it was sent by the endpoint with the greater address and port.
     is_of_second: bool,
     /// The sequence number of a SYN.
     opens: Option<u32>,
-    /// It ends the connection at once.
+    /// Whether it resets the connection.
     is_reset: bool,
-    /// The sequence number behind it, if it takes any.
+    /// Sequence number after the packet, if it occupies any.
     sequence: Option<u32>,
     acknowledgment: Option<u32>,
-    /// The timestamp and the one that it echoes.
+    /// Timestamp value and echo.
     timestamps: Option<[u32; 2]>,
 }
 
 impl RoundTrips {
-    /// For packets between any two ends. `seed` keys the hash of connections, and should be random.
+    /// Creates a meter for any connections. `seed` keys the hash of connections and should be random.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { hash: KeyedHash::new(seed), connections: FlowMemory::new(), stack: Stack::new(0) }
     }
 
-    /// Looks at a packet of either direction. When it answers one of the other direction, or what answered its end's
-    /// SYN: how long a round trip of its connection takes, in nanoseconds, as far as that is known.
+    /// Observes a packet of either direction. Returns the round-trip time of its connection in nanoseconds if the
+    /// packet completes a measurement.
     pub fn observe(
         &mut self,
         packet: &[u8],
@@ -105,7 +105,7 @@ impl RoundTrips {
         opened_ns.into_iter().chain(there_and_back).min()
     }
 
-    /// Reads a packet, if it is one of TCP.
+    /// Reads a packet, if it is TCP.
     fn said(&mut self, packet: &[u8], link: LinkType, ports: &Ports) -> Option<Said> {
         dissect_into(packet, link, ports, &mut self.stack);
         let Ends { from, to, transport: at, header_end } = Ends::of(packet, &self.stack)?;
@@ -130,7 +130,8 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Time that this end's packet under observation waited for the answer that the other end says, if it is one.
+    /// Returns the time that this end's packet under observation waited for the answer that the other end says, if it
+    /// is one.
     fn answer(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
@@ -145,7 +146,7 @@ impl End {
         acknowledged.into_iter().chain(echoed).min()
     }
 
-    /// Time that it took from this end's first SYN until it says what it cannot say before that was answered.
+    /// Returns the time from this endpoint's first SYN to its first packet that requires an answer to the SYN.
     fn open(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         if let Some(sequence) = said.opens {
             let is_known = match self.opening {

@@ -1,4 +1,4 @@
-//! Acknowledgments in trains: those without data that wait for each other as they are, and those of merged packets.
+//! Acknowledgments in trains: unmerged ones that wait together, and those of merged packets.
 
 use core::iter;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Watches a train with these headers that just started.
+    /// Starts tracking a new train with these headers.
     #[inline(always)]
     pub(super) fn watch(&mut self, slot: TrainId, known: ShapeId) {
         if self.is_noted {
@@ -31,7 +31,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Notes how long a train that just started may be held, and what its first packet acknowledged.
+    /// Records the hold time of a new train, and the acknowledgment of its first packet.
     #[cold]
     fn note_started(&mut self, slot: TrainId) {
         let Some(train) = self.trains.held(slot) else { return };
@@ -44,7 +44,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Notes that a packet joined a train as its last part; gives the reason why nothing may follow it.
+    /// Records that a packet was appended to a train; returns the reason if nothing may follow it.
     #[inline]
     pub(super) fn note_joined(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) -> Option<Close> {
         let train = self.trains.held(slot)?;
@@ -62,14 +62,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.retention.is_full(slot, train.packets).then_some(Close::AcknowledgmentClock)
     }
 
-    /// Ends the hold of a train that leaves; whether it is of acknowledgments that waited.
+    /// Ends the tracking of a train; returns whether it held unmerged acknowledgments.
     #[cold]
     pub(super) fn forget(&mut self, slot: TrainId, train: &Train<B>) -> bool {
         self.retention.end(slot);
         self.acknowledgments.is_vector(train)
     }
 
-    /// Delivers acknowledgments that waited: all of them, or those that say something which no later one does.
+    /// Delivers unmerged acknowledgments: all of them, or those that no later one makes redundant.
     #[cold]
     pub(super) fn deliver_gathered(
         &mut self,
@@ -116,8 +116,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Whether an acknowledgment without data waits with those of this train, or anything with a train of them. The
-    /// headers of the train are known, and those of the packet.
+    /// Checks whether a pure acknowledgment may wait with those of this train, or another packet with a train of them.
+    /// `known` are the packet's headers, `own` the train's.
     pub(super) fn gathers(
         &self,
         arrival: &Arrival<B>,
@@ -144,8 +144,7 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 }
 
-/// Examines a packet without payload that is to wait for others as it is. One that is to be filtered may have any
-/// options.
+/// Examines a packet without payload that will wait unmerged. A packet to be filtered may have any options.
 pub(super) fn examine_acknowledgment(
     packet: &[u8],
     known: &Known,

@@ -1,5 +1,5 @@
-//! The merge engine: known headers, held trains, and the one path from a packet to the train that it joins, starts or
-//! must not overtake. Every stage of a profile stands before it.
+//! The merge engine: known headers, held trains, and the single path from a packet to the train that it extends, starts
+//! or must not overtake. All stages of a profile come before it.
 
 mod gathered;
 mod path;
@@ -45,13 +45,13 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Merger<B> {
     pub(super) profile: Profile,
-    /// The tiers that may answer.
+    /// Enabled fast paths.
     tiers: Tiers,
-    /// Whether more is known of trains than the exact laws ask: what they acknowledge, or how long they pay.
+    /// Whether trains have more state than the exact laws need: acknowledgments, or controlled hold times.
     is_watched: bool,
-    /// Whether something is noted of each train that ends with it: when it must leave, or acknowledgments that wait.
+    /// Whether trains have state to remove when they end: a deadline, or unmerged acknowledgments.
     is_noted: bool,
-    /// Time for which trains are held.
+    /// Choice of hold times.
     pub(super) retention: Retention,
     link: LinkType,
     ports: Ports,
@@ -61,23 +61,23 @@ pub(super) struct Merger<B> {
     pub(super) trains: Trains<B>,
     predictions: Predictions,
     passing: Passing,
-    /// The flow of the packet that was last asked about.
+    /// Flow of the last queried packet.
     sighting: Sighting,
     pool: Pool<B>,
     pub(super) stats: CoalesceStats,
     /// Records and summaries of acknowledgments, by the slot of their train.
     acknowledgments: AckLog,
-    /// Result of the latest dissection, kept so that nothing is cleared for each packet.
+    /// Result of the latest dissection, reused so that nothing is cleared per packet.
     stack: Stack,
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// Headers that are not known.
+/// Unknown headers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unknown {
-    /// They are in no train.
+    /// Packets with these headers cannot be merged.
     Passes(Pass),
-    /// They would be one header stack too many.
+    /// The cache of header stacks is full.
     OneTooMany,
 }
 
@@ -115,13 +115,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Gives all flows one hash (P21).
+    /// Gives all flows the same hash, for tests (P21).
     #[cfg(test)]
     pub(super) fn collide(&mut self) {
         self.hasher = FlowHasher::colliding();
     }
 
-    /// The held train of a packet's flow.
+    /// Returns the held train of a packet's flow.
     pub(super) fn held(&self, packet: &[u8], device_hash: Option<u32>) -> Option<Held> {
         let stack = dissect(packet, self.link, &self.ports);
         let flow = self.hasher.flow(packet, &Keys::of(stack.layers(), packet));
@@ -134,23 +134,24 @@ impl<B: AsRef<[u8]>> Merger<B> {
         })
     }
 
-    /// The train of a flow.
+    /// Looks up the train of a flow.
     pub(super) fn find(&self, flow: FlowHash, device_hash: Option<u32>) -> Found<TrainId> {
         self.table.find(flow, device_hash)
     }
 
-    /// The addresses of a packet with these headers, for barriers.
+    /// Returns the address hash of a packet with these headers, for ordering flushes.
     pub(super) fn address_pair(&self, packet: &[u8], known: ShapeId) -> u32 {
         self.hasher.address_pair(packet, &self.shapes[known].keys)
     }
 
-    /// The flow of a packet, whatever it is.
+    /// Returns the flow of any packet.
     pub(super) fn flow(&mut self, packet: &[u8]) -> FlowHash {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet))
     }
 
-    /// The flow of a packet if its headers are known, otherwise all flows that it might be of: none if no train can be.
+    /// Returns the flow of a packet with known headers, otherwise all flows that it might belong to; `None` if it
+    /// cannot belong to a train.
     #[inline(always)]
     pub(super) fn might_be_of(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
         if meta.gso.is_some() {
@@ -162,7 +163,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// The same of a packet that is of another flow than the one before it.
+    /// Does the same for a packet of another flow than the packet before it.
     #[inline(never)]
     fn sight(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
         let Some(known) = self.shapes.find(packet) else {
@@ -175,14 +176,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Some(Whose::Flow(flow))
     }
 
-    /// The same for any packet, looked at anew.
+    /// Does the same for any packet, without the cache.
     #[inline(never)]
     pub(super) fn must_not_overtake(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         self.dissected_might_be_of(packet, meta)
     }
 
-    /// The same for the packet that was just dissected.
+    /// Does the same for the packet that was just dissected.
     pub(super) fn dissected_might_be_of(&self, packet: &[u8], meta: &Meta) -> Option<Whose> {
         if meta.cuts_around(&self.stack) {
             // The datagrams of one superframe may be of any flows inside.
@@ -220,7 +221,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// A held train between these addresses.
+    /// Returns a held train between these addresses.
     fn between(&mut self, address_pair: u32) -> Option<TrainId> {
         let Self { trains, hasher, shapes, .. } = self;
         trains.between(address_pair, |train| {
@@ -240,7 +241,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Closes all trains and forgets all headers: one header stack was too many. Nothing that waits may refer to any.
+    /// Closes all trains and clears the cache of header stacks, because it overflowed. No queued packet may refer to a
+    /// stack.
     #[cold]
     pub(super) fn forget_shapes(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.flush(Close::HeaderStacksFull, sink);
@@ -250,14 +252,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.sighting.clear();
     }
 
-    /// Closes the trains that were held long enough.
+    /// Closes the trains whose hold time is over.
     pub(super) fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         while let Some(slot) = self.retention.next_over(now_ns, &self.trains) {
             self.close(slot, Close::HoldTime, sink);
         }
     }
 
-    /// Closes the trains that it does not pay to hold.
+    /// Closes the trains that are not worth holding.
     pub(super) fn close_idle(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         let mut idle = self.retention.take_idle(&self.trains);
         for slot in idle.drain(..) {
@@ -266,7 +268,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.retention.give_back(idle);
     }
 
-    /// Closes the trains that are so old, oldest first.
+    /// Closes the trains of at least this age, oldest first.
     pub(super) fn close_older(
         &mut self,
         now_ns: u64,
@@ -288,14 +290,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// The headers of a packet, if they are known.
+    /// Returns the headers of a packet, if known.
     #[inline(always)]
     fn known(&mut self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let known = self.shapes.find(packet)?;
         lengths_agree(packet, &self.shapes[known].shape, meta).then_some(known)
     }
 
-    /// The same by dissecting it, where not too many are known already.
+    /// Dissects a packet and returns its headers, unless the cache is full.
     #[inline(never)]
     fn dissect(&mut self, packet: &[u8], meta: &Meta) -> Result<ShapeId, Unknown> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
@@ -325,7 +327,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Ok(self.shapes.remember(stack, shape, packet, rules, bounds, refusal))
     }
 
-    /// Delivers a train: a packet alone as it came, several as a superframe.
+    /// Delivers a train: a single packet unchanged, several as a superframe.
     #[inline]
     pub(super) fn close(
         &mut self,
@@ -364,8 +366,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink.deliver(Delivery::single(part, meta, packets, closed, &mut self.pool));
     }
 
-    /// Writes the headers of a superframe: the template with its laws applied to the train as a
-    /// whole (rules G50 to G52).
+    /// Writes the headers of a superframe: the template with its laws applied to the whole train (rules G50 to G52).
     fn deliver_train(
         &mut self,
         slot: TrainId,
@@ -429,13 +430,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 }
 
-/// Wire packets that a frame stands for.
+/// Returns the number of wire packets in a frame.
 #[inline]
 pub(super) fn packets_of(meta: &Meta) -> u32 {
     meta.gso.map_or(1, |gso| u32::from(gso.segments.max(1)))
 }
 
-/// A packet whose checksums were verified here says so (rule G53).
+/// Marks the checksums of a packet as verified (rule G53).
 #[inline]
 fn verified(shape: &Shape, partial: bool, meta: Meta) -> Meta {
     if partial || meta.gso.is_some() {

@@ -1,9 +1,9 @@
-//! The merge path: from a packet to the train that it joins, starts or must not overtake.
+//! The merge path: from a packet to the train that it extends, starts or must not overtake.
 //!
-//! Written once, and compiled for each [`Policy`]. Tiers find out whose packet it is, the cheapest first: a
-//! [prediction](crate::coalesce::prediction) of its headers byte for byte, or of their form, a masked comparison with
-//! the train of a guessed flow, and its headers themselves, looked up or dissected. Behind them every packet takes the
-//! same steps.
+//! Written once, and compiled for each [`Policy`]. The flow of a packet is found by tiers, the cheapest first: a
+//! [prediction](crate::coalesce::prediction) of its headers (byte for byte, or by shape), a masked comparison with the
+//! train of a guessed flow, and the headers themselves, looked up or dissected. After that, every packet takes the same
+//! steps.
 
 use super::{Merger, Unknown, gathered::examine_acknowledgment, packets_of, verified};
 use crate::{
@@ -25,51 +25,52 @@ use crate::{
     meta::Meta,
 };
 
-/// The prediction that a packet may be of.
+/// Prediction that a packet may match.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::coalesce) enum Prospect {
-    /// It is the next packet of the burst that goes on.
+    /// The packet may continue the current burst.
     Next(PredictionId),
-    /// It may be of the flow whose turn it is.
+    /// The packet may belong to the flow whose turn it is.
     Flow(PredictionId),
     /// No flow is expected, or another one.
     Nothing,
 }
 
-/// The flow of a packet, as far as the tiers know it that come before its headers.
+/// Flow of a packet, as found by the tiers before parsing.
 #[derive(Debug)]
 pub(in crate::coalesce) enum Sought {
-    /// It is the next packet of this prediction's train.
+    /// The packet continues the train of this prediction.
     Next(PredictionId),
-    /// Its headers are known, and its flow.
+    /// The headers and the flow are known.
     Located(Located),
-    /// It may belong to this flow.
+    /// The packet may belong to this flow.
     Guessed(Guess),
 }
 
-/// The flow to which an unparsed packet may belong.
+/// Guessed flow of an unparsed packet.
 #[derive(Debug)]
 pub(in crate::coalesce) struct Guess {
-    /// Headers of the lookup.
+    /// Headers used for the lookup.
     known: Option<ShapeId>,
     flow: FlowHash,
     found: Found<TrainId>,
 }
 
-/// A packet's headers, its flow, and what the table has of that.
+/// Headers and flow of a packet, and the result of the table lookup.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::coalesce) struct Located {
     pub(in crate::coalesce) known: ShapeId,
     pub(in crate::coalesce) flow: FlowHash,
     pub(in crate::coalesce) found: Found<TrainId>,
-    /// Whether it is known to obey the laws of equality in the train that was found.
+    /// Whether the packet is known to obey the laws of equality in the found train.
     pub(in crate::coalesce) agrees: bool,
-    /// Prediction of the flow which it resembles, so that it need not be examined.
+    /// Prediction of the flow that the packet resembles, so that it need not be examined.
     pub(in crate::coalesce) resembled: PredictionId,
 }
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// The prediction that a packet may be of, as the packets before tell. Without that tier nothing is predicted.
+    /// Returns the prediction that a packet may match, from the packets before it. Without that tier nothing is
+    /// predicted.
     #[inline(always)]
     pub(in crate::coalesce) fn expect(&self, packet: &[u8], meta: &Meta) -> Prospect {
         let id = self.predictions.latest();
@@ -84,7 +85,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if latest.has_ports_of(packet) { Prospect::Flow(id) } else { Prospect::Nothing }
     }
 
-    /// Takes one packet that may be of this prediction.
+    /// Processes a packet that may match this prediction.
     #[inline(never)]
     pub(in crate::coalesce) fn take_expected<P: Policy>(
         &mut self,
@@ -99,7 +100,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Takes one packet that a guess found a train for, or which has to be parsed although its flow was expected.
+    /// Processes a packet for which a guess found a train, or which must be parsed although its flow was expected.
     #[inline(never)]
     fn take_apart<P: Policy>(
         &mut self,
@@ -117,7 +118,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Takes one packet of no flow that was expected, by the first tier that knows whose it is.
+    /// Processes a packet of no expected flow, by the first tier that finds its flow.
     #[inline(never)]
     pub(in crate::coalesce) fn take<P: Policy>(
         &mut self,
@@ -146,7 +147,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// The metadata with which a packet passes that is of the form of those which passed before it, and the reason.
+    /// Returns metadata and reason for a packet with the same header shape as the previous passed packet.
     #[inline(always)]
     fn passes_as_the_last<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<(Meta, Pass)> {
         let passing = Some(&self.passing).filter(|_| P::tiers(self.tiers).prediction)?;
@@ -157,8 +158,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         })
     }
 
-    /// The headers of a packet that is in no train by them or by its flags, if they are those of the packet before it.
-    /// While no train is held, nobody need know whose it is.
+    /// Returns the headers of a packet that is unmergeable by its headers or flags, if they are those of the packet
+    /// before it. While no train is held, its flow is irrelevant.
     #[inline(always)]
     fn alone<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let latest = self.shapes.latest();
@@ -171,7 +172,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             .then_some(latest)
     }
 
-    /// Lets a packet through that is in no train by its headers or flags, while none is held.
+    /// Delivers a packet that is unmergeable by its headers or flags, while no train is held.
     #[inline(always)]
     fn pass_alone<P: Policy>(
         &mut self,
@@ -208,7 +209,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Ok(self.locate(packet, meta, known, guess))
     }
 
-    /// Takes one packet whose headers are not known.
+    /// Processes a packet whose headers are unknown.
     #[cold]
     #[inline(never)]
     fn take_unknown<P: Policy>(
@@ -226,7 +227,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Seeks the flow of a packet of which this is expected, without parsing it.
+    /// Finds the flow of a packet with this expectation, without parsing it.
     #[inline(always)]
     pub(in crate::coalesce) fn seek<P: Policy>(
         &self,
@@ -249,7 +250,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Seeks the flow of a packet without parsing it, and without verifying its checksums.
+    /// Finds the flow of a packet without parsing it or verifying its checksums.
     #[inline(always)]
     pub(in crate::coalesce) fn seek_unpredicted<P: Policy>(
         &self,
@@ -260,7 +261,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.locate_by_train(guess.found, packet, meta).ok_or(guess)
     }
 
-    /// Seeks the flow of a packet that may be of this prediction, which may have been looked up.
+    /// Finds the flow of a packet that may match this prediction, whose train may have been looked up.
     #[inline(always)]
     fn seek_expected(
         &self,
@@ -293,7 +294,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Sought::Guessed(Guess::NONE)
     }
 
-    /// The headers of a packet, known or dissected.
+    /// Returns the headers of a packet, known or dissected.
     #[inline(always)]
     pub(in crate::coalesce) fn headers<P: Policy>(
         &mut self,
@@ -308,7 +309,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.dissect(packet, meta)
     }
 
-    /// A predicted packet by the train that it comes next in.
+    /// Locates a predicted packet by the train that it continues.
     #[inline(always)]
     pub(in crate::coalesce) fn located_by(&self, next: PredictionId) -> Located {
         let slot = self.predictions.get(next).map_or(TrainId::NONE, |next| next.train);
@@ -352,7 +353,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         agrees.then_some(Located { known, flow, found, agrees, resembled })
     }
 
-    /// Looks up the flow of a packet with these headers, unless it was guessed by them.
+    /// Looks up the flow of a packet with these headers, unless the guess already found it.
     #[inline(always)]
     pub(in crate::coalesce) fn locate(
         &self,
@@ -370,7 +371,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Located { known, flow, found, agrees, resembled }
     }
 
-    /// Takes a packet whose headers and flow are known: examined alone, and to the train of its flow.
+    /// Processes a packet with known headers and flow: examines it and takes it to the train of its flow.
     #[inline(always)]
     pub(in crate::coalesce) fn take_located<P: Policy>(
         &mut self,
@@ -409,7 +410,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Takes an examined packet to the train that its flow has by now.
+    /// Takes an examined packet to the current train of its flow.
     pub(in crate::coalesce) fn admit_anew<P: Policy>(
         &mut self,
         arrival: Arrival<B>,
@@ -424,7 +425,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.admit::<P>(found, arrival, false, sink)
     }
 
-    /// The prediction of a train that an examined packet is the next one of.
+    /// Returns the prediction of a train that an examined packet continues.
     #[inline]
     fn next_of_examined(
         &self,
@@ -439,7 +440,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         next.is_next_of_examined(packet, &frame.meta, candidate, &self.shapes).then_some(id)
     }
 
-    /// Takes an examined packet into the train of its flow, or starts one.
+    /// Appends an examined packet to the train of its flow, or starts a train.
     #[inline(always)]
     pub(in crate::coalesce) fn admit<P: Policy>(
         &mut self,
@@ -456,7 +457,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(arrival, free, sink)
     }
 
-    /// Offers a packet to the train of its flow. `agrees` says that their headers were compared.
+    /// Compares a packet with the train of its flow. `agrees` tells whether their headers were already compared.
     #[inline]
     fn offer<P: Policy>(
         &mut self,
@@ -533,7 +534,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Closes the train that refused a packet, which starts the next or leaves behind it.
+    /// Closes the train that refused a packet, which starts the next one or is delivered after it.
     #[inline(never)]
     fn refuse<P: Policy>(
         &mut self,
@@ -556,7 +557,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Refused(refusal)
     }
 
-    /// Starts a train with a packet behind one that had to leave.
+    /// Starts a train with a packet after another train had to be closed.
     #[inline(never)]
     pub(super) fn hold_behind<P: Policy>(
         &mut self,
@@ -611,8 +612,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Held
     }
 
-    /// A free place in the flow table, made by closing the oldest train that is in the way (rule
-    /// G3), unless the policy evicts none.
+    /// Returns a free entry of the flow table, closing the oldest train of the bucket if needed (rule G3), unless the
+    /// policy evicts none.
     #[cold]
     fn room_for<P: Policy>(
         &mut self,
@@ -646,8 +647,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Some(place)
     }
 
-    /// Lets a packet through whose flow cannot be read in full, behind every held train that it
-    /// might be of (rule G75).
+    /// Delivers a packet whose flow cannot be read completely, after every held train that it might belong to (rule
+    /// G75).
     #[inline(never)]
     fn pass_unknown(
         &mut self,
@@ -661,7 +662,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.pass(frame, reason, sink)
     }
 
-    /// Lets a packet through behind the train of its flow.
+    /// Delivers a packet after the train of its flow.
     #[inline(always)]
     pub(in crate::coalesce) fn pass_behind(
         &mut self,
@@ -676,7 +677,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.pass(frame, reason, sink)
     }
 
-    /// Lets a packet through as it came.
+    /// Delivers a packet unchanged.
     #[inline]
     pub(in crate::coalesce) fn pass(
         &mut self,
@@ -687,7 +688,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.pass_here(frame.buffer, frame.meta, reason, sink)
     }
 
-    /// Lets an examined packet through, which says what was verified.
+    /// Delivers an examined packet and marks its checksums as verified.
     pub(in crate::coalesce) fn pass_verified(
         &mut self,
         arrival: Arrival<B>,
@@ -699,7 +700,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.pass(Frame { meta, ..frame }, reason, sink)
     }
 
-    /// The same where it happens for most packets of a kind.
+    /// Delivers a packet unchanged; inlined where most packets of a kind take this path.
     #[inline(always)]
     fn pass_here(
         &mut self,
@@ -718,7 +719,7 @@ impl Guess {
     const NONE: Self = Self { known: None, flow: FlowHash::NONE, found: Found::Full(0) };
 }
 
-/// The reason for which a packet must not start a train (rule G37).
+/// Returns the reason why a packet must not start a train (rule G37).
 #[inline(always)]
 fn ends_alone<P: Policy>(known: &Known, candidate: &Candidate) -> Option<Pass> {
     let rules = P::rules(known);
@@ -738,7 +739,7 @@ fn ends_alone<P: Policy>(known: &Known, candidate: &Candidate) -> Option<Pass> {
     }
 }
 
-/// Whether a packet that was refused leaves behind the train rather than start the next.
+/// Returns whether a refused packet is delivered after the train instead of starting the next one.
 #[inline(always)]
 fn leaves_alone(
     refusal: NoMerge,

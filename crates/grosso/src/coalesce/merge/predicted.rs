@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Goes on with a train that just started: behind a packet that resembles those before it, the next one is known.
+    /// Starts predicting for a new train: after a packet that resembles those before it, the next one is known.
     #[inline(always)]
     pub(super) fn go_on(&mut self, slot: TrainId) {
         let Some(train) = self.trains.held_mut(slot) else { return };
@@ -29,13 +29,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
         train.prediction = self.predictions.go_on(slot, train, known);
     }
 
-    /// The flow of which something is predicted in this place.
+    /// Returns the flow of a prediction.
     #[inline(always)]
     pub(in crate::coalesce) fn flow_predicted(&self, id: PredictionId) -> FlowHash {
         self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)
     }
 
-    /// A packet that was predicted, for the stages that it passes.
+    /// Returns a predicted packet, for the stages that it passes.
     #[inline(always)]
     pub(in crate::coalesce) fn predicted<'a>(
         &self,
@@ -55,7 +55,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// The same of a packet that resembles those before it.
+    /// Returns a packet that resembles those before it, for the stages that it passes.
     #[inline(always)]
     pub(in crate::coalesce) fn resembled<'a>(
         &self,
@@ -74,7 +74,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// The packet that is predicted behind one which just came, with the metadata and at the time of that one.
+    /// Returns the packet predicted after the one that just arrived, with the same metadata and arrival time.
     #[inline(always)]
     pub(in crate::coalesce) fn predicted_behind<'a>(
         &self,
@@ -86,7 +86,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         is_behind.then(|| (id, self.predicted(id, seen.meta, seen.now_ns)))
     }
 
-    /// Joins the packet that comes next in a train.
+    /// Appends the packet that continues a train.
     #[inline(always)]
     pub(in crate::coalesce) fn join_predicted<P: Policy>(
         &mut self,
@@ -127,15 +127,15 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Closes a train that is as long as the acknowledgments of its flow allow.
+    /// Closes a train that has as many packets as the flow's acknowledgments allow.
     #[inline(never)]
     fn close_full(&mut self, slot: TrainId, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         self.close(slot, Close::AcknowledgmentClock, sink);
         Verdict::Joined
     }
 
-    /// Takes a packet that was predicted of a train that is not there, which cannot be: by the other tiers. The exact
-    /// laws are a profile's rules as well.
+    /// Processes a packet that was predicted for a missing train by the other tiers; this should be unreachable. The
+    /// exact laws are a special case of a profile's rules.
     #[cold]
     #[inline(never)]
     fn take_unpredicted(
@@ -150,7 +150,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.take::<Profiled>(incoming, sink)
     }
 
-    /// Holds a packet that was predicted, where the train that it would have joined had to leave.
+    /// Starts a train with a predicted packet whose train had to be closed.
     #[cold]
     #[inline(never)]
     fn hold_unexamined(

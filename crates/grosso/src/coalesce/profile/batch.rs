@@ -1,21 +1,21 @@
-//! Order in which the packets of a poll are joined.
+//! Order in which the packets of a poll are merged.
 
-/// Order in which the packets of a poll are joined.
+/// Order in which the packets of a poll are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Batch {
-    /// As they came.
+    /// In order of arrival.
     #[default]
     AsItCame,
-    /// Flow by flow, each in the order of its arrival. The packets of one flow stay in their order,
-    /// those of several may leave in another one than they came in. Those of the first flow of a batch need not wait.
+    /// Sorted by flow. Packets of one flow keep their order, while those of different flows may be reordered. Packets
+    /// of the first flow of a batch are merged without delay.
     ByFlow {
-        /// Most packets collected, at most [`Batch::PACKETS_CEILING`]; the end of a poll comes
-        /// first, or a packet whose flow cannot be read.
+        /// Maximum packets per batch, at most [`Batch::PACKETS_CEILING`]. The end of a poll or a packet without a
+        /// readable flow ends the batch earlier.
         packets: u16,
     },
 }
 
 impl Batch {
-    /// The most packets that any batch collects.
+    /// Upper bound of `packets`.
     pub const PACKETS_CEILING: u16 = 1 << 14;
 }

@@ -1,20 +1,20 @@
-//! Bounds at which a flow is left alone for a while.
+//! Thresholds for bypassing a flow.
 
-/// Bounds at which the packets of a flow are no longer tried. They then pass unverified, behind what is held of their
+/// Thresholds for bypassing a flow. Packets of a bypassed flow are delivered unverified, after the held train of the
 /// flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bypass {
-    /// Bytes of a flow that are verified before it is judged. Those that a device verified cost nothing and do not
-    /// count.
+    /// Bytes of a flow to verify before the decision. Bytes that the device verified cost nothing and do not count.
     pub probe_bytes: u32,
-    /// Fewest of those packets that join another, for the flow to be tried further.
+    /// Minimum number of those packets that must merge, otherwise the flow is bypassed.
     pub joined_min: u32,
-    /// Bytes that pass before the flow is tried again.
+    /// Bytes to deliver unmerged before the flow is tried again.
     pub skip_bytes: u32,
 }
 
 impl Default for Bypass {
-    /// Of some 45 full packets fewer than 4 joined: the next 700 pass.
+    /// Returns the default: a flow of which fewer than 4 in about 45 full-sized packets merged is bypassed for the next
+    /// 700.
     fn default() -> Self {
         Self { probe_bytes: 64 << 10, joined_min: 4, skip_bytes: 1 << 20 }
     }

@@ -1,12 +1,12 @@
-//! Time for which trains may be held.
+//! Choice of hold times.
 
-/// Time for which a train may be held across polls. [`Limits::hold_ns`](super::Limits::hold_ns) is the most in either
-/// case, from the first packet of the train (P22).
+/// Choice of the time that a train may be held across polls. [`Limits::hold_ns`](super::Limits::hold_ns) is the maximum
+/// in both cases, counted from the first packet of the train (P22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Hold {
-    /// As long as the limit says.
+    /// Always the maximum.
     #[default]
     Fixed,
-    /// As long as it pays, flow by flow.
+    /// As long as holding saves work, decided per flow.
     Controlled,
 }

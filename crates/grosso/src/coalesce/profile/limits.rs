@@ -4,26 +4,26 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Trains held at once.
+    /// Maximum number of held trains.
     pub flows: usize,
-    /// Buffers held at once, over all trains.
+    /// Maximum number of held buffers of all trains.
     pub parts: usize,
-    /// Bytes of a superframe from its first IP header on: 65536 means at most 65535 (rule G60).
+    /// Limit of the superframe length in bytes from the first IP header on: 65536 allows 65535 bytes (rule G60).
     pub size_bytes: u32,
-    /// Packets in one TCP train.
+    /// Maximum packets per TCP train.
     pub tcp_segments: u16,
-    /// Packets in one UDP train (rule U13).
+    /// Maximum packets per UDP train (rule U13).
     pub udp_segments: u16,
-    /// Time for which a train may be held across polls at most, in nanoseconds from its first packet (rule
-    /// G74); 0 ends every train with its poll. Behind full polls it may be [longer](Self::full_poll_ns).
+    /// Maximum time that a train is held across polls, in nanoseconds from its first packet (rule G74); 0 ends every
+    /// train with its poll. After polls that used their whole budget, [`Self::full_poll_ns`] may be longer.
     pub hold_ns: u64,
-    /// Time for which a train may be held across polls that took as many packets as they may, in nanoseconds from its
-    /// first packet, where every train is held equally long (rule G72): more packets are there already, so that nothing
-    /// is waited for. It counts where it is longer than [`Self::hold_ns`]; 0 leaves all to that.
+    /// Maximum time that a train outlasts polls that used their whole budget, in nanoseconds from its first packet, if
+    /// all trains have the same hold time (rule G72). The next packets have already arrived then, so the train adds no
+    /// delay. Effective only if longer than [`Self::hold_ns`]; 0 disables it.
     pub full_poll_ns: u64,
 }
 
 impl Limits {
-    /// The largest size limit that Linux allows to be set: 8 x 65535 (rule G60).
+    /// Largest size limit that Linux accepts: 8 x 65535 bytes (rule G60).
     pub const SIZE_BYTES_CEILING: u32 = 524_280;
 }

@@ -1,4 +1,4 @@
-//! Profiles: implementations of receive offload, as data.
+//! Profiles: receive-offload implementations as data.
 
 mod batch;
 mod bypass;
@@ -24,43 +24,49 @@ pub use self::{
 
 use crate::flow::{BucketChoice, TableShape};
 
-/// The rules that differ between receive-offload implementations, and their limits.
+/// Rules and limits of one receive-offload implementation.
+///
+/// ```
+/// use grosso::Profile;
+///
+/// let profile = Profile::linux();
+/// assert!(profile.rules.is_invertible());
+/// assert!(Profile::all().iter().any(|other| other.name == "freebsd"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The name under which reports show it.
+    /// Name in reports.
     pub name: Cow<'static, str>,
-    /// Differences that TCP packets of a train may have.
+    /// Permitted differences between the TCP packets of a train.
     pub rules: Rules,
-    /// Whether TCP is joined.
+    /// Whether TCP packets are merged.
     pub tcp: bool,
-    /// Whether UDP datagrams of equal size are joined, as `rx-udp-gro-forwarding` does or a socket
-    /// with `UDP_GRO` asks for (rule U3).
+    /// Whether UDP datagrams of equal size are merged, as with `rx-udp-gro-forwarding` or `UDP_GRO` (rule U3).
     pub udp: bool,
-    /// Whether packets with IPv6 extension headers are joined (rule G21).
+    /// Whether packets with IPv6 extension headers are merged (rule G21).
     pub extension_headers: bool,
-    /// Most tunnels that a packet may be inside of; IP in IP counts as one (rule T1).
+    /// Maximum number of tunnel levels around a packet; IP in IP counts as one (rule T1).
     pub tunnels_max: u8,
-    /// Time for which a train is held, within [`Limits::hold_ns`].
+    /// Choice of the time that a train is held, at most [`Limits::hold_ns`].
     pub hold: Hold,
-    /// Whether and when flows are left alone that are seldom joined (P48).
+    /// Skipping of flows that seldom merge; `None` tries every flow (P48).
     pub bypass: Option<Bypass>,
-    /// Repair of reordered TCP.
+    /// Repair of reordered TCP segments.
     pub reorder: Reorder,
-    /// The flow table.
+    /// Shape of the flow table.
     pub table: TableShape,
-    /// In which order the packets of a poll are joined.
+    /// Order in which the packets of a poll are merged.
     pub batch: Batch,
-    /// The limits of one train.
+    /// Limits of one train and of the coalescer's memory.
     pub limits: Limits,
 }
 
 impl Profile {
-    /// The rules of Linux 7.2 as `linux-offloads` states them, with a flow table that many flows do
-    /// not exhaust.
+    /// Returns the rules of Linux 7.2 as in `linux-offloads`, with a flow table large enough for many flows.
     ///
-    /// It differs where Linux would break a promise of this engine: see `docs/rules.md`. UDP is
-    /// joined, as on a host that forwards it.
+    /// The profile differs where Linux would violate a guarantee of this engine, see `docs/rules.md`. UDP is merged, as
+    /// on a forwarding host.
     #[must_use]
     pub fn linux() -> Self {
         Self {
@@ -87,8 +93,7 @@ impl Profile {
         }
     }
 
-    /// As [`Profile::linux`], with Linux's own table: 8 buckets of 8, chosen by the device's hash
-    /// (rule G2).
+    /// Returns [`Profile::linux`] with Linux's own table: 8 buckets of 8 flows, indexed by the device's hash (rule G2).
     #[must_use]
     pub fn linux_8x8() -> Self {
         let mut profile = Self::linux();
@@ -98,8 +103,8 @@ impl Profile {
         profile
     }
 
-    /// As [`Profile::linux_8x8`], with the rules of Linux 6.12 as far as they are the engine's: an identification
-    /// that stays needs DF (rule G14a).
+    /// Returns [`Profile::linux_8x8`] with the rules of Linux 6.12 where the engine supports them: a fixed
+    /// identification requires DF (rule G14a).
     #[must_use]
     pub fn linux_6_12() -> Self {
         let mut profile = Self::linux_8x8();
@@ -108,8 +113,9 @@ impl Profile {
         profile
     }
 
-    /// The generic LRO of Linux 2.6.24 to 4.4 (rules L10 to L15): later acknowledgments, windows and echoes overwrite
-    /// earlier ones, packets of any size join, and a packet that does not fit leaves alone.
+    /// Returns the rules of the generic LRO in Linux 2.6.24 to 4.4 (rules L10 to L15): later acknowledgments, windows
+    /// and timestamp echoes replace earlier ones, packets of any size are merged, and a packet that does not fit its
+    /// train is delivered alone.
     #[must_use]
     pub fn inet_lro() -> Self {
         let mut profile = Self::lossy("inet-lro");
@@ -125,9 +131,9 @@ impl Profile {
         profile
     }
 
-    /// [`Profile::inet_lro`] as it was sent for review in 2007, at a receiver with this MTU in bytes:
-    /// as many packets as full ones would fit, however short they are (P2), and no more than a socket buffer of its
-    /// time had places for parts (`MAX_SKB_FRAGS`).
+    /// Returns [`Profile::inet_lro`] as submitted for review in 2007, for a receiver with this MTU in bytes. A train
+    /// holds as many packets as full-sized ones would fit, even if they are short (P2), and at most `MAX_SKB_FRAGS` of
+    /// that kernel.
     #[must_use]
     pub fn inet_lro_2007(mtu: u16) -> Self {
         let mut profile = Self::inet_lro();
@@ -137,7 +143,7 @@ impl Profile {
         profile
     }
 
-    /// The LRO of FreeBSD: acknowledgments without data join as well, if they say something new.
+    /// Returns the rules of FreeBSD's LRO, which also merges pure acknowledgments that carry new information.
     #[must_use]
     pub fn freebsd() -> Self {
         let mut profile = Self::lossy("freebsd");
@@ -149,7 +155,7 @@ impl Profile {
         profile
     }
 
-    /// The myri10ge driver's own LRO, of which FreeBSD's came: data only.
+    /// Returns the rules of the myri10ge driver's LRO, the ancestor of FreeBSD's, which merges data packets only.
     #[must_use]
     pub fn myri10ge() -> Self {
         let mut profile = Self::freebsd();
@@ -160,9 +166,9 @@ impl Profile {
         profile
     }
 
-    /// The receive side coalescing of Intel's 82599 with receive buffers of this many bytes: 32 flows, no
-    /// acknowledgments without data, and superframes of this many buffers as it has descriptors for: 16, 8 of more than
-    /// 4096 bytes, 4 of more than 8192. Its trains end with the interrupt throttle of 16 microseconds.
+    /// Returns the rules of receive side coalescing in Intel's 82599 with receive buffers of `buffer_bytes` bytes: 32
+    /// flows, no pure acknowledgments, and at most 16 buffers per superframe, 8 if they exceed 4096 bytes, 4 if they
+    /// exceed 8192. Trains end with the interrupt throttling interval of 16 us.
     #[must_use]
     pub fn rsc_82599(buffer_bytes: u32) -> Self {
         let mut profile = Self::lossy("rsc-82599");
@@ -180,7 +186,7 @@ impl Profile {
         profile
     }
 
-    /// The receive segment coalescing that Windows asks of drivers (NDIS 6.30).
+    /// Returns the rules of receive segment coalescing that Windows requires of drivers (NDIS 6.30).
     #[must_use]
     pub fn ndis_rsc() -> Self {
         let mut profile = Self::lossy("ndis-rsc");
@@ -189,8 +195,8 @@ impl Profile {
         profile
     }
 
-    /// The UDP receive offload that Windows asks of drivers (NDIS 6.89): datagrams of equal size outside of tunnels,
-    /// as many as an IP packet holds, and no TCP.
+    /// Returns the rules of UDP receive offload that Windows requires of drivers (NDIS 6.89): datagrams of equal size
+    /// outside tunnels, up to the maximum length of an IP packet, and no TCP.
     #[must_use]
     pub fn ndis_uro() -> Self {
         let mut profile = Self::linux();
@@ -203,8 +209,8 @@ impl Profile {
         profile
     }
 
-    /// The TCP part of DPDK's GRO library: TTL, DSCP and windows are not compared, sizes neither, and the first
-    /// packet's header stays.
+    /// Returns the TCP rules of DPDK's GRO library, which ignores TTL, DSCP, windows and sizes and keeps the headers of
+    /// the first packet.
     #[must_use]
     pub fn dpdk() -> Self {
         let mut profile = Self::linux();
@@ -227,8 +233,8 @@ impl Profile {
         profile
     }
 
-    /// The rules of wireguard-go on its way into a TUN device: TCP whose identifications, flow labels and windows are
-    /// not compared, and UDP.
+    /// Returns the rules of wireguard-go for packets to a TUN device: TCP, ignoring identifications, flow labels and
+    /// windows, and UDP.
     #[must_use]
     pub fn wireguard() -> Self {
         let mut profile = Self::linux();
@@ -248,7 +254,7 @@ impl Profile {
         profile
     }
 
-    /// Rules that the lossy ones have in common.
+    /// Rules common to all lossy profiles.
     fn lossy(name: &'static str) -> Self {
         let mut profile = Self::linux();
         profile.name = Cow::Borrowed(name);
@@ -274,33 +280,33 @@ impl Profile {
         profile
     }
 
-    /// Whether how long it holds trains, or waits for what is missing, follows the round trips of connections.
+    /// Returns whether hold times or the waiting time for holes depend on measured round-trip times.
     #[must_use]
     pub fn wants_round_trips(&self) -> bool {
         self.hold == Hold::Controlled || self.reorder.is_adaptive()
     }
 
-    /// Whether trains go on behind polls that took as many packets as they may ([`Limits::full_poll_ns`]), longer than
-    /// they are held anyway.
+    /// Returns whether trains outlast polls that used their whole budget ([`Limits::full_poll_ns`]) for longer than
+    /// their normal hold time.
     #[must_use]
     pub fn outlasts_full_polls(&self) -> bool {
         self.hold == Hold::Fixed && self.limits.full_poll_ns > self.limits.hold_ns
     }
 
-    /// Whether it asks for more of one packet than the exact laws do.
+    /// Returns whether the profile checks single packets more strictly than the exact laws.
     pub(super) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
         let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();
         self.rules != Rules::INVERTIBLE || !is_fixed || repairs
     }
 
-    /// The built-in profile of that name.
+    /// Returns the built-in profile with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|profile| profile.name == name)
     }
 
-    /// Every built-in profile, the default first; `inet-lro-2007` at a receiver whose MTU is 9000, `rsc-82599` with
+    /// Returns every built-in profile, the default first: `inet-lro-2007` for an MTU of 9000 bytes, `rsc-82599` with
     /// buffers of 2048 bytes.
     #[must_use]
     pub fn all() -> Vec<Self> {
@@ -327,7 +333,7 @@ impl Default for Profile {
     }
 }
 
-/// A jiffy of Linux at 1000 Hz: at lower rates it keeps nothing across polls.
+/// Jiffy of Linux at 1000 Hz; at lower rates Linux keeps nothing across polls.
 const JIFFY_NS: u64 = 1_000_000;
 /// FIN and the flags of congestion control, as the low byte of the TCP flags.
 const CONGESTION_AND_FINISH: u8 = (tcp::FIN | tcp::ECE | tcp::CWR) as u8;

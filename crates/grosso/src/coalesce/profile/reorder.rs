@@ -1,47 +1,48 @@
-//! Repair of reordering, and the bounds of it.
+//! Repair of reordering, and its bounds.
 
-/// Repair of reordering, and the bounds of it.
+/// Repair of reordering, and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reorder {
-    /// Time for which what is ahead may wait.
+    /// Time that packets may wait for an earlier one.
     pub level: Level,
-    /// With [`Level::Holes`], how long nothing may leave of a flow that waits for a hole to fill, in nanoseconds, at
-    /// most. No packet waits longer than twice that, however many holes there are.
+    /// Maximum time in nanoseconds to wait for a hole in a flow with [`Level::Holes`]. No packet waits longer than
+    /// twice this time, whatever the number of holes.
     ///
-    /// It must stay below the sender's timers of loss: a sender with RACK waits for a quarter of its shortest
-    /// round trip (RFC 8985 section 6.2). Packets that took two paths want 2.5 to 6 times the difference of the paths.
+    /// Keep it below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
+    /// section 6.2). Packets on two paths need 2.5 to 6 times the difference in path delay.
     pub hole_ns_max: u64,
-    /// The same at least: in between, each flow has twice the time that its holes took to fill lately, and no more than
-    /// an eighth of its round trip if that was [told](crate::Coalescer::learn_round_trip). Where both are the same, the
-    /// time is fixed.
+    /// Minimum time in nanoseconds to wait for a hole. Between the bounds, each flow waits twice as long as its recent
+    /// holes took to fill, and at most an eighth of its round-trip time if
+    /// [reported](crate::Coalescer::learn_round_trip). Equal bounds give a fixed time.
     pub hole_ns_min: u64,
-    /// The shortest round trip of the connections in nanoseconds, or 0 if it is not known: no hole is waited for
-    /// longer than an eighth of it (P52). Controlled holds take it for that of flows of which none was measured.
+    /// Minimum round-trip time of all connections in nanoseconds, or 0 if unknown. No hole is waited for longer than an
+    /// eighth of it (P52). Controlled holds use it for flows without a measurement.
     pub round_trip_ns: u64,
-    /// Flows remembered, at most 4096. No more than 8 were ever seen to wait at once behind
-    /// 10 Gb/s; the rest remember where their flow goes on. A flow that is not remembered begins anew, which costs it
-    /// one hold and no train.
+    /// Maximum number of tracked flows, at most 4096. At 10 Gb/s no more than 8 flows were observed waiting at once;
+    /// the other entries store the next sequence number of their flows. An evicted flow starts over, which costs one
+    /// hold time and no merge.
     pub flows: usize,
-    /// Runs that wait of one flow, at most 256: what tiny segments out of order can cost (SegmentSmack). Two paths
-    /// that take turns packet by packet make a run of every other one: 64 runs are 150 us of 10 Gb/s.
+    /// Maximum runs of contiguous segments queued per flow, at most 256; bounds the cost of tiny segments out of order
+    /// (SegmentSmack). Two paths that alternate per packet create a run for every other packet: 64 runs are 150 us at
+    /// 10 Gb/s.
     pub flow_runs: usize,
-    /// Memory that waits of one flow, in bytes, by the size of its buffers (P33).
+    /// Maximum memory of queued packets per flow in bytes, counted by buffer size (P33).
     pub flow_bytes: usize,
-    /// Memory that waits of all flows, in bytes.
+    /// Maximum memory of the queued packets of all flows in bytes.
     pub queue_bytes: usize,
-    /// Least memory that a buffer takes, in bytes, however little of it is filled.
+    /// Memory in bytes that each buffer counts for at least, even if the packet is shorter.
     pub buffer_bytes: usize,
-    /// Time for which a flow is remembered of which nothing comes, in nanoseconds.
+    /// Time in nanoseconds after which an idle flow is forgotten.
     pub idle_ns: u64,
 }
 
-/// Time for which what is ahead of its flow may wait.
+/// Time that packets may wait for an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// Not at all.
+    /// No repair of reordering.
     Off,
-    /// Until the end of the poll, which is no time at all. Together with [`Limits::hold_ns`] trains go on behind it.
+    /// Until the end of the poll, which adds no delay. With [`Limits::hold_ns`], trains continue across the polls.
     ///
     /// [`Limits::hold_ns`]: crate::coalesce::Limits::hold_ns
     Batch,
@@ -50,7 +51,7 @@ pub enum Level {
 }
 
 impl Reorder {
-    /// Reordering is left as it is.
+    /// No repair of reordering.
     pub const OFF: Self = Self {
         level: Level::Off,
         hole_ns_max: 100_000,
@@ -64,28 +65,29 @@ impl Reorder {
         idle_ns: 100_000_000,
     };
 
-    /// Packets of one poll are put in order, which delays nothing.
+    /// Sorts the packets of one poll, which adds no delay.
     pub const WITHIN_BATCH: Self = Self { level: Level::Batch, ..Self::OFF };
 
-    /// A packet that is ahead waits for this many nanoseconds until the hole before it fills.
+    /// Waits at most `hole_ns` nanoseconds for a hole to fill.
     #[must_use]
     pub const fn holes(hole_ns: u64) -> Self {
         Self { level: Level::Holes, hole_ns_max: hole_ns, hole_ns_min: hole_ns, ..Self::OFF }
     }
 
-    /// As [`Self::holes`], where the time follows what the holes of each flow took, between these nanoseconds.
+    /// Waits for a hole between `hole_ns_min` and `hole_ns_max` nanoseconds, depending on how long recent holes of the
+    /// flow took to fill.
     #[must_use]
     pub const fn adaptive(hole_ns_min: u64, hole_ns_max: u64) -> Self {
         Self { hole_ns_min, ..Self::holes(hole_ns_max) }
     }
 
-    /// Whether the time of a hole follows its flow.
+    /// Returns whether the waiting time adapts to each flow.
     #[must_use]
     pub fn is_adaptive(&self) -> bool {
         self.level == Level::Holes && self.hole_ns_min < self.hole_ns_max
     }
 
-    /// Time for which a hole may be waited for, in nanoseconds; none within a batch.
+    /// Returns the maximum waiting time for a hole in nanoseconds; 0 within a batch.
     #[must_use]
     pub fn hole_ns(&self) -> u64 {
         match (self.level, self.round_trip_ns) {
@@ -95,7 +97,7 @@ impl Reorder {
         }
     }
 
-    /// Time for which a packet may be delayed in all, in nanoseconds, where trains are held no longer than that.
+    /// Returns the maximum delay of a packet in nanoseconds, if trains are not held longer than that.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.hole_ns().saturating_mul(2)

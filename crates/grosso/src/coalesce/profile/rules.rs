@@ -1,122 +1,122 @@
-//! Rules by which the packets of one TCP train may differ beyond what cutting gives back, as data.
+//! Permitted differences between the packets of a TCP train beyond those that segmentation restores, as data.
 //!
-//! The laws of a [header](grosso_wire::HeaderSpec) want every field equal that they do not describe, so that a
-//! superframe can be cut into the very packets that went in. The receive offloads of other systems want less: later
-//! acknowledgments, windows and timestamps overwrite earlier ones. Here that is a replaced law, field by field.
+//! The laws of a [header](grosso_wire::HeaderSpec) require every other field to be equal, so that segmenting a
+//! superframe restores the original packets. Other implementations of receive offload are less strict: later
+//! acknowledgments, windows and timestamps replace earlier ones. A profile replaces the law of each such field.
 
 use grosso_wire::Role;
 
 use crate::{acknowledge::AckFiltering, template::compare::Liberties};
 
-/// Behaviour of a field that the laws want equal, in a train of TCP.
+/// Treatment of a field that the exact laws require to be equal, in a TCP train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vary {
-    /// Nothing: another value ends the train.
+    /// The field must be equal: another value ends the train.
     #[default]
     Equal,
-    /// It is not looked at, and the first packet's stays.
+    /// The field is not compared, and the first packet's value is kept.
     First,
-    /// The last packet's stays.
+    /// The field is not compared, and the last packet's value is kept.
     Latest,
 }
 
-/// The rules of a profile for TCP. UDP is always joined so that it can be cut again.
+/// Rules of a profile for TCP. UDP trains are always invertible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
-    /// The code point of differentiated services. ECN beside it is always equal: what none of the lossy originals
-    /// looked at loses marks of congestion (P8).
+    /// DSCP. The ECN field must always be equal: the original lossy implementations ignored it and lost
+    /// congestion marks (P8).
     pub differentiated_services: Vary,
-    /// The flow label of IPv6, and its code point of differentiated services.
+    /// IPv6 flow label and DSCP.
     pub flow_label: Vary,
-    /// TTL and hop limit.
+    /// TTL or hop limit.
     pub time_to_live: Vary,
-    /// The don't-fragment bit of IPv4.
+    /// DF bit of IPv4.
     pub dont_fragment: Vary,
-    /// The identification of IPv4, which otherwise steps or stays.
+    /// IPv4 identification. If compared, it must increase by one or stay fixed.
     pub identification: Vary,
-    /// Packets whose identification may stay along a train, where it is looked at.
+    /// Packets whose identification may stay fixed, if it is compared.
     pub fixed_identification: FixedIdentification,
-    /// The acknowledgment number. One that is behind the train's never joins.
+    /// Acknowledgment number. A lower number than the train's never merges.
     pub acknowledgment: Vary,
-    /// The window.
+    /// TCP window.
     pub window: Vary,
-    /// The value of the timestamp option. One that is behind the train's never joins.
+    /// Value of the TCP timestamp. A lower value than the train's never merges.
     pub timestamp_value: Vary,
-    /// The echo of the timestamp option.
+    /// Echo of the TCP timestamp.
     pub timestamp_echo: Vary,
-    /// TCP options that a packet in a train may have.
+    /// Permitted TCP options.
     pub options: Options,
-    /// Lengths that packets of a train may have.
+    /// Permitted payload lengths.
     pub sizes: Sizes,
     /// Effect of PSH.
     pub push: Push,
-    /// TCP flags with which a packet is in no train, beside SYN, RST and URG: the low byte of the flags.
+    /// TCP flags of packets that are never merged, besides SYN, RST and URG: the low byte of the flags field.
     pub flags_alone: u8,
-    /// Whether a packet that met congestion is in no train.
+    /// Whether packets marked CE are never merged.
     pub congestion_alone: bool,
     /// Treatment of packets without payload.
     pub acknowledgments: Acknowledgments,
-    /// Treatment of a packet that did not fit the train of its flow.
+    /// Treatment of a packet that does not fit the train of its flow.
     pub refused: Refused,
-    /// Treatment of a packet whose flow has no train, while no place in the table is free.
+    /// Treatment of a packet of a flow without a train when the table is full.
     pub full: FullTable,
 }
 
-/// Packets whose IPv4 identification may stay along a train.
+/// Packets whose IPv4 identification may stay fixed in a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FixedIdentification {
-    /// That of any header (rule G14).
+    /// All packets (rule G14).
     Any,
-    /// That of a header that forbids fragments, as in Linux before 6.18 (rule G14a).
+    /// Packets with DF only, as in Linux before 6.18 (rule G14a).
     DontFragment,
 }
 
 /// TCP options that a packet in a train may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Options {
-    /// Any.
+    /// Any options.
     Any,
-    /// None, or two NOPs and a timestamp.
+    /// No options, or two NOPs and a timestamp.
     TimestampOnly,
 }
 
-/// Lengths that packets of a train may have.
+/// Payload lengths that the packets of a train may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sizes {
-    /// All as the first, but the last may be shorter.
+    /// Equal lengths, except that the last packet may be shorter.
     EqualButLast,
-    /// As they like: the superframe does not say where to cut it.
+    /// Any lengths: the superframe does not record the boundaries.
     Any,
 }
 
 /// Effect of PSH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Push {
-    /// It ends the train.
+    /// PSH ends the train.
     Ends,
-    /// It joins, and is on the superframe.
+    /// The packet merges, and the superframe carries PSH.
     Joins,
 }
 
-/// Treatment of packets without payload. Two acknowledgments of the same data with the same window never join:
-/// the sender counts them (P12).
+/// Treatment of packets without payload. Duplicate acknowledgments (same number and window) never merge, because the
+/// sender counts them (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acknowledgments {
-    /// They are in no train, and none is held over them (P10).
+    /// Pure acknowledgments are delivered alone, and no train is held across them (P10).
     Alone,
-    /// Those that change nothing but the window join.
+    /// Pure acknowledgments that change only the window merge.
     WindowUpdates,
-    /// Those that acknowledge more or change the window join: fewer acknowledgments reach the sender, whose clock
-    /// they are.
+    /// Pure acknowledgments merge if they acknowledge more data or change the window. The sender then gets fewer
+    /// acknowledgments, which clock its transmissions.
     Join,
-    /// Those of a flow leave together, each of them whole, with a record of what it says: a
+    /// Pure acknowledgments of a flow leave together and unchanged, with a record of each: a
     /// [`Vector`](crate::coalesce::Vector).
     Vector,
-    /// They leave together and whole, but for those of which a later one says all: those are dropped, and at least one
-    /// of them stays ([`AckFiltering::Conservative`]).
+    /// Pure acknowledgments leave together; those that a later one makes redundant are dropped, but at least one of
+    /// them is kept ([`AckFiltering::Conservative`]).
     Filter,
-    /// As [`Self::Filter`], and the newest is enough ([`AckFiltering::Aggressive`]).
+    /// Like [`Self::Filter`], but only the newest acknowledgment is kept ([`AckFiltering::Aggressive`]).
     FilterAggressive,
 }
 
@@ -127,17 +127,17 @@ impl Vary {
 }
 
 impl Acknowledgments {
-    /// Whether some of them join trains.
+    /// Returns whether some acknowledgments merge into trains.
     pub(crate) const fn join_trains(self) -> bool {
         matches!(self, Self::WindowUpdates | Self::Join)
     }
 
-    /// Whether those of a flow wait for each other as they are.
+    /// Returns whether acknowledgments of a flow wait together unmerged.
     pub(crate) const fn are_gathered(self) -> bool {
         matches!(self, Self::Vector | Self::Filter | Self::FilterAggressive)
     }
 
-    /// Degree to which they are filtered, if they are.
+    /// Returns the filtering mode, if acknowledgments are filtered.
     pub(crate) const fn filtering(self) -> Option<AckFiltering> {
         match self {
             Self::Filter => Some(AckFiltering::Conservative),
@@ -147,26 +147,26 @@ impl Acknowledgments {
     }
 }
 
-/// Treatment of a packet that did not fit the train of its flow.
+/// Treatment of a packet that does not fit the train of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// It starts the next.
+    /// The packet starts the next train.
     Starts,
-    /// It leaves behind the train, unless a limit kept it out.
+    /// The packet is delivered after the train, unless it only exceeded a limit.
     Leaves,
 }
 
-/// Treatment of a packet whose flow has no train, while no place in the table is free.
+/// Treatment of a packet that would start a train while the flow table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FullTable {
-    /// It starts one, and the oldest train in its way leaves (rule G3).
+    /// The packet starts a train, and the oldest train of the bucket is delivered (rule G3).
     Evicts,
-    /// It leaves alone, and those held go on (rule L10).
+    /// The packet is delivered alone, and the held trains stay (rule L10).
     Leaves,
 }
 
 impl Rules {
-    /// Those of trains that can be cut into the very packets that went in.
+    /// Rules of trains whose segmentation restores the original packets.
     pub const INVERTIBLE: Self = Self {
         differentiated_services: Vary::Equal,
         flow_label: Vary::Equal,
@@ -188,8 +188,8 @@ impl Rules {
         full: FullTable::Evicts,
     };
 
-    /// Whether every train can be cut into the packets that went in. If not, only who ends TCP may have it: what it
-    /// would forward are other packets.
+    /// Returns whether segmenting any train restores the original packets. If not, only the host that terminates TCP
+    /// may use the profile, because forwarded packets would differ from those received.
     #[must_use]
     pub const fn is_invertible(&self) -> bool {
         let Self {
@@ -226,19 +226,20 @@ impl Rules {
             && !acknowledgments.join_trains()
     }
 
-    /// Whether the timestamp option is looked into.
+    /// Returns whether the timestamp option may vary.
     pub(crate) const fn varies_timestamps(&self) -> bool {
         !self.timestamp_value.is_equal() || !self.timestamp_echo.is_equal()
     }
 
-    /// Whether a packet is compared with the last one of its train too: some field may grow, and none may shrink.
+    /// Returns whether a packet is also compared with the last one of its train, because some field may grow but not
+    /// shrink.
     pub(crate) const fn compares_with_last(&self) -> bool {
         !self.acknowledgment.is_equal()
             || self.varies_timestamps()
             || self.acknowledgments.join_trains()
     }
 
-    /// Behaviour of fields of this role.
+    /// Returns the treatment of fields of this role.
     pub(crate) fn vary(&self, role: Role) -> Vary {
         match role {
             Role::TypeOfService => self.differentiated_services,

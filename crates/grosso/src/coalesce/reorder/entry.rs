@@ -1,4 +1,4 @@
-//! One flow: where it goes on, and the runs that wait.
+//! One flow: its next sequence number and its queued runs.
 
 use alloc::vec::Vec;
 
@@ -11,68 +11,67 @@ use crate::{
 /// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its first packets wait, because they may not have been the first that were sent.
+    /// The first packets wait, because earlier ones may still arrive.
     Build,
     /// Packets wait for a hole to fill.
     Active,
-    /// Nothing waits.
+    /// No packet waits.
     Idle,
-    /// Nothing waits, and what was missing when the last hole was given up has not come yet.
+    /// No packet waits, and the packets given up last have not arrived yet.
     Recovery,
 }
 
-/// A remembered flow.
+/// A tracked flow.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The hash of the flow.
     pub(super) flow: FlowHash,
-    /// Its place in the table of flows.
+    /// Position in the flow table.
     pub(super) place: Place,
-    /// Its outermost addresses, for barriers.
+    /// Hash of the outermost addresses, for ordering flushes.
     pub(super) address_pair: u32,
     pub(super) phase: Phase,
-    /// Its neighbours in the queue of the phase.
+    /// Neighbours in the queue of its phase.
     pub(super) link: Link,
-    /// Time of its last packet.
+    /// Time of the last packet.
     pub(super) seen_ns: u64,
-    /// Memory that waits, in bytes.
+    /// Queued memory in bytes.
     pub(super) bytes: usize,
-    /// The sequence number with which it goes on.
+    /// Next sequence number.
     pub(super) next: u32,
-    /// From when on the time of a hole is counted: when it appeared, or when something left last.
+    /// Start of the waiting time for a hole: when it appeared, or when a packet left last.
     progress_ns: u64,
-    /// Runs that wait, in sequence, disjoint and not adjacent.
+    /// Queued runs in sequence, disjoint and not adjacent.
     runs: Vec<Run>,
-    /// Sequence numbers that were given up as lost and have not come since: from the first on, and none from the second
-    /// on.
+    /// Range of sequence numbers given up as lost that have not arrived since.
     lost: u32,
     resume: u32,
-    /// Time at which it was given up, and time at which the hole had appeared.
+    /// Time at which the range was given up, and time at which the hole had appeared.
     given_up_ns: u64,
     missing_since_ns: u64,
-    /// Packets in a row that were behind.
+    /// Number of consecutive late packets.
     late: u32,
-    /// Time that holes took to fill lately; 0 when none has filled.
+    /// Smoothed time that holes took to fill; 0 before the first.
     fill_ns: u64,
-    /// Round trip time; 0 when nobody told.
+    /// Round-trip time; 0 if unknown.
     round_trip_ns: u64,
 }
 
-/// Adjacent packets that wait.
+/// Adjacent queued packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     start: u32,
     end: u32,
-    /// The first and the last of its packets.
+    /// First and last packet of the run.
     pub(super) first: u32,
     pub(super) last: u32,
-    /// Time at which the first of them came, by arrival.
+    /// Arrival time of its first packet.
     since_ns: u64,
-    /// Its last packet has PSH.
+    /// Whether the last packet has PSH.
     is_pushed: bool,
 }
 
-/// The sequence numbers of a packet, and when it came.
+/// Sequence range of a packet, and its arrival time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -82,40 +81,40 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The sequence number behind it.
+    /// Returns the sequence number after the packet.
     pub(super) fn end(&self) -> u32 {
         self.start.wrapping_add(self.len)
     }
 }
 
-/// Place of a packet in its flow.
+/// Position of a packet in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The flow goes on with it.
+    /// The packet continues the flow.
     Next,
-    /// It is ahead, and fits into the gap before the run of this number.
+    /// The packet is ahead, in the gap before the run with this index.
     Ahead(usize),
-    /// All of it was in what has left.
+    /// The whole payload was already delivered.
     Late,
-    /// Some of it was in what has left or waits.
+    /// Part of the payload was already delivered or is queued.
     Overlaps,
 }
 
-/// Neighbours of a packet that waits.
+/// Neighbours of a queued packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joint {
-    /// It is a run of its own.
+    /// The packet is a run of its own.
     Alone,
-    /// It goes behind this packet.
+    /// The packet follows this one.
     Behind(u32),
-    /// It goes before this packet.
+    /// The packet precedes this one.
     Before(u32),
-    /// It goes between these packets.
+    /// The packet is between these two.
     Between(u32, u32),
 }
 
 impl Entry {
-    /// A flow that begins; its first packet waits. `runs` is an empty list.
+    /// Creates the entry of a new flow, whose first packet waits. `runs` is an empty list for reuse.
     pub(super) fn new(
         flow: FlowHash,
         place: Place,
@@ -144,7 +143,7 @@ impl Entry {
         }
     }
 
-    /// Puts a packet among the runs, as number `packet`; says which packets it goes between.
+    /// Inserts packet `packet` into the runs and returns its neighbours.
     pub(super) fn insert(&mut self, span: &Span, index: usize, packet: u32) -> Joint {
         self.late = 0;
         if self.phase == Phase::Build {
@@ -193,7 +192,7 @@ impl Entry {
         }
     }
 
-    /// Goes on behind what leaves.
+    /// Advances the flow to the end of a delivered packet.
     pub(super) fn advance(&mut self, end: u32, now_ns: u64) {
         self.late = 0;
         if self.ahead(end) > 0 {
@@ -202,7 +201,7 @@ impl Entry {
         self.progress_ns = now_ns;
     }
 
-    /// Takes the first run, if the flow goes on with it.
+    /// Takes the first run, if it continues the flow.
     pub(super) fn take_next(&mut self, now_ns: u64) -> Option<Run> {
         let run = *self.runs.first().filter(|run| run.start == self.next)?;
         self.runs.remove(0);
@@ -210,28 +209,29 @@ impl Entry {
         Some(run)
     }
 
-    /// Takes all runs, whatever is missing before them, and goes on behind the last. The list is to be given back.
+    /// Takes all runs, whatever is missing before them, and advances to the end of the last. Return the list with
+    /// [`Self::give_back`].
     pub(super) fn take_all(&mut self) -> Vec<Run> {
         self.next = self.runs.last().map_or(self.next, |last| last.end);
         core::mem::take(&mut self.runs)
     }
 
-    /// Takes the memory of an emptied list of runs back.
+    /// Takes back the memory of an emptied list of runs.
     pub(super) fn give_back(&mut self, runs: Vec<Run>) {
         self.runs = runs;
     }
 
-    /// Learns how long a hole took to fill: rising at half, falling at an eighth.
+    /// Averages how long holes take to fill: with weight 1/2 when rising, 1/8 when falling.
     pub(super) fn learn(&mut self, run: &Run, now_ns: u64) {
         self.learn_time(now_ns.saturating_sub(run.since_ns));
     }
 
-    /// Learns how long a round trip takes.
+    /// Records a measured round-trip time.
     pub(super) fn learn_round_trip(&mut self, round_trip_ns: u64) {
         self.round_trip_ns = round_trip_ns.max(1);
     }
 
-    /// Gives up what is missing before and between the runs.
+    /// Gives up the data missing before and between the runs.
     pub(super) fn give_up(&mut self, now_ns: u64) {
         let goes_on = self.runs.first().filter(|run| run.start == self.next);
         let first = goes_on.map_or(self.next, |run| run.end);
@@ -242,7 +242,8 @@ impl Entry {
         self.given_up_ns = now_ns;
     }
 
-    /// Notes a packet that was behind; whether there were enough in a row to show that the flow has gone back.
+    /// Counts a late packet; returns whether enough consecutive ones show that the flow has restarted at an earlier
+    /// number.
     pub(super) fn note_late(&mut self, span: &Span, reorder: &Reorder) -> bool {
         self.late += 1;
         if since(self.resume, self.lost) > 0 && since(span.end(), self.lost) > 0 {
@@ -256,12 +257,12 @@ impl Entry {
         self.late >= LATE_MAX && self.runs.is_empty()
     }
 
-    /// Forgets what was given up.
+    /// Clears the range that was given up.
     pub(super) fn settle(&mut self) {
         self.lost = self.resume;
     }
 
-    /// Finds the place of a packet.
+    /// Returns the position of a packet.
     pub(super) fn standing(&self, span: &Span) -> Standing {
         let start = self.ahead(span.start);
         let end = start + i64::from(span.len);
@@ -285,8 +286,8 @@ impl Entry {
         }
     }
 
-    /// Whether a packet is the next one of the flow, of which one came lately, nothing waits, and the phase is what it
-    /// should be now.
+    /// Returns whether a packet continues the flow in the simple case: recently active, nothing queued, and no change
+    /// of phase.
     #[inline]
     pub(super) fn goes_on(&self, span: &Span, now_ns: u64, reorder: &Reorder) -> bool {
         let is_recent = now_ns.saturating_sub(self.seen_ns) < reorder.idle_ns;
@@ -297,13 +298,13 @@ impl Entry {
             && (self.is_quiet() || self.phase_now(now_ns, reorder) == self.phase)
     }
 
-    /// Whether nothing of it waits, and nothing is missing.
+    /// Returns whether nothing is queued or missing.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.phase == Phase::Idle && self.runs.is_empty() && self.lost == self.resume
     }
 
-    /// The phase of the flow now that packets came or left.
+    /// Returns the phase of the flow after packets arrived or left.
     pub(super) fn phase_now(&self, now_ns: u64, reorder: &Reorder) -> Phase {
         let is_missing = since(self.resume, self.lost) > 0;
         let is_recent = now_ns.saturating_sub(self.given_up_ns) < reorder.idle_ns;
@@ -316,7 +317,7 @@ impl Entry {
         }
     }
 
-    /// Time at which packets that wait leave, and as what, if nothing else happens; trains are held for `hold_ns`.
+    /// Returns when and why queued packets leave if nothing else happens; trains are held for `hold_ns`.
     pub(super) fn due(&self, reorder: &Reorder, hold_ns: u64) -> Option<(u64, Release)> {
         let first = self.runs.first()?;
         // What leaves from here may still be held in a train.
@@ -336,17 +337,17 @@ impl Entry {
         })
     }
 
-    /// The list of runs, in whose memory others may wait when the flow is forgotten.
+    /// Returns the list of runs for reuse when the flow is removed.
     pub(super) fn into_runs(self) -> Vec<Run> {
         self.runs
     }
 
-    /// Number of runs that wait.
+    /// Returns the number of queued runs.
     pub(super) fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Time for which a hole of this flow is waited for.
+    /// Returns the waiting time for a hole of this flow.
     fn hole_ns(&self, reorder: &Reorder) -> u64 {
         let most_ns = self.hole_ns_max(reorder);
         match self.fill_ns {
@@ -355,7 +356,7 @@ impl Entry {
         }
     }
 
-    /// The same at most. Where the time follows the flow, it stays below what the sender waits (P52).
+    /// Returns its upper bound. If the time adapts to the flow, it stays below the sender's loss timers (P52).
     fn hole_ns_max(&self, reorder: &Reorder) -> u64 {
         let most_ns = reorder.hole_ns();
         match self.round_trip_ns {
@@ -373,7 +374,7 @@ impl Entry {
         .max(1);
     }
 
-    /// Distance by which a sequence number is ahead of the next, in serial arithmetic (RFC 9293 section 3.4).
+    /// Returns the distance of a sequence number from the next one, in serial arithmetic (RFC 9293 section 3.4).
     fn ahead(&self, sequence: u32) -> i64 {
         i64::from(since(sequence, self.next))
     }
@@ -383,9 +384,9 @@ fn since(sequence: u32, earlier: u32) -> i32 {
     sequence.wrapping_sub(earlier) as i32
 }
 
-/// Most runs that any bound allows.
+/// Upper bound of the configurable number of runs.
 pub(super) const RUNS_MAX: usize = 256;
 
-/// This many packets in a row that are behind, and the flow is taken to have gone back: its sender sends everything
-/// again, or its number was far ahead once by mistake.
+/// Consecutive late packets after which the flow counts as restarted: its sender retransmits everything, or an earlier
+/// sequence number was far too high by mistake.
 const LATE_MAX: u32 = 16;

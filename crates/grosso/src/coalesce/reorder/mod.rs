@@ -1,9 +1,9 @@
-//! Reordering repaired: what is ahead of its flow waits for what is missing, and leaves in sequence.
+//! Repair of reordering: packets ahead of a missing one wait for it and leave in sequence.
 //!
-//! Several paths, links or queues make packets of one connection overtake each other. Each hole ends a train, and
-//! three of them make the sender believe in a loss. Here a packet of TCP that continues its flow goes on at once, as
-//! ever; one that is ahead waits in a run of its neighbours until the hole before it fills, or until a time or a bound
-//! says that it has waited enough. Nothing is trimmed, dropped or made twice: every packet leaves once, as it came.
+//! Several paths, links or queues reorder the packets of a connection. Each hole ends a train, and three of them make
+//! the sender assume a loss. This stage delivers a TCP packet that continues its flow immediately; a packet ahead of
+//! its flow waits in a run with its neighbours until the hole fills, or until a time or memory limit is reached. No
+//! packet is trimmed, dropped or duplicated: each leaves once and unchanged.
 
 mod entry;
 mod repair;

@@ -1,4 +1,4 @@
-//! The stage that repairs reordering: what the [`Resequencer`] decides is done to packets and trains.
+//! The stage that repairs reordering: applies the decisions of the [`Resequencer`] to packets and trains.
 
 use grosso_wire::tcp;
 
@@ -55,7 +55,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         self.goes_on(predicted.seen.flow, &span)
     }
 
-    /// All, as long as the flow goes on with them.
+    /// Allows all packets that continue the flow.
     #[inline(always)]
     fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
         match span_of(next) {
@@ -88,7 +88,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         }
     }
 
-    /// Hands on what has waited long enough, of the flow that waits longest first.
+    /// Releases the packets that have waited long enough, longest waiting flow first.
     fn expire(&mut self, now_ns: u64, seen_ns: u64, next: &mut impl Next<B>) {
         self.tick_seen(now_ns, seen_ns);
         let mut at = self.first();
@@ -111,7 +111,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
 }
 
 impl<B: AsRef<[u8]>> Resequencer<B> {
-    /// Takes an examined packet of TCP, and lets it leave in the sequence of its flow.
+    /// Processes an examined TCP packet and releases it in the sequence of its flow.
     fn resequence(
         &mut self,
         arrival: Arrival<B>,
@@ -155,8 +155,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Flushes the flow of a packet in no train; a connection that begins or ends with it is forgotten. Whether
-    /// anything may have left.
+    /// Flushes the flow of an unmergeable packet; SYN, FIN and RST remove the flow. Returns whether anything may have
+    /// been released.
     #[inline(always)]
     fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Next<B>) -> bool {
         let Some(entry) = self.find(flow) else { return false };
@@ -170,7 +170,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         !is_quiet
     }
 
-    /// Remembers a flow, whose first packet waits: another may come that was sent before it.
+    /// Starts tracking a flow, whose first packet waits: an earlier one may follow.
     fn remember(&mut self, arrival: Arrival<B>, span: &Span, next: &mut impl Next<B>) -> Verdict {
         while let Some(entry) = self.victim(arrival.flow) {
             self.flush_entry(entry, Release::Evicted, next);
@@ -185,7 +185,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Verdict::Waits
     }
 
-    /// Takes a packet of a train that nothing may overtake, because the flow ends with it or because it has no data.
+    /// Processes a mergeable packet that no later one may overtake, because it ends the flow or has no data.
     fn resequence_barrier(
         &mut self,
         arrival: Arrival<B>,
@@ -205,7 +205,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         admit(arrival, next)
     }
 
-    /// Flushes what waits beyond the bounds.
+    /// Flushes packets above the limits.
     fn keep_bounds(&mut self, entry: u32, next: &mut impl Next<B>) {
         if let Some(why) = self.full(entry) {
             self.flush_entry(entry, why, next);
@@ -217,7 +217,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         *bytes_max = (*bytes_max).max(self.bytes() as u64);
     }
 
-    /// Flushes everything that waits of a flow, or what continues it if it has only begun.
+    /// Flushes all queued packets of a flow, or only those that continue it if its start is unknown.
     fn flush_entry(&mut self, entry: u32, why: Release, next: &mut impl Next<B>) {
         let is_given_up = match why {
             Release::PollEnd | Release::HoleTime | Release::TotalTime => true,
@@ -245,7 +245,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         merger.close_flow(flow, closes, sink);
     }
 
-    /// Hands on what is to leave.
+    /// Releases the packets that are due.
     #[inline]
     fn hand_on(&mut self, why: Release, next: &mut impl Next<B>) {
         while let Some(arrival) = self.next_leaving() {
@@ -256,13 +256,13 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 }
 
-/// Takes a packet whose turn it is into the train of its flow.
+/// Takes a packet whose turn it is to the train of its flow.
 fn admit<B: AsRef<[u8]>>(arrival: Arrival<B>, next: &mut impl Next<B>) -> Verdict {
     let (merger, sink) = next.trains();
     merger.admit_anew::<Profiled>(arrival, sink)
 }
 
-/// Lets a packet pass all of which has left already, before the train of its flow if it is before that.
+/// Delivers a late packet, before the train of its flow if it precedes that.
 fn pass_late<B: AsRef<[u8]>>(arrival: Arrival<B>, span: &Span, next: &mut impl Next<B>) -> Verdict {
     let (merger, sink) = next.trains();
     if let Found::Slot(slot) = merger.find(arrival.flow, None)
@@ -288,8 +288,7 @@ fn span<B: AsRef<[u8]>>(arrival: &Arrival<B>, next: &mut impl Next<B>) -> Option
     })
 }
 
-/// The sequence numbers of a packet that was predicted, if it is of TCP. Nothing of it waits, so that nobody asks
-/// whether it was pushed.
+/// Returns the sequence range of a predicted TCP packet. PSH is ignored, because nothing of its flow is queued.
 #[inline(always)]
 fn span_of(predicted: &Predicted<'_>) -> Option<Span> {
     let &Predicted { seen: Seen { now_ns, .. }, sequence, payload_len, .. } = predicted;

@@ -1,4 +1,4 @@
-//! The flows that are remembered, and the packets that wait: which leave next, and why.
+//! Tracked flows and queued packets: which packets leave next, and why.
 
 use alloc::vec::Vec;
 
@@ -13,9 +13,9 @@ use crate::{
     reassemble::queue::{NONE, Queue, Slab},
 };
 
-/// Flows of which something waits or may be late, and the packets that wait.
+/// Flows with queued or possibly late packets, and the queued packets.
 ///
-/// It decides, and the stage acts: what is to leave lies in a queue of its own, in order.
+/// The resequencer decides and the stage acts: packets to release are in a queue of their own, in order.
 #[derive(Debug)]
 pub(in crate::coalesce) struct Resequencer<B> {
     reorder: Reorder,
@@ -23,28 +23,28 @@ pub(in crate::coalesce) struct Resequencer<B> {
     table: Table<FlowHash, u32>,
     entries: Slab<Entry>,
     waiting: Slab<Waiting<B>>,
-    /// Empty lists of runs that keep their memory.
+    /// Empty lists of runs, kept for their memory.
     spare: Vec<Vec<Run>>,
-    /// Memory that waits, in bytes.
+    /// Queued memory in bytes.
     bytes: usize,
-    /// Flows by how dear they are: first those of which nothing waits, then those of which something does, then
-    /// those that wait for what was given up. Whoever was seen last is last; of the second, who waits longest is first.
+    /// Eviction order: idle flows, then flows with queued packets (longest waiting first), then recovering flows;
+    /// otherwise least recently active first.
     queues: [Queue; 3],
-    /// The flow that went on last.
+    /// Flow that was continued last.
     latest: u32,
-    /// Packets that are to leave, in order: the first and the last packet.
+    /// First and last of the packets to release, in order.
     leaving: (u32, u32),
-    /// The time, as it was told last.
+    /// Current time.
     now_ns: u64,
-    /// Time until which all that came has been seen.
+    /// Time up to which all arrived packets were pushed.
     seen_ns: u64,
 }
 
-/// A packet that waits.
+/// A queued packet.
 #[derive(Debug)]
 struct Waiting<B> {
     arrival: Arrival<B>,
-    /// The packet behind it in its run.
+    /// Next packet of its run.
     next: u32,
 }
 
@@ -73,17 +73,17 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Tells the time.
+    /// Sets the time.
     pub(super) fn tick(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Tells the time, and until when what came has been seen.
+    /// Sets the time, and the time up to which all arrived packets were pushed.
     pub(super) fn tick_seen(&mut self, now_ns: u64, seen_ns: u64) {
         (self.now_ns, self.seen_ns) = (now_ns, seen_ns);
     }
 
-    /// The flow of this hash, of which a packet came, unless none had come for long.
+    /// Returns the entry of a flow for an arrived packet, unless the flow was idle for too long.
     pub(super) fn visit(&mut self, flow: FlowHash) -> Option<u32> {
         let entry = self.find(flow)?;
         let known = self.entries.get_mut(entry)?;
@@ -97,8 +97,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(entry)
     }
 
-    /// Goes on with a packet of a flow of which nothing waits, as most do: what [`Self::visit`], [`Self::standing`] and
-    /// [`Self::advance`] would do. Whether it was such a packet.
+    /// Continues a flow without queued packets, the common case, in place of [`Self::visit`], [`Self::standing`] and
+    /// [`Self::advance`]. Returns whether that applied.
     #[inline(always)]
     pub(super) fn goes_on(&mut self, flow: FlowHash, span: &Span) -> bool {
         let entry = self.find(flow);
@@ -117,14 +117,15 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         true
     }
 
-    /// Whether the flow that went on last is this one, and goes on in the same way with such a packet.
+    /// Returns whether this flow was continued last, and such a packet continues it again.
     #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
         latest.is_some_and(|known| known.goes_on(span, self.now_ns, &self.reorder))
     }
 
-    /// Renews a flow of which nothing waits or is missing, and which a flush would leave as it is. Whether it is such.
+    /// Refreshes a flow without queued or missing packets, which a flush would not change. Returns whether that
+    /// applied.
     pub(super) fn stays_quiet(&mut self, entry: u32) -> bool {
         let is_quiet = self.entries.get(entry).is_some_and(Entry::is_quiet);
         if is_quiet {
@@ -133,14 +134,14 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         is_quiet
     }
 
-    /// Goes on with packets behind the one that went on last, in the same instant.
+    /// Continues the flow of the last packet with further packets at the same time.
     pub(super) fn went_on(&mut self, flow: FlowHash, payload_bytes: u32) {
         if let Some(known) = self.entries.get_mut(self.latest).filter(|known| known.flow == flow) {
             known.advance(known.next.wrapping_add(payload_bytes), self.now_ns);
         }
     }
 
-    /// Learns how long a round trip of a flow takes, if it is remembered.
+    /// Records a measured round-trip time of a tracked flow.
     pub(super) fn learn(&mut self, flow: FlowHash, round_trip_ns: u64) {
         let entry = self.find(flow);
         if let Some(known) = entry.and_then(|entry| self.entries.get_mut(entry)) {
@@ -148,7 +149,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Finds the place of a packet in its flow. A flow that has gone back is forgotten, which gives `None`.
+    /// Returns the position of a packet in its flow. Removes a flow that has restarted, and returns `None`.
     pub(super) fn standing(&mut self, entry: u32, span: &Span) -> Option<Standing> {
         let known = self.entries.get_mut(entry)?;
         let standing = known.standing(span);
@@ -160,7 +161,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(standing)
     }
 
-    /// A flow that has to give its place up for that of this hash, if there is no room for it.
+    /// Returns the flow to evict for a flow with this hash, if the table is full.
     pub(super) fn victim(&self, flow: FlowHash) -> Option<u32> {
         let oldest = || self.queues.iter().find_map(Queue::first);
         match self.table.find(flow, None) {
@@ -174,7 +175,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Remembers a flow with its first packet, which waits. There must be room.
+    /// Starts tracking a flow whose first packet waits. There must be room.
     pub(super) fn begin(
         &mut self,
         arrival: Arrival<B>,
@@ -191,7 +192,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(entry)
     }
 
-    /// Lets a packet wait in the gap before the run of this number.
+    /// Queues a packet in the gap before run `index`.
     pub(super) fn wait(&mut self, entry: u32, arrival: Arrival<B>, span: &Span, index: usize) {
         let bytes = self.memory(&arrival);
         // By its turn another flow may be in the place of its prediction.
@@ -212,7 +213,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// The bound that a flow has reached, if it has.
+    /// Returns the limit that a flow has reached, if any.
     pub(super) fn full(&self, entry: u32) -> Option<Release> {
         let known = self.entries.get(entry)?;
         if known.bytes > self.reorder.flow_bytes {
@@ -221,12 +222,12 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         (known.runs() > self.reorder.flow_runs).then_some(Release::FlowRuns)
     }
 
-    /// The flow that waits longest, if more waits than may.
+    /// Returns the longest waiting flow if the total limit is exceeded.
     pub(super) fn excess(&self) -> Option<u32> {
         self.queues[BUSY].first().filter(|_| self.bytes > self.reorder.queue_bytes)
     }
 
-    /// Goes on behind a packet that leaves, and lets what continues it leave too.
+    /// Advances past a delivered packet, and releases the packets that continue it.
     pub(super) fn advance(&mut self, entry: u32, span: &Span) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         known.advance(span.end(), self.now_ns);
@@ -237,7 +238,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Lets leave of a flow what continues it, and forgets that it might have begun earlier.
+    /// Releases the packets that continue a flow, and stops waiting for an earlier start.
     pub(super) fn go_on(&mut self, entry: u32) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         known.phase = Phase::Active;
@@ -247,7 +248,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Lets everything of a flow leave. What is missing may be given up, or not be waited for in the first place.
+    /// Releases all packets of a flow. Missing data is given up if `is_given_up`, otherwise not expected at all.
     pub(super) fn release(&mut self, entry: u32, is_given_up: bool) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         match is_given_up {
@@ -265,7 +266,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Forgets a flow of which nothing waits.
+    /// Removes a flow without queued packets.
     pub(super) fn remove(&mut self, entry: u32) {
         let Some(known) = self.entries.get(entry) else { return };
         let queue = queue_of(known.phase);
@@ -274,7 +275,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.spare.extend(self.entries.remove(entry).map(Entry::into_runs));
     }
 
-    /// Takes the next packet that is to leave.
+    /// Takes the next packet to release.
     pub(super) fn next_leaving(&mut self) -> Option<Arrival<B>> {
         let Waiting { arrival, next } = self.waiting.remove(self.leaving.0)?;
         self.leaving.0 = next;
@@ -282,18 +283,18 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(Arrival { now_ns: self.now_ns, ..arrival })
     }
 
-    /// The flow that waits longest.
+    /// Returns the longest waiting flow.
     pub(super) fn first(&self) -> Option<u32> {
         self.queues[BUSY].first()
     }
 
-    /// The flow that waits longest but for those up to this one.
+    /// Returns the flow that has waited longest after `entry`.
     pub(super) fn behind(&self, entry: u32) -> Option<u32> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
 
-    /// Reason for which something of a flow is to leave by now, if it is. What fills a hole may have come in time and
-    /// not have been seen yet.
+    /// Returns the reason if packets of a flow must be released now. Packets that fill a hole may have arrived without
+    /// being pushed yet.
     pub(super) fn due(&self, entry: u32) -> Option<Release> {
         let (at_ns, why) = self.entries.get(entry)?.due(&self.reorder, self.hold_ns)?;
         let is_over = match why {
@@ -303,7 +304,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         is_over.then_some(why)
     }
 
-    /// Time at which something is to leave next.
+    /// Returns the time of the next release.
     pub(super) fn next_due(&self) -> Option<u64> {
         let due = |entry: u32| self.entries.get(entry)?.due(&self.reorder, self.hold_ns);
         let busy = core::iter::successors(self.first(), |&entry| self.behind(entry));
@@ -318,12 +319,12 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.reorder.level
     }
 
-    /// Memory that waits, in bytes.
+    /// Returns the queued memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The flow of this hash.
+    /// Returns the flow with this hash.
     #[inline(always)]
     pub(super) fn find(&self, flow: FlowHash) -> Option<u32> {
         match self.entries.get(self.latest) {
@@ -332,14 +333,14 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// The flow of this hash, which is not the latest.
+    /// Returns the flow with this hash, which is not the latest.
     #[inline(never)]
     fn look_up(&self, flow: FlowHash) -> Option<u32> {
         let Found::Slot(entry) = self.table.find(flow, None) else { return None };
         self.entries.get(entry).filter(|known| known.flow == flow).map(|_| entry)
     }
 
-    /// Puts a flow into the queue of the phase that it is in now.
+    /// Moves a flow to the queue of its current phase.
     fn settle(&mut self, entry: u32) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         let before = queue_of(known.phase);
@@ -353,7 +354,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Puts a run behind what is to leave already.
+    /// Appends a run to the packets to release.
     fn leave(&mut self, entry: u32, run: &Run) {
         let mut at = run.first;
         let mut bytes = 0;
@@ -377,7 +378,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Memory that a waiting packet takes, however little of its buffer is filled (P33).
+    /// Returns the memory of a queued packet, counted by buffer size (P33).
     fn memory(&self, arrival: &Arrival<B>) -> usize {
         let len = arrival.frame.buffer.as_ref().len();
         len.max(self.reorder.buffer_bytes) + size_of::<Waiting<B>>()
@@ -392,13 +393,13 @@ fn queue_of(phase: Phase) -> usize {
     }
 }
 
-/// The queue of the flows of which nothing waits or is missing.
+/// Queue of idle flows.
 const IDLE: usize = 0;
 
-/// The queue of the flows of which something waits.
+/// Queue of flows with queued packets.
 const BUSY: usize = 1;
 
-/// Most flows that any bound allows.
+/// Upper bound of the configurable number of flows.
 const FLOWS_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -416,7 +417,7 @@ mod tests {
         meta::{IpLevels, Meta},
     };
 
-    /// The first packet of a flow with this hash.
+    /// Returns the first packet of a flow with this hash.
     fn arrival(flow: FlowHash, now_ns: u64) -> Arrival<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,

@@ -27,7 +27,7 @@ pub(super) struct FragmentHeader {
 }
 
 impl FragmentHeader {
-    /// The headers of the outermost IP packet in the frame that starts with `head`.
+    /// Returns the headers of the outermost IP packet in the frame that starts with `head`.
     pub(super) fn new(
         head: &[u8],
         stack: &Stack,
@@ -73,7 +73,7 @@ impl FragmentHeader {
         Ok(header)
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -128,14 +128,14 @@ impl FragmentHeader {
         if self.ip.kind == Kind::Ipv4 { 0 } else { ipv6::MTU_MIN }
     }
 
-    /// Whether DF is set.
+    /// Returns whether DF is set.
     pub(super) fn forbids_fragments(&self) -> bool {
         let at = usize::from(self.ip.offset) + ipv4::field::FRAGMENT.start;
         self.ip.kind == Kind::Ipv4 && u16_at(&self.bytes, at) & ipv4::DONT_FRAGMENT != 0
     }
 
-    /// Whether a router would accept the packet: its header checksum is right. Zero is accepted too, because a driver
-    /// leaves the checksum to its device.
+    /// Returns whether a router would accept the packet: its header checksum is right. Zero is accepted too, because a
+    /// driver leaves the checksum to its device.
     pub(super) fn is_intact(&self) -> bool {
         let header = self.bytes.get(usize::from(self.ip.offset)..self.ip.end()).unwrap_or_default();
         let is_left = || u16_at(header, ipv4::field::CHECKSUM.start) == 0;
@@ -256,8 +256,8 @@ struct Unfragmentable {
     next_header: usize,
 }
 
-/// The part of an IPv6 packet that routers on the way read: up to the last routing header, else the hop-by-hop options
-/// (RFC 8200 section 4.5).
+/// Returns the part of an IPv6 packet that routers on the way read: up to the last routing header, else the hop-by-hop
+/// options (RFC 8200 section 4.5).
 fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragmentable, NoFragments> {
     let fixed = usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start;
     let mut part = Unfragmentable { end: ip.end(), next_header: fixed };

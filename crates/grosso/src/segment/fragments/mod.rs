@@ -20,28 +20,41 @@ mod refusal;
 
 pub use refusal::NoFragments;
 
-/// Options of fragmentation.
+/// Options of IP fragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FragmentOptions {
-    /// Most bytes of a fragment, from its IP header on.
+    /// Maximum length of a fragment in bytes, including its IP header.
     pub mtu: u16,
-    /// The identification of IPv6 fragments, which should be random (RFC 7739), unless the packet came in fragments and
-    /// has theirs. IPv4 fragments keep the packet's own.
+    /// Identification of IPv6 fragments. Use a random value (RFC 7739). Ignored for a reassembled packet, which keeps
+    /// its identification, and for IPv4.
     pub identification: u32,
-    /// Fragment an IPv4 packet although its DF bit forbids it.
+    /// Fragments IPv4 packets even if DF is set.
     pub ignore_dont_fragment: bool,
 }
 
 impl FragmentOptions {
-    /// Options for a link of this MTU; `identification` is that of IPv6 fragments.
+    /// Creates options for a link with this MTU in bytes; `identification` is that of IPv6 fragments.
     #[must_use]
     pub const fn new(mtu: u16, identification: u32) -> Self {
         Self { mtu, identification, ignore_dont_fragment: false }
     }
 }
 
-/// The IP fragments of one packet, in order.
+/// Writes the IP fragments of one packet, in order.
+///
+/// ```
+/// use grosso::{LinkType, Meta, segment::{FragmentOptions, Fragments}};
+/// # let packet = grosso_testkit::Packet::new().ipv4(|ip| ip.df(false)).udp(|u| u).payload_len(3000).build();
+///
+/// let (slices, options) = ([&packet[..]], FragmentOptions::new(1500, 7));
+/// let mut fragments = Fragments::of_packet(&slices, &Meta::default(), LinkType::Raw, &options)?;
+/// let mut buffer = [0; 1500];
+/// while let Some(fragment) = fragments.write_next(&mut buffer)? {
+///     println!("send {} bytes", fragment.len());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct Fragments<'a> {
@@ -52,18 +65,18 @@ pub struct Fragments<'a> {
     data_len: usize,
     /// Bytes of data in each fragment but the last: a multiple of 8.
     unit: usize,
-    /// Most bytes of data in the last fragment.
+    /// Maximum length in bytes of data in the last fragment.
     last_max: usize,
     before: usize,
     meta: Meta,
 }
 
 impl<'a> Fragments<'a> {
-    /// Plans the fragments of a UDP superframe, the frame that `slices` make together, as its description asks (UFO,
-    /// rules S30 to S32). `identification` is that of IPv6 fragments and should be random (RFC 7739).
+    /// Prepares the fragmentation of the UDP superframe in `slices`, as its parameters require (UFO, rules S30 to S32).
+    /// `identification` is that of IPv6 fragments and should be random (RFC 7739).
     ///
     /// # Errors
-    /// An error if the frame cannot be fragmented, or need not be.
+    /// The reason why the frame cannot or need not be fragmented.
     pub fn of_superframe(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -109,16 +122,16 @@ impl<'a> Fragments<'a> {
         Ok(Self { header, data, patch, data_len, unit, last_max: unit, before: 0, meta })
     }
 
-    /// Plans the fragments of any IP packet, the frame that `slices` make together; its headers lie in the first slice.
-    /// Bytes beyond the packet's own length, such as Ethernet padding, are left out; a partial checksum is completed.
-    /// In a tunnel, the outermost packet is fragmented.
+    /// Prepares the fragmentation of the IP packet in `slices`; the first slice must contain all headers. Trailing
+    /// bytes such as Ethernet padding are dropped, and a partial checksum is completed. Of a tunnelled packet, the
+    /// outermost IP packet is fragmented.
     ///
-    /// If the packet was joined from fragments ([`Meta::fragmented`]), it is cut into such fragments again: none is
-    /// larger (rules S61, S62), and DF forbids only what the largest of them could not pass. Any other IPv6 packet has
-    /// to be the caller's own: routers do not fragment the packets of others (RFC 8200 section 5).
+    /// A reassembled packet ([`Meta::fragmented`]) is split into fragments no larger than the original ones (rules S61,
+    /// S62); DF then only forbids fragments beyond the largest original. Any other IPv6 packet must be the caller's
+    /// own, because routers do not fragment IPv6 (RFC 8200 section 5).
     ///
     /// # Errors
-    /// An error if the packet cannot, must not or need not be fragmented.
+    /// The reason why the packet cannot, must not or need not be fragmented.
     pub fn of_packet(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -169,10 +182,10 @@ impl<'a> Fragments<'a> {
         Ok(Self { header, data, patch, data_len, unit, last_max, before: 0, meta })
     }
 
-    /// Writes the next fragment into `out`; `None` after the last.
+    /// Writes the next fragment to `out`; returns `None` after the last fragment.
     ///
     /// # Errors
-    /// An error if `out` is too small; the fragment stays the next.
+    /// [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let left = self.data_len - self.before;
         if left == 0 {
@@ -190,7 +203,7 @@ impl<'a> Fragments<'a> {
         Ok(Some(Segment { header_len, payload_len, meta: self.meta }))
     }
 
-    /// Buffer size that is enough for any of the fragments.
+    /// Returns the length of the longest fragment in bytes, a sufficient buffer size.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         self.header.len() + self.last_max.min(self.data_len)
@@ -207,8 +220,8 @@ struct Patch {
 }
 
 impl Patch {
-    /// Length and checksum of a UDP superframe's header. The checksum covers the whole datagram, so it is computed
-    /// before fragmentation (rule S30).
+    /// Returns the length and checksum of a UDP superframe's header. The checksum covers the whole datagram, so it is
+    /// computed before fragmentation (rule S30).
     fn of_datagram(mut datagram: Payload<'_>, len: usize, head: &[u8], shape: &Shape) -> Self {
         let mut header = [0; udp::HEADER_LEN];
         let bytes = head.get(shape.transport..shape.transport + udp::HEADER_LEN);
@@ -226,8 +239,8 @@ impl Patch {
         Self { at: 0, bytes, len: 4 }
     }
 
-    /// The completed form of a partial checksum, which `start` and `offset` locate (rule C3). The data of the frame are
-    /// `data_len` bytes from `data_start` on.
+    /// Returns the completed form of a partial checksum, which `start` and `offset` locate (rule C3). The data of the
+    /// frame are `data_len` bytes from `data_start` on.
     fn of_partial(
         mut frame: Payload<'_>,
         (start, offset): (u16, u16),

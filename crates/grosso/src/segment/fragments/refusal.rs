@@ -1,42 +1,41 @@
 //! Reasons for which a packet is not fragmented.
 
-/// Reason why a packet is not fragmented. It stays unchanged.
+/// Reason why a packet is not fragmented. The packet is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoFragments {
-    /// It fits the MTU.
+    /// The packet fits the MTU.
     Whole,
-    /// It is longer than the MTU and DF forbids fragments: its sender should be told the MTU, by ICMP type 3 code 4
-    /// (rule S61).
+    /// The packet exceeds the MTU and has DF set. Report the MTU to its sender with ICMP type 3 code 4 (rule S61).
     DontFragment {
-        /// The MTU.
+        /// MTU in bytes.
         mtu: u16,
     },
-    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must have: those of IPv6
+    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must contain: those of IPv6
     /// (rules S60, S62; RFC 7112), and those of TCP up to its flags (RFC 1858, RFC 3128).
     MtuTooSmall,
-    /// It has no IP header.
+    /// The packet has no IP header.
     NotIp,
-    /// It is an IPv6 fragment already.
+    /// The packet is already an IPv6 fragment.
     AlreadyFragment,
-    /// It is a superframe, whose packets are cut first (rule S49).
+    /// The packet is a superframe, which must be segmented first (rule S49).
     Superframe,
-    /// Its headers are not together in the first slice.
+    /// The first slice does not contain all headers.
     HeadersSplit,
-    /// Its headers are longer than [`HEADER_BYTES_MAX`](super::super::HEADER_BYTES_MAX).
+    /// The headers are longer than [`HEADER_BYTES_MAX`](super::super::HEADER_BYTES_MAX).
     HeaderTooLong,
-    /// Bytes are missing that its IP header speaks of, or less than its own length.
+    /// The packet is shorter than its IP header or than the length in it.
     BytesMissing,
-    /// It is longer than the fragments of one datagram can say (rule F13).
+    /// The packet is longer than IP fragments can express (rule F13).
     TooLong,
-    /// The checksum of its IPv4 header is wrong: fragments would have right ones, and nobody would see it again.
+    /// The IPv4 header checksum is wrong. The fragments would get valid checksums and hide the error.
     Ipv4Checksum,
-    /// Its partial checksum does not lie in the data that are cut (rule C3).
+    /// The partial checksum lies outside the fragmented data (rule C3).
     ChecksumOutside,
 }
 
 impl NoFragments {
-    /// A sentence for a person.
+    /// Returns a sentence that explains the value to a person.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {

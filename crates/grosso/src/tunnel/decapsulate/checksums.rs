@@ -97,7 +97,7 @@ fn verify_ipv4(frame: &[u8], ip: &Layer) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The checksums of a tunnel that are present, outermost first, each with the refusal if it is wrong.
+/// Returns the checksums of a tunnel that are present, outermost first, each with the refusal if it is wrong.
 fn covers(
     frame: &[u8],
     outer: &OuterHeaders,
@@ -145,8 +145,8 @@ fn check_partial(
     if is_inside || is_cover { Ok(()) } else { Err(Refusal::ChecksumOutside) }
 }
 
-/// The sum of a tunnel's payload, from the sum of everything from the outermost IP header on. Every header in between
-/// has an even length (rule C22).
+/// Returns the sum of a tunnel's payload, from the sum of everything from the outermost IP header on. Every header in
+/// between has an even length (rule C22).
 fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) -> Sum {
     let network = usize::from(outer.ip.offset);
     let before = frame.get(network..start).map_or(Sum::ZERO, Sum::of);
@@ -154,7 +154,7 @@ fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) ->
     Sum::from_word(sum).subtract(before).subtract(behind)
 }
 
-/// The sum of the bytes from `end` on, as part of a block that starts at `start`.
+/// Returns the sum of the bytes from `end` on, as part of a block that starts at `start`.
 fn trailer(frame: &[u8], start: usize, end: usize, behind: usize) -> Sum {
     let sum = frame.get(end..behind).map_or(Sum::ZERO, Sum::of);
     if end.wrapping_sub(start) % 2 == 1 { sum.at_odd_offset() } else { sum }

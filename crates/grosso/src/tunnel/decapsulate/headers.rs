@@ -63,7 +63,7 @@ impl OuterHeaders {
         Ok(outer)
     }
 
-    /// The tunnel's path: its ends and its identifier.
+    /// Returns the tunnel's path: its ends and its identifier.
     pub(super) fn path(&self, frame: &[u8], stack: &Stack) -> Path {
         let start = usize::from(self.ip.offset);
         let address = |v4: Range<usize>, v6: Range<usize>| {
@@ -82,7 +82,7 @@ impl OuterHeaders {
         }
     }
 
-    /// The other contents of its header.
+    /// Returns the other contents of its header.
     pub(super) fn details(&self, frame: &[u8], stack: &Stack) -> Details {
         let headers = stack.layers().get(self.links..self.inner).unwrap_or_default();
         let vxlan = headers.iter().find(|layer| layer.kind == Kind::Vxlan);
@@ -220,8 +220,8 @@ impl Walk<'_> {
         Ok((tunnel, Some(*udp), None, remote_checksum))
     }
 
-    /// The tunnel that an IP protocol number announces: GRE, which is stepped over, or a packet without a tunnel
-    /// header.
+    /// Returns the tunnel that an IP protocol number announces: GRE, which is stepped over, or a packet without a
+    /// tunnel header.
     fn protocol(
         &mut self,
         ip: &Layer,

@@ -9,9 +9,9 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// The partial checksum of an inner packet whose field holds the sum of the pseudo-header alone, and not by chance; the
-/// packet ends at `end`. A virtual wire between two hosts on one machine carries such packets, and what comes out of a
-/// socket does not say so.
+/// Returns the partial checksum of an inner packet whose field holds the sum of the pseudo-header alone, and not by
+/// chance; the packet ends at `end`. A virtual wire between two hosts on one machine carries such packets, and what
+/// comes out of a socket does not say so.
 pub(super) fn left_open(frame: &[u8], inside: &[Layer], end: usize) -> Option<Checksum> {
     let (transport, before) = inside.split_last()?;
     let ip = before.iter().rfind(|layer| layer.kind.is_ip())?;

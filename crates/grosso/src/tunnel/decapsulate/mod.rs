@@ -2,14 +2,14 @@
 //!
 //! Only the link header is moved, towards the inner packet; nothing else is copied, and nothing is allocated.
 //! [`Decapsulation::plan`] only reads: it locates the packet in the outermost tunnel and returns its metadata, or the
-//! reason why it may not be taken out. [`Decapsulation::apply`] takes it out.
+//! reason why it must not be decapsulated. [`Decapsulation::apply`] then changes the frame.
 //!
 //! | module | job |
 //! |---|---|
-//! | `headers` | the headers of a tunnel, and whether a receiver may take them off |
-//! | `checksums` | the checksums of a tunnel, and what is known of those inside |
-//! | `left_open` | inner checksums that no device made |
-//! | `reason` | the names and counters of all refusals |
+//! | `headers` | tunnel headers, and the receiver's checks on them |
+//! | `checksums` | checksums of the tunnel, and the resulting state of the inner ones |
+//! | `left_open` | inner checksums that were left for a device |
+//! | `reason` | names and counters of all refusals |
 //!
 //! ```
 //! use grosso::{Meta, tunnel::{Tunnel, decapsulate::{Decapsulation, DecapsulationRules}}};
@@ -57,64 +57,64 @@ use crate::{
     },
 };
 
-/// Expectations of a receiver of tunnelled packets.
+/// Rules of a receiver of tunnelled packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecapsulationRules {
-    /// The ports by which the frame was dissected: they distinguish GUE from FOU.
+    /// UDP ports with which the frame was dissected; they distinguish GUE from FOU.
     pub ports: Ports,
     /// Treatment of remote checksum offload.
     pub remote_checksum: RemoteChecksumMode,
-    /// Whether UDP over IPv6 may come without a checksum (RFC 6935, rule W32).
+    /// Whether to accept UDP over IPv6 without a checksum (RFC 6935, rule W32).
     pub ipv6_without_checksum: bool,
-    /// Source of the outer UDP checksum.
+    /// Visibility of the outer UDP checksum.
     pub outer_checksum: OuterChecksum,
-    /// Link type of the inner packet as delivered.
+    /// Link type of the decapsulated packet.
     pub presented: Presented,
-    /// Whether Geneve options that a tunnel end must understand (rule W41, RFC 8926 section 3.5) count as understood:
-    /// for observers of others' packets, which are no tunnel end. [`Details::critical_option`] reports them.
+    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. For
+    /// observers, which are not tunnel endpoints. [`Details::critical_option`] reports the option.
     pub critical_options: bool,
-    /// Whether an inner checksum that is the sum of its pseudo-header alone counts as partial: packets from a container
-    /// of this machine come so, because no device makes their checksums. [`Details::left_open`] reports them.
+    /// Whether an inner checksum field that holds only the pseudo-header sum counts as partial. Packets from a
+    /// container on the same host arrive like this, because no device completes them. [`Details::left_open`] reports
+    /// such packets.
     pub completes_left_open: bool,
 }
 
 /// Link type on which a decapsulated packet is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Presented {
-    /// That of the frame, as in a capture.
+    /// The link type of the frame, as in a capture.
     #[default]
     OnItsLink,
-    /// That inside the tunnel, as the other side of the tunnel's device needs it: an Ethernet frame on a link of
-    /// Ethernet, any other packet from its IP header on.
+    /// The link type inside the tunnel, as the tunnel's device needs it: Ethernet for Ethernet frames; any other packet
+    /// starts with its IP header.
     Alone,
 }
 
-/// Source of the checksum of a tunnel's UDP header.
+/// Visibility of the checksum in a tunnel's UDP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OuterChecksum {
-    /// The frame, in which zero means that there is none.
+    /// The frame contains the checksum; zero means that there is none.
     #[default]
     InFrame,
-    /// Not visible: the receiver of the datagram accepted only right checksums and does not show them, as a UDP socket
-    /// with a filter does. There was one, which protects the inner packet (rules C52, C54), but no sum can be derived
-    /// from it.
+    /// The checksum is not visible: a UDP socket with a filter delivered only datagrams with a valid checksum. The
+    /// checksum protects the inner packet (rules C52, C54), but no sum can be derived from it.
     VerifiedBelow,
 }
 
-/// Treatment of a packet whose tunnel header asks its receiver to complete an inner checksum (rules C53, C56).
+/// Treatment of a packet whose tunnel header requests remote checksum offload (rules C53, C56).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemoteChecksumMode {
-    /// The packet is refused.
+    /// Refuses the packet.
     Refuse,
-    /// Its checksum becomes partial, and the payload is not read.
+    /// Makes the inner checksum partial, without reading the payload.
     Partial,
-    /// Its checksum is completed. That of a superframe becomes partial.
+    /// Completes the inner checksum; that of a superframe becomes partial.
     Complete,
 }
 
 impl Default for DecapsulationRules {
-    /// Linux's defaults: nothing that needs configuration is expected.
+    /// Returns Linux's defaults, which accept nothing that needs configuration.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,
@@ -128,19 +128,19 @@ impl Default for DecapsulationRules {
     }
 }
 
-/// Plan for taking the packet out of the outermost tunnel of a frame.
+/// Plan for decapsulating a frame from its outermost tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decapsulation {
-    /// Kind of the tunnel.
+    /// Kind of tunnel.
     pub tunnel: Tunnel,
     /// Identity of the tunnel: fragments and addresses of different tunnels are unrelated.
     pub path: Path,
-    /// The other contents of the tunnel's header.
+    /// Other contents of the tunnel header.
     pub details: Details,
-    /// Congestion that the packet inherits from the tunnel.
+    /// ECN change that the tunnel imposes on the packet.
     pub congestion: Congestion,
-    /// Metadata of the packet once it is taken out (rule W4): the state of the inner checksums, its segmentation, and
-    /// the VLAN tag if the link header stays. The hash was that of the tunnel and is dropped.
+    /// Metadata of the decapsulated packet (rule W4): state of the inner checksums, segmentation, and the VLAN tag if
+    /// the link header stays. The receive hash is dropped, because it was computed for the outer packet.
     pub meta: Meta,
     /// The part of the link layer that stays, if any.
     front: Front,
@@ -153,34 +153,34 @@ pub struct Decapsulation {
     completed: Option<RemoteChecksum>,
 }
 
-/// One of the tunnels between two hosts, in one direction.
+/// One direction of a tunnel between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    /// The encapsulating host.
+    /// Address of the encapsulating host.
     pub source: IpAddr,
-    /// The decapsulating host.
+    /// Address of the decapsulating host.
     pub destination: IpAddr,
-    /// The network identifier of VXLAN and Geneve, or the key of GRE.
+    /// Network identifier of VXLAN and Geneve, or key of GRE.
     pub identifier: Option<u32>,
 }
 
-/// Contents of a tunnel's header beside its identity.
+/// Contents of a tunnel header besides the identity of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {
-    /// Type of the tunnel's payload: Ethernet, IPv4, IPv6 or MPLS.
+    /// Payload type of the tunnel: Ethernet, IPv4, IPv6 or MPLS.
     pub carried: Option<Kind>,
-    /// The group policy of VXLAN (rule W31).
+    /// Group policy of VXLAN (rule W31).
     pub policy: Option<u16>,
-    /// Whether that policy forbids learning addresses from this packet (rule W31).
+    /// Whether the policy forbids learning addresses from this packet (rule W31).
     pub dont_learn: bool,
-    /// Whether GRE had a checksum, which was right.
+    /// Whether the GRE header had a checksum, which was valid.
     pub gre_checksum: bool,
-    /// The number of the packet in GRE (RFC 2890).
+    /// GRE sequence number (RFC 2890).
     pub sequence: Option<u32>,
-    /// Class and type of the first Geneve option that an end of the tunnel must understand.
+    /// Class and type of the first critical Geneve option.
     pub critical_option: Option<(u16, u8)>,
-    /// Whether the inner checksum was left to a device, and is partial for that
+    /// Whether the inner checksum was left for a device and is therefore partial
     /// ([`DecapsulationRules::completes_left_open`]).
     pub left_open: bool,
 }
@@ -202,16 +202,16 @@ impl Front {
 }
 
 impl Decapsulation {
-    /// Finds the packet in the outermost tunnel of `frame`, which was dissected into `stack`, and makes all checks of a
-    /// receiver: lengths, flags and options, and the checksums that were not verified yet.
+    /// Finds the packet in the outermost tunnel of `frame`, whose dissection is `stack`, and performs all checks of a
+    /// receiver: lengths, flags, options, and the checksums not verified yet.
     ///
-    /// With [`Presented::OnItsLink`], an Ethernet frame in the tunnel is the packet on a link of Ethernet. Any other
-    /// packet, and an Ethernet frame's payload on another link, is placed behind the link header of the frame, which
-    /// keeps its VLAN tags and names the packet by its EtherType. Without a link header, the packet is the first IP
-    /// packet in the tunnel.
+    /// With [`Presented::OnItsLink`] on an Ethernet link, an Ethernet frame in the tunnel becomes the packet. Any other
+    /// packet, and the payload of an Ethernet frame on another link, is placed after the frame's link header, which
+    /// keeps its VLAN tags and gets a new EtherType. On a link without a header, the packet is the first IP packet in
+    /// the tunnel.
     ///
     /// # Errors
-    /// An error if the packet is in no tunnel or may not be taken out.
+    /// The reason why there is no tunnel or the packet must not be decapsulated.
     pub fn plan(
         frame: &[u8],
         stack: &Stack,
@@ -283,8 +283,8 @@ impl Decapsulation {
         Ok(plan)
     }
 
-    /// Takes the packet out of the frame that the plan was made for, and returns its position there, link header first.
-    /// The bytes in front of it are no longer meaningful.
+    /// Decapsulates the frame that the plan was made for and returns the range of the packet in it, link header first.
+    /// Bytes before the range become meaningless.
     pub fn apply(&self, frame: &mut [u8]) -> Range<usize> {
         if let Some(network) = self.network
             && let Some(packet) = frame.get_mut(usize::from(network.offset)..self.end)
@@ -312,7 +312,7 @@ impl Decapsulation {
         start..self.end
     }
 
-    /// Whether [`Decapsulation::apply`] changes any byte of the frame; otherwise the packet lies unchanged at
+    /// Returns whether [`Decapsulation::apply`] changes any byte; otherwise the packet is already at
     /// [`Decapsulation::inner`].
     #[must_use]
     pub fn is_change(&self) -> bool {
@@ -320,13 +320,13 @@ impl Decapsulation {
         self.front.len > 0 || self.completed.is_some() || tells
     }
 
-    /// Bytes of the packet once it is taken out.
+    /// Returns the length of the decapsulated packet in bytes.
     #[must_use]
     pub const fn packet_len(&self) -> usize {
         self.end - self.start + self.front.len
     }
 
-    /// Position of the packet in the frame before it is taken out, without its link header if that is the frame's.
+    /// Returns the range of the packet in the original frame, without the link header if that is the frame's own.
     #[must_use]
     pub const fn inner(&self) -> Range<usize> {
         self.start..self.end
@@ -479,7 +479,7 @@ impl InnerPacket {
         Ok(Self { start, end, ethertype, network })
     }
 
-    /// The part of the link layer that stays in front of it.
+    /// Returns the part of the link layer that stays in front of it.
     fn front(
         &self,
         frame: &[u8],
@@ -530,7 +530,7 @@ fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     }
 }
 
-/// A length in place of an EtherType means that LLC follows, for which Linux has this number.
+/// Returns a length in place of an EtherType means that LLC follows, for which Linux has this number.
 fn ethertype_of(field: u16) -> u16 {
     if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
 }

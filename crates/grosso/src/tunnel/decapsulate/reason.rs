@@ -4,72 +4,67 @@ use super::Decapsulation;
 use crate::reasons::reasons;
 
 reasons! {
-    /// Reason why a packet was not taken out of a tunnel. It stays unchanged.
+    /// Reason why a packet was not decapsulated. The frame is unchanged.
     Refusal {
-        /// It is in no tunnel.
+        /// The packet is in no tunnel.
         NoTunnel = "no-tunnel",
-        /// An IP fragment, which may be one of a tunnel's: it must be whole first.
+        /// The packet is an IP fragment, possibly of a tunnel packet: it must be reassembled first.
         Fragment = "fragment",
-        /// ESP, or ESP in UDP, which needs keys.
+        /// The packet is ESP, or ESP in UDP, and needs keys.
         Encrypted = "encrypted",
         /// The frame ends inside the headers.
         Truncated = "truncated",
-        /// A header around the packet contradicts itself, or the header around it.
+        /// An outer header is malformed or contradicts the header before it.
         Malformed = "malformed",
-        /// There are more headers around the packet than are looked at (rule G7).
+        /// The packet has more outer headers than the limit allows (rule G7).
         TooDeep = "too-deep",
-        /// The frame ends before its IP length says.
+        /// The frame is shorter than its IP length.
         Short = "short",
-        /// An IP length of zero in a frame that is no superframe.
+        /// The IP length is zero, and the frame is not a superframe.
         LengthZero = "length-zero",
-        /// The packet in the tunnel is longer than the tunnel's own length says.
+        /// The inner packet is longer than the outer length allows.
         InnerLength = "inner-length",
-        /// The tunnel carries something else than Ethernet, IP or MPLS (rules W10, W21, W52).
+        /// The tunnel carries something other than Ethernet, IP or MPLS (rules W10, W21, W52).
         Protocol = "protocol",
-        /// The checksum of the IPv4 header around it is wrong.
+        /// The outer IPv4 header checksum is wrong.
         Ipv4Checksum = "ip-checksum",
-        /// The checksum of the UDP header around it is wrong.
+        /// The outer UDP checksum is wrong.
         UdpChecksum = "udp-checksum",
-        /// The checksum of the GRE header around it is wrong (rule W51).
+        /// The GRE checksum is wrong (rule W51).
         GreChecksum = "gre-checksum",
-        /// UDP over IPv6 without a checksum, where that is not expected (RFC 6936, rule W32, P46).
+        /// UDP over IPv6 without a checksum, which is not accepted here (RFC 6936, rule W32, P46).
         UdpChecksumNone = "udp-checksum-none",
-        /// GRE of another version, with routing, or with a reserved bit that must be zero (RFC 2784
-        /// section 2.3, rule W50).
+        /// The GRE header has another version, routing, or a reserved bit that must be zero (RFC 2784 section 2.3, rule
+        /// W50).
         GreFlags = "gre-flags",
-        /// A VXLAN header without the flag for its network, or with bits that are not known (rule
-        /// W30).
+        /// The VXLAN header has no valid network identifier, or unknown flags (rule W30).
         VxlanFlags = "vxlan-flags",
-        /// An operations packet, or a header of another version, of the generic protocol extension
-        /// (rule W31).
+        /// The VXLAN-GPE packet is an OAM packet or has another version (rule W31).
         VxlanGpeFlags = "vxlan-gpe-flags",
-        /// Geneve options that do not fill their space exactly (RFC 8926 section 3.5).
+        /// The Geneve options do not fill the option length exactly (RFC 8926 section 3.5).
         GeneveOptions = "geneve-options",
-        /// A Geneve option that must not be ignored, and is not known (RFC 8926 section 3.4, rule
-        /// W41).
+        /// The packet has an unknown critical Geneve option (RFC 8926 section 3.4, rule W41).
         GeneveCritical = "geneve-critical",
-        /// A control message of Geneve or GUE, which carries no packet to forward (RFC 8926 section
-        /// 3.4, rule W21).
+        /// The packet is a control message of Geneve or GUE and carries no packet to forward (RFC 8926 section 3.4,
+        /// rule W21).
         Control = "control",
-        /// Flags of GUE that are not known, and change what follows (rule W21).
+        /// The GUE header has unknown flags that change its layout (rule W21).
         GueFlags = "gue-flags",
-        /// Remote checksum offload, where it is not expected (rule C56).
+        /// Remote checksum offload, which is not accepted here (rule C56).
         RemoteChecksumOff = "remote-checksum-off",
-        /// Remote checksum offload without a checksum around it: nothing protects the packet (rules
-        /// C52, C54, B52).
+        /// Remote checksum offload without an outer checksum: nothing protects the packet (rules C52, C54, B52).
         RemoteChecksumUnprotected = "remote-checksum-unprotected",
-        /// Remote checksum offload that points outside the packet, at an odd place, or at another
-        /// checksum than the one that is partial (rule C55, P40, P41).
+        /// Remote checksum offload with an offset outside the packet, an odd offset, or an offset of another checksum
+        /// than the partial one (rule C55, P40, P41).
         RemoteChecksumPlace = "remote-checksum-place",
-        /// The partial checksum lies neither in a header of the tunnel nor in the packet (rule C3).
+        /// The partial checksum is neither in a header of the tunnel nor in the packet (rule C3).
         ChecksumOutside = "checksum-outside",
-        /// A superframe whose packets are not of the one connection in the tunnel, so that it has to
-        /// be cut first (B29).
+        /// The packets of the superframe do not belong to one inner connection, so the superframe must be segmented
+        /// first (B29).
         Superframe = "superframe",
-        /// The link layer of the frame cannot say that it carries the packet.
+        /// The link layer of the frame cannot express the type of the inner packet.
         LinkFamily = "link-family",
-        /// The tunnel met congestion, and the packet in it is of a transport that cannot be told
-        /// (RFC 6040 section 4.2, rule W2).
+        /// The outer packet is marked CE, but the inner transport does not support ECN (RFC 6040 section 4.2, rule W2).
         CongestionUntold = "congestion-untold",
     }
 }
@@ -80,9 +75,9 @@ impl core::error::Error for Refusal {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecapsulateStats {
-    /// Packets taken out.
+    /// Decapsulated packets.
     pub packets: u64,
-    /// Bytes of these packets, as they are presented.
+    /// Length of the decapsulated packets in bytes.
     pub bytes: u64,
     /// Packets refused, by reason.
     pub refused: [u64; Refusal::COUNT],
@@ -95,13 +90,13 @@ impl Default for DecapsulateStats {
 }
 
 impl DecapsulateStats {
-    /// Packets refused for this reason.
+    /// Returns the number of packets refused for this reason.
     #[must_use]
     pub const fn refused(&self, reason: Refusal) -> u64 {
         self.refused[reason.index()]
     }
 
-    /// Counts a packet, or its refusal.
+    /// Counts a decapsulated or refused packet.
     #[inline]
     pub fn count(&mut self, planned: &Result<Decapsulation, Refusal>) {
         match planned {

@@ -68,8 +68,8 @@ pub(super) fn seal(
     state
 }
 
-/// The sum of the inner packet once its partial checksum is completed: the part from `start` on then sums to the
-/// complement of the pseudo-header sum (rule C40). `None` if no checksum is partial.
+/// Returns the sum of the inner packet once its partial checksum is completed: the part from `start` on then sums to
+/// the complement of the pseudo-header sum (rule C40). `None` if no checksum is partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
     let pseudo = u16_at(head, usize::from(start) + usize::from(offset));
@@ -77,7 +77,7 @@ fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     Some(Sum::of(before).append(before.len(), Sum::from_word(!pseudo)))
 }
 
-/// The state of the inner checksums, seen from outside the tunnel.
+/// Returns the state of the inner checksums, seen from outside the tunnel.
 fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Checksum {
     match meta.checksum {
         Checksum::Partial { start, offset } => {
@@ -90,7 +90,7 @@ fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Chec
     }
 }
 
-/// The checksums that the tunnel is to have, innermost first.
+/// Returns the checksums that the tunnel is to have, innermost first.
 fn covers(
     written: &Written,
     header: &[u8],

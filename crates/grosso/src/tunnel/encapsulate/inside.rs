@@ -167,7 +167,7 @@ fn declared_end(head: &[u8], ip: &Layer) -> Option<usize> {
     }
 }
 
-/// The limit in the destination options right behind an IPv6 header (RFC 2473 section 4.1.1).
+/// Returns the limit in the destination options right behind an IPv6 header (RFC 2473 section 4.1.1).
 fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
     let next_header = head.get(usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start);
     if ip.kind != Kind::Ipv6 || next_header != Some(&ipv6::NEXT_DESTINATION_OPTIONS) {
@@ -181,7 +181,8 @@ fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
     })
 }
 
-/// Number of packets that a superframe of `len` bytes is segmented into, independent of the count that its source gave.
+/// Returns the number of packets that a superframe of `len` bytes is segmented into, independent of the count that its
+/// source gave.
 fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
     match gso.size {
         GsoSize::Every(size) => {

@@ -1,15 +1,15 @@
 //! Encapsulation of packets.
 //!
-//! Nothing of a packet is copied or changed: the result is a header to put in front, and the number of the packet's
-//! first bytes that it replaces. A superframe stays a superframe, with the tunnel around it: segmenting it gives the
-//! same packets as encapsulating each of its packets.
+//! The packet is neither copied nor changed: the result is a header to prepend, and the number of leading bytes of the
+//! packet that the header replaces. A superframe remains a superframe: segmenting the encapsulated superframe gives the
+//! same packets as encapsulating each packet.
 //!
 //! | module | job |
 //! |---|---|
-//! | `inside` | what a tunnel carries of a frame, and what the headers around it repeat |
-//! | `write` | the headers of a tunnel |
+//! | `inside` | the part of a frame that the tunnel carries, and the fields that outer headers copy |
+//! | `write` | the tunnel headers |
 //! | `checksums`, `remote` | local and remote checksum offload |
-//! | `reason` | the names and counters of all refusals |
+//! | `reason` | names and counters of all refusals |
 //!
 //! ```
 //! use grosso::{Meta, tunnel::{Carrier, Endpoint, Header, encapsulate::Encapsulator}};
@@ -22,8 +22,8 @@
 //! let ports = endpoint.ports();
 //! let mut encapsulator = Encapsulator::new(endpoint, 0x5eed)?;
 //!
-//! let put_in = encapsulator.encapsulate(&[&packet], &Meta::default(), LinkType::Raw)?;
-//! let sent = [put_in.header, &packet[put_in.replaced..]].concat();
+//! let outer = encapsulator.encapsulate(&[&packet], &Meta::default(), LinkType::Raw)?;
+//! let sent = [outer.header, &packet[outer.replaced..]].concat();
 //! assert_eq!(dissect(&sent, LinkType::Raw, &ports).to_string(), "ip4 ip4 udp");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -51,7 +51,7 @@ use crate::{
     },
 };
 
-/// The sending side of a tunnel.
+/// Encapsulates frames for one tunnel. The [module documentation](self) has an example.
 #[derive(Debug)]
 pub struct Encapsulator {
     endpoint: Endpoint,
@@ -68,25 +68,26 @@ pub struct Encapsulator {
     stats: EncapsulateStats,
 }
 
-/// An encapsulated frame. It is of [`LinkType::Raw`]: a link header in front of its IP header is left to the caller.
+/// An encapsulated frame of [`LinkType::Raw`]: the caller adds a link header if needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encapsulated<'a> {
-    /// Bytes to put in front of the frame, from the outer IP header on.
+    /// Bytes to prepend to the frame, starting with the outer IP header.
     pub header: &'a [u8],
-    /// Number of the frame's first bytes to leave off, because the header contains them or the tunnel does not carry
+    /// Number of leading bytes of the frame to drop, because the header contains them or the tunnel does not carry
     /// them.
     pub replaced: usize,
-    /// Number of the frame's last bytes to leave off: padding of Ethernet, which IP does not carry.
+    /// Number of trailing bytes of the frame to drop: Ethernet padding.
     pub padding: usize,
-    /// Metadata of the encapsulated frame. The VLAN tag beside the frame is in it; the hash is dropped.
+    /// Metadata of the encapsulated frame. A VLAN tag from the metadata is now in the header; the receive hash is
+    /// dropped.
     pub meta: Meta,
 }
 
 impl Encapsulator {
-    /// The sending side of `endpoint`. The seed determines the source port of each flow, and should be random (P50).
+    /// Creates an encapsulator for `endpoint`. `seed` keys the UDP source port of each flow and should be random (P50).
     ///
     /// # Errors
-    /// An error if the parts of the endpoint do not agree.
+    /// The first contradiction in the configuration.
     pub fn new(endpoint: Endpoint, seed: u64) -> Result<Self, Contradiction> {
         endpoint.check()?;
         let ends =
@@ -105,15 +106,16 @@ impl Encapsulator {
         })
     }
 
-    /// Encapsulates a frame: `slices` make it together, and all its headers are in the first. `link` is its link type.
-    /// A tunnel that carries IP packets removes their link header; one that carries frames accepts only Ethernet.
+    /// Encapsulates the frame in `slices`; the first slice must contain all headers, and `link` is the link type. A
+    /// tunnel that carries IP packets removes the link header; one that carries Ethernet accepts only Ethernet frames.
     ///
-    /// A packet whose checksum is partial gets complete ones around it, computed from its headers alone (rule C40), or
-    /// leaves its own to the receiver if the endpoint does so (rule C52). Otherwise the checksum around it is partial.
-    /// Those of a superframe are pseudo-header sums, like its own.
+    /// For a packet with a partial checksum, the outer checksums are complete and computed from the headers alone (rule
+    /// C40), or the inner checksum is left to the receiver if the endpoint uses remote checksum offload (rule C52).
+    /// Otherwise the outer checksum is partial. The outer checksums of a superframe are pseudo-header sums, like its
+    /// own.
     ///
     /// # Errors
-    /// An error if the tunnel cannot carry the frame. It is then not counted as sent.
+    /// The reason why the tunnel cannot carry the frame, which is then not counted as sent.
     pub fn encapsulate(
         &mut self,
         slices: &[&[u8]],
@@ -133,22 +135,21 @@ impl Encapsulator {
         }
     }
 
-    /// Sets the MTU that the path is assumed to have; the default is
-    /// [`TunnelMtu::UNLIMITED`].
+    /// Sets the MTU of the path; the default is [`TunnelMtu::UNLIMITED`].
     ///
-    /// Longer packets are encapsulated all the same, without the don't-fragment bit (rule W60): whoever calls this has
-    /// refused those that do not fit and must not be fragmented ([`path_mtu::fit`]).
+    /// Longer packets are still encapsulated, but without DF (rule W60): the caller has already refused packets that do
+    /// not fit and must not be fragmented ([`path_mtu::fit`]).
     pub const fn set_mtu(&mut self, mtu: TunnelMtu) {
         self.mtu = mtu;
     }
 
-    /// Counters.
+    /// Returns the counters since creation.
     #[must_use]
     pub const fn stats(&self) -> &EncapsulateStats {
         &self.stats
     }
 
-    /// The endpoint whose sending side this is.
+    /// Returns the endpoint's configuration.
     #[must_use]
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -213,6 +214,5 @@ fn gso_around(gso: Gso, is_fixed: bool) -> Gso {
     Gso { fixed_ids: IpLevels::from_bits(inner | u8::from(is_fixed)), ..gso }
 }
 
-/// Most bytes of a header: IPv6, UDP, Geneve with all its options, and an Ethernet header's addresses
-/// with a tag.
+/// Maximum header length in bytes: IPv6, UDP, Geneve with all options, and Ethernet addresses with a VLAN tag.
 pub const HEADER_BYTES_MAX: usize = 40 + 8 + 8 + 252 + 16;

@@ -5,34 +5,31 @@ use crate::reasons::reasons;
 reasons! {
     /// Reason why a packet was not encapsulated.
     Refusal {
-        /// The tunnel carries Ethernet frames, and this is none.
+        /// The tunnel carries Ethernet, and the frame is not Ethernet.
         NotEthernet = "not-ethernet",
-        /// The tunnel carries IP packets, and this is none, or is of the other version, or is one
-        /// behind a header that the tunnel cannot carry: PPPoE or MPLS.
+        /// The tunnel carries IP, and the frame is not IP, has another IP version, or has a PPPoE or MPLS header.
         NotIp = "not-ip",
-        /// The tunnel carries IP packets, and this one has a VLAN tag, which would be lost.
+        /// The tunnel carries IP, and the frame has a VLAN tag that would be lost.
         VlanTag = "vlan-tag",
         /// The frame ends inside its headers.
         Truncated = "truncated",
-        /// A header contradicts itself.
+        /// A header is malformed.
         Malformed = "malformed",
-        /// The frame ends before its IP length says.
+        /// The frame is shorter than its IP length.
         Short = "short",
-        /// An IP length of zero in a frame that is no superframe.
+        /// The IP length is zero, and the frame is not a superframe.
         LengthZero = "length-zero",
-        /// A superframe that is cut into IP fragments: that has to be done first.
+        /// The superframe stands for IP fragments and must be fragmented first.
         Superframe = "superframe",
-        /// A superframe in a tunnel whose packets are numbered: it has to be cut first, because each
-        /// of its packets needs a number (rule S43).
+        /// The tunnel numbers its packets, so the superframe must be segmented first (rule S43).
         SuperframeNumbered = "superframe-numbered",
-        /// The packet would be longer than the lengths around it can say (rule T13, B1).
+        /// The packet would exceed the length fields of the outer headers (rule T13, B1).
         TooLong = "too-long",
-        /// The partial checksum does not lie in the packet, or not where the headers are, or at an
-        /// odd place of what it covers (rule C3).
+        /// The partial checksum lies outside the packet or in its headers, or at an odd offset (rule C3).
         ChecksumOutside = "checksum-outside",
-        /// The packet may enter no more tunnels (RFC 2473 section 4.1.1).
+        /// The packet's tunnel encapsulation limit is reached (RFC 2473 section 4.1.1).
         EncapsulationLimit = "encapsulation-limit",
-        /// The packet has as many IP headers as can be cut (rule S4, B10).
+        /// The packet has the maximum number of IP headers that segmentation supports (rule S4, B10).
         TooDeep = "too-deep",
     }
 }
@@ -43,15 +40,15 @@ impl core::error::Error for Refusal {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncapsulateStats {
-    /// Frames put in, superframes counting as one.
+    /// Frames encapsulated; a superframe counts once.
     pub frames: u64,
-    /// Packets put in: those that superframes are segmented into.
+    /// Packets encapsulated; a superframe counts as its packets.
     pub packets: u64,
-    /// Bytes of these frames, as far as the tunnel carries them.
+    /// Length of the encapsulated frames in bytes, as far as the tunnel carries them.
     pub bytes: u64,
-    /// Frames that were superframes.
+    /// Superframes encapsulated.
     pub superframes: u64,
-    /// Frames whose receiver completes a checksum (rule C52).
+    /// Frames encapsulated with remote checksum offload (rule C52).
     pub remote_checksums: u64,
     /// Frames refused, by reason.
     pub refused: [u64; Refusal::COUNT],
@@ -71,7 +68,7 @@ impl Default for EncapsulateStats {
 }
 
 impl EncapsulateStats {
-    /// Frames refused for this reason.
+    /// Returns the number of frames refused for this reason.
     #[must_use]
     pub const fn refused(&self, reason: Refusal) -> u64 {
         self.refused[reason.index()]

@@ -15,8 +15,8 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// The checksum of a packet whose checksum is partial (rule C52), if no other lies around it: that one would have
-    /// to be right both before and after this one is completed.
+    /// Returns the checksum of a packet whose checksum is partial (rule C52), if no other lies around it: that one
+    /// would have to be right both before and after this one is completed.
     pub(super) fn of(inside: &Inside, head: &[u8], stack: &Stack, meta: &Meta) -> Option<Self> {
         let Checksum::Partial { start, offset } = meta.checksum else { return None };
         let (last, around) = stack.layers().split_last()?;

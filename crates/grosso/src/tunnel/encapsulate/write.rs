@@ -141,7 +141,7 @@ fn fields(
     }
 }
 
-/// Whether routers may not fragment the packet, as the endpoint says (rule W3).
+/// Returns whether routers may not fragment the packet, as the endpoint says (rule W3).
 pub(super) fn dont_fragment(endpoint: &Endpoint, inside: &Inside) -> bool {
     match endpoint.dont_fragment {
         DontFragment::Unset | DontFragment::Ignored => false,
@@ -264,7 +264,7 @@ fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec
     header.extend_from_slice(options);
 }
 
-/// The source port of the packets of a flow: the hash, spread over the range (rule W3).
+/// Returns the source port of the packets of a flow: the hash, spread over the range (rule W3).
 fn source_port(endpoint: &Endpoint, flow: u64) -> u16 {
     let Some(udp) = endpoint.udp() else { return 0 };
     let (first, last) = (*udp.source.start(), *udp.source.end());
@@ -280,7 +280,7 @@ const fn ethertype(kind: Kind) -> u16 {
     }
 }
 
-/// Greatest value of a length field.
+/// Maximum value of a length field.
 const LENGTH_MAX: usize = u16::MAX as usize;
 /// Hop limit or TTL of the outer header if the inner packet has none.
 const HOP_LIMIT: u8 = 64;

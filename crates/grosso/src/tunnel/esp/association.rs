@@ -12,35 +12,34 @@ use super::selectors::Selectors;
 
 /// A security association: one direction between two peers (RFC 4301 section 4.1).
 ///
-/// It can be neither copied nor cloned, because encrypting twice with one key and sequence number reveals the key of
-/// the integrity check: [`Encryptor`](super::Encryptor) and [`Decryptor`](super::Decryptor) consume it.
+/// The type is neither `Copy` nor `Clone`, because encrypting twice with the same key and sequence number reveals the
+/// integrity key: [`Encryptor`](super::Encryptor) and [`Decryptor`](super::Decryptor) consume the association.
 #[derive(Debug)]
 pub struct SecurityAssociation {
-    /// Security parameters index; those below [`SPI_MIN`] are reserved (RFC 4303 section 2.1).
+    /// Security parameters index; values below [`SPI_MIN`] are reserved (RFC 4303 section 2.1).
     pub spi: u32,
     /// Encrypted part of a packet.
     pub mode: EspMode,
-    /// The secret.
+    /// Key and salt.
     pub key: KeyMaterial,
-    /// Bytes of the integrity check value.
+    /// Length of the integrity check value.
     pub icv: IcvLength,
-    /// Sequence numbers of 64 bits, of which the low half is on the wire (RFC 4303 section 2.2.1). A receiver that
-    /// misses 2^32 packets in a row has lost the high half and needs new keys.
+    /// Whether sequence numbers have 64 bits, with the low half on the wire (RFC 4303 section 2.2.1). A receiver that
+    /// misses 2^32 consecutive packets loses the high half and needs new keys.
     pub extended_sequence: bool,
-    /// Greatest lateness of a packet, in packets: 0 for no replay protection, or from [`REPLAY_WINDOW_PACKETS_MIN`] to
-    /// [`REPLAY_WINDOW_PACKETS_MAX`]. Only the receiver uses it.
+    /// Size of the replay window in packets: 0 disables replay protection, otherwise from [`REPLAY_WINDOW_PACKETS_MIN`]
+    /// to [`REPLAY_WINDOW_PACKETS_MAX`]. Used by the receiver only.
     pub replay_window_packets: u32,
-    /// The UDP ports of packets that must pass an address translator (RFC 3948); `None` for ESP
-    /// directly in IP.
+    /// UDP ports for NAT traversal (RFC 3948); `None` for ESP directly in IP.
     pub udp_ports: Option<UdpPorts>,
-    /// Addresses of the packets that it carries, from the sender's side: others are neither encrypted nor accepted (RFC
-    /// 4301 sections 5.1 and 5.2).
+    /// Addresses of the packets that the association carries, from the sender's side. Other packets are neither
+    /// encrypted nor accepted (RFC 4301 sections 5.1 and 5.2).
     pub selectors: Selectors,
 }
 
 impl SecurityAssociation {
-    /// An association with an ICV of 16 bytes, sequence numbers of 32 bits, a replay window of
-    /// [`REPLAY_WINDOW_PACKETS`], and no UDP, for packets of all addresses.
+    /// Creates an association for all addresses, with a 16-byte ICV, 32-bit sequence numbers, a replay window of
+    /// [`REPLAY_WINDOW_PACKETS`] packets, and no UDP.
     #[must_use]
     pub const fn new(spi: u32, mode: EspMode, key: KeyMaterial) -> Self {
         Self {
@@ -55,10 +54,10 @@ impl SecurityAssociation {
         }
     }
 
-    /// Checks that the parts agree.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// The first part that is out of range, by name.
+    /// The first value that is out of range.
     pub const fn check(&self) -> Result<(), NoAssociation> {
         let window = self.replay_window_packets;
         if self.spi < SPI_MIN {
@@ -83,50 +82,50 @@ impl SecurityAssociation {
 /// Encrypted part of a packet (RFC 4303 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EspMode {
-    /// The payload of the IP packet; its header stays.
+    /// Transport mode: the payload of the IP packet is encrypted and its header stays.
     Transport,
-    /// The whole IP packet, inside one with this header.
+    /// Tunnel mode: the whole IP packet is encrypted, inside an outer IP packet with these addresses.
     Tunnel(Outer),
 }
 
-/// The addresses of a tunnel's ends, from the sender's side.
+/// Addresses of the outer header in tunnel mode, from the sender's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outer {
-    /// Over IPv4.
+    /// IPv4 addresses.
     V4 {
-        /// The encrypting host.
+        /// Address of the encrypting host.
         source: Ipv4Addr,
-        /// The decrypting host.
+        /// Address of the decrypting host.
         destination: Ipv4Addr,
     },
-    /// Over IPv6.
+    /// IPv6 addresses.
     V6 {
-        /// The encrypting host.
+        /// Address of the encrypting host.
         source: Ipv6Addr,
-        /// The decrypting host.
+        /// Address of the decrypting host.
         destination: Ipv6Addr,
     },
 }
 
-/// The ports of ESP in UDP, from the sender's side. Of received packets only the destination is compared: a translator
-/// may change the source at any time (RFC 3948 section 5).
+/// Ports of ESP in UDP, from the sender's side. A receiver compares only the destination: a NAT may change the source
+/// at any time (RFC 3948 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpPorts {
-    /// That of the encrypting host.
+    /// Port of the encrypting host.
     pub source: u16,
-    /// That of the decrypting host.
+    /// Port of the decrypting host.
     pub destination: u16,
 }
 
 impl UdpPorts {
-    /// Port 4500 on both sides, as IKE agrees on.
+    /// Port 4500 on both sides, as IKE negotiates it.
     pub const ASSIGNED: Self =
         Self { source: grosso_wire::esp::PORT, destination: grosso_wire::esp::PORT };
 }
 
-/// Bytes of the integrity check value (RFC 4106 section 6).
+/// Length of the integrity check value (RFC 4106 section 6).
 ///
-/// Short ones are for peers that ask for them: the number of forgeries that a key of theirs may see is limited (NIST SP
+/// Use 8 or 12 bytes only if the peer requires it: such a key tolerates a limited number of forgery attempts (NIST SP
 /// 800-38D appendix C).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IcvLength {
@@ -140,10 +139,10 @@ pub enum IcvLength {
 }
 
 impl IcvLength {
-    /// The length of this many bits, as `ip xfrm` and IKE count.
+    /// Returns the length for this number of bits, the unit of `ip xfrm` and IKE.
     ///
     /// # Errors
-    /// An error if it is not 64, 96 or 128.
+    /// [`NoAssociation::IcvBits`] unless `bits` is 64, 96 or 128.
     pub const fn from_bits(bits: u32) -> Result<Self, NoAssociation> {
         match bits {
             64 => Ok(Self::Eight),
@@ -153,7 +152,7 @@ impl IcvLength {
         }
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -164,15 +163,15 @@ impl IcvLength {
     }
 }
 
-/// A key of AES-GCM with its salt (RFC 4106 section 8.1). Overwritten when dropped, and never
-/// printed; on the heap, so that moving it leaves no copy behind.
+/// An AES-GCM key with its salt (RFC 4106 section 8.1). The memory is zeroed on drop and never printed. It is on the
+/// heap, so moving the value leaves no copy behind.
 pub struct KeyMaterial(Zeroizing<Vec<u8>>);
 
 impl KeyMaterial {
-    /// The key of 16 or 32 bytes, and behind it the salt of 4, as IKE makes them.
+    /// Creates key material from a key of 16 or 32 bytes followed by a salt of 4 bytes, as IKE derives them.
     ///
     /// # Errors
-    /// An error unless there are 20 or 36 bytes.
+    /// [`NoAssociation::KeyLength`] unless the length is 20 or 36 bytes.
     pub fn aes_gcm(key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
         match key_and_salt.len().checked_sub(SALT_BYTES) {
             Some(16 | 32) => Ok(Self(Zeroizing::new(key_and_salt.to_vec()))),
@@ -180,10 +179,10 @@ impl KeyMaterial {
         }
     }
 
-    /// Key material of an algorithm by its name in `ip xfrm`, which must be [`ALGORITHM`].
+    /// Creates key material for the algorithm with this `ip xfrm` name, which must be [`ALGORITHM`].
     ///
     /// # Errors
-    /// An error if it is another algorithm, or the key has none of its lengths.
+    /// An error for another algorithm or an invalid key length.
     pub fn of_algorithm(name: &str, key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
         if name != ALGORITHM {
             return Err(NoAssociation::Algorithm);
@@ -211,7 +210,7 @@ impl fmt::Debug for Salt {
     }
 }
 
-/// The algorithm and the length of the key, and nothing of its bytes.
+/// Prints the algorithm and the key length, never the key.
 impl fmt::Debug for KeyMaterial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyMaterial({ALGORITHM}, {} bits)", self.key().len() * 8)
@@ -224,24 +223,23 @@ impl fmt::Debug for KeyMaterial {
 pub enum NoAssociation {
     /// The SPI is below [`SPI_MIN`].
     ReservedSpi,
-    /// The key and its salt have neither 20 nor 36 bytes.
+    /// The key and its salt are neither 20 nor 36 bytes long.
     KeyLength,
     /// The algorithm is not [`ALGORITHM`]. Null encryption, the CBC modes and modes without integrity are not supported
     /// (RFC 8221 section 5).
     Algorithm,
-    /// The ICV has neither 64, 96 nor 128 bits.
+    /// The ICV is not 64, 96 or 128 bits long.
     IcvBits,
     /// The replay window is out of range.
     Window,
-    /// Extended sequence numbers without a replay window, which finds their high half (RFC 4303
-    /// section 2.2.1).
+    /// Extended sequence numbers require a replay window, which recovers their high half (RFC 4303 section 2.2.1).
     ExtendedWithoutWindow,
     /// A UDP port is zero.
     PortZero,
 }
 
 impl NoAssociation {
-    /// A sentence for a person.
+    /// Returns a sentence that explains the value to a person.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -264,15 +262,15 @@ impl fmt::Display for NoAssociation {
 
 impl core::error::Error for NoAssociation {}
 
-/// The only algorithm, by its name in `ip xfrm`: AES-GCM by RFC 4106.
+/// The only supported algorithm, by its `ip xfrm` name: AES-GCM (RFC 4106).
 pub const ALGORITHM: &str = "rfc4106(gcm(aes))";
-/// The lowest SPI that is not reserved (RFC 4303 section 2.1).
+/// Lowest SPI that is not reserved (RFC 4303 section 2.1).
 pub const SPI_MIN: u32 = 256;
-/// Default size of a replay window, in packets: a few bursts that several queues mix.
+/// Default size of the replay window in packets, enough for a few bursts reordered by several queues.
 pub const REPLAY_WINDOW_PACKETS: u32 = 1024;
-/// Fewest packets of a replay window (RFC 4303 section 3.4.3).
+/// Minimum size of the replay window in packets (RFC 4303 section 3.4.3).
 pub const REPLAY_WINDOW_PACKETS_MIN: u32 = 32;
-/// Most packets of a replay window: 8 KiB of memory an association, and far below the 2^31 of
+/// Maximum size of the replay window in packets: 8 KiB of memory per association, and far below the limit of 2^31 in
 /// RFC 4303 appendix A2.1.
 pub const REPLAY_WINDOW_PACKETS_MAX: u32 = 65_536;
 

@@ -55,7 +55,7 @@ where
     }
 }
 
-/// The cipher of a key; what it keeps is overwritten when it is dropped.
+/// Returns the cipher of a key; what it keeps is overwritten when it is dropped.
 pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher>, NoAssociation> {
     match key.key().len() {
         16 => with_key::<Aes128>(key, icv),
@@ -63,7 +63,7 @@ pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher
     }
 }
 
-/// Position and length in memory of what a cipher keeps of its key.
+/// Returns the position and length in memory of what a cipher keeps of its key.
 pub(super) fn position(cipher: &dyn Cipher) -> (*const u8, usize) {
     (ptr::from_ref(cipher).cast(), size_of_val(cipher))
 }

@@ -20,26 +20,26 @@ use crate::{
     checksum::Checksum,
 };
 
-/// Class of a packet for a keeper of associations, determined before decryption.
+/// Class of a frame, determined before decryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// ESP of the association with this SPI.
     Esp {
         /// The SPI.
         spi: u32,
-        /// ESP is in UDP instead of directly in IP.
+        /// Whether ESP is carried in UDP instead of directly in IP.
         in_udp: bool,
     },
     /// IKE, which shares the UDP port with ESP (RFC 3948 section 2.2).
     Ike,
-    /// A byte that keeps the state of an address translator alive, to be ignored (RFC 3948 section 2.3).
+    /// NAT keepalive, to be ignored (RFC 3948 section 2.3).
     Keepalive,
 }
 
-/// Classifies a frame; `port` is the UDP port of ESP on this host, if there is one.
+/// Classifies a frame. `port` is the UDP port of ESP on this host, if it uses one.
 ///
 /// # Errors
-/// An error if it carries no ESP, or only a fragment of it.
+/// The reason if the frame carries no ESP, or only a fragment of an ESP packet.
 pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traffic, Refusal> {
     match locate(frame, link, port) {
         Ok(located) => Ok(Traffic::Esp { spi: located.spi, in_udp: located.in_udp() }),
@@ -49,26 +49,26 @@ pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traff
     }
 }
 
-/// One packet that was decrypted.
+/// One decrypted packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decrypted {
-    /// Position of the plaintext frame in the buffer that was decrypted.
+    /// Range of the plaintext frame in the decrypted buffer.
     pub frame: Range<usize>,
-    /// The mode of the packet. A tunnel's addresses are those of the association, and were not compared with the
-    /// packet's, which may have changed.
+    /// Mode of the association. The addresses of the outer header are not compared with those of the association,
+    /// because a NAT may change them.
     pub mode: EspMode,
-    /// The protocol that was encrypted: 4 or 41 in tunnel mode.
+    /// Encrypted protocol: 4 or 41 in tunnel mode.
     pub next_header: u8,
-    /// The sequence number, all 64 bits of an extended one.
+    /// Sequence number, with all 64 bits of an extended one.
     pub sequence: u64,
-    /// Knowledge about the checksums of the plaintext frame.
+    /// State of the plaintext frame's checksums.
     ///
-    /// In transport mode through UDP they count as verified: a translator changed the addresses that they cover, and
-    /// the ICV covers the rest (RFC 3948 section 3.1.2). Otherwise nothing is known.
+    /// In transport mode over UDP they count as verified: a NAT changed the addresses that they cover, and the ICV
+    /// protects the rest (RFC 3948 section 3.1.2). Otherwise their state is unknown.
     pub checksum: Checksum,
 }
 
-/// The receiving side of an association.
+/// Decrypts the packets of one association. The [module documentation](super) has an example.
 #[derive(Debug)]
 pub struct Decryptor {
     spi: u32,
@@ -84,19 +84,19 @@ pub struct Decryptor {
 }
 
 impl Decryptor {
-    /// The receiving side of an association that has received nothing.
+    /// Creates a decryptor for an association that has received nothing.
     ///
     /// # Errors
-    /// An error if the association contradicts itself.
+    /// The first contradiction in the association.
     pub fn new(association: SecurityAssociation) -> Result<Self, NoAssociation> {
         Self::resume(association, 0)
     }
 
-    /// The receiving side of an association that received packets up to `last_sequence` already; it accepts none up to
-    /// that number.
+    /// Creates a decryptor for an association that received packets up to `last_sequence`, and rejects all numbers up
+    /// to it.
     ///
     /// # Errors
-    /// An error if the association contradicts itself.
+    /// The first contradiction in the association.
     pub fn resume(
         association: SecurityAssociation,
         last_sequence: u64,
@@ -116,34 +116,33 @@ impl Decryptor {
         })
     }
 
-    /// Verifies a frame and decrypts it in place. The headers in front are moved towards the text, which stays.
+    /// Verifies and decrypts a frame in place. The leading headers are moved towards the text, which stays in place.
     ///
-    /// Lengths, SPI and sequence number are checked before the ICV, and the replay window moves only for a packet whose
-    /// ICV is right (RFC 4303 section 3.4.3).
+    /// Lengths, SPI and sequence number are checked before the ICV. The replay window advances only for a packet with a
+    /// valid ICV (RFC 4303 section 3.4.3).
     ///
     /// # Errors
-    /// An error if the packet is not to be delivered. Up to [`Refusal::Integrity`] the frame is unchanged; errors found
-    /// behind the ICV leave it decrypted.
+    /// The reason why the packet must not be delivered. Up to [`Refusal::Integrity`] the frame is unchanged; errors
+    /// found after the ICV check leave it decrypted.
     #[inline]
     pub fn decrypt(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
         let result = self.open(frame, link);
         self.stats.count(result, |decrypted| decrypted.frame.len())
     }
 
-    /// The highest sequence number that was accepted; 0 before the first, and always without a
-    /// replay window.
+    /// Returns the highest accepted sequence number; 0 before the first packet, and always 0 without a replay window.
     #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.window.top()
     }
 
-    /// Position and length in memory of the expanded key, to be kept from the disk.
+    /// Returns address and length of the expanded key in memory, for `mlock(2)`.
     #[must_use]
     pub fn secret(&self) -> (*const u8, usize) {
         position(&*self.cipher)
     }
 
-    /// Counters.
+    /// Returns the counters since creation.
     #[must_use]
     pub const fn stats(&self) -> &EspStats {
         &self.stats
@@ -185,7 +184,7 @@ impl Decryptor {
         Ok(Decrypted { frame: range, mode: self.mode, next_header, sequence, checksum })
     }
 
-    /// Position of the encrypted text.
+    /// Returns the position of the encrypted text.
     fn text(&self, located: &EspHeaders) -> Result<Range<usize>, Refusal> {
         let start = located.esp_at + ESP_BYTES;
         let end = located.network.end.checked_sub(self.icv_bytes).ok_or(Refusal::Truncated)?;
@@ -296,7 +295,7 @@ fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders,
     Ok(EspHeaders { network, split, esp_at, spi: header.spi.get() })
 }
 
-/// The payload of UDP. Its checksum is ignored: the ICV is stronger, and translators are known to leave a wrong
+/// Returns the payload of UDP. Its checksum is ignored: the ICV is stronger, and translators are known to leave a wrong
 /// checksum behind (RFC 3948 section 2.1).
 fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     if datagram.len() < udp::HEADER_LEN {
@@ -316,7 +315,7 @@ fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     }
 }
 
-/// The text without its padding, and the next header (RFC 4303 sections 2.4 to 2.6).
+/// Returns the text without its padding, and the next header (RFC 4303 sections 2.4 to 2.6).
 fn without_trailer(frame: &[u8], text: Range<usize>) -> Result<(Range<usize>, u8), Refusal> {
     let bytes = frame.get(text.clone()).unwrap_or_default();
     let Some((rest, &[padding, next_header])) = bytes.split_last_chunk() else {

@@ -20,18 +20,18 @@ use crate::{
     tunnel::outer::Inner,
 };
 
-/// One packet that was encrypted.
+/// One encrypted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encrypted {
-    /// Bytes of the frame in the buffer.
+    /// Length of the frame in bytes.
     pub len: usize,
-    /// The sequence number, all 64 bits of an extended one.
+    /// Sequence number, with all 64 bits of an extended one.
     pub sequence: u64,
-    /// Metadata of the frame: that of the plaintext, with every checksum completed.
+    /// Metadata of the frame: that of the plaintext, with all checksums complete.
     pub meta: Meta,
 }
 
-/// The sending side of an association.
+/// Encrypts the packets of one association. The [module documentation](super) has an example.
 #[derive(Debug)]
 pub struct Encryptor {
     spi: u32,
@@ -48,26 +48,26 @@ pub struct Encryptor {
 }
 
 impl Encryptor {
-    /// The sending side of an association whose first packet has sequence number 1.
+    /// Creates an encryptor whose first packet gets sequence number 1.
     ///
-    /// The initialization vectors are the sequence numbers XOR `vector_salt`: within one value of this type none
-    /// repeats. Draw the salt at random for each: then two that were given the same key and the same numbers by
-    /// mistake, with up to 2^k packets each, have a vector in common with a probability of about 2^(k + 1 - 64).
+    /// Each initialization vector is the sequence number XOR `vector_salt`, so none repeats within one encryptor.
+    /// Choose the salt at random for every encryptor: if two encryptors get the same key by mistake, and send up to 2^k
+    /// packets each, the probability of a repeated vector is about 2^(k + 1 - 64).
     ///
     /// # Errors
-    /// An error if the association contradicts itself.
+    /// The first contradiction in the association.
     pub fn new(association: SecurityAssociation, vector_salt: u64) -> Result<Self, NoAssociation> {
         Self::resume(association, vector_salt, 0)
     }
 
-    /// The sending side of an association that used its sequence numbers up to `last_sequence`
-    /// already; `vector_salt` is as for [`new`](Self::new), and drawn again.
+    /// Creates an encryptor for an association that used its sequence numbers up to `last_sequence`. `vector_salt`
+    /// works as for [`new`](Self::new); choose a new one.
     ///
-    /// A vector that repeats reveals the texts of both packets and the key of the integrity check. A fresh salt makes
-    /// that improbable, and a number above all that were used keeps the peer's replay window open.
+    /// A repeated vector reveals the plaintexts of both packets and the integrity key. A new salt makes a repetition
+    /// improbable, and continuing above all used numbers keeps the peer's replay window working.
     ///
     /// # Errors
-    /// An error if the association contradicts itself.
+    /// The first contradiction in the association.
     pub fn resume(
         association: SecurityAssociation,
         vector_salt: u64,
@@ -99,12 +99,12 @@ impl Encryptor {
         })
     }
 
-    /// Encrypts one frame into `out`, which needs at most [`Self::overhead_max`] bytes more than the frame has. A
-    /// partial checksum is completed first, and Ethernet padding is left off.
+    /// Encrypts one frame into `out`, which must be up to [`Self::overhead_max`] bytes longer than the frame. Completes
+    /// a partial checksum first and drops Ethernet padding.
     ///
     /// # Errors
-    /// An error if the frame cannot be encrypted; no sequence number is used, and the contents of `out` are not
-    /// specified.
+    /// The reason why the frame cannot be encrypted. No sequence number is used, and the content of `out` is
+    /// unspecified.
     #[inline]
     pub fn encrypt(
         &mut self,
@@ -124,11 +124,11 @@ impl Encryptor {
         self.stats.count(result, |_| frame.len())
     }
 
-    /// Encrypts the packets of a superframe one by one, each with a sequence number, an
-    /// initialization vector, padding and an ICV of its own (rule S46).
+    /// Encrypts the packets of a superframe one by one, each with its own sequence number, initialization vector,
+    /// padding and ICV (rule S46).
     ///
     /// # Errors
-    /// An error if fewer sequence numbers are left than the superframe has packets: none is sent.
+    /// [`Refusal::SequenceExhausted`] if fewer sequence numbers are left than the superframe has packets; none is sent.
     pub fn encrypt_segments<'e, 'a>(
         &'e mut self,
         segments: Segments<'a>,
@@ -140,33 +140,33 @@ impl Encryptor {
         Ok(EncryptedSegments { encryptor: self, segments, link })
     }
 
-    /// Greatest growth of a packet, in bytes.
+    /// Returns the maximum overhead per packet in bytes.
     #[must_use]
     pub const fn overhead_max(&self) -> usize {
         self.headroom() + self.trailer_max()
     }
 
-    /// The sequence number of the packet that was encrypted last; 0 before the first.
+    /// Returns the sequence number of the last encrypted packet; 0 before the first.
     #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.last_sequence
     }
 
-    /// Number of packets that can still be encrypted before the association needs new keys: sequence numbers never
-    /// start again (RFC 4303 section 3.3.3).
+    /// Returns the number of packets that can be encrypted before the association needs new keys: sequence numbers
+    /// never wrap (RFC 4303 section 3.3.3).
     #[must_use]
     pub const fn sequences_left(&self) -> u64 {
         let max = if self.extended { u64::MAX } else { u32::MAX as u64 };
         max.saturating_sub(self.last_sequence)
     }
 
-    /// Position and length in memory of the expanded key, to be kept from the disk.
+    /// Returns address and length of the expanded key in memory, for `mlock(2)`.
     #[must_use]
     pub fn secret(&self) -> (*const u8, usize) {
         position(&*self.cipher)
     }
 
-    /// Counters.
+    /// Returns the counters since creation.
     #[must_use]
     pub const fn stats(&self) -> &EspStats {
         &self.stats
@@ -315,10 +315,10 @@ impl Encryptor {
     }
 }
 
-/// The packets of a superframe, encrypted one by one.
+/// Writer of a superframe's packets, encrypted one by one.
 ///
-/// Each gets the next sequence number of the association, so that the high half of an extended one
-/// is right on both sides of 2^32 (B25).
+/// Every packet gets the next sequence number of the association, so the high half of an extended number is also
+/// correct across 2^32 (B25).
 #[must_use]
 #[derive(Debug)]
 pub struct EncryptedSegments<'e, 'a> {
@@ -328,10 +328,11 @@ pub struct EncryptedSegments<'e, 'a> {
 }
 
 impl EncryptedSegments<'_, '_> {
-    /// Writes the next packet into `out`, which needs [`Self::packet_len_max`] bytes; `None` after the last.
+    /// Writes the next packet to `out`, which must be [`Self::packet_len_max`] bytes long; returns `None` after the
+    /// last packet.
     ///
     /// # Errors
-    /// An error if the packet cannot be encrypted. If the buffer is too small, the packet stays the next.
+    /// The reason why the packet cannot be encrypted. If the buffer is too short, call again with a larger one.
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Encrypted>, Refusal> {
         let encryptor = &mut *self.encryptor;
@@ -351,13 +352,13 @@ impl EncryptedSegments<'_, '_> {
         encryptor.stats.count(result, |_| segment.len()).map(Some)
     }
 
-    /// Packets that are still to come.
+    /// Returns the number of remaining packets.
     #[must_use]
     pub fn remaining(&self) -> u32 {
         self.segments.remaining()
     }
 
-    /// Buffer size that is enough for any of the packets.
+    /// Returns the length of the longest packet in bytes, a sufficient buffer size.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         self.segments.packet_len_max() + self.encryptor.overhead_max()
@@ -387,7 +388,7 @@ impl Associated {
     }
 }
 
-/// The nonce: the salt, and the initialization vector at the front of `vector` (RFC 4106 section 4).
+/// Returns the nonce: the salt, and the initialization vector at the front of `vector` (RFC 4106 section 4).
 pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     let mut nonce = Nonce::default();
     nonce[..SALT_BYTES].copy_from_slice(&salt.0[..]);
@@ -436,5 +437,5 @@ pub(super) const TRAILER_ALIGNMENT: usize = 4;
 
 const PADDING_MAX: usize = TRAILER_ALIGNMENT - 1;
 const PADDING: [u8; PADDING_MAX] = [1, 2, 3];
-/// Greatest value of the length field of an IP header.
+/// Maximum value of the length field of an IP header.
 const IP_LEN_MAX: usize = u16::MAX as usize;

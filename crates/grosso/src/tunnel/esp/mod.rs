@@ -1,20 +1,20 @@
-//! ESP (RFC 4303) with AES-GCM (RFC 4106): transport and tunnel mode, IPv4 and IPv6, directly in IP
-//! or in UDP (RFC 3948).
+//! ESP (RFC 4303) with AES-GCM (RFC 4106): transport and tunnel mode, IPv4 and IPv6, directly in IP or in UDP (RFC
+//! 3948).
 //!
 //! | module | job |
 //! |---|---|
-//! | `association` | what two peers agreed on: keys, mode, lengths |
-//! | `encrypt` | plaintext frames to ESP; superframes to one packet for each segment |
+//! | `association` | configuration of a security association: keys, mode, lengths |
+//! | `encrypt` | plaintext frames to ESP; superframes to one ESP packet per segment |
 //! | `decrypt` | ESP to plaintext frames, in place |
-//! | `replay` | which sequence numbers were seen, and the high half of extended ones |
-//! | `place`, `outer` | where a packet is divided; the header around a tunnelled one |
-//! | `selectors` | the addresses of the packets that an association carries |
+//! | `replay` | replay window, and the high half of extended sequence numbers |
+//! | `place`, `outer` | where a packet is split; the outer header in tunnel mode |
+//! | `selectors` | addresses of the packets that an association carries |
 //! | `cipher` | AES-GCM for each length of key and ICV |
-//! | `reason` | the names and counters of all refusals |
+//! | `reason` | names and counters of all refusals |
 //!
-//! There is no key exchange, no policy and no table of associations: a caller with several asks
-//! [`classify`] for the SPI. Nothing is allocated for a packet. Encryption copies the text once,
-//! into the buffer that leaves; decryption does not copy it at all.
+//! The module has no key exchange, no policy and no SA database; a caller with several associations gets the SPI from
+//! [`classify`]. No packet allocates. Encryption copies the text once, into the output buffer; decryption does not copy
+//! it.
 //!
 //! ```
 //! use grosso::{
@@ -25,12 +25,12 @@
 //! # use grosso_testkit::Packet;
 //! # let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload(b"secret").build();
 //!
-//! // Of these 20 bytes, which IKE or a configuration gives, the last four are the salt.
+//! // Key material from IKE or the configuration: 16 bytes of key and 4 bytes of salt.
 //! let association = || -> Result<_, NoAssociation> {
 //!     let key = KeyMaterial::aes_gcm(b"sixteen byte keysalt")?;
 //!     Ok(SecurityAssociation::new(0x1000, EspMode::Transport, key))
 //! };
-//! // Random, and another one at each start; a salt of the vectors beside that of the key.
+//! // Salt of the initialization vectors: random, and different after each start.
 //! let salt = 0x5a17_5a17_5a17_5a17;
 //! let mut encryptor = Encryptor::new(association()?, salt)?;
 //! let mut decryptor = Decryptor::new(association()?)?;

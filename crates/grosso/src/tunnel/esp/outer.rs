@@ -7,7 +7,7 @@ use crate::tunnel::{
 };
 
 impl Outer {
-    /// The version of IP around the packets.
+    /// Returns the version of IP around the packets.
     pub(super) const fn version(&self) -> Version {
         match self {
             Self::V4 { .. } => Version::V4,

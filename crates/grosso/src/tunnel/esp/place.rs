@@ -200,7 +200,7 @@ impl Network {
 }
 
 impl Version {
-    /// The protocol number of a packet of this version inside another packet.
+    /// Returns the protocol number of a packet of this version inside another packet.
     pub(super) const fn protocol(self) -> u8 {
         match self {
             Self::V4 => ipv4::PROTOCOL_IPV4,
@@ -208,7 +208,7 @@ impl Version {
         }
     }
 
-    /// The kind of its header.
+    /// Returns the kind of its header.
     pub(super) const fn kind(self) -> Kind {
         match self {
             Self::V4 => Kind::Ipv4,

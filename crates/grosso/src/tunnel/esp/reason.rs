@@ -3,76 +3,71 @@
 use crate::reasons::reasons;
 
 reasons! {
-    /// Reason why a packet was not encrypted, or not decrypted.
+    /// Reason why a packet was not encrypted or not decrypted.
     Refusal {
         /// The frame carries no IP packet.
         NotIp = "not-ip",
-        /// A header contradicts itself.
+        /// A header is malformed.
         Malformed = "malformed",
-        /// The frame ends inside its headers, or before its IP length says.
+        /// The frame ends inside its headers or is shorter than its IP length.
         Short = "short",
-        /// An IP length of zero: a superframe, which must be cut first (rule S46).
+        /// The IP length is zero: the frame is a superframe and must be segmented first (rule S46).
         LengthZero = "length-zero",
-        /// An IP fragment: encrypted only in tunnel mode, and decrypted only when it is whole again
-        /// (RFC 4303 sections 3.1.1 and 3.4.1).
+        /// The packet is an IP fragment. Fragments are encrypted in tunnel mode only, and decrypted after reassembly
+        /// only (RFC 4303 sections 3.1.1 and 3.4.1).
         Fragment = "fragment",
-        /// The link layer names the family of its IP packet in a way that is not rewritten, and the
-        /// tunnel changes the family.
+        /// The tunnel changes the IP version, and the link layer names the version in a field that cannot be rewritten.
         LinkFamily = "link-family",
         /// The buffer is too small for the encrypted packet.
         BufferTooSmall = "buffer-too-small",
 
-        /// A superframe, which must be cut first (rule S46).
+        /// The frame is a superframe and must be segmented first (rule S46).
         Superframe = "superframe",
-        /// The partial checksum does not lie inside what is encrypted (rule C3).
+        /// The partial checksum lies outside the encrypted part (rule C3).
         ChecksumOutside = "checksum-outside",
-        /// Nothing follows the headers, which on the wire would mean a dummy packet (RFC 4303
-        /// section 2.6).
+        /// The packet has no payload; encrypted, it would be taken for a dummy packet (RFC 4303 section 2.6).
         Nothing = "nothing",
-        /// The encrypted packet would be longer than IP can say.
+        /// The encrypted packet would exceed the maximum length of an IP packet.
         TooLong = "too-long",
-        /// The sequence numbers of the association are used up: it needs new keys (RFC 4303 section
-        /// 3.3.3).
+        /// The association's sequence numbers are used up: it needs new keys (RFC 4303 section 3.3.3).
         SequenceExhausted = "sequence-exhausted",
 
-        /// The packet carries no ESP, or has it in UDP to another port than the association.
+        /// The packet carries no ESP, or ESP in UDP to another port than the association's.
         NotEsp = "not-esp",
-        /// The packet carries an authentication header (RFC 4302), which is not done here.
+        /// The packet carries an authentication header (RFC 4302), which is not supported.
         AuthenticationHeader = "authentication-header",
-        /// The packet is IKE beside ESP in UDP, and for somebody else (RFC 3948 section 2.2).
+        /// The packet is IKE on the UDP port of ESP (RFC 3948 section 2.2).
         Ike = "ike",
-        /// A byte that keeps an address translator awake (RFC 3948 section 2.3).
+        /// The packet is a NAT keepalive (RFC 3948 section 2.3).
         Keepalive = "keepalive",
-        /// ESP directly in IP, where the association has it in UDP.
+        /// The packet is ESP directly in IP, but the association uses UDP.
         Encapsulation = "encapsulation",
         /// The packet belongs to another association.
         OtherSpi = "other-spi",
-        /// The packet is shorter than sequence number, initialization vector, trailer and ICV.
+        /// The packet is too short for sequence number, initialization vector, trailer and ICV.
         Truncated = "truncated",
-        /// The encrypted part does not end at a multiple of four bytes (RFC 4303 section 2.4).
+        /// The length of the encrypted part is not a multiple of four bytes (RFC 4303 section 2.4).
         Alignment = "alignment",
-        /// Sequence number zero, which is never sent (RFC 4303 section 3.3.3).
+        /// The sequence number is zero, which is never sent (RFC 4303 section 3.3.3).
         SequenceZero = "sequence-zero",
         /// The sequence number is to the left of the replay window.
         TooOld = "too-old",
-        /// A packet with this sequence number was accepted already.
+        /// A packet with this sequence number was already accepted.
         Replayed = "replayed",
-        /// The integrity check failed: the packet was changed, or the keys differ.
+        /// The integrity check failed: the packet was modified, or the keys differ.
         Integrity = "integrity",
-        /// The padding is longer than the packet, or not 1, 2, 3 (RFC 4303 section 2.4).
+        /// The padding is longer than the packet, or its bytes are not 1, 2, 3 and so on (RFC 4303 section 2.4).
         Padding = "padding",
-        /// A dummy packet, made to be discarded (RFC 4303 section 2.6).
+        /// The packet is a dummy packet, to be discarded (RFC 4303 section 2.6).
         Dummy = "dummy",
-        /// The next header of a tunnel is neither IPv4 nor IPv6: the peer is in another mode (B25).
+        /// The next header in tunnel mode is neither IPv4 nor IPv6: the peer uses another mode (B25).
         Mode = "mode",
-        /// The packet in the tunnel is not of the version that the next header names (B25), or its
-        /// lengths do not fit what was decrypted.
+        /// The inner packet's version is not that of the next header (B25), or its lengths do not match the decrypted
+        /// length.
         Inner = "inner",
-        /// The tunnel met congestion, and the packet in it is of a transport that cannot be told
-        /// (RFC 6040 section 4.2).
+        /// The outer packet is marked CE, but the inner transport does not support ECN (RFC 6040 section 4.2).
         CongestionUntold = "congestion-untold",
-        /// The packet has an address that the association does not carry (RFC 4301 sections 5.1 and
-        /// 5.2).
+        /// The packet has an address that the association does not cover (RFC 4301 sections 5.1 and 5.2).
         Selectors = "selectors",
     }
 }
@@ -85,7 +80,7 @@ impl core::error::Error for Refusal {}
 pub struct EspStats {
     /// Packets encrypted or decrypted.
     pub packets: u64,
-    /// Bytes of these packets in the clear, from the first of the link layer on.
+    /// Length of the plaintext frames in bytes, including the link header.
     pub bytes: u64,
     /// Packets refused, by reason.
     pub refused: [u64; Refusal::COUNT],
@@ -98,7 +93,7 @@ impl Default for EspStats {
 }
 
 impl EspStats {
-    /// Packets refused for this reason.
+    /// Returns the number of packets refused for this reason.
     #[must_use]
     pub const fn refused(&self, reason: Refusal) -> u64 {
         self.refused[reason.index()]

@@ -20,7 +20,7 @@ pub(super) struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// A window in which every number up to `top` counts as accepted.
+    /// Returns a window in which every number up to `top` counts as accepted.
     pub(super) fn new(packets: u32, top: u64) -> Self {
         let words = (packets as usize).div_ceil(WORD_BITS) + 1;
         let mark = if top == 0 { 0 } else { u64::MAX };
@@ -52,13 +52,13 @@ impl ReplayWindow {
         *self.word(sequence) |= 1 << (sequence % WORD_BITS as u64);
     }
 
-    /// The word of the ring that has the bit of a number.
+    /// Returns the word of the ring that has the bit of a number.
     fn word(&mut self, sequence: u64) -> &mut u64 {
         let mask = self.accepted.len() - 1;
         &mut self.accepted[(sequence / WORD_BITS as u64) as usize & mask]
     }
 
-    /// Whether a packet with this number may still be genuine.
+    /// Returns whether a packet with this number may still be genuine.
     #[inline]
     pub(super) fn check(&self, sequence: u64) -> Result<(), Refusal> {
         if self.packets == 0 {
@@ -81,8 +81,8 @@ impl ReplayWindow {
         Ok(())
     }
 
-    /// The whole of an extended sequence number whose low half was received: the one number with
-    /// that half among the 2^32 that start with the window (RFC 4303 appendix A2.1).
+    /// Returns the whole of an extended sequence number whose low half was received: the one number with that half
+    /// among the 2^32 that start with the window (RFC 4303 appendix A2.1).
     #[inline]
     pub(super) fn extend(&self, low: u32) -> Result<u64, Refusal> {
         let edge = i128::from(self.top) - i128::from(self.packets) + 1;
@@ -91,7 +91,7 @@ impl ReplayWindow {
         u64::try_from(edge + i128::from(ahead)).map_err(|_| Refusal::TooOld)
     }
 
-    /// The highest accepted sequence number; 0 before the first.
+    /// Returns the highest accepted sequence number; 0 before the first.
     pub(super) const fn top(&self) -> u64 {
         self.top
     }

@@ -5,20 +5,20 @@ use core::net::IpAddr;
 
 use grosso_wire::{ipv4, ipv6};
 
-/// Addresses that packets must have, from the sender's side. An empty list holds all addresses.
+/// Addresses that packets must have, from the sender's side. An empty list matches all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
-    /// Prefixes of the source.
+    /// Source prefixes.
     pub sources: Vec<Prefix>,
-    /// Prefixes of the destination.
+    /// Destination prefixes.
     pub destinations: Vec<Prefix>,
 }
 
 impl Selectors {
-    /// Selectors that hold all packets.
+    /// Selectors that match all packets.
     pub const ALL: Self = Self { sources: Vec::new(), destinations: Vec::new() };
 
-    /// Whether the IP packet that starts here has both addresses among them.
+    /// Returns whether the IP packet that starts here has both addresses among them.
     #[inline]
     pub(super) fn carry(&self, packet: &[u8]) -> bool {
         if self.sources.is_empty() && self.destinations.is_empty() {
@@ -36,7 +36,7 @@ impl Selectors {
     }
 }
 
-/// Addresses that begin with the same bits.
+/// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     address: IpAddr,
@@ -44,7 +44,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The addresses whose first `bits` are those of `address`; `None` if it has fewer, or has others set behind them.
+    /// Creates the prefix of the first `bits` bits of `address`; `None` if `bits` exceeds the address length or a later
+    /// bit is set.
     #[must_use]
     pub fn new(address: IpAddr, bits: u32) -> Option<Self> {
         let (value, len) = match address {
@@ -63,7 +64,7 @@ impl Prefix {
     }
 }
 
-/// Whether addresses are of one family and begin with the same bits.
+/// Returns whether addresses are of one family and begin with the same bits.
 fn shares(own: &[u8], other: &[u8], bits: u32) -> bool {
     let (bytes, rest) = (bits as usize / 8, bits % 8);
     if own.len() != other.len() || own[..bytes] != other[..bytes] {

@@ -1,7 +1,7 @@
-//! Parts of a split ring in memory (virtio 1.3 section 2.7), and the rules by which each side of it tells the other.
+//! Split virtqueues in memory (virtio 1.3 section 2.7), with their notification rules for both sides.
 //!
-//! Both sides do the same: each has entries with a number that says how many there are, a flag by which it wants to be
-//! told of nothing, and the number of the entry of the other side behind which it wants to be told.
+//! Both sides work alike: each has a ring of entries with their count, a flag that disables notifications, and an event
+//! index, the other side's entry after which it wants a notification.
 
 use std::sync::{
     Arc,
@@ -11,21 +11,21 @@ use std::sync::{
 use super::{Addresses, DESCRIPTOR_BYTES, SIZE_MAX, Side};
 use crate::memory::{Memory, Place};
 
-/// Parts of a split ring as one side has them.
+/// A split virtqueue as one side uses it.
 #[derive(Debug)]
 pub(crate) struct SplitParts {
     pub(crate) descriptors: Place,
-    /// The entries that this side writes.
+    /// Entries that this side writes.
     pub(crate) mine: Entries,
-    /// The entries that the other side writes.
+    /// Entries that the other side writes.
     pub(crate) theirs: Entries,
-    /// Whether each side says by a number when it is to be told.
+    /// Whether notifications are requested by event index.
     event_index: bool,
-    /// Number of the first entry of which the other side was not told.
+    /// Index of the first entry not yet notified.
     told: u16,
 }
 
-/// Entries of a ring, with flags and their number in front, and a number of the other side's events behind.
+/// A ring of entries, preceded by flags and index and followed by the event index.
 #[derive(Debug)]
 pub(crate) struct Entries {
     place: Place,
@@ -34,8 +34,8 @@ pub(crate) struct Entries {
 }
 
 impl SplitParts {
-    /// Parts of a ring of `size` entries; `None` if one of them is not wholly in the memory or not aligned, or the size
-    /// is no power of two.
+    /// Opens a split virtqueue of `size` entries; `None` if a part is not entirely in the memory or not aligned, or the
+    /// size is not a power of two.
     pub(crate) fn new(
         memory: &Arc<Memory>,
         addresses: &Addresses,
@@ -58,12 +58,12 @@ impl SplitParts {
         Some(Self { descriptors, mine, theirs, event_index, told })
     }
 
-    /// Number of the first entry of which the other side was not told.
+    /// Returns the index of the first entry not yet notified.
     pub(crate) fn told(&self) -> u16 {
         self.told
     }
 
-    /// Tells of the entries in front of number `now`; returns whether the other side wants to be interrupted for them.
+    /// Publishes the entries before index `now`; returns whether the other side requested an interrupt.
     pub(crate) fn publish(&mut self, now: u16) -> bool {
         let before = core::mem::replace(&mut self.told, now);
         if before == now {
@@ -79,8 +79,8 @@ impl SplitParts {
         self.theirs.place.load(FLAGS) & 1 == 0
     }
 
-    /// Asks to be told of the next entry but so many, where the other side goes by numbers. Returns whether there is
-    /// one already behind number `known`.
+    /// Sets the event index so that the other side notifies after `but` more entries, if supported. Returns whether
+    /// there already is one after index `known`.
     pub(crate) fn ask(&mut self, known: u16, but: u16) -> bool {
         if self.event_index {
             self.mine.place.store(self.mine.event(), self.theirs.count().wrapping_add(but));
@@ -91,7 +91,7 @@ impl SplitParts {
         self.theirs.count() != known
     }
 
-    /// Lets the other side know that nobody waits for its entries.
+    /// Disables notifications.
     pub(crate) fn hush(&mut self) {
         if !self.event_index {
             self.mine.place.store(FLAGS, 1);
@@ -105,13 +105,13 @@ impl Entries {
         Some(Self { place, size, entry_bytes })
     }
 
-    /// Number of entries that were ever there, modulo 2^16.
+    /// Returns the ring index: the number of entries ever added, modulo 2^16.
     #[inline]
     pub(crate) fn count(&self) -> u16 {
         self.place.load(COUNT)
     }
 
-    /// The head of an available entry.
+    /// Returns the head of an available entry.
     #[inline]
     pub(crate) fn head(&self, number: u16) -> u16 {
         self.place.load(self.at(number))
@@ -123,7 +123,7 @@ impl Entries {
         self.place.store(self.at(number), head);
     }
 
-    /// The head and the length of a used entry.
+    /// Returns head and length of a used entry.
     #[inline]
     pub(crate) fn returned(&self, number: u16) -> (u32, u32) {
         let at = self.at(number);
@@ -148,16 +148,16 @@ impl Entries {
     }
 }
 
-/// Bytes of entries, and of the numbers in front of them and behind.
+/// Returns the length of a ring with its flags, index and event index in bytes.
 const fn entries_bytes(size: u16, entry_bytes: usize) -> usize {
     HEAD_BYTES + entry_bytes * size as usize + 2
 }
 
-/// Bytes of an available entry, and of a used one, of which each is also what its entries are aligned to, up to 4.
+/// Length of an available entry and of a used entry in bytes; also their alignment, up to 4.
 const AVAILABLE_BYTES: usize = 2;
 const USED_BYTES: usize = 8;
-/// Position of the flags, and of the number of entries.
+/// Offsets of the flags and of the index.
 const FLAGS: usize = 0;
 const COUNT: usize = 2;
-/// Bytes in front of the entries.
+/// Bytes before the entries.
 const HEAD_BYTES: usize = 4;

@@ -1,8 +1,8 @@
 //! Files that become shorter while they are mapped.
 //!
-//! Whoever touches memory behind the end of its file gets SIGBUS, and a front end can cut its file at any time. The
-//! handler puts empty memory in the place of the region, and says so: the guest has lost its memory, and the program
-//! goes on. Other SIGBUS are what they were.
+//! Access to memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time. The
+//! handler replaces the region by empty memory and records that: the guest has lost its memory, and the program
+//! continues. Other SIGBUS are handled as before.
 
 use core::{
     ffi::{c_int, c_void},
@@ -12,27 +12,27 @@ use core::{
 };
 use std::{io, sync::OnceLock};
 
-/// A mapping that the handler knows.
+/// A mapping that the handler protects.
 #[derive(Debug)]
 pub(crate) struct Watched {
     slot: &'static Slot,
 }
 
-/// One mapping of the table that the handler reads.
+/// One mapping in the handler's table.
 #[derive(Debug)]
 struct Slot {
     taken: AtomicBool,
-    /// 0 while there is none.
+    /// 0 if the entry is free.
     start: AtomicUsize,
     bytes: AtomicUsize,
     lost: AtomicBool,
 }
 
 impl Watched {
-    /// Lets the handler know a mapping.
+    /// Registers a mapping with the handler.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`]; those of `sigaction(2)`.
+    /// [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`]; errors from `sigaction(2)`.
     pub(crate) fn new(start: NonNull<u8>, bytes: usize) -> io::Result<Self> {
         install()?;
         let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::Acquire);
@@ -43,19 +43,19 @@ impl Watched {
         Ok(Self { slot })
     }
 
-    /// Whether the file became shorter.
+    /// Returns whether the file became shorter.
     pub(crate) fn is_lost(&self) -> bool {
         self.slot.lost.load(Ordering::Relaxed)
     }
 
-    /// Lets the handler forget the mapping, which is about to end.
+    /// Removes the mapping from the handler's table before it is unmapped.
     pub(crate) fn end(&self) {
         self.slot.start.store(0, Ordering::Release);
         self.slot.taken.store(false, Ordering::Release);
     }
 }
 
-/// Sets the handler, once for the process.
+/// Installs the handler once per process.
 fn install() -> io::Result<()> {
     let made = BEFORE.get_or_init(|| {
         let mut before = MaybeUninit::<libc::sigaction>::zeroed();
@@ -75,7 +75,7 @@ fn install() -> io::Result<()> {
     }
 }
 
-/// The handler: it makes system calls and touches atomic words, and nothing else.
+/// The signal handler: makes system calls and accesses atomic words only.
 extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a structure that lives over the call.
     let information = unsafe { &*information };
@@ -108,7 +108,7 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
     }
 }
 
-/// Mappings that the process may have at a time: of 64 guests eight regions each, and a dirty log.
+/// Maximum number of mappings per process: for 64 guests, eight regions each and a dirty log.
 const MAPPINGS_MAX: usize = 64 * 9;
 
 static BEFORE: OnceLock<Result<libc::sigaction, Option<i32>>> = OnceLock::new();

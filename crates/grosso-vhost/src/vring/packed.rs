@@ -1,7 +1,7 @@
-//! Parts of a packed ring in memory (virtio 1.3 section 2.8), and the rules by which each side of it tells the other.
+//! Packed virtqueues in memory (virtio 1.3 section 2.8), with their notification rules for both sides.
 //!
-//! Both sides write into one ring of descriptors, lap by lap: two flags of a descriptor say in which lap it was made
-//! available, and in which it was used. Each side says in four bytes of its own when it wants to be told.
+//! Both sides write to one ring of descriptors, lap by lap: two flags of a descriptor tell in which lap it was made
+//! available, and in which it was used. Each side requests notifications in four bytes of its own.
 
 use std::sync::{
     Arc,
@@ -11,27 +11,27 @@ use std::sync::{
 use super::{Addresses, DESCRIPTOR_BYTES, Descriptor, IS_WRITTEN, SIZE_MAX, Side};
 use crate::memory::{Memory, Place};
 
-/// Place in a packed ring, which is gone round again and again.
+/// Position in a packed virtqueue, with the wrap counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    /// Number of the descriptor.
+    /// Index of the descriptor.
     pub(crate) index: u16,
-    /// Whether it is in an odd lap, of which the first is one: virtio's wrap counter.
+    /// virtio's wrap counter: true in odd laps, of which the first is one.
     pub(crate) is_odd: bool,
 }
 
 impl Cursor {
-    /// The place of these bits, as messages and events have it.
+    /// Decodes a position from messages and event areas.
     pub(crate) fn from_bits(bits: u16) -> Self {
         Self { index: bits & !IS_ODD, is_odd: bits & IS_ODD != 0 }
     }
 
-    /// The bits by which messages and events say it.
+    /// Encodes a position for messages and event areas.
     pub(crate) fn bits(self) -> u16 {
         self.index | if self.is_odd { IS_ODD } else { 0 }
     }
 
-    /// The place so many descriptors on, a lap at most.
+    /// Returns the position `by` descriptors later, at most one lap.
     #[inline]
     pub(crate) fn forward(self, by: u16, size: u16) -> Self {
         debug_assert!(self.index < size && by <= size, "{self:?} + {by} of {size}");
@@ -43,37 +43,37 @@ impl Cursor {
         }
     }
 
-    /// The place so many descriptors before, a lap at most.
+    /// Returns the position `by` descriptors earlier, at most one lap.
     #[inline]
     pub(crate) fn back(self, by: u16, size: u16) -> Self {
         let Self { index, is_odd } = self.forward(size - by, size);
         Self { index, is_odd: !is_odd }
     }
 
-    /// Descriptors from another place to this one, where they are fewer than a lap.
+    /// Returns the distance from another position in descriptors, if less than one lap.
     fn behind(self, other: Self, size: u16) -> i32 {
         let lap = if self.is_odd == other.is_odd { 0 } else { size.into() };
         i32::from(self.index) - i32::from(other.index) + lap
     }
 }
 
-/// Parts of a packed ring as one side has them.
+/// A packed virtqueue as one side uses it.
 #[derive(Debug)]
 pub(crate) struct PackedParts {
     descriptors: Place,
     size: u16,
-    /// Events of which this side wants to be told, and the other one.
+    /// Event suppression areas of this side and of the other.
     mine: Place,
     theirs: Place,
-    /// Whether each side may say by a place when it is to be told.
+    /// Whether notifications are requested by position.
     event_index: bool,
-    /// Whether this side has let the other one know that nobody waits.
+    /// Whether this side has disabled notifications.
     is_hushed: bool,
 }
 
 impl PackedParts {
-    /// Parts of a ring of `size` descriptors; `None` if one of them is not wholly in the memory or not aligned, or
-    /// there are no descriptors or too many.
+    /// Opens a packed virtqueue of `size` descriptors; `None` if a part is not entirely in the memory or not aligned,
+    /// or the size is invalid.
     pub(crate) fn new(
         memory: &Arc<Memory>,
         addresses: &Addresses,
@@ -95,37 +95,37 @@ impl PackedParts {
         Some(Self { descriptors, size, mine, theirs, event_index, is_hushed: false })
     }
 
-    /// Number of descriptors.
+    /// Returns the number of descriptors.
     #[inline]
     pub(crate) fn size(&self) -> u16 {
         self.size
     }
 
-    /// The flags of a descriptor by its number; what was written before them is seen afterwards.
+    /// Returns a descriptor's flags with acquire ordering.
     #[inline]
     pub(crate) fn flags(&self, index: u16) -> u16 {
         self.descriptors.load(at(index) + FLAGS)
     }
 
-    /// Whether a descriptor was made available, and not used.
+    /// Returns whether a descriptor is available and not used.
     #[inline]
     pub(crate) fn is_available(&self, place: Cursor) -> bool {
         self.flags(place.index) & LAPS == if place.is_odd { IS_AVAILABLE } else { IS_USED }
     }
 
-    /// Whether a descriptor was used.
+    /// Returns whether a descriptor was used.
     #[inline]
     pub(crate) fn is_used(&self, place: Cursor) -> bool {
         self.flags(place.index) & LAPS == if place.is_odd { LAPS } else { 0 }
     }
 
-    /// The descriptor of a number.
+    /// Returns a descriptor.
     #[inline]
     pub(crate) fn descriptor(&self, index: u16) -> Descriptor {
         Descriptor::packed(self.descriptors.pair(at(index)))
     }
 
-    /// Uses an entry, of which the first descriptor is at a place, after everything that was written before.
+    /// Marks an entry as used with release ordering; its first descriptor is at `place`.
     #[inline]
     pub(crate) fn give_back(&self, place: Cursor, number: u16, written: u32) {
         let flags = used_flags(place, written > 0);
@@ -133,22 +133,22 @@ impl PackedParts {
         self.descriptors.store_quad(at(place.index) + LENGTH, words);
     }
 
-    /// Writes the length of an entry that is used soon.
+    /// Writes the length of an entry before it is marked as used.
     pub(crate) fn name_length(&self, place: Cursor, written: u32) {
         self.descriptors.store_long(at(place.index) + LENGTH, written);
     }
 
-    /// Writes the number of an entry that is used soon.
+    /// Writes the buffer ID of an entry before it is marked as used.
     pub(crate) fn name(&self, place: Cursor, number: u16) {
         self.descriptors.store(at(place.index) + NUMBER, number);
     }
 
-    /// Marks a descriptor as used, after everything that was written before.
+    /// Marks a descriptor as used with release ordering.
     pub(crate) fn mark(&self, place: Cursor, is_written: bool) {
         self.descriptors.store(at(place.index) + FLAGS, used_flags(place, is_written));
     }
 
-    /// Whether the other side wants to be interrupted for so many descriptors in front of a place, which it can see.
+    /// Returns whether the other side requested a notification for the `count` descriptors before `end`.
     pub(crate) fn wants(&self, end: Cursor, count: u16) -> bool {
         // What it wants is read after it can see them: it looks once more when it has said so.
         fence(Ordering::SeqCst);
@@ -163,7 +163,7 @@ impl PackedParts {
         }
     }
 
-    /// Asks to be told of the descriptor at a place, where the other side goes by places, or of any.
+    /// Requests a notification for the descriptor at `place` if positions are supported, otherwise for any.
     pub(crate) fn ask(&mut self, place: Cursor) {
         let word = if self.event_index { u32::from(place.bits()) | EVENTS_AT << 16 } else { 0 };
         self.mine.store_long(0, word);
@@ -171,7 +171,7 @@ impl PackedParts {
         fence(Ordering::SeqCst);
     }
 
-    /// Lets the other side know that nobody waits for its descriptors. The word stays in its caches if it does.
+    /// Disables notifications. An unchanged word stays in the other side's caches.
     #[inline]
     pub(crate) fn hush(&mut self) {
         if !core::mem::replace(&mut self.is_hushed, true) {
@@ -180,29 +180,29 @@ impl PackedParts {
     }
 }
 
-/// Position of a descriptor.
+/// Returns the offset of a descriptor.
 #[inline]
 fn at(index: u16) -> usize {
     usize::from(index) * DESCRIPTOR_BYTES
 }
 
-/// Flags of a descriptor that is used in the lap of a place.
+/// Returns the flags of a descriptor used in the lap of `place`.
 fn used_flags(place: Cursor, is_written: bool) -> u16 {
     (if place.is_odd { LAPS } else { 0 }) | if is_written { IS_WRITTEN } else { 0 }
 }
 
-/// The flag of a descriptor that is set where it was made available in an odd lap, and clear in an even one.
+/// VIRTQ_DESC_F_AVAIL: set if made available in an odd lap, clear in an even one.
 pub(crate) const IS_AVAILABLE: u16 = 1 << 7;
-/// The flag that is the same where it was used in that lap.
+/// VIRTQ_DESC_F_USED: equal to the available flag once used in that lap.
 pub(crate) const IS_USED: u16 = 1 << 15;
 const LAPS: u16 = IS_AVAILABLE | IS_USED;
-/// The bit of an odd lap beside an index.
+/// Wrap counter bit next to an index.
 const IS_ODD: u16 = 1 << 15;
-/// Positions of a descriptor's length, number and flags.
+/// Offsets of a descriptor's length, buffer ID and flags.
 const LENGTH: usize = 8;
 const NUMBER: usize = 12;
 const FLAGS: usize = 14;
-/// Bytes of a side's events: a place, and behind it whether it wants to be told of nothing, or of that place only.
+/// Length of an event suppression area in bytes: a position, then flags.
 const EVENTS_BYTES: usize = 4;
 const EVENTS_MASK: u32 = 3;
 const EVENTS_OFF: u32 = 1;

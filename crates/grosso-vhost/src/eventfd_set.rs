@@ -1,4 +1,4 @@
-//! Eventfds of another program, heard without a read.
+//! Another program's eventfds, observed without reading them.
 
 use core::time::Duration;
 use std::{
@@ -11,7 +11,8 @@ use grosso_sys::{
     wait::{Interest, Ready, Waiter},
 };
 
-/// Rings of some eventfds, each seen once: of a counter that stays above zero nothing is seen until it is told again.
+/// Edge-triggered observation of eventfds: a counter that stays above zero is reported again only when it is signalled
+/// again.
 #[derive(Debug)]
 pub(crate) struct Edges {
     waiter: Waiter,
@@ -20,13 +21,13 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Hears nothing yet, and so many eventfds at most.
+    /// Creates an empty set for at most `count` eventfds.
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         let files = (0..count).map(|_| None).collect();
         Ok(Self { waiter: Waiter::new()?, seen: Vec::new(), files })
     }
 
-    /// Sees the rings of this eventfd, also those before, in the place of the one that had this number.
+    /// Observes an eventfd, including earlier signals, in place of the previous one with this number.
     pub(crate) fn begin(&mut self, number: usize, file: Option<PassedFile>) -> io::Result<()> {
         self.end(number);
         if let Some(file) = &file {
@@ -36,7 +37,7 @@ impl Edges {
         Ok(())
     }
 
-    /// Sees the eventfd of this number no more.
+    /// Stops observing the eventfd with this number.
     pub(crate) fn end(&mut self, number: usize) {
         if let Some(file) = self.files[number].take() {
             // The other program has it too, so closing it alone would not do.
@@ -44,18 +45,18 @@ impl Edges {
         }
     }
 
-    /// Sees nothing any more.
+    /// Stops observing all eventfds.
     pub(crate) fn end_all(&mut self) {
         (0..self.files.len()).for_each(|number| self.end(number));
     }
 
-    /// Takes note of the rings so far.
+    /// Clears the signals received so far.
     pub(crate) fn take(&mut self) {
         // The other program's entries say what is there.
         let _ = self.waiter.wait(&mut self.seen, Some(Duration::ZERO));
     }
 
-    /// Descriptor that becomes readable when an eventfd rings; `None` without one.
+    /// Returns a descriptor that becomes readable when an eventfd is signalled; `None` without any.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         let is_some = self.files.iter().any(Option::is_some);
         is_some.then(|| self.waiter.as_fd())
