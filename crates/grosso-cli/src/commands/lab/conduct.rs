@@ -7,7 +7,7 @@ use std::{
 };
 
 use grosso_lab::{
-    experiment::{Experiment, Plan},
+    experiment::{Experiment, Plan, Step},
     hosts::Device,
     trial::TrialError,
 };
@@ -47,7 +47,11 @@ pub(super) fn conduct<E: Experiment>(
     ));
     let started = Instant::now();
     let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
-    let ended = experiment.run(&session.interrupted, |done| progress.at(done as u64));
+    let talk = &session.talk;
+    let ended = experiment.run(&session.interrupted, |step| match step {
+        Step::Trials(done) => progress.at(done as u64),
+        Step::Row(row) => progress.above(|| talk.remark(&format!("lab: {row}"))),
+    });
     progress.finish();
     let results = match ended {
         Ok(results) => results,
@@ -56,6 +60,9 @@ pub(super) fn conduct<E: Experiment>(
     };
     for remark in results.remarks() {
         session.talk.note(remark);
+    }
+    for row in &results.failed {
+        session.talk.note(format!("lab: {row}"));
     }
     // The figures took minutes: they are printed even if their page cannot be written.
     let written = write_page(name, page, |command| results.page(command), session);
