@@ -37,6 +37,15 @@ fn only(bench: &Bench, line: &str) -> Value {
 }
 
 #[test]
+fn a_capture_without_packets_gets_a_sentence_instead_of_a_table() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &[]));
+    let text = bench.ok("whatif a.pcap").stdout;
+    assert!(text.ends_with("No packets, so there is nothing to compare.\n"), "{text}");
+    assert!(!text.contains("segments/train"), "{text}");
+}
+
+#[test]
 fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
     let bench = Bench::new();
     let swapped: Vec<_> = (0..60_u32).map(|i| (u64::from(i), i ^ 1)).collect();
