@@ -135,7 +135,7 @@ fn a_program_that_breaks_down_is_named_and_not_tried_for_ever() {
     for (fault, words) in [
         ("crash", "signal: 6"),
         ("exit", "exit status: 3"),
-        ("rubbish", "a record of 4294967295 bytes"),
+        ("invalid output", "a record of 4294967295 bytes"),
         ("flood", "more than 256 records"),
         ("cut", "ended inside a record"),
         ("silent", "it did not end the poll"),
@@ -172,7 +172,7 @@ fn no_pipe_blocks_the_judge() {
     let bench = Bench::new();
     let run = bench.run("conform -- yes");
     assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("rubbish"), "{}", run.stdout);
+    assert!(run.stdout.contains("invalid output"), "{}", run.stdout);
     let run = bench.run("conform --timeout 300ms -- sleep 1000");
     assert_eq!(run.code, 1);
     assert!(run.stdout.contains("it did not end the poll"), "{}", run.stdout);

@@ -545,7 +545,7 @@ fn a_capture_without_packets_has_a_report_too() {
         assert!(defects.is_empty(), "{defects:#?}");
     }
     assert!(run.stdout.starts_with("a: 0 packets, 0 B in 0 ns\n"), "{}", run.stdout);
-    assert!(run.stdout.contains("Nothing merges"));
+    assert!(run.stdout.contains("No packets, so there is nothing to compare."));
     let report = bench.ok("whatif a --json").json();
     assert_eq!(report["settings"][0]["held_ns"], Value::Null);
     assert_well_formed(&String::from_utf8(bench.get("page.html")).unwrap());
@@ -593,7 +593,7 @@ fn the_page_needs_nothing_else_and_shows_every_profile() {
     assert_eq!(page.matches("<svg ").count(), 8);
     assert!(
         page.contains("by <code>grosso whatif '&lt;a&gt;' --html page.html</code>")
-            || page.contains("By <code>grosso whatif")
+            || page.contains("Command: <code>grosso whatif")
     );
     // One dot for each setting in each chart by hold.
     assert!(page.matches("<circle ").count() >= 3 * 28, "{}", page.matches("<circle ").count());

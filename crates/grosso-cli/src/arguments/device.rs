@@ -91,7 +91,7 @@ pub(crate) struct Capture {
     /// Set the size of the buffer for packets that wait to be written: 8M, 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
-    /// Set the output format; pcap cannot store metadata
+    /// Set the format; pcap stores no metadata
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
     format: OutputFormat,
     /// Set the timestamp precision in files and over IP; Arkime needs micro
