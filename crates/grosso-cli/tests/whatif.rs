@@ -219,7 +219,11 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
     for line in ["whatif later --profile linux --hold auto", "coalesce -r later -w a --hold auto"] {
         let run = bench.ok(line);
         assert!(run.stderr.contains(note), "{}", run.stderr);
-        assert!(run.stderr.contains("hint: --round-trip 200us says"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("hint: if you know the round-trip time: --round-trip 200us"),
+            "{}",
+            run.stderr
+        );
         assert!(
             !bench.ok(&format!("{line} --round-trip 500us")).stderr.contains("round-trip time")
         );
