@@ -135,7 +135,7 @@ fn a_program_that_breaks_down_is_named_and_not_tried_for_ever() {
     for (fault, words) in [
         ("crash", "signal: 6"),
         ("exit", "exit status: 3"),
-        ("invalid output", "a record of 4294967295 bytes"),
+        ("rubbish", "a record of 4294967295 bytes"),
         ("flood", "more than 256 records"),
         ("cut", "ended inside a record"),
         ("silent", "it did not end the poll"),

@@ -102,7 +102,7 @@ pub(crate) struct Capture {
     /// Capture only packets that match this filter
     #[arg(short, long, value_name = "EXPRESSION", conflicts_with = "words")]
     filter: Option<String>,
-    /// Filter expression, as an alternative to -f
+    /// Filter expression; same as -f
     #[arg(value_name = "EXPRESSION")]
     words: Vec<String>,
 }
