@@ -340,6 +340,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_interruption_names_the_pass_of_a_file_that_is_read_twice() {
+        let text = |in_first_pass| Interrupted::after(0, Some((0, 9)), in_first_pass).to_string();
+        assert_eq!(text(true), "interrupted in the first of two passes, before any result");
+        assert_eq!(text(false), "interrupted after 0 packets, 0.0 % of the file");
+    }
+
+    #[test]
     fn long_lists_are_broken_below_eighty_columns() {
         let words = (0..60).map(|i| format!("reason-{i} {}", i * 1000));
         let text = list_lines("not merged", words);

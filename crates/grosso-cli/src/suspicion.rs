@@ -44,7 +44,7 @@ impl Suspicions {
             let (packets, port) = (units::count(*packets, "packet"), tunnel.port());
             let name = tunnel.name();
             talk.note(format!("{packets} to UDP port {port} may be in a tunnel: {name}"));
-            talk.hint(&format!("to decode the tunnel: --port {tunnel}"));
+            talk.hint(&format!("--port {tunnel} decodes the tunnel"));
         }
     }
 }

@@ -40,7 +40,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     let refused = hosts.run("bridge e0 tap:b0 --profile freebsd");
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("overwrite earlier ones"), "{refused:?}");
-    assert!(refused.stderr.contains("hint: --terminates"), "{refused:?}");
+    assert!(refused.stderr.contains("pass --terminates"), "{refused:?}");
     let refused = hosts.run("bridge e0 lo --profile freebsd --terminates");
     assert_eq!(refused.code, Some(2), "no endpoint is a host: {refused:?}");
     // The sender hands out single packets, so that there is something to merge.
@@ -264,12 +264,16 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
     for (line, message, hint) in [
         ("bridge wire tap:b0", "bridge: no interface \"wire\"; did you mean wire0?", "wire0"),
         ("bridge xdp:e1 tap:b0", "bridge: no interface \"e1\"", "interfaces here:"),
-        ("bridge e0 tap:lo", "bridge: opening lo: the device is there and is not", "ip -d link"),
+        (
+            "bridge e0 tap:lo",
+            "bridge: opening lo: the existing device has another type",
+            "ip -d link",
+        ),
         ("bridge e0 fd:77", "bridge: fd:77: the descriptor is not open", "must leave"),
         ("bridge e0 tap:b0 --cpus 4096", "CPU 4096 does not exist; the number of CPUs is", ""),
         (
             "bridge xdp:e0 tap:b0 --queues 64",
-            "bridge: opening e0: it has no 64 queues",
+            "bridge: opening e0: it has fewer than 64 queues",
             "ethtool -l",
         ),
     ] {
@@ -362,7 +366,7 @@ fn a_missing_device_file_is_named_with_the_command_that_brings_it() {
 #[test]
 fn an_interface_that_another_path_has_is_noted_until_that_ends() {
     let Some(hosts) = Hosts::new() else { return };
-    let note = "note: e0: another path of Grosso has it too";
+    let note = "note: e0: another path of Grosso also reads it";
     let first = Running::spawn(&mut hosts.command("bridge e0 tap:b0"));
     first.said("1 queue");
     let second = Running::spawn(&mut hosts.command("bridge e0 tap:b1"));

@@ -324,7 +324,12 @@ fn what_finds_no_room_is_counted() {
     assert_eq!(capture.wait().unwrap().code(), Some(0));
     let report = crate::common::report(&report);
     assert_eq!((&report["output"]["packets"], &report["drops"]), (&16.into(), &84.into()));
-    assert!(report["warnings"][0].as_str().unwrap().contains("84 packets found no room"));
+    assert!(
+        report["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("84 packets dropped because the ring was full")
+    );
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn no_pipe_blocks_the_judge() {
     let bench = Bench::new();
     let run = bench.run("conform -- yes");
     assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("rubbish"), "{}", run.stdout);
+    assert!(run.stdout.contains("invalid output"), "{}", run.stdout);
     let run = bench.run("conform --timeout 300ms -- sleep 1000");
     assert_eq!(run.code, 1);
     assert!(run.stdout.contains("it did not end the poll"), "{}", run.stdout);

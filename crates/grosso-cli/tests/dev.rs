@@ -187,7 +187,7 @@ fn what_cannot_be_is_refused_with_what_may_have_been_meant() {
     );
     assert_eq!(said("dev -K v0 gro"), (2, "grosso: dev -K: gro has no value".into()));
     assert_eq!(said("dev -K v0"), (2, "grosso: dev -K: missing NAME VALUE".into()));
-    assert_eq!(said("dev v0 gro off"), (2, r#"grosso: dev: "gro" is one word too many"#.into()));
+    assert_eq!(said("dev v0 gro off"), (2, r#"grosso: dev: unexpected argument "gro""#.into()));
     assert_eq!(said("dev -k -S v0").0, 2);
     assert_eq!(
         said("dev -k lo0"),

@@ -219,7 +219,7 @@ fn the_report_says_what_was_done_and_what_was_not() {
     let line = format!("encap -r a.pcapng -w b.pcapng --strict type sit {ENDS_V4}");
     let run = bench.run(&line);
     assert_eq!(run.code, 1, "one packet stays");
-    for words in ["b.pcapng: 3 packets; 2 put into sit", "ip 20", "not-ip 1 (packet 3)"] {
+    for words in ["b.pcapng: 3 packets; 2 encapsulated in sit", "ip 20", "not-ip 1 (packet 3)"] {
         assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
     }
     assert!(run.stdout.lines().all(|line| line.len() <= 80), "{}", run.stdout);
@@ -318,7 +318,7 @@ fn a_tunnel_that_cannot_be_is_a_wrong_command_line() {
         ("type vxlan", "local is missing"),
         ("type vxlen id 1", "vxlan"),
         ("type vxlan id 16777216 local 192.0.2.1 remote 192.0.2.2", "16777215"),
-        ("type vxlan id 1 local 192.0.2.1 remote ::1", "family"),
+        ("type vxlan id 1 local 192.0.2.1 remote ::1", "both be IPv4"),
     ] {
         let run = bench.run(&format!("encap -r a.pcap -w b.pcap {words}"));
         assert_eq!(run.code, 2, "{words}");

@@ -155,17 +155,17 @@ fn every_reason_to_pass_is_explained() {
     let never = &["would merge never: "][..];
     let cases = vec![
         (Pass::NotIp, one(ethernet().payload(&[0; 46]).build(), never)),
-        (Pass::Truncated, one(plain(0)[..40].to_vec(), &["would merge with all of its bytes"])),
+        (Pass::Truncated, one(plain(0)[..40].to_vec(), &["would merge with a complete capture"])),
         (Pass::Malformed, one(tcp(|t| t.data_offset_raw(4)), &["consistent headers"])),
         (
             Pass::TooDeep,
-            one(inner(tags, 0), &["limit headers of a packet: 16 at most", "fewer headers"]),
+            one(inner(tags, 0), &["limit headers of a packet: the maximum is 16", "fewer headers"]),
         ),
         (
             Pass::HeaderTooLong,
             one(
                 options.tcp(|t| t).payload_len(100).build(),
-                &["limit bytes of headers: 512 at most, would be 6"],
+                &["limit bytes of headers: the maximum is 512, would be 6"],
             ),
         ),
         (Pass::Protocol, one(ethernet().ipv4(|ip| ip).sctp(|s| s).payload_len(9).build(), never)),
@@ -219,7 +219,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![tcp(Tcp::ece)],
                 "--profile inet-lro",
-                &["keeps apart; or with --profile linux"],
+                &["does not exclude; or with --profile linux"],
             ),
         ),
         (
@@ -240,7 +240,7 @@ fn every_reason_to_pass_is_explained() {
             Pass::TunnelLevels,
             one(
                 inner(ethernet().ipv4(|ip| ip).ipv4(|ip| ip), 0),
-                &["limit tunnels-max: 1 at most, would be 2", "--tunnels 2"],
+                &["limit tunnels-max: the maximum is 1, would be 2", "--tunnels 2"],
             ),
         ),
         (
@@ -257,7 +257,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![plain(0), tcp(|t| t.source_port(9))],
                 "--profile inet-lro --flows 1",
-                &["limit limits.flows: 1 at most, would be 2", "more --flows"],
+                &["limit limits.flows: the maximum is 1, would be 2", "more --flows"],
             ),
         ),
         (
@@ -265,7 +265,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![plain(0), plain(0)],
                 "--batch 1 --profile ./reorder.toml",
-                &["with a sequence behind what came"],
+                &["with a sequence number after the previous"],
             ),
         ),
         (
@@ -273,7 +273,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![plain(0), segment(0, |ip| ip, |t| t.sequence(1))],
                 "--profile ./reorder.toml",
-                &["with a sequence behind what came"],
+                &["with a sequence number after the previous"],
             ),
         ),
         (Pass::TcpOff, case(vec![plain(0)], "--profile ./tcp-off.toml", &["with --profile linux"])),
@@ -506,7 +506,7 @@ fn every_reason_not_to_merge_is_explained() {
             case(
                 vec![plain(0), plain(1), plain(2)],
                 "--max-size 300",
-                &["limit limits.size-bytes: 299 at most, would be 340", "--max-size 341"],
+                &["limit limits.size-bytes: the maximum is 299, would be 340", "--max-size 341"],
             ),
         ),
         (
@@ -514,7 +514,7 @@ fn every_reason_not_to_merge_is_explained() {
             case(
                 vec![plain(0), plain(1), plain(2)],
                 "--max-segs 2",
-                &["limit limits.tcp-segments: 2 at most, would be 3", "--max-segs 3"],
+                &["limit limits.tcp-segments: the maximum is 2, would be 3", "--max-segs 3"],
             ),
         ),
     ];
@@ -579,7 +579,10 @@ fn every_reason_to_close_is_explained() {
     });
     let cases = vec![
         (Close::PollEnd, case(push(|t| t), "--batch 1", &["The poll ended (rule G71)."])),
-        (Close::HoldTime, case(push(|t| t), "--hold 1us", &["(limits.hold-ns: 1000 at most)"])),
+        (
+            Close::HoldTime,
+            case(push(|t| t), "--hold 1us", &["(limits.hold-ns: the maximum is 1000)"]),
+        ),
         (Close::Push, case(push(Tcp::psh), "", &["A packet with PSH ended it (rule G36)."])),
         (Close::Finish, case(push(Tcp::fin), "", &["A packet with FIN ended it (rule G36)."])),
         (Close::ShortSegment, case(short, "", &["A shorter packet ended it"])),
@@ -588,22 +591,30 @@ fn every_reason_to_close_is_explained() {
             case(
                 vec![datagram(7, 100), datagram(7, 100)],
                 "--max-segs 2",
-                &["(limits.udp-segments: 2 at most, would be 3)"],
+                &["(limits.udp-segments: the maximum is 2, would be 3)"],
             ),
         ),
         (Close::NoMerge, case(second(|ip| ip.ttl(9), |t| t), "", &["It was #2."])),
         (Close::Barrier, case(vec![plain(0), acknowledgment], "", &["It was #2."])),
         (
             Close::BucketFull,
-            case(connections(9), "--profile ./bucket.toml", &["(trains of a bucket: 8 at most"]),
+            case(
+                connections(9),
+                "--profile ./bucket.toml",
+                &["(trains of a bucket: the maximum is 8"],
+            ),
         ),
         (
             Close::TableFull,
-            case(connections(3), "--flows 2", &["(limits.flows: 2 at most, would be 3)"]),
+            case(connections(3), "--flows 2", &["(limits.flows: the maximum is 2, would be 3)"]),
         ),
         (
             Close::HeaderStacksFull,
-            case(stacks.collect(), "--batch 1000", &["(header stacks: 64 at most, would be 65)"]),
+            case(
+                stacks.collect(),
+                "--batch 1000",
+                &["(header stacks: the maximum is 64, would be 65)"],
+            ),
         ),
         (
             Close::ReorderFull,
@@ -618,7 +629,7 @@ fn every_reason_to_close_is_explained() {
             case(
                 vec![plain(0), plain(1), plain(2)],
                 "--profile ./parts.toml",
-                &["(limits.parts: 1 at most, would be 2)"],
+                &["(limits.parts: the maximum is 1, would be 2)"],
             ),
         ),
     ];

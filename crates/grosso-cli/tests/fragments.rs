@@ -484,7 +484,7 @@ fn what_must_not_be_cut_stays_whole_and_is_named() {
     assert_eq!(bench.get("b"), input);
     assert_eq!(
         run.stdout,
-        "b: 3 -> 3 packets; 0 split into 0 fragments\n  left longer      dont-fragment 1, \
+        "b: 3 -> 3 packets; 0 split into 0 fragments\n  longer than MTU  dont-fragment 1, \
          superframe 1\n"
     );
     assert_eq!(

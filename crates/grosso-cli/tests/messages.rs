@@ -140,7 +140,11 @@ fn cut_packets_are_unverifiable_and_left_as_they_are() {
     assert_eq!(run.stdout, "0 bad, 2 unverifiable (captured 96 of 1514 bytes)\n");
     assert_eq!(bench.run("csum verify --strict -r cut.pcap").code, 1);
     let run = bench.ok("wire -r cut.pcap -w out.pcap");
-    assert!(run.stderr.contains("note: 1 packet is cut (96 of 1514 bytes)"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("note: 1 packet is truncated (96 of 1514 bytes)"),
+        "{}",
+        run.stderr
+    );
     assert_eq!(bench.run("wire --strict -r cut.pcap -w out.pcap").code, 1);
     assert_eq!(bench.get("out.pcap"), input);
 }
@@ -178,8 +182,8 @@ fn name_that_promises_compression_is_contradicted() {
     for (name, program) in [("b.pcapng.gz", "gzip"), ("b.pcapng.zst", "zstd")] {
         let run = bench.ok(&format!("wire a.pcap -w {name}"));
         let said = format!(
-            "grosso: note: {name} is written uncompressed, despite its name\ngrosso: hint: -w - \
-             | {program} > {name}\n"
+            "grosso: note: {name} is written uncompressed, despite its name\ngrosso: hint: to \
+             compress it: -w - | {program} > {name}\n"
         );
         assert_eq!(run.stderr, said);
         assert!(bench.get(name).starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "pcapng, by its name");

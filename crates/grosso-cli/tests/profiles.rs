@@ -21,7 +21,7 @@ fn every_profile_is_listed_with_what_it_is_and_whether_it_can_be_undone() {
     let profiles = list["profiles"].as_array().unwrap();
     let text = bench.ok("profiles").stdout;
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("profile        invertible what it is"));
+    assert_eq!(lines.next(), Some("profile        invertible description"));
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     for (line, profile) in lines.by_ref().zip(profiles) {
         let invertible = if profile["invertible"].as_bool().unwrap() { "yes" } else { "no" };
@@ -93,7 +93,7 @@ fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     assert_eq!(error["column"], 3);
     // A value, a base, and a text that is no TOML at all.
     for (text, wrong) in [
-        ("limits.flows = 0\n", "1:16: limits.flows is 1 to 1048576"),
+        ("limits.flows = 0\n", "1:16: limits.flows must be 1 to 1048576"),
         ("base = \"linus\"\n", "1:8: no profile \"linus\"; did you mean linux?"),
         ("[limits\n", "1:8: "),
     ] {
@@ -114,7 +114,7 @@ fn a_name_that_there_is_not_brings_the_one_that_was_meant() {
         "{}",
         run.stderr
     );
-    assert!(run.stderr.contains("hint: grosso profiles says"), "{}", run.stderr);
+    assert!(run.stderr.contains("hint: grosso profiles lists"), "{}", run.stderr);
     let run = bench.run("profiles show nothing.toml");
     assert_eq!(run.code, 4);
     assert!(run.stderr.contains("nothing.toml: "), "{}", run.stderr);

@@ -218,7 +218,7 @@ fn what_cannot_be_had_is_said_with_what_to_do() {
     let missing = hosts.run("stats eth7");
     assert_eq!(missing.code, Some(4));
     assert!(
-        missing.stderr.contains("eth7") && missing.stderr.contains("there are b0, e0"),
+        missing.stderr.contains("eth7") && missing.stderr.contains("devices of data paths: b0, e0"),
         "{missing:?}"
     );
     // A series goes on until the paths have ended.

@@ -446,7 +446,7 @@ fn a_device_that_was_renamed_is_said_to_be_and_stays() {
     let shown = ends.ok("tunnel show t0");
     assert!(shown.contains("; its device was renamed or moved\n"), "{shown}");
     let ended = ends.run("tunnel del t0");
-    let note = "note: no device t0 is there to remove; if it has another name: sudo ip link del";
+    let note = "note: device t0 does not exist; if it was renamed: sudo ip link del";
     assert!(ended.code == Some(0) && ended.stderr.contains(note), "{ended:?}");
     ends.ip(&ends.0.b, "link del other");
 }
@@ -649,7 +649,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
         (
             format!("{add} local 10.9.0.2 remote 10.9.0.1 dstprot 1"),
             2,
-            "tunnel add: no word \"dstprot\"; did you mean dstport?",
+            "tunnel add: no option \"dstprot\"; did you mean dstport?",
             "grosso help tunnel add",
         ),
         ("tunnel add vx0 vxlan id 1".to_owned(), 2, "type is missing", "[mtu BYTES] type TYPE"),
@@ -659,7 +659,12 @@ fn what_cannot_be_is_said_with_what_to_do() {
             "mtu 9: expected a number from 68",
             "hint: ",
         ),
-        ("tunnel add a/b type vxlan".to_owned(), 2, "\"a/b\" cannot be the name", "1 to 15"),
+        (
+            "tunnel add a/b type vxlan".to_owned(),
+            2,
+            "\"a/b\" is not a valid device name",
+            "1 to 15",
+        ),
         ("tunnel up vx9".to_owned(), 4, "tunnel up: no tunnel \"vx9\"", "this user has no tunnels"),
     ] {
         let ended = ends.run(&line);
@@ -674,7 +679,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
     ends.ok(VXLAN);
     let taken = ends.run(VXLAN);
     assert_eq!(taken.code, Some(4), "{taken:?}");
-    assert!(taken.stderr.contains("there is a tunnel vx0 already"), "{taken:?}");
+    assert!(taken.stderr.contains("tunnel vx0 already exists"), "{taken:?}");
     let second = ends.run(&VXLAN.replace("vx0", "vx1").replace("42", "43"));
     assert_eq!(second.code, Some(4), "{second:?}");
     let message = "tunnel add: 10.9.0.2:4789: already in use by another program or tunnel";
@@ -723,8 +728,8 @@ fn a_tunnel_that_may_not_probe_its_path_says_so_and_carries() {
         command.env("RUNTIME_DIRECTORY", ends.folder(&ends.0.b));
         let ended = Running::spawn(ends.0.b.host(&mut command).unwrap()).end();
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        let note = "vxlan:42:10.9.0.1: the path MTU is not probed with echo requests: that needs \
-                    CAP_NET_RAW";
+        let note = "vxlan:42:10.9.0.1: the path MTU is not probed with echo requests: path MTU \
+                    probes need CAP_NET_RAW";
         assert_eq!(ended.stderr.contains(note), is_noted, "{ended:?}");
         assert_eq!(ends.shown()["state"], "up");
         ends.ok("tunnel del vx0");

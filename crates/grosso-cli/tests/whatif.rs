@@ -37,6 +37,15 @@ fn only(bench: &Bench, line: &str) -> Value {
 }
 
 #[test]
+fn a_capture_without_packets_gets_a_sentence_instead_of_a_table() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &[]));
+    let text = bench.ok("whatif a.pcap").stdout;
+    assert!(text.ends_with("No packets, so there is nothing to compare.\n"), "{text}");
+    assert!(!text.contains("segments/train"), "{text}");
+}
+
+#[test]
 fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
     let bench = Bench::new();
     let swapped: Vec<_> = (0..60_u32).map(|i| (u64::from(i), i ^ 1)).collect();
@@ -210,7 +219,11 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
     for line in ["whatif later --profile linux --hold auto", "coalesce -r later -w a --hold auto"] {
         let run = bench.ok(line);
         assert!(run.stderr.contains(note), "{}", run.stderr);
-        assert!(run.stderr.contains("hint: --round-trip 200us says"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("hint: if you know the round-trip time: --round-trip 200us"),
+            "{}",
+            run.stderr
+        );
         assert!(
             !bench.ok(&format!("{line} --round-trip 500us")).stderr.contains("round-trip time")
         );
@@ -536,7 +549,7 @@ fn a_capture_without_packets_has_a_report_too() {
         assert!(defects.is_empty(), "{defects:#?}");
     }
     assert!(run.stdout.starts_with("a: 0 packets, 0 B in 0 ns\n"), "{}", run.stdout);
-    assert!(run.stdout.contains("Nothing merges"));
+    assert!(run.stdout.contains("No packets, so there is nothing to compare."));
     let report = bench.ok("whatif a --json").json();
     assert_eq!(report["settings"][0]["held_ns"], Value::Null);
     assert_well_formed(&String::from_utf8(bench.get("page.html")).unwrap());
@@ -584,7 +597,7 @@ fn the_page_needs_nothing_else_and_shows_every_profile() {
     assert_eq!(page.matches("<svg ").count(), 8);
     assert!(
         page.contains("by <code>grosso whatif '&lt;a&gt;' --html page.html</code>")
-            || page.contains("By <code>grosso whatif")
+            || page.contains("Command: <code>grosso whatif")
     );
     // One dot for each setting in each chart by hold.
     assert!(page.matches("<circle ").count() >= 3 * 28, "{}", page.matches("<circle ").count());

@@ -214,7 +214,7 @@ fn sources_of_the_segment_size_come_in_order() {
     assert_eq!(piped.code, 0);
     let piped =
         bench.pipe("wire -r - -w -", &capture(Format::Pcap, ETHERNET, &host_capture(0, &[9000])));
-    assert!(piped.stderr.contains("note: a pipe is read once"), "{}", piped.stderr);
+    assert!(piped.stderr.contains("note: a pipe is read only once"), "{}", piped.stderr);
 }
 
 #[test]
@@ -522,10 +522,10 @@ fn explanation_names_the_rule_and_the_values() {
     assert!(fifth.contains("tcp-sequence-ahead (expected 4000, found 5000)"), "{fifth}");
     let sixth = explain(6);
     assert!(sixth.contains("PASSED THROUGH: empty"), "{sixth}");
-    assert!(sixth.contains("#6 as it came"), "{sixth}");
+    assert!(sixth.contains("#6 unchanged"), "{sixth}");
     let run = bench.run("explain wire.pcapng -n 7");
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("there is no packet 7, only 6 packets"), "{}", run.stderr);
+    assert!(run.stderr.contains("no packet 7; the capture has 6 packets"), "{}", run.stderr);
     let report = bench.ok("explain wire.pcapng -n 3 --json").json();
     assert_eq!(report["decision"]["reason"], "tcp-timestamp");
     assert_eq!(report["lookup"]["packets"], 2);

@@ -91,7 +91,7 @@ pub(crate) struct Capture {
     /// Set the size of the buffer for packets that wait to be written: 8M, 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
-    /// Set the output format; pcap cannot store metadata
+    /// Set the format; pcap stores no metadata
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
     format: OutputFormat,
     /// Set the timestamp precision in files and over IP; Arkime needs micro
@@ -102,7 +102,7 @@ pub(crate) struct Capture {
     /// Capture only packets that match this filter
     #[arg(short, long, value_name = "EXPRESSION", conflicts_with = "words")]
     filter: Option<String>,
-    /// Filter expression, as an alternative to -f
+    /// Filter expression; same as -f
     #[arg(value_name = "EXPRESSION")]
     words: Vec<String>,
 }

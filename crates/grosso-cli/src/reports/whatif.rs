@@ -243,7 +243,7 @@ impl Disorder {
     fn text(&self, style: Style) -> String {
         let Self { not_merged, packets_up, repaired, command, live } = self;
         let lead = format!(
-            "Reordering: {} did not continue their train. {}.",
+            "Out of order: {} did not continue their train. {}.",
             units::count(*not_merged, "packet"),
             repaired.text(*packets_up)
         );
