@@ -10,6 +10,7 @@
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
 //! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
 //! | [`path`] | every name in the file system: opening, creating, removing, binding, connecting |
+//! | [`claim`] | names without a file that one process holds, and the trust in its holder |
 //! | [`passed`] | descriptors that another program passed to this one |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
 //! | [`local`] | Unix sockets that carry frames |
@@ -71,6 +72,8 @@ pub mod bell;
 pub mod calendar;
 #[cfg(target_os = "linux")]
 pub mod calls;
+#[cfg(target_os = "linux")]
+pub mod claim;
 #[cfg(target_os = "linux")]
 pub mod closer;
 #[cfg(all(target_os = "linux", feature = "confine"))]

@@ -70,6 +70,14 @@ pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(path)?)
 }
 
+/// Returns the address of a name without a file, which every user of the network namespace can take.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is too long.
+pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
 /// Binds a Unix socket of this type to a name, which has the mode from its first moment. A socket file that a program
 /// left behind is replaced.
 ///
