@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p grosso-capture --example capture_copy IN OUT`, where `-` is a pipe.
 
+#![allow(clippy::disallowed_methods, reason = "an example for other programs")]
+
 use std::path::Path;
 use std::process::ExitCode;
 

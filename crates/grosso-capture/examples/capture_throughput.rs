@@ -3,6 +3,8 @@
 //! `cargo run --release -p grosso-capture --example capture_throughput [MEGABYTES]` writes temporary
 //! files of that size (512 by default), and reads them back from the page cache.
 
+#![allow(clippy::disallowed_methods, reason = "an example for other programs")]
+
 use std::error::Error;
 use std::io;
 use std::time::Instant;

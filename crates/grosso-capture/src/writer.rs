@@ -201,7 +201,6 @@ impl CaptureWriter<Output> {
     }
 
     /// Writes to standard output.
-    #[must_use]
     pub fn to_standard_output(options: WriterOptions) -> Self {
         let output = Output(Destination::Standard(io::stdout()));
         Self::named(output, "standard output".into(), options)

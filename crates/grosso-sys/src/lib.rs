@@ -31,6 +31,7 @@
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
 //! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
 //! | [`path`] | all access to files by name: opening, creating, removing, binding, connecting |
+//! | [`claim`] | names without a file that one process holds, and the trust in its holder |
 //! | [`passed`] | inherited descriptors |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
 //! | [`local`] | Unix sockets that carry frames |
@@ -70,6 +71,8 @@ pub mod bell;
 pub mod calendar;
 #[cfg(target_os = "linux")]
 pub mod calls;
+#[cfg(target_os = "linux")]
+pub mod claim;
 #[cfg(target_os = "linux")]
 pub mod closer;
 #[cfg(all(target_os = "linux", feature = "confine"))]

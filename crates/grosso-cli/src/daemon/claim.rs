@@ -11,9 +11,9 @@ use std::{
     path::Path,
 };
 
-use grosso_sys::path::{
-    self,
+use grosso_sys::{
     claim::{Claim, claim as claim_name},
+    path,
 };
 
 use super::keys::{Key, Keys};

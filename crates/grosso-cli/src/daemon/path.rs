@@ -284,7 +284,14 @@ where
     let stages = |port: &PortSpec, to: &PortSpec, devices: Vec<P>| {
         let mode = port.fragments_mode(to);
         let staged = devices.into_iter().enumerate().map(|(queue, device)| {
-            let (fragments, mut esp) = stages::options(port, mode, queue, notices, command)?;
+            let (fragments, mut esp) = stages::options(
+                port.fragments.as_ref(),
+                mode,
+                port.esp.as_ref(),
+                queue,
+                notices,
+                command,
+            )?;
             if let Some(esp) = &mut esp {
                 esp.loop_notice = Some(notices.looped.clone());
                 esp.scarcity = Some(notices.scarce.clone());

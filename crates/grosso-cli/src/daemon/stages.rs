@@ -26,7 +26,6 @@ use super::{
     claim::claim,
     keys::{KeySource, Keys},
     notices::Notices,
-    port::PortSpec,
     recorder,
 };
 use crate::error::Failure;
@@ -427,14 +426,15 @@ impl EspTable {
 
 /// The stages to put in front of a port, which treats fragments in this mode.
 pub(super) fn options(
-    port: &PortSpec,
+    fragments: Option<&FragmentsSpec>,
     mode: Option<FragmentsMode>,
+    esp: Option<&EspSpec>,
     queue: usize,
     notices: &Notices,
     command: &str,
 ) -> Result<(FragmentationOptions, Option<SecuredOptions>), Failure> {
     let seed = RandomState::new().hash_one(queue);
-    let fragments = port.fragments.as_ref().map_or_else(
+    let fragments = fragments.map_or_else(
         || {
             let mut options = FragmentationOptions::new(seed);
             options.rules = None;
@@ -442,7 +442,7 @@ pub(super) fn options(
         },
         |spec| spec.options(mode, seed),
     );
-    let esp = port.esp.as_ref().map(|spec| spec.options(notices, command)).transpose()?;
+    let esp = esp.map(|spec| spec.options(notices, command)).transpose()?;
     Ok((fragments, esp))
 }
 

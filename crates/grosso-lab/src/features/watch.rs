@@ -10,9 +10,9 @@ use std::{
 };
 
 use grosso_sys::{
+    claim::{Claim, claim},
     ethtool::{self, Feature},
     interface::{Control, InterfaceName},
-    path::claim::{Claim, claim},
 };
 
 use super::is_tried;

@@ -1,6 +1,8 @@
 //! The lab's trials on the running kernel. User namespaces need a process with one thread, so this program starts
 //! itself for each trial and each way to become privileged. Those that measure have a processor of their own.
 
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
+
 #[cfg(not(target_os = "linux"))]
 fn main() {}
 

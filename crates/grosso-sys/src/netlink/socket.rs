@@ -40,7 +40,8 @@ impl Netlink {
             let attributes = payload.get(SOCKET_BYTES..).unwrap_or_default();
             let of = |wanted| Attributes::new(attributes).find(|(kind, _)| *kind == wanted);
             if is_stream && of(abi::UNIX_DIAG_NAME).is_some_and(|(_, found)| found == name) {
-                owner = owner.or(of(abi::UNIX_DIAG_UID).and_then(|(_, value)| number(value)));
+                let user = || of(abi::UNIX_DIAG_UID).and_then(|(_, value)| number(value));
+                owner = owner.or_else(user);
             }
         })?;
         Ok(owner)

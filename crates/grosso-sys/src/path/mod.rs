@@ -22,8 +22,6 @@
 #![expect(clippy::disallowed_methods, reason = "the one module that may act on names")]
 
 #[cfg(target_os = "linux")]
-pub mod claim;
-#[cfg(target_os = "linux")]
 mod directory;
 #[cfg(target_os = "linux")]
 mod file;

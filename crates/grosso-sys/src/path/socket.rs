@@ -70,6 +70,14 @@ pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(path)?)
 }
 
+/// Returns the address of a name without a file, which every user of the network namespace can take.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is too long.
+pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
 /// Binds a Unix socket of this type to a name, which has the mode from the beginning. Replaces a stale socket file.
 ///
 /// If others control a directory on the path, a stream is bound through the directory's descriptor. Datagram peers

@@ -2,6 +2,7 @@
 //! a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 mod datagrams;
 mod ethtool;

@@ -8,13 +8,13 @@ use std::{io, os::fd::OwnedFd};
 use rustix::{
     io::Errno,
     net::{
-        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+        AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with,
         sockopt::socket_peercred,
     },
     process::geteuid,
 };
 
-use crate::netlink::Netlink;
+use crate::{netlink::Netlink, path::socket::abstract_address};
 
 /// The outcome of a claim.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub enum Claim {
 /// # Errors
 /// Errors from `socket(2)`, `bind(2)` and `listen(2)`, except that the name is in use.
 pub fn claim(name: &str) -> io::Result<Claim> {
-    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    let address = abstract_address(name)?;
     for _ in 0..ATTEMPTS_MAX {
         let socket = stream()?;
         match bind(&socket, &address) {
@@ -87,6 +87,7 @@ mod tests {
     use std::thread;
 
     use rustix::{
+        net::SocketAddrUnix,
         process::{Gid, Uid},
         thread::{set_thread_res_gid, set_thread_res_uid},
     };
@@ -98,7 +99,7 @@ mod tests {
     }
 
     fn address(name: &str) -> SocketAddrUnix {
-        SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()
+        abstract_address(name).unwrap()
     }
 
     #[test]
