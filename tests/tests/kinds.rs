@@ -20,7 +20,6 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         &["Ethernet", "Null", "Sll", "Sll2", "Vlan"],
         "link layers behind which a lone acknowledgment is known to be all of the frame",
     ),
-    ("grosso/src/coalesce/barrier.rs", &["Icmp"], "an ICMP message belongs to no flow of its own"),
     (
         "grosso/src/coalesce/examine.rs",
         &["Esp", "Geneve", "Gre", "Ipv6Extension", "Ipv6Fragment"],
@@ -102,8 +101,8 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "grosso-cli/src/checksums/verdict.rs",
-        &["Gre", "Icmp", "Pppoe"],
-        "judges checksums that lie, ICMP's among them, which no train needs",
+        &["Gre", "Icmp", "Pppoe", "Sctp", "UdpLite"],
+        "judges checksums that lie, also of protocols that no train has",
     ),
     (
         "grosso-cli/src/commands/decap/unwrap.rs",

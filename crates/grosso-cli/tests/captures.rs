@@ -21,6 +21,7 @@ mod options;
 mod overflow;
 mod pipes;
 mod profiles;
+mod protocols;
 mod round_trip;
 mod routing;
 mod schemas;

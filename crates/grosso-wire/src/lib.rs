@@ -9,7 +9,7 @@
 //! | [`ethernet`], [`vlan`], [`pppoe`], [`mpls`] | link layer, and what is between it and IP |
 //! | [`null`], [`sll`], [`sll2`] | what stands for a link layer in capture files |
 //! | [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`] | network layer |
-//! | [`tcp`], [`udp`], [`icmp`] | transport layer |
+//! | [`tcp`], [`udp`], [`icmp`], [`sctp`], [`udp_lite`] | transport layer |
 //! | [`gre`], [`gue`], [`fou`], [`vxlan`], [`nsh`], [`geneve`], [`l2tp`], [`esp`] | tunnels |
 //! | [`virtio`] | what a device says about a frame, in front of it |
 //!

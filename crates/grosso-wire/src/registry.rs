@@ -19,6 +19,8 @@ macro_rules! registry {
             tcp { Tcp = SPEC, "TCP with its options."; }
             udp { Udp = SPEC, "UDP, 8 bytes."; }
             icmp { Icmp = SPEC, "ICMP or ICMPv6: the 8 bytes that all messages share."; }
+            sctp { Sctp = SPEC, "The common header of SCTP, 12 bytes."; }
+            udp_lite { UdpLite = SPEC, "UDP-Lite, 8 bytes."; }
             fou {}
             gre { Gre = SPEC, "GRE with the optional fields that its flags announce."; }
             vxlan {

@@ -112,6 +112,8 @@ pub(crate) struct Verdicts {
     pub(crate) zero_udp: u64,
     pub(crate) bad: u64,
     pub(crate) unverifiable: u64,
+    /// Packets of which nothing was verified but IP headers.
+    pub(crate) not_verified: u64,
 }
 
 impl Verdicts {
@@ -123,6 +125,7 @@ impl Verdicts {
             Verdict::ZeroUdp => &mut self.zero_udp,
             Verdict::Bad => &mut self.bad,
             Verdict::Unverifiable => &mut self.unverifiable,
+            Verdict::NotVerified => &mut self.not_verified,
         } += 1;
     }
 
@@ -144,6 +147,7 @@ impl Verdicts {
         push(self.bad, Verdict::Bad);
         push(self.zero_udp, Verdict::ZeroUdp);
         push(self.unverifiable, Verdict::Unverifiable);
+        push(self.not_verified, Verdict::NotVerified);
         words.join(", ")
     }
 }

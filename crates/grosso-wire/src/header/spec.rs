@@ -51,7 +51,7 @@ pub enum Class {
     Extension,
     /// TCP and UDP, which end in a payload that trains can be made of.
     Transport,
-    /// Messages about the network.
+    /// ICMP, and transport protocols of which no train can be made.
     Control,
     /// A header in front of something encrypted.
     Security,
