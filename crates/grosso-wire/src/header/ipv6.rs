@@ -223,6 +223,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(0, 0xf0), (6, 0xff)]),
     segmentation: Segmentation::Ip,
     remote_checksum: None,
+    receive: None,
 };
 
 /// The bits of the first word that are the version and ECN (RFC 3168 section 5).

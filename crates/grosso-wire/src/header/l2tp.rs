@@ -176,6 +176,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Chosen(structure),
     segmentation: Segmentation::Never,
     remote_checksum: None,
+    receive: None,
 };
 
 /// One bit of the session, which no control message has, and the bit of a sequence number in the last word, which is

@@ -13,8 +13,8 @@ use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
-    Structure, Tail, ethernet, ipv4, vxlan,
+    Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role,
+    Segmentation, Structure, Tail, ethernet, ipv4, vxlan,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -155,6 +155,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(2, 0x01)]),
     segmentation: Segmentation::Never,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

@@ -109,6 +109,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Whole,
     segmentation: Segmentation::Nothing,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

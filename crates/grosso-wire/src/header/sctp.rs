@@ -55,6 +55,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[]),
     segmentation: Segmentation::Never,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

@@ -31,6 +31,35 @@ pub struct HeaderSpec {
     pub segmentation: Segmentation,
     /// Reader of the checksum that the header leaves to the receiver of the inner packet, if it can announce one.
     pub remote_checksum: Option<ReadRemote>,
+    /// Check of a receiver that removes the header of a tunnel; `None` if the header is not one to remove.
+    pub receive: Option<Receive>,
+}
+
+/// Check of a tunnel header by a receiver that removes it.
+pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
+
+/// Findings about a tunnel header that a receiver may remove.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Received {
+    /// Whether bits are set that the standard reserves and that a receiver ignores.
+    pub has_reserved: bool,
+    /// Whether an option must be understood by the end of the tunnel.
+    pub has_critical: bool,
+}
+
+/// Reason why a receiver refuses a tunnel header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Flags that change the layout, or a required flag that is clear.
+    Flags,
+    /// Another version, or an operations packet.
+    Version,
+    /// A control message, which carries no packet.
+    Control,
+    /// Options that do not fill their space exactly.
+    Options,
 }
 
 /// Reader of the checksum that a header leaves to the receiver of the inner packet, if any.

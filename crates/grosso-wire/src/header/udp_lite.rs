@@ -52,6 +52,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[]),
     segmentation: Segmentation::Never,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]
