@@ -27,6 +27,7 @@ macro_rules! registry {
                 Vxlan = SPEC, "VXLAN, 8 bytes (also with group policy or remote checksum bits).";
                 VxlanGpe = SPEC_GPE, "VXLAN with the generic protocol extension, 8 bytes.";
             }
+            erspan { Erspan = SPEC, "ERSPAN II or III around a mirrored frame."; }
             nsh { Nsh = SPEC, "The network service header with its context."; }
             geneve { Geneve = SPEC, "Geneve with its options."; }
             gue { Gue = SPEC, "GUE variant 0 with its optional fields."; }
