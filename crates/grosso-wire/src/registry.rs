@@ -28,6 +28,7 @@ macro_rules! registry {
                 VxlanGpe = SPEC_GPE, "VXLAN with the generic protocol extension, 8 bytes.";
             }
             erspan { Erspan = SPEC, "ERSPAN II or III around a mirrored frame."; }
+            gtp_u { GtpU = SPEC, "GTP-U around a packet, with its optional fields and extensions."; }
             nsh { Nsh = SPEC, "The network service header with its context."; }
             geneve { Geneve = SPEC, "Geneve with its options."; }
             gue { Gue = SPEC, "GUE variant 0 with its optional fields."; }
