@@ -38,7 +38,8 @@ pub enum Overlap {
     /// discarded as well (RFC 5722 section 4, P26, P27), whatever the order.
     Drop,
     /// As Linux: a fragment inside a run of bytes that arrived in order is ignored unread, any other overlap discards
-    /// the datagram but not its key (rules F14, F15). A misaligned IPv4 fragment is rounded down (rule F10).
+    /// the datagram but not its key (rules F14, F15). A misaligned IPv4 fragment is rounded down (rule F10), and TCP
+    /// fragments that end or start inside the TCP header are joined, which RFC 1858 and RFC 3128 advise against.
     Linux,
     /// The bytes that arrived first are kept. For analysis, with [`ReassemblyMode::Coalesce`] only.
     First,
