@@ -16,6 +16,7 @@ mod laws;
 mod line;
 mod lua;
 mod messages;
+mod mirrors;
 mod names;
 mod options;
 mod overflow;
