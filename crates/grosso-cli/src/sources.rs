@@ -19,6 +19,8 @@ use crate::{
 /// Captures that are read as one, and the expression that selects their packets.
 pub(crate) struct Sources {
     members: Vec<OneSource>,
+    /// Captures in directories that are compressed in a way that is not supported.
+    skipped: Vec<String>,
     filter: Option<String>,
     command: String,
     /// The user ended a pipe by Ctrl-C; the packets before that are processed.
@@ -55,10 +57,10 @@ impl Sources {
         filter: Option<String>,
         command: &str,
     ) -> Result<Self, Failure> {
-        let mut found = Vec::new();
+        let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for (index, path) in paths.iter().enumerate() {
             match fs::metadata(path) {
-                Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path)?),
+                Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path, &mut skipped)?),
                 Err(error) if index > 0 && !is_pipe(path) => {
                     let hint = format!(
                         "a filter stands after -f: grosso {command} FILE -f EXPRESSION, or after \
@@ -80,7 +82,7 @@ impl Sources {
             return Err(Failure::usage("usage.input", message).hint(hint));
         }
         let members = found.into_iter().map(|path| OneSource { path, spool: None }).collect();
-        Ok(Self { members, filter, command: command.into(), is_cut_off: false })
+        Ok(Self { members, skipped, filter, command: command.into(), is_cut_off: false })
     }
 
     /// Makes sure that the captures can be read again: pipes are read to their end.
@@ -136,6 +138,7 @@ impl Sources {
             Err(several) => self.merge(several, origins, session)?,
         };
         input.is_cut_off = self.is_cut_off;
+        input.skipped.clone_from(&self.skipped);
         Ok(input)
     }
 
@@ -195,13 +198,21 @@ impl OneSource {
 }
 
 /// The captures of a folder by name; other files are left out.
-fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// The captures in a directory. Those whose compression is not supported are skipped, and named in `skipped`.
+fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error| io_failure(folder, error);
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
-        if path.is_file() && is_capture(&path)? {
-            found.push(path);
+        if !path.is_file() {
+            continue;
+        }
+        match CaptureReader::open(&path) {
+            Err(CaptureError::NotACapture { .. }) => {}
+            Err(CaptureError::UnsupportedFormat { .. }) => skipped.push(name_of(&path)),
+            Err(CaptureError::Io { source, .. }) => return Err(io_failure(&path, source)),
+            // Damage is reported when it is read.
+            _ => found.push(path),
         }
     }
     if found.is_empty() {
@@ -210,15 +221,6 @@ fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     found.sort();
     Ok(found)
-}
-
-fn is_capture(path: &Path) -> Result<bool, Failure> {
-    match CaptureReader::open(path) {
-        Err(CaptureError::NotACapture { .. }) => Ok(false),
-        Err(CaptureError::Io { source, .. }) => Err(io_failure(path, source)),
-        // Damage is reported when it is read.
-        _ => Ok(true),
-    }
 }
 
 /// A capture that was opened, or the failure to open it. What Ctrl-C kept from coming says nothing about the capture.

@@ -1,5 +1,6 @@
 //! The command on captures, and its documents: what needs no network.
 
+mod answers;
 mod comments;
 mod common;
 mod conform;

@@ -300,7 +300,7 @@ fn udp_is_never_guessed() {
         run.stderr.starts_with(
             "grosso: note: 3 UDP superframes (12345 B payload) left whole: this file records no \
              segment size.\n\
-             grosso: hint: if you know the sender's segment size, add --uso-size 1200; `grosso \
+             grosso: hint: if you know the sender's segment size, add --uso-size BYTES; `grosso \
              capture` records it.\n"
         ),
         "{}",

@@ -233,12 +233,17 @@ impl InspectReport {
             units::count(superframes.packets, "packet"),
             units::percent(superframes.bytes, self.on_link.bytes),
         );
-        let more = format!(
-            "{} up to {} B; about {} on the wire",
-            protocols.join(" "),
-            superframes.largest_bytes,
-            units::about(superframes.wire_packets_estimate),
-        );
+        let known = superframes.packets - superframes.undecided;
+        let about = units::about(superframes.wire_packets_estimate - superframes.undecided);
+        let on_wire = match (known, superframes.undecided) {
+            (_, 0) => format!("about {about} on the wire"),
+            (0, _) => "number on the wire unknown".into(),
+            (_, undecided) => {
+                format!("about {about} on the wire, and those of {undecided} unknown")
+            }
+        };
+        let more =
+            format!("{} up to {} B; {on_wire}", protocols.join(" "), superframes.largest_bytes);
         if line.len() + 3 + more.len() <= COLUMNS {
             format!("{line}   {more}\n")
         } else {
@@ -304,6 +309,10 @@ impl InspectReport {
             "sender-host" if has_superframes => {
                 "Taken on the sending host, before segmentation and checksum offload (or on a \
                  virtual link, where they never happen). This is not the wire:"
+            }
+            "sender-host" if self.checksums.bad > 0 => {
+                "Taken on the sending host, before checksum offload (or on a virtual link, where \
+                 it never happens). Not the wire, and some checksums are bad: grosso csum verify."
             }
             "sender-host" => {
                 "Taken on the sending host, before checksum offload (or on a virtual link, where \
