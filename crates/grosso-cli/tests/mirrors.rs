@@ -142,6 +142,44 @@ fn mpls_in_udp() {
     }
 }
 
+/// Streams inside these tunnels merge or stay, and come back byte for byte.
+#[test]
+fn streams_in_these_tunnels_come_back() {
+    let stream = |index: u32| {
+        let len = if index % 5 == 4 { 90 } else { 900 };
+        let packet = Packet::new().ipv4(|ip| ip.id(index as u16));
+        packet.tcp(|tcp| tcp.sequence(index * 900)).payload_len(len).build()
+    };
+    let gtp = |flags: u8, optional: &[u8], packet: &[u8]| {
+        let len = (packet.len() + optional.len()) as u16;
+        udp(2152, &joined(&[&[flags, 255], &len.to_be_bytes(), &[0, 0, 0, 9], optional, packet]))
+    };
+    let erspan = |head: &[u8], index: u32, packet: &[u8]| {
+        let gre = [&[0x10, 0], &head[..2], &index.to_be_bytes()].concat();
+        ipv4(GRE, &joined(&[&gre, &head[2..], &on_ethernet(packet)]))
+    };
+    let mut all = Vec::new();
+    for index in 0..20 {
+        let packet = stream(index);
+        all.push(gtp(0x30, &[], &packet));
+        all.push(gtp(0x34, &[0, 0, 0, 0x85, 1, 0x10, 9, 0], &packet));
+        all.push(udp(6635, &joined(&[&[0, 2, 0x11, 64], &packet])));
+        all.push(erspan(&[0x88, 0xbe, 0x10, 0x64, 0x18, 7, 0, 0, 0, 3], index, &packet));
+        let third = [0x22, 0xeb, 0x20, 0x64, 0, 7, 1, 2, 3, index as u8, 0, 0, 0, 0];
+        all.push(erspan(&third, index, &packet));
+        all.push(ipv4(GRE, &joined(&[&[0, 0, 0x88, 0xbe], &on_ethernet(&packet)])));
+    }
+    let bench = Bench::new();
+    bench.put("in.pcapng", &capture(Format::Pcapng, ETHERNET, &all));
+    let report = bench.ok("coalesce --json -r in.pcapng -w merged.pcapng").json();
+    assert!(report["superframes"].as_u64().unwrap() > 4, "{report}");
+    bench.ok("segment -r merged.pcapng -w back.pcapng");
+    let (mut before, mut after) = (all, frames(&bench.get("back.pcapng")));
+    before.sort();
+    after.sort();
+    assert!(before == after);
+}
+
 /// RFC 7348 section 5: reserved bits are ignored on receipt.
 #[test]
 fn reserved_bits_of_vxlan_are_ignored_with_a_note() {

@@ -56,7 +56,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
         Field::equal("index", field::INDEX, Role::Tunnel).shown(Notation::Hexadecimal),
     ])),
     tail: Tail { name: "frame type", role: Role::Tunnel },
-    structure: Structure::Whole,
+    structure: Structure::Chosen(structure_of),
     segmentation: Segmentation::Never,
     remote_checksum: None,
     receive: Some(|_| Ok(Received::default())),
@@ -86,6 +86,12 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
         }
         _ => Err(Stop::Unknown),
     }
+}
+
+/// The version, and of type III what the content is and whether the subheader is there.
+fn structure_of(header: &[u8]) -> u128 {
+    let of_frame = 0x7c << (8 * (15 - 10)) | 0x01 << (8 * (15 - 11));
+    0xf0 << (8 * 15) | if header.first().is_some_and(|byte| byte >> 4 == 2) { of_frame } else { 0 }
 }
 
 /// Bytes of the platform's subheader.

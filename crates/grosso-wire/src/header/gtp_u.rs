@@ -69,7 +69,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
         Field::key("endpoint", field::ENDPOINT, Role::Channel),
     ])),
     tail: Tail { name: "extensions", role: Role::Tunnel },
-    structure: Structure::Whole,
+    structure: Structure::WholeExcept { start: field::LENGTH.start, end: field::LENGTH.end },
     segmentation: Segmentation::Never,
     remote_checksum: None,
     receive: Some(|_| Ok(Received::default())),

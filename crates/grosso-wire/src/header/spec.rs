@@ -375,6 +375,13 @@ pub enum Structure {
     Bits(&'static [(usize, u8)]),
     /// Every bit.
     Whole,
+    /// Every bit but those of the bytes from `start` to `end`, which vary along a train.
+    WholeExcept {
+        /// The first of these bytes.
+        start: usize,
+        /// The end of these bytes.
+        end: usize,
+    },
     /// As the header says: bits of its first 16 bytes, the first byte's highest first.
     Chosen(fn(&[u8]) -> u128),
 }
@@ -382,13 +389,15 @@ pub enum Structure {
 impl Structure {
     /// The bytes of a header, each with the bits that count.
     pub fn bits(self, header: &[u8]) -> impl Iterator<Item = (usize, u8)> {
-        let (bits, whole, chosen) = match self {
-            Self::Bits(bits) => (bits, 0..0, 0),
-            Self::Whole => (&[][..], 0..header.len(), 0),
-            Self::Chosen(choose) => (&[][..], 0..0, choose(header)),
+        let all = header.len();
+        let (bits, whole, behind, chosen) = match self {
+            Self::Bits(bits) => (bits, 0..0, 0..0, 0),
+            Self::Whole => (&[][..], 0..all, 0..0, 0),
+            Self::WholeExcept { start, end } => (&[][..], 0..start.min(all), end..all, 0),
+            Self::Chosen(choose) => (&[][..], 0..0, 0..0, choose(header)),
         };
         let chosen = chosen.to_be_bytes().into_iter().enumerate();
-        let whole = whole.map(|at| (at, 0xff));
+        let whole = whole.chain(behind).map(|at| (at, 0xff));
         bits.iter().copied().chain(whole).chain(chosen.filter(|(_, bits)| *bits != 0))
     }
 }
