@@ -100,6 +100,44 @@ fn the_kernel_reports_the_same_errors() {
     }
 }
 
+/// The kernel joins a SYN in fragments of eight bytes and answers it, here with a reset: nothing listens.
+// Rules: P29
+#[test]
+fn the_kernel_answers_a_synchronization_in_tiny_fragments() {
+    let mut host = match Host::new() {
+        Ok(host) => host,
+        Err(why) => return skip(&why),
+    };
+    let whole = Packet::new().ipv4(|ip| ip.source(Host::PEER).destination(Host::ADDRESS));
+    let whole = whole.tcp(|tcp| tcp.flags(0).syn().destination_port(9)).build();
+    let pieces = whole[20..].chunks(8).enumerate().map(|(index, data)| {
+        let is_last = (index + 1) * 8 >= whole.len() - 20;
+        let packet = Packet::new().ipv4(|ip| {
+            let ip = ip.source(Host::PEER).destination(Host::ADDRESS).id(3).df(false).protocol(6);
+            ip.fragment_offset(index as u16).more_fragments(!is_last)
+        });
+        packet.payload(data).build()
+    });
+    let frames: Vec<Vec<u8>> = pieces.collect();
+    assert!(frames.len() >= 3, "{}", frames.len());
+    host.sent();
+    let packets = frames.iter().map(|frame| (VirtioHeader::default(), frame.clone())).collect();
+    host.datagrams_at(address(Version::V4), PORT, packets).expect("the TUN takes them");
+    let answers: Vec<_> = host.sent().into_iter().filter(|packet| packet[9] == 6).collect();
+    assert_eq!(answers.len(), 1, "{answers:02x?}");
+    assert_ne!(answers[0][33] & 4, 0, "a reset: {answers:02x?}");
+    for (overlap, joined) in [(Overlap::Linux, 1), (Overlap::Drop, 0)] {
+        let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
+        rules.overlap = overlap;
+        let mut rig = Rig::on(rules, LinkType::Raw);
+        frames.iter().for_each(|frame| _ = rig.push(frame));
+        let tcp = rig.take_whole();
+        rig.finish();
+        assert_eq!(tcp.len(), joined, "{overlap:?}");
+        assert!(tcp.iter().all(|packet| packet[20..] == whole[20..]), "{overlap:?}");
+    }
+}
+
 /// Type, code, pointer and quote of an ICMPv6 error.
 fn message(error: IcmpError, quote: &[u8]) -> Vec<u8> {
     let (kind, code) = error.type_and_code(true);

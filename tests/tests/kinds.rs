@@ -20,7 +20,6 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         &["Ethernet", "Null", "Sll", "Sll2", "Vlan"],
         "link layers behind which a lone acknowledgment is known to be all of the frame",
     ),
-    ("grosso/src/coalesce/barrier.rs", &["Icmp"], "an ICMP message belongs to no flow of its own"),
     (
         "grosso/src/coalesce/examine.rs",
         &["Esp", "Geneve", "Gre", "Ipv6Extension", "Ipv6Fragment"],
@@ -60,14 +59,18 @@ const PLACES: &[(&str, &[&str], &str)] = &[
             "Ipv6Fragment",
             "Mpls",
             "Vxlan",
-            "VxlanGpe",
         ],
-        "what an end accepts is the rules of that tunnel's receiver, each with a refusal of its own",
+        "what announces a tunnel, and the fields of its header that a receiver reports",
     ),
     (
         "grosso/src/tunnel/decapsulate/mod.rs",
         &["Ethernet", "Mpls", "Pppoe", "Vlan"],
         "the link layer in front of what is taken out",
+    ),
+    (
+        "grosso/src/tunnel/decapsulate/reason.rs",
+        &["Gre", "Gue", "Vxlan", "VxlanGpe"],
+        "the public names of refused headers, which are older than the specifications' checks",
     ),
     (
         "grosso/src/tunnel/encapsulate/inside.rs",
@@ -87,7 +90,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ("grosso/src/tunnel/esp/place.rs", &["Ipv6Fragment"], "fragments, which ESP refuses"),
     (
         "grosso/src/tunnel/kind.rs",
-        &["Gre", "Mpls"],
+        &["Geneve", "Gre", "Mpls", "Vxlan", "VxlanGpe"],
         "the public names of tunnels by the words of ip link",
     ),
     (
@@ -102,8 +105,8 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "grosso-cli/src/checksums/verdict.rs",
-        &["Gre", "Icmp", "Pppoe"],
-        "judges checksums that lie, ICMP's among them, which no train needs",
+        &["Gre", "Icmp", "Pppoe", "Sctp", "UdpLite"],
+        "judges checksums that lie, also of protocols that no train has",
     ),
     (
         "grosso-cli/src/commands/decap/unwrap.rs",
@@ -121,6 +124,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "datagrams counted by their fragments",
     ),
     ("grosso-cli/src/evidence/announced.rs", &["Icmp"], "an MTU that an ICMP message announces"),
+    ("grosso-cli/src/evidence/judge.rs", &["Sctp"], "SCTP superframes, which no train has"),
     ("grosso-cli/src/evidence/strides.rs", &["Esp"], "encrypted payload repeats no headers"),
     ("grosso-cli/src/evidence/vantage.rs", &["Sll", "Sll2"], "a cooked capture says the direction"),
     ("grosso-cli/src/headers.rs", &["Ipv6Extension"], "the jumbo payload option"),

@@ -1,8 +1,6 @@
 //! Offsets and fields of packets that several commands need.
 
-use core::fmt;
-#[cfg(any(test, feature = "library"))]
-use core::net::IpAddr;
+use core::{fmt, net::IpAddr};
 
 use grosso_wire::{Class, Extent, Kind, Layer, Role, Stack, Stop, ipv4, ipv6, tcp, udp};
 
@@ -133,7 +131,6 @@ impl Transport {
 }
 
 /// Source and destination of the innermost IP header.
-#[cfg(any(test, feature = "library"))]
 pub(crate) fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
     let header = packet.get(ip.offset.into()..ip.end())?;

@@ -27,6 +27,7 @@ use crate::{
     progress::Progress,
     report::{FileFacts, InputFacts, Interrupted},
     talk::Talk,
+    units,
 };
 
 /// The state that every command needs beside its own options.
@@ -68,6 +69,8 @@ pub(crate) struct Input {
     names_hash: bool,
     /// Ctrl-C ended the pipe that was copied here, so its end is not the real one.
     pub(crate) is_cut_off: bool,
+    /// Files of directories that were skipped, because they are compressed in a way that is not supported.
+    pub(crate) skipped: Vec<String>,
     /// The extent of the reading that Ctrl-C ended.
     interruption: Option<Interrupted>,
     pass: Pass,
@@ -176,6 +179,7 @@ impl Input {
             filter,
             names_hash: session.names_hash,
             is_cut_off: false,
+            skipped: Vec::new(),
             interruption: None,
             pass: Pass::Only,
             interrupted: Arc::clone(&session.interrupted),
@@ -387,6 +391,11 @@ impl Ending {
         session: &mut Session,
         done: &str,
     ) -> Result<Exit, Failure> {
+        if let Some(first) = input.skipped.first() {
+            let count = input.skipped.len();
+            let files = units::count(count as u64, "file");
+            session.talk.note(format!("{files} skipped: unsupported format, for example {first}"));
+        }
         let (name, error) = match self {
             Self::Complete => return Ok(Exit::Yes),
             Self::Interrupted => return Ok(Exit::Interrupted),
@@ -593,6 +602,11 @@ fn link_name(number: u32) -> String {
         117 => "PFLOG",
         119 => "IEEE802_11_PRISM",
         127 => "IEEE802_11_RADIOTAP",
+        163 => "IEEE802_11_AVS",
+        281 => "DSA_TAG_BRCM",
+        282 => "DSA_TAG_BRCM_PREPEND",
+        283 => "DSA_TAG_DSA",
+        284 => "DSA_TAG_EDSA",
         147..=162 => return format!("{number} (USER{})", number - 147),
         189 => "USB_LINUX",
         192 => "PPI",

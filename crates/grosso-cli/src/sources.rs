@@ -21,6 +21,8 @@ use crate::{
 /// Captures that are read as one, and the expression that selects their packets.
 pub(crate) struct Sources {
     members: Vec<OneSource>,
+    /// Captures in directories that are compressed in a way that is not supported.
+    skipped: Vec<String>,
     filter: Option<String>,
     command: String,
     /// The user ended a pipe by Ctrl-C; the packets before that are processed.
@@ -59,10 +61,10 @@ impl Sources {
         filter: Option<String>,
         command: &str,
     ) -> Result<Self, Failure> {
-        let mut found = Vec::new();
+        let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for (index, path) in paths.iter().enumerate() {
             match input::metadata(path) {
-                Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path)?),
+                Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path, &mut skipped)?),
                 Err(error) if index > 0 && !is_pipe(path) => {
                     let hint = format!(
                         "pass filters after -f: grosso {command} FILE -f EXPRESSION, or after \
@@ -91,6 +93,7 @@ impl Sources {
         let members = found.into_iter().map(|path| OneSource { path, spool: None }).collect();
         Ok(Self {
             members,
+            skipped,
             filter,
             command: command.into(),
             is_cut_off: false,
@@ -151,6 +154,7 @@ impl Sources {
             Err(several) => self.merge(several, origins, session)?,
         };
         input.is_cut_off = self.is_cut_off;
+        input.skipped.clone_from(&self.skipped);
         if self.is_read_before.get() {
             input.name_pass(Pass::Second);
         }
@@ -224,12 +228,21 @@ impl OneSource {
 }
 
 /// The captures of a folder by name; other files are left out.
-fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// The captures in a directory. Those whose compression is not supported are skipped, and named in `skipped`.
+fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error| io_failure(folder, error);
     let mut found = Vec::new();
     for path in input::entries(folder).map_err(fail)? {
-        if input::is_file(&path) && is_capture(&path)? {
-            found.push(path);
+        if !input::is_file(&path) {
+            continue;
+        }
+        let file = input::open_regular(&path).map_err(|error| io_failure(&path, error))?;
+        match CaptureReader::new(file) {
+            Err(CaptureError::NotACapture { .. }) => {}
+            Err(CaptureError::UnsupportedFormat { .. }) => skipped.push(name_of(&path)),
+            Err(CaptureError::Io { source, .. }) => return Err(io_failure(&path, source)),
+            // Damage is reported when it is read.
+            _ => found.push(path),
         }
     }
     if found.is_empty() {
@@ -238,16 +251,6 @@ fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     found.sort();
     Ok(found)
-}
-
-fn is_capture(path: &Path) -> Result<bool, Failure> {
-    let file = input::open_regular(path).map_err(|error| io_failure(path, error))?;
-    match CaptureReader::new(file) {
-        Err(CaptureError::NotACapture { .. }) => Ok(false),
-        Err(CaptureError::Io { source, .. }) => Err(io_failure(path, source)),
-        // Damage is reported when it is read.
-        _ => Ok(true),
-    }
 }
 
 /// A capture that was opened, or the failure to open it. What Ctrl-C kept from coming says nothing about the capture.

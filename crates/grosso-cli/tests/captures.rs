@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
+mod answers;
 mod comments;
 mod common;
 mod conform;
@@ -18,11 +19,13 @@ mod laws;
 mod line;
 mod lua;
 mod messages;
+mod mirrors;
 mod names;
 mod options;
 mod overflow;
 mod pipes;
 mod profiles;
+mod protocols;
 mod round_trip;
 mod routing;
 mod schemas;

@@ -299,8 +299,9 @@ fn udp_is_never_guessed() {
     assert!(
         run.stderr.starts_with(
             "grosso: note: 3 UDP superframes (12345 B payload) not split: this file records no \
-             segment size.\ngrosso: hint: if you know the sender's segment size, add --uso-size \
-             1200; `grosso capture` records it.\n"
+             segment size.\n\
+             grosso: hint: if you know the sender's segment size, add --uso-size BYTES; `grosso \
+             capture` records it.\n"
         ),
         "{}",
         run.stderr

@@ -11,7 +11,7 @@ macro_rules! kinds {
         ///
         /// Two bytes wide, so that [`Layer`](crate::Layer) has no padding and an empty [`Stack`](crate::Stack) is
         /// initialised by wide stores.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         #[non_exhaustive]
         pub enum Kind {

@@ -49,7 +49,7 @@
 //! | [`ethernet`], [`vlan`], [`pppoe`], [`mpls`] | link layer, and headers between it and IP |
 //! | [`null`], [`sll`], [`sll2`] | pseudo link layers of capture files |
 //! | [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`] | network layer |
-//! | [`tcp`], [`udp`], [`icmp`] | transport layer |
+//! | [`tcp`], [`udp`], [`icmp`], [`sctp`], [`udp_lite`] | transport layer |
 //! | [`gre`], [`gue`], [`fou`], [`vxlan`], [`nsh`], [`geneve`], [`l2tp`], [`esp`] | tunnels |
 //! | [`virtio`] | `virtio_net_hdr`, which a device puts before a frame |
 //!

@@ -19,12 +19,16 @@ macro_rules! registry {
             tcp { Tcp = SPEC, "TCP with its options."; }
             udp { Udp = SPEC, "UDP, 8 bytes."; }
             icmp { Icmp = SPEC, "ICMP or ICMPv6: the 8 bytes that all messages share."; }
+            sctp { Sctp = SPEC, "The common header of SCTP, 12 bytes."; }
+            udp_lite { UdpLite = SPEC, "UDP-Lite, 8 bytes."; }
             fou {}
             gre { Gre = SPEC, "GRE with the optional fields that its flags announce."; }
             vxlan {
                 Vxlan = SPEC, "VXLAN, 8 bytes (also with group policy or remote checksum bits).";
                 VxlanGpe = SPEC_GPE, "VXLAN with the generic protocol extension, 8 bytes.";
             }
+            erspan { Erspan = SPEC, "ERSPAN II or III around a mirrored frame."; }
+            gtp_u { GtpU = SPEC, "GTP-U around a packet, with its optional fields and extensions."; }
             nsh { Nsh = SPEC, "The network service header with its context."; }
             geneve { Geneve = SPEC, "Geneve with its options."; }
             gue { Gue = SPEC, "GUE variant 0 with its optional fields."; }

@@ -266,6 +266,12 @@ fn p29_tiny_tcp_fragments_die_alone() {
     let verdicts =
         [(0, true, 24), (1, true, 16), (3, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));
     assert_eq!(verdicts, [ReassemblyVerdict::Held, tiny, ReassemblyVerdict::Completed]);
+    // Linux joins them.
+    let mut rig = Rig::new(overlap(Overlap::Linux));
+    let verdicts =
+        [(0, true, 8), (1, true, 8), (2, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));
+    let held = ReassemblyVerdict::Held;
+    assert_eq!(verdicts, [held, held, ReassemblyVerdict::Completed]);
 }
 
 #[test]

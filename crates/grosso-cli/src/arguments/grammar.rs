@@ -1,6 +1,9 @@
 //! The grammar of every command that reads captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 use grosso_capture::Format;
@@ -14,7 +17,7 @@ use crate::{error::Failure, input::Session, sources::Sources};
 pub(crate) struct Captures {
     /// Captures, or directories of captures, read in time order; - is standard input
     #[arg(value_name = "FILE")]
-    words: Vec<String>,
+    words: Vec<OsString>,
     /// Read this capture; remaining arguments are a filter expression
     #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
@@ -43,14 +46,13 @@ impl Captures {
             (None, files) => (files.iter().map(PathBuf::from).collect(), self.filter.clone()),
             (Some(read), []) => (vec![read.clone()], self.filter.clone()),
             (Some(_), words) if self.filter.is_some() => {
-                let message =
-                    format!("two filters: one after -f, and '{}' after -r", words.join(" "));
+                let message = format!("two filters: -f, and '{}' after -r", text(words).join(" "));
                 return usage(
                     &message,
                     "use either -r FILE EXPRESSION or FILE... -f EXPRESSION, not both".into(),
                 );
             }
-            (Some(read), words) => (vec![read.clone()], Some(words.join(" "))),
+            (Some(read), words) => (vec![read.clone()], Some(text(words).join(" "))),
         };
         Sources::find(&paths, filter.filter(|text| !text.trim().is_empty()), command)
     }
@@ -59,21 +61,32 @@ impl Captures {
     pub(crate) fn split_at(&self, word: &str) -> (Self, Vec<String>) {
         let at = self.words.iter().position(|one| one == word).unwrap_or(self.words.len());
         let (words, others) = self.words.split_at(at);
-        (Self { words: words.to_vec(), ..self.clone() }, others.to_vec())
+        (Self { words: words.to_vec(), ..self.clone() }, text(others))
     }
 
     /// The last word after captures if it is a number and no file, and the rest.
     pub(crate) fn split_number(&self) -> (Self, Option<u64>) {
         let number = match &self.words[..] {
-            [word] if self.read.is_some() => word.parse().ok(),
-            [_, .., word] if self.read.is_none() && !path::input::is_there(word) => {
-                word.parse().ok()
+            [word] if self.read.is_some() => number_of(word),
+            [_, .., word]
+                if self.read.is_none() && !path::input::is_there(&PathBuf::from(word)) =>
+            {
+                number_of(word)
             }
             _ => None,
         };
         let words = self.words.len() - usize::from(number.is_some());
         (Self { words: self.words[..words].to_vec(), ..self.clone() }, number)
     }
+}
+
+/// Arguments as text. File names need not be UTF-8, other arguments are.
+fn text(arguments: &[OsString]) -> Vec<String> {
+    arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
+}
+
+fn number_of(argument: &OsString) -> Option<u64> {
+    argument.to_str()?.parse().ok()
 }
 
 /// Captures in, and perhaps a capture out.

@@ -30,7 +30,7 @@ pub(crate) fn fix(
         if let Some(expected) = now.expected
             && (which(&before) || follows)
         {
-            put_u16(packet, before.at, expected);
+            before.put(packet, expected);
             fixed += usize::from(!follows);
         }
     }

@@ -1,5 +1,6 @@
 //! A verdict for every checksum of a packet, and the repair of those that are not right.
 
+mod crc32c;
 mod fix;
 mod prefix;
 mod pseudo;

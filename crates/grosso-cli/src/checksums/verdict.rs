@@ -5,15 +5,16 @@
 //! although it does not match the bytes yet.
 
 use grosso_checksum::{Sum, nonzero};
-use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, pppoe, tcp, udp};
+use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, pppoe, sctp, tcp, udp, udp_lite};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    crc32c::crc32c,
     prefix,
     pseudo::{declared_end, pseudo},
 };
-use crate::headers::{is_ip, u16_at};
+use crate::headers::{is_ip, put_u16, u16_at, u32_at};
 
 /// The verdict on a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -23,6 +24,8 @@ pub(crate) enum Verdict {
     Valid,
     /// The sender of a UDP datagram computed none (RFC 768).
     ZeroUdp,
+    /// Nothing was verified but IP headers: the protocol inside is unknown, or its header is malformed.
+    NotVerified,
     /// Bytes that it covers are missing.
     Unverifiable,
     /// It was left for a device to complete.
@@ -39,6 +42,7 @@ impl Verdict {
             Self::Partial => "partial",
             Self::ZeroUdp => "zero-udp",
             Self::Bad => "bad",
+            Self::NotVerified => "not verified",
             Self::Unverifiable => "unverifiable",
         }
     }
@@ -62,8 +66,11 @@ pub(crate) enum Why {
     Truncated,
     /// A tunnel header asks the receiver to complete it (rules C50, C51).
     Remote,
-    /// The length field does not even cover its own header, so the coverage is unknown.
+    /// The length field does not even cover its own header, or more than the packet, so the coverage is unknown.
     Length,
+    /// It is zero, which means no checksum where that is not allowed: UDP over IPv6 that is no tunnel (RFC 8200 section
+    /// 8.1), and UDP-Lite (RFC 3828 section 3.1).
+    Missing,
     /// It matches the first packet of a frame that was merged by reference to its packets.
     Prefix,
     /// There are more headers inside than the dissector follows, and one of their checksums may be partial.
@@ -77,12 +84,14 @@ pub(crate) struct Level {
     pub(crate) layer: Layer,
     /// Its offset in the packet.
     pub(crate) at: usize,
-    /// Its value in the packet.
-    pub(crate) found: u16,
+    /// Its value in the packet: 16 bits, or 32 of a CRC32c.
+    pub(crate) found: u32,
     /// The right value, if it can be computed.
-    pub(crate) expected: Option<u16>,
+    pub(crate) expected: Option<u32>,
     /// The end of the bytes that it covers.
     end: usize,
+    /// The end of the packet that its pseudo-header counts.
+    packet_end: usize,
     pub(crate) verdict: Verdict,
     pub(crate) why: Why,
     /// Its place among the checksums of the packet, the outermost transport checksum being 0. IP header checksums have
@@ -96,6 +105,21 @@ impl Level {
         let name = if self.layer.kind == Kind::Ipv4 { "ipv4-checksum" } else { "checksum" };
         (self.verdict == Verdict::Bad).then_some(name)
     }
+
+    /// Bytes of the checksum.
+    pub(crate) const fn width(&self) -> usize {
+        if matches!(self.layer.kind, Kind::Sctp) { 4 } else { 2 }
+    }
+
+    /// Writes a value into the packet.
+    pub(super) fn put(&self, packet: &mut [u8], value: u32) {
+        let bytes = value.to_be_bytes();
+        if self.width() == 2 {
+            put_u16(packet, self.at, value as u16);
+        } else if let Some(field) = packet.get_mut(self.at..self.at + bytes.len()) {
+            field.copy_from_slice(&bytes);
+        }
+    }
 }
 
 /// The checksums of one packet, outermost first.
@@ -104,6 +128,7 @@ pub(crate) struct Levels {
     list: Vec<Level>,
     is_fragment: bool,
     is_cut: bool,
+    is_unread: bool,
     /// The payload bytes of the first packet over which the innermost checksum verifies, if not over the whole.
     pub(crate) prefix: Option<usize>,
 }
@@ -127,6 +152,7 @@ impl Levels {
     /// The verdict on the packet: that on its worst checksum. `None` when it has none.
     pub(crate) fn worst(&self) -> Option<Verdict> {
         let own = self.list.iter().map(|level| level.verdict).max();
+        let own = if self.is_unread { own.max(Some(Verdict::NotVerified)) } else { own };
         if self.is_fragment || self.is_cut { own.max(Some(Verdict::Unverifiable)) } else { own }
     }
 }
@@ -149,6 +175,7 @@ pub(crate) enum Claim {
 pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
     levels.is_fragment = stack.stop == Stop::Fragment;
     levels.is_cut = is_cut && stack.stop == Stop::Truncated;
+    levels.is_unread = false;
     levels.prefix = None;
     collect(packet, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
@@ -179,13 +206,32 @@ pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, le
         }
         match (level.verdict, level.expected) {
             (Verdict::Partial, Some(expected)) => {
-                to_add = (to_add + Sum::from_word(expected)).subtract(Sum::from_word(level.found));
+                to_add = (to_add + sum_of(expected)).subtract(sum_of(level.found));
             }
             // It is right for the bytes as they are, so it is updated when the inner bytes change, and the checksums
             // around it see no change.
             (Verdict::Valid, _) if level.why == Why::Bytes => to_add = Sum::ZERO,
             _ => {}
         }
+    }
+    levels.is_unread = is_unread(stack, &levels.list);
+}
+
+/// The sum of a checksum field of 16 or 32 bits.
+fn sum_of(value: u32) -> Sum {
+    Sum::of(&value.to_be_bytes())
+}
+
+/// Whether a packet contains bytes behind its IP headers, or a malformed IP header, that no right checksum covers
+/// because no reader of them is known or their lengths contradict each other.
+fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
+    let is_covered =
+        |level: &Level| level.layer.kind != Kind::Ipv4 && level.verdict == Verdict::Valid;
+    let is_in_ip = stack.layers().iter().any(is_ip);
+    match stack.stop {
+        Stop::Unknown | Stop::TooDeep => is_in_ip && !levels.iter().any(is_covered),
+        Stop::Malformed | Stop::Truncated => !levels.iter().any(is_covered),
+        _ => false,
     }
 }
 
@@ -279,6 +325,7 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
             found: 0,
             expected: None,
             end,
+            packet_end: end,
             verdict: Verdict::Valid,
             why: Why::Sum,
             depth,
@@ -311,9 +358,19 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
                     (level.verdict, level.why) = (Verdict::Bad, Why::Length);
                 }
                 end = reaches.unwrap_or(end).min(end);
-                level.end = end;
+                (level.end, level.packet_end) = (end, end);
                 udp::field::CHECKSUM.start
             }
+            Kind::UdpLite => {
+                let covered = u16_at(packet, start + udp_lite::field::COVERAGE.start).into();
+                match covered {
+                    0 => {}
+                    udp_lite::HEADER_LEN.. if start + covered <= end => level.end = start + covered,
+                    _ => (level.verdict, level.why) = (Verdict::Bad, Why::Length),
+                }
+                udp_lite::field::CHECKSUM.start
+            }
+            Kind::Sctp => sctp::field::CHECKSUM.start,
             Kind::Tcp => tcp::field::CHECKSUM.start,
             Kind::Icmp => ICMP_CHECKSUM,
             Kind::Gre => match checksum_at(packet, layer) {
@@ -326,7 +383,10 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
             continue;
         }
         level.at = start + field;
-        level.found = u16_at(packet, level.at);
+        level.found = match level.width() {
+            2 => u16_at(packet, level.at).into(),
+            _ => u32_at(packet, level.at),
+        };
         depth += usize::from(layer.kind != Kind::Ipv4);
         list.push(level);
     }
@@ -357,21 +417,32 @@ fn judge_one(
     if level.why == Why::Length {
         return;
     }
-    if is_udp && level.found == 0 {
+    if level.layer.kind == Kind::Sctp {
+        return judge_crc(covered, claim, level);
+    }
+    let found = level.found as u16;
+    let is_udp_lite = level.layer.kind == Kind::UdpLite;
+    let is_missing = found == 0 && (is_udp_lite || is_udp && needs_checksum(stack, &level.layer));
+    if is_udp && found == 0 && !is_missing {
         level.verdict = Verdict::ZeroUdp;
         return;
     }
     let seed = seed(packet, stack, level);
     let bytes = Sum::of(covered) + seed.unwrap_or(Sum::ZERO);
     let completed = bytes + to_add;
-    let expected = completed.subtract(Sum::from_word(level.found)).checksum();
-    level.expected = Some(if is_udp { nonzero(expected) } else { expected });
-    let holds_seed = seed.is_some_and(|seed| seed.fold() == level.found);
+    let expected = completed.subtract(Sum::from_word(found)).checksum();
+    let is_nonzero = is_udp || is_udp_lite;
+    level.expected = Some(if is_nonzero { nonzero(expected) } else { expected }.into());
+    if is_missing {
+        (level.verdict, level.why) = (Verdict::Bad, Why::Missing);
+        return;
+    }
+    let holds_seed = seed.is_some_and(|seed| seed.fold() == found);
     let is_open = holds_seed
         || ip_around(stack, &level.layer)
             .is_some_and(|ip| holds_seed_without_length(packet, &level.layer, ip));
     (level.verdict, level.why) = if is_remote {
-        level.expected = seed.map(Sum::fold);
+        level.expected = seed.map(|seed| seed.fold().into());
         (if holds_seed { Verdict::Valid } else { Verdict::Bad }, Why::Remote)
     } else if completed.is_valid() {
         (Verdict::Valid, Why::Sum)
@@ -381,11 +452,34 @@ fn judge_one(
         (Verdict::Partial, Why::Seed)
     } else if claim == (Claim::Partial { at: level.at }) {
         (Verdict::Partial, Why::Told)
-    } else if level.found == 0 && matches!(level.layer.kind, Kind::Ipv4 | Kind::Gre) {
+    } else if found == 0 && matches!(level.layer.kind, Kind::Ipv4 | Kind::Gre) {
         (Verdict::Partial, Why::Zero)
     } else {
         (Verdict::Bad, Why::Sum)
     };
+}
+
+/// Judges the CRC32c of SCTP. Zero is left to a device (RFC 9653 gives zero another meaning, which both ends have to
+/// agree on).
+fn judge_crc(covered: &[u8], claim: Claim, level: &mut Level) {
+    let expected = crc32c(covered, sctp::field::CHECKSUM).swap_bytes();
+    level.expected = Some(expected);
+    (level.verdict, level.why) = if expected == level.found {
+        (Verdict::Valid, Why::Sum)
+    } else if claim == (Claim::Partial { at: level.at }) {
+        (Verdict::Partial, Why::Told)
+    } else if level.found == 0 {
+        (Verdict::Partial, Why::Zero)
+    } else {
+        (Verdict::Bad, Why::Sum)
+    };
+}
+
+/// Whether a UDP header may not go without a checksum: over IPv6 only the UDP header of a tunnel may (RFC 8200 section
+/// 8.1, RFC 6936).
+fn needs_checksum(stack: &Stack, udp: &Layer) -> bool {
+    let is_in_ipv6 = ip_around(stack, udp).is_some_and(|ip| ip.kind == Kind::Ipv6);
+    is_in_ipv6 && stack.last().is_some_and(|last| last == *udp) && stack.stop == Stop::Payload
 }
 
 /// The sum of the pseudo-header of a checksum that has one.
@@ -394,10 +488,11 @@ fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
     let protocol = match level.layer.kind {
         Kind::Tcp => ipv4::PROTOCOL_TCP,
         Kind::Udp => ipv4::PROTOCOL_UDP,
+        Kind::UdpLite => udp_lite::PROTOCOL,
         Kind::Icmp if ip.kind == Kind::Ipv6 => PROTOCOL_ICMPV6,
         _ => return None,
     };
-    let len = level.end.saturating_sub(level.layer.offset as usize);
+    let len = level.packet_end.saturating_sub(level.layer.offset as usize);
     Some(pseudo(packet, ip, protocol, len))
 }
 

@@ -20,7 +20,7 @@ use crate::{
     checksums::{Levels, Verdict as ChecksumVerdict, judge as judge_checksums},
     error::{Exit, Failure},
     evidence::{Judge, Sight},
-    headers::{Transport, protocol, u32_at},
+    headers::{Transport, addresses, protocol, u32_at},
     input::{Ending, Input, Next, Session},
     meta,
     report::{self, Place, Tool},
@@ -234,6 +234,8 @@ impl FoundPacket {
             facts.checksum = levels.worst().map(ChecksumVerdict::name);
             facts.protocol = protocol(&stack);
             facts.headers = headers(packet.data, &stack);
+            facts.endpoints = addresses(packet.data, &stack)
+                .map(|(source, destination)| format!("{source} > {destination}"));
             if let Some(transport) = sight.transport {
                 facts.endpoints = Some(sight.endpoints.to_string());
                 facts.sequence = transport.is_tcp().then(|| {
@@ -327,6 +329,8 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
             let is_end = matches!(reason, Pass::TcpPush | Pass::TcpFinish);
             let sentence = if is_end {
                 "It ends a train, but no train was held (rule G37)."
+            } else if reason == Pass::Superframe {
+                "It is already a superframe, which passes unchanged (rule G8). grosso wire shows its packets."
             } else {
                 reason.sentence()
             };

@@ -64,8 +64,8 @@ fn note(work: &WireWork, session: &mut Session) {
         // A packet inside a tunnel must not be cut after the tunnel's UDP header.
         if work.suspicions.is_empty() {
             session.talk.hint(
-                "if you know the sender's segment size, add --uso-size 1200; `grosso capture` \
-                 records it.",
+                "if you know the sender's segment size, add --uso-size BYTES; \
+                 `grosso capture` records it.",
             );
         }
     }

@@ -140,7 +140,10 @@ impl Judge {
         let Some(transport) = sight.transport else {
             return match sight.recorded() {
                 Some((_, gso)) => recorded(sight, gso, 0, sight.ports),
-                None => self.by_stride(sight).unwrap_or(Judgment::packet(None)),
+                None => self
+                    .by_stride(sight)
+                    .or_else(|| self.sctp(sight))
+                    .unwrap_or(Judgment::packet(None)),
             };
         };
         let recorded = sight.recorded().map(|(segmentation, gso)| {
@@ -311,6 +314,19 @@ impl Judge {
         Judgment::left(UDP_SIZE_UNKNOWN, None)
     }
 
+    /// The judgment on SCTP. A packet that is longer than the link allows, and whose checksum is not complete, is a
+    /// superframe; the packets of its chunks are not known.
+    fn sctp(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
+        let stack = sight.stack;
+        let _ = stack.last().filter(|last| last.kind == Kind::Sctp)?;
+        let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
+        let end = if stack.end == 0 { sight.packet.data.len() } else { stack.end as usize };
+        if end.saturating_sub(ip.offset.into()) <= self.link_mtu() {
+            return None;
+        }
+        Some(self.by_checksum(sight).unwrap_or(Judgment::left(SCTP_SIZE_UNKNOWN, None)))
+    }
+
     /// The judgment by the transport checksum on a frame that is longer than a packet should be.
     fn by_checksum(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let by = Some(Evidence::Checksum);
@@ -396,6 +412,8 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
 
 /// The reason of a UDP superframe whose segment size is not recorded.
 pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
+/// The reason of an SCTP superframe, which names no packets of its chunks.
+const SCTP_SIZE_UNKNOWN: &str = "sctp-size-unknown";
 /// The reason of a packet whose checksum cannot be completed, because the capture cut it.
 pub(crate) const CAPTURED_SHORT: &str = "captured-short";
 /// More bytes after a packet than padding and a trailer take.

@@ -73,7 +73,7 @@ pub(super) fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
     match (innermost.verdict, innermost.why) {
         (Verdict::ZeroUdp, _) => Seal::Absent,
         (Verdict::Unverifiable, _) if is_seeded => Seal::Seed,
-        (Verdict::Unverifiable, _) => Seal::Unread,
+        (Verdict::Unverifiable | Verdict::NotVerified, _) => Seal::Unread,
         (Verdict::Partial, _) => Seal::Seed,
         (Verdict::Bad, _) => Seal::Wrong,
         (Verdict::Valid, Why::Prefix) => {

@@ -37,8 +37,9 @@ pub(crate) struct Row {
     pub(crate) proto: String,
     /// `inner`, `outer`, or `header` for that of an IPv4 header; empty if the packet has only one.
     pub(crate) level: &'static str,
-    pub(crate) found: u16,
-    pub(crate) expected: Option<u16>,
+    /// The value in the packet: 16 bits, or 32 of SCTP's CRC32c.
+    pub(crate) found: u32,
+    pub(crate) expected: Option<u32>,
     pub(crate) verdict: Verdict,
     pub(crate) why: Why,
 }
@@ -99,7 +100,8 @@ impl Row {
             Why::Sum if self.level == "header" => "header differs",
             Why::Sum => "payload differs",
             Why::Remote => "not pseudo-header sum",
-            Why::Length => "length below header",
+            Why::Length => "invalid coverage or length",
+            Why::Missing => "missing (zero)",
             Why::Deep => "headers beyond limit",
             Why::Truncated | Why::Bytes | Why::Prefix => "",
         };

@@ -112,6 +112,8 @@ pub(crate) struct Verdicts {
     pub(crate) zero_udp: u64,
     pub(crate) bad: u64,
     pub(crate) unverifiable: u64,
+    /// Packets of which nothing was verified but IP headers.
+    pub(crate) not_verified: u64,
 }
 
 impl Verdicts {
@@ -123,6 +125,7 @@ impl Verdicts {
             Verdict::ZeroUdp => &mut self.zero_udp,
             Verdict::Bad => &mut self.bad,
             Verdict::Unverifiable => &mut self.unverifiable,
+            Verdict::NotVerified => &mut self.not_verified,
         } += 1;
     }
 
@@ -144,6 +147,7 @@ impl Verdicts {
         push(self.bad, Verdict::Bad);
         push(self.zero_udp, Verdict::ZeroUdp);
         push(self.unverifiable, Verdict::Unverifiable);
+        push(self.not_verified, Verdict::NotVerified);
         words.join(", ")
     }
 }
@@ -229,12 +233,17 @@ impl InspectReport {
             units::count(superframes.packets, "packet"),
             units::percent(superframes.bytes, self.on_link.bytes),
         );
-        let more = format!(
-            "{} up to {} B; about {} on the wire",
-            protocols.join(" "),
-            superframes.largest_bytes,
-            units::about(superframes.wire_packets_estimate),
-        );
+        let known = superframes.packets - superframes.undecided;
+        let about = units::about(superframes.wire_packets_estimate - superframes.undecided);
+        let on_wire = match (known, superframes.undecided) {
+            (_, 0) => format!("about {about} on the wire"),
+            (0, _) => "number on the wire unknown".into(),
+            (_, undecided) => {
+                format!("about {about} on the wire, and those of {undecided} unknown")
+            }
+        };
+        let more =
+            format!("{} up to {} B; {on_wire}", protocols.join(" "), superframes.largest_bytes);
         if line.len() + 3 + more.len() <= COLUMNS {
             format!("{line}   {more}\n")
         } else {
@@ -303,6 +312,10 @@ impl InspectReport {
             "sender-host" if has_superframes => {
                 "Captured on the sending host, before segmentation and checksum offload (or on a \
                  virtual link, where they never happen). This is not the wire:"
+            }
+            "sender-host" if self.checksums.bad > 0 => {
+                "Taken on the sending host, before checksum offload (or on a virtual link, where \
+                 it never happens). Not the wire, and some checksums are bad: grosso csum verify."
             }
             "sender-host" => {
                 "Captured on the sending host, before checksum offload (or on a virtual link, \

@@ -268,6 +268,8 @@ impl Walk<'_> {
             Next::Protocol(17) => self.udp(),
             Next::Protocol(1) if !self.inside_v6() => self.icmp("icmp"),
             Next::Protocol(58) if self.inside_v6() => self.icmp("icmp6"),
+            Next::Protocol(132) => self.sctp(),
+            Next::Protocol(136) => self.udp_lite(),
             Next::EtherType(0x894f) => self.nsh(),
             Next::Protocol(47) => self.gre(),
             Next::Protocol(50) => self.esp(),
@@ -432,6 +434,19 @@ impl Walk<'_> {
             ESP_PORT if self.rest().len() >= 8 && self.rest()[..4] != [0; 4] => self.esp(),
             _ => Some(Next::Stop(Stop::Transport)),
         }
+    }
+
+    fn sctp(&mut self) -> Option<Next> {
+        let fields = [("source", 0, 2), ("destination", 2, 2), ("tag", 4, 4), ("checksum", 8, 4)];
+        self.layer("sctp", 12, &fields)?;
+        Some(Next::Stop(Stop::Transport))
+    }
+
+    fn udp_lite(&mut self) -> Option<Next> {
+        let fields =
+            [("source", 0, 2), ("destination", 2, 2), ("coverage", 4, 2), ("checksum", 6, 2)];
+        self.layer("udplite", 8, &fields)?;
+        Some(Next::Stop(Stop::Transport))
     }
 
     fn icmp(&mut self, name: &'static str) -> Option<Next> {

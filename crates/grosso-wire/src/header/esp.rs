@@ -115,6 +115,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[]),
     segmentation: Segmentation::Nothing,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

@@ -145,6 +145,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(12, 0xff), (13, 0xff)]),
     segmentation: Segmentation::Nothing,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

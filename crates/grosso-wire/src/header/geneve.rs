@@ -27,8 +27,8 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, AnnouncedByPort, Class, Field, HeaderSpec, Layout, Layouts, Notation, Role,
-    Segmentation, Structure, Tail, ethernet,
+    Announced, AnnouncedByPort, Class, Field, HeaderSpec, Layout, Layouts, Notation, Received,
+    Refused, Role, Segmentation, Structure, Tail, ethernet,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -265,7 +265,21 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff)]),
     segmentation: Segmentation::Nothing,
     remote_checksum: None,
+    receive: Some(receive),
 };
+
+/// Rules W40, W41: control messages carry no packet to forward, and the options fill their space exactly.
+fn receive(header: &[u8]) -> Result<Received, Refused> {
+    let flags = header.get(field::FLAGS.start).copied().unwrap_or(0);
+    if flags & CONTROL != 0 {
+        return Err(Refused::Control);
+    }
+    let mut has_critical = flags & CRITICAL != 0;
+    for option in GeneveOptions::new(header.get(HEADER_LEN..).unwrap_or_default()) {
+        has_critical |= option.map_err(|_| Refused::Options)?.is_critical();
+    }
+    Ok(Received { has_critical, ..Received::default() })
+}
 
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {

@@ -19,8 +19,8 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Cover, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
-    Structure, Tail, ipv4,
+    Announced, Class, Cover, Field, HeaderSpec, Law, Layout, Layouts, Notation, Received, Refused,
+    Role, Segmentation, Structure, Tail, ipv4,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -176,6 +176,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff)]),
     segmentation: Segmentation::Gre,
     remote_checksum: None,
+    receive: Some(receive),
 };
 
 /// Returns the fields up to the key, which follows the checksum if there is one.
@@ -206,6 +207,19 @@ static SUMMED_AND_KEYED: Layout = Layout::new(&[FLAGS, PROTOCOL, CHECKSUM, RESER
 const fn key_at(start: usize) -> Field {
     Field::key("key", start..start + 4, Role::Channel).shown(Notation::Number)
 }
+
+/// Rules W50, W51. Linux ignores the bits that RFC 2784 section 2.3 requires to be zero; here only those are ignored that
+/// it says must be ignored.
+fn receive(header: &[u8]) -> Result<Received, Refused> {
+    let flags = header.first_chunk().map_or(u16::MAX, |flags| u16::from_be_bytes(*flags));
+    if flags & (FLAG_ROUTING | MUST_BE_ZERO | VERSION_MASK) != 0 {
+        return Err(Refused::Flags);
+    }
+    Ok(Received::default())
+}
+
+/// Bits 4 and 5: a receiver without support for RFC 1701 discards packets that have them set.
+const MUST_BE_ZERO: u16 = 0x0c00;
 
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {

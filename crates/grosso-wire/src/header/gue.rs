@@ -20,8 +20,8 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, AnnouncedByPort, Class, HeaderSpec, Layout, Layouts, Remote, Role, Segmentation,
-    Structure, Tail,
+    Announced, AnnouncedByPort, Class, HeaderSpec, Layout, Layouts, Received, Refused, Remote,
+    Role, Segmentation, Structure, Tail,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -205,6 +205,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Whole,
     segmentation: Segmentation::Nothing,
     remote_checksum: Some(remote_checksum),
+    receive: Some(receive),
 };
 
 /// Reads remote checksum offload (rule C51): both offsets count from the end of the whole header. Fields that exceed it
@@ -218,6 +219,21 @@ fn remote_checksum(header: &[u8]) -> Option<Remote> {
     let places =
         |places: u32| Remote { start: (places >> 16) as usize, at: places as u16 as usize };
     Some(word(HEADER_LEN + 4).map_or(Remote::NOWHERE, places))
+}
+
+/// Rules W20, W21: control messages carry no packet, and unknown flags change the layout.
+fn receive(header: &[u8]) -> Result<Received, Refused> {
+    let word = |at: usize| header.get(at..).and_then(|bytes| bytes.first_chunk::<4>().copied());
+    let first = word(0).map(u32::from_be_bytes).ok_or(Refused::Flags)?;
+    if header.first().is_none_or(|byte| byte & CONTROL != 0) {
+        return Err(Refused::Control);
+    }
+    let private = word(HEADER_LEN).map_or(0, u32::from_be_bytes);
+    match first as u16 {
+        0 => Ok(Received::default()),
+        FLAG_PRIVATE if private & !PRIVATE_FLAG_REMOTE_CHECKSUM == 0 => Ok(Received::default()),
+        _ => Err(Refused::Flags),
+    }
 }
 
 #[inline(always)]

@@ -354,6 +354,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(0, 0xff), (6, 0x3f), (7, 0xff), (9, 0xff)]),
     segmentation: Segmentation::Ip,
     remote_checksum: None,
+    receive: None,
 };
 
 /// The bits of ECN (RFC 3168 section 5).

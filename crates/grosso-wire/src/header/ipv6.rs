@@ -223,6 +223,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(0, 0xf0), (6, 0xff)]),
     segmentation: Segmentation::Ip,
     remote_checksum: None,
+    receive: None,
 };
 
 /// Version and ECN bits of the first word (RFC 3168 section 5).

@@ -176,6 +176,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Chosen(structure),
     segmentation: Segmentation::Never,
     remote_checksum: None,
+    receive: None,
 };
 
 /// Returns the bits that determine the next headers: one bit of the session, which is zero in control messages, and the

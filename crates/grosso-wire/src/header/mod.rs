@@ -6,7 +6,8 @@ mod spec;
 
 pub use spec::{
     Announced, AnnouncedByPort, Class, Cover, Field, HeaderSpec, KeyWord, Law, Layout, Layouts,
-    NUMBERS_MAX, Notation, ReadRemote, Remote, Role, Segmentation, Structure, Tail,
+    NUMBERS_MAX, Notation, ReadRemote, Receive, Received, Refused, Remote, Role, Segmentation,
+    Structure, Tail,
 };
 use spec::{is_one_of, is_one_of_bytes};
 

@@ -13,8 +13,8 @@ use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
-    Structure, Tail, ethernet, ipv4, vxlan,
+    Announced, AnnouncedByPort, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role,
+    Segmentation, Structure, Tail, ethernet, ipv4, vxlan,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -23,6 +23,9 @@ use crate::walk::{Next, Step, Walk};
 
 /// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
+
+/// UDP port of MPLS in UDP (RFC 7510).
+pub const PORT: u16 = 6635;
 
 /// Bit that marks the last entry of the stack.
 pub const BOTTOM_OF_STACK: u32 = 0x0000_0100;
@@ -141,7 +144,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
         tunnel_ethertypes: &[ethernet::ETHERTYPE_MPLS, ethernet::ETHERTYPE_MPLS_MULTICAST],
         protocols: &[ipv4::PROTOCOL_MPLS],
         next_protocols: &[vxlan::NEXT_MPLS],
-        ..Announced::NEVER
+        port: Some(AnnouncedByPort { assigned: PORT, title: "MPLS-in-UDP", code: 8, read }),
     },
     read,
     layouts: Layouts::One(Layout::new(&[Field::new(
@@ -155,6 +158,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(2, 0x01)]),
     segmentation: Segmentation::Never,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

@@ -216,6 +216,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(0, 0xf0), (1, 0x3f), (2, 0xff), (3, 0xff)]),
     segmentation: Segmentation::Never,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

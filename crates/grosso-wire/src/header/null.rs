@@ -108,6 +108,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Whole,
     segmentation: Segmentation::Nothing,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

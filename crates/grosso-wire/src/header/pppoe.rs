@@ -145,6 +145,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(0, 0xff), (1, 0xff), (6, 0xff), (7, 0xff)]),
     segmentation: Segmentation::Never,
     remote_checksum: None,
+    receive: None,
 };
 
 /// Bytes at the start of the header that its length field does not count.

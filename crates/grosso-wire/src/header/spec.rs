@@ -31,6 +31,35 @@ pub struct HeaderSpec {
     pub segmentation: Segmentation,
     /// Reader of a remote checksum request, if the header can carry one.
     pub remote_checksum: Option<ReadRemote>,
+    /// Check of a receiver that removes the header of a tunnel; `None` if the header is not one to remove.
+    pub receive: Option<Receive>,
+}
+
+/// Check of a tunnel header by a receiver that removes it.
+pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
+
+/// Findings about a tunnel header that a receiver may remove.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Received {
+    /// Whether bits are set that the standard reserves and that a receiver ignores.
+    pub has_reserved: bool,
+    /// Whether an option must be understood by the end of the tunnel.
+    pub has_critical: bool,
+}
+
+/// Reason why a receiver refuses a tunnel header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Flags that change the layout, or a required flag that is clear.
+    Flags,
+    /// Another version, or an operations packet.
+    Version,
+    /// A control message, which carries no packet.
+    Control,
+    /// Options that do not fill their space exactly.
+    Options,
 }
 
 /// Reader of a remote checksum request in a header.
@@ -51,7 +80,7 @@ pub enum Class {
     Extension,
     /// TCP or UDP, whose payload can be merged.
     Transport,
-    /// Control message, for example ICMP.
+    /// Control message, for example ICMP, or a transport protocol that cannot be merged.
     Control,
     /// Header of encrypted content.
     Security,
@@ -346,6 +375,13 @@ pub enum Structure {
     Bits(&'static [(usize, u8)]),
     /// Every bit.
     Whole,
+    /// All bits except those of the bytes from `start` to `end`, which vary within a train.
+    WholeExcept {
+        /// Offset of the first of these bytes.
+        start: usize,
+        /// Offset after the last of these bytes.
+        end: usize,
+    },
     /// Computed from the header: bits of its first 16 bytes; the first byte's highest bit is the highest.
     Chosen(fn(&[u8]) -> u128),
 }
@@ -353,13 +389,15 @@ pub enum Structure {
 impl Structure {
     /// Returns the byte offsets of a header, each with a mask of significant bits.
     pub fn bits(self, header: &[u8]) -> impl Iterator<Item = (usize, u8)> {
-        let (bits, whole, chosen) = match self {
-            Self::Bits(bits) => (bits, 0..0, 0),
-            Self::Whole => (&[][..], 0..header.len(), 0),
-            Self::Chosen(choose) => (&[][..], 0..0, choose(header)),
+        let all = header.len();
+        let (bits, whole, behind, chosen) = match self {
+            Self::Bits(bits) => (bits, 0..0, 0..0, 0),
+            Self::Whole => (&[][..], 0..all, 0..0, 0),
+            Self::WholeExcept { start, end } => (&[][..], 0..start.min(all), end..all, 0),
+            Self::Chosen(choose) => (&[][..], 0..0, 0..0, choose(header)),
         };
         let chosen = chosen.to_be_bytes().into_iter().enumerate();
-        let whole = whole.map(|at| (at, 0xff));
+        let whole = whole.chain(behind).map(|at| (at, 0xff));
         bits.iter().copied().chain(whole).chain(chosen.filter(|(_, bits)| *bits != 0))
     }
 }

@@ -375,6 +375,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(12, 0xf0)]),
     segmentation: Segmentation::Tcp,
     remote_checksum: None,
+    receive: None,
 };
 
 const COVER: Cover = Cover::Transport { protocol: ipv4::PROTOCOL_TCP };

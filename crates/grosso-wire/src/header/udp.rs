@@ -130,6 +130,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(2, 0xff), (3, 0xff)]),
     segmentation: Segmentation::Udp,
     remote_checksum: None,
+    receive: None,
 };
 
 const COVER: Cover = Cover::Datagram { protocol: ipv4::PROTOCOL_UDP };

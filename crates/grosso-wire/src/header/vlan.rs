@@ -144,6 +144,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     structure: Structure::Bits(&[(2, 0xff), (3, 0xff)]),
     segmentation: Segmentation::Nothing,
     remote_checksum: None,
+    receive: None,
 };
 
 #[inline(always)]

@@ -27,8 +27,8 @@ use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, AnnouncedByPort, Class, Field, HeaderSpec, Layout, Layouts, Notation, Remote, Role,
-    Segmentation, Structure, Tail,
+    Announced, AnnouncedByPort, Class, Field, HeaderSpec, Layout, Layouts, Notation, Received,
+    Refused, Remote, Role, Segmentation, Structure, Tail,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -262,6 +262,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
         let start = usize::from(start);
         Some(Remote { start, at: start + usize::from(offset) })
     }),
+    receive: Some(receive),
 };
 
 /// Registry entry of VXLAN-GPE.
@@ -283,6 +284,7 @@ pub(super) const SPEC_GPE: HeaderSpec = HeaderSpec {
     structure: STRUCTURE,
     segmentation: Segmentation::Nothing,
     remote_checksum: None,
+    receive: Some(receive_gpe),
 };
 
 const LAYOUT: Layout = Layout::new(&[
@@ -294,6 +296,37 @@ const LAYOUT: Layout = Layout::new(&[
 /// The last byte contains the start of remote checksum offload.
 const STRUCTURE: Structure =
     Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
+
+/// Rules W30, W31: the VNI has to count; reserved bits are ignored on receipt (RFC 7348 section 5), which Linux does not.
+fn receive(header: &[u8]) -> Result<Received, Refused> {
+    let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
+    let flags = header.flags.get();
+    let mut known = FLAG_VNI | FLAG_REMOTE_CHECKSUM;
+    if flags & FLAG_POLICY != 0 {
+        known |= FLAG_POLICY | FLAG_POLICY_DONT_LEARN | FLAG_POLICY_APPLIED | 0xffff;
+    }
+    let uses_reserved = flags & FLAG_REMOTE_CHECKSUM != 0;
+    let has_reserved = flags & !known != 0 || !uses_reserved && header.reserved != 0;
+    if flags & FLAG_VNI == 0 {
+        return Err(Refused::Flags);
+    }
+    Ok(Received { has_reserved, ..Received::default() })
+}
+
+/// Rule W31.
+fn receive_gpe(header: &[u8]) -> Result<Received, Refused> {
+    let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
+    let flags = header.flags.get();
+    if flags & (GPE_VERSION_MASK | FLAG_OPERATIONS) != 0 {
+        return Err(Refused::Version);
+    }
+    if !header.has(FLAG_VNI | FLAG_NEXT_PROTOCOL) {
+        return Err(Refused::Flags);
+    }
+    let known = FLAG_VNI | FLAG_NEXT_PROTOCOL | 0xff;
+    let has_reserved = flags & !known != 0 || header.reserved != 0;
+    Ok(Received { has_reserved, ..Received::default() })
+}
 
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {

@@ -1,6 +1,6 @@
 //! Ordering flushes: which trains must be delivered before a packet that cannot be merged.
 
-use grosso_wire::{Kind, Layer, Stack, Stop, ipv4};
+use grosso_wire::{Class, Kind, Layer, Stack, Stop, ipv4};
 
 use crate::flow::FlowHash;
 
@@ -32,7 +32,8 @@ pub(super) fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
     let Some(last) = stack.last() else { return Barrier::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
     match (stack.stop, last.kind, stack.layers().iter().filter(is_ip).count()) {
-        (_, _, 0) | (Stop::Payload, Kind::Icmp, _) => Barrier::None,
+        (_, _, 0) => Barrier::None,
+        (Stop::Payload, kind, _) if kind.class() == Class::Control => Barrier::None,
         (Stop::Payload, Kind::Tcp | Kind::Udp, _) => Barrier::Flow,
         (Stop::Unknown, Kind::Ipv4, 1) => {
             let at = last.offset as usize + ipv4::field::PROTOCOL.start;

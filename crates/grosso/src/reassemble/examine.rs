@@ -13,6 +13,7 @@ use crate::{
     reassemble::{
         identity::{Flow, Key},
         reason::{Discard, IcmpError, Pass},
+        rules::{Overlap, ReassemblyRules},
     },
     template::HEADER_BYTES_MAX,
 };
@@ -79,11 +80,11 @@ pub(crate) fn examine(
     packet: &[u8],
     stack: &Stack,
     meta: &Meta,
-    in_tunnels: bool,
+    rules: &ReassemblyRules,
 ) -> Result<(Key, ArrivedFragment), Refusal> {
     let layers = stack.layers();
     let is_joined = |layers: &[Layer]| {
-        in_tunnels || layers.iter().filter(|layer| layer.kind.is_ip()).count() <= 1
+        rules.in_tunnels || layers.iter().filter(|layer| layer.kind.is_ip()).count() <= 1
     };
     let Some(last) = stack.last().filter(|_| stack.stop == Stop::Fragment) else {
         let fragment = layers.iter().position(|layer| layer.kind == Kind::Ipv6Fragment);
@@ -106,7 +107,7 @@ pub(crate) fn examine(
     }
     let data = last.end() as u32..stack.end;
     let (key, mut arrival) = if last.kind == Kind::Ipv4 {
-        ipv4(packet, layers, &last, data)?
+        ipv4(packet, layers, &last, data, rules.overlap != Overlap::Linux)?
     } else {
         ipv6(packet, layers, &last, data)?
     };
@@ -150,6 +151,7 @@ fn ipv4(
     layers: &[Layer],
     ip: &Layer,
     data: Range<u32>,
+    refuses_tiny: bool,
 ) -> Result<(Key, ArrivedFragment), Refusal> {
     let start = ip.offset as usize;
     if u16_at(packet, start + ipv4::field::TOTAL_LENGTH.start) == 0 {
@@ -165,9 +167,9 @@ fn ipv4(
     let len = data.end - data.start;
     let discard = |reason| Refusal::Discard { reason, error: None, ip: ip.offset };
     // RFC 3128: no TCP fragment starts inside a TCP header, unless to hide it. RFC 1858 section 3.2:
-    // a filter must see the flags.
+    // a filter must see the flags. Linux joins such fragments.
     let is_tiny = offset == 0 && len < TCP_FLAGS_END || offset == 8;
-    if protocol == ipv4::PROTOCOL_TCP && is_tiny && len > 0 {
+    if refuses_tiny && protocol == ipv4::PROTOCOL_TCP && is_tiny && len > 0 {
         return Err(discard(Discard::TinyFragment));
     }
     let key = Key {

@@ -202,7 +202,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             };
         }
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
-        match examine(packet, &self.stack, &frame.meta, self.rules.in_tunnels) {
+        match examine(packet, &self.stack, &frame.meta, &self.rules) {
             Ok((mut key, arrival)) => {
                 key.outside = self.outside(packet, arrival.outside, &frame.meta);
                 self.stats.fragments_in += 1;
@@ -279,8 +279,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
         let packet = frame.buffer.as_ref();
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
-        let in_tunnels = self.rules.in_tunnels;
-        let (mut key, arrival) = examine(packet, &self.stack, &frame.meta, in_tunnels).ok()?;
+        let (mut key, arrival) = examine(packet, &self.stack, &frame.meta, &self.rules).ok()?;
         key.outside = self.outside(packet, arrival.outside, &frame.meta);
         Some(key.identity())
     }

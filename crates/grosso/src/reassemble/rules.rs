@@ -39,7 +39,8 @@ pub enum Overlap {
     Drop,
     /// Follows Linux: a fragment inside a run of bytes that arrived in order is ignored unread; any other overlap
     /// discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is rounded down (rule
-    /// F10).
+    /// F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and RFC 3128 advise
+    /// against.
     Linux,
     /// Keeps the bytes that arrived first. For analysis, with [`ReassemblyMode::Coalesce`] only.
     First,

@@ -1,54 +1,93 @@
 //! Kinds of tunnels, by name.
 
+use core::fmt;
+
 use grosso_wire::Kind;
 
-use crate::reasons::reasons;
+/// A tunnel, by the name of `ip link` and its carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Tunnel {
+    /// VXLAN (RFC 7348).
+    Vxlan,
+    /// VXLAN with the generic protocol extension.
+    VxlanGpe,
+    /// Geneve (RFC 8926).
+    Geneve,
+    /// GRE (RFC 2784).
+    Gre,
+    /// IPv4 in IPv4 (RFC 2003).
+    Ipip,
+    /// IPv6 in IPv4 (RFC 4213).
+    Sit,
+    /// IPv4 in IPv6 (RFC 2473).
+    Ip4ip6,
+    /// IPv6 in IPv6 (RFC 2473).
+    Ip6ip6,
+    /// MPLS in IP (RFC 4023).
+    Mpls,
+    /// GRE in GUE.
+    GreGue,
+    /// IPv4 in GUE over IPv4.
+    IpipGue,
+    /// IPv6 in GUE over IPv4.
+    SitGue,
+    /// IPv4 in GUE over IPv6.
+    Ip4ip6Gue,
+    /// IPv6 in GUE over IPv6.
+    Ip6ip6Gue,
+    /// MPLS in GUE.
+    MplsGue,
+    /// GRE in FOU.
+    GreFou,
+    /// IPv4 in FOU over IPv4.
+    IpipFou,
+    /// IPv6 in FOU over IPv4.
+    SitFou,
+    /// IPv4 in FOU over IPv6.
+    Ip4ip6Fou,
+    /// IPv6 in FOU over IPv6.
+    Ip6ip6Fou,
+    /// MPLS in FOU.
+    MplsFou,
+    /// A tunnel header without a name of `ip link`; the name is that of the header.
+    Header(Kind),
+}
 
-reasons! {
-    /// Kind of tunnel, by its `ip link` name and carrier.
-    Tunnel {
-        /// VXLAN (RFC 7348).
-        Vxlan = "vxlan",
-        /// VXLAN with the generic protocol extension.
-        VxlanGpe = "vxlan-gpe",
-        /// Geneve (RFC 8926).
-        Geneve = "geneve",
-        /// GRE (RFC 2784).
-        Gre = "gre",
-        /// IPv4 in IPv4 (RFC 2003).
-        Ipip = "ipip",
-        /// IPv6 in IPv4 (RFC 4213).
-        Sit = "sit",
-        /// IPv4 in IPv6 (RFC 2473).
-        Ip4ip6 = "ip4ip6",
-        /// IPv6 in IPv6 (RFC 2473).
-        Ip6ip6 = "ip6ip6",
-        /// MPLS in IP (RFC 4023).
-        Mpls = "mpls",
-        /// GRE in GUE.
-        GreGue = "gre/gue",
-        /// IPv4 in GUE over IPv4.
-        IpipGue = "ipip/gue",
-        /// IPv6 in GUE over IPv4.
-        SitGue = "sit/gue",
-        /// IPv4 in GUE over IPv6.
-        Ip4ip6Gue = "ip4ip6/gue",
-        /// IPv6 in GUE over IPv6.
-        Ip6ip6Gue = "ip6ip6/gue",
-        /// MPLS in GUE.
-        MplsGue = "mpls/gue",
-        /// GRE in FOU.
-        GreFou = "gre/fou",
-        /// IPv4 in FOU over IPv4.
-        IpipFou = "ipip/fou",
-        /// IPv6 in FOU over IPv4.
-        SitFou = "sit/fou",
-        /// IPv4 in FOU over IPv6.
-        Ip4ip6Fou = "ip4ip6/fou",
-        /// IPv6 in FOU over IPv6.
-        Ip6ip6Fou = "ip6ip6/fou",
-        /// MPLS in FOU.
-        MplsFou = "mpls/fou",
+impl Tunnel {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vxlan => "vxlan",
+            Self::VxlanGpe => "vxlan-gpe",
+            Self::Geneve => "geneve",
+            Self::Gre => "gre",
+            Self::Ipip => "ipip",
+            Self::Sit => "sit",
+            Self::Ip4ip6 => "ip4ip6",
+            Self::Ip6ip6 => "ip6ip6",
+            Self::Mpls => "mpls",
+            Self::GreGue => "gre/gue",
+            Self::IpipGue => "ipip/gue",
+            Self::SitGue => "sit/gue",
+            Self::Ip4ip6Gue => "ip4ip6/gue",
+            Self::Ip6ip6Gue => "ip6ip6/gue",
+            Self::MplsGue => "mpls/gue",
+            Self::GreFou => "gre/fou",
+            Self::IpipFou => "ipip/fou",
+            Self::SitFou => "sit/fou",
+            Self::Ip4ip6Fou => "ip4ip6/fou",
+            Self::Ip6ip6Fou => "ip6ip6/fou",
+            Self::MplsFou => "mpls/fou",
+            Self::Header(kind) => kind.name(),
+        }
+    }
+}
+
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -61,8 +100,18 @@ pub(super) enum CarriedBy {
 }
 
 impl Tunnel {
-    /// Returns the tunnel inside an IP header of the kind `ip` whose next header is `inside`; `None` if no tunnel has
-    /// these.
+    /// The tunnel whose header a UDP port announces.
+    pub(super) const fn in_udp(kind: Kind) -> Self {
+        match kind {
+            Kind::Vxlan => Self::Vxlan,
+            Kind::VxlanGpe => Self::VxlanGpe,
+            Kind::Geneve => Self::Geneve,
+            Kind::Mpls => Self::Mpls,
+            kind => Self::Header(kind),
+        }
+    }
+
+    /// The tunnel inside an IP header of the kind `ip` whose next header is `inside`; `None` if no tunnel has these.
     pub(super) const fn of(carried_by: CarriedBy, ip: Kind, inside: Kind) -> Option<Self> {
         let names = match (ip, inside) {
             (_, Kind::Gre) => [Self::Gre, Self::GreGue, Self::GreFou],

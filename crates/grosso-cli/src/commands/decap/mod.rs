@@ -38,7 +38,8 @@ pub(crate) fn run(options: &Decap, session: &mut Session) -> Result<Exit, Failur
 fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
     let (_, mut input, output) = transform::open(&options.files, "decap", session)?;
     let given = options.known.given()?;
-    let unwrapper = Unwrapper::new(given.ports, DepthLimit::One, RandomState::new());
+    let unwrapper =
+        Unwrapper::new(given.ports, DepthLimit::One, session.strict, RandomState::new());
     let mut work =
         DecapWork { output, datagrams: Datagrams::new(given), unwrapper, joiner: Separate };
     let done = transform::transform(&mut input, &mut work)?;
@@ -57,7 +58,8 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     // The second reading must number the tunnels as the first does.
     let hasher = RandomState::new();
     let given = options.known.given()?;
-    let mut unwrapper = Unwrapper::new(given.ports, DepthLimit::All, hasher.clone());
+    let mut unwrapper =
+        Unwrapper::new(given.ports, DepthLimit::All, session.strict, hasher.clone());
     learn(&mut input, &mut learning, &mut Datagrams::new(given), &mut unwrapper)?;
     if session.interrupted.load(Ordering::Relaxed) {
         // Nothing will be written, so the findings about it are dropped.
@@ -65,7 +67,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     }
 
     let mut input = capture.input(options.files.keeps_hash(session), session)?;
-    let unwrapper = Unwrapper::new(given.ports, DepthLimit::All, hasher);
+    let unwrapper = Unwrapper::new(given.ports, DepthLimit::All, session.strict, hasher);
     let datagrams = Datagrams::new(given);
     let mut work = DecapWork { output, datagrams, unwrapper, joiner: learning.learned() };
     let done = transform::transform(&mut input, &mut work)?;
@@ -119,6 +121,12 @@ fn finish(
             "{packets} had the Geneve option {class:#06x} {kind:#04x}: an endpoint that does not \
              know the option drops them"
         ));
+    }
+    if unwrapper.reserved_bits > 0 {
+        let packets = units::count(unwrapper.reserved_bits, "packet");
+        session
+            .talk
+            .note(format!("{packets}: reserved bits of the tunnel header ignored (RFC 7348)"));
     }
     let tally = unwrapper.tally;
     tally.note(&mut session.talk);

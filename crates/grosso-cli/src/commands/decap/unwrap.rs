@@ -8,7 +8,9 @@ use std::{
 use grosso::{
     Meta,
     checksum::Checksum,
-    tunnel::decapsulate::{Decapsulation, DecapsulationRules, Path, Refusal, RemoteChecksumMode},
+    tunnel::decapsulate::{
+        Decapsulation, DecapsulationRules, OuterChecksum, Path, Refusal, RemoteChecksumMode,
+    },
 };
 use grosso_capture::{Packet, PacketMeta, TunnelPort};
 use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
@@ -32,6 +34,8 @@ pub(super) struct Unwrapper {
     pub(super) suspicions: Suspicions,
     /// The Geneve options with the critical bit, by class and type, and the number of packets that had them.
     pub(super) critical_options: BTreeMap<(u16, u8), u64>,
+    /// Packets whose tunnel header had reserved bits set.
+    pub(super) reserved_bits: u64,
     hasher: RandomState,
     buffer: Vec<u8>,
     stack: Stack,
@@ -60,6 +64,8 @@ pub(super) enum DecapFate {
 /// The state of a packet under way.
 struct PacketUnderWay {
     depth: u32,
+    /// End of its captured bytes in the buffer, which is filled up with zeros to the length of the packet.
+    captured: usize,
     /// The tunnels that it was in.
     network: u64,
     meta: Meta,
@@ -69,12 +75,18 @@ struct PacketUnderWay {
 }
 
 impl Unwrapper {
-    pub(super) fn new(given: Ports, wanted: DepthLimit, hasher: RandomState) -> Self {
+    pub(super) fn new(
+        given: Ports,
+        wanted: DepthLimit,
+        is_strict: bool,
+        hasher: RandomState,
+    ) -> Self {
         let mut rules = DecapsulationRules::default();
         // A capture may be of any receiver, including one that is configured for these.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;
         rules.critical_options = true;
+        rules.reserved_bits = !is_strict;
         Self {
             rules,
             given,
@@ -82,6 +94,7 @@ impl Unwrapper {
             tally: DecapTally::default(),
             suspicions: Suspicions::default(),
             critical_options: BTreeMap::new(),
+            reserved_bits: 0,
             hasher,
             buffer: Vec::new(),
             stack: Stack::new(0),
@@ -101,15 +114,24 @@ impl Unwrapper {
         self.buffer.clear();
         self.buffer.extend_from_slice(packet.data);
         self.start = 0;
+        let captured = packet.data.len();
+        let original = packet.original_len as usize;
+        let is_cut = packet.is_cut() && original <= CUT_BYTES_MAX;
+        if is_cut {
+            self.buffer.resize(original, 0);
+        }
+        self.rules.outer_checksum =
+            if is_cut { OuterChecksum::CapturedShort } else { OuterChecksum::InFrame };
         let tunnels = meta::tunnels(said).to_vec();
         self.rules.ports = meta::ports_in(&tunnels, self.given);
-        dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
+        dissect_into(packet.data, link, &self.rules.ports, &mut self.stack);
         let meta = said.known(&self.stack);
-        let mut state = PacketUnderWay { depth: 0, network: 0, meta, tunnels, is_joined: false };
+        let mut state =
+            PacketUnderWay { depth: 0, captured, network: 0, meta, tunnels, is_joined: false };
         loop {
             if is_fragment(&self.stack) {
                 let arrival = Arrival {
-                    data: &self.buffer[self.start..],
+                    data: &self.buffer[self.start..state.captured],
                     vlan: state.meta.vlan,
                     network: state.network,
                     ..Arrival::of(packet, said, link, self.rules.ports)
@@ -122,6 +144,7 @@ impl Unwrapper {
                         self.buffer.clear();
                         self.buffer.extend_from_slice(datagram);
                         self.start = 0;
+                        state.captured = self.buffer.len();
                         state.is_joined = true;
                         state.meta = Meta { vlan: state.meta.vlan, ..Meta::default() };
                         dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
@@ -134,18 +157,24 @@ impl Unwrapper {
             if self.wanted == DepthLimit::One {
                 break;
             }
-            dissect_into(&self.buffer[self.start..], link, &self.rules.ports, &mut self.stack);
+            let captured = &self.buffer[self.start..state.captured];
+            dissect_into(captured, link, &self.rules.ports, &mut self.stack);
         }
+        let original_len = self.buffer.len().saturating_sub(self.start);
+        self.buffer.truncate(state.captured);
+        let is_short = self.buffer.len() - self.start < original_len;
         self.tally.decapsulated += u64::from(state.depth > 0);
         if state.depth == 0 && !state.is_joined {
             return DecapFate::Unchanged;
         }
         let is_new = state.is_joined && state.depth == 0;
-        DecapFate::Changed(if is_new {
+        let meta = if is_new {
             meta::of_segment(said, false)
         } else {
             meta::of_tunnelled(said, &state.meta, state.tunnels)
-        })
+        };
+        let original_len = u32::try_from(original_len).unwrap_or(u32::MAX);
+        DecapFate::Changed(if is_short { PacketMeta { original_len, ..meta } } else { meta })
     }
 
     /// The packet as it is now.
@@ -181,10 +210,12 @@ impl Unwrapper {
         self.leave_out(&plan);
         let range = plan.apply(&mut self.buffer[self.start..]);
         self.buffer.truncate(self.start + range.end);
+        state.captured = state.captured.min(self.buffer.len());
         self.start += range.start;
         state.depth += 1;
         state.network = self.network(state.network, &plan.path);
         state.meta = plan.meta;
+        self.reserved_bits += u64::from(plan.details.reserved_bits);
         if let Some(option) = plan.details.critical_option {
             *self.critical_options.entry(option).or_default() += 1;
         }
@@ -255,5 +286,7 @@ fn is_extension(kind: Kind) -> bool {
     matches!(kind, Kind::Ipv6Extension | Kind::Ipv6Fragment)
 }
 
+/// Longest packet that is taken out of a tunnel although it was cut; a record may state any length.
+const CUT_BYTES_MAX: usize = 256 << 10;
 /// Most tunnels that one packet is taken out of. As many headers are read for each.
 const TUNNELS_MAX: u32 = 16;

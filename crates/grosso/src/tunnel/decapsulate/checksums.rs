@@ -43,6 +43,13 @@ pub(super) fn verify(
 ) -> Result<Verified, Refusal> {
     let Covered { start, network, end } = *covered;
     verify_ipv4(frame, &outer.ip)?;
+    if outer_checksum == OuterChecksum::CapturedShort {
+        let inside = match *state {
+            partial @ Checksum::Partial { start: at, .. } if usize::from(at) >= start => partial,
+            _ => Checksum::None,
+        };
+        return Ok(Verified { is_protected: false, lacks_udp_checksum: false, inside });
+    }
     let is_hidden = outer.udp.is_some() && outer_checksum == OuterChecksum::VerifiedBelow;
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {

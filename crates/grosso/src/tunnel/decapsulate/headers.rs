@@ -3,8 +3,8 @@
 use core::{net::IpAddr, ops::Range};
 
 use grosso_wire::{
-    Class, Kind, Layer, Ports, Stack, Stop, geneve, geneve::GeneveOption, gre, gue, ipv4, ipv6,
-    udp, vxlan,
+    Class, Kind, Layer, Ports, Stack, Stop, UdpPayload, geneve, geneve::GeneveOption, gre, ipv4,
+    ipv6, udp, vxlan,
 };
 
 use super::{DecapsulationRules, Details, Path, reason::Refusal};
@@ -29,6 +29,8 @@ pub(super) struct OuterHeaders {
     pub(super) udp: Option<Layer>,
     pub(super) gre: Option<Layer>,
     pub(super) remote_checksum: Option<RemoteChecksum>,
+    /// Whether a tunnel header has bits that are reserved.
+    has_reserved: bool,
 }
 
 impl OuterHeaders {
@@ -46,10 +48,12 @@ impl OuterHeaders {
         let is_extension =
             |layer: &&Layer| matches!(layer.kind, Kind::Ipv6Extension | Kind::Ipv6Fragment);
         let extensions = layers[links + 1..].iter().take_while(is_extension).count();
-        let mut walk = Walk { frame, stack, rules, next: links + 1 + extensions };
+        let next = links + 1 + extensions;
+        let mut walk = Walk { frame, stack, rules, next, has_reserved: false };
         let (tunnel, udp, gre, remote_checksum) = walk.tunnel(&ip)?;
+        let Walk { next: inner, has_reserved, .. } = walk;
         let mut outer =
-            Self { tunnel, ip, links, inner: walk.next, end: 0, udp, gre, remote_checksum };
+            Self { tunnel, ip, links, inner, end: 0, udp, gre, remote_checksum, has_reserved };
         let inner = layers.get(outer.inner).ok_or_else(|| walk.refusal_inside())?;
         outer.end = outer.end(frame, is_superframe)?;
         // A transport header directly in GUE or FOU is no packet of its own: no link layer could carry it.
@@ -104,6 +108,7 @@ impl OuterHeaders {
                 _ => None,
             },
             left_open: false,
+            reserved_bits: self.has_reserved,
         }
     }
 
@@ -161,6 +166,7 @@ struct Walk<'a> {
     rules: &'a DecapsulationRules,
     /// Index of the next header in the stack.
     next: usize,
+    has_reserved: bool,
 }
 
 type Found = (Tunnel, Option<Layer>, Option<Layer>, Option<RemoteChecksum>);
@@ -186,38 +192,43 @@ impl Walk<'_> {
         let port = u16_at(self.frame, usize::from(udp.offset) + udp::field::DESTINATION_PORT.start);
         self.next += 1;
         let Some(layer) = self.layer() else { return Err(self.refusal_behind_udp(port, ports)) };
-        let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();
         let remote_checksum = remote_checksum(&layer, self.frame);
-        let tunnel = match layer.kind {
-            Kind::Vxlan => {
-                check_vxlan(header)?;
-                Tunnel::Vxlan
-            }
-            Kind::VxlanGpe => {
-                check_vxlan_gpe(header)?;
-                Tunnel::VxlanGpe
-            }
-            Kind::Geneve => {
-                check_geneve(header, self.rules.critical_options)?;
-                Tunnel::Geneve
-            }
-            Kind::Esp => return Err(Refusal::Encrypted),
+        match layer.kind {
+            Kind::Esp => Err(Refusal::Encrypted),
             Kind::Gue => {
-                check_gue(header)?;
-                self.next += 1;
+                self.receive(&layer)?;
                 let (tunnel, gre) = self.protocol(ip, CarriedBy::Gue)?;
-                return Ok((tunnel, Some(*udp), gre, remote_checksum));
+                Ok((tunnel, Some(*udp), gre, remote_checksum))
+            }
+            kind if ports.on(port) == Some(UdpPayload::Header(kind)) => {
+                self.receive(&layer)?;
+                Ok((Tunnel::in_udp(kind), Some(*udp), None, remote_checksum))
             }
             // GUE variant 1 and FOU have no header; the port tells them apart (rules W10, W22).
             _ => {
                 let carried_by =
                     if port == ports.port(Kind::Gue) { CarriedBy::Gue } else { CarriedBy::Fou };
                 let (tunnel, gre) = self.protocol(ip, carried_by)?;
-                return Ok((tunnel, Some(*udp), gre, None));
+                Ok((tunnel, Some(*udp), gre, None))
             }
-        };
+        }
+    }
+
+    /// Steps over a header that a receiver removes, if it may; a header that stays with the packet is the first inside
+    /// the tunnel.
+    fn receive(&mut self, layer: &Layer) -> Result<(), Refusal> {
+        let Some(receive) = layer.kind.spec().receive else { return Ok(()) };
+        let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();
+        let received = receive(header).map_err(|refused| Refusal::of(layer.kind, refused))?;
+        if received.has_critical && !self.rules.critical_options {
+            return Err(Refusal::GeneveCritical);
+        }
+        if received.has_reserved && !self.rules.reserved_bits {
+            return Err(Refusal::VxlanFlags);
+        }
+        self.has_reserved |= received.has_reserved;
         self.next += 1;
-        Ok((tunnel, Some(*udp), None, remote_checksum))
+        Ok(())
     }
 
     /// Returns the tunnel that an IP protocol number announces: GRE, which is stepped over, or a packet without a
@@ -235,9 +246,14 @@ impl Walk<'_> {
         if layer.kind != Kind::Gre {
             return Ok((tunnel, None));
         }
-        check_gre(self.frame, &layer)?;
-        self.next += 1;
-        Ok((tunnel, Some(layer)))
+        self.receive(&layer)?;
+        // A tunnel header that GRE announces, and that no link layer carries.
+        let Some(inside) = self.layer().filter(|inside| inside.kind.spec().receive.is_some())
+        else {
+            return Ok((tunnel, Some(layer)));
+        };
+        self.receive(&inside)?;
+        Ok((Tunnel::Header(inside.kind), Some(layer)))
     }
 
     fn layer(&self) -> Option<Layer> {
@@ -291,62 +307,6 @@ impl Walk<'_> {
     }
 }
 
-/// Checks rules W50, W51. Linux ignores the bits that RFC 2784 section 2.3 requires to be zero; here only those are
-/// ignored that it says must be ignored.
-fn check_gre(frame: &[u8], layer: &Layer) -> Result<(), Refusal> {
-    let flags = u16_at(frame, usize::from(layer.offset) + gre::field::FLAGS.start);
-    if flags & (gre::FLAG_ROUTING | GRE_RESERVED | gre::VERSION_MASK) != 0 {
-        return Err(Refusal::GreFlags);
-    }
-    Ok(())
-}
-
-/// Checks rules W30, W31: an unknown bit may change the layout behind it, so none is ignored.
-fn check_vxlan(header: &[u8]) -> Result<(), Refusal> {
-    let flags = u32_at(header, vxlan::field::FLAGS.start);
-    let mut known = vxlan::FLAG_VNI | vxlan::FLAG_REMOTE_CHECKSUM;
-    if flags & vxlan::FLAG_POLICY != 0 {
-        known |= vxlan::FLAG_POLICY
-            | vxlan::FLAG_POLICY_DONT_LEARN
-            | vxlan::FLAG_POLICY_APPLIED
-            | VXLAN_LOW_HALF;
-    }
-    let uses_reserved = flags & vxlan::FLAG_REMOTE_CHECKSUM != 0;
-    let reserved = header.get(vxlan::field::RESERVED.start).copied().unwrap_or(0);
-    let is_known = flags & !known == 0 && (uses_reserved || reserved == 0);
-    if flags & vxlan::FLAG_VNI == 0 || !is_known {
-        return Err(Refusal::VxlanFlags);
-    }
-    Ok(())
-}
-
-/// Checks rule W31.
-fn check_vxlan_gpe(header: &[u8]) -> Result<(), Refusal> {
-    let flags = u32_at(header, vxlan::field::FLAGS.start);
-    if flags & (vxlan::GPE_VERSION_MASK | vxlan::FLAG_OPERATIONS) != 0 {
-        return Err(Refusal::VxlanGpeFlags);
-    }
-    let required = vxlan::FLAG_VNI | vxlan::FLAG_NEXT_PROTOCOL;
-    let reserved = header.get(vxlan::field::RESERVED.start).copied().unwrap_or(0);
-    if flags & !VXLAN_LOW_BYTE != required || reserved != 0 {
-        return Err(Refusal::VxlanFlags);
-    }
-    Ok(())
-}
-
-/// Checks rules W40, W41.
-fn check_geneve(header: &[u8], takes_critical: bool) -> Result<(), Refusal> {
-    let flags = header.get(geneve::field::FLAGS.start).copied().unwrap_or(0);
-    if flags & geneve::CONTROL != 0 {
-        return Err(Refusal::Control);
-    }
-    let mut is_critical = flags & geneve::CRITICAL != 0;
-    for option in geneve_options(header) {
-        is_critical |= option.map_err(|_| Refusal::GeneveOptions)?.is_critical();
-    }
-    if is_critical && !takes_critical { Err(Refusal::GeneveCritical) } else { Ok(()) }
-}
-
 /// Class and type of the first option that an end of the tunnel must understand.
 fn critical_option(frame: &[u8], headers: &[Layer]) -> Option<(u16, u8)> {
     let layer = headers.iter().find(|layer| layer.kind == Kind::Geneve)?;
@@ -358,27 +318,6 @@ fn critical_option(frame: &[u8], headers: &[Layer]) -> Option<(u16, u8)> {
 fn geneve_options(header: &[u8]) -> geneve::GeneveOptions<'_> {
     geneve::GeneveOptions::new(header.get(geneve::HEADER_LEN..).unwrap_or_default())
 }
-
-/// Checks rules W20, W21.
-fn check_gue(header: &[u8]) -> Result<(), Refusal> {
-    let (version_length, flags) = (header.first().copied(), u16_at(header, 2));
-    if version_length.is_none_or(|byte| byte & gue::CONTROL != 0) {
-        return Err(Refusal::Control);
-    }
-    let is_known = match flags {
-        0 => true,
-        gue::FLAG_PRIVATE => {
-            u32_at(header, gue::HEADER_LEN) & !gue::PRIVATE_FLAG_REMOTE_CHECKSUM == 0
-        }
-        _ => false,
-    };
-    if is_known { Ok(()) } else { Err(Refusal::GueFlags) }
-}
-
-/// Bits 4 and 5 of GRE's flags: a receiver without support for RFC 1701 discards packets that have them set.
-const GRE_RESERVED: u16 = 0x0c00;
-const VXLAN_LOW_HALF: u32 = 0xffff;
-const VXLAN_LOW_BYTE: u32 = 0xff;
 
 /// A group policy that forbids learning.
 const DONT_LEARN: u32 = vxlan::FLAG_POLICY | vxlan::FLAG_POLICY_DONT_LEARN;

@@ -78,6 +78,9 @@ pub struct DecapsulationRules {
     /// container on the same host arrive like this, because no device completes them. [`Details::left_open`] reports
     /// such packets.
     pub completes_left_open: bool,
+    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5), which Linux does not (rule W30).
+    /// [`Details::reserved_bits`] reports them.
+    pub reserved_bits: bool,
 }
 
 /// Link type on which a decapsulated packet is delivered.
@@ -100,6 +103,8 @@ pub enum OuterChecksum {
     /// The checksum is not visible: a UDP socket with a filter delivered only datagrams with a valid checksum. The
     /// checksum protects the inner packet (rules C52, C54), but no sum can be derived from it.
     VerifiedBelow,
+    /// A capture that cut the packet: no checksum around it can be verified, and its end is that of its lengths.
+    CapturedShort,
 }
 
 /// Treatment of a packet whose tunnel header requests remote checksum offload (rules C53, C56).
@@ -124,6 +129,7 @@ impl Default for DecapsulationRules {
             presented: Presented::OnItsLink,
             critical_options: false,
             completes_left_open: false,
+            reserved_bits: false,
         }
     }
 }
@@ -183,6 +189,8 @@ pub struct Details {
     /// Whether the inner checksum was left for a device and is therefore partial
     /// ([`DecapsulationRules::completes_left_open`]).
     pub left_open: bool,
+    /// Whether its header has reserved bits set.
+    pub reserved_bits: bool,
 }
 
 /// The part of the link layer that stays in front of the packet.

@@ -1,5 +1,7 @@
 //! Named refusals and their counters.
 
+use grosso_wire::{Kind, Refused};
+
 use super::Decapsulation;
 use crate::reasons::reasons;
 
@@ -70,6 +72,21 @@ reasons! {
 }
 
 impl core::error::Error for Refusal {}
+
+impl Refusal {
+    /// The public name of a refused header of this kind.
+    pub(super) const fn of(kind: Kind, refused: Refused) -> Self {
+        match (kind, refused) {
+            (_, Refused::Control) => Self::Control,
+            (_, Refused::Options) => Self::GeneveOptions,
+            (Kind::Gre, _) => Self::GreFlags,
+            (Kind::Gue, _) => Self::GueFlags,
+            (Kind::VxlanGpe, Refused::Version) => Self::VxlanGpeFlags,
+            (Kind::Vxlan | Kind::VxlanGpe, _) => Self::VxlanFlags,
+            _ => Self::Protocol,
+        }
+    }
+}
 
 /// Counters of decapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
