@@ -62,6 +62,17 @@ impl Fault {
     }
 }
 
+/// Whether the queue of the device dropped the packet (`ENOBUFS`), although the socket has room.
+pub fn is_full_queue(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// Whether the device failed to do its part of the work (`EIO`). `ENETDOWN`, which is also
+/// [`Fault::Down`], says nothing about the device's features.
+pub fn is_device_failure(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EIO)
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {

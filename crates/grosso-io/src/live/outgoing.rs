@@ -14,7 +14,7 @@ use grosso::{
     segment::{self, Segments},
     vnet::{VnetError, describe},
 };
-use grosso_sys::fault::Fault;
+use grosso_sys::fault::{Fault, is_device_failure};
 use grosso_wire::{
     LinkType, Ports, Stack,
     virtio::{FLAG_NEEDS_CHECKSUM, Form, Order},
@@ -206,11 +206,10 @@ impl Outgoing {
             };
             self.stats.count(event, 1);
         } else {
-            // Only these mean that the device cannot take the superframe; a lack of memory passes.
-            let cannot = matches!(
-                fault,
-                Fault::Malformed | Fault::Unsupported | Fault::Down | Fault::TooLong
-            );
+            // Only these mean that the device cannot take the superframe. A lack of memory passes, and an interface
+            // that is down (`ENETDOWN`) comes up.
+            let cannot = matches!(fault, Fault::Malformed | Fault::Unsupported | Fault::TooLong)
+                || is_device_failure(&error);
             self.suspect = match cannot {
                 true => self.suspect_of(bytes, &frame.meta),
                 false => Features::NONE,

@@ -357,7 +357,7 @@ impl Port for PacketPort {
     }
 
     fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.transmitter.blocked(self.outgoing.next_len()))
+        self.transmitter.blocked(self.outgoing.next_len())
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use grosso_sys::{
-    fault::Fault,
+    fault::{Fault, is_full_queue},
     interface::{Control, InterfaceName},
     packet::{PacketSocket, PacketSocketBuilder, RingLayout, TransmitRing},
 };
@@ -28,6 +28,8 @@ pub(super) struct Transmitter {
     ring_bytes_max: usize,
     /// The longest frame without tags that the device took when it was opened, in bytes.
     frame_bytes_max: usize,
+    /// Whether the queue of the device dropped the last packet (`ENOBUFS`). It drops more although the socket has room.
+    drops: bool,
     socket: PacketSocket,
 }
 
@@ -57,14 +59,22 @@ impl Transmitter {
         };
         let longest = ring.as_ref().map_or(0, TransmitRing::packet_bytes_max);
         let socket = builder.bind(name)?;
-        Ok(Self { ring, ring_bytes_max: bytes_max.min(longest), frame_bytes_max, socket })
+        Ok(Self {
+            ring,
+            ring_bytes_max: bytes_max.min(longest),
+            frame_bytes_max,
+            drops: false,
+            socket,
+        })
     }
 
-    /// Descriptor that becomes writable when there is room for a frame of `frame_len` bytes.
-    pub(super) fn blocked(&self, frame_len: usize) -> BorrowedFd<'_> {
+    /// Returns the descriptor that becomes writable when there is room for a frame of `frame_len` bytes; `None` while
+    /// the queue of the device is full, which no descriptor shows.
+    pub(super) fn blocked(&self, frame_len: usize) -> Option<BorrowedFd<'_>> {
         match &self.ring {
-            Some(ring) if frame_len <= self.ring_bytes_max => ring.as_fd(),
-            _ => self.socket.as_fd(),
+            _ if self.drops => None,
+            Some(ring) if frame_len <= self.ring_bytes_max => Some(ring.as_fd()),
+            _ => Some(self.socket.as_fd()),
         }
     }
 }
@@ -88,10 +98,12 @@ impl Wire for Transmitter {
         for (packet, part) in packets.iter_mut().zip(&parts) {
             *packet = core::slice::from_ref(part);
         }
-        match &mut self.ring {
+        let sent = match &mut self.ring {
             Some(ring) if by_ring => ring.send_batch(&packets[..count]),
             _ => self.socket.send_batch(&packets[..count]),
-        }
+        };
+        self.drops = sent.as_ref().is_err_and(is_full_queue);
+        sent
     }
 
     /// The kernel leaves a packet socket room for a tag of 802.1Q in front, and for no other.

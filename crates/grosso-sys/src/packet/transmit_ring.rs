@@ -39,12 +39,14 @@ pub struct TransmitRing {
     next: SlotPlace,
     /// Number of slots from `next` on that hold packets for which the kernel had no room.
     waiting: usize,
+    /// Whether the kernel had no room for the waiting packets, and has reported none since.
+    is_full: bool,
 }
 
 impl TransmitRing {
     pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
         let memory = RingMemory::attach(&socket, layout, Direction::Transmit)?;
-        let ring = Self { socket, memory, next: SlotPlace::FIRST, waiting: 0 };
+        let ring = Self { socket, memory, next: SlotPlace::FIRST, waiting: 0, is_full: false };
         ring.bound_send_buffer()?;
         Ok(ring)
     }
@@ -76,7 +78,8 @@ impl TransmitRing {
     ///
     /// Packets for which the kernel had no room stay in their slots. The next call must begin with
     /// the same packets: it offers them again and does not copy them a second time. Until then
-    /// `poll(2)` reports the socket as writable only when the kernel has room for them.
+    /// `poll(2)` reports the socket as writable only when the kernel has room for them, and calls
+    /// before that would-block without a send.
     ///
     /// # Errors
     ///
@@ -84,6 +87,9 @@ impl TransmitRing {
     /// `EMSGSIZE` above [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for a refused
     /// virtio header, `ENETDOWN`, `ENXIO` if the interface is gone.
     pub fn send_batch(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
+        if self.is_full && !self.wait(Duration::ZERO)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let mut written = self.waiting;
         debug_assert!(written <= packets.len(), "waiting packets are offered again");
         debug_assert!(self.holds(packets), "waiting packets come first, in their order");
@@ -100,6 +106,9 @@ impl TransmitRing {
         }
         let sent = self.advance(written);
         self.waiting = written - sent;
+        // A queue of the device that drops (`ENOBUFS`) does not keep `poll(2)` from reporting room.
+        let has_no_room = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        self.is_full = self.waiting > 0 && refusal.as_ref().is_none_or(has_no_room);
         if refusal.as_ref().is_some_and(|error| Fault::of(error) != Fault::Later) {
             self.reclaim();
         }

@@ -423,6 +423,21 @@ fn a_ring_refuses_what_is_beyond_a_slot_and_everything_while_the_interface_is_do
     });
 }
 
+/// Calls a function, and counts its system calls that send or receive.
+fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
+    thread_local! {
+        static CALLS: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+    }
+    CALLS.set(0);
+    grosso_sys::calls::observe(Some(|call| {
+        CALLS.set(CALLS.get() + 1);
+        call();
+    }));
+    let result = call();
+    grosso_sys::calls::observe(None);
+    (result, CALLS.get())
+}
+
 #[test]
 fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
     isolated(|control| {
@@ -448,6 +463,11 @@ fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
         };
         assert!((1..16).contains(&sent), "{sent} of 16 packets");
         assert!(!ring.wait(Duration::ZERO)?, "writable although the next send would block");
+        let left: Vec<_> = marks[sent..].iter().map(|mark| parts(&[0; 10], mark)).collect();
+        let left: Vec<&[IoSlice<'_>]> = left.iter().map(|parts| &parts[..]).collect();
+        let (again, calls) = calls_of(|| ring.send_batch(&left));
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(calls, 0, "sends before the kernel has room");
         // Other contents would show that a later call writes the slots again.
         marks.iter_mut().for_each(|mark| mark[0] += 100);
         assert!(shaper("change", "1gbit"));

@@ -59,6 +59,7 @@ const EINVAL: i32 = 22;
 const ENOMEM: i32 = 12;
 const EPERM: i32 = 1;
 const EIO: i32 = 5;
+const ENETDOWN: i32 = 100;
 const EMSGSIZE: i32 = 90;
 const ENODEV: i32 = 19;
 
@@ -107,7 +108,7 @@ fn b31_a_refused_superframe_is_sent_as_its_packets_and_its_kind_is_given_up() {
 
 #[test]
 fn an_error_that_passes_disables_no_feature() {
-    for code in [ENOMEM, EPERM] {
+    for code in [ENOMEM, EPERM, ENETDOWN] {
         let (frame, meta, packets) = superframe();
         let mut fake = Fake { refuses: Some((is_superframe, code)), ..Fake::with_room(100) };
         let mut outgoing = outgoing();

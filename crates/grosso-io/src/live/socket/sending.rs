@@ -15,7 +15,7 @@ use grosso::{
 };
 use grosso_sys::{
     datagram::{BATCH_MAX, Datagram, DatagramSocket},
-    fault::Fault,
+    fault::{Fault, is_device_failure},
 };
 use grosso_wire::{LinkType, Ports, udp};
 
@@ -392,7 +392,9 @@ impl SocketSender {
         let Message { bytes, outer, segment_bytes } = message;
         // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or
         // none (rule S22), and `EMSGSIZE` datagrams that need fragments.
-        let suspects = matches!(fault, Fault::Down | Fault::Malformed | Fault::Unsupported);
+        // An interface that is down (`ENETDOWN`) comes up.
+        let suspects =
+            matches!(fault, Fault::Malformed | Fault::Unsupported) || is_device_failure(&error);
         let is_too_long = fault == Fault::TooLong;
         self.suspects_segments = suspects && segment_bytes.is_some();
         match segment_bytes.filter(|_| suspects || is_too_long) {
