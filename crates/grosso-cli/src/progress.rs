@@ -50,6 +50,15 @@ impl Progress {
         }
     }
 
+    /// Writes lines above the bar.
+    #[cfg(feature = "lab")]
+    pub(crate) fn above(&self, write: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
     /// Removes the bar from the screen.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {

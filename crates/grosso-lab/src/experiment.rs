@@ -1,6 +1,10 @@
 //! Experiments: the trials that answer a question, run in turn.
 
-use std::{io, sync::atomic::AtomicBool, time::Duration};
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use grosso_sys::scheduling::allowed_processors;
 use schemars::JsonSchema;
@@ -8,7 +12,8 @@ use serde::Serialize;
 
 use crate::{
     hosts::Device,
-    report::{Environment, Findings, Report},
+    report::{Environment, FailedRow, Findings, Report},
+    statistics::{Spread, digits},
     trial::TrialError,
     verdict::Verdict,
 };
@@ -64,12 +69,30 @@ pub struct Series<S, R> {
     pub verified_bytes: Option<u64>,
     /// The runs.
     pub runs: Vec<R>,
+    /// The error of the trial that failed in every try. Such a setting has no figures, and is not measured again.
+    pub failure: Option<String>,
 }
 
 impl<S, R> Series<S, R> {
     /// These runs of a setting, of which no bytes were compared.
     pub const fn new(setting: S, runs: Vec<R>) -> Self {
-        Self { setting, verified_bytes: None, runs }
+        Self { setting, verified_bytes: None, runs, failure: None }
+    }
+
+    /// Returns the result of a trial; a failed trial ends the measurements of this setting, and only of this one.
+    ///
+    /// # Errors
+    /// Fails if the trial was interrupted.
+    pub fn keep<T>(&mut self, result: Result<T, TrialError>) -> Result<Option<T>, TrialError> {
+        match result {
+            Ok(result) => Ok(Some(result)),
+            Err(TrialError::Interrupted) => Err(TrialError::Interrupted),
+            Err(error) => {
+                self.failure = Some(error.to_string());
+                self.runs.clear();
+                Ok(None)
+            }
+        }
     }
 }
 
@@ -124,11 +147,21 @@ pub trait Experiment {
         false
     }
 
-    /// Adds a run to every setting of a group.
+    /// Adds a run to every setting of a group that has not failed.
     ///
     /// # Errors
-    /// Those of a trial.
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError>;
+    /// Fails if it is interrupted.
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError>;
+
+    /// The name of a setting, in a few words.
+    fn label(&self, setting: &Self::Setting) -> String;
+
+    /// The most important figure of the runs of a setting, with its unit.
+    fn brief(&self, runs: &[Self::Run]) -> String;
 
     /// The figures of all runs, by group.
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> Self::Findings;
@@ -136,48 +169,75 @@ pub trait Experiment {
     /// Verdicts on the figures.
     fn judge(&self, findings: &Self::Findings) -> Vec<Verdict>;
 
-    /// Notes on reading the figures.
-    fn notes(&self, findings: &Self::Findings) -> Vec<String>;
+    /// Notes on reading the figures. Settings of `failed` are missing in the findings although this system has them.
+    fn notes(&self, findings: &Self::Findings, failed: &[FailedRow]) -> Vec<String>;
 
     /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
-    /// `done` is called with the number of trials done.
+    /// `observe` gets each step. A failed trial is repeated; if it fails every time, its setting becomes a row without
+    /// figures.
     ///
     /// # Errors
-    /// Fails if a trial fails or `interrupted` is set.
+    /// Fails if every setting fails or `interrupted` is set.
     fn run(
         &self,
         interrupted: &AtomicBool,
-        mut done: impl FnMut(usize),
-    ) -> Result<Report<Self::Findings>, TrialError> {
+        mut observe: impl FnMut(Step<'_>),
+    ) -> Result<Report<Self::Findings>, TrialError>
+    where
+        Self: Sized,
+    {
+        let mut bench = Bench { experiment: self, interrupted, trials: 0, observe: &mut observe };
         let mut groups = Vec::new();
         for settings in self.settings() {
             let mut group = Vec::new();
             for setting in settings {
-                match self.verify(setting, interrupted) {
-                    Err(TrialError::Io(error)) if self.is_optional(setting, &error) => {}
-                    verified => group.push(Series {
-                        verified_bytes: verified?,
-                        ..Series::new(setting.clone(), Vec::new())
-                    }),
+                let mut series = Series::new(setting.clone(), Vec::new());
+                let verified = retry(interrupted, || match self.verify(setting, interrupted) {
+                    Err(error) if error.io().is_some_and(|io| self.is_optional(setting, io)) => {
+                        Ok(None)
+                    }
+                    verified => verified.map(Some),
+                });
+                match series.keep(verified)? {
+                    Some(None) => continue,
+                    Some(Some(bytes)) => series.verified_bytes = bytes,
+                    None => bench.finish(&series),
                 }
+                group.push(series);
             }
             groups.push(group);
         }
-        let mut bench = Bench { interrupted, trials: 0, done: &mut done };
         for _ in 0..self.plan().runs {
             for group in &mut groups {
                 self.measure(group, &mut bench)?;
             }
         }
-        Ok(self.report(groups)?)
+        let mut series = groups.iter().flatten();
+        match series.clone().find(|series| series.failure.is_some()) {
+            Some(first) if series.all(|series| series.failure.is_some()) => {
+                Err(TrialError::NoFigures(self.failed_row(first).to_string()))
+            }
+            _ => Ok(self.report(groups)?),
+        }
     }
 
-    /// The report of all runs, by group.
+    /// The row of a setting without figures.
+    fn failed_row(&self, series: &RunsOf<Self>) -> FailedRow {
+        FailedRow {
+            setting: self.label(&series.setting),
+            error: series.failure.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The report of all runs, by group. Findings have only settings that did not fail.
     ///
     /// # Errors
     /// Fails if the system does not describe itself.
-    fn report(&self, groups: Vec<Vec<RunsOf<Self>>>) -> io::Result<Report<Self::Findings>> {
+    fn report(&self, mut groups: Vec<Vec<RunsOf<Self>>>) -> io::Result<Report<Self::Findings>> {
         let Plan { runs, measured, processors, parameters, .. } = self.plan();
+        let failed = groups.iter().flatten().filter(|series| series.failure.is_some());
+        let failed: Vec<FailedRow> = failed.map(|series| self.failed_row(series)).collect();
+        groups.iter_mut().for_each(|group| group.retain(|series| series.failure.is_none()));
         let findings = self.findings(groups);
         Ok(Report {
             experiment: self.name(),
@@ -187,49 +247,106 @@ pub trait Experiment {
                 parameters.clone(),
             )?,
             verdicts: self.judge(&findings),
-            notes: self.notes(&findings),
+            notes: self.notes(&findings, &failed),
             findings,
+            failed,
         })
     }
 }
 
-/// A place for trials, which counts them.
-pub struct Bench<'a> {
-    interrupted: &'a AtomicBool,
-    trials: usize,
-    done: &'a mut dyn FnMut(usize),
+/// A step of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// So far, this number of trials succeeded.
+    Trials(usize),
+    /// A row is complete: the name of its setting with the most important figure, or with the error of its trial.
+    Row(&'a str),
 }
 
-impl Bench<'_> {
-    /// Does one trial.
+/// Trials of an experiment.
+pub struct Bench<'a, E: ?Sized> {
+    experiment: &'a E,
+    interrupted: &'a AtomicBool,
+    trials: usize,
+    observe: &'a mut dyn FnMut(Step<'_>),
+}
+
+impl<E: Experiment + ?Sized> Bench<'_, E> {
+    /// Does one trial, and repeats it if it fails.
     ///
     /// # Errors
-    /// Those of the trial.
+    /// The error of the last try.
     pub fn trial<S, R>(
         &mut self,
-        measure: impl FnOnce(&S, &AtomicBool) -> Result<R, TrialError>,
+        measure: impl Fn(&S, &AtomicBool) -> Result<R, TrialError>,
         setting: &S,
     ) -> Result<R, TrialError> {
-        let measured = measure(setting, self.interrupted)?;
+        let measured = retry(self.interrupted, || measure(setting, self.interrupted))?;
         self.trials += 1;
-        (self.done)(self.trials);
+        (self.observe)(Step::Trials(self.trials));
         Ok(measured)
     }
 
-    /// Does one trial of each setting.
+    /// Does one trial of each setting that has not failed.
     ///
     /// # Errors
-    /// Those of the trials.
-    pub fn each<S, R>(
+    /// Fails if a trial is interrupted.
+    pub fn each(
         &mut self,
-        measure: impl Fn(&S, &AtomicBool) -> Result<R, TrialError>,
-        group: &mut [Series<S, R>],
+        measure: impl Fn(&E::Setting, &AtomicBool) -> Result<E::Run, TrialError>,
+        group: &mut [RunsOf<E>],
     ) -> Result<(), TrialError> {
-        for Series { setting, runs, .. } in group {
-            runs.push(self.trial(&measure, setting)?);
+        for series in group.iter_mut().filter(|series| series.failure.is_none()) {
+            let measured = self.trial(&measure, &series.setting);
+            let run = series.keep(measured)?;
+            self.add(series, run);
         }
         Ok(())
     }
+
+    /// Adds a run to a setting, which has failed if there is none.
+    pub fn add(&mut self, series: &mut RunsOf<E>, run: Option<E::Run>) {
+        series.runs.extend(run);
+        if series.failure.is_some() || series.runs.len() == self.experiment.plan().runs {
+            self.finish(series);
+        }
+    }
+
+    /// Writes the row of a setting that is not measured any more.
+    fn finish(&mut self, series: &RunsOf<E>) {
+        let row = match series.failure {
+            Some(_) => self.experiment.failed_row(series).to_string(),
+            None => {
+                let label = self.experiment.label(&series.setting);
+                format!("{label}: {}", self.experiment.brief(&series.runs))
+            }
+        };
+        (self.observe)(Step::Row(&row));
+    }
+}
+
+/// Tries until it succeeds or is interrupted, [`TRIES_MAX`] times at most.
+fn retry<T>(
+    interrupted: &AtomicBool,
+    mut once: impl FnMut() -> Result<T, TrialError>,
+) -> Result<T, TrialError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match once() {
+            // A signal may also end programs of the trial, whose errors say nothing then.
+            Err(_) if interrupted.load(Ordering::Relaxed) => return Err(TrialError::Interrupted),
+            Err(error) if tries < TRIES_MAX && !matches!(error, TrialError::Interrupted) => {}
+            result => return result,
+        }
+    }
+}
+
+/// A median with its extremes and unit.
+pub(crate) fn brief<R>(runs: &[R], value: impl Fn(&R) -> f64, unit: &str) -> String {
+    let Spread { median, min, max, .. } = Spread::of(runs.iter().map(value));
+    let [median, min, max] = [median, min, max].map(digits);
+    format!("{median} {unit} ({min}-{max})")
 }
 
 /// The processors for the sender and for everything else: the same one if there is only one.
@@ -247,5 +364,214 @@ pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize;
     chosen.map_or_else(usual, Ok)
 }
 
+/// Tries of a trial that fails, the first included.
+const TRIES_MAX: usize = 3;
 /// Bytes that are compared one by one before a setting is measured: some hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
+
+/// Checks that the report can do without any setting, and does not invent verdicts or figures for it.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn assert_failures_are_rows<E: Experiment>(
+    experiment: &E,
+    groups: impl Fn() -> Vec<Vec<RunsOf<E>>>,
+) where
+    E::Findings: Clone,
+{
+    let whole = experiment.report(groups()).unwrap();
+    let check = |failing: &dyn Fn(usize, usize) -> bool| {
+        let mut groups = groups();
+        let mut labels = Vec::new();
+        for (g, group) in groups.iter_mut().enumerate() {
+            for (_, series) in group.iter_mut().enumerate().filter(|(i, _)| failing(g, *i)) {
+                let error = TrialError::call("receiver", "read")(io::ErrorKind::TimedOut.into());
+                assert!(series.keep::<()>(Err(error)).unwrap().is_none());
+                labels.push(experiment.label(&series.setting));
+            }
+        }
+        let report = experiment.report(groups).unwrap();
+        let failed: Vec<&String> = report.failed.iter().map(|row| &row.setting).collect();
+        assert_eq!(failed, labels.iter().collect::<Vec<_>>());
+        let (table, page) = (report.table(), report.page("grosso lab"));
+        assert!(!table.contains("NaN") && !page.contains("NaN"), "{table}{page}");
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        for label in &labels {
+            let row = format!("{label}: - (receiver: read: timed out)");
+            let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(&row), "{row}: {table}");
+        }
+        // A claim may go with its row, but a failure does not make a claim.
+        for verdict in &report.verdicts {
+            assert!(whole.verdicts.iter().any(|other| other.claim == verdict.claim), "{table}");
+        }
+        serde_json::to_value(&report).unwrap();
+    };
+    for (g, group) in groups().iter().enumerate() {
+        (0..group.len()).for_each(|i| check(&|failing_g, failing| (failing_g, failing) == (g, i)));
+        check(&|failing, _| failing == g);
+    }
+    check(&|_, _| true);
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::RefCell;
+
+    use super::*;
+
+    /// Settings are numbers, runs too. A trial fails as long as its setting stands in the list.
+    struct Numbers {
+        plan: Plan<()>,
+        settings: Vec<u32>,
+        failing: RefCell<Vec<u32>>,
+        tried: RefCell<Vec<u32>>,
+    }
+
+    #[derive(Clone, Debug, Serialize, JsonSchema)]
+    struct Figures {
+        rows: Vec<(u32, Spread)>,
+    }
+
+    impl Findings for Figures {
+        type Parameters = ();
+
+        const KNOBS: &'static [crate::report::Knob] = &[];
+        const LEGEND: &'static str = "";
+
+        fn heading(&self, _environment: &Environment<()>) -> String {
+            "numbers".into()
+        }
+
+        fn write(&self, text: &mut String) {
+            self.rows.iter().for_each(|(setting, spread)| {
+                *text += &format!("row {setting}: {}\n", digits(spread.median));
+            });
+        }
+
+        fn headline(&self) -> String {
+            String::new()
+        }
+
+        fn charts(&self) -> String {
+            String::new()
+        }
+    }
+
+    impl Experiment for Numbers {
+        type Parameters = ();
+        type Setting = u32;
+        type Run = f64;
+        type Findings = Figures;
+
+        fn name(&self) -> &'static str {
+            "numbers"
+        }
+
+        fn plan(&self) -> &Plan<()> {
+            &self.plan
+        }
+
+        fn settings(&self) -> Vec<&[u32]> {
+            vec![&self.settings]
+        }
+
+        fn measure(
+            &self,
+            group: &mut [RunsOf<Self>],
+            bench: &mut Bench<'_, Self>,
+        ) -> Result<(), TrialError> {
+            let once = |setting: &u32, _: &AtomicBool| {
+                self.tried.borrow_mut().push(*setting);
+                let mut failing = self.failing.borrow_mut();
+                match failing.iter().position(|one| one == setting) {
+                    Some(found) => {
+                        failing.remove(found);
+                        let error = io::Error::from_raw_os_error(11);
+                        Err(TrialError::call("receiver", "read")(error))
+                    }
+                    None => Ok(f64::from(*setting)),
+                }
+            };
+            bench.each(once, group)
+        }
+
+        fn label(&self, setting: &u32) -> String {
+            format!("setting {setting}")
+        }
+
+        fn brief(&self, runs: &[f64]) -> String {
+            brief(runs, |run| *run, "Gb/s")
+        }
+
+        fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> Figures {
+            let row = |series: RunsOf<Self>| (series.setting, Spread::of(series.runs));
+            Figures { rows: groups.into_iter().flatten().map(row).collect() }
+        }
+
+        fn judge(&self, _: &Figures) -> Vec<Verdict> {
+            Vec::new()
+        }
+
+        fn notes(&self, _: &Figures, _: &[FailedRow]) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    /// The report of three settings, of which some trials fail, with the steps and the settings tried.
+    fn run(failing: &[u32]) -> (Result<Report<Figures>, TrialError>, Vec<String>, Vec<u32>) {
+        let plan = Plan { runs: 2, parameters: (), ..Plan::default() };
+        let numbers = Numbers {
+            plan,
+            settings: vec![1, 2, 3],
+            failing: RefCell::new(failing.to_vec()),
+            tried: RefCell::default(),
+        };
+        let mut rows = Vec::new();
+        let report = numbers.run(&AtomicBool::new(false), |step| {
+            if let Step::Row(row) = step {
+                rows.push(row.to_owned());
+            }
+        });
+        (report, rows, numbers.tried.take())
+    }
+
+    #[test]
+    fn a_trial_that_fails_once_is_repeated() {
+        let (report, rows, tried) = run(&[2, 2]);
+        let report = report.unwrap();
+        assert_eq!((report.findings.rows.len(), report.failed.len()), (3, 0));
+        assert_eq!(tried, [1, 2, 2, 2, 3, 1, 2, 3]);
+        assert_eq!(rows.len(), 3);
+    }
+
+    #[test]
+    fn a_trial_that_fails_every_time_becomes_a_row_without_figures() {
+        let (report, rows, tried) = run(&[2; 9]);
+        let report = report.unwrap();
+        assert_eq!(tried, [1, 2, 2, 2, 3, 1, 3], "the failed setting is not measured again");
+        let failure =
+            "setting 2: - (receiver: read: Resource temporarily unavailable (os error 11))";
+        assert_eq!(
+            rows,
+            [failure, "setting 1: 1.00 Gb/s (1.00-1.00)", "setting 3: 3.00 Gb/s (3.00-3.00)"],
+            "each row as it is complete"
+        );
+        let settings: Vec<u32> = report.findings.rows.iter().map(|row| row.0).collect();
+        assert_eq!(settings, [1, 3]);
+        let table = report.table();
+        assert!(table.contains("row 3: 3.00\n") && table.contains("setting 2: - ("), "{table}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["failed"][0]["setting"], "setting 2");
+        assert_eq!(json["rows"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_experiment_without_any_figure_fails_with_the_first_error() {
+        let (report, ..) = run(&[1, 1, 1, 2, 2, 2, 3, 3, 3]);
+        let error = report.unwrap_err().to_string();
+        assert!(
+            error.starts_with("every setting failed: setting 1: - (receiver: read: "),
+            "{error}"
+        );
+    }
+}

@@ -16,8 +16,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, three_processors},
+    experiment::{Bench, Experiment, Plan, RunsOf, brief, three_processors},
     hosts::{Device, Family},
+    report::FailedRow,
     trial::TrialError,
     verdict::Verdict,
 };
@@ -217,8 +218,22 @@ impl Experiment for Fragments {
         self.groups.iter().map(Vec::as_slice).collect()
     }
 
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
         bench.each(measure, group)
+    }
+
+    fn label(&self, setting: &FragmentSetting) -> String {
+        let FragmentSetting { receiver, buffers, loss, .. } = setting;
+        let buffers = buffers.map_or_else(|| "any number of".into(), |count| count.to_string());
+        format!("{receiver}, {buffers} buffers, {} % loss", loss * 100.0)
+    }
+
+    fn brief(&self, runs: &[FragmentRun]) -> String {
+        brief(runs, FragmentRun::goodput_gbps, "Gb/s")
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> FragmentFindings {
@@ -233,7 +248,7 @@ impl Experiment for Fragments {
         verdict::judge(&findings.groups, self.plan.parameters.timeout)
     }
 
-    fn notes(&self, _: &FragmentFindings) -> Vec<String> {
+    fn notes(&self, _: &FragmentFindings, _failed: &[FailedRow]) -> Vec<String> {
         let parameters = &self.plan.parameters;
         let FragmentParameters { timeout, datagram_bytes, family, .. } = *parameters;
         let times = TIMEOUT_S / timeout.as_secs_f64();
@@ -281,7 +296,10 @@ Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{experiment::Series, report::Report};
+    use crate::{
+        experiment::{Series, assert_failures_are_rows},
+        report::Report,
+    };
 
     /// A run with this number of datagrams a second.
     fn run(arrived: u64, silence_seconds: f64) -> FragmentRun {
@@ -295,6 +313,11 @@ mod tests {
 
     /// Results that were never measured: the receiver that coalesces gets datagrams, the one that queues does not.
     pub(super) fn report() -> Report<FragmentFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (Fragments, Vec<Vec<RunsOf<Fragments>>>) {
         let experiment = Fragments::new(Plan::default()).unwrap();
         let series = |setting: &FragmentSetting| {
             let runs = match (setting.receiver, setting.buffers) {
@@ -305,6 +328,13 @@ mod tests {
             Series::new(setting.clone(), runs)
         };
         let groups = experiment.groups.iter().map(|group| group.iter().map(series).collect());
-        experiment.report(groups.collect()).unwrap()
+        let groups = groups.collect();
+        (experiment, groups)
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
     }
 }

@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, VERIFIED_BYTES},
+    experiment::{Bench, Experiment, Plan, RunsOf, VERIFIED_BYTES, brief},
     hosts::Layout,
+    report::FailedRow,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
     verdict::Verdict,
@@ -163,8 +164,21 @@ impl Experiment for Offload {
         measure(&setting, interrupted).map(|measured| Some(measured.bytes))
     }
 
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
         bench.each(|row, interrupted| measure(&row.setting, interrupted), group)
+    }
+
+    fn label(&self, row: &Row) -> String {
+        let group = self.groups.iter().find(|group| group.rows.contains(row));
+        group.map_or_else(|| row.name.clone(), |group| format!("{}, {}", group.title, row.name))
+    }
+
+    fn brief(&self, runs: &[Measured]) -> String {
+        brief(runs, Measured::gigabits_a_cpu_second, "Gb/CPU-s")
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> OffloadFindings {
@@ -180,7 +194,7 @@ impl Experiment for Offload {
         (self.judge)(&findings.groups, findings.consumer.as_ref())
     }
 
-    fn notes(&self, findings: &OffloadFindings) -> Vec<String> {
+    fn notes(&self, findings: &OffloadFindings, _failed: &[FailedRow]) -> Vec<String> {
         let rows = || findings.rows();
         let mut notes: Vec<String> = self.notes.iter().map(|&note| note.into()).collect();
         if rows().any(|row| row.latency.is_none()) {
@@ -211,10 +225,19 @@ receiver's TCP, and of the kernel's own threads for packets.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{account::CpuSeconds, experiment::Series, report::Report};
+    use crate::{
+        account::CpuSeconds,
+        experiment::{Series, assert_failures_are_rows},
+        report::Report,
+    };
 
     /// Results that were never measured: ten gigabits with coalescing, less without.
     pub(super) fn report() -> Report<OffloadFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (Offload, Vec<Vec<RunsOf<Offload>>>) {
         let run = |bytes, segments| {
             let cpu_seconds = CpuSeconds { sender: 0.25, path: 0.5, receiver: 0.25, kernel: 0.0 };
             let segments_per_train = Some(segments);
@@ -231,9 +254,12 @@ mod tests {
         let runs =
             [vec![run(1_250_000_000, 44.9); 3], vec![run(312_500_000, 1.0), run(375_000_000, 1.0)]];
         let rows = experiment.groups[0].rows.iter().cloned().zip(runs);
-        let series = rows.map(|(setting, runs)| Series { setting, verified_bytes: Some(1), runs });
+        let series = rows.map(|(setting, runs)| Series {
+            verified_bytes: Some(1),
+            ..Series::new(setting, runs)
+        });
         let series = series.collect();
-        experiment.report(vec![series]).unwrap()
+        (experiment, vec![series])
     }
 
     /// Answers of an experiment whose rows carry these gigabytes in a second of a processor.
@@ -309,6 +335,40 @@ mod tests {
         for (posted, answer) in [(1.7, "reproduced"), (1.9, "not reproduced")] {
             let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
             assert_eq!(found.1, answer, "{posted}");
+        }
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
+    }
+
+    #[test]
+    fn every_table_can_do_without_any_row() {
+        let plan = Plan::default;
+        for experiment in [
+            Offload::lro(plan()),
+            Offload::gso(plan()),
+            Offload::flows(plan()),
+            Offload::load(plan()),
+            Offload::reorder(plan()),
+            Offload::rtt(plan()),
+        ] {
+            let experiment = Offload { consumer: None, ..experiment.unwrap() };
+            let cpu_seconds = CpuSeconds { path: 1.0, ..CpuSeconds::default() };
+            let run = |gigabytes: u64| Measured {
+                seconds: 1.0,
+                bytes: gigabytes << 30,
+                cpu_seconds,
+                ..Measured::default()
+            };
+            let series = |row: &Row| Series::new(row.clone(), (1..4).map(run).collect());
+            let groups = || {
+                let groups = experiment.groups.iter();
+                groups.map(|group| group.rows.iter().map(series).collect()).collect()
+            };
+            assert_failures_are_rows(&experiment, groups);
         }
     }
 }

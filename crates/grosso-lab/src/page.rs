@@ -64,7 +64,10 @@ impl Bar {
 
     /// Draws the bar from `x` on, on a scale where the value `greatest` has the length `longest`.
     fn draw(&self, text: &mut String, (x, y): (f64, usize), longest: f64, greatest: f64) {
-        let length = |value: f64| longest * value / greatest;
+        let length = |value: f64| match value.is_finite() && greatest > 0.0 {
+            true => longest * value / greatest,
+            false => 0.0,
+        };
         let middle = y + THICK / 2 + 5;
         let mut from = x;
         // Writing to a string cannot fail, here and below.
@@ -80,7 +83,7 @@ impl Bar {
             };
             from += length(*value);
         }
-        let (behind, label) = (x + length(self.end) + GAP, escape(&self.label));
+        let (behind, label) = (x + length(self.end) + GAP, escape(&self.label.replace("NaN", "-")));
         let _ = writeln!(text, "<text x=\"{behind:.1}\" y=\"{middle}\">{label}</text>");
         for dot in &self.dots {
             let (x, y) = (x + length(*dot), y + THICK / 2);

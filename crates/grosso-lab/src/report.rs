@@ -1,5 +1,6 @@
 //! Results of an experiment: as JSON, as a table of at most 80 columns, and as a page.
 
+use core::fmt;
 use std::{fs, io, time::Duration};
 
 use grosso_sys::scheduling::allowed_processors;
@@ -62,10 +63,27 @@ pub struct Report<F: Findings> {
     /// The figures.
     #[serde(flatten)]
     pub findings: F,
+    /// Settings without figures, because a trial failed in every try.
+    pub failed: Vec<FailedRow>,
     /// Claims to be shown, and whether they hold.
     pub verdicts: Vec<Verdict>,
     /// Notes on reading the figures.
     pub notes: Vec<String>,
+}
+
+/// A row without figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FailedRow {
+    /// The setting.
+    pub setting: String,
+    /// The error of its trial: what was called on which host, and why it failed.
+    pub error: String,
+}
+
+impl fmt::Display for FailedRow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: - ({})", self.setting, self.error)
+    }
 }
 
 /// Conditions of a measurement, needed to compare its figures with others.
@@ -117,11 +135,20 @@ impl<F: Findings> Report<F> {
         let heading = self.findings.heading(&self.environment);
         let mut text = format!("{}: {heading}\n", self.command());
         self.findings.write(&mut text);
+        if !self.failed.is_empty() {
+            text += "\nNo figures, because a trial failed in every try:\n";
+        }
+        for row in &self.failed {
+            text += &wrapped(&row.to_string());
+        }
         text.push('\n');
         for verdict in &self.verdicts {
             text += &format!("{verdict}\n");
         }
-        text + &self.notes.join("\n") + "\nPublications R1 to R5: docs/sources.md.\n"
+        text += &self.notes.join("\n");
+        // Columns keep their width.
+        text.replace("NaN", "  -").replace("(---)", "     ")
+            + "\nPublications R1 to R5: docs/sources.md.\n"
     }
 
     /// The results as an HTML page. `command` is the command that repeats them.
@@ -189,6 +216,29 @@ impl<P> Environment<P> {
         self.lines("median (least-most)")
     }
 }
+
+/// A paragraph in lines of at most [`LINE`] columns; all but the first are indented.
+fn wrapped(paragraph: &str) -> String {
+    let (mut text, mut column) = (String::new(), 0);
+    for word in paragraph.split_whitespace() {
+        let width = word.chars().count();
+        let space = match column {
+            0 => "",
+            _ if column + 1 + width <= LINE => " ",
+            _ => {
+                column = 0;
+                "\n "
+            }
+        };
+        text += space;
+        text += word;
+        column += width + 1;
+    }
+    text + "\n"
+}
+
+/// Columns of a line of text.
+const LINE: usize = 80;
 
 /// The section of the page about what to change.
 fn knobs(knobs: &[Knob]) -> String {

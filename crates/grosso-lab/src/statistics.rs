@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-/// Median, minimum and maximum of several measurements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
+/// Median, minimum and maximum of several measurements; without any, none of the fields is a number, and JSON omits
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median.
+    #[serde(skip_serializing_if = "is_absent")]
     pub median: f64,
     /// The minimum.
+    #[serde(skip_serializing_if = "is_absent")]
     pub min: f64,
     /// The maximum.
+    #[serde(skip_serializing_if = "is_absent")]
     pub max: f64,
     /// The measurements in ascending order, or as many of them at equal distances.
     #[serde(skip)]
@@ -17,20 +21,24 @@ pub struct Spread {
 }
 
 /// Some figures in ascending order.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
     values: [f64; SAMPLE_MAX],
     len: usize,
 }
 
 impl Spread {
-    /// The spread of at least one measurement; without any, all fields are zero. A measurement that is no number, such
-    /// as the cost of a gigabyte where no byte arrived, is none.
+    /// The spread of no measurement.
+    const ABSENT: Self =
+        Self { median: f64::NAN, min: f64::NAN, max: f64::NAN, sample: Sample::NONE };
+
+    /// Returns the spread of some measurements. A measurement that is no number, such as the cost of a gigabyte where
+    /// no byte arrived, does not count.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         let [Some(&min), Some(&max)] = [values.first(), values.last()] else {
-            return Self::default();
+            return Self::ABSENT;
         };
         let middle = values.len() / 2;
         let median = match values.len() % 2 {
@@ -47,6 +55,8 @@ impl Spread {
 }
 
 impl Sample {
+    const NONE: Self = Self { values: [0.0; SAMPLE_MAX], len: 0 };
+
     fn of(sorted: &[f64]) -> Self {
         let len = sorted.len().min(SAMPLE_MAX);
         let mut values = [0.0; SAMPLE_MAX];
@@ -56,6 +66,12 @@ impl Sample {
         }
         Self { values, len }
     }
+}
+
+/// Whether a figure does not exist. Serde passes a reference.
+#[expect(clippy::trivially_copy_pass_by_ref)]
+fn is_absent(figure: &f64) -> bool {
+    !figure.is_finite()
 }
 
 /// The ratio of two figures; `None` if it is no number.
@@ -135,11 +151,18 @@ mod tests {
     }
 
     #[test]
+    fn without_a_measurement_there_is_no_figure() {
+        for spread in [Spread::of([]), Spread::of([f64::INFINITY])] {
+            assert_eq!(serde_json::to_string(&spread).unwrap(), "{}");
+            assert_eq!((digits(spread.median), spread.values().len()), ("-".into(), 0));
+        }
+    }
+
+    #[test]
     fn middle_is_a_measurement_or_between_two() {
         let spread = Spread::of([3.0, 1.0, 8.0]);
         assert_eq!((spread.median, spread.min, spread.max), (3.0, 1.0, 8.0));
         assert_eq!(Spread::of([1.0, 2.0, 4.0, 9.0]).median, 3.0);
-        assert_eq!(Spread::of([]), Spread::default());
     }
 
     #[test]

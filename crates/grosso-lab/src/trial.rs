@@ -218,6 +218,19 @@ pub enum TrialError {
     /// An error of the hosts or their sockets.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// A call failed.
+    #[error("{host}: {call}: {error}")]
+    Call {
+        /// The call, as far as it is known.
+        call: &'static str,
+        /// The host.
+        host: &'static str,
+        /// The error.
+        error: io::Error,
+    },
+    /// No setting has figures, because a trial of each failed; the first failure.
+    #[error("every setting failed: {0}")]
+    NoFigures(String),
     /// An error of the data path.
     #[error("the data path: {0}")]
     Path(#[from] PortError),
@@ -235,6 +248,21 @@ pub enum TrialError {
     /// The measurement was interrupted.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl TrialError {
+    /// The error of a call on a host.
+    pub(crate) fn call(host: &'static str, call: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Call { call, host, error }
+    }
+
+    /// The error of the system, if it is one.
+    pub(crate) fn io(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io(error) | Self::Call { error, .. } => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl Measured {

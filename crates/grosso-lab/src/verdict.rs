@@ -81,12 +81,14 @@ impl Bound {
 pub(crate) struct Evidence {
     holds: bool,
     within_noise: bool,
+    /// Whether there are figures at all.
+    is_known: bool,
 }
 
 impl Evidence {
     /// The word of a count that does not vary.
     pub(crate) const fn exact(holds: bool) -> Self {
-        Self { holds, within_noise: false }
+        Self { holds, within_noise: false, is_known: true }
     }
 
     /// The word of repeated measurements on the ratio of two medians. They are told apart by the test of Mann and
@@ -99,22 +101,28 @@ impl Evidence {
             true => chance_of_above(over.values(), &scaled),
             false => chance_of_above(&scaled, over.values()),
         };
-        Self { holds, within_noise: chance > CHANCE_MAX }
+        let is_known = !over.values().is_empty() && !under.values().is_empty();
+        Self { holds, within_noise: chance > CHANCE_MAX, is_known }
     }
 
     /// The word of the greatest of repeated measurements, each of which a pause of the machine may lengthen: it is
     /// noise unless the others agree, by the test of signs.
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(figure.max);
-        let agree = figure.values().iter().filter(|value| bound.holds(**value) == holds).count();
-        Self { holds, within_noise: chance_of_agreeing(agree, figure.values().len()) > CHANCE_MAX }
+        Self::of_signs(figure, bound, holds)
     }
 
     /// The word of repeated measurements on one median: the test of signs.
     pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(figure.median);
-        let agree = figure.values().iter().filter(|value| bound.holds(**value) == holds).count();
-        Self { holds, within_noise: chance_of_agreeing(agree, figure.values().len()) > CHANCE_MAX }
+        Self::of_signs(figure, bound, holds)
+    }
+
+    fn of_signs(figure: &Spread, bound: Bound, holds: bool) -> Self {
+        let (values, agrees) = (figure.values(), |value: &f64| bound.holds(*value) == holds);
+        let agree = values.iter().filter(|value| agrees(value)).count();
+        let within_noise = chance_of_agreeing(agree, values.len()) > CHANCE_MAX;
+        Self { holds, within_noise, is_known: !values.is_empty() }
     }
 
     /// The word of several, each of which has to hold: noise must not be what decides.
@@ -126,7 +134,7 @@ impl Evidence {
             true => deciding.any(|one| one.within_noise),
             false => deciding.all(|one| one.within_noise),
         };
-        Self { holds, within_noise }
+        Self { holds, within_noise, is_known: each.iter().all(|one| one.is_known) }
     }
 
     /// The verdict on a claim; `cause` is the reason why it may be contradicted.
@@ -136,9 +144,13 @@ impl Evidence {
         measured: String,
         cause: &'static str,
     ) -> Verdict {
-        let Self { holds, within_noise } = self;
-        let answer = if holds { Answer::Reproduced } else { Answer::NotReproduced { cause } };
-        Verdict { claim: claim.into(), answer, measured, within_noise }
+        let Self { holds, within_noise, is_known } = self;
+        let answer = match is_known {
+            false => Answer::CannotBeShownHere { needed: FIGURES },
+            true if holds => Answer::Reproduced,
+            true => Answer::NotReproduced { cause },
+        };
+        Verdict { claim: claim.into(), answer, measured, within_noise: within_noise && is_known }
     }
 }
 
@@ -231,6 +243,8 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
     chance
 }
 
+/// The need of a claim on figures that no trial gave.
+const FIGURES: &str = "a figure of each of its settings: no trial gave one";
 /// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of
 /// rounded numbers may be a little more.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
@@ -247,7 +261,7 @@ mod tests {
     }
 
     fn ratio(over: &[f64], under: &[f64], bound: Bound) -> (bool, bool) {
-        let Evidence { holds, within_noise } =
+        let Evidence { holds, within_noise, .. } =
             Evidence::ratio(&spread(over), &spread(under), bound);
         (holds, within_noise)
     }
@@ -302,8 +316,25 @@ mod tests {
     }
 
     #[test]
+    fn without_figures_there_is_no_answer() {
+        let (none, some) = (spread(&[]), spread(&[1.0; 5]));
+        let bound = Bound::Under(1.0);
+        for evidence in [
+            Evidence::ratio(&none, &some, bound),
+            Evidence::ratio(&some, &none, bound),
+            Evidence::median(&none, bound),
+            Evidence::greatest(&none, bound),
+            Evidence::all([Evidence::exact(true), Evidence::median(&none, bound)]),
+        ] {
+            let verdict = evidence.verdict("a claim", String::new(), "a cause");
+            assert_eq!(verdict.answer, Answer::CannotBeShownHere { needed: FIGURES });
+            assert!(!verdict.within_noise);
+        }
+    }
+
+    #[test]
     fn of_several_the_one_that_decides_must_be_certain() {
-        let word = |holds, within_noise| Evidence { holds, within_noise };
+        let word = |holds, within_noise| Evidence { holds, within_noise, is_known: true };
         let all = |each: &[Evidence]| Evidence::all(each.iter().copied());
         assert_eq!(all(&[word(true, false), word(true, true)]), word(true, true));
         assert_eq!(all(&[word(true, true), word(false, false)]), word(false, false));

@@ -16,8 +16,9 @@ use serde::Serialize;
 
 use self::transfer::Transfer;
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, three_processors},
+    experiment::{Bench, Experiment, Plan, RunsOf, brief, three_processors},
     hosts::{Layout, Mtu},
+    report::FailedRow,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
     verdict::Verdict,
@@ -278,12 +279,34 @@ impl Experiment for Acks {
         vec![&self.cases, &self.transfers]
     }
 
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
         let setting = |case: &Case| match &case.transfer {
             Some(transfer) => self.timed(case, transfer),
             None => self.setting(case),
         };
         bench.each(|case, interrupted| measure(&setting(case), interrupted), group)
+    }
+
+    fn label(&self, case: &Case) -> String {
+        let side = match case.side {
+            NicOf::Sender => "sender",
+            NicOf::Receiver => "receiver",
+        };
+        let window = case.window_bytes.map(|bytes| format!(", window {bytes} bytes"));
+        let transfer = case.transfer.map(|transfer| {
+            let Transfer { worth, round_trip, loss } = transfer;
+            format!(", transfer ({worth}, {round_trip:?}, {} % loss)", loss * 100.0)
+        });
+        let [window, transfer] = [window, transfer].map(Option::unwrap_or_default);
+        format!("{side}, {}, hold {:?}{window}{transfer}", case.handling, case.hold)
+    }
+
+    fn brief(&self, runs: &[Measured]) -> String {
+        brief(runs, Measured::gigabits_a_second, "Gb/s")
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> AckFindings {
@@ -305,7 +328,7 @@ impl Experiment for Acks {
         verdict::judge(findings)
     }
 
-    fn notes(&self, findings: &AckFindings) -> Vec<String> {
+    fn notes(&self, findings: &AckFindings, _failed: &[FailedRow]) -> Vec<String> {
         let mut notes: Vec<String> = NOTES.lines().map(String::from).collect();
         if findings.senders == SenderKind::Userspace {
             notes.extend(IN_USERSPACE.lines().map(String::from));
@@ -374,10 +397,18 @@ rate: 2 Gb/s.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{experiment::Series, report::Report};
+    use crate::{
+        experiment::{Series, assert_failures_are_rows},
+        report::Report,
+    };
 
     /// Results that were never measured: in `Gb/s`, merging costs a third and nothing else costs anything.
     pub(super) fn report() -> Report<AckFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (Acks, Vec<Vec<RunsOf<Acks>>>) {
         let experiment = Acks::new(Plan::default(), None).unwrap();
         let run = |case: &Case| {
             let costs = case.side == NicOf::Sender && case.handling == Handling::Merged;
@@ -405,7 +436,7 @@ mod tests {
         };
         let streams = experiment.cases.iter().map(run).collect();
         let transfers = experiment.transfers.iter().map(timed).collect();
-        experiment.report(vec![streams, transfers]).unwrap()
+        (experiment, vec![streams, transfers])
     }
 
     /// The time of a transfer as senders of 2011 would have needed it.
@@ -475,5 +506,11 @@ mod tests {
             _ => 0,
         });
         assert_eq!(held.collect::<Vec<_>>(), [16_000; 4]);
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
     }
 }

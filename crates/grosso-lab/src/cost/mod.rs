@@ -16,9 +16,10 @@ use serde::Serialize;
 
 use crate::{
     experiment::{
-        Bench, Experiment, Plan, RunsOf, TcpParameters, VERIFIED_BYTES, three_processors,
+        Bench, Experiment, Plan, RunsOf, TcpParameters, VERIFIED_BYTES, brief, three_processors,
     },
     hosts::Device,
+    report::FailedRow,
     trial::{Extent, TrialError},
     verdict::Verdict,
 };
@@ -155,8 +156,20 @@ impl Experiment for Cost {
         setting.wire == Wire::Xdp && is_refused(error)
     }
 
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
         bench.each(measure, group)
+    }
+
+    fn label(&self, setting: &CostSetting) -> String {
+        format!("{}, offloads {}", setting.wire, setting.offloads)
+    }
+
+    fn brief(&self, runs: &[CostRun]) -> String {
+        brief(runs, CostRun::gigabits_a_second, "Gb/s")
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> CostFindings {
@@ -167,10 +180,12 @@ impl Experiment for Cost {
         verdict::judge(&findings.rows)
     }
 
-    fn notes(&self, findings: &CostFindings) -> Vec<String> {
+    fn notes(&self, findings: &CostFindings, failed: &[FailedRow]) -> Vec<String> {
         let rows = &findings.rows;
         let mut notes = vec![NOTE.into()];
-        if !rows.iter().any(|row| row.wire == Wire::Xdp) {
+        let name = Wire::Xdp.to_string();
+        let failed = failed.iter().any(|row| row.setting.starts_with(&name));
+        if !failed && !rows.iter().any(|row| row.wire == Wire::Xdp) {
             notes.push("AF_XDP wants root, and a kernel that has it: it is left out.".into());
         }
         let again: u64 = rows.iter().map(|row| row.retransmits).sum();
@@ -212,7 +227,10 @@ Looking at the clocks takes time, which is left out; throughput suffers from it.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{experiment::Series, report::Report};
+    use crate::{
+        experiment::{Series, assert_failures_are_rows},
+        report::Report,
+    };
 
     /// A run of a second that was never measured: 100000 packets, with one frame at the host for `packets_a_frame` of
     /// them. Path b has twice as many packets in the same time.
@@ -240,6 +258,11 @@ mod tests {
     /// Results that were never measured: with one frame a poll, and without offloads, a packet costs five times as
     /// much.
     pub(super) fn report() -> Report<CostFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (Cost, Vec<Vec<RunsOf<Cost>>>) {
         let experiment = Cost::new(Plan { device: Device::Tap, ..Plan::default() }).unwrap();
         let series = experiment.settings.iter().map(|setting| {
             let runs = match setting.offloads {
@@ -248,7 +271,8 @@ mod tests {
             };
             Series::new(setting.clone(), runs)
         });
-        experiment.report(vec![series.collect()]).unwrap()
+        let series = series.collect();
+        (experiment, vec![series])
     }
 
     #[test]
@@ -274,5 +298,11 @@ mod tests {
         assert_eq!((path.packets_a_receive_call, path.bytes_a_receive_call), (20.0, 30_000.0));
         assert_eq!(report.rows[2].paths[0].total_ns.median, 550.0);
         assert_eq!(report.rows[2].paths[1].total_ns.median, 275.0);
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
     }
 }

@@ -46,7 +46,7 @@ pub struct FeatureRow {
 
 impl FeatureRow {
     pub(super) fn new(series: Series<FeatureSetting, FeatureRun>) -> Self {
-        let Series { setting, verified_bytes, runs } = series;
+        let Series { setting, verified_bytes, runs, .. } = series;
         Self {
             direction: setting.direction,
             on: setting.on,
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        experiment::{Experiment, Plan},
+        experiment::{Experiment, Plan, RunsOf, assert_failures_are_rows},
         features::NicFeatures,
         page::assert_shown,
         report::Report,
@@ -190,6 +190,11 @@ mod tests {
     /// A report of runs that were never made: a feature that was found off saves two thirds, one that was found on
     /// nothing that noise would not, and a third cannot be turned off.
     fn report() -> Report<FeatureFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (NicFeatures, Vec<Vec<RunsOf<NicFeatures>>>) {
         let parameters = FeatureParameters {
             nic: InterfaceName::new("lo").unwrap(),
             peer: "192.0.2.1:5297".parse().unwrap(),
@@ -234,7 +239,7 @@ mod tests {
                 FeatureSetting { on: true, ..one.clone() },
             ]
         });
-        NicFeatures { settings: settings.collect(), plan: plan.clone() }.report(groups).unwrap()
+        (NicFeatures { settings: settings.collect(), plan: plan.clone() }, groups)
     }
 
     #[test]
@@ -267,5 +272,11 @@ mod tests {
         let page = report().page("grosso lab nic lo --peer 192.0.2.1");
         assert!(page.contains("<h1>Processor time is saved by rx-gro</h1>"), "{page}");
         assert_shown(&page);
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
     }
 }

@@ -21,8 +21,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf},
+    experiment::{Bench, Experiment, Plan, RunsOf, brief},
     hosts::Device,
+    report::FailedRow,
     trial::TrialError,
     verdict::Verdict,
 };
@@ -132,8 +133,20 @@ impl Experiment for NicFeatures {
         error.kind() == io::ErrorKind::Unsupported
     }
 
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
         bench.each(measure, group)
+    }
+
+    fn label(&self, setting: &FeatureSetting) -> String {
+        format!("{} {}", setting.feature, if setting.on { "on" } else { "off" })
+    }
+
+    fn brief(&self, runs: &[FeatureRun]) -> String {
+        brief(runs, FeatureRun::gigabits_a_second, "Gb/s")
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> FeatureFindings {
@@ -144,11 +157,13 @@ impl Experiment for NicFeatures {
         findings.pairs().map(|[off, on]| findings::judge(off, on)).collect()
     }
 
-    fn notes(&self, findings: &FeatureFindings) -> Vec<String> {
+    fn notes(&self, findings: &FeatureFindings, failed: &[FailedRow]) -> Vec<String> {
         let mut notes = vec![NOTE.to_owned()];
         for [setting, _] in &self.settings {
             let rows = || findings.rows.iter().filter(|row| row.feature == setting.feature);
-            if rows().count() == 1 {
+            let name = format!("{} ", setting.feature);
+            let failed = failed.iter().any(|row| row.setting.starts_with(&name));
+            if !failed && rows().count() == 1 {
                 let missing = if rows().any(|row| row.on) { "off" } else { "on" };
                 notes
                     .push(format!("{} cannot be turned {missing} as things are.", setting.feature));

@@ -271,8 +271,10 @@ fn observe(
         };
         let watched = wait(WARM_UP).and_then(|before| Ok([before, wait(setting.measured)?]));
         progress.stop.store(true, Ordering::Relaxed);
-        let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let arrived = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let sent = sent.map_err(TrialError::call("sender", "sendmsg"))?;
+        let arrived = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let arrived = arrived.map_err(TrialError::call("receiver", "recvmsg"))?;
         let [before, after] = watched?;
         let datagram_bytes = setting.datagram_bytes;
         Ok(FragmentRun { datagram_bytes, ..after.since(&before, &sent, &arrived) })

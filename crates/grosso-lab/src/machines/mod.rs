@@ -36,9 +36,10 @@ pub use self::{
     trial::{MachineRun, MachineStream},
 };
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf},
+    experiment::{Bench, Experiment, Plan, RunsOf, brief},
     guest::{Kernel, missing},
     hosts::{Device, engine_network, vxlan_ends},
+    report::FailedRow,
     trial::TrialError,
     verdict::Verdict,
 };
@@ -177,12 +178,24 @@ impl Experiment for Machines {
         self.groups.iter().map(Vec::as_slice).collect()
     }
 
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
         let measure = |setting: &MachineSetting, interrupted: &AtomicBool| {
             let boot = self.boot.as_ref().ok_or(io::ErrorKind::NotFound);
             boot.map_err(io::Error::from)?.measure(setting, interrupted)
         };
         bench.each(measure, group)
+    }
+
+    fn label(&self, setting: &MachineSetting) -> String {
+        format!("{}, {}", setting.place, setting.carrier)
+    }
+
+    fn brief(&self, runs: &[MachineRun]) -> String {
+        brief(runs, |run| run.to_guest.megabits_a_second(), "Mb/s to the guest")
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> MachineFindings {
@@ -193,7 +206,7 @@ impl Experiment for Machines {
         findings.judge()
     }
 
-    fn notes(&self, findings: &MachineFindings) -> Vec<String> {
+    fn notes(&self, findings: &MachineFindings, _failed: &[FailedRow]) -> Vec<String> {
         let mut notes = self.notes.clone();
         if self.boot.is_some() {
             let bytes: u64 = findings.rows().map(|row| row.verified_bytes).sum();
@@ -250,10 +263,19 @@ bridge of the kernel; a tunnel beside Grosso's is the kernel's VXLAN on one.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{experiment::Series, page::assert_shown, report::Report};
+    use crate::{
+        experiment::{Series, assert_failures_are_rows},
+        page::assert_shown,
+        report::Report,
+    };
 
     /// Results that were never measured: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
     fn report() -> Report<MachineFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (Machines, Vec<Vec<RunsOf<Machines>>>) {
         let plan =
             Plan { parameters: VmParameters { guest: "Linux 6.1".into() }, ..Plan::default() };
         let stream = |megabits: f64, path_cpu_seconds| MachineStream {
@@ -279,7 +301,7 @@ mod tests {
             carriers.iter().map(|carrier| series(place, carrier)).collect()
         });
         let machines = Machines { plan, boot: None, groups: Vec::new(), notes: vec![NOTE.into()] };
-        machines.report(groups.into()).unwrap()
+        (machines, groups.into())
     }
 
     #[test]
@@ -326,7 +348,7 @@ mod tests {
         let boot = None;
         let plan = Plan::default();
         let machines = Machines { plan, boot, groups: Vec::new(), notes: Vec::new() };
-        assert!(machines.notes(&findings)[0].contains("reset a connection in 1 runs"));
+        assert!(machines.notes(&findings, &[])[0].contains("reset a connection in 1 runs"));
     }
 
     #[test]
@@ -349,5 +371,11 @@ mod tests {
         assert_eq!(table.matches("cannot be shown here").count(), 3, "{table}");
         assert!(table.contains("No machine can boot here: "), "{table}");
         assert!(table.contains(" is not installed") || table.contains("/nowhere/boot"), "{table}");
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
     }
 }

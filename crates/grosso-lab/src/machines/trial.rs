@@ -112,10 +112,6 @@ impl Boot {
             {
                 Ok(MachineRun { is_reset: true, ..MachineRun::default() })
             }
-            TrialError::Io(error) => {
-                let what = format!("{}, {}: {error}", setting.place, setting.carrier);
-                Err(io::Error::new(error.kind(), what).into())
-            }
             other => Err(other),
         })
     }

@@ -277,21 +277,21 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
     let group = |processors, mtu| {
         groups.iter().find(|group| group.processors == processors && group.mtu == mtu)
     };
-    let speed = |group: &OffloadGroup| group.rows[0].gigabits_a_cpu_second;
+    let speed = |group: &OffloadGroup| Some(group.first_row()?.gigabits_a_cpu_second);
     let over_none = |group: &OffloadGroup, bound| {
         let none = group.row(NONE)?.gigabits_a_cpu_second;
-        Some((Evidence::ratio(&speed(group), &none, bound), times(group.ratio)))
+        Some((Evidence::ratio(&speed(group)?, &none, bound), times(group.ratio)))
     };
     let [same, mixed, long] = MTU_PAIRS.map(|(mtu, _)| group(1, mtu));
     let mut verdicts = Vec::new();
     if let Some((word, text)) = same.and_then(|same| over_none(same, Bound::AtLeast(WORTH_LEAST))) {
         verdicts.push(word.verdict(WORTH, text, DEARER_OR_SHARED));
     }
-    if let Some((same, mixed)) = same.zip(mixed) {
-        let change = speed(mixed).median / speed(same).median - 1.0;
+    if let Some((same, mixed)) = same.and_then(speed).zip(mixed.and_then(speed)) {
+        let change = mixed.median / same.median - 1.0;
         let word = Evidence::all([
-            Evidence::ratio(&speed(mixed), &speed(same), Bound::AtLeast(0.97)),
-            Evidence::ratio(&speed(same), &speed(mixed), Bound::AtLeast(0.97)),
+            Evidence::ratio(&mixed, &same, Bound::AtLeast(0.97)),
+            Evidence::ratio(&same, &mixed, Bound::AtLeast(0.97)),
         ]);
         let (claim, text) =
             ("1500 to 9000 is within 3 % of 1500 to 1500", format!("{:+.1} %", change * 100.0));
@@ -359,7 +359,7 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
         let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;
         Spread::of(row.runs.iter().map(|run| both(run) / (run.bytes as f64 * 1e-9)))
     };
-    let (coalesced, none) = (cost(&group.rows[0]), cost(group.row(NONE)?));
+    let (coalesced, none) = (cost(group.first_row()?), cost(group.row(NONE)?));
     Some(Evidence::ratio(&coalesced, &none, Bound::Under(0.5)).verdict(
         "path and receiver on one CPU: a gigabyte costs half of none's",
         times(ratio(coalesced.median, none.median)),

@@ -47,6 +47,9 @@ pub struct OffloadGroup {
     pub ratio: Option<f64>,
     /// Comparisons between rows.
     pub comparisons: Vec<Compared>,
+    /// Name of the first setting that was planned, whose row may have no figures.
+    #[serde(skip)]
+    pub(super) first: String,
 }
 
 /// A comparison of two rows.
@@ -143,6 +146,7 @@ impl OffloadGroup {
         let setting = &group.rows[0].setting;
         Self {
             title: group.title.clone(),
+            first: group.rows[0].name.clone(),
             mtu: setting.layout.mtu,
             family: setting.layout.family,
             traffic: setting.traffic,
@@ -155,6 +159,11 @@ impl OffloadGroup {
     }
 
     /// Two rows by their names.
+    /// The row of the first setting that was planned, if it has figures.
+    pub(super) fn first_row(&self) -> Option<&OffloadRow> {
+        self.row(&self.first)
+    }
+
     pub(super) fn pair(&self, over: &str, under: &str) -> Option<[&OffloadRow; 2]> {
         Some([self.row(over)?, self.row(under)?])
     }
@@ -177,7 +186,7 @@ impl OffloadRow {
     }
 
     fn new(series: Series<Row, Measured>) -> Self {
-        let Series { setting: row, verified_bytes, runs } = series;
+        let Series { setting: row, verified_bytes, runs, .. } = series;
         let over = |value: &dyn Fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
         let a_gigabyte = |cpu: f64, run: &Measured| cpu / (run.bytes as f64 * 1e-9);
         let segments = runs.iter().filter_map(|run| run.segments_per_train);

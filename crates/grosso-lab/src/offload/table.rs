@@ -67,6 +67,9 @@ impl Findings for OffloadFindings {
         if let Some(headline) = group.headline_of_loads() {
             return headline;
         }
+        if group.first_row().is_none() {
+            return format!("{} has no figures: a trial failed", group.first);
+        }
         match &group.rows[..] {
             [few, .., many] if self.is_sweep() => format!(
                 "{} make trains of {}, {} of {} packets",
@@ -140,7 +143,9 @@ impl OffloadGroup {
         let mut rows = self.rows.iter().filter(|row| row.segments_per_train.is_some());
         let least = rows.find(|row| row.offered_gbps.is_some() && row.hold_us.is_some())?;
         let most = rows.rfind(|row| row.offered_gbps.is_some() && row.hold_us.is_some())?;
-        let trains = |row: &OffloadRow| digits(row.segments_per_train.unwrap_or_default().median);
+        let trains = |row: &OffloadRow| {
+            row.segments_per_train.map_or_else(|| "-".into(), |spread| digits(spread.median))
+        };
         Some(format!(
             "{} make trains of {}, {} of {} packets",
             least.name,

@@ -22,8 +22,9 @@ pub use self::{
     trial::{OwnFrames, OwnPath, OwnRun, OwnTraffic},
 };
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf},
+    experiment::{Bench, Experiment, Plan, RunsOf, brief},
     hosts::Device,
+    report::FailedRow,
     trial::TrialError,
     verdict::Verdict,
 };
@@ -134,12 +135,7 @@ impl<S: StartPaths> Own<S> {
         });
         // A path that ended is the cause of whatever else failed.
         running.stop()?;
-        measured.map_err(|error| match error {
-            TrialError::Io(error) => {
-                io::Error::new(error.kind(), format!("{}: {error}", setting.name)).into()
-            }
-            other => other,
-        })
+        measured
     }
 }
 
@@ -165,8 +161,20 @@ impl<S: StartPaths> Experiment for Own<S> {
         vec![&self.settings]
     }
 
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
         bench.each(|setting, interrupted| self.measure_once(setting, interrupted), group)
+    }
+
+    fn label(&self, setting: &OwnSetting) -> String {
+        setting.name.clone()
+    }
+
+    fn brief(&self, runs: &[OwnRun]) -> String {
+        brief(runs, OwnRun::gbps, "Gb/s")
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> OwnFindings {
@@ -177,7 +185,7 @@ impl<S: StartPaths> Experiment for Own<S> {
         self.claims.iter().filter_map(|claim| claim.judge(findings)).collect()
     }
 
-    fn notes(&self, findings: &OwnFindings) -> Vec<String> {
+    fn notes(&self, findings: &OwnFindings, _failed: &[FailedRow]) -> Vec<String> {
         findings.losses()
     }
 }
@@ -227,6 +235,7 @@ mod tests {
             experiment: "run",
             environment: Environment::of(lengths, (None, None), parameters).unwrap(),
             findings: findings(),
+            failed: Vec::new(),
             verdicts: Vec::new(),
             notes: Vec::new(),
         };

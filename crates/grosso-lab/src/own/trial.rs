@@ -132,7 +132,7 @@ pub(super) fn measure(
     let (progress, content) = (Progress::default(), Content::new(SEED)?);
     let [sends, receives] = traffic.processors.map_or_else(two_processors, Ok)?;
     // Both sides stay open until both threads have ended.
-    let [near, far] = connect(laid, traffic)?;
+    let [near, far] = connect(laid, traffic).map_err(TrialError::call("hosts", "connect"))?;
     thread::scope(|scope| {
         let (announce, announced) = mpsc::channel();
         let (progress, content, near, far) = (&progress, &content, &near, &far);
@@ -166,8 +166,9 @@ pub(super) fn measure(
             Ok(read()?.since(before))
         });
         progress.stop.store(true, Ordering::Relaxed);
-        for thread in [sender, receiver] {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        for (thread, host, call) in [(sender, "sender", "write"), (receiver, "receiver", "read")] {
+            let ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ended.map_err(TrialError::call(host, call))?;
         }
         watched
     })

@@ -63,7 +63,7 @@ pub(super) fn observe_beside<Gauged>(
 ) -> Result<(Measured, [Gauged; 2]), TrialError> {
     let progress = Progress::default();
     let content = Content::new(SEED)?;
-    let sides = Sides::connect(setting, hosts)?;
+    let sides = Sides::connect(setting, hosts).map_err(TrialError::call("hosts", "connect"))?;
     thread::scope(|scope| {
         let (announce, announced) = mpsc::channel();
         let also_announce = announce.clone();
@@ -91,7 +91,9 @@ pub(super) fn observe_beside<Gauged>(
         progress.stop.store(true, Ordering::Relaxed);
         let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let ended = sent?.with(received?);
+        let [send, receive] = sides.calls();
+        let sent = sent.map_err(TrialError::call("sender", send))?;
+        let ended = sent.with(received.map_err(TrialError::call("receiver", receive))?);
         let [(before, gauged_before), (after, gauged_after)] = watched?;
         if let Some(sent) = ended.sent.filter(|sent| *sent != ended.received) {
             return Err(TrialError::Lost { sent, received: ended.received });
@@ -252,6 +254,17 @@ impl Sides {
             Traffic::UdpStream => datagrams(false)?,
             Traffic::UdpSegments => datagrams(true)?,
         })
+    }
+
+    /// The calls of the sender and of the receiver.
+    const fn calls(&self) -> [&'static str; 2] {
+        match self {
+            Self::Streams(_) => ["write", "read"],
+            Self::File(_) => ["sendfile", "read"],
+            Self::Requests(_) => ["write or read", "read or write"],
+            Self::DatagramRequests(_) => ["send or recv", "recv or send"],
+            Self::Datagrams { .. } => ["sendmsg", "recvmsg"],
+        }
     }
 
     fn send(&self, content: &Content, progress: &Progress) -> io::Result<Ended> {

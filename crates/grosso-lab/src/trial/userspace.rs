@@ -107,7 +107,8 @@ impl UserTrial<'_> {
     fn observe(&self, path: ObservedPath<'_>) -> Result<Measured, TrialError> {
         set_socket_timeout(&self.listener, Timeout::Recv, Some(STALLED))
             .map_err(io::Error::from)?;
-        let (socket, _) = self.listener.accept()?;
+        let accepted = self.listener.accept();
+        let (socket, _) = accepted.map_err(TrialError::call("receiver", "accept"))?;
         self.hosts.set_up_stream(&socket)?;
         let progress = Progress::default();
         let [_, _, processor] = self.setting.processors;
@@ -124,7 +125,8 @@ impl UserTrial<'_> {
                 .map_err(TrialError::from)
                 .and_then(|thread| self.watch(path, thread, progress, || receiver.is_finished()));
             let counts = self.end(path, socket);
-            receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            received.map_err(TrialError::call("receiver", "read"))?;
             let measured = watched?;
             Ok(Measured {
                 retransmits: counts.retransmits,

@@ -17,8 +17,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    experiment::{Bench, Experiment, Plan, RunsOf, Series, VERIFIED_BYTES, three_processors},
+    experiment::{
+        Bench, Experiment, Plan, RunsOf, Series, VERIFIED_BYTES, brief, three_processors,
+    },
     hosts::{Device, Family},
+    report::FailedRow,
     traffic::Traffic,
     trial::{Extent, TrialError, stalls},
     verdict::Verdict,
@@ -231,11 +234,34 @@ impl Experiment for Tunnels {
 
     /// A tunnel with remote checksum offload and the same without alternate several times, and each goes first equally
     /// often.
-    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
         for pair in group.chunk_by_mut(|one, other| one.setting.is_pair(&other.setting)) {
-            measure_in_turn(pair, turns(self.plan.measured), bench)?;
+            measure_in_turn(pair, turns(self.plan.measured), bench, measure)?;
         }
         Ok(())
+    }
+
+    fn label(&self, setting: &TunnelSetting) -> String {
+        let rco = match setting.remote_checksum {
+            true => ", remote checksum offload",
+            false => "",
+        };
+        format!("{}, {}{rco}", setting.tunnel, setting.carrier)
+    }
+
+    fn brief(&self, runs: &[TunnelRun]) -> String {
+        brief(
+            runs,
+            |run| {
+                run.streams.iter().map(TunnelTrial::megabits_a_second).sum::<f64>()
+                    / run.streams.len() as f64
+            },
+            "Mb/s",
+        )
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> TunnelFindings {
@@ -256,7 +282,7 @@ impl Experiment for Tunnels {
         verdict::judge(&findings.groups, &findings.paired)
     }
 
-    fn notes(&self, findings: &TunnelFindings) -> Vec<String> {
+    fn notes(&self, findings: &TunnelFindings, failed: &[FailedRow]) -> Vec<String> {
         let mut notes: Vec<String> = vec![NOTE.into()];
         if self.plan.device == Device::Veth {
             notes.push(
@@ -265,7 +291,9 @@ impl Experiment for Tunnels {
         }
         if self.plan.parameters.outer == Family::V6 {
             notes.push("The kernel's VXLAN is measured over IPv4, and left out.".into());
-        } else if !findings.rows().any(|row| row.carrier == TunnelCarrier::Kernel) {
+        } else if !findings.rows().any(|row| row.carrier == TunnelCarrier::Kernel)
+            && !failed.iter().any(|row| row.setting.ends_with(&TunnelCarrier::Kernel.to_string()))
+        {
             notes.push("The kernel has no VXLAN here, and is left out.".into());
         }
         let runs = || findings.rows().flat_map(|row| &row.runs);
@@ -296,34 +324,53 @@ impl TunnelSetting {
     }
 }
 
-/// Adds a run to each of these settings in turn: streams without the clock and with it, several times, and requests.
+/// Adds a run to each of these settings that has not failed, in turn: streams without the clock and with it, several
+/// times, and requests.
 fn measure_in_turn(
     group: &mut [Series<TunnelSetting, TunnelRun>],
     turns: u32,
-    bench: &mut Bench<'_>,
+    bench: &mut Bench<'_, Tunnels>,
+    measure: impl Fn(&TunnelSetting, &AtomicBool) -> Result<TunnelTrial, TrialError>,
 ) -> Result<(), TrialError> {
+    let mut trial = |series: &mut Series<TunnelSetting, TunnelRun>, setting: TunnelSetting| {
+        if series.failure.is_some() {
+            return Ok(None);
+        }
+        let trial = bench.trial(&measure, &setting);
+        series.keep(trial)
+    };
+    let was_failed: Vec<bool> = group.iter().map(|series| series.failure.is_some()).collect();
     let mut runs = vec![TunnelRun::default(); group.len()];
     let mut order: Vec<usize> = (0..group.len()).collect();
     for _ in 0..turns {
         for &i in &order {
-            let trial = bench.trial(measure, &group[i].setting.turn(false))?;
+            let setting = group[i].setting.turn(false);
+            let Some(trial) = trial(&mut group[i], setting)? else { continue };
             runs[i].repeated += trial.repeated;
             runs[i].streams.push(trial);
         }
         for &i in &order {
             if group[i].setting.carrier != TunnelCarrier::Kernel {
-                let trial = bench.trial(measure, &group[i].setting.turn(true))?;
+                let setting = group[i].setting.turn(true);
+                let Some(trial) = trial(&mut group[i], setting)? else { continue };
                 runs[i].repeated += trial.repeated;
                 runs[i].watched.extend(trial.watched);
             }
         }
         order.reverse();
     }
-    for (series, mut run) in group.iter_mut().zip(runs) {
+    for (series, run) in group.iter_mut().zip(&mut runs) {
         let setting = TunnelSetting { traffic: Traffic::TcpRequests, ..series.setting.clone() };
-        run.requests = bench.trial(measure, &setting)?;
-        run.repeated += run.requests.repeated;
-        series.runs.push(run);
+        if let Some(requests) = trial(series, setting)? {
+            run.requests = requests;
+            run.repeated += run.requests.repeated;
+        }
+    }
+    for ((series, run), was_failed) in group.iter_mut().zip(runs).zip(was_failed) {
+        if !was_failed {
+            let run = series.failure.is_none().then_some(run);
+            bench.add(series, run);
+        }
     }
     Ok(())
 }
@@ -360,7 +407,7 @@ veth by nobody; a NIC would do it.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Report;
+    use crate::{experiment::assert_failures_are_rows, report::Report};
 
     /// A run of a second that was never measured, of that many megabits.
     fn run(megabits: f64, watched: Vec<Watched>) -> TunnelRun {
@@ -377,6 +424,11 @@ mod tests {
     /// Results that were never measured: remote checksum offload leaves a fifth of the cost, the kernel is twice as
     /// fast, and without offloads a fifth of the throughput is left.
     pub(super) fn report() -> Report<TunnelFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (Tunnels, Vec<Vec<RunsOf<Tunnels>>>) {
         let experiment = experiment(Device::Tap);
         let series = |setting: &TunnelSetting| {
             let megabits = match setting.carrier {
@@ -402,7 +454,8 @@ mod tests {
             Series::new(setting.clone(), runs)
         };
         let groups = experiment.groups.iter().map(|group| group.iter().map(series).collect());
-        experiment.report(groups.collect()).unwrap()
+        let groups = groups.collect();
+        (experiment, groups)
     }
 
     /// The experiment on a machine of two processors.
@@ -469,5 +522,11 @@ mod tests {
             let measured = measured / turns as u32;
             assert_eq!(turn, Extent::Time { warm_up: WARM_UP, measured });
         }
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use grosso_lab::{
-    experiment::{Experiment, Plan},
+    experiment::{Experiment, Plan, Step},
     hosts::Device,
     trial::TrialError,
 };
@@ -45,7 +45,11 @@ pub(super) fn conduct<E: Experiment>(
     ));
     let started = Instant::now();
     let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
-    let ended = experiment.run(&session.interrupted, |done| progress.at(done as u64));
+    let talk = &session.talk;
+    let ended = experiment.run(&session.interrupted, |step| match step {
+        Step::Trials(done) => progress.at(done as u64),
+        Step::Row(row) => progress.above(|| talk.remark(&format!("lab: {row}"))),
+    });
     progress.finish();
     let results = match ended {
         Ok(results) => results,
@@ -54,6 +58,9 @@ pub(super) fn conduct<E: Experiment>(
     };
     for remark in results.remarks() {
         session.talk.note(remark);
+    }
+    for row in &results.failed {
+        session.talk.note(format!("lab: {row}"));
     }
     // Figures of minutes are said also if there is no room for their page.
     let written = write_page(name, page, |command| results.page(command), session);
