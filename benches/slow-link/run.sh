@@ -1,0 +1,116 @@
+#!/bin/sh
+# Measures one TCP stream from a TAP through `grosso bridge` to an interface behind a slow link, and the same stream
+# over an unshaped link at the same rate, which the sender keeps. Needs root, or user namespaces, and the tools ip, tc,
+# ethtool, iperf3, jq and strace:
+#
+#   benches/slow-link/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
+#
+# RATE in the environment is the rate in Mb/s (default 300), SECONDS_EACH the duration of each run in seconds (default
+# 8), LIMIT the bytes that the shaper queues (default 4000000: the send buffer fills first; with 60000 the shaper drops
+# first, which is ENOBUFS). TSO=on leaves segmentation to the device, by default (off) the kernel segments. Superframes
+# leave by a socket (sendmmsg), single packets by the transmit ring (sendto). ROOTLESS=1 runs everything in a user
+# namespace of its own.
+#
+# One line per run: CPU-seconds per GB of the path, from the scheduler, without strace. One line more for the shaped
+# run under strace: sends, and how many of them returned EAGAIN and ENOBUFS.
+set -eu
+if [ "${ROOTLESS:-}" = 1 ]; then
+    ROOTLESS=inside exec unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run && exec "$@"' sh "$0" "$@"
+fi
+grosso=$1
+shift
+rate=${RATE:-300} seconds=${SECONDS_EACH:-8} limit=${LIMIT:-4000000}
+a=slow-a-$$ b=slow-b-$$ g=slow-g-$$
+scratch=$(mktemp -d)
+running=
+
+clean() {
+    for process in $running; do kill "$process" 2> /dev/null || true; done
+    running=
+    wait
+    for host in $a $b $g; do ip netns del "$host" 2> /dev/null || true; done
+}
+trap 'clean; rm -rf "$scratch"' EXIT
+
+# lay: three hosts; the path of host g leads from the TAP of host b to host a.
+lay() {
+    clean
+    for host in $a $b $g; do
+        ip netns add "$host"
+        ip -n "$host" link set lo up
+        ip netns exec "$host" sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+    done
+    ip -n "$g" link add w0 type veth peer name w1 netns "$a"
+    ip -n "$a" addr add 10.9.0.1/24 dev w1
+    ip -n "$a" link set w1 up
+    ip -n "$g" link set w0 up
+    ip netns exec "$g" ethtool -K w0 tso "${TSO:-off}" > /dev/null
+}
+
+# start COMMAND...: starts the path, and gives its TAP to host b.
+start() {
+    ip netns exec "$g" "$@" > "$scratch/path" 2>&1 &
+    path=$!
+    running="$running $path"
+    until ip -n "$g" link show t0 > /dev/null 2>&1; do
+        kill -0 "$path" || { cat "$scratch/path"; exit 1; }
+        sleep 0.05
+    done
+    ip -n "$g" link set t0 netns "$b"
+    ip -n "$b" addr add 10.9.0.2/24 dev t0
+    ip -n "$b" link set t0 up
+    ip netns exec "$a" iperf3 -s > /dev/null 2>&1 &
+    running="$running $!"
+    until ip netns exec "$a" ss -tln | grep -q :5201; do sleep 0.05; done
+}
+
+shape() {
+    ip netns exec "$g" tc qdisc add dev w0 root tbf rate "${rate}mbit" burst 64k limit "$limit"
+}
+
+# spent: nanoseconds of CPU of all threads of the path.
+spent() {
+    cat /proc/"$path"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
+}
+
+received() {
+    ip -n "$a" -s -j link show w1 | jq '.[0].stats64.rx.bytes'
+}
+
+# stream OPTION...: one stream from b to a.
+stream() {
+    ip netns exec "$b" iperf3 -c 10.9.0.1 -t "$1" ${2:+-b "$2"} > "$scratch/iperf3" 2>&1 ||
+        { cat "$scratch/iperf3"; exit 1; }
+}
+
+# cost NAME [BITRATE]: the line of a run.
+cost() {
+    before=$(received) cpu=$(spent)
+    stream "$seconds" "${2:-}"
+    bytes=$(($(received) - before)) cpu=$(($(spent) - cpu))
+    echo "$1 $bytes $cpu" | awk -v seconds="$seconds" \
+        '{ printf "%-9s %.0f Mb/s, %.2f CPU-s/GB\n", $1, $2 * 8e-6 / seconds, $3 / $2 }'
+}
+
+lay
+start "$grosso" bridge tap:t0 w0 "$@"
+cost unshaped "${rate}M"
+lay
+shape
+start "$grosso" bridge tap:t0 w0 "$@"
+cost shaped
+lay
+shape
+start strace -f -qq -e signal=none -e trace=sendto,sendmsg,sendmmsg,ppoll -o "$scratch/calls" \
+    "$grosso" bridge tap:t0 w0 "$@"
+stream 3
+# strace ends with its program, and not by a signal.
+kill $(cat /proc/"$path"/task/"$path"/children)
+wait "$path" || true
+sends() {
+    grep -E 'send(to|msg|mmsg)(\(| resumed)' "$scratch/calls" | grep -c "$1" || true
+}
+all=$(sends ' = ') later=$(sends EAGAIN) full=$(sends ENOBUFS) polls=$(grep -c 'ppoll' "$scratch/calls" || true)
+echo "$all $later $full $polls" |
+    awk '{ printf "calls     %d sends, EAGAIN %d (%.2f %%), ENOBUFS %d (%.2f %%), %d ppoll\n", $1, $2, $2 * 100 / $1,
+        $3, $3 * 100 / $1, $4 }'
