@@ -7,7 +7,9 @@
 #
 # RATE in the environment is the rate in Mb/s (default 300), SECONDS_EACH the duration of each run in seconds (default
 # 8), LIMIT the bytes that the shaper queues (default 4000000: the send buffer fills first; with 60000 the shaper drops
-# first, which is ENOBUFS). ROOTLESS=1 runs everything in a user namespace of its own.
+# first, which is ENOBUFS). TSO=on leaves segmentation to the device, by default (off) the kernel segments. Superframes
+# leave by a socket (sendmmsg), single packets by the transmit ring (sendto). ROOTLESS=1 runs everything in a user
+# namespace of its own.
 #
 # One line per run: CPU-seconds per GB of the path, from the scheduler, without strace. One line more for the shaped
 # run under strace: sends, and how many of them returned EAGAIN and ENOBUFS.
@@ -42,6 +44,7 @@ lay() {
     ip -n "$a" addr add 10.9.0.1/24 dev w1
     ip -n "$a" link set w1 up
     ip -n "$g" link set w0 up
+    ip netns exec "$g" ethtool -K w0 tso "${TSO:-off}" > /dev/null
 }
 
 # start COMMAND...: starts the path, and gives its TAP to host b.
@@ -108,5 +111,6 @@ sends() {
     grep -E 'send(to|msg|mmsg)(\(| resumed)' "$scratch/calls" | grep -c "$1" || true
 }
 all=$(sends ' = ') later=$(sends EAGAIN) full=$(sends ENOBUFS) polls=$(grep -c 'ppoll' "$scratch/calls" || true)
-echo "$all $later $full $polls" | awk '{ printf "calls     %d sends, EAGAIN %d (%.2f %%), ENOBUFS %d (%.2f %%), %d ppoll\n",
-    $1, $2, $2 * 100 / $1, $3, $3 * 100 / $1, $4 }'
+echo "$all $later $full $polls" |
+    awk '{ printf "calls     %d sends, EAGAIN %d (%.2f %%), ENOBUFS %d (%.2f %%), %d ppoll\n", $1, $2, $2 * 100 / $1,
+        $3, $3 * 100 / $1, $4 }'

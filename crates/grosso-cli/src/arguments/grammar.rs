@@ -68,11 +68,7 @@ impl Captures {
     pub(crate) fn split_number(&self) -> (Self, Option<u64>) {
         let number = match &self.words[..] {
             [word] if self.read.is_some() => number_of(word),
-            [_, .., word]
-                if self.read.is_none() && !path::input::is_there(&PathBuf::from(word)) =>
-            {
-                number_of(word)
-            }
+            [_, .., word] if self.read.is_none() && !path::input::is_there(word) => number_of(word),
             _ => None,
         };
         let words = self.words.len() - usize::from(number.is_some());

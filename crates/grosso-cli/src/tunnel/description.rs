@@ -535,7 +535,7 @@ fn udp(words: &Words, remote: IpAddr) -> Result<Udp, String> {
         return Err(format!("{name} applies to IPv6 only; for IPv4 use noudpcsum"));
     }
     if words.switch("udpcsum") == Some(false) && remote.is_ipv6() && !is_on("udp6zerocsumtx") {
-        return Err(format!("noudpcsum applies to IPv4 only; for IPv6 use udp6zerocsumtx"));
+        return Err("noudpcsum applies to IPv4 only; for IPv6 use udp6zerocsumtx".to_owned());
     }
     let (checksum, off) = match remote {
         IpAddr::V4(_) => (words.switch("udpcsum").unwrap_or(true), "noudpcsum"),

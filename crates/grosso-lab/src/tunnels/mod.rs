@@ -324,7 +324,8 @@ impl TunnelSetting {
     }
 }
 
-/// Adds a run to each of these settings that has not failed, in turn: streams without the clock and with it, several times, and requests.
+/// Adds a run to each of these settings that has not failed, in turn: streams without the clock and with it, several
+/// times, and requests.
 fn measure_in_turn(
     group: &mut [Series<TunnelSetting, TunnelRun>],
     turns: u32,
