@@ -21,9 +21,9 @@ pub enum Entry<'a> {
 /// One captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// The bytes captured, from the link layer on.
+    /// The bytes captured, from the link layer on, without a frame check sequence of known length.
     pub data: &'a [u8],
-    /// Length of the packet on its link, in bytes. Larger than `data` when the snapshot length cut
+    /// Length of the packet on its link, in bytes, without a frame check sequence of known length. Larger than `data` when the snapshot length cut
     /// the packet; smaller only in files with wrong lengths.
     pub original_len: u32,
     /// Nanoseconds since the epoch, rounded down; `None` where the format holds no time.
@@ -42,6 +42,8 @@ pub struct Packet<'a> {
     pub(crate) options: Options<'a>,
     pub(crate) raw: &'a [u8],
     pub(crate) format: Format,
+    /// Whether `raw` has a frame check sequence that `data` has not.
+    pub(crate) is_stripped: bool,
 }
 
 /// The place of a packet in the file that it comes from.

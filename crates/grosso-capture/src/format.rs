@@ -119,7 +119,8 @@ pub struct Interface {
     pub resolution: Resolution,
     /// Seconds to add to every timestamp (`if_tsoffset`).
     pub offset_seconds: i64,
-    /// Bytes of frame check sequence at the end of every packet, when the capture says so.
+    /// Bytes of frame check sequence at the end of every packet, when the capture says so. Packets are read and written
+    /// without them.
     pub fcs_bytes: Option<u8>,
 }
 
