@@ -23,7 +23,8 @@ pub enum Entry<'a> {
 pub struct Packet<'a> {
     /// The bytes captured, from the link layer on, without a frame check sequence of known length.
     pub data: &'a [u8],
-    /// Length of the packet on its link, in bytes, without a frame check sequence of known length. Larger than `data` when the snapshot length cut
+    /// Length of the packet on its link, in bytes, without a frame check sequence of known length.
+    /// Larger than `data` when the snapshot length cut
     /// the packet; smaller only in files with wrong lengths.
     pub original_len: u32,
     /// Nanoseconds since the epoch, rounded down; `None` where the format holds no time.
