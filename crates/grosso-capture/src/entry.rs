@@ -34,9 +34,9 @@ pub enum Entry<'a> {
 /// One captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Captured bytes, starting with the link layer.
+    /// Captured bytes, starting with the link layer, without a frame check sequence of known length.
     pub data: &'a [u8],
-    /// Length of the packet on its link in bytes. Larger than `data` if the snapshot length truncated the packet;
+    /// Length of the packet on its link in bytes, without a frame check sequence of known length. Larger than `data` if the snapshot length truncated the packet;
     /// smaller only in files with wrong lengths.
     pub original_len: u32,
     /// Nanoseconds since the epoch, rounded down; `None` if the record has no time.
@@ -55,6 +55,8 @@ pub struct Packet<'a> {
     pub(crate) options: Options<'a>,
     pub(crate) raw: &'a [u8],
     pub(crate) format: Format,
+    /// Whether `raw` has a frame check sequence that `data` has not.
+    pub(crate) is_stripped: bool,
 }
 
 /// Position of a packet in its original file.

@@ -119,7 +119,8 @@ pub struct Interface {
     pub resolution: Resolution,
     /// Seconds to add to every timestamp (`if_tsoffset`).
     pub offset_seconds: i64,
-    /// Length of the frame check sequence at the end of every packet in bytes, if recorded.
+    /// Length of the frame check sequence at the end of every packet in bytes, if recorded. Packets are read
+    /// and written without it.
     pub fcs_bytes: Option<u8>,
 }
 

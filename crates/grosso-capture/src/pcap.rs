@@ -76,6 +76,8 @@ impl FileHeader {
         // The upper half holds the length of the frame check sequence, in units of 16 bits, when
         // its presence bit is set (draft-ietf-opsawg-pcap section 4).
         let fcs_bytes = (network & FCS_PRESENT != 0).then_some((network >> 28) as u8 * 2);
+        // A copy has no check sequences.
+        raw[20..24].copy_from_slice(&order.u32_bytes(network & !(FCS_PRESENT | FCS_LENGTH)));
         let interface = Interface {
             link_type: network & LINK_TYPE_MASK,
             snaplen: order.u32_at(&raw, 16),
@@ -95,14 +97,12 @@ impl FileHeader {
             (0xa1b2_c3d4, Resolution::MICROSECONDS)
         };
         let snaplen = if interface.snaplen == 0 { SNAPLEN_DEFAULT } else { interface.snaplen };
-        let fcs =
-            interface.fcs_bytes.map_or(0, |bytes| FCS_PRESENT | (u32::from(bytes / 2) & 0xf) << 28);
         let mut raw = [0; FILE_HEADER_BYTES];
         raw[0..4].copy_from_slice(&order.u32_bytes(magic));
         raw[4..6].copy_from_slice(&order.u16_bytes(VERSION.0));
         raw[6..8].copy_from_slice(&order.u16_bytes(VERSION.1));
         raw[16..20].copy_from_slice(&order.u32_bytes(snaplen));
-        raw[20..24].copy_from_slice(&order.u32_bytes(interface.link_type & LINK_TYPE_MASK | fcs));
+        raw[20..24].copy_from_slice(&order.u32_bytes(interface.link_type & LINK_TYPE_MASK));
         let interface = Interface { snaplen, resolution, offset_seconds: 0, ..*interface };
         Self { order, interface, raw, lengths: Lengths::CapturedFirst }
     }
@@ -194,3 +194,4 @@ const VERSION: (u16, u16) = (2, 4);
 const LINK_TYPE_MASK: u32 = 0xffff;
 /// Bit of the network field that marks the length of the frame check sequence as present.
 const FCS_PRESENT: u32 = 0x0400_0000;
+const FCS_LENGTH: u32 = 0xf000_0000;

@@ -240,9 +240,6 @@ pub(crate) fn push_interface(
     let mut options = Vec::new();
     let resolution = interface.resolution.to_byte();
     push_option(&mut options, order, code::INTERFACE_RESOLUTION, &[resolution]);
-    if let Some(bytes) = interface.fcs_bytes {
-        push_option(&mut options, order, code::INTERFACE_FCS_LENGTH, &[bytes]);
-    }
     if interface.offset_seconds != 0 {
         let offset = order.u64_bytes(interface.offset_seconds.cast_unsigned());
         push_option(&mut options, order, code::INTERFACE_OFFSET, &offset);
@@ -265,6 +262,19 @@ pub(crate) fn push_interface(
 pub(crate) fn put_link_type(raw: &mut [u8], order: ByteOrder, link_type: u16) {
     if let Some(place) = raw.get_mut(8..10) {
         place.copy_from_slice(&order.u16_bytes(link_type));
+    }
+}
+
+/// Sets the length of the frame check sequence to 0 in an interface description, whose packets are copied without it.
+pub(crate) fn clear_fcs(raw: &mut [u8], order: ByteOrder) {
+    let mut at = INTERFACE_BYTES;
+    while let Some(head) = raw.get(at..).and_then(|rest| rest.first_chunk::<5>()) {
+        let (code, length) = (order.u16_at(head, 0), usize::from(order.u16_at(head, 2)));
+        match code {
+            code::INTERFACE_FCS_LENGTH if length > 0 => return raw[at + 4] = 0,
+            0 => return,
+            _ => at += 4 + length.next_multiple_of(4),
+        }
     }
 }
 

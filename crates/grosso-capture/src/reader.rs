@@ -13,7 +13,7 @@ use super::magic::Magic;
 use super::options::Options;
 use super::order::ByteOrder;
 use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};
-use super::pcapng::PcapngDecoder;
+use super::pcapng::{self, PcapngDecoder};
 
 /// The name that stands for standard input on the command line.
 pub(crate) const STANDARD_STREAM: &str = "-";
@@ -323,8 +323,13 @@ impl<R: Read> CaptureReader<R> {
     fn entry(&mut self, bytes: usize, layout: Layout) -> Entry<'_> {
         let offset = self.buffer.offset;
         let start = self.buffer.consume(bytes);
-        let raw = &self.buffer.bytes[start..start + bytes];
         let (format, order) = (self.format(), self.order());
+        if let Layout::Block { interface: Some(interface), .. } = &layout
+            && interface.fcs_bytes.is_some()
+        {
+            pcapng::clear_fcs(&mut self.buffer.bytes[start..start + bytes], order);
+        }
+        let raw = &self.buffer.bytes[start..start + bytes];
         match layout {
             Layout::Packet(packet) => {
                 self.packets += 1;
@@ -332,19 +337,27 @@ impl<R: Read> CaptureReader<R> {
                     Decoder::Pcap(header) => core::slice::from_ref(&header.interface),
                     Decoder::Pcapng(decoder) => &decoder.interfaces,
                 };
+                // The decoder has refused packets of unknown interfaces.
+                let description = &interfaces[packet.interface as usize];
+                let fcs = u32::from(description.fcs_bytes.unwrap_or(0));
+                let data = &raw[packet.data.range()];
+                let original_len = packet.original_len.saturating_sub(fcs);
+                // The snap length may have cut a part of the check sequence, or all of it.
+                let end = data.len().saturating_sub(fcs as usize).max(original_len as usize);
+                let data = data.get(..end).unwrap_or(data);
                 Entry::Packet(Packet {
-                    data: &raw[packet.data.range()],
-                    original_len: packet.original_len,
+                    data,
+                    original_len,
                     timestamp_ns: packet.timestamp_ns,
                     interface: packet.interface,
                     device: packet.interface,
-                    // The decoder has refused packets of unknown interfaces.
-                    description: &interfaces[packet.interface as usize],
+                    description,
                     number: self.packets,
                     origin: Origin { file: 0, number: self.packets, offset },
                     options: Options::new(&raw[packet.options.range()], order),
                     raw,
                     format,
+                    is_stripped: fcs > 0,
                 })
             }
             Layout::Block { kind, interface } => {

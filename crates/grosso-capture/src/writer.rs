@@ -459,6 +459,7 @@ impl<W: Write> CaptureWriter<W> {
     fn copy_to_pcap(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
         let header = self.begin_pcap(packet.description)?;
         let is_same_record = packet.format == Format::Pcap
+            && !packet.is_stripped
             && header.order == packet.order()
             && header.interface.resolution == packet.description.resolution
             && header.interface.link_type == packet.description.link_type;
@@ -480,7 +481,7 @@ impl<W: Write> CaptureWriter<W> {
             self.begin_section_in(packet.order())?;
         }
         let number = self.number_of(packet)?;
-        if !is_same_format || number != packet.interface {
+        if !is_same_format || number != packet.interface || packet.is_stripped {
             let meta = PacketMeta { interface: number, ..packet.meta() };
             let options = packet.options();
             return self.write_enhanced(&meta, packet.data, packet.description, Some(&options));

@@ -5,7 +5,59 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 use grosso_capture::Format;
 use grosso_testkit::Packet;
 
-use crate::common::{Bench, ETHERNET, capture};
+use crate::common::{Bench, ETHERNET, capture, frames};
+
+/// A pcapng section with one interface of Ethernet whose frames end with a check sequence of four bytes.
+fn with_fcs(frames: &[Vec<u8>]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let len = (12 + body.len() as u32).to_le_bytes();
+        [&kind.to_le_bytes(), &len, body, &len].concat()
+    };
+    let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let interface = [1, 0, 0, 0, 0, 0, 4, 0, 2, 0, 3, 0, b't', b'a', b'p', 0];
+    let interface = [&interface[..], &[13, 0, 1, 0, 4, 0, 0, 0], &[0, 0, 0, 0]].concat();
+    let mut file = [block(0x0a0d_0d0a, &section), block(1, &interface)].concat();
+    for (index, frame) in frames.iter().enumerate() {
+        let frame = [&frame[..], &[0xde, 0xad, 0xbe, 0xef]].concat();
+        let len = (frame.len() as u32).to_le_bytes();
+        let time = [0, 0, 0, 0, index as u8, 0, 0, 0];
+        let padding = &[0; 3][..frame.len().wrapping_neg() & 3];
+        let body = [&[0; 4][..], &time, &len, &len, &frame, padding].concat();
+        file.extend(block(6, &body));
+    }
+    file
+}
+
+#[test]
+fn a_known_frame_check_sequence_is_no_part_of_the_frame() {
+    let stream = (0..8).map(|index: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
+        packet.tcp(|tcp| tcp.sequence(index * 1000)).payload_len(1000).build()
+    });
+    let stream: Vec<Vec<u8>> = stream.collect();
+    let bench = Bench::new();
+    let mut classic = capture(
+        Format::Pcap,
+        ETHERNET,
+        &stream.iter().map(|frame| [&frame[..], &[1, 2, 3, 4]].concat()).collect::<Vec<_>>(),
+    );
+    classic[20..24].copy_from_slice(&0x2400_0001_u32.to_le_bytes());
+    for (name, bytes) in [("in.pcapng", with_fcs(&stream)), ("in.pcap", classic)] {
+        bench.put(name, &bytes);
+        let report = bench.ok(&format!("coalesce --json -r {name} -w merged.pcapng")).json();
+        assert!(report["superframes"].as_u64().unwrap() > 0, "{name}: {report}");
+        bench.ok("segment -r merged.pcapng -w back.pcapng");
+        assert!(frames(&bench.get("back.pcapng")) == stream, "{name}");
+        // Copies do not claim a check sequence that they do not have.
+        for copy in ["copy.pcap", "copy.pcapng"] {
+            bench.ok(&format!("wire -r {name} -w {copy}"));
+            let bytes = bench.get(copy);
+            let reader = grosso_capture::CaptureReader::new(&bytes[..]).unwrap();
+            assert!(reader.interfaces().iter().all(|i| i.fcs_bytes.unwrap_or(0) == 0), "{copy}");
+            assert!(frames(&bytes) == stream, "{name} to {copy}");
+        }
+    }
+}
 
 /// A superframe of TCP as the kernel of its sender shows it.
 fn superframe() -> Vec<u8> {

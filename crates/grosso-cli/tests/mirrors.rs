@@ -172,7 +172,7 @@ fn streams_in_these_tunnels_come_back() {
     let bench = Bench::new();
     bench.put("in.pcapng", &capture(Format::Pcapng, ETHERNET, &all));
     let report = bench.ok("coalesce --json -r in.pcapng -w merged.pcapng").json();
-    assert!(report["superframes"].as_u64().unwrap() > 4, "{report}");
+    assert!(report["superframes"].as_u64().unwrap() >= 4, "{report}");
     bench.ok("segment -r merged.pcapng -w back.pcapng");
     let (mut before, mut after) = (all, frames(&bench.get("back.pcapng")));
     before.sort();

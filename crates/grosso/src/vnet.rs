@@ -413,14 +413,14 @@ fn check_tunnel(
 }
 
 /// The only UDP tunnel around a transport header.
-struct Tunnel {
+struct TunnelHeaders {
     outer: Layer,
     inner: Layer,
     bit: u8,
 }
 
 /// Returns the UDP tunnel of a frame with two IP headers; an error when there are more.
-fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
+fn tunnel(stack: &Stack) -> Option<Result<TunnelHeaders, VnetError>> {
     let transport = transport(stack)?;
     let is_outer = |layer: &&Layer| layer.kind == Kind::Udp && layer.offset < transport.offset;
     let outer = *stack.layers().iter().find(is_outer)?;
@@ -430,7 +430,11 @@ fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
     };
     let bit = if first.kind == Kind::Ipv6 { GSO_TUNNEL_IPV6 } else { GSO_TUNNEL_IPV4 };
     let ordered = first.offset < outer.offset && outer.offset < inner.offset;
-    Some(if ordered { Ok(Tunnel { outer, inner, bit }) } else { Err(VnetError::Inexpressible) })
+    Some(if ordered {
+        Ok(TunnelHeaders { outer, inner, bit })
+    } else {
+        Err(VnetError::Inexpressible)
+    })
 }
 
 /// Returns the GSO type that matches these headers (rules V4, V5).

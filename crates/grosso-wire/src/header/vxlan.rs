@@ -297,7 +297,7 @@ const LAYOUT: Layout = Layout::new(&[
 const STRUCTURE: Structure =
     Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
 
-/// Rules W30, W31: the VNI has to count; reserved bits are ignored on receipt (RFC 7348 section 5), which Linux does not.
+/// Rules W30, W31: the VNI has to count. RFC 7348 section 5 ignores reserved bits on receipt; Linux does not.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();
