@@ -5,6 +5,7 @@ use std::{
     collections::VecDeque,
     io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 use grosso_sys::{
@@ -30,6 +31,9 @@ pub(super) struct Transmitter {
     frame_bytes_max: usize,
     /// Whether the queue of the device dropped the last packet (`ENOBUFS`). It drops more although the socket has room.
     drops: bool,
+    /// Whether the send buffer of the socket was full at the last attempt. Until `poll(2)` reports room nothing is
+    /// sent: the kernel would refuse it, or take one frame and be full again.
+    is_full: bool,
     socket: PacketSocket,
 }
 
@@ -64,6 +68,7 @@ impl Transmitter {
             ring_bytes_max: bytes_max.min(longest),
             frame_bytes_max,
             drops: false,
+            is_full: false,
             socket,
         })
     }
@@ -76,6 +81,19 @@ impl Transmitter {
             Some(ring) if frame_len <= self.ring_bytes_max => Some(ring.as_fd()),
             _ => Some(self.socket.as_fd()),
         }
+    }
+
+    /// Sends packets by the socket if it has room: see [`PacketSocket::send_batch`].
+    fn send_by_socket(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
+        if self.is_full && !self.socket.wait_for_room(Duration::ZERO)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let sent = self.socket.send_batch(packets);
+        self.is_full = match &sent {
+            Ok(sent) => *sent < packets.len(),
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        };
+        sent
     }
 }
 
@@ -100,7 +118,7 @@ impl Wire for Transmitter {
         }
         let sent = match &mut self.ring {
             Some(ring) if by_ring => ring.send_batch(&packets[..count]),
-            _ => self.socket.send_batch(&packets[..count]),
+            _ => self.send_by_socket(&packets[..count]),
         };
         self.drops = sent.as_ref().is_err_and(is_full_queue);
         sent

@@ -480,6 +480,15 @@ impl PacketSocket {
         self.wait_for(PollFlags::IN, at_most)
     }
 
+    /// Waits until half of the send buffer is free and returns whether it is. A signal ends the wait early.
+    ///
+    /// # Errors
+    ///
+    /// Errors from `poll(2)`, except `EINTR`.
+    pub fn wait_for_room(&self, at_most: Duration) -> io::Result<bool> {
+        self.wait_for(PollFlags::OUT, at_most)
+    }
+
     /// Returns the number of packets dropped because the buffer was full since the last call of this function or of
     /// [`PacketSocket::take_statistics`].
     ///

@@ -133,7 +133,7 @@ impl TransmitRing {
     ///
     /// Errors from `poll(2)`, except `EINTR`.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
-        self.socket.wait_for(rustix::event::PollFlags::OUT, at_most)
+        self.socket.wait_for_room(at_most)
     }
 
     /// Returns the maximum packet length of a slot in bytes, including the virtio header.

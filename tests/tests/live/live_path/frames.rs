@@ -1,5 +1,8 @@
 //! Single frames and their metadata, through the kernel and back.
 
+use core::cell::Cell;
+use std::process::Command;
+
 use grosso::{
     Frame, Meta,
     checksum::Checksum,
@@ -19,7 +22,7 @@ use grosso_wire::virtio::{
     GSO_UDP_SEGMENTS, Order, VirtioHeader,
 };
 
-use super::world::{World, name, until};
+use super::world::{World, name, skip, until};
 
 /// A UDP port at which nobody answers.
 const QUIET: u16 = 53_999;
@@ -144,6 +147,61 @@ fn packets_superframes_and_refused_frames_leave_in_their_order() {
         let stats = packet.stats().unwrap();
         assert_eq!(stats.events(LiveEvent::TransmitTooLong), 1);
     }
+}
+
+#[test]
+fn a_port_sends_nothing_while_the_kernel_has_no_room() {
+    for transmit_ring in [true, false] {
+        let Some(world) = World::new() else { return };
+        let mut tap = world.tap_port(&TapOptions::default());
+        let mut options = PacketOptions::default();
+        options.transmit_ring = transmit_ring;
+        let mut packet = world.b.run(|| PacketPort::open("b0", &options)).unwrap().unwrap();
+        // A shaper keeps packets, which stay charged to the send buffer.
+        let shaper = |action: &str, rate: &str| {
+            let of = format!("qdisc {action} dev b0 root tbf burst 2000 limit 100000000");
+            let tc = || Command::new("tc").args(of.split(' ').chain(["rate", rate])).status();
+            world.b.run(tc).unwrap().is_ok_and(|tc| tc.success())
+        };
+        if !shaper("add", "400bit") {
+            skip("tc is not installed, or this machine has no sch_tbf");
+            return;
+        }
+        let frame = udp4().payload_len(1000).build();
+        let mut taken = 0;
+        while packet.transmit(&[&frame], &Meta::default()).unwrap() == Transmitted::Taken {
+            taken += 1;
+            assert!(taken < 1_000_000, "the send buffer has an end");
+        }
+        let (flushed, calls) = calls_of(|| packet.flush().unwrap());
+        assert_eq!((flushed, calls), (Transmitted::NoRoom, 0), "transmit ring: {transmit_ring}");
+        assert!(shaper("change", "10gbit"));
+        let mut arrived = 0;
+        until(|| {
+            packet.flush().unwrap();
+            let mut each = |received: Frame<_>| {
+                let bytes: &[u8] = AsRef::as_ref(&received.buffer);
+                arrived += usize::from(bytes == frame);
+            };
+            tap.receive(0, 100, &mut each).unwrap();
+            arrived == taken
+        });
+    }
+}
+
+/// Calls a function, and counts its system calls that send, receive or wait.
+fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
+    thread_local! {
+        static CALLS: Cell<u32> = const { Cell::new(0) };
+    }
+    CALLS.set(0);
+    grosso_sys::calls::observe(Some(|call| {
+        CALLS.set(CALLS.get() + 1);
+        call();
+    }));
+    let result = call();
+    grosso_sys::calls::observe(None);
+    (result, CALLS.get())
 }
 
 /// The kernel leaves a packet socket room for a tag of 802.1Q beyond the MTU, and for none of 802.1ad.
