@@ -36,8 +36,8 @@ pub enum Entry<'a> {
 pub struct Packet<'a> {
     /// Captured bytes, starting with the link layer, without a frame check sequence of known length.
     pub data: &'a [u8],
-    /// Length of the packet on its link in bytes, without a frame check sequence of known length. Larger than `data` if the snapshot length truncated the packet;
-    /// smaller only in files with wrong lengths.
+    /// Length of the packet on its link in bytes, without a frame check sequence of known length. Larger than `data` if
+    /// the snapshot length truncated the packet; smaller only in files with wrong lengths.
     pub original_len: u32,
     /// Nanoseconds since the epoch, rounded down; `None` if the record has no time.
     pub timestamp_ns: Option<u64>,
