@@ -70,7 +70,7 @@ fn explain_calls_a_superframe_one() {
     let bench = Bench::new();
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[superframe(), superframe()]));
     let text = bench.ok("explain in.pcap 1").stdout;
-    assert!(text.contains("superframe already"), "{text}");
+    assert!(text.contains("already a superframe"), "{text}");
     assert!(!text.contains("untrusted"), "{text}");
 }
 

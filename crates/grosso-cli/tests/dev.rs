@@ -183,7 +183,7 @@ fn what_cannot_be_is_refused_with_what_may_have_been_meant() {
     );
     assert_eq!(
         said("dev -K v0 gro yes"),
-        (2, r#"grosso: dev -K: gro is on or off, and not "yes""#.into())
+        (2, r#"grosso: dev -K: gro is on or off, not "yes""#.into())
     );
     assert_eq!(said("dev -K v0 gro"), (2, "grosso: dev -K: gro has no value".into()));
     assert_eq!(said("dev -K v0"), (2, "grosso: dev -K: missing NAME VALUE".into()));

@@ -250,7 +250,7 @@ fn every_reason_to_pass_is_explained() {
         (Pass::GeneveControl, one(inner(geneve, 0), never)),
         (
             Pass::Bypass,
-            case(vec![plain(0), plain(1)], "--profile ./bypass.toml", &["seldom joined"]),
+            case(vec![plain(0), plain(1)], "--profile ./bypass.toml", &["seldom merge"]),
         ),
         (
             Pass::TableFull,
@@ -583,9 +583,12 @@ fn every_reason_to_close_is_explained() {
             Close::HoldTime,
             case(push(|t| t), "--hold 1us", &["(limits.hold-ns: the maximum is 1000)"]),
         ),
-        (Close::Push, case(push(Tcp::psh), "", &["A packet with PSH ended it (rule G36)."])),
-        (Close::Finish, case(push(Tcp::fin), "", &["A packet with FIN ended it (rule G36)."])),
-        (Close::ShortSegment, case(short, "", &["A shorter packet ended it"])),
+        (Close::Push, case(push(Tcp::psh), "", &["A packet with PSH ended the train (rule G36)."])),
+        (
+            Close::Finish,
+            case(push(Tcp::fin), "", &["A packet with FIN ended the train (rule G36)."]),
+        ),
+        (Close::ShortSegment, case(short, "", &["A shorter packet ended the train"])),
         (
             Close::SegmentLimit,
             case(
@@ -621,7 +624,7 @@ fn every_reason_to_close_is_explained() {
             case(
                 vec![plain(0), segment(1, |ip| ip, |t| t.sequence(500))],
                 "--profile ./full.toml",
-                &["A bound of the repair of reordering was reached."],
+                &["A limit of reordering repair was reached."],
             ),
         ),
         (

@@ -62,7 +62,7 @@ fn lab_runs_sender_path_and_receiver_on_the_cpus_that_were_chosen() {
     let bench = Bench::new();
     let run = bench.run(&format!("lab --cpus {one},{},{one} --no-html", other + 1));
     assert!(
-        run.code == 2 && run.stderr.contains(&format!("no CPU {}", other + 1)),
+        run.code == 2 && run.stderr.contains(&format!("the lab cannot run on CPU {}", other + 1)),
         "{}",
         run.stderr
     );

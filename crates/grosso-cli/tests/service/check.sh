@@ -65,7 +65,7 @@ done
 systemctl start grosso@cpus
 # What a program wrote last may not have been taken down yet when its end is known.
 journalctl --sync
-journalctl -u grosso@cpus --no-pager -o cat | grep -q 'cpus.conf beside it' && echo "cpus hint yes"
+journalctl -u grosso@cpus --no-pager -o cat | grep -q 'cpus.conf next to it' && echo "cpus hint yes"
 systemctl stop grosso@cpus
 kill %1
 wait

@@ -96,8 +96,7 @@ pub(crate) fn listening(command: &mut Command) -> (Child, String) {
     let mut sink = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(sink.stderr.take().unwrap()).read_line(&mut said).unwrap();
-    let address =
-        said.split("serving pcap-over-IP on ").nth(1).and_then(|rest| rest.split(';').next());
+    let address = said.split("listening at ").nth(1).and_then(|rest| rest.split(';').next());
     (sink, address.unwrap_or_else(|| panic!("{said}")).to_owned())
 }
 

@@ -397,7 +397,7 @@ mod linux {
         let refused =
             measure(&Setting { congestion, ..setting(grosso(false)) }, &AtomicBool::new(false));
         let text = refused.unwrap_err().to_string();
-        assert!(text.starts_with("no congestion control carrier-pigeon: "), "{text}");
+        assert!(text.contains("connect: no congestion control carrier-pigeon: "), "{text}");
     }
 
     /// A socket that began with BBR, as where that is the system's default, paces with whatever it is given then.

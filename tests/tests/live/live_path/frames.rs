@@ -178,7 +178,7 @@ fn a_port_sends_nothing_while_the_kernel_has_no_room() {
         assert!(shaper("change", "10gbit"));
         let mut arrived = 0;
         until(|| {
-            packet.flush().unwrap();
+            let _ = packet.flush().unwrap();
             let mut each = |received: Frame<_>| {
                 let bytes: &[u8] = AsRef::as_ref(&received.buffer);
                 arrived += usize::from(bytes == frame);
