@@ -92,7 +92,8 @@ fn udp_that_is_shorter_than_its_header_is_bad_whatever_its_checksum() {
         let bad = [Verdict::Bad];
         assert_eq!(verdicts(&bytes) == bad, len != 0, "{len}");
         put(&mut bytes, 60, 0);
-        assert_eq!(verdicts(&bytes), bad);
+        // A length of zero may be a jumbogram, whose end is not known.
+        assert_eq!(verdicts(&bytes), [if len == 0 { Verdict::ZeroUdp } else { Verdict::Bad }]);
     }
 }
 
@@ -153,10 +154,15 @@ proptest! {
             if levels.prefix.is_some() {
                 continue;
             }
+            // The oracle does not ask whether a checksum may be missing.
+            let is_wrong = |level: &Level| {
+                let is_open = matches!(level.verdict, Verdict::Partial | Verdict::Bad);
+                is_open && level.why != Why::Missing
+            };
             let found: Vec<_> = levels
                 .iter()
                 .filter(|level| level.verdict != Verdict::Unverifiable)
-                .map(|level| (level.found, matches!(level.verdict, Verdict::Partial | Verdict::Bad)))
+                .map(|level| (level.found, is_wrong(level)))
                 .collect();
             let expected: Vec<_> = known
                 .iter()
