@@ -149,8 +149,8 @@ fn lying_lengths_are_damage_with_an_offset() {
         (4, 35, "a block length of 35 bytes, which is not a multiple of 4"),
         (4, 0x7fff_fffc, "a record of 2147483644 bytes, more than 16777216"),
         (32, 40, "a block of 36 bytes whose trailing length is 40"),
-        (20, 5, "a packet of 5 bytes in a block with room for 4"),
-        (20, u32::MAX, "a packet of 4294967295 bytes in a block with room for 4"),
+        (20, 5, "a packet of 5 bytes in a block with 4 bytes left"),
+        (20, u32::MAX, "a packet of 4294967295 bytes in a block with 4 bytes left"),
         (8, 1, "a packet of interface 1; the section declares 1"),
     ];
     for (at, value, expected) in cases {

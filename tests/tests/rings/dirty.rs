@@ -151,7 +151,7 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
     for (words, file, why) in [
         ([LOG_BYTES, OFFSET + 1], &log_file(), "its file is too short"),
         ([u64::MAX, OFFSET], &log_file(), "its file is too short"),
-        ([LOG_BYTES - 1, OFFSET], &log_file(), "is too short: memory reaches, at 0x200000"),
+        ([LOG_BYTES - 1, OFFSET], &log_file(), "is too short: memory reaches 0x200000"),
         ([0, 0], &log_file(), "expected 1 to"),
         ([LOG_BYTES, OFFSET], &executable, "not in memory"),
     ] {

@@ -894,8 +894,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
         let taken: Vec<u32> = back.rings(Way::ToGuest).map(|ring| ring.base()).collect();
         assert_eq!(taken, entries, "{pair}");
     }
-    // Only one has frames of the guest.
-    assert!(back.ring(Way::FromGuest).is_some());
+    assert!(back.ring(Way::FromGuest).is_some(), "one pair has frames of the guest");
     (0..2).for_each(|_| back.turn(Way::FromGuest));
     assert!(back.ring(Way::FromGuest).is_none(), "that of the pair before");
 }

@@ -126,8 +126,8 @@ mod linux {
         "userspace::every_byte_arrives_over_a_wire_that_loses",
     ];
 
-    /// Trials whose result depends on rates, which a busy machine changes: only the gate's step of experiments runs them,
-    /// as `cargo test -p grosso-lab --test lab -- --ignored` does.
+    /// Trials whose result depends on rates, which a busy machine changes: only the gate's step of experiments runs
+    /// them, as `cargo test -p grosso-lab --test lab -- --ignored` does.
     const MEASURING: [&str; 1] = ["tunnels::without_offloads_every_packet_passes_by_itself"];
 
     /// Trials at once for each processor, of which one measures.

@@ -71,8 +71,16 @@ fn ours(stack: &Stack) -> Vec<Layer> {
     let mut network = false;
     for layer in stack.layers() {
         let another_network = network && matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
-        let unknown =
-            matches!(layer.kind, Kind::Mpls | Kind::Pppoe | Kind::Gre | Kind::Esp | Kind::Nsh);
+        let unknown = matches!(
+            layer.kind,
+            Kind::Mpls
+                | Kind::Pppoe
+                | Kind::Gre
+                | Kind::Esp
+                | Kind::Nsh
+                | Kind::Sctp
+                | Kind::UdpLite
+        );
         if another_network || unknown {
             break;
         }

@@ -100,7 +100,7 @@ fn ipv6_without_next_header_has_no_payload() {
     let packet = |next| ethernet().ipv6(move |ip| ip.next_header(next)).pad_to(60);
     let stack = dissected(packet(59));
     assert_eq!((stack.extent, stack.end, stack.stop), (Extent::Padded, 54, Stop::Unknown));
-    let stack = dissected(packet(132));
+    let stack = dissected(packet(135));
     assert_eq!((stack.extent, stack.end, stack.stop), (Extent::Jumbo, 60, Stop::Unknown));
 }
 

@@ -47,12 +47,16 @@ fn ipv4() {
     holds(length(40), "eth ip4 tcp", Stop::Payload);
     let options = ethernet().ipv4(|ip| ip.options(&[1, 1, 1, 0])).tcp(|t| t);
     holds(options, "eth ip4 tcp", Stop::Payload);
-    for protocol in [0, 43, 44, 51, 59, 60, 132] {
+    for protocol in [0, 43, 44, 51, 59, 60] {
         holds(
             ethernet().ipv4(move |ip| ip.protocol(protocol)).payload_len(64),
             "eth ip4",
             Stop::Unknown,
         );
+    }
+    for (protocol, stack) in [(132, "eth ip4 sctp"), (136, "eth ip4 udplite")] {
+        let packet = ethernet().ipv4(move |ip| ip.protocol(protocol)).payload_len(64);
+        holds(packet, stack, Stop::Payload);
     }
 }
 
@@ -72,8 +76,8 @@ fn g21_ipv6_extensions() {
     let all = ip().hop_by_hop(|h| h).destination_options(|d| d).routing(|r| r).tcp(|t| t);
     holds(all, "eth ip6 ext6 ext6 ext6 tcp", Stop::Payload);
     holds(ethernet().ipv6(|ip| ip.version(4)).tcp(|t| t), "eth", Stop::Malformed);
-    // Authentication, no next header, mobility, SCTP.
-    for next in [51, 59, 135, 132] {
+    // Authentication, no next header, mobility.
+    for next in [51, 59, 135] {
         let packet = ethernet().ipv6(move |ip| ip.next_header(next)).payload_len(64);
         holds(packet, "eth ip6", Stop::Unknown);
     }

@@ -38,8 +38,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
     }
 }
 
-/// The rows of the chosen device below a table of this many devices: with its activity, with its reasons alone, or none. The
-/// table comes first.
+/// The rows of the chosen device below a table of this many devices: with its activity, with its reasons alone, or
+/// none. The table comes first.
 fn detail_rows(rows: u16, devices: usize) -> u16 {
     let table = TITLE_ROWS + HEAD_ROWS + devices.clamp(1, DEVICE_ROWS) as u16;
     let fits = |detail: &u16| rows >= table + detail;
