@@ -345,6 +345,11 @@ impl<R: Read> CaptureReader<R> {
                 // The snap length may have cut a part of the check sequence, or all of it.
                 let end = data.len().saturating_sub(fcs as usize).max(original_len as usize);
                 let data = data.get(..end).unwrap_or(data);
+                // A writer would not keep a length below the bytes that it writes.
+                let original_len = match fcs {
+                    0 => original_len,
+                    _ => original_len.max(data.len() as u32),
+                };
                 Entry::Packet(Packet {
                     data,
                     original_len,
