@@ -459,7 +459,6 @@ impl<W: Write> CaptureWriter<W> {
     fn copy_to_pcap(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
         let header = self.begin_pcap(packet.description)?;
         let is_same_record = packet.format == Format::Pcap
-            && !packet.is_stripped
             && header.order == packet.order()
             && header.interface.resolution == packet.description.resolution
             && header.interface.link_type == packet.description.link_type;
@@ -467,10 +466,10 @@ impl<W: Write> CaptureWriter<W> {
             return self.write_record(&packet.meta(), packet.data, packet.description);
         }
         // The time stays, even one that only these bytes can say.
-        let (time, rest) = packet.raw.split_at(RECORD_TIME_BYTES);
+        let (time, _) = packet.raw.split_at(RECORD_TIME_BYTES);
         let captured = packet.data.len() as u32;
         let lengths = pcap::lengths(header.order, captured, packet.original_len);
-        self.write_all(&[time, &lengths, &rest[lengths.len()..]])?;
+        self.write_all(&[time, &lengths, packet.data])?;
         self.count_packet();
         Ok(())
     }
