@@ -46,7 +46,7 @@ fn pcap_copy_is_byte_identical() {
     }
 }
 
-/// What is behind the frame is no longer true once a packet is merged, split or repaired.
+// A check sequence is no longer true once its packet is merged, split or repaired.
 #[test]
 fn a_frame_check_sequence_of_known_length_is_not_copied() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
