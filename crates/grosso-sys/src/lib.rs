@@ -40,7 +40,7 @@
 //! | [`fault`] | classes of errors on the packet path |
 //! | [`calendar`] | local time as text, by the C library |
 //! | [`calls`] | observation of the system calls of the packet path |
-//! | [`bell`] | signalling another program's eventfd without blocking |
+//! | [`bell`] | signalling the eventfd of another program without blocking |
 //! | [`wait`] | waiting for a descriptor, a time or another thread |
 //! | [`interface`] | interface names, state, MTU, addresses, bridges, device attributes in sysfs |
 //! | [`ethtool`] | device features by the names of `ethtool -k`, interrupt coalescing, rings, channels |

@@ -21,7 +21,7 @@ pub fn random() -> io::Result<u64> {
 }
 
 /// Locks the pages of `bytes` bytes from `start` on in memory until the process ends, so that they are never swapped.
-/// They stay locked after the memory is reused, because a page can hold several secrets.
+/// The pages stay locked after the memory is reused, because a page can hold several secrets.
 ///
 /// # Errors
 ///

@@ -48,7 +48,7 @@ impl Meta {
 
     /// Returns whether a frame with these headers is a superframe of UDP datagrams with inner headers.
     ///
-    /// Its outer UDP checksum is partial. So is that of a tunnelled superframe whose own checksum is left to the
+    /// The outer UDP checksum is partial. So is that of a tunnelled superframe whose own checksum is left to the
     /// receiver (rule C50); the inner IP length distinguishes them: that of a datagram ends with the datagram.
     pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
         let (Checksum::Partial { start, .. }, Some(gso)) = (self.checksum, self.gso) else {

@@ -84,7 +84,7 @@ pub(crate) struct Level {
     pub(crate) layer: Layer,
     /// Its offset in the packet.
     pub(crate) at: usize,
-    /// Its value in the packet: 16 bits, or 32 of a CRC32c.
+    /// Value of the checksum in the packet: 16 bits, or 32 of a CRC32c.
     pub(crate) found: u32,
     /// The right value, if it can be computed.
     pub(crate) expected: Option<u32>,

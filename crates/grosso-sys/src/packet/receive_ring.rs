@@ -217,7 +217,7 @@ impl RingFrame {
         usize::from(header.net.saturating_sub(header.mac))
     }
 
-    /// Returns the length of the packet in bytes, of which the slot may hold only a part.
+    /// Returns the length of the packet in bytes. The slot may hold only a part of the packet.
     #[inline]
     pub fn original_bytes(&self) -> usize {
         let header = self.header();

@@ -16,7 +16,7 @@ use crate::memory::{Memory, Place};
 pub(crate) struct Cursor {
     /// Index of the descriptor.
     pub(crate) index: u16,
-    /// virtio's wrap counter: true in odd laps, of which the first is one.
+    /// virtio's wrap counter: true in odd laps, starting with the first.
     pub(crate) is_odd: bool,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Seen<'a> {
 
 /// A packet that continues its train, or that resembles those before it.
 ///
-/// It is not moved between stages: each reads it in place, and from there it goes to its train.
+/// The packet is not moved between stages: each reads it in place, and from there it goes to its train.
 #[derive(Debug)]
 pub(super) struct Predicted<'a> {
     pub(super) seen: Seen<'a>,

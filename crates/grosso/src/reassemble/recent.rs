@@ -14,7 +14,7 @@ use crate::{
 /// A fragment whose headers were examined, and the slot of its datagram.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// Its properties, except the offset of its data; `None` if its headers cannot be reused.
+    /// Properties of the packet, except the offset of its data; `None` if its headers cannot be reused.
     told: Option<ArrivedFragment>,
     /// The slot of its datagram.
     slot: u32,

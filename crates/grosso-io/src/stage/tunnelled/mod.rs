@@ -99,7 +99,7 @@ impl TunnelledOptions {
 
 /// A port that encapsulates transmitted frames and decapsulates received ones.
 ///
-/// Its frames are the inner ones: Ethernet frames or IP packets, as the [`Endpoint`] is configured. The inner port
+/// Frames here are the inner ones: Ethernet frames or IP packets, as the [`Endpoint`] is configured. The inner port
 /// carries the outer ones: Ethernet with the addresses of [`TunnelledOptions::link`], or frames that start with the IP
 /// header.
 ///
