@@ -152,13 +152,7 @@ fn interrupt_coalescing_is_set() {
     let (code, _, stderr) = net.grosso("dev -C t0 rx-usecs 3");
     assert_eq!(
         (code, stderr.lines().next()),
-        (
-            4,
-            Some(
-                "grosso: dev -C: t0 does not support \
-                                                        rx-usecs"
-            )
-        )
+        (4, Some("grosso: dev -C: t0 does not support rx-usecs"))
     );
     assert_eq!(net.grosso("dev -C t0 rx-usec 3").0, 2);
     assert_eq!(net.grosso("dev -C t0 rx-frames many").0, 2);

@@ -139,8 +139,7 @@ fn every_command_says_what_is_wrong_with_its_input() {
             (
                 "-r a.pcap -f tcp udp",
                 2,
-                "use either -r FILE EXPRESSION or FILE... -f EXPRESSION, \
-                                         not both",
+                "use either -r FILE EXPRESSION or FILE... -f EXPRESSION, not both",
             ),
             ("a.pcap tcp", 4, "pass filters after -f"),
             ("- -", 2, "standard input can be read only once"),

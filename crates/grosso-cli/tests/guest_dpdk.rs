@@ -93,7 +93,7 @@ impl Tester {
 fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     for program in ["stdbuf", "dpdk-testpmd"] {
         if Command::new(program).arg("--version").output().is_err() {
-            println!("skipped: no {program}");
+            println!("skipped: {program} is not installed");
             return None;
         }
     }

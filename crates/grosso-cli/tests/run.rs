@@ -292,9 +292,18 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
         drop(listener);
         let mut said = Vec::new();
         if is_taken {
-            // The port is free now, and the file is as it was.
-            running.signal(Signal::HUP);
-            said = running.said_with("metrics: http://").0;
+            // The file is as it was. The port is free as soon as no program that another test starts at this moment
+            // holds a copy of the listener.
+            loop {
+                running.signal(Signal::HUP);
+                let (before, line) = running.said_with("metrics");
+                said.extend(before);
+                let is_served = line.contains("metrics: http://");
+                said.push(line);
+                if is_served {
+                    break;
+                }
+            }
         }
         let mut ended = running.stop(Signal::TERM);
         ended.stderr.insert_str(0, &said.join("\n"));

@@ -468,7 +468,7 @@ fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() 
         let silence = "table inet quiet { chain out { type filter hook output priority 0; \
                        icmp type destination-unreachable drop; icmpv6 type packet-too-big drop; }; }";
         if !nft(&routed.router, silence) {
-            return skip("no nftables");
+            return skip("nft is not installed");
         }
         routed.tunnel(words, family, 0);
         let streams = [0, 1].map(|inner| routed.connection(0, inner));

@@ -15,10 +15,11 @@ use rustix::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
     },
+    process::getpid,
     thread::set_name,
 };
 
-use crate::path::kernel;
+use crate::{path::kernel, scheduling::threads};
 
 /// The helper process of this process.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Helper {
     /// [`io::ErrorKind::ResourceBusy`] if this process has other threads, whose locks the helper would inherit; errors
     /// from `fork(2)` and `socketpair(2)`.
     pub fn start(prepare: fn() -> io::Result<()>, work: fn(Job)) -> io::Result<Self> {
-        let threads = kernel::names("/proc/self/task").map_or(1, |names| names.len());
+        let threads = threads(getpid()).map_or(1, |threads| threads.len());
         if threads > 1 {
             return Err(io::ErrorKind::ResourceBusy.into());
         }

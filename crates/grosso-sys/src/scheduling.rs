@@ -1,7 +1,7 @@
 //! CPU affinity, real-time priority and CPU time of threads.
 
 use core::time::Duration;
-use std::ffi::OsString;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -122,24 +122,34 @@ pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
         }),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!(
-                "cannot parse schedstat: \
-                                                                     {text:?}"
-            ),
+            format!("cannot parse schedstat: {text:?}"),
         )),
     }
 }
 
-/// Returns the threads of a process.
+/// Returns the threads of a process, ordered by ID.
+///
+/// A listing ends early when the thread that it stands at ends, so it is repeated until it adds none.
 ///
 /// # Errors
 ///
 /// `NotFound` if the process is gone.
 pub fn threads(process: Pid) -> io::Result<Vec<Pid>> {
-    let names = kernel::names(format!("/proc/{}/task", process.as_raw_nonzero()))?;
-    let number = |name: &OsString| Pid::from_raw(name.to_str()?.parse().ok()?);
-    Ok(names.iter().filter_map(number).collect())
+    let folder = format!("/proc/{}/task", process.as_raw_nonzero());
+    let mut found = BTreeSet::new();
+    for _ in 0..LISTINGS_MAX {
+        let before = found.len();
+        let names = kernel::names(&folder)?;
+        found.extend(names.iter().filter_map(|name| name.to_str()?.parse::<i32>().ok()));
+        if before == found.len() {
+            break;
+        }
+    }
+    Ok(found.into_iter().filter_map(Pid::from_raw).collect())
 }
+
+/// Listings of the threads of a process that starts threads all the time.
+const LISTINGS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {

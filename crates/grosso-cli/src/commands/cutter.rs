@@ -131,10 +131,7 @@ impl Cutter {
         let mut clock = Clock::new(said, segments.remaining());
         self.segment.resize(segments.packet_len_max(), 0);
         while let Some(segment) = segments.write_next(&mut self.segment).map_err(|error| {
-            Failure::internal(format!(
-                "a segment exceeded its size limit: \
-                                                        {error}"
-            ))
+            Failure::internal(format!("a segment exceeded its size limit: {error}"))
         })? {
             let bytes = &self.segment[..segment.len()];
             let timing;

@@ -154,10 +154,7 @@ impl FragmentWork {
         self.fragment.resize(fragments.packet_len_max(), 0);
         let mut is_first = true;
         while let Some(fragment) = fragments.write_next(&mut self.fragment).map_err(|error| {
-            Failure::internal(format!(
-                "a fragment exceeded its size limit: \
-                                                        {error}"
-            ))
+            Failure::internal(format!("a fragment exceeded its size limit: {error}"))
         })? {
             let bytes = &self.fragment[..fragment.len()];
             if core::mem::take(&mut is_first) {

@@ -102,10 +102,8 @@ fn are_all(shares: &[Share]) -> Result<(), Failure> {
 fn differs(one: &Share, other: &Share, key: &str) -> Failure {
     let message =
         format!("{} and {} are not shards of one run: {key} differs", one.name, other.name);
-    Failure::input("input.report", message).hint(
-        "use the same captures and options for every \
-                                                  shard",
-    )
+    Failure::input("input.report", message)
+        .hint("use the same captures and options for every shard")
 }
 
 /// The way in which the values of a field become one.

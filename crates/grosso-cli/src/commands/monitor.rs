@@ -125,10 +125,7 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
     let failed = |error: io::Error| {
         Failure::environment(
             "environment.terminal",
-            format!(
-                "monitor: cannot use the terminal: \
-                                                              {error}"
-            ),
+            format!("monitor: cannot use the terminal: {error}"),
         )
     };
     let mut screen = Screen::open().map_err(failed)?;

@@ -193,8 +193,7 @@ impl<'a> Court<'a> {
                 }
                 (None, None) => {
                     let text = format!(
-                        "frame {number} contains a packet that was never sent to \
-                                        the program"
+                        "frame {number} contains a packet that was never sent to the program"
                     );
                     self.fault(Law::Added, &["G54"], text);
                 }

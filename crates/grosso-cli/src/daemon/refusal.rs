@@ -128,8 +128,7 @@ fn unix(command: &str, device: &Device, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => (
             "environment.socket",
             "the directory does not exist".to_owned(),
-            "create it with \
-                                                                               mkdir -p",
+            "create it with mkdir -p",
         ),
         _ => ("environment.socket", error.to_string(), "another socket uses the path"),
     };

@@ -171,8 +171,7 @@ impl<'a> State<'a> {
                     "tunnel" => true,
                     mode => {
                         return Err(words.wrong(&format!(
-                            "mode {mode} is not supported; expected \
-                                                  transport or tunnel"
+                            "mode {mode} is not supported; expected transport or tunnel"
                         )));
                     }
                 };
@@ -185,10 +184,9 @@ impl<'a> State<'a> {
             "aead" => {
                 let name = words.value()?.trim_matches(['\'', '"']);
                 if name != ALGORITHM {
-                    return Err(words.wrong(&format!(
-                        "aead {name} is not supported; expected \
-                                                     {ALGORITHM}"
-                    )));
+                    return Err(
+                        words.wrong(&format!("aead {name} is not supported; expected {ALGORITHM}"))
+                    );
                 }
                 (self.key, self.icv_bits) = (words.value()?, words.number()?);
             }
@@ -208,10 +206,9 @@ impl<'a> State<'a> {
             "flag" | "af-unspec" => {}
             _ if self.has_counters && is_bitmap(word) => {}
             "auth" | "auth-trunc" | "enc" | "comp" => {
-                return Err(words.wrong(&format!(
-                    "{word} is not supported; expected aead \
-                                                 {ALGORITHM}"
-                )));
+                return Err(
+                    words.wrong(&format!("{word} is not supported; expected aead {ALGORITHM}"))
+                );
             }
             _ => {
                 return Err(
@@ -247,10 +244,9 @@ impl<'a> State<'a> {
                 "src" => ends[0] = Some(words.prefix()?),
                 "dst" => ends[1] = Some(words.prefix()?),
                 _ => {
-                    return Err(words.wrong(&format!(
-                        "sel {word} is not supported; expected src \
-                                                      or dst"
-                    )));
+                    return Err(
+                        words.wrong(&format!("sel {word} is not supported; expected src or dst"))
+                    );
                 }
             }
         }
@@ -455,8 +451,7 @@ src 10.9.0.2 dst 10.9.0.1
             (given("", "mark 7"), "line 2: mark is not supported"),
             (
                 given("mode beet", ""),
-                "line 1: mode beet is not supported; expected transport or \
-                                      tunnel",
+                "line 1: mode beet is not supported; expected transport or tunnel",
             ),
             (given("mode tunnel", ""), "lines 2 and 1: mode differs between the two directions"),
             (given("flag esn", ""), "lines 2 and 1: flag esn differs"),

@@ -162,8 +162,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("vxlan id 1 V4 remote 192.0.2.2", "remote 192.0.2.2 is configured twice"),
         (
             "vxlan id 1 V4 remote ::2",
-            "local 192.0.2.1 and remote ::2 must both be IPv4 or both \
-                                      be IPv6",
+            "local 192.0.2.1 and remote ::2 must both be IPv4 or both be IPv6",
         ),
         ("vxlan id 1 gpe V4 remote 192.0.2.3", "several remotes need a tunnel of Ethernet frames"),
         ("gre V4 remote 192.0.2.3", "several remotes need a tunnel of Ethernet frames, which gre"),

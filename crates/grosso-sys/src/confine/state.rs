@@ -1,8 +1,10 @@
 //! The kernel's account of the confinement of threads.
 
-use std::{io, path::Path};
+use std::io;
 
-use crate::path::kernel;
+use rustix::process::{Pid, getpid};
+
+use crate::{path::kernel, scheduling};
 
 /// Sandbox state of a thread, from `/proc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,15 +29,11 @@ pub struct ThreadState {
 ///
 /// Errors of reading `/proc`.
 pub fn own_threads() -> io::Result<Vec<ThreadState>> {
-    let mut states = Vec::new();
-    let tasks = Path::new("/proc/self/task");
-    for name in kernel::names(tasks)? {
+    let state = |thread: Pid| {
         // A thread may end meanwhile.
-        let Ok(text) = kernel::read(tasks.join(name).join("status")) else { continue };
-        states.extend(parse(&text));
-    }
-    states.sort_unstable_by_key(|state| state.number);
-    Ok(states)
+        parse(&kernel::read(format!("/proc/self/task/{thread}/status")).ok()?)
+    };
+    Ok(scheduling::threads(getpid())?.into_iter().filter_map(state).collect())
 }
 
 /// Parses `/proc/PID/task/TID/status`.

@@ -61,8 +61,7 @@ fn count(control: &Control, name: &InterfaceName, set: u32) -> io::Result<usize>
     let count = if info[2] == 0 && info[3] == 0 { 0 } else { info[4] as usize };
     if count > NAMES_MAX {
         return Err(io::Error::other(format!(
-            "the driver reports {count} names, which is \
-                                             implausible"
+            "the driver reports {count} names, which is implausible"
         )));
     }
     Ok(count)

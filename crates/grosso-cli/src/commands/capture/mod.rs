@@ -238,8 +238,7 @@ impl Running {
         let lost = source.counted.drops;
         if lost > 0 {
             session.talk.note(format!(
-                "{lost} packets dropped because the ring was full; use a \
-                                       larger --ring"
+                "{lost} packets dropped because the ring was full; use a larger --ring"
             ));
         }
         if source.unknown > 0 {

@@ -77,10 +77,8 @@ impl Names {
                 let began = i64::try_from(self.began).unwrap_or(i64::MAX);
                 calendar::local_text(self.stem.as_bytes(), began).map_err(|error| {
                     let message = format!("capture: invalid strftime format in -w: {error}");
-                    Failure::usage("usage.output", message).hint(
-                        "man strftime lists the \
-                                                                  conversions",
-                    )
+                    Failure::usage("usage.output", message)
+                        .hint("man strftime lists the conversions")
                 })?
             }
         };

@@ -40,10 +40,7 @@ impl Opener {
         let sent = self.jobs.send(Box::new(job)).ok();
         let answer = sent.and_then(|()| answer.recv().ok());
         answer.ok_or_else(|| {
-            Failure::internal(
-                "capture: the thread that opens files ended \
-                                                unexpectedly",
-            )
+            Failure::internal("capture: the thread that opens files ended unexpectedly")
         })
     }
 }

@@ -285,10 +285,8 @@ fn refused(name: &str, ring: u64, error: &io::Error) -> Failure {
     match Fault::of(error) {
         Fault::Exhausted | Fault::Malformed => {
             let message = format!("capture: cannot allocate a ring of {ring} bytes: {error}");
-            Failure::environment("environment.memory", message).hint(
-                "use a smaller ring: --ring \
-                                                                      8M",
-            )
+            Failure::environment("environment.memory", message)
+                .hint("use a smaller ring: --ring 8M")
         }
         _ => devices::refused("capture", &format!("opening {name}"), "net_raw", error),
     }

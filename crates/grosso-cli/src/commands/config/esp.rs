@@ -76,10 +76,9 @@ fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
         let message = format!("config esp: key file {name}: {error}");
         let failure = Failure::environment("environment.write", message);
         match error.kind() {
-            io::ErrorKind::AlreadyExists => failure.hint(
-                "choose a new file name; existing key \
-                                                          files are not overwritten",
-            ),
+            io::ErrorKind::AlreadyExists => {
+                failure.hint("choose a new file name; existing key files are not overwritten")
+            }
             _ => failure,
         }
     })

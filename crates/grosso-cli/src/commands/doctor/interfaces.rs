@@ -17,13 +17,9 @@ pub(super) fn findings(host: &Host) -> Vec<Finding> {
     let real = links.iter().filter(|link| link.kind.is_none() && link.hardware_type == ETHERNET);
     let look = |link: &Link| match ethtool::features(&control, &link.name) {
         Ok(features) => finding(host, link.name.as_str(), &features),
-        Err(error) => Finding::warn(
-            link.name.as_str(),
-            format!(
-                "cannot read its features: \
-                                                                 {error}"
-            ),
-        ),
+        Err(error) => {
+            Finding::warn(link.name.as_str(), format!("cannot read its features: {error}"))
+        }
     };
     real.map(look).collect()
 }

@@ -390,8 +390,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::RemoteChecksum => "an outer checksum, and a known position of the inner one",
         Pass::Empty => "payload",
         Pass::TcpSynchronize | Pass::TcpReset | Pass::TcpUrgent => {
-            "never: the packet is always \
-                                                                    a singleton"
+            "never: the packet is always a singleton"
         }
         Pass::TcpFlags => "only flags that the profile does not exclude",
         Pass::TcpOptions => "no options, or two NOPs and a timestamp",

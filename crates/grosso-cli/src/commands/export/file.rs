@@ -108,8 +108,7 @@ impl<C: Columns> TableFile<C> {
                 Err(Failure::environment("environment.write", message))
             }
             Err(_) => Err(Failure::internal(format!(
-                "{name}: the thread that writes the table \
-                                                     ended unexpectedly"
+                "{name}: the thread that writes the table ended unexpectedly"
             ))),
         }
     }

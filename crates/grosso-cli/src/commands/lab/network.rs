@@ -116,10 +116,7 @@ fn contain(session: &Session) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| {
         Failure::environment(
             "environment.lab",
-            format!(
-                "lab: cannot start a private process: \
-                                                         {error}"
-            ),
+            format!("lab: cannot start a private process: {error}"),
         )
     };
     let program = env::current_exe().map_err(failed)?;

@@ -82,10 +82,9 @@ fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
                 ipv4::MTU_MIN
             ))),
         },
-        [word, ..] => Err(usage(format!(
-            "unexpected \"{word}\" before type; only mtu BYTES can \
-                                         be there"
-        ))),
+        [word, ..] => {
+            Err(usage(format!("unexpected \"{word}\" before type; only mtu BYTES can be there")))
+        }
     }
 }
 

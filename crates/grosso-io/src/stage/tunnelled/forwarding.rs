@@ -98,8 +98,7 @@ impl Table {
             let end = end.ok_or_else(|| format!("{remote} is not a remote of the tunnel"))?;
             if !is_one_device(address) || entries.contains_key(address) {
                 return Err(format!(
-                    "{address:02x?} is not a unicast address, or is configured at \
-                                    two remotes"
+                    "{address:02x?} is not a unicast address, or is configured at two remotes"
                 ));
             }
             entries.insert(*address, ForwardingEntry { end, seen_ns: None });

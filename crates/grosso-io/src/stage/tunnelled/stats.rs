@@ -87,8 +87,7 @@ impl TunnelledStats {
             (
                 event(
                     "tunnel-out-remote-checksums",
-                    "A checksum was left for the peer to \
-                                                      complete.",
+                    "A checksum was left for the peer to complete.",
                 ),
                 put_in.remote_checksums,
             ),
