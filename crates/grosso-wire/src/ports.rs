@@ -132,7 +132,8 @@ impl Ports {
     /// Returns every configured port with its payload type, in the order of the registry.
     pub fn iter(&self) -> impl Iterator<Item = (UdpPayload, u16)> + use<> {
         let ports = *self;
-        let kinds = Kind::ALL.iter().map(move |&kind| (UdpPayload::Header(kind), ports.port(kind)));
+        let kinds = KIND_OF.into_iter().zip(ports.announcing);
+        let kinds = kinds.map(|(kind, port)| (UdpPayload::Header(kind), port));
         let fou = self.fou.map(|(port, protocol)| (UdpPayload::Protocol(protocol), port));
         kinds.filter(|(_, port)| *port != 0).chain(fou)
     }
@@ -172,6 +173,19 @@ const SLOT_OF: [u8; Kind::ALL.len()] = {
         index += 1;
     }
     slots
+};
+
+/// Kind of each slot.
+const KIND_OF: [Kind; SLOTS] = {
+    let mut kinds = [Kind::Udp; SLOTS];
+    let mut index = 0;
+    while index < Kind::ALL.len() {
+        if let Some(slot) = Slot::of(Kind::ALL[index]) {
+            kinds[slot.0] = Kind::ALL[index];
+        }
+        index += 1;
+    }
+    kinds
 };
 
 /// Returns the number of port-announced kinds among the first `count` of the registry.

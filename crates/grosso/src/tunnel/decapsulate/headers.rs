@@ -3,8 +3,8 @@
 use core::{net::IpAddr, ops::Range};
 
 use grosso_wire::{
-    Class, Kind, Layer, Ports, Stack, Stop, UdpPayload, geneve, geneve::GeneveOption, gre, ipv4,
-    ipv6, udp, vxlan,
+    Class, Kind, Layer, Ports, Stack, Stop, geneve, geneve::GeneveOption, gre, ipv4, ipv6, udp,
+    vxlan,
 };
 
 use super::{DecapsulationRules, Details, Path, reason::Refusal};
@@ -200,7 +200,7 @@ impl Walk<'_> {
                 let (tunnel, gre) = self.protocol(ip, CarriedBy::Gue)?;
                 Ok((tunnel, Some(*udp), gre, remote_checksum))
             }
-            kind if ports.on(port) == Some(UdpPayload::Header(kind)) => {
+            kind if port != 0 && ports.port(kind) == port => {
                 self.receive(&layer)?;
                 Ok((Tunnel::in_udp(kind), Some(*udp), None, remote_checksum))
             }
