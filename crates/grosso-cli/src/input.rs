@@ -413,7 +413,11 @@ impl Ending {
             session.talk.note(failure.message);
             return Ok(Exit::Yes);
         }
-        Err(if is_truncated { failure.hint("--allow-truncated to exit 0") } else { failure })
+        Err(if is_truncated {
+            failure.hint("pass --allow-truncated to exit with 0")
+        } else {
+            failure
+        })
     }
 }
 
@@ -463,7 +467,7 @@ impl Unparsed {
             total - self.packets,
         );
         Err(Failure::input("input.link_type", message)
-            .hint("if the capture records a wrong link type: --linktype NAME"))
+            .hint("if the capture records a wrong link type, pass --linktype NAME"))
     }
 }
 

@@ -44,7 +44,11 @@ fn truncated_file_is_processed_up_to_the_damage() {
             "{message}"
         );
         assert!(message.ends_with(&format!("). 19 packets were {done}.")), "{message}");
-        assert!(run.stderr.ends_with("hint: --allow-truncated to exit 0\n"), "{}", run.stderr);
+        assert!(
+            run.stderr.ends_with("hint: pass --allow-truncated to exit with 0\n"),
+            "{}",
+            run.stderr
+        );
         assert_eq!(bench.run(&format!("{line} --allow-truncated")).code, 0);
     }
     bench.ok("csum fix -r send.pcap -w out.pcap --allow-truncated");
@@ -54,7 +58,7 @@ fn truncated_file_is_processed_up_to_the_damage() {
     assert_eq!(error["code"], "input.truncated");
     assert_eq!(error["packet"], 20);
     assert!(error["offset"].as_u64().unwrap() < file.len() as u64);
-    assert_eq!(error["hint"], "--allow-truncated to exit 0");
+    assert_eq!(error["hint"], "pass --allow-truncated to exit with 0");
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
         let run = bench.ok(line);
         assert!(run.stderr.contains(note), "{}", run.stderr);
         assert!(
-            run.stderr.contains("hint: if you know the round-trip time: --round-trip 200us"),
+            run.stderr.contains("hint: if you know the round-trip time, pass --round-trip 200us"),
             "{}",
             run.stderr
         );

@@ -198,7 +198,7 @@ pub enum PortError {
         source: std::io::Error,
     },
     /// The frame exceeds the port's limit.
-    #[error("a frame of {len} bytes is longer than the {max} that the port takes")]
+    #[error("a frame of {len} bytes exceeds the port's maximum of {max} bytes")]
     TooLong {
         /// Length of the frame in bytes.
         len: usize,

@@ -287,10 +287,10 @@ const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
-Coalesces: each fragment is copied to its place, and its buffer given back.\n\
-Queues: it waits in its buffer, as in Linux until 2019. Evicts: so too, but in\n\
-half of the buffers; the datagram goes that waited longest for a fragment.\n\
-The wire's queue is long: frames are dropped for want of buffers alone.\n\
+Coalesces: each fragment is copied into place and its buffer is returned.\n\
+Queues: each fragment keeps its buffer, as in Linux until 2019. Evicts: like\n\
+queues, but in half of the buffers; the datagram that waited longest goes.\n\
+The wire's queue is long: frames are dropped only when no buffer is free.\n\
 Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
 
 #[cfg(test)]

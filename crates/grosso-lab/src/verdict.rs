@@ -244,7 +244,7 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 }
 
 /// The need of a claim on figures that no trial gave.
-const FIGURES: &str = "a figure of each of its settings: no trial gave one";
+const FIGURES: &str = "figures for each of its settings: no trial produced one";
 /// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of
 /// rounded numbers may be a little more.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;

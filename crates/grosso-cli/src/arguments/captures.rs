@@ -51,8 +51,8 @@ pub(crate) struct Rules {
     /// Merge by this profile: a name from `grosso profiles`, or a file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "linux")]
     pub(crate) profile: String,
-    /// End a poll after N packets; before a gap longer than TIME (5us); or, with "stamp", where the
-    /// timestamp changes
+    /// End a poll after N packets, before a gap longer than TIME (5us), or at each new timestamp
+    /// ("stamp")
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_batch)]
     pub(crate) batch: Batch,
     /// Hold trains across polls for this long in capture time: 20us, 1ms. "auto" adapts per flow, up
@@ -86,7 +86,7 @@ pub(crate) struct Bounds {
     /// Merge TCP only
     #[arg(long, hide_short_help = true)]
     pub(crate) no_udp: bool,
-    /// Assume this round-trip time for connections without a measured one; used by "auto" and "holes"
+    /// Assume this round-trip time for connections without a measured one; applies to --hold auto and --reorder holes
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) round_trip: Option<u64>,
 }

@@ -123,10 +123,10 @@ pub(crate) struct ConfigEsp {
     /// Output of `ip xfrm state`, or `ip xfrm state add` commands; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
-    /// Address of this host
+    /// Set the address of this host
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) here: IpAddr,
-    /// Address of the peer; required if the input has several peers
+    /// Set the address of the peer; required if the input has several peers
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) there: Option<IpAddr>,
     /// Write the keys to this new file, readable only by you

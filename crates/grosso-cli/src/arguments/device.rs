@@ -46,14 +46,14 @@ pub(crate) struct Dev {
 #[command(group = clap::ArgGroup::new("turn").args(["file_size", "rotate_seconds"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("outputs").args(["write", "listen", "to", "list"]).required(true).multiple(true))]
 pub(crate) struct Capture {
-    /// Interface: name, number from -D, or any
+    /// Capture on this interface: a name, a number from -D, or any
     #[arg(short, long, value_name = "IFACE", required_unless_present = "list")]
     interface: Option<String>,
     /// List the interfaces
     #[arg(short = 'D', long = "list-interfaces")]
     #[arg(conflicts_with_all = ["interface", "write", "listen", "to", "filter", "words"])]
     pub(crate) list: bool,
-    /// Write to this file or - (standard output); several files share the flows
+    /// Write to this file or - (standard output); several files divide the flows
     #[arg(short, long, value_name = "FILE")]
     write: Vec<PathBuf>,
     /// Split superframes and complete checksums
@@ -62,7 +62,7 @@ pub(crate) struct Capture {
     /// Serve packets of the wire as pcap-over-IP; several addresses share the flows
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Send packets of the wire to a monitor's device; tap:NAME creates one
+    /// Send wire packets to the device that a monitor reads; tap:NAME creates a TAP device
     #[arg(long, value_name = "DEV")]
     pub(crate) to: Vec<String>,
     /// Start a new file after SIZE million bytes; 64K, 8M and 1G are units of 1024

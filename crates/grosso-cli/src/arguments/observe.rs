@@ -14,7 +14,7 @@ pub(crate) struct Stats {
     /// Print again at this interval
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) interval: Option<Duration>,
-    /// Stop after printing COUNT times [default: at Ctrl-C]
+    /// Stop after printing COUNT times [default: until Ctrl-C]
     #[arg(short, long, value_name = "COUNT", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     /// Also print the change since the previous reading
@@ -47,7 +47,7 @@ pub(crate) struct Monitor {
     /// Print each interval as text, for logs
     #[arg(short, long, conflicts_with = "once")]
     pub(crate) batch: bool,
-    /// Stop after COUNT intervals with --batch [default: at Ctrl-C]
+    /// Stop after COUNT intervals with --batch [default: until Ctrl-C]
     #[arg(short, long, value_name = "COUNT", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }

@@ -24,7 +24,7 @@ impl TunnelPorts {
 /// The values of `--port`, one by one, and that of `--l2tp`.
 #[derive(Args, Debug)]
 struct PortWords {
-    /// UDP port of a tunnel: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
+    /// Set the UDP port of a tunnel: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
     #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port, hide_short_help = true)]
     ports: Vec<TunnelPort>,
     /// Format of L2TPv3 sessions: cookie size in bytes and sublayer, for example 4/default or 0/none

@@ -371,7 +371,7 @@ pub(crate) fn note_blind_flows(flows: u64, session: &mut Session) {
         "this capture does not show the round-trip time of {flows}: `auto` holds their trains as \
          for a path of 1 ms"
     ));
-    session.talk.hint("if you know the round-trip time: --round-trip 200us");
+    session.talk.hint("if you know the round-trip time, pass --round-trip 200us");
 }
 
 /// The profile that the user selected, with the options that override it.

@@ -127,7 +127,7 @@ fn begin(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<(Arguments, 
 
 /// The failure to make a table of a command that has none.
 fn no_table(command: &Command, table: &str) -> Failure {
-    Failure::internal(format!("{command:?} writes no table of {table}"))
+    Failure::internal(format!("{command:?} does not produce the table {table}"))
 }
 
 /// Turns the end of a reading into that of a table.

@@ -496,9 +496,7 @@ fn encapsulation(
     let offload = words.switch("encap-remcsum") == Some(true);
     if offload && (encap == "fou" || is_direct) {
         let what = if is_direct { "encap-variant 1" } else { "encap fou" };
-        return Err(format!(
-            "encap-remcsum needs a header of encap gue, which {what} does not have"
-        ));
+        return Err(format!("encap-remcsum requires a GUE header, and {what} has none"));
     }
     let said = match remote {
         IpAddr::V4(_) => words.switch("encap-csum"),

@@ -232,7 +232,7 @@ const KNOBS: &[Knob] = &[
         turn: &["grosso bridge ... --terminates --expand-acks", "grosso bridge ... --hold 0"],
     },
     Knob {
-        seen: "a sender of one's own counts acknowledgments",
+        seen: "a userspace sender counts acknowledgments",
         turn: &["count the bytes that they acknowledge (RFC 3465)"],
     },
 ];

@@ -250,8 +250,8 @@ const CLAIMS: [Claim; 13] = [
         HARMLESS,
     ),
     Claim {
-        cause: "an expanded acknowledgment stands for two packets, as the receiver's own do, so that a sender that \
-                counts them gets as many",
+        cause: "an expanded acknowledgment covers two packets, like the receiver's own, so a sender that counts \
+                them receives the same number",
         ..Claim::new(
             "all ACKs sent: who counts them is not",
             Receiver,
@@ -268,8 +268,8 @@ const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const DISTURBED: &str =
-    "other work on the machine, or a wire so short that slow start takes no time";
-const KERNEL: &str = "the same of the kernel's TCP, made to count so";
+    "other load on this machine, or a link so short that slow start takes no time";
+const KERNEL: &str = "the kernel's TCP, modified to count acknowledgments";
 const NEEDED: &str = "root, bpftool and the kernel's types (BTF), to load senders that count otherwise, \
 and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];

@@ -25,7 +25,7 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     verdicts.extend(best_window(rows));
     let word = Evidence::exact(overtaken.past_it > 0 && overtaken.through_it == 0);
     verdicts.push(word.verdict(
-        "past the coalescer they overtake; through it none",
+        "past the coalescer they overtake others; through it none does",
         format!("{}, {}", overtaken.past_it, overtaken.through_it),
         DEFECT,
     ));
@@ -160,8 +160,8 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
 
 /// Causes of another answer: of live figures, and of exact ones.
 const UNLIMITED: &str = "\
-this kernel's sender counts bytes without a limit; without a round trip, what is left of the harm \
-is waiting";
+this kernel's sender counts acknowledged bytes without a limit, so without a round-trip time only the \
+added delay remains";
 const DEFECT: &str = "a defect: these figures are exact";
 /// Share of throughput below which a treatment is costly: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;

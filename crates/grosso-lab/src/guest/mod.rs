@@ -122,7 +122,7 @@ impl Guest {
 
     fn silent(&mut self, error: RecvTimeoutError, output: &str) -> io::Error {
         let state = self.machine.try_wait();
-        io::Error::other(format!("the guest says nothing more ({error}, {state:?}): {output}"))
+        io::Error::other(format!("no further output from the guest ({error}, {state:?}): {output}"))
     }
 }
 

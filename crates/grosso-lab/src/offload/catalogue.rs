@@ -466,19 +466,19 @@ const fn nic(ratio: f64) -> Published {
 
 /// Causes of a gain below the one published.
 const DEARER: &str = "\
-the packets' way into the receiver costs more than in the source: a copy into a device in userspace";
+receiving a packet costs more than in the source, because it is copied into a device in userspace";
 /// The claim of the source that coalescing packets of 1500 bytes is worth 2.74 times, with room for another machine.
 const WORTH: &str = "coalescing is worth two thirds of 2.74 times, or more";
 const WORTH_LEAST: f64 = 2.74 / 1.5;
 const DEARER_OR_SHARED: &str = "\
-a copy into a device in userspace makes the packets' way dearer than in the source, or other work on the same \
-processor holds single packets up until they come in batches too";
+a copy into a device in userspace costs more than the receive path of the source, or other work on the same CPU \
+delays single packets until they arrive in batches too";
 /// Gigabits a second into pages and into packet buffers, in the source: 8.9 and 5.5.
 const PAGES_OVER_BUFFERS: f64 = 8.9 / 5.5;
 /// Causes of a lesser gain of parts over copies to consumers that read every byte.
 const READ_ANYWAY: &str = "\
-who reads a copy finds it in the cache, where its maker left it: a byte that is read anyway is fetched once, \
-copied or not";
+a reader of the copy finds it in the cache, where the writer left it, so a byte that is read anyway is fetched \
+once, copied or not";
 const COPIED_ANYWAY: &str = "\
 every byte is copied into the shared memory and out of it, in both rows";
 /// Least ratio of what the largest pages carry to what the smallest do: 9.4 to 8.9 Gb/s in the source.

@@ -113,9 +113,9 @@ const OFF: &str = "off";
 const HOLES: &str = "behind holes";
 
 const NOTES: &[&str] = &[
-    "A poll, and held: what comes in one poll is put in order; with trains that go on\n\
-     behind it. Behind holes: what is ahead waits, 5 times as long as the paths\n\
-     differ at most.",
+    "A poll: the packets of one poll are put in order. Held: the same, and trains\n\
+     outlive the poll. Behind holes: packets after a hole wait for the missing ones\n\
+     at most 5 times the delay difference of the paths.",
     "Published in 2016 at 10 Gb/s: 40 us apart 9.19 falls to 5.63-5.87 Gb/s; with\n\
      100 us for a hole it is 9.27.",
 ];

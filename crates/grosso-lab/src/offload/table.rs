@@ -339,7 +339,7 @@ const KNOBS: &[Knob] = &[
         turn: &["ethtool -K DEV tx on sg on tso on gso on"],
     },
     Knob {
-        seen: "a host forwards what its device merged for good",
+        seen: "a host forwards superframes that its device merged irreversibly",
         turn: &["ethtool -K DEV lro off gro on"],
     },
 ];

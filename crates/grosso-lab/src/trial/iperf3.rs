@@ -87,7 +87,7 @@ fn words(setting: &Setting, target: &str) -> Result<Vec<String>, TrialError> {
         Traffic::TcpSendfile => words.push("--zerocopy".into()),
         Traffic::TcpMaerts => words.push("--reverse".into()),
         Traffic::UdpStream => words.extend(["--udp", "--bandwidth", "0"].map(Into::into)),
-        _ => return Err(TrialError::Iperf3(format!("knows no {}", setting.traffic))),
+        _ => return Err(TrialError::Iperf3(format!("does not support {}", setting.traffic))),
     }
     if setting.traffic.is_tcp() {
         words.extend(["--congestion".into(), setting.congestion.clone()]);

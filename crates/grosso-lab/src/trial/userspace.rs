@@ -86,7 +86,7 @@ fn v4(address: IpAddr) -> io::Result<Ipv4Addr> {
         IpAddr::V4(address) => Ok(address),
         IpAddr::V6(_) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "the sender in userspace has IPv4 alone",
+            "the userspace sender supports only IPv4",
         )),
     }
 }

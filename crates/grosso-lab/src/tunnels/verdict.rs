@@ -41,7 +41,7 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     Some(Evidence::ratio(&summed, &without, Bound::AtLeast(RISES)).verdict(
         "RCO multiplies RX checksums by 3.5, summed there",
         format!("{} ms/GB, {} without RCO, {} left open", ms(summed), ms(without), ms(left)),
-        "without it the receiver sums too: no NIC has verified what comes",
+        "without it the receiver computes sums too, because no NIC has verified the packets",
     ))
 }
 
