@@ -233,7 +233,7 @@ fn regressions_are_where_the_next_run_reads_them() {
     assert_none(&wrong, "move it to where proptest writes one, or no run tries it again");
 }
 
-/// The files that a source names as its modules. `is_root` is of a file whose modules lie beside it.
+/// Returns the files that a source file declares as modules. `is_root`: its modules are in the same directory.
 fn modules(path: &Path, is_root: bool) -> Vec<PathBuf> {
     let folder = path.parent().expect("a folder");
     let folder = if is_root { folder.to_owned() } else { path.with_extension("") };

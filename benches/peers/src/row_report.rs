@@ -25,7 +25,7 @@ pub(crate) struct Line {
     pub(crate) name: String,
     /// Work inside the timing.
     pub(crate) inside: &'static str,
-    /// Whether it omits checksums that the row is about.
+    /// Whether the contender omits checksums that the row measures.
     pub(crate) does_less: bool,
     /// Median nanoseconds a packet.
     pub(crate) ns: f64,

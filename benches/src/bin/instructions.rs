@@ -161,7 +161,7 @@ fn count_all() -> Result<Counts, String> {
     })
 }
 
-/// Instructions a packet of the work of that name.
+/// Returns the instructions per packet of the workload `name`.
 fn count(name: &str) -> Result<f64, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")

@@ -12,7 +12,7 @@ use std::{
 
 use grosso_capi::types::{Options, Vnet};
 
-/// Lines of a type: its size, and the places of its fields.
+/// Prints a type's size and the offsets of its fields, one per line.
 macro_rules! layout {
     ($out:ident, $name:literal, $type:ty: $($field:ident),+) => {
         writeln!($out, "struct {} {}", $name, size_of::<$type>()).unwrap();

@@ -48,7 +48,7 @@ pub(crate) struct Failure {
     /// A name that programs can match.
     pub(crate) code: &'static str,
     pub(crate) message: String,
-    /// The packet in which the input went wrong, from 1 on.
+    /// Number of the packet with the error, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) packet: Option<NonZeroU64>,
     /// The byte at which the input went wrong.

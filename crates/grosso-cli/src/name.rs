@@ -86,7 +86,7 @@ pub(crate) fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Whether a character controls the terminal, breaks lines, or changes the direction of writing.
+/// Returns whether a character controls the terminal, breaks lines or changes the text direction.
 fn is_odd(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

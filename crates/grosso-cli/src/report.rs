@@ -164,7 +164,7 @@ pub(crate) struct InputFacts {
     /// The captures, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) files: Vec<FileFacts>,
-    /// The extent of the reading, if Ctrl-C ended it.
+    /// Part of the input that was read, if Ctrl-C ended the reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interrupted: Option<Interrupted>,
 }

@@ -129,7 +129,7 @@ fn b10_what_does_not_fit_is_not_suspected() {
         wrong[at] ^= 1;
         assert_eq!(tunnel_at(&wrong, PORT), None, "{why}");
     }
-    // A tunnel on its assigned port needs no suspicion.
+    // A tunnel on its assigned port needs no hint.
     for port in [0, 4789, 4790, 6081, 6080, 4500] {
         assert_eq!(tunnel_at(fitting, port), None);
     }

@@ -144,7 +144,7 @@ fn a_poll_takes_as_many_frames_as_it_is_told() {
         bridge.stop(Signal::TERM);
         line["rx_gro_packets"].as_u64()
     };
-    // By the default's profile trains go on behind a poll that took all it may.
+    // With the default profile, trains outlive a poll that used its whole budget.
     let own = format!("--poll-budget 1 --profile {}", profile.display());
     let counts = [own.as_str(), "--poll-budget 1", ""].map(superframes);
     let [Some(alone), Some(going_on), Some(usual)] = counts else { return };

@@ -300,7 +300,7 @@ fn what_a_device_was_to_complete_inside_a_tunnel_is_complete_on_the_wire() {
 fn bytes_that_are_missing_are_not_made_up() {
     let bench = Bench::new();
     let mut cut = capture(Format::Pcap, ETHERNET, &[datagram(100)]);
-    // The length of the only packet on the link, in its header.
+    // Original length of the only packet, in its record header.
     cut[36..40].copy_from_slice(&1000_u32.to_le_bytes());
     bench.put("a.pcap", &cut);
     let line = format!("encap --json -r a.pcap -w b.pcap type vxlan id 1 {ENDS_V4}");

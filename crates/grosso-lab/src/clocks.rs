@@ -86,7 +86,7 @@ impl Side {
         if matches!(self, Self::Wire) { Part::WireSend } else { Part::HostSend }
     }
 
-    /// The part of the engine that handles frames from this side.
+    /// Engine part that handles frames received from this direction.
     const fn engine(self) -> Part {
         if matches!(self, Self::Wire) { Part::FromWire } else { Part::FromHost }
     }
@@ -318,7 +318,7 @@ impl Drop for Observing {
     }
 }
 
-/// A port of a data path whose thread, if it has clocks, reads them where the port's work begins and ends.
+/// A port wrapper that reads the clocks of the path thread when the port starts and finishes its work.
 #[derive(Debug)]
 pub(crate) struct Timed<P: Port> {
     port: P,

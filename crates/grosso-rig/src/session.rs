@@ -19,7 +19,7 @@ use grosso_wire::LinkType;
 
 use crate::engine::{PORTS, cut};
 
-/// A buffer that knows its number.
+/// A buffer with its number.
 #[derive(Debug)]
 pub struct Numbered {
     pub(crate) number: usize,
@@ -129,7 +129,7 @@ impl Session {
         self.account();
     }
 
-    /// Delivers the trains whose holding time is over.
+    /// Delivers the trains whose hold time is over.
     pub fn expire(&mut self) {
         self.step(|coalescer, now_ns, sink| coalescer.expire(now_ns, sink));
         self.account();

@@ -32,7 +32,7 @@ impl Vector {
         u64::from_str_radix(&self.associated[8..], 16).expect("hexadecimal")
     }
 
-    /// The packet behind its IP header, with the low half of the sequence number.
+    /// Returns the packet after its IP header, with the low half of the sequence number.
     pub fn packet(&self) -> Vec<u8> {
         let low = &self.associated[self.associated.len() - 8..];
         bytes(&[&self.associated[..8], low, &self.nonce[8..], self.sealed].concat())

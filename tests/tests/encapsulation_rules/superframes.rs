@@ -273,7 +273,7 @@ fn superframes_of_fragments_are_cut_before() {
     assert_eq!(put(&mut encapsulator, &whole, LinkType::Raw), Err(Refusal::Superframe));
 }
 
-/// UDP lengths end at 64 KB, and IP lengths may be zero.
+/// A UDP length cannot exceed 64 KB; an IP length may be zero.
 #[test]
 fn t13_b01_b57_no_length_wraps() {
     let packet = |len| Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(len);

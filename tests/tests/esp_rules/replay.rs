@@ -167,7 +167,7 @@ fn b25_the_high_half_follows_the_low_one_over_its_end() {
             }
         }
     }
-    // No number follows the last one of 64 bits.
+    // The sequence number must not wrap after the last 64-bit value.
     let mut both = Both::new(recipe(64, true), u64::MAX - 2);
     for sequence in [u64::MAX - 1, u64::MAX, u64::MAX - 70, u64::MAX - 3, u64::MAX] {
         both.receive(sequence);

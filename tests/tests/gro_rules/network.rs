@@ -13,8 +13,8 @@ use grosso_testkit::{
     headers::{Extension, Ipv4, Ipv6},
 };
 
-/// Asserts the verdict on the second of three segments after a change, that it leaves in its place, and that the third
-/// does not join the first.
+/// Changes the second of three segments. Asserts its verdict, that it stays in order, and that the third segment does
+/// not merge with the first.
 #[track_caller]
 fn assert_second(path: Path, change: impl Fn(Segment) -> Segment, verdict: Verdict) {
     let frames = path.train(&[100; 3], at(1, change));

@@ -176,7 +176,7 @@ fn machines_of_all_combinations_get_what_each_takes_and_every_stream_is_whole() 
     let kinds = [(true, true), (true, false), (false, true), (false, false)]
         .map(|(is_tcp, is_ipv4)| Kind { is_tcp, is_ipv4 });
     let meet = |a: u32, b: u32| {
-        // Every two of these meet with one form of rings and with both.
+        // Pairs with a <= b use the same ring layout on both sides; the other pairs use different layouts.
         let forms = if a <= b { [FORMS[b as usize % 2]; 2] } else { FORMS };
         let mut machines = TwoMachines::start(machine(forms[0], a), machine(forms[1], b));
         let TwoMachines { one, other, .. } = &mut machines;

@@ -385,7 +385,7 @@ pub(crate) fn kicked(
     is_offered
 }
 
-/// Two machines, and a path between them on a thread of its own.
+/// Two VMs and a data path between them on its own thread.
 pub(crate) struct TwoMachines {
     pub(crate) one: FrontEnd,
     pub(crate) other: FrontEnd,

@@ -50,7 +50,7 @@ fn assert_returned(stack: &Stack, frames: &[Vec<u8>], what: &str) {
     assert!(packets == expected, "{what}: {:?}", session.left);
 }
 
-/// The packet at this place of a train.
+/// Returns packet `number` of the train.
 fn packet(stack: &Stack, number: u16) -> Vec<u8> {
     let ids = vec![number, 7];
     let sequence = 100 + u32::from(number) * LEN as u32;

@@ -33,7 +33,7 @@ fn v20_b38_what_is_read_is_what_was_sent_and_every_byte_of_every_form_is_written
                 let (header, frame) = packet.split_at(form.into());
                 let read = VirtioHeader::parse(header.first_chunk().unwrap());
                 assert_eq!(frame, case.frame);
-                // The header length is that of the kernel's linear part: only a hint.
+                // The header length is the length of the skb's linear part, so it is only a hint.
                 assert!(usize::from(read.header_length) >= 54.min(frame.len()));
                 assert_eq!(read, VirtioHeader { header_length: read.header_length, ..case.header });
                 assert!(header[10..].iter().all(|byte| *byte == 0), "{form}: {header:x?}");

@@ -16,7 +16,7 @@ use crate::{
     polls::Polls,
 };
 
-/// Joins packets if they are TCP or UDP outside of tunnels.
+/// Returns a coalescer that merges TCP and UDP packets outside tunnels.
 pub(super) fn coalescer(workload: &Workload) -> Option<Boxed<'_>> {
     plain_transport(&workload.frames[0])?;
     let about = About::new(Peer::TunRs, "", "parse, copy, verify what joins");

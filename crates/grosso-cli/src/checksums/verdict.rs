@@ -62,7 +62,7 @@ pub(crate) enum Why {
     Zero,
     /// The capture says so.
     Told,
-    /// The capture cut the packet.
+    /// The packet is truncated in the capture.
     Truncated,
     /// A tunnel header asks the receiver to complete it (rules C50, C51).
     Remote,

@@ -325,7 +325,7 @@ fn inside(said: &PacketMeta, packet: &[u8], stack: &Stack, ports: &Ports) -> Vec
     found
 }
 
-/// Sets the type field of the link layer to this EtherType of IP.
+/// Sets the link-layer type field to `ethertype` (IPv4 or IPv6).
 fn name_payload(front: &mut [u8], last: Kind, ethertype: u16) -> Result<(), &'static str> {
     let field = match last {
         _ if front.is_empty() => return Ok(()),

@@ -289,7 +289,7 @@ fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The command line as it would be typed, with the program's name without its folder.
+/// Returns the command line as typed, with the program name without its directory.
 fn quote(words: &[OsString]) -> String {
     let quoted = words.iter().enumerate().map(|(index, word)| {
         let word = match index {

@@ -125,7 +125,7 @@ struct ReassembleWork {
     output: Output,
     survey: Survey,
     lanes: Lanes,
-    /// The ports of tunnels for packets about which the capture says nothing.
+    /// Tunnel ports for packets whose ports the capture does not record.
     given: Ports,
     datagram: Vec<u8>,
     /// The number of packets that the first reading found: it knows nothing of those by which the file has grown since.

@@ -248,8 +248,8 @@ fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
     }
 }
 
-/// Packets that wait in front of a TUN and a TAP device until they are read, as the kernel makes them: any other length
-/// stays.
+/// Default queue lengths, in packets, of TUN (500) and TAP (1000) devices. Other lengths were configured and are
+/// kept.
 const KERNEL_QUEUES: [u32; 2] = [500, 1000];
 /// Packets that wait there instead, as many as in the receive ring of an interface.
 const QUEUE_PACKETS: u32 = 2048;

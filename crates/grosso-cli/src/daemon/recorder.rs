@@ -13,7 +13,7 @@ use grosso_sys::{
     helper::{Helper, Job},
 };
 
-/// The helper, once it was started.
+/// The helper process, once started.
 static HELPER: OnceLock<Helper> = OnceLock::new();
 
 /// Starts the helper, before any thread is started.

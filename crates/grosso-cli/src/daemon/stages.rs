@@ -65,7 +65,7 @@ pub(crate) enum FragmentsMode {
 }
 
 impl FragmentsSpec {
-    /// The mode that was chosen, or else this one; `None` if fragments pass unread.
+    /// Returns the configured mode, or `usual` if none is configured; `None` if fragments pass through unread.
     pub(super) fn mode_or(&self, usual: FragmentsMode) -> Option<FragmentsMode> {
         self.reassemble.then_some(self.mode.unwrap_or(usual))
     }

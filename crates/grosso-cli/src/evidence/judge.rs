@@ -121,8 +121,8 @@ impl Judge {
         }
     }
 
-    /// The number of superframes of a frame's flow whose steps agree with `size`, and of all whose steps carry
-    /// information.
+    /// Returns two counts for the flow of a frame: superframes whose ID steps agree with `size`, and superframes whose
+    /// steps carry information.
     pub(crate) fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
         let Some(flow) = self.flows.get(&sight.endpoints) else { return (0, 0) };
         let identifications = &flow.era(sight.packet.number).identifications;
@@ -410,7 +410,7 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
         .fold(IpLevels::NONE, |levels, (level, _)| levels.with(level))
 }
 
-/// The reason of a UDP superframe whose segment size is not recorded.
+/// Reason for leaving a UDP superframe whole when its segment size is not recorded.
 pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
 /// The reason of an SCTP superframe, which names no packets of its chunks.
 const SCTP_SIZE_UNKNOWN: &str = "sctp-size-unknown";

@@ -37,7 +37,8 @@ pub(crate) enum Nature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Contradiction {
     pub(crate) by: Evidence,
-    /// The largest payload in bytes that it allows a packet, if it is about sizes.
+    /// Maximum payload of a packet in bytes that the contradicting evidence allows; `None` if the evidence is not about
+    /// sizes.
     pub(crate) bytes: Option<u16>,
 }
 

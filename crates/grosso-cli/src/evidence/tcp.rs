@@ -13,7 +13,7 @@ use crate::headers::Transport;
 pub(super) struct Tcp {
     payload: usize,
     era: Era,
-    /// The sender's announcement, less the options of the packet (RFC 6691 section 2): a hint at its MTU.
+    /// MSS that the sender announced, minus its own options (RFC 6691 section 2): a hint at its MTU.
     own: Option<usize>,
     /// The peer's announcement, less the options: no segment is longer.
     peer: Option<usize>,

@@ -200,7 +200,7 @@ impl Alone {
         }
     }
 
-    /// A line of the refused packets, by reason.
+    /// Returns one line per reason with the refused packets.
     pub(crate) fn lines(&self) -> String {
         let words = self.0.iter().map(|(reason, refused)| {
             let numbers = refused.packets.iter().map(|&number| number..number + 1);

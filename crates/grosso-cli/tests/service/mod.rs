@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// Lines that check.sh printed of a unit, each a key and its values.
+/// Lines that check.sh printed about a unit; each is a key with its values.
 struct Said<'a> {
     unit: &'a str,
     log: &'a str,

@@ -83,7 +83,7 @@ pub struct OffloadRow {
     pub name: String,
     /// Connections at once.
     pub connections: usize,
-    /// Gigabits a second that each connection offered at most; `None` if as many as it could.
+    /// Maximum offered rate of each connection in Gb/s; `None` if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_gbps: Option<f64>,
     /// Greatest time for which trains were held, in microseconds; `None` if Grosso merged nothing.

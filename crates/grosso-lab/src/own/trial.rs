@@ -121,7 +121,7 @@ struct Moment {
     frames: Vec<OwnFrames>,
 }
 
-/// Measures the traffic for a time, after a start that is not measured. A stream that stands still is a result.
+/// Measures the traffic for a time after a warm-up. A stalled stream counts as a result.
 pub(super) fn measure(
     laid: &LaidNetwork,
     traffic: &OwnTraffic,

@@ -58,7 +58,7 @@ pub struct FrontEnd {
     memory: File,
     /// Features that were offered.
     pub offered: u64,
-    /// Features that it has chosen.
+    /// Features that the front end has acknowledged.
     pub chosen: u64,
     kicks: Vec<OwnedFd>,
     calls: Vec<File>,

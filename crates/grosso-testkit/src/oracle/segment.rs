@@ -15,7 +15,7 @@ pub struct Description {
     pub cwr_on_all: bool,
 }
 
-/// Reason why a superframe cannot be cut.
+/// Reason why a superframe cannot be segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The segment size is zero.

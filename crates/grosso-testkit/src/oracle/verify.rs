@@ -39,7 +39,7 @@ pub fn verify(frame: &[u8], link: Link) -> Vec<Verdict> {
     (0..parsed.layers.len()).filter_map(|index| verdict(frame, &parsed, index)).collect()
 }
 
-/// Whether no checksum of `frame` is wrong.
+/// Returns whether every checksum of `frame` is correct.
 pub fn is_right(frame: &[u8], link: Link) -> bool {
     verify(frame, link).iter().all(|verdict| verdict.state != State::Wrong)
 }

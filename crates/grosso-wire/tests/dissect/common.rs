@@ -41,7 +41,7 @@ pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
     (link, fou.unwrap_or(ports))
 }
 
-/// The form of the kit's sessions.
+/// Format of the L2TPv3 sessions that the test kit builds.
 pub(crate) const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };
 
 /// The protocols that are behind FOU headers.

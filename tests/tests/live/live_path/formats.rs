@@ -38,7 +38,7 @@ impl Format {
         Self { name, header, carrier }
     }
 
-    /// The formats directly in IP.
+    /// Returns the tunnel formats that run directly over IP.
     fn in_ip() -> Vec<Self> {
         let plain = Header::Gre { key: None, checksum: false, sequence: false, ethernet: false };
         vec![

@@ -23,7 +23,7 @@ use crate::{
     output::{OUTPUT_MODE, note_others},
 };
 
-/// The file that is written, and the rule for the next.
+/// The current output file and the rotation rule.
 pub(super) struct CaptureFiles {
     names: Names,
     /// The thread that opens the files after the first; `None` if there is one file.

@@ -152,5 +152,5 @@ impl Write for SharedBytes {
 
 /// Bytes that go to the clients at once.
 const BATCH_BYTES: usize = 256 << 10;
-/// The time of silence after which a client is probed.
+/// Idle time after which a client is probed.
 const SILENT: Duration = Duration::from_secs(60);

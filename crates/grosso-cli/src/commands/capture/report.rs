@@ -155,7 +155,7 @@ impl Report for CaptureReport {
 }
 
 impl CaptureReport {
-    /// The form of its JSON.
+    /// JSON schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.capture/1");
 
     /// A line for each output beside one file.

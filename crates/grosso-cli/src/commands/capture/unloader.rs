@@ -34,7 +34,7 @@ pub(super) struct Unloader {
 #[derive(Debug, serde::Serialize, schemars::JsonSchema)]
 pub(super) struct Unloaded {
     pub(super) superframes: u64,
-    /// Packets that were split from them.
+    /// Packets that the superframes were split into.
     pub(super) segments: u64,
     pub(super) checksums_completed: u64,
     /// Frames that stay as they are, by reason.

@@ -57,7 +57,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     });
     let begun = saved.and_then(|()| begin(COMMAND, &place, &definition, &options.start, session));
     begun.inspect_err(|_| {
-        // Nothing is left of a tunnel that could not be started; the reason is in the failure.
+        // Removes everything left by a tunnel that failed to start; the failure has the reason.
         let _ = place.remove();
         let _ = remove_device(COMMAND, name);
     })
