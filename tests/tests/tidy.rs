@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "grosso-lab",
         &["grosso", "grosso-capture", "grosso-checksum", "grosso-io", "grosso-sys", "grosso-wire"],
     ),
+    ("grosso-report", &["grosso-capture"]),
     (
         "grosso-cli",
         &[
@@ -43,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "grosso-checksum",
             "grosso-io",
             "grosso-lab",
+            "grosso-report",
             "grosso-sys",
             "grosso-wire",
         ],

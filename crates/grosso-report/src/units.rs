@@ -1,7 +1,7 @@
 //! Numbers for people.
 
 /// `12.65 MB`: decimal units, as capture tools print them.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let value = bytes as f64;
     match bytes {
         0..10_000 => format!("{bytes} B"),
@@ -12,7 +12,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 }
 
 /// `16 ms`: three digits or so.
-pub(crate) fn duration(nanoseconds: u64) -> String {
+pub fn duration(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     match nanoseconds {
         0..1_000 => format!("{nanoseconds} ns"),
@@ -23,7 +23,7 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
 }
 
 /// `20us`: without loss, as options take it.
-pub(crate) fn exact_time(nanoseconds: u64) -> String {
+pub fn exact_time(nanoseconds: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let found = units.iter().find(|(unit, _)| nanoseconds.is_multiple_of(*unit));
     match found {
@@ -34,7 +34,7 @@ pub(crate) fn exact_time(nanoseconds: u64) -> String {
 }
 
 /// `99.6 %`, and never 100 % for less than all.
-pub(crate) fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     if part == whole {
         return if whole == 0 { "0 %".into() } else { "100 %".into() };
     }
@@ -42,7 +42,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 }
 
 /// The same as a number: tenths of a percent, and never 100 for less than all.
-pub(crate) fn percentage(part: u64, whole: u64) -> f64 {
+pub fn percentage(part: u64, whole: u64) -> f64 {
     if part == whole && whole > 0 {
         return 100.0;
     }
@@ -51,14 +51,14 @@ pub(crate) fn percentage(part: u64, whole: u64) -> f64 {
 }
 
 /// `about 8700`: rounded to two digits.
-pub(crate) fn about(value: u64) -> u64 {
+pub fn about(value: u64) -> u64 {
     let digits = value.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(1));
     value.saturating_add(unit / 2) / unit * unit
 }
 
 /// `1.9 million`, `330 thousand`.
-pub(crate) fn rate(a_second: f64) -> String {
+pub fn rate(a_second: f64) -> String {
     match a_second {
         0.0..1e4 => format!("{a_second:.0}"),
         1e4..1e6 => format!("{:.0} thousand", a_second / 1e3),
@@ -67,7 +67,7 @@ pub(crate) fn rate(a_second: f64) -> String {
 }
 
 /// `1 packet`, `2 packets`.
-pub(crate) fn count(number: u64, thing: &str) -> String {
+pub fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 

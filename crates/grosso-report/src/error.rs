@@ -9,12 +9,12 @@ use serde::Serialize;
 
 #[cfg(target_os = "linux")]
 use crate::needs::Needs;
-use crate::{form::ReportForm, name::harmless};
+use crate::{name::harmless, schema::ReportForm};
 
 /// The end of a command. The numbers are frozen: `grosso help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Done, and the answer is yes.
     Yes = 0,
     /// Done, and the answer is no: bad checksums, or something that `--strict` refuses.
@@ -43,50 +43,45 @@ impl From<Exit> for ExitCode {
 
 /// A failure of a command: the error, its place, and the remedy.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Failure {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Failure {
     schema: &'static str,
     /// A name that programs can match.
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
+    pub code: &'static str,
+    pub message: String,
     /// The packet in which the input went wrong, from 1 on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) packet: Option<NonZeroU64>,
+    pub packet: Option<NonZeroU64>,
     /// The byte at which the input went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) offset: Option<u64>,
+    pub offset: Option<u64>,
     /// The place in an input that is text.
     #[serde(flatten)]
     place: Option<TextPlace>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hint: Option<Box<str>>,
+    pub hint: Option<Box<str>>,
     #[serde(skip)]
-    pub(crate) exit: Exit,
+    pub exit: Exit,
     /// The capabilities for want of which it failed.
     #[serde(skip)]
     #[cfg(target_os = "linux")]
-    pub(crate) missing: Needs,
+    pub missing: Needs,
+    /// Error number and path of the file, if the system refused one.
     #[serde(skip)]
-    #[cfg_attr(
-        not(any(test, feature = "library")),
-        expect(dead_code, reason = "programs that link this crate get it")
-    )]
-    pub(crate) refusal: Option<Box<SystemRefusal>>,
+    pub refusal: Option<Box<SystemRefusal>>,
 }
 
 /// A file that the system refused.
 #[derive(Clone, Debug)]
-#[cfg_attr(
-    not(any(test, feature = "library")),
-    expect(dead_code, reason = "programs that link this crate get it")
-)]
-pub(crate) struct SystemRefusal {
+pub struct SystemRefusal {
     /// The number that the system has for it.
-    pub(crate) errno: NonZeroI32,
-    pub(crate) path: String,
+    pub errno: NonZeroI32,
+    /// Path of the file.
+    pub path: String,
 }
 
 /// A message without the numbers that the standard library puts behind the words of the system.
-pub(crate) fn without_numbers(mut message: String) -> String {
+pub fn without_numbers(mut message: String) -> String {
     while let Some(start) = message.find(OS_ERROR)
         && let Some(len) = message[start..].find(')')
     {
@@ -100,16 +95,16 @@ const OS_ERROR: &str = " (os error ";
 
 /// A place in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct TextPlace {
+pub struct TextPlace {
     /// The line, from 1 on.
-    pub(crate) line: NonZeroU32,
+    pub line: NonZeroU32,
     /// The character of the line, from 1 on.
-    pub(crate) column: NonZeroU32,
+    pub column: NonZeroU32,
 }
 
 impl Failure {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.error/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.error/1");
 
     fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -128,37 +123,37 @@ impl Failure {
     }
 
     /// The command line asks for something impossible.
-    pub(crate) fn usage(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn usage(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, code, message)
     }
 
     /// The input is not as expected.
-    pub(crate) fn input(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Input, code, message)
     }
 
     /// The system refused something.
-    pub(crate) fn environment(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn environment(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, code, message)
     }
 
     /// A defect of Grosso.
-    pub(crate) fn internal(message: impl Into<String>) -> Self {
+    pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Exit::Internal, "internal", message)
     }
 
     /// A thread of a data path did not end in time.
-    pub(crate) fn stuck(message: impl Into<String>) -> Self {
+    pub fn stuck(message: impl Into<String>) -> Self {
         Self::new(Exit::Stuck, "environment.stuck", message)
     }
 
     /// Ctrl-C came before there was an answer.
-    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+    pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Exit::Interrupted, "interrupted", message)
     }
 
     /// A failure to read or write the capture called `name`.
-    pub(crate) fn capture(name: &str, error: &CaptureError) -> Self {
+    pub fn capture(name: &str, error: &CaptureError) -> Self {
         let message =
             if error.names_file() { error.to_string() } else { format!("{name}: {error}") };
         let message = harmless(&message).into_owned();
@@ -193,26 +188,26 @@ impl Failure {
     }
 
     /// The same failure, with its remedy.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into_boxed_str());
         self
     }
 
     /// The same failure, with the capabilities for want of which it failed.
     #[cfg(target_os = "linux")]
-    pub(crate) fn missing(self, missing: Needs) -> Self {
+    pub fn missing(self, missing: Needs) -> Self {
         Self { missing, ..self }
     }
 
     /// The same failure, with the number of what the system said of the file at `path`.
-    pub(crate) fn of_system(self, path: &str, error: &io::Error) -> Self {
+    pub fn of_system(self, path: &str, error: &io::Error) -> Self {
         let errno = error.raw_os_error().and_then(NonZeroI32::new);
         let refusal = errno.map(|errno| Box::new(SystemRefusal { errno, path: path.to_owned() }));
         Self { refusal, ..self }
     }
 
     /// The same failure, with its place in a text.
-    pub(crate) fn at(self, place: TextPlace) -> Self {
+    pub fn at(self, place: TextPlace) -> Self {
         Self { place: Some(place), ..self }
     }
 

@@ -10,48 +10,48 @@ use crate::{
 
 /// The manner of output to the user.
 #[derive(Clone, Debug)]
-pub(crate) struct Talk {
+pub struct Talk {
     /// Whether a program reads the output: notes go into the report, failures are JSON.
-    pub(crate) json: bool,
+    pub json: bool,
     /// Whether to print only failures.
-    pub(crate) quiet: bool,
+    pub quiet: bool,
     /// Whether to print more.
-    pub(crate) verbose: bool,
+    pub verbose: bool,
     /// The conditions under which output is coloured.
-    pub(crate) when: When,
+    pub when: When,
     /// Notes so far, for the report.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// The report in JSON, if a program linked this crate to get it, and nothing is printed.
-    pub(crate) kept: Option<String>,
+    pub kept: Option<String>,
 }
 
 impl Talk {
     /// Prints a note: something that changes how to read the result.
-    pub(crate) fn note(&mut self, text: impl Into<String>) {
+    pub fn note(&mut self, text: impl Into<String>) {
         let text = without_numbers(text.into());
         self.say("note", &text);
         self.warnings.push(text);
     }
 
     /// Prints a hint: a remedy for what was noted.
-    pub(crate) fn hint(&self, text: &str) {
+    pub fn hint(&self, text: &str) {
         self.say("hint", text);
     }
 
     /// Prints a line about the run itself, such as its rate.
-    pub(crate) fn remark(&self, text: &str) {
+    pub fn remark(&self, text: &str) {
         if !self.quiet && !self.json {
             eprint(&format!("grosso: {}", self.style().faint(text)));
         }
     }
 
     /// Prints lines that were asked for while the command runs, even if it is quiet.
-    pub(crate) fn block(&self, text: &str) {
+    pub fn block(&self, text: &str) {
         eprint(&harmless_painted(text.trim_end()));
     }
 
     /// Prints the failure of a command.
-    pub(crate) fn fail(&self, failure: &Failure) {
+    pub fn fail(&self, failure: &Failure) {
         if self.json {
             let line = serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone());
             eprint(&line);
@@ -64,7 +64,7 @@ impl Talk {
     }
 
     /// The style of standard error.
-    pub(crate) fn style(&self) -> Style {
+    pub fn style(&self) -> Style {
         Style { color: self.when.decide(std::io::stderr().is_terminal()) }
     }
 

@@ -6,14 +6,15 @@ use crate::error::TextPlace;
 
 /// An error in a text, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    pub(crate) place: TextPlace,
+pub struct Wrong {
+    /// Line and column of the error.
+    pub place: TextPlace,
     what: String,
 }
 
 impl Wrong {
     /// The error `what` in the bytes `span` of `text`.
-    pub(crate) fn at(text: &str, span: Range<usize>, what: &str) -> Self {
+    pub fn at(text: &str, span: Range<usize>, what: &str) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let column = before.get(line_start..).unwrap_or_default().chars().count();
@@ -29,7 +30,7 @@ impl Wrong {
     }
 
     /// The parser's error about `text`.
-    pub(crate) fn of_parser(text: &str, error: &toml::de::Error) -> Self {
+    pub fn of_parser(text: &str, error: &toml::de::Error) -> Self {
         Self::at(text, error.span().unwrap_or(0..0), &readable(error.message()))
     }
 }
@@ -41,7 +42,7 @@ impl fmt::Display for Wrong {
 }
 
 /// The name that the user may have meant by a word.
-pub(crate) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(word, name), name))
         .filter(|(similarity, _)| *similarity >= SIMILAR)
@@ -50,7 +51,7 @@ pub(crate) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
 }
 
 /// The message that there is no key of this name, with the likely one, or all keys.
-pub(crate) fn no_key(unknown: &str, known: &[&str]) -> String {
+pub fn no_key(unknown: &str, known: &[&str]) -> String {
     match similar(unknown, known.iter().copied()) {
         Some(meant) => format!("no key \"{unknown}\"; did you mean {meant}?"),
         None => format!("no key \"{unknown}\"; known keys: {}", known.join(", ")),
@@ -59,7 +60,7 @@ pub(crate) fn no_key(unknown: &str, known: &[&str]) -> String {
 
 /// A message of the TOML parser without the names of Rust's types: "invalid type: string "on", expected a boolean"
 /// becomes "expected true or false, found string "on"". An unknown key is compared with the known ones.
-pub(crate) fn readable(message: &str) -> String {
+pub fn readable(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let rest_of = |start: &str| message.strip_prefix(start);
     if rest_of("unknown field").is_some() {

@@ -3,13 +3,11 @@
 use core::fmt::Display;
 use std::borrow::Cow;
 
-use clap::ValueEnum;
-
 use crate::name::{escape, harmless_lines};
 
 /// The conditions under which output is coloured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
     /// On a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
@@ -22,7 +20,7 @@ pub(crate) enum When {
 impl When {
     /// Whether to colour a stream. An option overrides the environment, and `NO_COLOR` overrides `CLICOLOR_FORCE`
     /// (no-color.org, bixense.com/clicolors).
-    pub(crate) fn decide(self, is_terminal: bool) -> bool {
+    pub fn decide(self, is_terminal: bool) -> bool {
         let is_set =
             |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != *"0");
         match self {
@@ -38,34 +36,34 @@ impl When {
 
 /// The style of a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Style {
+pub struct Style {
     /// Whether to paint at all.
-    pub(crate) color: bool,
+    pub color: bool,
 }
 
 impl Style {
     /// Text that stands out.
-    pub(crate) fn strong(self, text: &(impl Display + ?Sized)) -> String {
+    pub fn strong(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(STRONG, text)
     }
 
     /// Text that may be skipped.
-    pub(crate) fn faint(self, text: &(impl Display + ?Sized)) -> String {
+    pub fn faint(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(FAINT, text)
     }
 
     /// Text about something wrong.
-    pub(crate) fn bad(self, text: &(impl Display + ?Sized)) -> String {
+    pub fn bad(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(BAD, text)
     }
 
     /// Text about something worth knowing.
-    pub(crate) fn notice(self, text: &(impl Display + ?Sized)) -> String {
+    pub fn notice(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(NOTICE, text)
     }
 
     /// Text about something right.
-    pub(crate) fn good(self, text: &(impl Display + ?Sized)) -> String {
+    pub fn good(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(GOOD, text)
     }
 
@@ -77,7 +75,7 @@ impl Style {
 }
 
 /// Text that may have several lines and tabs, made harmless but for the colours of [`Style`].
-pub(crate) fn harmless_painted(text: &str) -> Cow<'_, str> {
+pub fn harmless_painted(text: &str) -> Cow<'_, str> {
     let kept = |rest: &str| match painted_len(rest) {
         0 => usize::from(rest.starts_with(['\n', '\t'])),
         painted => painted,

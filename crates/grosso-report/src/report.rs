@@ -8,15 +8,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    console::Talk,
     error::Failure,
     name::{Name, harmless as harmless_word, harmless_lines, quoted},
     style::{Style, harmless_painted},
-    talk::Talk,
     units,
 };
 
 /// The report of a command.
-pub(crate) trait Report: Serialize {
+pub trait Report: Serialize {
     /// The text for people: lines of at most [`COLUMNS`] columns.
     fn text(&self, style: Style) -> String;
 
@@ -41,7 +41,7 @@ pub(crate) trait Report: Serialize {
 
 /// The destination of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// Standard output, because the report is the data.
     Standard,
     /// Standard error, because the data are a capture that goes to standard output.
@@ -50,17 +50,13 @@ pub(crate) enum Place {
 
 impl Place {
     /// The place that an output leaves free.
-    pub(crate) fn beside(is_standard_output: bool) -> Self {
+    pub fn beside(is_standard_output: bool) -> Self {
         if is_standard_output { Self::Error } else { Self::Standard }
     }
 }
 
 /// Prints a report.
-pub(crate) fn print(
-    report: &mut impl Report,
-    talk: &mut Talk,
-    place: Place,
-) -> Result<(), Failure> {
+pub fn print(report: &mut impl Report, talk: &mut Talk, place: Place) -> Result<(), Failure> {
     if let Some(interrupted) = report.interrupted() {
         talk.note(interrupted.to_string());
     }
@@ -115,7 +111,7 @@ fn harmless(text: &str, style: Style) -> String {
 }
 
 /// Prints text.
-pub(crate) fn put(text: &str, place: Place) -> Result<(), Failure> {
+pub fn put(text: &str, place: Place) -> Result<(), Failure> {
     let written = match place {
         Place::Standard => {
             let mut stdout = io::stdout().lock();
@@ -127,7 +123,7 @@ pub(crate) fn put(text: &str, place: Place) -> Result<(), Failure> {
 }
 
 /// The failure to print: a closed pipe, or no room.
-pub(crate) fn unwritten(error: io::Error) -> Failure {
+pub fn unwritten(error: io::Error) -> Failure {
     let name = "standard output";
     match error.kind() {
         io::ErrorKind::BrokenPipe => {
@@ -139,34 +135,36 @@ pub(crate) fn unwritten(error: io::Error) -> Failure {
 
 /// The program that made the report.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Tool {
+pub struct Tool {
     name: &'static str,
     version: &'static str,
 }
 
 impl Tool {
-    pub(crate) const THIS: Self = Self { name: "grosso", version: env!("CARGO_PKG_VERSION") };
+    /// Grosso in the version of this crate, which all crates share.
+    pub const THIS: Self = Self { name: "grosso", version: env!("CARGO_PKG_VERSION") };
 }
 
 /// The input of a command.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct InputFacts {
-    pub(crate) path: Name,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct InputFacts {
+    pub path: Name,
     /// The input in the form that a user types.
     #[serde(skip)]
-    pub(crate) typed: Vec<String>,
+    pub typed: Vec<String>,
     /// Hash of the stored file; `None` unless `--hash` asked for it and all of it was read, or if there are several.
-    pub(crate) sha256: Option<String>,
-    pub(crate) format: String,
-    pub(crate) packets: u64,
+    pub sha256: Option<String>,
+    pub format: String,
+    pub packets: u64,
     /// Captured bytes of the packets.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The captures, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) files: Vec<FileFacts>,
+    pub files: Vec<FileFacts>,
     /// The extent of the reading, if Ctrl-C ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) interrupted: Option<Interrupted>,
+    pub interrupted: Option<Interrupted>,
 }
 
 impl InputFacts {
@@ -180,24 +178,25 @@ impl InputFacts {
     }
 
     /// The words that make a command read the same, for a terminal.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         self.typed.iter().map(|word| quoted(&harmless_word(word))).collect::<Vec<_>>().join(" ")
     }
 }
 
 /// One of several captures that were read as one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct FileFacts {
-    pub(crate) path: Name,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct FileFacts {
+    pub path: Name,
     /// Hash of the stored file; `None` unless `--hash` asked for it and all of it was read.
-    pub(crate) sha256: Option<String>,
+    pub sha256: Option<String>,
     /// Packets of it that were taken.
-    pub(crate) packets: u64,
+    pub packets: u64,
 }
 
 /// The extent of a reading that Ctrl-C ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub(crate) struct Interrupted {
+pub struct Interrupted {
     packets: u64,
     /// The share of the stored file in bytes; `null` for a pipe, whose length is unknown.
     percent: Option<f64>,
@@ -208,7 +207,7 @@ pub(crate) struct Interrupted {
 
 impl Interrupted {
     /// The extent after this many packets, and this many bytes of a total; or before them, in the first of two passes.
-    pub(crate) fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
+    pub fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
         let percent = share.map(|(read, all)| units::percentage(read, all));
         Self { packets, percent, in_first_pass }
     }
@@ -226,22 +225,23 @@ impl core::fmt::Display for Interrupted {
 
 /// The output of a command.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct OutputFacts {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct OutputFacts {
     /// `None` if nothing is written but the report.
-    pub(crate) path: Option<Name>,
-    pub(crate) format: String,
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
+    pub path: Option<Name>,
+    pub format: String,
+    pub packets: u64,
+    pub bytes: u64,
     /// Packets and other blocks whose options were damaged: those from the damage on are left out.
-    pub(crate) damaged_options: u64,
+    pub damaged_options: u64,
     /// Packets whose time is 0 because the input has none for them.
     #[serde(skip)]
-    pub(crate) without_time: u64,
+    pub without_time: u64,
 }
 
 impl OutputFacts {
     /// The name of the output, or that it was not written.
-    pub(crate) fn name(&self) -> &dyn core::fmt::Display {
+    pub fn name(&self) -> &dyn core::fmt::Display {
         match &self.path {
             Some(path) => path,
             None => &"not written",
@@ -250,7 +250,7 @@ impl OutputFacts {
 }
 
 /// Prints the elapsed time and the rate of long work to somebody who sits there.
-pub(crate) fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
+pub fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
     if elapsed < LONG || !io::stderr().is_terminal() {
         return;
     }
@@ -268,15 +268,15 @@ pub(crate) fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Durati
 const LONG: Duration = Duration::from_secs(1);
 
 /// Counts by name, without those that are zero.
-pub(crate) type Counts = std::collections::BTreeMap<&'static str, u64>;
+pub type Counts = std::collections::BTreeMap<&'static str, u64>;
 
 /// Counts by name, from parallel lists.
-pub(crate) fn counts(names: impl Iterator<Item = &'static str>, values: &[u64]) -> Counts {
+pub fn counts(names: impl Iterator<Item = &'static str>, values: &[u64]) -> Counts {
     names.zip(values.iter().copied()).filter(|(_, value)| *value > 0).collect()
 }
 
 /// Lines `  label   name 12, name 3` of at most [`COLUMNS`] columns, the largest count first.
-pub(crate) fn count_lines(label: &str, counts: &Counts) -> String {
+pub fn count_lines(label: &str, counts: &Counts) -> String {
     let mut sorted: Vec<_> = counts.iter().collect();
     sorted.sort_by_key(|(_, value)| core::cmp::Reverse(**value));
     let words = sorted.iter().map(|(name, value)| format!("{name} {value}"));
@@ -284,7 +284,7 @@ pub(crate) fn count_lines(label: &str, counts: &Counts) -> String {
 }
 
 /// Lines `  label   word, word` of at most [`COLUMNS`] columns; nothing without words.
-pub(crate) fn list_lines(label: &str, words: impl Iterator<Item = String>) -> String {
+pub fn list_lines(label: &str, words: impl Iterator<Item = String>) -> String {
     let mut text = String::new();
     let mut line = format!("  {label:<LABEL_COLUMNS$}");
     let indent = line.len();
@@ -308,12 +308,12 @@ pub(crate) fn list_lines(label: &str, words: impl Iterator<Item = String>) -> St
 }
 
 /// Breaks a text into lines of at most [`COLUMNS`] columns.
-pub(crate) fn wrap(text: &str) -> String {
+pub fn wrap(text: &str) -> String {
     wrap_at(text, COLUMNS)
 }
 
 /// Breaks a text into lines of at most this many columns.
-pub(crate) fn wrap_at(text: &str, columns: usize) -> String {
+pub fn wrap_at(text: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
@@ -331,7 +331,7 @@ pub(crate) fn wrap_at(text: &str, columns: usize) -> String {
 }
 
 /// The width of text reports.
-pub(crate) const COLUMNS: usize = 80;
+pub const COLUMNS: usize = 80;
 /// The width of the labels at the start of lines.
 const LABEL_COLUMNS: usize = 17;
 

@@ -6,13 +6,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Progress through a file, shown only on a terminal.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
     /// A bar over `bytes` bytes, or a counter if their number is unknown.
-    pub(crate) fn new(bytes: Option<u64>, wanted: bool) -> Self {
+    pub fn new(bytes: Option<u64>, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: None };
         }
@@ -29,8 +29,7 @@ impl Progress {
     }
 
     /// A bar over this many trials of the lab.
-    #[cfg(feature = "lab")]
-    pub(crate) fn trials(count: u64, wanted: bool) -> Self {
+    pub fn trials(count: u64, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: None };
         }
@@ -43,7 +42,7 @@ impl Progress {
     }
 
     /// Shows the name of the pass in front of the bar.
-    pub(crate) fn name(&self, pass: &str) {
+    pub fn name(&self, pass: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(format!("{pass}  "));
         }
@@ -51,15 +50,14 @@ impl Progress {
 
     /// Shows that this many bytes are read, or this many trials done.
     #[inline]
-    pub(crate) fn at(&self, bytes: u64) {
+    pub fn at(&self, bytes: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(bytes);
         }
     }
 
     /// Writes lines above the bar.
-    #[cfg(feature = "lab")]
-    pub(crate) fn above(&self, write: impl FnOnce()) {
+    pub fn above(&self, write: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),
@@ -67,7 +65,7 @@ impl Progress {
     }
 
     /// Removes the bar from the screen.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

@@ -6,29 +6,25 @@ use flate2::read::DeflateDecoder;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-#[cfg(test)]
-pub(crate) use derived::document;
+#[cfg(feature = "derive-schemas")]
+pub use derived::document;
 
 /// A form of JSON.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReportForm {
+pub struct ReportForm {
     /// Its name and its version, as in `grosso.wire/2`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Only tests derive schemas: they would be a sixteenth of the program.
-    #[cfg(test)]
+    #[cfg(feature = "derive-schemas")]
     schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
 
 impl ReportForm {
     /// The form of this name that values of a type have.
-    #[cfg_attr(
-        not(test),
-        expect(clippy::extra_unused_type_parameters, reason = "tests derive the schema from it")
-    )]
-    pub(crate) const fn of<T: JsonSchema>(name: &'static str) -> Self {
+    pub const fn of<T: JsonSchema>(name: &'static str) -> Self {
         Self {
             name,
-            #[cfg(test)]
+            #[cfg(feature = "derive-schemas")]
             schema: T::json_schema,
         }
     }
@@ -36,32 +32,36 @@ impl ReportForm {
 
 /// Commands whose reports have the same forms.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FormPage {
-    pub(crate) commands: &'static [&'static str],
-    pub(crate) forms: &'static [ReportForm],
+pub struct FormPage {
+    /// The commands, with spaces between the words of one.
+    pub commands: &'static [&'static str],
+    /// The forms of their reports.
+    pub forms: &'static [ReportForm],
 }
 
 impl FormPage {
     /// The name of its document: that of its first command, with hyphens.
-    pub(crate) fn document_name(&self) -> String {
+    pub fn document_name(&self) -> String {
         self.commands.first().copied().unwrap_or_default().replace(' ', "-")
     }
 
-    /// The schema of all that has one of its forms, as `schemas` has it.
-    pub(crate) fn document(&self) -> io::Result<Value> {
+    /// The schema of all that has one of its forms, from `packed`: a compressed JSON object (Deflate) that has every
+    /// document by name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `packed` is damaged or lacks the document.
+    pub fn document(&self, packed: &[u8]) -> io::Result<Value> {
         let mut text = String::new();
-        DeflateDecoder::new(PACKED).read_to_string(&mut text)?;
+        DeflateDecoder::new(packed).read_to_string(&mut text)?;
         let mut all: Value = serde_json::from_str(&text)?;
         let document = all.get_mut(self.document_name()).map(Value::take);
         document.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-/// All documents in `schemas`, by name, as `build.rs` packs them.
-static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.deflate"));
-
 /// Schemas from the types of reports.
-#[cfg(test)]
+#[cfg(feature = "derive-schemas")]
 mod derived {
     use schemars::{SchemaGenerator, generate::SchemaSettings};
     use serde_json::{Map, Value, json};
@@ -86,7 +86,7 @@ mod derived {
     }
 
     /// The schema of all that has one of these forms.
-    pub(crate) fn document(title: &str, forms: &[ReportForm]) -> Value {
+    pub fn document(title: &str, forms: &[ReportForm]) -> Value {
         let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
         let mut schemas: Vec<_> = forms.iter().map(|form| form.schema(&mut generator)).collect();
         let mut document = match &mut schemas[..] {

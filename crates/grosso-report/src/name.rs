@@ -8,21 +8,21 @@ use serde::Serialize;
 /// The name of a file: unchanged in JSON, and harmless wherever it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
-pub(crate) struct Name(String);
+pub struct Name(String);
 
 impl Name {
     /// The name of the file at `path`.
-    pub(crate) fn of(path: &Path) -> Self {
+    pub fn of(path: &Path) -> Self {
         Self(path.display().to_string())
     }
 
     /// The name of several files.
-    pub(crate) const fn from(name: String) -> Self {
+    pub const fn from(name: String) -> Self {
         Self(name)
     }
 
     /// The unchanged name, for output that is not text for people.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -34,7 +34,7 @@ impl core::fmt::Display for Name {
 }
 
 /// A word as a shell takes it.
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -44,22 +44,22 @@ pub(crate) fn quoted(word: &str) -> String {
 }
 
 /// A path in the form that messages show.
-pub(crate) fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     Name::of(path).to_string()
 }
 
 /// Text in one line: characters that control a terminal, or the direction of writing, are shown as escapes like `\x1b`.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+pub fn harmless(text: &str) -> Cow<'_, str> {
     escape(text, |_| 0)
 }
 
 /// The same for text that may have several lines and tabs.
-pub(crate) fn harmless_lines(text: &str) -> Cow<'_, str> {
+pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }
 
 /// Escapes odd characters, except as many bytes as `kept` returns for the rest of the text from there on.
-pub(crate) fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
+pub fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);
     }
