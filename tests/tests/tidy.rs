@@ -33,7 +33,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "grosso-lab",
-        &["grosso", "grosso-capture", "grosso-checksum", "grosso-io", "grosso-sys", "grosso-wire"],
+        &[
+            "grosso",
+            "grosso-capture",
+            "grosso-checksum",
+            "grosso-io",
+            "grosso-report",
+            "grosso-sys",
+            "grosso-wire",
+        ],
     ),
     ("grosso-report", &["grosso-capture"]),
     (

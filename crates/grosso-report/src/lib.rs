@@ -8,6 +8,7 @@
 //! | [`diagnostic`] | errors in a text that the user wrote: line, column, likely correction |
 //! | [`needs`] | sets of Linux capabilities |
 //! | [`console`], [`style`], [`progress`] | notes, hints, colours and the progress bar on standard error |
+//! | [`page`] | self-contained HTML pages with charts |
 //! | [`name`] | text from other people, escaped for a terminal |
 //! | [`units`] | bytes, times, shares and counts for people |
 //!
@@ -45,6 +46,7 @@ pub mod diagnostic;
 pub mod error;
 pub mod name;
 pub mod needs;
+pub mod page;
 pub mod progress;
 pub mod report;
 pub mod schema;
