@@ -45,11 +45,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("grosso-report", &["grosso-capture"]),
     (
+        "grosso-conform",
+        &[
+            "grosso",
+            "grosso-capture",
+            "grosso-checksum",
+            "grosso-io",
+            "grosso-report",
+            "grosso-wire",
+        ],
+    ),
+    (
         "grosso-cli",
         &[
             "grosso",
             "grosso-capture",
             "grosso-checksum",
+            "grosso-conform",
             "grosso-io",
             "grosso-lab",
             "grosso-report",
@@ -176,7 +188,8 @@ fn is_test_source(path: &Path) -> bool {
 
 #[test]
 fn nobody_above_the_ports_compiles_the_merge_path() {
-    let above = ["crates/grosso-cli/src", "crates/grosso-lab/src"].map(|src| root().join(src));
+    let above = ["grosso-cli", "grosso-conform", "grosso-lab"]
+        .map(|name| root().join("crates").join(name).join("src"));
     let lines = lines_where(|path, line| {
         let line = line.replace("PortCoalescer", "");
         let is_own = line.contains("Coalescer::new") || line.contains("Coalescer<");

@@ -5,10 +5,10 @@ use std::{net::IpAddr, path::Path};
 
 use grosso::Profile;
 use grosso_capture::{CaptureReader, Entry};
+use grosso_conform::{framing, superframe};
 use grosso_wire::dissect;
 
 use crate::{
-    conform::{framing, superframe},
     daemon::{
         config::{self, Config},
         keys::Keys,

@@ -8,7 +8,6 @@
 //! | `reports` | the report of each command on captures, and those about tunnels |
 //! | `checksums` | a verdict for every checksum of a packet, and the repair of those that are not right |
 //! | `evidence` | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
-//! | `conform` | the judgment on a coalescer that is another program |
 //! | `device` | interfaces that the user names, and the failures to open or change them (Linux) |
 //! | `headers` | offsets and fields of packets that several commands need |
 //! | `meta` | translation of a capture's packet metadata to the engine's, and back |
@@ -32,7 +31,8 @@
 //! | `usage` | messages about a wrong command line |
 //! | `distribution` | the distribution of values, in bounded memory |
 //!
-//! Reports, failures and everything that is printed are in [`grosso_report`].
+//! Reports, failures and everything that is printed are in [`grosso_report`], the judgment on other coalescers is in
+//! [`grosso_conform`].
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
@@ -43,7 +43,6 @@ mod checksums;
 mod commands;
 #[cfg(target_os = "linux")]
 mod confinement;
-mod conform;
 #[cfg(target_os = "linux")]
 mod daemon;
 #[cfg(target_os = "linux")]

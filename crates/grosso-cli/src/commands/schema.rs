@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use grosso_conform::report::ConformReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,7 +14,6 @@ use crate::{
     report::{self, Place, Report, Tool},
     reports::{
         coalesce::CoalesceReport,
-        conform::ConformReport,
         csum::{FixReport, VerifyReport},
         decap::DecapReport,
         encap::EncapReport,

@@ -2,27 +2,32 @@
 //! `vectors/`, which the package contains.
 
 use grosso_capture::{CaptureReader, Entry};
+use grosso_report::error::Failure;
 use serde::Deserialize;
-
-use crate::error::Failure;
 
 /// Packets of one poll.
 #[derive(Debug)]
-pub(crate) struct Vector {
-    pub(crate) name: String,
+pub struct Vector {
+    /// Its name.
+    pub name: String,
     /// The rules that it shows.
-    pub(crate) rules: Vec<String>,
+    pub rules: Vec<String>,
     /// The same in a sentence.
-    pub(crate) shows: String,
-    pub(crate) frames: Vec<Vec<u8>>,
+    pub shows: String,
+    /// The packets.
+    pub frames: Vec<Vec<u8>>,
     /// The frames of each flow, by their indices, in order of arrival.
-    pub(crate) flows: Vec<Vec<usize>>,
+    pub flows: Vec<Vec<usize>>,
     /// Packets that can join one before them.
-    pub(crate) joins: usize,
+    pub joins: usize,
 }
 
 /// Every case.
-pub(crate) fn vectors() -> Result<Vec<Vector>, Failure> {
+///
+/// # Errors
+///
+/// Returns an internal failure if the vectors of this crate cannot be read.
+pub fn vectors() -> Result<Vec<Vector>, Failure> {
     let page: VectorPage = serde_json::from_str(include_str!("coalesce.json"))
         .map_err(|error| Failure::internal(format!("cannot read the test vectors: {error}")))?;
     let frames = frames(include_bytes!("coalesce.pcap"))?;

@@ -16,7 +16,7 @@ use super::{
 /// A law that a program can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Law {
+pub enum Law {
     /// Every packet leaves.
     Lost,
     /// Nothing leaves that did not come in.
@@ -36,7 +36,9 @@ pub(crate) enum Law {
 }
 
 impl Law {
-    pub(crate) const fn name(self) -> &'static str {
+    /// The name of the law in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Lost => "lost",
             Self::Added => "added",
@@ -52,19 +54,21 @@ impl Law {
 
 /// A law that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct Fault {
-    pub(crate) law: Law,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Fault {
+    pub law: Law,
     /// The rules that say so.
-    pub(crate) rules: Vec<String>,
-    pub(crate) text: String,
+    pub rules: Vec<String>,
+    pub text: String,
 }
 
 /// The rules that every vector shows: cutting gives the packets back, nothing overtakes, headers describe, and a wrong
 /// checksum is not called right.
-pub(crate) const RULES_OF_ALL: [&str; 6] = ["G50", "G51", "G52", "G54", "G75", "C1"];
+pub const RULES_OF_ALL: [&str; 6] = ["G50", "G51", "G52", "G54", "G75", "C1"];
 
 /// Judges what left in one poll. Returns the faults, and how many packets were rightly joined to one before them.
-pub(crate) fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
+#[must_use]
+pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
     let mut court = Court::new(vector);
     let frames: Vec<Left> = records.iter().filter_map(|record| court.hear(record)).collect();
     let mut joins = 0;
@@ -305,7 +309,7 @@ mod tests {
     use grosso_testkit::random::Random;
 
     use super::*;
-    use crate::conform::vectors;
+    use crate::vectors::vectors;
 
     /// Records that are almost right: frames of the vectors, joined or not, with some bytes changed, in front of any
     /// header.

@@ -2,35 +2,39 @@
 
 use std::collections::BTreeMap;
 
+use grosso_report::{
+    report::{COLUMNS, Report, Tool, wrap_at},
+    schema::ReportForm,
+    style::Style,
+    units,
+};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
 use crate::{
-    conform::{Fault, RULES_OF_ALL, Vector},
-    form::ReportForm,
-    report::{COLUMNS, Report, Tool, wrap_at},
-    style::Style,
-    units,
+    judge::{Fault, RULES_OF_ALL},
+    vectors::Vector,
 };
 
 /// The report of `conform`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ConformReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct ConformReport {
+    pub schema: &'static str,
+    pub tool: Tool,
     /// The words by which the program was started.
-    pub(crate) command: Vec<String>,
+    pub command: Vec<String>,
     #[serde(flatten)]
-    pub(crate) score: Score,
-    pub(crate) warnings: Vec<String>,
+    pub score: Score,
+    pub warnings: Vec<String>,
     /// Whether to print more.
     #[serde(skip)]
-    pub(crate) is_long: bool,
+    pub is_long: bool,
 }
 
 /// The judgment on a program.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Score {
+pub struct Score {
     vectors: VectorCounts,
     /// Packets that joined one before them, of those that may.
     joins: JoinCounts,
@@ -163,12 +167,14 @@ impl Score {
     }
 
     /// Whether any law was broken.
-    pub(crate) fn is_wrong(&self) -> bool {
+    #[must_use]
+    pub fn is_wrong(&self) -> bool {
         !self.faults.is_empty()
     }
 
     /// Whether every packet was joined that may be.
-    pub(crate) fn joins_all(&self) -> bool {
+    #[must_use]
+    pub fn joins_all(&self) -> bool {
         self.vectors.left_out == 0 && self.joins.made == self.joins.possible
     }
 }
@@ -220,7 +226,7 @@ impl Report for ConformReport {
 
 impl ConformReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.conform/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.conform/1");
 
     /// The faults in one vector.
     fn vector(&self, faults: &[FaultRow], style: Style) -> String {

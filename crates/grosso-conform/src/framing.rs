@@ -7,14 +7,16 @@ use grosso_wire::virtio::HEADER_LEN;
 
 /// A frame with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Framed {
-    pub(crate) header: [u8; HEADER_LEN],
-    pub(crate) frame: Vec<u8>,
+pub struct Framed {
+    /// Its `virtio_net_hdr`.
+    pub header: [u8; HEADER_LEN],
+    /// The Ethernet frame.
+    pub frame: Vec<u8>,
 }
 
 /// Something that is not of this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misfit {
+pub enum Misfit {
     /// The length of a record is not between the least and the greatest.
     Length(u32),
     /// The output ended inside a record.
@@ -41,7 +43,8 @@ impl core::fmt::Display for Misfit {
 }
 
 /// The bytes of one poll of frames about which nothing is known.
-pub(crate) fn poll(frames: &[Vec<u8>]) -> Vec<u8> {
+#[must_use]
+pub fn poll(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for frame in frames {
         let length = (HEADER_LEN + frame.len()) as u32;
@@ -54,7 +57,11 @@ pub(crate) fn poll(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Reads what a program wrote in one poll; `None` where its output ends instead. A failure to read is the end.
-pub(crate) fn read_poll(input: &mut impl Read) -> Result<Option<Vec<Framed>>, Misfit> {
+///
+/// # Errors
+///
+/// Returns the first record that is not of this form, or that goes beyond a bound.
+pub fn read_poll(input: &mut impl Read) -> Result<Option<Vec<Framed>>, Misfit> {
     let mut records = Vec::new();
     loop {
         let mut length = [0; 4];

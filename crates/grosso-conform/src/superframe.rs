@@ -14,21 +14,24 @@ use grosso_wire::{
 };
 
 use super::framing::Framed;
-use crate::headers::u16_at;
 
 /// The meaning of a record.
-pub(crate) struct Heard {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
     /// The packets by every reading of the header, which has no words for identifications that stay, nor for CWR on
     /// every packet. There is one at least.
-    pub(crate) readings: Vec<Vec<Vec<u8>>>,
+    pub readings: Vec<Vec<Vec<u8>>>,
     /// Whether it says that the checksum was verified.
-    pub(crate) vouches: bool,
+    pub vouches: bool,
 }
 
 /// Contradiction in a record, as a sentence, and the rule that forbids it.
-pub(crate) struct Unsound {
-    pub(crate) rule: &'static str,
-    pub(crate) text: String,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsound {
+    /// The rule that forbids it.
+    pub rule: &'static str,
+    /// The contradiction in words.
+    pub text: String,
 }
 
 /// Most contradictions are between the header and the frame.
@@ -39,7 +42,11 @@ impl From<String> for Unsound {
 }
 
 /// Reads a record.
-pub(crate) fn read(record: &Framed) -> Result<Heard, Unsound> {
+///
+/// # Errors
+///
+/// Returns the contradiction if the header does not describe the frame.
+pub fn read(record: &Framed) -> Result<Heard, Unsound> {
     let frame = &record.frame;
     let (header, _) = VirtioHeader::parse(&record.header, Form::Short, Order::Little)
         .map_err(|error| error.to_string())?;
@@ -99,7 +106,9 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
     // Behind some headers the sum is not determined.
     if make_partial(&mut seeded, stack) != Checksum::None && seeded != frame {
         let at = usize::from(start) + usize::from(offset);
-        let [is, should] = [frame, &seeded].map(|bytes| u16_at(bytes, at));
+        let [is, should] = [frame, &seeded].map(|bytes| {
+            bytes.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
+        });
         let text =
             format!("the checksum field is {is:#06x}, but the pseudo-header sum is {should:#06x}");
         return Err(Unsound { rule: "G51", text });
@@ -142,9 +151,9 @@ fn cut(frame: &[u8], meta: &Meta) -> Result<Vec<Vec<u8>>, String> {
 }
 
 /// The link type of every vector.
-pub(super) const LINK: LinkType = LinkType::Ethernet;
+pub(crate) const LINK: LinkType = LinkType::Ethernet;
 /// The tunnel ports of every vector.
-pub(super) const PORTS: Ports = Ports::ASSIGNED;
+pub(crate) const PORTS: Ports = Ports::ASSIGNED;
 /// Packets of a superframe that are looked at: several times as many as any vector has.
 const SEGMENTS_MAX: u16 = 512;
 /// IP headers of a packet of the vectors at most.
