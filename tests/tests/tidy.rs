@@ -45,6 +45,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("grosso-report", &["grosso-capture"]),
     (
+        "grosso-analysis",
+        &["grosso", "grosso-capture", "grosso-checksum", "grosso-report", "grosso-wire"],
+    ),
+    (
         "grosso-conform",
         &[
             "grosso",
@@ -59,6 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "grosso-cli",
         &[
             "grosso",
+            "grosso-analysis",
             "grosso-capture",
             "grosso-checksum",
             "grosso-conform",
@@ -188,7 +193,7 @@ fn is_test_source(path: &Path) -> bool {
 
 #[test]
 fn nobody_above_the_ports_compiles_the_merge_path() {
-    let above = ["grosso-cli", "grosso-conform", "grosso-lab"]
+    let above = ["grosso-analysis", "grosso-cli", "grosso-conform", "grosso-lab"]
         .map(|name| root().join("crates").join(name).join("src"));
     let lines = lines_where(|path, line| {
         let line = line.replace("PortCoalescer", "");

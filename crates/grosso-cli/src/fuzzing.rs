@@ -15,7 +15,7 @@ use crate::{
         xfrm,
     },
     evidence::{Evidence, Given, Judge, Judgment, Nature, Sight},
-    input::Links,
+    links::Links,
     observe::{control, prometheus, server, text},
     profile,
     tunnel::{Definition, describe},

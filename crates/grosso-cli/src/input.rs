@@ -23,6 +23,7 @@ use grosso_wire::LinkType;
 use crate::{
     digest::Digest,
     error::{Exit, Failure},
+    links::Links,
     name::{Name, shown},
     progress::Progress,
     report::{FileFacts, InputFacts, Interrupted},
@@ -414,23 +415,6 @@ impl Ending {
             return Ok(Exit::Yes);
         }
         Err(if is_truncated { failure.hint("--allow-truncated to exit 0") } else { failure })
-    }
-}
-
-/// The rules by which packets are parsed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Links {
-    forced: Option<LinkType>,
-}
-
-impl Links {
-    /// The link type of a packet; `None` if the dissector does not know it.
-    #[inline]
-    pub(crate) fn of(self, packet: &Packet<'_>) -> Option<LinkType> {
-        match self.forced {
-            Some(link) => Some(link),
-            None => LinkType::from_pcap(packet.description.link_type),
-        }
     }
 }
 

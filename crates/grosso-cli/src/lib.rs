@@ -6,18 +6,14 @@
 //! | `commands` | one module per command |
 //! | `daemon` | data paths on live devices, as used by `bridge` and `run` |
 //! | `reports` | the report of each command on captures, and those about tunnels |
-//! | `checksums` | a verdict for every checksum of a packet, and the repair of those that are not right |
-//! | `evidence` | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
 //! | `device` | interfaces that the user names, and the failures to open or change them (Linux) |
-//! | `headers` | offsets and fields of packets that several commands need |
-//! | `meta` | translation of a capture's packet metadata to the engine's, and back |
 //! | `fuzzing` | the parsers of what strangers and users write, for the fuzz targets |
 //! | `fragments` | IP fragments in captures: those that become datagrams, and why the others do not |
-//! | `suspicion` | hints at UDP datagrams that look like a tunnel on an unknown port |
 //! | `transform` | a capture in, a capture out, packet by packet |
 //! | `sources` | the captures that a command reads, as one, once or twice |
 //! | `shard` | the share of the flows whose rows one of several runs of `export` takes |
 //! | `filter` | filters in the language of tcpdump |
+//! | `survey` | the first reading of a capture, which teaches a judge its flows |
 //! | `tunnel` | tunnels, described as for `ip link` |
 //! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
 //! | `line` | the times at which packets leave on a line of a given rate |
@@ -29,17 +25,15 @@
 //! | `digest` | the hash of the input |
 //! | `acceptor` | accepting clients of listeners, with bounds |
 //! | `usage` | messages about a wrong command line |
-//! | `distribution` | the distribution of values, in bounded memory |
 //!
 //! Reports, failures and everything that is printed are in [`grosso_report`], the judgment on other coalescers is in
-//! [`grosso_conform`].
+//! [`grosso_conform`], and the judgment on captured packets and their checksums in [`grosso_analysis`].
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 #[cfg(target_os = "linux")]
 mod acceptor;
 mod arguments;
-mod checksums;
 mod commands;
 #[cfg(target_os = "linux")]
 mod confinement;
@@ -48,18 +42,14 @@ mod daemon;
 #[cfg(target_os = "linux")]
 mod device;
 mod digest;
-mod distribution;
-mod evidence;
 mod filter;
 mod fragments;
 #[cfg(all(feature = "fuzzing", target_os = "linux"))]
 pub mod fuzzing;
-mod headers;
 mod input;
 #[cfg(any(test, feature = "library"))]
 pub mod library;
 mod line;
-mod meta;
 #[cfg(target_os = "linux")]
 mod observe;
 mod output;
@@ -71,13 +61,14 @@ mod reports;
 #[cfg(any(test, feature = "parquet"))]
 mod shard;
 mod sources;
-mod suspicion;
+mod survey;
 mod transform;
 mod tunnel;
 mod usage;
 
 use std::process::ExitCode;
 
+use grosso_analysis::{checksums, distribution, evidence, headers, links, meta, suspicion};
 #[cfg(target_os = "linux")]
 use grosso_report::needs;
 use grosso_report::{

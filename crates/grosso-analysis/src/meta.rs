@@ -7,12 +7,12 @@ use grosso_wire::{Ports, Stack};
 use crate::checksums::Claim;
 
 /// The checksum of a packet that is partial according to the capture.
-pub(crate) fn claim(said: &PacketMeta, stack: &Stack) -> Claim {
+pub fn claim(said: &PacketMeta, stack: &Stack) -> Claim {
     claim_of(said.known(stack).checksum)
 }
 
 /// The same for a packet whose innermost transport checksum is known to be partial.
-pub(crate) fn claim_of_transport(stack: &Stack) -> Claim {
+pub fn claim_of_transport(stack: &Stack) -> Claim {
     claim_of(Checksum::of_transport(stack))
 }
 
@@ -27,12 +27,12 @@ fn claim_of(checksum: Checksum) -> Claim {
 
 /// The ports by which the headers of a packet are found: those that the user named, else those that the
 /// capture recorded with the packet, else the assigned ones. `given` are the user's and the assigned ones.
-pub(crate) fn ports(said: &PacketMeta, given: Ports) -> Ports {
+pub fn ports(said: &PacketMeta, given: Ports) -> Ports {
     ports_in(tunnels(said), given)
 }
 
 /// The same for a packet inside these tunnels.
-pub(crate) fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
+pub fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
     let mut ports = TunnelPort::over(tunnels, &given);
     if !tunnels.is_empty() {
         TunnelPort::unassigned(&given).for_each(|named| named.set(&mut ports));
@@ -41,13 +41,13 @@ pub(crate) fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
 }
 
 /// The tunnels on unassigned ports that the capture recorded with a packet.
-pub(crate) fn tunnels(said: &PacketMeta) -> &[TunnelPort] {
+pub fn tunnels(said: &PacketMeta) -> &[TunnelPort] {
     said.offload.as_ref().map_or(&[], |offload| &offload.tunnel_ports)
 }
 
 /// The metadata that still holds for a packet that was cut from a superframe: direction and the like, the
 /// tag and the hash that a device took, the ports of its tunnels. Without any of these, only flags remain.
-pub(crate) fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
+pub fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
     let kept = from.flags.unwrap_or(0) & !flag::OFFLOADS;
     let flags = kept | if is_partial { flag::CHECKSUM_NOT_READY } else { 0 };
     let beside = from.offload.as_ref().map(|offload| Offload {
@@ -67,11 +67,7 @@ pub(crate) fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
 
 /// The metadata of a packet that was put into a tunnel or taken out of one, for which `known` holds
 /// now. `tunnels` are those around it on unassigned ports.
-pub(crate) fn of_tunnelled(
-    from: &PacketMeta,
-    known: &Meta,
-    tunnels: Vec<TunnelPort>,
-) -> PacketMeta {
+pub fn of_tunnelled(from: &PacketMeta, known: &Meta, tunnels: Vec<TunnelPort>) -> PacketMeta {
     let mut written = of_segment(from, false);
     let Some(recorded) = &from.offload else {
         // There was no metadata, and only a partial checksum, a segment size or a tunnel's port requires some.

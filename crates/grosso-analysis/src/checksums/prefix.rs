@@ -13,7 +13,7 @@ use crate::headers::{is_ip, u16_at};
 /// The payload sizes of a first packet over which the innermost transport checksum of a frame verifies, smallest first.
 ///
 /// One size in 65,536 verifies by chance. So a frame that may be one packet of Ethernet must be of whole packets.
-pub(crate) fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
+pub fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
     let prefix = FirstPacket::of(packet, stack);
     prefix.into_iter().flat_map(FirstPacket::sizes)
 }

@@ -11,19 +11,26 @@ use crate::{
 };
 
 /// A frame, parsed once.
-pub(crate) struct Sight<'a> {
-    pub(crate) packet: &'a Packet<'a>,
-    pub(crate) said: &'a PacketMeta,
-    pub(crate) stack: &'a Stack,
-    pub(crate) link: LinkType,
-    pub(crate) ports: Ports,
-    pub(crate) transport: Option<Transport>,
-    pub(crate) endpoints: Endpoints,
+pub struct Sight<'a> {
+    /// The packet as the capture has it.
+    pub packet: &'a Packet<'a>,
+    /// Metadata that the capture recorded.
+    pub said: &'a PacketMeta,
+    /// Its headers.
+    pub stack: &'a Stack,
+    /// Type of its outermost header.
+    pub link: LinkType,
+    /// UDP ports that mean a tunnel.
+    pub ports: Ports,
+    /// Innermost transport header, if the packet has one.
+    pub transport: Option<Transport>,
+    /// Flow of the packet.
+    pub endpoints: Endpoints,
 }
 
 impl<'a> Sight<'a> {
     /// Parses a frame with these ports of tunnels.
-    pub(crate) fn new(
+    pub fn new(
         packet: &'a Packet<'a>,
         said: &'a PacketMeta,
         stack: &'a Stack,
@@ -44,7 +51,7 @@ impl<'a> Sight<'a> {
 
 /// The state of the innermost transport checksum of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seal {
+pub enum Seal {
     /// Complete and right.
     Valid,
     /// Complete and wrong.

@@ -6,19 +6,19 @@ use grosso_wire::{Class, Extent, Kind, Layer, Role, Stack, Stop, ipv4, ipv6, tcp
 
 /// The big-endian word at `at`; zero beyond the end.
 #[inline]
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
 }
 
 /// The big-endian double word at `at`; zero beyond the end.
 #[inline]
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
 /// Stores a big-endian word, if there is room for it.
 #[inline]
-pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
+pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     if let Some(word) = bytes.get_mut(at..at + 2) {
         word.copy_from_slice(&value.to_be_bytes());
     }
@@ -26,15 +26,15 @@ pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
 
 /// The innermost transport header of a packet, with the facts that commands need about it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Transport {
+pub struct Transport {
     /// TCP or UDP.
-    pub(crate) layer: Layer,
+    pub layer: Layer,
     /// The IP header right around it.
-    pub(crate) ip: Layer,
+    pub ip: Layer,
     /// The start of the outermost IP header.
-    pub(crate) network: usize,
+    pub network: usize,
     /// Payload bytes as declared by the headers, including those that were not captured.
-    pub(crate) payload: usize,
+    pub payload: usize,
     /// Bytes of a jumbo header, which superframes beyond 64 KB have and their packets do not (rule S5).
     jumbo: usize,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Transport {
 impl Transport {
     /// The innermost transport header of a packet of `len` bytes; `None` if the dissector did not reach one.
     #[inline]
-    pub(crate) fn of(stack: &Stack, len: usize) -> Option<Self> {
+    pub fn of(stack: &Stack, len: usize) -> Option<Self> {
         let layer = stack.last().filter(|layer| layer.kind.is_transport())?;
         if stack.stop != Stop::Payload {
             return None;
@@ -63,44 +63,44 @@ impl Transport {
 
     /// Whether it is TCP.
     #[inline]
-    pub(crate) fn is_tcp(&self) -> bool {
+    pub fn is_tcp(&self) -> bool {
         self.layer.kind == Kind::Tcp
     }
 
     /// Header bytes of a packet of the wire from the outermost IP header on.
     #[inline]
-    pub(crate) fn overhead(&self) -> usize {
+    pub fn overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.network + self.jumbo)
     }
 
     /// Header bytes of a packet of the wire from the innermost IP header on.
     #[inline]
-    pub(crate) fn inner_overhead(&self) -> usize {
+    pub fn inner_overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.ip.offset as usize + self.jumbo)
     }
 
     /// The bytes of TCP options.
     #[inline]
-    pub(crate) fn options(&self) -> usize {
+    pub fn options(&self) -> usize {
         (self.layer.len as usize).saturating_sub(tcp::HEADER_LEN)
     }
 
     /// The TCP flags.
     #[inline]
-    pub(crate) fn flags(&self, packet: &[u8]) -> u16 {
+    pub fn flags(&self, packet: &[u8]) -> u16 {
         u16_at(packet, self.layer.offset as usize + tcp::field::OFFSET_FLAGS.start)
     }
 
     /// The IPv4 identification; `None` for IPv6.
     #[inline]
-    pub(crate) fn identification(&self, packet: &[u8]) -> Option<u16> {
+    pub fn identification(&self, packet: &[u8]) -> Option<u16> {
         (self.ip.kind == Kind::Ipv4)
             .then(|| u16_at(packet, self.ip.offset as usize + ipv4::field::IDENTIFICATION.start))
     }
 
     /// The flow of the packet in its own direction.
     #[inline]
-    pub(crate) fn endpoints(&self, packet: &[u8], stack: &Stack) -> Endpoints {
+    pub fn endpoints(&self, packet: &[u8], stack: &Stack) -> Endpoints {
         let mut endpoints = Endpoints { is_tcp: self.is_tcp(), ..Endpoints::default() };
         let ip = self.ip.offset as usize;
         if self.ip.kind == Kind::Ipv4 {
@@ -131,7 +131,7 @@ impl Transport {
 }
 
 /// Source and destination of the innermost IP header.
-pub(crate) fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
+pub fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
     let header = packet.get(ip.offset.into()..ip.end())?;
     let fields = ip.kind.spec().layout(header).fields.iter();
@@ -146,8 +146,7 @@ pub(crate) fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)
 }
 
 /// Source and destination port of a TCP or UDP header.
-#[cfg(any(test, feature = "library"))]
-pub(crate) fn ports(packet: &[u8], transport: &Transport) -> (u16, u16) {
+pub fn ports(packet: &[u8], transport: &Transport) -> (u16, u16) {
     let start = transport.layer.offset as usize;
     let at = |field: core::ops::Range<usize>| u16_at(packet, start + field.start);
     (at(udp::field::SOURCE_PORT), at(udp::field::DESTINATION_PORT))
@@ -155,24 +154,28 @@ pub(crate) fn ports(packet: &[u8], transport: &Transport) -> (u16, u16) {
 
 /// Whether a layer is an IP header.
 #[inline]
-pub(crate) fn is_ip(layer: &Layer) -> bool {
+pub fn is_ip(layer: &Layer) -> bool {
     layer.kind.is_ip()
 }
 
 /// The flow of a packet: source, destination and network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Endpoints {
-    pub(crate) source: Endpoint,
-    pub(crate) destination: Endpoint,
-    pub(crate) is_tcp: bool,
-    pub(crate) is_ipv6: bool,
+pub struct Endpoints {
+    /// Address and port of the sender.
+    pub source: Endpoint,
+    /// Address and port of the receiver.
+    pub destination: Endpoint,
+    /// Whether the transport is TCP, and not UDP.
+    pub is_tcp: bool,
+    /// Whether the addresses are of IPv6.
+    pub is_ipv6: bool,
     /// A mix of VLAN tags and virtual network identifiers.
-    pub(crate) network: u32,
+    pub network: u32,
 }
 
 /// An address and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// IPv4 uses the first four bytes.
     address: [u8; 16],
     port: u16,
@@ -181,7 +184,7 @@ pub(crate) struct Endpoint {
 impl Endpoints {
     /// The other direction.
     #[inline]
-    pub(crate) fn reversed(self) -> Self {
+    pub fn reversed(self) -> Self {
         Self { source: self.destination, destination: self.source, ..self }
     }
 }
@@ -205,7 +208,7 @@ impl fmt::Display for Endpoints {
 }
 
 /// The stack in the words of reports: `tcp4`, `udp4/vxlan/tcp4`, `ip4/udp6`.
-pub(crate) fn protocol(stack: &Stack) -> String {
+pub fn protocol(stack: &Stack) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut version = None;
     for layer in stack.layers() {

@@ -4,7 +4,7 @@ use grosso::{
     checksum::Checksum,
     meta::{Cwr, Gso, IpLevels},
 };
-use grosso_capture::{Entry, Offload, PacketMeta, SegmentTransport};
+use grosso_capture::{Offload, PacketMeta, SegmentTransport};
 use grosso_wire::{Extent, Kind, Layer, Ports, Stack, dissect};
 
 use super::{
@@ -17,67 +17,34 @@ use super::{
 };
 use crate::{
     checksums::{self, Claim, Level, Levels, Verdict, is_seeded, is_seeded_anywhere},
-    error::Failure,
     headers::{Transport, is_ip},
-    input::{Input, Next, Session},
     meta,
-    sources::Sources,
 };
 
 /// Judges the frames of a capture.
 #[derive(Debug, Default)]
-pub(crate) struct Judge {
+pub struct Judge {
     given: Given,
-    pub(crate) flows: Flows,
+    /// The flows that the judge knows.
+    pub flows: Flows,
     /// Whether the flows are known from an earlier reading.
-    pub(crate) is_surveyed: bool,
+    pub is_surveyed: bool,
     levels: Levels,
 }
 
 impl Judge {
     /// A judge that knows only what the user says, and learns from the frames that it judges.
-    pub(crate) fn new(given: Given) -> Self {
+    pub fn new(given: Given) -> Self {
         Self { given, ..Self::default() }
     }
 
-    /// Reads a file once to learn its flows, so that a frame is judged by what follows it too. A pipe can be read only
-    /// once. Damage is reported by the second reading.
-    pub(crate) fn survey(
-        sources: &Sources,
-        given: Given,
-        session: &Session,
-    ) -> Result<Self, Failure> {
-        if !sources.can_repeat() {
-            return Ok(Self::new(given));
-        }
-        let mut input = sources.first_pass(session)?;
-        Self::survey_of(&mut input, given)
-    }
-
-    /// The same as [`Self::survey`] for an input that is at its start.
-    pub(crate) fn survey_of(input: &mut Input, given: Given) -> Result<Self, Failure> {
-        let mut judge = Self::new(given);
-        let links = input.links;
-        let _ending = input.each(|entry| {
-            let Entry::Packet(packet) = entry else { return Ok(Next::Go) };
-            let Some(link) = links.of(packet) else { return Ok(Next::Go) };
-            let said = packet.meta();
-            let ports = judge.ports(&said);
-            let stack = dissect(packet.data, link, &ports);
-            judge.learn(&Sight::new(packet, &said, &stack, link, ports));
-            Ok(Next::Go)
-        })?;
-        judge.is_surveyed = true;
-        Ok(judge)
-    }
-
     /// The UDP ports that mean a tunnel in a packet.
-    pub(crate) fn ports(&self, said: &PacketMeta) -> Ports {
+    pub fn ports(&self, said: &PacketMeta) -> Ports {
         meta::ports(said, self.given.ports)
     }
 
     /// Judges a frame, and learns from it if its capture was not read before.
-    pub(crate) fn judge(&mut self, sight: &Sight<'_>) -> Judgment {
+    pub fn judge(&mut self, sight: &Sight<'_>) -> Judgment {
         if !self.is_surveyed {
             self.learn(sight);
         }
@@ -92,13 +59,13 @@ impl Judge {
     }
 
     /// The state of the innermost transport checksum of a frame. Reads the payload.
-    pub(crate) fn seal(&mut self, sight: &Sight<'_>) -> Seal {
+    pub fn seal(&mut self, sight: &Sight<'_>) -> Seal {
         seal(sight, &mut self.levels)
     }
 
     /// The judgment with its strongest evidence: for a packet no longer than those of its flow, the checksum was not
     /// read.
-    pub(crate) fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
+    pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
             judgment.nature == Nature::Packet && is_weak && matches!(self.seal(sight), Seal::Valid);
@@ -107,7 +74,7 @@ impl Judge {
 
     /// The work that turns a frame that is one packet into the packet of the wire. A capture shows the wire if no frame
     /// of it takes any.
-    pub(crate) fn finish(&mut self, sight: &Sight<'_>) -> Finish {
+    pub fn finish(&mut self, sight: &Sight<'_>) -> Finish {
         let Sight { packet, said, stack, .. } = sight;
         let claim = meta::claim(said, stack);
         if packet.is_cut() && (said.is_partial() || is_seeded_anywhere(packet.data, stack)) {
@@ -123,14 +90,14 @@ impl Judge {
 
     /// The number of superframes of a frame's flow whose steps agree with `size`, and of all whose steps carry
     /// information.
-    pub(crate) fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
+    pub fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
         let Some(flow) = self.flows.get(&sight.endpoints) else { return (0, 0) };
         let identifications = &flow.era(sight.packet.number).identifications;
         (identifications.agreeing(size.bytes.into()), identifications.steps())
     }
 
     /// Learns from a frame that is judged later.
-    pub(crate) fn learn(&mut self, sight: &Sight<'_>) {
+    pub fn learn(&mut self, sight: &Sight<'_>) {
         let levels = &mut self.levels;
         self.flows.learn(sight, || seal(sight, levels));
     }
@@ -223,7 +190,7 @@ impl Judge {
 
     /// Whether a frame has the headers of its first segment and the data of many, as a sender hands it to a device that
     /// repeats the headers (rule S47).
-    pub(crate) fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
+    pub fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
         let Sight { packet, stack, .. } = sight;
         let behind = packet.data.len().saturating_sub(stack.end as usize);
         // Frames are padded to 60 bytes, and a trailer may be as long as a tag and a check sequence.
@@ -236,7 +203,7 @@ impl Judge {
     }
 
     /// The partial checksum of a frame, by the capture or by headers that repeat.
-    pub(crate) fn claim(&self, sight: &Sight<'_>) -> Claim {
+    pub fn claim(&self, sight: &Sight<'_>) -> Claim {
         if self.repeats_headers(sight) {
             meta::claim_of_transport(sight.stack)
         } else {
@@ -364,11 +331,11 @@ impl Judge {
 
 /// The work that turns one packet into the packet of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Finish {
+pub struct Finish {
     /// Checksums are to be completed.
-    pub(crate) completes: bool,
+    pub completes: bool,
     /// The reason why it is not the packet of the wire afterwards: a checksum that is wrong, or missing bytes.
-    pub(crate) left: Option<&'static str>,
+    pub left: Option<&'static str>,
 }
 
 /// The judgment on a superframe that the capture describes.
@@ -393,7 +360,7 @@ fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize
 
 /// The UDP header of the tunnel after which a recorded superframe is cut; `None` if it is cut after its innermost
 /// transport header.
-pub(crate) fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Option<Layer> {
+pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Option<Layer> {
     let outermost = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
     let Checksum::Partial { start, .. } = recorded.meta.checksum else { return None };
     let is_around = start == outermost.offset
@@ -411,10 +378,10 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
 }
 
 /// The reason of a UDP superframe whose segment size is not recorded.
-pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
+pub const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
 /// The reason of an SCTP superframe, which names no packets of its chunks.
 const SCTP_SIZE_UNKNOWN: &str = "sctp-size-unknown";
 /// The reason of a packet whose checksum cannot be completed, because the capture cut it.
-pub(crate) const CAPTURED_SHORT: &str = "captured-short";
+pub const CAPTURED_SHORT: &str = "captured-short";
 /// More bytes after a packet than padding and a trailer take.
 const TRAILER_BYTES_MAX: usize = 64;

@@ -5,20 +5,21 @@
 
 use grosso_capture::TunnelPort;
 use grosso_checksum::Sum;
+use grosso_report::units;
 use grosso_wire::{
     Kind, Layer, LinkType, Ports, Stack, Stop, dissect, ethernet, geneve, gue, ipv4, ipv6, tcp,
     udp, vxlan,
 };
 
-use crate::{headers::u16_at, talk::Talk, units};
+use crate::headers::u16_at;
 
 /// The tunnels that the packets of a capture seem to be in, with the numbers of packets.
 #[derive(Debug, Default)]
-pub(crate) struct Suspicions(Vec<(TunnelPort, u64)>);
+pub struct Suspicions(Vec<(TunnelPort, u64)>);
 
 impl Suspicions {
     /// Examines a packet, in which these headers were found.
-    pub(crate) fn observe(&mut self, packet: &[u8], stack: &Stack) {
+    pub fn observe(&mut self, packet: &[u8], stack: &Stack) {
         let Some(last) = stack.last().filter(|last| last.kind == Kind::Udp) else { return };
         let end = (stack.end as usize).min(packet.len());
         if stack.stop != Stop::Payload || last.end() > end {
@@ -34,18 +35,18 @@ impl Suspicions {
     }
 
     /// Whether there was no such packet.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Notes each suspected tunnel, and the option that names it.
-    pub(crate) fn note(&self, talk: &mut Talk) {
-        for (tunnel, packets) in &self.0 {
+    /// A note about each suspected tunnel, and a hint with the option that names it.
+    pub fn notes(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().map(|(tunnel, packets)| {
             let (packets, port) = (units::count(*packets, "packet"), tunnel.port());
             let name = tunnel.name();
-            talk.note(format!("{packets} to UDP port {port} may be in a tunnel: {name}"));
-            talk.hint(&format!("--port {tunnel} decodes the tunnel"));
-        }
+            let note = format!("{packets} to UDP port {port} may be in a tunnel: {name}");
+            (note, format!("--port {tunnel} decodes the tunnel"))
+        })
     }
 }
 
@@ -54,7 +55,7 @@ impl Suspicions {
 ///
 /// The packet inside ends where the payload does; or it is the first of several packets that are one superframe: the
 /// same tunnel header follows after it, or it is a TCP segment, whose length may be that of the superframe.
-pub(crate) fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
+pub fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     if port == 0 || TunnelPort::on(port, &Ports::ASSIGNED).is_some() {
         return None;
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Counts of values: exact below [`EXACT`], and above it in ranges that are narrower than a
 /// thousandth of their values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Distribution {
+pub struct Distribution {
     /// Counts by range, up to the largest value so far: at most 56,320 ranges.
     counts: Vec<u64>,
     total: u64,
@@ -16,16 +16,17 @@ pub(crate) struct Distribution {
 
 /// Percentiles: the value that this many of a hundred values do not exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct Quantiles {
-    pub(crate) p50: u64,
-    pub(crate) p99: u64,
-    pub(crate) max: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Quantiles {
+    pub p50: u64,
+    pub p99: u64,
+    pub max: u64,
 }
 
 impl Distribution {
     /// Counts a value this many times.
     #[inline]
-    pub(crate) fn add(&mut self, value: u64, times: u64) {
+    pub fn add(&mut self, value: u64, times: u64) {
         let range = range_of(value);
         if range >= self.counts.len() {
             self.counts.resize(range + 1, 0);
@@ -37,23 +38,23 @@ impl Distribution {
     }
 
     /// The number of values.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.total
     }
 
     /// The mean of the values; `None` without any.
-    pub(crate) fn mean(&self) -> Option<f64> {
+    pub fn mean(&self) -> Option<f64> {
         (self.total > 0).then(|| self.sum as f64 / self.total as f64)
     }
 
     /// The percentiles by nearest rank: the least values that this many do not exceed; `None` without any.
-    pub(crate) fn quantiles(&self) -> Option<Quantiles> {
+    pub fn quantiles(&self) -> Option<Quantiles> {
         let p50 = self.quantile(50)?;
         Some(Quantiles { p50, p99: self.quantile(99)?, max: self.max })
     }
 
     /// The cumulative counts: the last value of each range that has any, and the number of values up to it.
-    pub(crate) fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut so_far = 0;
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(move |(range, count)| {

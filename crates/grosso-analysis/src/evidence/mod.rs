@@ -36,9 +36,10 @@ mod vantage;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-pub(crate) use self::{
+pub use self::{
+    flows::Flows,
     judge::{CAPTURED_SHORT, Finish, Judge, UDP_SIZE_UNKNOWN, around},
-    judgment::{Judgment, Nature},
+    judgment::{Contradiction, Judgment, Nature},
     sight::{Seal, Sight},
     tally::Tally,
     vantage::{Side, Vantages, said as side_said},
@@ -47,7 +48,7 @@ pub(crate) use self::{
 /// A reason to take a frame for a packet of the wire or for a superframe, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
-pub(crate) enum Evidence {
+pub enum Evidence {
     /// The user says it.
     Given,
     /// The capture recorded it.
@@ -72,7 +73,7 @@ pub(crate) enum Evidence {
 
 impl Evidence {
     /// The name in JSON and in tables.
-    pub(crate) const fn code(self) -> &'static str {
+    pub const fn code(self) -> &'static str {
         match self {
             Self::Given => "given",
             Self::Recorded => "recorded",
@@ -88,7 +89,7 @@ impl Evidence {
     }
 
     /// The words that people read.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Given => "as configured",
             Self::Recorded => "recorded",
@@ -104,7 +105,7 @@ impl Evidence {
     }
 
     /// The same words as the subject of a sentence.
-    pub(crate) const fn noun(self) -> &'static str {
+    pub const fn noun(self) -> &'static str {
         match self {
             Self::Given => "the command line",
             Self::Recorded => "what the capture recorded",
@@ -128,25 +129,26 @@ impl Serialize for Evidence {
 
 /// A segment size, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Size {
+pub struct Size {
     /// Payload bytes of each packet except the last.
-    pub(crate) bytes: u16,
-    pub(crate) by: Evidence,
+    pub bytes: u16,
+    /// The evidence.
+    pub by: Evidence,
     /// Whether the evidence leaves room for another size, which `--strict` does not accept.
-    pub(crate) is_guess: bool,
+    pub is_guess: bool,
 }
 
 /// Knowledge that the user has about the wire, which counts more than what a capture shows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Given {
+pub struct Given {
     /// Payload bytes of TCP segments.
-    pub(crate) mss: Option<u16>,
+    pub mss: Option<u16>,
     /// The MTU of the link.
-    pub(crate) mtu: Option<u16>,
+    pub mtu: Option<u16>,
     /// Payload bytes of UDP datagrams.
-    pub(crate) uso_size: Option<u16>,
+    pub uso_size: Option<u16>,
     /// The UDP ports that mean a tunnel.
-    pub(crate) ports: grosso_wire::Ports,
+    pub ports: grosso_wire::Ports,
 }
 
 /// The MTU of Ethernet.

@@ -7,24 +7,27 @@ use super::{Evidence, Size};
 
 /// The nature of a frame, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Judgment {
-    pub(crate) nature: Nature,
+pub struct Judgment {
+    /// Packet of the wire, superframe, or undecided.
+    pub nature: Nature,
     /// `None` if there is nothing to decide: no TCP or UDP, or no payload.
-    pub(crate) by: Option<Evidence>,
+    pub by: Option<Evidence>,
     /// Whether the evidence leaves room for another answer, which `--strict` does not accept.
-    pub(crate) is_guess: bool,
+    pub is_guess: bool,
     /// Weaker evidence that contradicts it.
-    pub(crate) against: Option<Contradiction>,
+    pub against: Option<Contradiction>,
 }
 
 /// The nature of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nature {
+pub enum Nature {
     /// A packet of the wire.
     Packet,
     /// Several packets.
     Superframe {
+        /// The description of its segments for the engine.
         gso: Gso,
+        /// The segment size, and the evidence for it.
         size: Size,
         /// The tunnels outside of the header after which it is cut.
         ports: Ports,
@@ -35,10 +38,11 @@ pub(crate) enum Nature {
 
 /// Evidence that contradicts a judgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Contradiction {
-    pub(crate) by: Evidence,
+pub struct Contradiction {
+    /// The evidence.
+    pub by: Evidence,
     /// The largest payload in bytes that it allows a packet, if it is about sizes.
-    pub(crate) bytes: Option<u16>,
+    pub bytes: Option<u16>,
 }
 
 impl Contradiction {
@@ -63,7 +67,7 @@ impl Judgment {
     }
 
     /// The number of packets of the wire that the frame is, as far as that is known.
-    pub(crate) fn packets(&self, payload: usize) -> usize {
+    pub fn packets(&self, payload: usize) -> usize {
         match self.nature {
             Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),
             Nature::Packet | Nature::Left(_) => 1,

@@ -16,7 +16,7 @@ use crate::headers::{Endpoints, Transport, u32_at};
 
 /// The facts of the flows of a capture; at most [`FLOWS_MAX`] of them.
 #[derive(Debug, Default)]
-pub(crate) struct Flows {
+pub struct Flows {
     /// The places of flows.
     places: HashMap<Endpoints, usize>,
     flows: Vec<Flow>,
@@ -29,12 +29,12 @@ pub(crate) struct Flows {
     /// The largest MTU that an announced MSS hints at.
     announced_mtu: usize,
     /// Packets of flows for which there was no room.
-    pub(crate) overflowed: u64,
+    pub overflowed: u64,
 }
 
 /// One direction of a connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Flow {
+pub(super) struct Flow {
     /// The MSS that its sender announced: the largest segment that the sender accepts, and a hint at its MTU.
     pub(super) announced: Option<u16>,
     first: Era,
@@ -143,8 +143,13 @@ impl Flows {
     }
 
     /// The number of known flows.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.flows.len()
+    }
+
+    /// Whether no flow is known.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
     }
 
     /// Lowers the MTU of a path from this packet on.

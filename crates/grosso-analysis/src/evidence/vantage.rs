@@ -17,7 +17,7 @@ use crate::{
 
 /// The side on which superframes were seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     /// On their way out.
     Sender,
     /// After they came in.
@@ -26,7 +26,7 @@ pub(crate) enum Side {
 
 /// The counts of each direction of the flows of a capture; at most [`DIRECTIONS_MAX`] of them.
 #[derive(Debug, Default)]
-pub(crate) struct Vantages {
+pub struct Vantages {
     directions: HashMap<Endpoints, Direction>,
 }
 
@@ -45,7 +45,7 @@ struct Direction {
 
 impl Vantages {
     /// Counts a packet with a transport header.
-    pub(crate) fn count(
+    pub fn count(
         &mut self,
         endpoints: Endpoints,
         is_superframe: bool,
@@ -72,7 +72,7 @@ impl Vantages {
     }
 
     /// The side on which the superframes were seen; `None` if nothing tells, or both are true.
-    pub(crate) fn side(&self) -> Option<Side> {
+    pub fn side(&self) -> Option<Side> {
         let (mut sent, mut received) = (0, 0);
         for (endpoints, direction) in &self.directions {
             if direction.superframes == 0 {
@@ -116,7 +116,7 @@ impl Direction {
 }
 
 /// The direction of a packet, if the capture says it: by the flags of pcapng or a Linux cooked header.
-pub(crate) fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
+pub fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
     match said.flags.unwrap_or(0) & DIRECTION {
         flag::INBOUND => return Some(Side::Receiver),
         flag::OUTBOUND => return Some(Side::Sender),

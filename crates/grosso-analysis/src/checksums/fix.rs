@@ -10,7 +10,7 @@ use crate::headers::{put_u16, u16_at};
 ///
 /// `levels` is the result of [`judge`]. A checksum around one that changed was right either for the old bytes or for
 /// the new ones (rule C40). If it was right for the old ones, it is updated too, so that it stays right.
-pub(crate) fn fix(
+pub fn fix(
     packet: &mut [u8],
     is_cut: bool,
     stack: &Stack,
@@ -39,7 +39,7 @@ pub(crate) fn fix(
 
 /// Completes the header checksum of an IPv4 header that leaves it to a device, so that what reads the packet as a
 /// receiver does takes it as `csum verify` does.
-pub(crate) fn complete_header(packet: &mut [u8], ip: &Layer) {
+pub fn complete_header(packet: &mut [u8], ip: &Layer) {
     let at = usize::from(ip.offset) + ipv4::field::CHECKSUM.start;
     let header = packet.get(ip.offset.into()..ip.end()).unwrap_or_default();
     if ip.kind == Kind::Ipv4 && u16_at(packet, at) == 0 {
@@ -49,7 +49,7 @@ pub(crate) fn complete_header(packet: &mut [u8], ip: &Layer) {
 }
 
 /// Completes the partial checksums of a packet, and returns their number.
-pub(crate) fn complete(
+pub fn complete(
     packet: &mut [u8],
     is_cut: bool,
     stack: &Stack,

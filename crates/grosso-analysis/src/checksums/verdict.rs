@@ -19,7 +19,7 @@ use crate::headers::{is_ip, put_u16, u16_at, u32_at};
 /// The verdict on a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// It matches what it covers.
     Valid,
     /// The sender of a UDP datagram computed none (RFC 768).
@@ -36,7 +36,7 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     /// The name that people read.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Valid => "valid",
             Self::Partial => "partial",
@@ -51,7 +51,7 @@ impl Verdict {
 /// The reason for a verdict that can have more than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Why {
+pub enum Why {
     /// The sums match, or do not.
     Sum,
     /// The sums match the bytes as they are, but not as they will be once the inner checksum is completed.
@@ -79,35 +79,37 @@ pub(crate) enum Why {
 
 /// One checksum of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Level {
+pub struct Level {
     /// The header that holds it.
-    pub(crate) layer: Layer,
+    pub layer: Layer,
     /// Its offset in the packet.
-    pub(crate) at: usize,
+    pub at: usize,
     /// Value of the checksum in the packet: 16 bits, or 32 of a CRC32c.
-    pub(crate) found: u32,
+    pub found: u32,
     /// The right value, if it can be computed.
-    pub(crate) expected: Option<u32>,
+    pub expected: Option<u32>,
     /// The end of the bytes that it covers.
     end: usize,
     /// The end of the packet that its pseudo-header counts.
     packet_end: usize,
-    pub(crate) verdict: Verdict,
-    pub(crate) why: Why,
+    /// Whether it is right.
+    pub verdict: Verdict,
+    /// The reason.
+    pub why: Why,
     /// Its place among the checksums of the packet, the outermost transport checksum being 0. IP header checksums have
     /// the place of their payload.
-    pub(crate) depth: usize,
+    pub depth: usize,
 }
 
 impl Level {
     /// The name of the damage that a wrong checksum shows; `None` if it is not wrong.
-    pub(crate) fn damage(&self) -> Option<&'static str> {
+    pub fn damage(&self) -> Option<&'static str> {
         let name = if self.layer.kind == Kind::Ipv4 { "ipv4-checksum" } else { "checksum" };
         (self.verdict == Verdict::Bad).then_some(name)
     }
 
     /// Bytes of the checksum.
-    pub(crate) const fn width(&self) -> usize {
+    pub const fn width(&self) -> usize {
         if matches!(self.layer.kind, Kind::Sctp) { 4 } else { 2 }
     }
 
@@ -124,33 +126,38 @@ impl Level {
 
 /// The checksums of one packet, outermost first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Levels {
+pub struct Levels {
     list: Vec<Level>,
     is_fragment: bool,
     is_cut: bool,
     is_unread: bool,
     /// The payload bytes of the first packet over which the innermost checksum verifies, if not over the whole.
-    pub(crate) prefix: Option<usize>,
+    pub prefix: Option<usize>,
 }
 
 impl Levels {
     /// Each checksum, outermost first.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Level> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Level> {
         self.list.iter()
     }
 
     /// The number of checksums.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.list.len()
     }
 
+    /// Whether the packet has no checksum.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// The checksum at `index`.
-    pub(crate) fn at(&self, index: usize) -> Option<Level> {
+    pub fn at(&self, index: usize) -> Option<Level> {
         self.list.get(index).copied()
     }
 
     /// The verdict on the packet: that on its worst checksum. `None` when it has none.
-    pub(crate) fn worst(&self) -> Option<Verdict> {
+    pub fn worst(&self) -> Option<Verdict> {
         let own = self.list.iter().map(|level| level.verdict).max();
         let own = if self.is_unread { own.max(Some(Verdict::NotVerified)) } else { own };
         if self.is_fragment || self.is_cut { own.max(Some(Verdict::Unverifiable)) } else { own }
@@ -159,7 +166,7 @@ impl Levels {
 
 /// The claim of the capture about a partial checksum of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub enum Claim {
     /// Nothing.
     None,
     /// The checksum at this place is partial.
@@ -172,7 +179,7 @@ pub(crate) enum Claim {
 /// Judges every checksum of `packet`, which was dissected into `stack`.
 ///
 /// `is_cut` says that the capture cut the packet. `levels` is overwritten.
-pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
+pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
     levels.is_fragment = stack.stop == Stop::Fragment;
     levels.is_cut = is_cut && stack.stop == Stop::Truncated;
     levels.is_unread = false;
@@ -236,7 +243,7 @@ fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
 }
 
 /// Whether the innermost transport checksum is the sum of its pseudo-header. Reads no payload.
-pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
+pub fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     let Some(layer) = stack.last().filter(|l| l.kind.is_transport()) else {
         return false;
     };
@@ -247,7 +254,7 @@ pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
 
 /// Whether the innermost transport checksum is the sum of a pseudo-header without its length: the form in which Windows
 /// leaves a superframe of TCP to its device (NDIS large send offload). Reads no payload.
-pub(crate) fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
+pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
     let Some(layer) = stack.last().filter(|layer| layer.kind == Kind::Tcp) else { return false };
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     holds_seed_without_length(packet, &layer, ip)
@@ -255,7 +262,7 @@ pub(crate) fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
 
 /// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame,
 /// although the headers count those of the first segment (rule S47).
-pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
+pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     let innermost = stack.last().filter(|l| l.kind.is_transport());
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer));
     let (Some(layer), Some(ip)) = (innermost, ip) else { return false };
@@ -263,7 +270,7 @@ pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
 }
 
 /// Whether the checksum of a GRE header is left for a device to compute, which no offload metadata can say.
-pub(crate) fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
+pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
         let start = layer.offset as usize;
         checksum_at(packet, layer).is_some_and(|at| u16_at(packet, start + at) == 0)
@@ -271,7 +278,7 @@ pub(crate) fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
 }
 
 /// Whether any transport checksum is the sum of its pseudo-header. Reads no payload.
-pub(crate) fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
+pub fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack)
         || is_seeded_without_length(packet, stack)
         || seeded_around(packet, stack).is_some()
@@ -279,12 +286,12 @@ pub(crate) fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
 
 /// Whether the innermost transport checksum is left to the device of the sender: it [is
 /// seeded](is_seeded), and no tunnel header leaves it to the receiver (rules C50, C51).
-pub(crate) fn is_left_to_device(packet: &[u8], stack: &Stack) -> bool {
+pub fn is_left_to_device(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack) && remote_checksum(packet, stack).is_none()
 }
 
 /// The outermost UDP header whose checksum is the sum of the pseudo-header alone.
-pub(crate) fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
+pub fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
     let layers = stack.layers();
     let each = layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Udp);
     let mut seeded = each.filter(|&(index, udp)| {

@@ -2,23 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use grosso_report::units;
+
 use super::{
     Evidence,
     judgment::{Contradiction, Judgment},
 };
-use crate::{talk::Talk, units};
 
 /// Counts of judgments that are less than certain.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Frames whose nature is a guess.
-    pub(crate) guessed: u64,
+    pub guessed: u64,
     contradicted: BTreeMap<(Evidence, Contradiction), u64>,
 }
 
 impl Tally {
     /// Counts a judgment that is acted on.
-    pub(crate) fn count(&mut self, judgment: &Judgment) {
+    pub fn count(&mut self, judgment: &Judgment) {
         self.guessed += u64::from(judgment.is_guess);
         let (Some(by), Some(against)) = (judgment.by, judgment.against) else { return };
         let key = (by, against);
@@ -28,21 +29,21 @@ impl Tally {
     }
 
     /// Frames about which evidence disagreed.
-    pub(crate) fn contradictions(&self) -> u64 {
+    pub fn contradictions(&self) -> u64 {
         self.contradicted.values().sum()
     }
 
-    /// Notes which evidence contradicts which; the stronger counts.
-    pub(crate) fn note(&self, talk: &mut Talk) {
-        for ((by, against), &count) in &self.contradicted {
+    /// Sentences that say which evidence contradicts which; the stronger counts.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.contradicted.iter().map(|((by, against), &count)| {
             let packets = units::count(count, "packet");
             let bytes = against.bytes.map(|bytes| format!(" ({bytes} B)")).unwrap_or_default();
-            talk.note(format!(
+            format!(
                 "{packets}: {} contradicts {}{bytes}; the first is used",
                 by.noun(),
                 against.by.noun(),
-            ));
-        }
+            )
+        })
     }
 }
 

@@ -187,7 +187,7 @@ proptest! {
             let stack = stack_of(&packet);
             let mut judged = levels(&packet);
             let is_right = judged.iter().all(|level| level.verdict == Verdict::Valid);
-            prop_assume!(is_right && judged.len() > 0);
+            prop_assume!(is_right && !judged.is_empty());
             let place = judged.at(bits as usize % judged.len()).unwrap();
             put(&mut packet, place.at, place.found as u16 ^ bits);
             judged = levels(&packet);
