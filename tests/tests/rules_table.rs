@@ -15,8 +15,8 @@ const TEXT: &str = "docs/rules";
 
 /// The folders that have tests, in the order in which a row names them.
 const TESTED: &[&str] = &["tests/tests", "crates"];
-/// The command, whose tests have numbers of other lists in their names: only their comments count.
-const NUMBERED_OTHERWISE: &str = "crates/grosso-cli";
+/// The crates whose tests have numbers of other lists in their names: only comments of these tests count.
+const NUMBERED_OTHERWISE: &[&str] = &["crates/grosso-analysis", "crates/grosso-cli"];
 /// Tests that hold something other than the engine to a rule, and its name in the rows.
 const OTHERS: &[(&str, &str)] =
     &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
@@ -245,7 +245,7 @@ fn tests_of(file: &str, text: &str) -> Vec<Test> {
         } else if let Some(rest) = line.strip_prefix("fn ") {
             let name = rest.split(['(', '<']).next().unwrap_or_default();
             let mut rules = std::mem::take(&mut said);
-            if is_test && !file.starts_with(NUMBERED_OTHERWISE) {
+            if is_test && !NUMBERED_OTHERWISE.iter().any(|folder| file.starts_with(folder)) {
                 rules.extend(named(name));
             }
             if !rules.is_empty() {

@@ -33,16 +33,43 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "grosso-lab",
-        &["grosso", "grosso-capture", "grosso-checksum", "grosso-io", "grosso-sys", "grosso-wire"],
-    ),
-    (
-        "grosso-cli",
         &[
             "grosso",
             "grosso-capture",
             "grosso-checksum",
             "grosso-io",
+            "grosso-report",
+            "grosso-sys",
+            "grosso-wire",
+        ],
+    ),
+    ("grosso-report", &["grosso-capture"]),
+    (
+        "grosso-analysis",
+        &["grosso", "grosso-capture", "grosso-checksum", "grosso-report", "grosso-wire"],
+    ),
+    (
+        "grosso-conform",
+        &[
+            "grosso",
+            "grosso-capture",
+            "grosso-checksum",
+            "grosso-io",
+            "grosso-report",
+            "grosso-wire",
+        ],
+    ),
+    (
+        "grosso-cli",
+        &[
+            "grosso",
+            "grosso-analysis",
+            "grosso-capture",
+            "grosso-checksum",
+            "grosso-conform",
+            "grosso-io",
             "grosso-lab",
+            "grosso-report",
             "grosso-sys",
             "grosso-wire",
         ],
@@ -166,7 +193,8 @@ fn is_test_source(path: &Path) -> bool {
 
 #[test]
 fn nobody_above_the_ports_compiles_the_merge_path() {
-    let above = ["crates/grosso-cli/src", "crates/grosso-lab/src"].map(|src| root().join(src));
+    let above = ["grosso-analysis", "grosso-cli", "grosso-conform", "grosso-lab"]
+        .map(|name| root().join("crates").join(name).join("src"));
     let lines = lines_where(|path, line| {
         let line = line.replace("PortCoalescer", "");
         let is_own = line.contains("Coalescer::new") || line.contains("Coalescer<");

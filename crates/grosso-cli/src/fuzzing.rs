@@ -5,17 +5,17 @@ use std::{net::IpAddr, path::Path};
 
 use grosso::Profile;
 use grosso_capture::{CaptureReader, Entry};
+use grosso_conform::{framing, superframe};
 use grosso_wire::dissect;
 
 use crate::{
-    conform::{framing, superframe},
     daemon::{
         config::{self, Config},
         keys::Keys,
         xfrm,
     },
     evidence::{Evidence, Given, Judge, Judgment, Nature, Sight},
-    input::Links,
+    links::Links,
     observe::{control, prometheus, server, text},
     profile,
     tunnel::{Definition, describe},

@@ -23,6 +23,7 @@ use grosso_wire::LinkType;
 use crate::{
     digest::Digest,
     error::{Exit, Failure},
+    links::Links,
     name::{Name, shown},
     progress::Progress,
     report::{FileFacts, InputFacts, Interrupted},
@@ -418,23 +419,6 @@ impl Ending {
         } else {
             failure
         })
-    }
-}
-
-/// The rules by which packets are parsed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Links {
-    forced: Option<LinkType>,
-}
-
-impl Links {
-    /// The link type of a packet; `None` if the dissector does not know it.
-    #[inline]
-    pub(crate) fn of(self, packet: &Packet<'_>) -> Option<LinkType> {
-        match self.forced {
-            Some(link) => Some(link),
-            None => LinkType::from_pcap(packet.description.link_type),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     hosts::Device,
-    page::{STYLE, escape},
+    page::{STYLE, document, escape},
     verdict::Verdict,
 };
 
@@ -155,14 +155,10 @@ impl<F: Findings> Report<F> {
     #[must_use]
     pub fn page(&self, command: &str) -> String {
         let verdicts: String = self.verdicts.iter().map(item).collect();
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n\
-             <title>grosso {experiment}</title>\n<style>{STYLE}</style>\n\
-             <h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}{knobs}\
+        let body = format!(
+            "<h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}{knobs}\
              <h2>The figures</h2>\n<pre>{table}</pre>\n\
-             <p>Measured on {processor}, by <code>{command}</code></p>\n</html>\n",
-            experiment = self.command(),
+             <p>Measured on {processor}, by <code>{command}</code></p>\n",
             headline = escape(&self.findings.headline()),
             legend = F::LEGEND,
             charts = self.findings.charts(),
@@ -170,7 +166,8 @@ impl<F: Findings> Report<F> {
             table = escape(&self.figures()),
             processor = escape(&self.environment.processor),
             command = escape(command),
-        )
+        );
+        document(&format!("grosso {}", self.command()), STYLE, &body)
     }
 
     /// Conditions under which the figures measure something else than they should.

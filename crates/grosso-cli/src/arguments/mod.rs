@@ -19,7 +19,7 @@ mod tunnel;
 mod values;
 mod whatif;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[cfg(feature = "parquet")]
 pub(crate) use self::export::*;
@@ -76,7 +76,29 @@ pub(crate) struct Common {
         default_value = "auto",
         hide_short_help = true
     )]
-    pub(crate) color: When,
+    pub(crate) color: Color,
+}
+
+/// The values of `--color`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl From<Color> for When {
+    fn from(color: Color) -> Self {
+        match color {
+            Color::Auto => Self::Auto,
+            Color::Always => Self::Always,
+            Color::Never => Self::Never,
+        }
+    }
 }
 
 /// The arguments of a command that this build lacks, which all parse so that the command can say so.

@@ -18,10 +18,12 @@ use crate::{
     arguments::Coalesce,
     error::{Exit, Failure},
     evidence::Judge,
-    input::{Links, Session},
+    input::Session,
+    links::Links,
     output::Output,
     report::{InputFacts, OutputFacts, Tool, counts},
     reports::coalesce::{CoalesceReport, buckets, original},
+    survey::survey,
     transform::{self, Transform},
     units,
 };
@@ -29,7 +31,7 @@ use crate::{
 /// Runs the command.
 pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Failure> {
     let sources = options.files.captures.sources("coalesce")?;
-    let judge = Judge::survey(&sources, options.known.given()?, session)?;
+    let judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(options.files.keeps_hash(session), session)?;
     let replay = Replay::new(&options.rules, Purpose::Writes)?;
     let format = options.files.format(Format::Pcapng);

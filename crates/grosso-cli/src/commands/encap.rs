@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     let done = transform::transform(&mut input, &mut work)?;
     let EncapWork { output, encapsulator, refused, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
-    tally.note(&mut session.talk);
+    tally.notes().for_each(|note| session.talk.note(note));
     let stats = encapsulator.stats();
     if format == Format::Pcap && stats.frames > 0 {
         note_port(tunnel, session);

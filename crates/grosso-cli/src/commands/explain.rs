@@ -25,13 +25,14 @@ use crate::{
     meta,
     report::{self, Place, Tool},
     reports::explain::{Decision, Ended, ExplainReport, Held, JudgmentFacts, PacketFacts, Train},
+    survey::survey,
     units,
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Failure> {
     let (sources, number) = options.asked()?;
-    let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
+    let mut judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(false, session)?;
     let links = input.links;
     let mut replay = Replay::new(&options.rules, Purpose::Looks)?;

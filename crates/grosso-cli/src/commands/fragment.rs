@@ -18,6 +18,7 @@ use crate::{
     output::Output,
     report::{Counts, Tool},
     reports::fragment::FragmentReport,
+    survey::survey,
     transform::{self, Transform},
     units,
 };
@@ -25,12 +26,12 @@ use crate::{
 /// Runs the command.
 pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Failure> {
     let (sources, mut input, output) = transform::open(&options.files, "fragment", session)?;
-    let judge = Judge::survey(&sources, options.sizes.given(), session)?;
+    let judge = survey(&sources, options.sizes.given(), session)?;
     let mut work = FragmentWork::new(output, judge, options, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
     let FragmentWork { output, cut, fragments, left, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
-    tally.note(&mut session.talk);
+    tally.notes().for_each(|note| session.talk.note(note));
     note(&left, session);
     let mut report = FragmentReport {
         schema: FragmentReport::FORM.name,

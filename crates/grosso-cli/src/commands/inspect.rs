@@ -17,6 +17,7 @@ use crate::{
         Fragments, InspectInput, InspectReport, Mss, OnLink, Superframes, TunnelPackets, Vantage,
         Verdicts,
     },
+    survey::survey_of,
     suspicion::Suspicions,
 };
 
@@ -25,7 +26,7 @@ pub(crate) fn run(options: &Inspect, session: &mut Session) -> Result<Exit, Fail
     let given = options.known.given()?;
     let mut capture = options.captures.sources("inspect")?;
     capture.keep(session)?;
-    let judge = Judge::survey_of(&mut capture.first_pass(session)?, given)?;
+    let judge = survey_of(&mut capture.first_pass(session)?, given)?;
     let mut input = capture.input(session.names_hash, session)?;
     let mut facts = CaptureFacts { judge, ..CaptureFacts::default() };
     let mut unparsed = Unparsed::default();
@@ -44,8 +45,11 @@ pub(crate) fn run(options: &Inspect, session: &mut Session) -> Result<Exit, Fail
         Ending::Damaged(_, error) => Some(error.to_string()),
         _ => None,
     };
-    facts.tally.note(&mut session.talk);
-    facts.suspicions.note(&mut session.talk);
+    facts.tally.notes().for_each(|note| session.talk.note(note));
+    for (note, hint) in facts.suspicions.notes() {
+        session.talk.note(note);
+        session.talk.hint(&hint);
+    }
     let mut report = facts.report(&input, truncated);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     let exit = ending.conclude(&input, session, "processed")?;

@@ -59,7 +59,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 #[cfg(target_os = "linux")]
 use crate::device;
 use crate::{
-    arguments::{Arguments, Command, ConfigCommand, Csum, Own},
+    arguments::{Arguments, Color, Command, ConfigCommand, Csum, Own},
     error::{Exit, Failure},
     input::Session,
     name::{harmless, quoted},
@@ -108,19 +108,19 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
 /// The colour of help, which is printed instead of parsing what stands beside it.
 fn help_color(words: &[OsString]) -> ColorChoice {
     let mut words = words.iter().map(|word| word.to_string_lossy());
-    let mut when = When::Auto;
+    let mut when = Color::Auto;
     while let Some(word) = words.next().filter(|word| word != "--") {
         let said = match word.strip_prefix("--color") {
             Some("") => words.next(),
             Some(rest) => rest.strip_prefix('=').map(|said| said.to_owned().into()),
             None => None,
         };
-        when = said.and_then(|said| When::from_str(&said, false).ok()).unwrap_or(when);
+        when = said.and_then(|said| Color::from_str(&said, false).ok()).unwrap_or(when);
     }
     match when {
-        When::Auto => ColorChoice::Auto,
-        When::Always => ColorChoice::Always,
-        When::Never => ColorChoice::Never,
+        Color::Auto => ColorChoice::Auto,
+        Color::Always => ColorChoice::Always,
+        Color::Never => ColorChoice::Never,
     }
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn session(
             json: common.json,
             quiet: common.quiet,
             verbose: detail.verbose,
-            when: common.color,
+            when: common.color.into(),
             warnings: Vec::new(),
             kept: None,
         },

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use grosso_conform::report::ConformReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,7 +14,6 @@ use crate::{
     report::{self, Place, Report, Tool},
     reports::{
         coalesce::CoalesceReport,
-        conform::ConformReport,
         csum::{FixReport, VerifyReport},
         decap::DecapReport,
         encap::EncapReport,
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Schema, session: &mut Session) -> Result<Exit, Failu
     let asked = options.command.join(" ");
     let page = pages().find(|page| page.commands.contains(&asked.as_str()));
     let page = page.ok_or_else(|| unknown(&asked))?;
-    let document = page.document().map_err(|error| Failure::internal(error.to_string()))?;
+    let document = page.document(PACKED).map_err(|error| Failure::internal(error.to_string()))?;
     let text = serde_json::to_string_pretty(&document);
     let text = text.map_err(|error| Failure::internal(error.to_string()))?;
     report::put(&(text + "\n"), Place::Standard)?;
@@ -60,6 +60,9 @@ fn unknown(asked: &str) -> Failure {
     Failure::usage("usage.command", format!("schema: no command \"{asked}\" with a report"))
         .hint(hint)
 }
+
+/// All documents in `schemas`, by name, as `build.rs` packs them.
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.deflate"));
 
 /// The pages of all commands that this program has.
 fn pages() -> impl Iterator<Item = &'static FormPage> {
@@ -223,7 +226,7 @@ mod tests {
                 let text = serde_json::to_string_pretty(&right).unwrap() + "\n";
                 fs::write(folder.join(&name), text).unwrap();
             } else {
-                assert!(page.document().unwrap() == right, "{name}: {WRITE}");
+                assert!(page.document(PACKED).unwrap() == right, "{name}: {WRITE}");
             }
             named.insert(name);
         }

@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     let mut cut = SegmentTransform { output, judge, cutter, tally, undescribed: 0, left };
     let done = transform::transform(&mut input, &mut cut)?;
     let (facts, place) = cut.output.finish(&input)?;
-    cut.tally.note(&mut session.talk);
+    cut.tally.notes().for_each(|note| session.talk.note(note));
     if cut.undescribed > 0 {
         let frames = units::count(cut.undescribed, "superframe");
         session.talk.note(format!("{frames} not split: this file records no segment size"));

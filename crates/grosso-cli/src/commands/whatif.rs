@@ -21,12 +21,12 @@ use super::{
 use crate::{
     arguments::{Repair, Rules, Whatif},
     error::{Exit, Failure},
-    evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
     output::{OUTPUT_MODE, note_others, refuse_input},
     report::{self, InputFacts, Place, Tool},
     reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
+    survey::survey,
 };
 
 /// Runs the command.
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
         return Err(Failure::usage("usage.settings", message));
     }
     let sources = options.captures.sources("whatif")?;
-    let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
+    let mut judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(session.names_hash, session)?;
     if let Some(page) = &options.html {
         refuse_input(&input, page, &shown(page))?;

@@ -15,6 +15,7 @@ use crate::{
     output::Output,
     report::{Counts, Tool},
     reports::wire::{SizeCounts, SplitSuperframes, WireReport},
+    survey::survey,
     suspicion::Suspicions,
     transform::{self, Transform},
     units,
@@ -24,7 +25,7 @@ use crate::{
 pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure> {
     let (sources, mut input, mut output) = transform::open(&options.files, "wire", session)?;
     output.space(options.ts);
-    let judge = Judge::survey(&sources, options.known.given()?, session)?;
+    let judge = survey(&sources, options.known.given()?, session)?;
     let mut work = WireWork::new(output, judge, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
     note(&work, session);
@@ -54,7 +55,10 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
 
 /// Prints the notes of the manual, one for each kind of packet that the wire did not see in this form.
 fn note(work: &WireWork, session: &mut Session) {
-    work.suspicions.note(&mut session.talk);
+    for (note, hint) in work.suspicions.notes() {
+        session.talk.note(note);
+        session.talk.hint(&hint);
+    }
     if work.udp_left > 0 {
         let frames = units::count(work.udp_left, "UDP superframe");
         let payload = work.udp_left_bytes;
@@ -79,7 +83,7 @@ fn note(work: &WireWork, session: &mut Session) {
     if work.tally.guessed > 0 && !work.judge.is_surveyed {
         session.talk.note("a pipe is read only once: segment sizes come from earlier packets only");
     }
-    work.tally.note(&mut session.talk);
+    work.tally.notes().for_each(|note| session.talk.note(note));
     let flows = &work.judge.flows;
     if flows.overflowed > 0 {
         let (packets, known) = (flows.overflowed, flows.len());

@@ -15,8 +15,8 @@ use crate::{
         },
     },
     error::Failure,
-    evidence::Judge,
     input::Next,
+    survey::survey,
 };
 
 /// Visits the trains of captures; the words are those of `grosso coalesce`.
@@ -43,7 +43,7 @@ fn table(
     };
     let sources = options.files.captures.sources("coalesce")?;
     let mut replay = Replay::new(&options.rules, Purpose::Looks)?;
-    let mut judge = Judge::survey(&sources, options.known.given()?, &session)?;
+    let mut judge = survey(&sources, options.known.given()?, &session)?;
     let mut input = sources.input(false, &session)?;
     if !visit.open() {
         return Ok(());

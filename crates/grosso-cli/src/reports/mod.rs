@@ -1,7 +1,6 @@
 //! The report of each command that reads captures, and those about tunnels.
 
 pub(crate) mod coalesce;
-pub(crate) mod conform;
 pub(crate) mod csum;
 pub(crate) mod decap;
 pub(crate) mod encap;

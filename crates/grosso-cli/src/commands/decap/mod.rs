@@ -111,10 +111,13 @@ fn finish(
     session: &mut Session,
 ) -> Result<Exit, Failure> {
     let DecapWork { output, datagrams, unwrapper, joiner } = work;
-    datagrams.tally.note(&mut session.talk);
+    datagrams.tally.notes().for_each(|note| session.talk.note(note));
     let (facts, place) = output.finish(input)?;
     let (recursive, joined, unlisted) = joiner.found();
-    unwrapper.suspicions.note(&mut session.talk);
+    for (note, hint) in unwrapper.suspicions.notes() {
+        session.talk.note(note);
+        session.talk.hint(&hint);
+    }
     for ((class, kind), count) in &unwrapper.critical_options {
         let packets = units::count(*count, "packet");
         session.talk.note(format!(

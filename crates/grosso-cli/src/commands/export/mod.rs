@@ -31,6 +31,7 @@ use crate::{
     report::{self, Place, Tool},
     reports::export::{ExportReport, ExportedTable, PacketCounts, TrainCounts},
     shard::Shard,
+    survey::survey,
 };
 
 /// Runs the command.
@@ -42,7 +43,7 @@ pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failu
     let mut replay = Replay::new(&options.rules, Purpose::Looks)?;
     let mut sources = options.captures.sources("export")?;
     sources.keep(session)?;
-    let mut judge = Judge::survey(&sources, options.known.given()?, session)?;
+    let mut judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(session.names_hash, session)?;
     refuse_one_file_for_both(options)?;
     for path in [&options.parquet, &options.trains].into_iter().flatten() {

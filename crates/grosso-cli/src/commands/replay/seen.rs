@@ -13,7 +13,7 @@ use super::{Aside, Purpose};
 use crate::{
     checksums::{Claim, Levels, Verdict, is_seeded, judge},
     evidence::{Judge, Judgment, Nature, Seal, Sight},
-    input::Links,
+    links::Links,
 };
 
 /// A packet and its metadata in the capture: computed once, for any number of replays.

@@ -2,6 +2,11 @@
 
 use core::fmt::Write;
 
+use grosso_report::page::{
+    document, escape,
+    lines::{LineChart, PlotLine, open},
+};
+
 use super::{Setting, WhatifReport};
 use crate::{
     report::{Counts, Report},
@@ -13,22 +18,21 @@ impl WhatifReport {
     pub(crate) fn page(&self, command: &str) -> String {
         let unknown: String =
             self.not_known.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\"/>\n<meta \
-             name=\"viewport\" content=\"width=device-width\"/>\n<title>grosso whatif \
-             {path}</title>\n<style>{STYLE}</style>\n<h1>{headline}</h1>\n<p>{offered}. Trains \
+        let body = format!(
+            "<h1>{headline}</h1>\n<p>{offered}. Trains \
              are held across polls for the hold time at most, on the clock of the capture; \
              <code>--batch {batch}</code> ends a poll.</p>\n{charts}<h2>Not known from a \
              trace</h2>\n<ul>\n{unknown}</ul>\n<h2>The \
-             figures</h2>\n<pre>{text}</pre>\n<p>Command: <code>{command}</code></p>\n</html>\n",
-            path = escape(self.input.path.as_str()),
+             figures</h2>\n<pre>{text}</pre>\n<p>Command: <code>{command}</code></p>\n",
             headline = escape(&self.headline()),
             offered = escape(self.head(Style { color: false }).trim_end()),
             batch = escape(&self.batch),
             charts = self.charts(),
             text = escape(&self.text(Style { color: false })),
             command = escape(command),
-        )
+        );
+        let path = escape(self.input.path.as_str());
+        document(&format!("grosso whatif {path}"), STYLE, &body)
     }
 
     fn headline(&self) -> String {
@@ -52,7 +56,9 @@ impl WhatifReport {
             first.unwrap_or_default().iter().map(|setting| setting.hold.clone()).collect();
         for (title, value) in CHARTS {
             let labels = (0..).map(f64::from).zip(holds.iter().cloned()).collect();
-            text.push_str(&Chart { title: (*title).into(), labels, lines: by_hold(*value) }.svg());
+            text.push_str(
+                &LineChart { title: (*title).into(), labels, lines: by_hold(*value) }.svg(),
+            );
         }
         if let Some(best) = &self.best {
             let (profile, reorder) = (&best.fewest.profile, &best.fewest.reorder);
@@ -82,7 +88,7 @@ fn spread(settings: &[Setting]) -> String {
     });
     let most = settings.iter().filter_map(|s| s.segments_per_train).map(|s| s.quantiles.max).max();
     let ticks = (0..=16).map(|power| 1 << power).take_while(|n| Some(*n) <= most);
-    Chart {
+    LineChart {
         title: format!("{name}: % of trains with at most this number of segments"),
         labels: ticks.map(|n| (place(n), n.to_string())).collect(),
         lines: lines.collect(),
@@ -134,86 +140,6 @@ fn reasons(settings: &[Setting]) -> String {
     text + "</svg></div>\n"
 }
 
-/// Lines over one axis.
-struct Chart {
-    title: String,
-    /// Places along the axis, and their labels.
-    labels: Vec<(f64, String)>,
-    lines: Vec<PlotLine>,
-}
-
-struct PlotLine {
-    name: String,
-    points: Vec<(f64, f64)>,
-}
-
-impl Chart {
-    fn svg(&self) -> String {
-        let points = || self.lines.iter().flat_map(|line| &line.points);
-        let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
-        let places = points().map(|point| point.0).chain(self.labels.iter().map(|label| label.0));
-        let farthest = places.fold(1.0, f64::max);
-        let across = |x: f64| LEFT + (RIGHT - LEFT) * x / farthest;
-        let down = |y: f64| BOTTOM - (BOTTOM - TOP) * y / highest;
-        let mut text = open(&self.title, HEIGHT);
-        let _ = writeln!(text, "<path class=\"axis\" d=\"M{LEFT} {TOP} V{BOTTOM} H{RIGHT}\"/>");
-        for tick in [highest / 2.0, highest] {
-            let _ = writeln!(
-                text,
-                "<text x=\"0\" y=\"{:.1}\">{}</text>",
-                down(tick) + 5.0,
-                digits(tick)
-            );
-        }
-        for (x, label) in &self.labels {
-            let (x, y) = (across(*x) - 8.0, BOTTOM + 20.0);
-            let _ = writeln!(text, "<text x=\"{x:.1}\" y=\"{y}\">{}</text>", escape(label));
-        }
-        for (i, PlotLine { name, points }) in self.lines.iter().enumerate() {
-            let class = format!("h{}", i % COLOURS);
-            let path = points.iter().map(|(x, y)| format!("{:.1} {:.1}", across(*x), down(*y)));
-            let path = path.collect::<Vec<_>>().join(" L");
-            if !path.is_empty() {
-                let _ = writeln!(text, "<path class=\"{class}\" d=\"M{path}\"/>");
-            }
-            if points.len() <= DOTS_MAX {
-                for (x, y) in points {
-                    let (x, y) = (across(*x), down(*y));
-                    let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
-                }
-            }
-            let (x, y) = (RIGHT + 15.0, TOP + 15.0 + 20.0 * i as f64);
-            let _ = writeln!(
-                text,
-                "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>",
-                escape(name)
-            );
-        }
-        text + "</svg></div>\n"
-    }
-}
-
-fn open(title: &str, height: usize) -> String {
-    let title = escape(title);
-    format!(
-        "<h2>{title}</h2>\n<div class=\"wide\">\
-         <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n"
-    )
-}
-
-/// A number with about three digits.
-fn digits(value: f64) -> String {
-    match value {
-        0.0..10.0 => format!("{value:.1}"),
-        10.0..1e6 => format!("{value:.0}"),
-        _ => format!("{:.1}M", value / 1e6),
-    }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 type Value = fn(&Setting) -> Option<f64>;
 
 /// The values that are drawn over the holds, one line for each profile.
@@ -226,20 +152,10 @@ const CHARTS: &[(&str, Value)] = &[
 ];
 
 /// Units of the drawings.
-const WIDTH: usize = 880;
-const HEIGHT: usize = 260;
-const LEFT: f64 = 60.0;
-const RIGHT: f64 = 640.0;
-const TOP: f64 = 15.0;
-const BOTTOM: f64 = 225.0;
 const BAR_AT: f64 = 260.0;
 const BAR: f64 = 440.0;
 const ROW: usize = 26;
 const THICK: usize = 20;
-/// The number of colours of lines.
-const COLOURS: usize = 8;
-/// The number of points above which a line shows none of them.
-const DOTS_MAX: usize = 16;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --bar: #2f6fb0; --axis: #8a8f98; }

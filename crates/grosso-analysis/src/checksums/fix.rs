@@ -1,0 +1,61 @@
+//! Setting checksums right.
+
+use grosso_checksum::Sum;
+use grosso_wire::{Kind, Layer, Stack, ipv4};
+
+use super::verdict::{Claim, Level, Levels, Verdict, judge};
+use crate::headers::{put_u16, u16_at};
+
+/// Writes the expected value of every checksum that `which` picks, innermost first, and returns their number.
+///
+/// `levels` is the result of [`judge`]. A checksum around one that changed was right either for the old bytes or for
+/// the new ones (rule C40). If it was right for the old ones, it is updated too, so that it stays right.
+pub fn fix(
+    packet: &mut [u8],
+    is_cut: bool,
+    stack: &Stack,
+    levels: &mut Levels,
+    which: impl Fn(&Level) -> bool,
+) -> usize {
+    let mut fixed = 0;
+    for index in (0..levels.len()).rev() {
+        let Some(before) = levels.at(index) else { continue };
+        let mut now = before;
+        if fixed > 0 && before.layer.kind != Kind::Ipv4 {
+            let mut changed = Levels::default();
+            judge(packet, is_cut, stack, Claim::None, &mut changed);
+            now = changed.at(index).unwrap_or(before);
+        }
+        let follows = before.verdict == Verdict::Valid && now.verdict == Verdict::Bad;
+        if let Some(expected) = now.expected
+            && (which(&before) || follows)
+        {
+            before.put(packet, expected);
+            fixed += usize::from(!follows);
+        }
+    }
+    fixed
+}
+
+/// Completes the header checksum of an IPv4 header that leaves it to a device, so that what reads the packet as a
+/// receiver does takes it as `csum verify` does.
+pub fn complete_header(packet: &mut [u8], ip: &Layer) {
+    let at = usize::from(ip.offset) + ipv4::field::CHECKSUM.start;
+    let header = packet.get(ip.offset.into()..ip.end()).unwrap_or_default();
+    if ip.kind == Kind::Ipv4 && u16_at(packet, at) == 0 {
+        let checksum = Sum::of(header).checksum();
+        put_u16(packet, at, checksum);
+    }
+}
+
+/// Completes the partial checksums of a packet, and returns their number.
+pub fn complete(
+    packet: &mut [u8],
+    is_cut: bool,
+    stack: &Stack,
+    claim: Claim,
+    levels: &mut Levels,
+) -> usize {
+    judge(packet, is_cut, stack, claim, levels);
+    fix(packet, is_cut, stack, levels, |level| level.verdict == Verdict::Partial)
+}

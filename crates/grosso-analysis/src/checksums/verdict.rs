@@ -1,0 +1,541 @@
+//! A verdict for every checksum of a packet: whether it holds, and the value that it should have.
+//!
+//! A pure function of bytes. The innermost checksum is judged first, because those around it cover it: with local
+//! checksum offload (rule C40) an outer checksum is that of the packet after the inner one is completed, and is right
+//! although it does not match the bytes yet.
+
+use grosso_checksum::{Sum, nonzero};
+use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, pppoe, sctp, tcp, udp, udp_lite};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    crc32c::crc32c,
+    prefix,
+    pseudo::{declared_end, pseudo},
+};
+use crate::headers::{is_ip, put_u16, u16_at, u32_at};
+
+/// The verdict on a checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It matches what it covers.
+    Valid,
+    /// The sender of a UDP datagram computed none (RFC 768).
+    ZeroUdp,
+    /// Nothing was verified but IP headers: the protocol inside is unknown, or its header is malformed.
+    NotVerified,
+    /// Bytes that it covers are missing.
+    Unverifiable,
+    /// It was left for a device to complete.
+    Partial,
+    /// It does not match what it covers.
+    Bad,
+}
+
+impl Verdict {
+    /// The name that people read.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Partial => "partial",
+            Self::ZeroUdp => "zero-udp",
+            Self::Bad => "bad",
+            Self::NotVerified => "not verified",
+            Self::Unverifiable => "unverifiable",
+        }
+    }
+}
+
+/// The reason for a verdict that can have more than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// The sums match, or do not.
+    Sum,
+    /// The sums match the bytes as they are, but not as they will be once the inner checksum is completed.
+    Bytes,
+    /// The field holds the sum of the pseudo-header, with the length or, as Windows leaves it, without.
+    Seed,
+    /// The field is zero where zero means that a device computes it.
+    Zero,
+    /// The capture says so.
+    Told,
+    /// The packet is truncated in the capture.
+    Truncated,
+    /// A tunnel header asks the receiver to complete it (rules C50, C51).
+    Remote,
+    /// The length field does not even cover its own header, or more than the packet, so the coverage is unknown.
+    Length,
+    /// It is zero, which means no checksum where that is not allowed: UDP over IPv6 that is no tunnel (RFC 8200 section
+    /// 8.1), and UDP-Lite (RFC 3828 section 3.1).
+    Missing,
+    /// It matches the first packet of a frame that was merged by reference to its packets.
+    Prefix,
+    /// There are more headers inside than the dissector follows, and one of their checksums may be partial.
+    Deep,
+}
+
+/// One checksum of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// The header that holds it.
+    pub layer: Layer,
+    /// Its offset in the packet.
+    pub at: usize,
+    /// Value of the checksum in the packet: 16 bits, or 32 of a CRC32c.
+    pub found: u32,
+    /// The right value, if it can be computed.
+    pub expected: Option<u32>,
+    /// The end of the bytes that it covers.
+    end: usize,
+    /// The end of the packet that its pseudo-header counts.
+    packet_end: usize,
+    /// Whether it is right.
+    pub verdict: Verdict,
+    /// The reason.
+    pub why: Why,
+    /// Its place among the checksums of the packet, the outermost transport checksum being 0. IP header checksums have
+    /// the place of their payload.
+    pub depth: usize,
+}
+
+impl Level {
+    /// The name of the damage that a wrong checksum shows; `None` if it is not wrong.
+    pub fn damage(&self) -> Option<&'static str> {
+        let name = if self.layer.kind == Kind::Ipv4 { "ipv4-checksum" } else { "checksum" };
+        (self.verdict == Verdict::Bad).then_some(name)
+    }
+
+    /// Bytes of the checksum.
+    pub const fn width(&self) -> usize {
+        if matches!(self.layer.kind, Kind::Sctp) { 4 } else { 2 }
+    }
+
+    /// Writes a value into the packet.
+    pub(super) fn put(&self, packet: &mut [u8], value: u32) {
+        let bytes = value.to_be_bytes();
+        if self.width() == 2 {
+            put_u16(packet, self.at, value as u16);
+        } else if let Some(field) = packet.get_mut(self.at..self.at + bytes.len()) {
+            field.copy_from_slice(&bytes);
+        }
+    }
+}
+
+/// The checksums of one packet, outermost first.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    list: Vec<Level>,
+    is_fragment: bool,
+    is_cut: bool,
+    is_unread: bool,
+    /// The payload bytes of the first packet over which the innermost checksum verifies, if not over the whole.
+    pub prefix: Option<usize>,
+}
+
+impl Levels {
+    /// Each checksum, outermost first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Level> {
+        self.list.iter()
+    }
+
+    /// The number of checksums.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether the packet has no checksum.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The checksum at `index`.
+    pub fn at(&self, index: usize) -> Option<Level> {
+        self.list.get(index).copied()
+    }
+
+    /// The verdict on the packet: that on its worst checksum. `None` when it has none.
+    pub fn worst(&self) -> Option<Verdict> {
+        let own = self.list.iter().map(|level| level.verdict).max();
+        let own = if self.is_unread { own.max(Some(Verdict::NotVerified)) } else { own };
+        if self.is_fragment || self.is_cut { own.max(Some(Verdict::Unverifiable)) } else { own }
+    }
+}
+
+/// The claim of the capture about a partial checksum of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Nothing.
+    None,
+    /// The checksum at this place is partial.
+    Partial {
+        /// In bytes from the start of the packet.
+        at: usize,
+    },
+}
+
+/// Judges every checksum of `packet`, which was dissected into `stack`.
+///
+/// `is_cut` says that the capture cut the packet. `levels` is overwritten.
+pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
+    levels.is_fragment = stack.stop == Stop::Fragment;
+    levels.is_cut = is_cut && stack.stop == Stop::Truncated;
+    levels.is_unread = false;
+    levels.prefix = None;
+    collect(packet, stack, &mut levels.list);
+    let remote = remote_checksum(packet, stack);
+    // The amount by which completing the inner checksums changes the sum of what is around them.
+    let mut to_add = Sum::ZERO;
+    for level in levels.list.iter_mut().rev() {
+        if level.end > packet.len() {
+            level.verdict = Verdict::Unverifiable;
+            level.why = Why::Truncated;
+            continue;
+        }
+        let is_remote = remote == Some((level.layer.offset as usize, level.at));
+        if level.layer.kind == Kind::Ipv4 {
+            // An IPv4 header checksum covers nothing but its header.
+            judge_one(packet, stack, claim, false, Sum::ZERO, level);
+            continue;
+        }
+        judge_one(packet, stack, claim, is_remote, to_add, level);
+        if stack.stop == Stop::TooDeep && (level.verdict, level.why) == (Verdict::Bad, Why::Sum) {
+            (level.verdict, level.why) = (Verdict::Unverifiable, Why::Deep);
+        }
+        let is_innermost = stack.last().is_some_and(|last| last == level.layer);
+        if is_innermost && (level.verdict, level.why) == (Verdict::Bad, Why::Sum) {
+            levels.prefix = prefix::sizes(packet, stack).next();
+            if levels.prefix.is_some() {
+                (level.verdict, level.why) = (Verdict::Valid, Why::Prefix);
+            }
+        }
+        match (level.verdict, level.expected) {
+            (Verdict::Partial, Some(expected)) => {
+                to_add = (to_add + sum_of(expected)).subtract(sum_of(level.found));
+            }
+            // It is right for the bytes as they are, so it is updated when the inner bytes change, and the checksums
+            // around it see no change.
+            (Verdict::Valid, _) if level.why == Why::Bytes => to_add = Sum::ZERO,
+            _ => {}
+        }
+    }
+    levels.is_unread = is_unread(stack, &levels.list);
+}
+
+/// The sum of a checksum field of 16 or 32 bits.
+fn sum_of(value: u32) -> Sum {
+    Sum::of(&value.to_be_bytes())
+}
+
+/// Whether a packet contains bytes behind its IP headers, or a malformed IP header, that no right checksum covers
+/// because no reader of them is known or their lengths contradict each other.
+fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
+    let is_covered =
+        |level: &Level| level.layer.kind != Kind::Ipv4 && level.verdict == Verdict::Valid;
+    let is_in_ip = stack.layers().iter().any(is_ip);
+    match stack.stop {
+        Stop::Unknown | Stop::TooDeep => is_in_ip && !levels.iter().any(is_covered),
+        Stop::Malformed | Stop::Truncated => !levels.iter().any(is_covered),
+        _ => false,
+    }
+}
+
+/// Whether the innermost transport checksum is the sum of its pseudo-header. Reads no payload.
+pub fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
+    let Some(layer) = stack.last().filter(|l| l.kind.is_transport()) else {
+        return false;
+    };
+    let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
+    let end = if stack.end == 0 { packet.len() } else { stack.end as usize };
+    holds_seed(packet, &layer, ip, end)
+}
+
+/// Whether the innermost transport checksum is the sum of a pseudo-header without its length: the form in which Windows
+/// leaves a superframe of TCP to its device (NDIS large send offload). Reads no payload.
+pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
+    let Some(layer) = stack.last().filter(|layer| layer.kind == Kind::Tcp) else { return false };
+    let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
+    holds_seed_without_length(packet, &layer, ip)
+}
+
+/// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame,
+/// although the headers count those of the first segment (rule S47).
+pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
+    let innermost = stack.last().filter(|l| l.kind.is_transport());
+    let ip = stack.layers().iter().rfind(|layer| is_ip(layer));
+    let (Some(layer), Some(ip)) = (innermost, ip) else { return false };
+    holds_seed(packet, &layer, ip, packet.len())
+}
+
+/// Whether the checksum of a GRE header is left for a device to compute, which no offload metadata can say.
+pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
+    stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
+        let start = layer.offset as usize;
+        checksum_at(packet, layer).is_some_and(|at| u16_at(packet, start + at) == 0)
+    })
+}
+
+/// Whether any transport checksum is the sum of its pseudo-header. Reads no payload.
+pub fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
+    is_seeded(packet, stack)
+        || is_seeded_without_length(packet, stack)
+        || seeded_around(packet, stack).is_some()
+}
+
+/// Whether the innermost transport checksum is left to the device of the sender: it [is
+/// seeded](is_seeded), and no tunnel header leaves it to the receiver (rules C50, C51).
+pub fn is_left_to_device(packet: &[u8], stack: &Stack) -> bool {
+    is_seeded(packet, stack) && remote_checksum(packet, stack).is_none()
+}
+
+/// The outermost UDP header whose checksum is the sum of the pseudo-header alone.
+pub fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
+    let layers = stack.layers();
+    let each = layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Udp);
+    let mut seeded = each.filter(|&(index, udp)| {
+        let Some(ip) = layers[..index].iter().rfind(|layer| is_ip(layer)) else { return false };
+        let start = udp.offset as usize;
+        let end = start + u16_at(packet, start + udp::field::LENGTH.start) as usize;
+        holds_seed(packet, udp, ip, end)
+    });
+    seeded.next().map(|(_, udp)| *udp)
+}
+
+fn holds_seed(packet: &[u8], layer: &Layer, ip: &Layer, end: usize) -> bool {
+    let len = end.saturating_sub(layer.offset as usize);
+    holds_seed_of(packet, layer, ip, len)
+}
+
+fn holds_seed_without_length(packet: &[u8], layer: &Layer, ip: &Layer) -> bool {
+    layer.kind == Kind::Tcp && holds_seed_of(packet, layer, ip, 0)
+}
+
+fn holds_seed_of(packet: &[u8], layer: &Layer, ip: &Layer, len: usize) -> bool {
+    let (field, protocol) = place(layer);
+    let found = u16_at(packet, layer.offset as usize + field);
+    found == pseudo(packet, ip, protocol, len).fold()
+}
+
+/// Lists the checksums of a packet with what they cover.
+fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
+    list.clear();
+    let mut end = packet.len();
+    let mut depth = 0;
+    let mut outer = false;
+    for layer in stack.layers() {
+        let start = layer.offset as usize;
+        let mut level = Level {
+            layer: *layer,
+            at: start,
+            found: 0,
+            expected: None,
+            end,
+            packet_end: end,
+            verdict: Verdict::Valid,
+            why: Why::Sum,
+            depth,
+        };
+        let field = match layer.kind {
+            Kind::Pppoe => {
+                let field = pppoe::field::LENGTH.start;
+                end = within(declared_end(packet, start, field, PPPOE_UNCOUNTED), end, outer);
+                outer = true;
+                continue;
+            }
+            Kind::Ipv4 => {
+                let declared = declared_end(packet, start, ipv4::field::TOTAL_LENGTH.start, 0);
+                end = within(declared, end, outer);
+                level.end = layer.end();
+                outer = true;
+                ipv4::field::CHECKSUM.start
+            }
+            Kind::Ipv6 => {
+                let field = ipv6::field::PAYLOAD_LENGTH.start;
+                end = within(declared_end(packet, start, field, ipv6::HEADER_LEN), end, outer);
+                outer = true;
+                continue;
+            }
+            Kind::Udp => {
+                let declared = declared_end(packet, start, udp::field::LENGTH.start, 0);
+                let reaches = declared.filter(|&udp_end| udp_end >= layer.end());
+                // A superframe may be longer than the field can hold (T13); then the length of IP counts.
+                if declared.is_some() && reaches.is_none() && end - start <= u16::MAX.into() {
+                    (level.verdict, level.why) = (Verdict::Bad, Why::Length);
+                }
+                end = reaches.unwrap_or(end).min(end);
+                (level.end, level.packet_end) = (end, end);
+                udp::field::CHECKSUM.start
+            }
+            Kind::UdpLite => {
+                let covered = u16_at(packet, start + udp_lite::field::COVERAGE.start).into();
+                match covered {
+                    0 => {}
+                    udp_lite::HEADER_LEN.. if start + covered <= end => level.end = start + covered,
+                    _ => (level.verdict, level.why) = (Verdict::Bad, Why::Length),
+                }
+                udp_lite::field::CHECKSUM.start
+            }
+            Kind::Sctp => sctp::field::CHECKSUM.start,
+            Kind::Tcp => tcp::field::CHECKSUM.start,
+            Kind::Icmp => ICMP_CHECKSUM,
+            Kind::Gre => match checksum_at(packet, layer) {
+                Some(at) => at,
+                None => continue,
+            },
+            _ => continue,
+        };
+        if stack.stop == Stop::Fragment && end_of_fragment(layer, stack) {
+            continue;
+        }
+        level.at = start + field;
+        level.found = match level.width() {
+            2 => u16_at(packet, level.at).into(),
+            _ => u32_at(packet, level.at),
+        };
+        depth += usize::from(layer.kind != Kind::Ipv4);
+        list.push(level);
+    }
+}
+
+/// The end by a length field that lies inside of another. The outermost may lie beyond what was captured; an inner one
+/// is bounded by the end of those around it.
+fn within(declared: Option<usize>, end: usize, is_inside: bool) -> usize {
+    declared.map_or(end, |declared| if is_inside { declared.min(end) } else { declared })
+}
+
+/// Whether a transport header lies in the first of several fragments, and so covers bytes of the others.
+fn end_of_fragment(layer: &Layer, stack: &Stack) -> bool {
+    layer.kind != Kind::Ipv4 && stack.last().is_some_and(|last| last.offset == layer.offset)
+}
+
+fn judge_one(
+    packet: &[u8],
+    stack: &Stack,
+    claim: Claim,
+    is_remote: bool,
+    to_add: Sum,
+    level: &mut Level,
+) {
+    let start = level.layer.offset as usize;
+    let covered = packet.get(start..level.end).unwrap_or_default();
+    let is_udp = level.layer.kind == Kind::Udp;
+    if level.why == Why::Length {
+        return;
+    }
+    if level.layer.kind == Kind::Sctp {
+        return judge_crc(covered, claim, level);
+    }
+    let found = level.found as u16;
+    let is_udp_lite = level.layer.kind == Kind::UdpLite;
+    let is_missing = found == 0 && (is_udp_lite || is_udp && needs_checksum(stack, &level.layer));
+    if is_udp && found == 0 && !is_missing {
+        level.verdict = Verdict::ZeroUdp;
+        return;
+    }
+    let seed = seed(packet, stack, level);
+    let bytes = Sum::of(covered) + seed.unwrap_or(Sum::ZERO);
+    let completed = bytes + to_add;
+    let expected = completed.subtract(Sum::from_word(found)).checksum();
+    let is_nonzero = is_udp || is_udp_lite;
+    level.expected = Some(if is_nonzero { nonzero(expected) } else { expected }.into());
+    if is_missing {
+        (level.verdict, level.why) = (Verdict::Bad, Why::Missing);
+        return;
+    }
+    let holds_seed = seed.is_some_and(|seed| seed.fold() == found);
+    let is_open = holds_seed
+        || ip_around(stack, &level.layer)
+            .is_some_and(|ip| holds_seed_without_length(packet, &level.layer, ip));
+    (level.verdict, level.why) = if is_remote {
+        level.expected = seed.map(|seed| seed.fold().into());
+        (if holds_seed { Verdict::Valid } else { Verdict::Bad }, Why::Remote)
+    } else if completed.is_valid() {
+        (Verdict::Valid, Why::Sum)
+    } else if bytes.is_valid() {
+        (Verdict::Valid, Why::Bytes)
+    } else if is_open {
+        (Verdict::Partial, Why::Seed)
+    } else if claim == (Claim::Partial { at: level.at }) {
+        (Verdict::Partial, Why::Told)
+    } else if found == 0 && matches!(level.layer.kind, Kind::Ipv4 | Kind::Gre) {
+        (Verdict::Partial, Why::Zero)
+    } else {
+        (Verdict::Bad, Why::Sum)
+    };
+}
+
+/// Judges the CRC32c of SCTP. Zero is left to a device (RFC 9653 gives zero another meaning, which both ends have to
+/// agree on).
+fn judge_crc(covered: &[u8], claim: Claim, level: &mut Level) {
+    let expected = crc32c(covered, sctp::field::CHECKSUM).swap_bytes();
+    level.expected = Some(expected);
+    (level.verdict, level.why) = if expected == level.found {
+        (Verdict::Valid, Why::Sum)
+    } else if claim == (Claim::Partial { at: level.at }) {
+        (Verdict::Partial, Why::Told)
+    } else if level.found == 0 {
+        (Verdict::Partial, Why::Zero)
+    } else {
+        (Verdict::Bad, Why::Sum)
+    };
+}
+
+/// Whether a UDP header may not go without a checksum: over IPv6 only the UDP header of a tunnel may (RFC 8200 section
+/// 8.1, RFC 6936).
+fn needs_checksum(stack: &Stack, udp: &Layer) -> bool {
+    let is_in_ipv6 = ip_around(stack, udp).is_some_and(|ip| ip.kind == Kind::Ipv6);
+    is_in_ipv6 && stack.last().is_some_and(|last| last == *udp) && stack.stop == Stop::Payload
+}
+
+/// The sum of the pseudo-header of a checksum that has one.
+fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
+    let ip = ip_around(stack, &level.layer)?;
+    let protocol = match level.layer.kind {
+        Kind::Tcp => ipv4::PROTOCOL_TCP,
+        Kind::Udp => ipv4::PROTOCOL_UDP,
+        Kind::UdpLite => udp_lite::PROTOCOL,
+        Kind::Icmp if ip.kind == Kind::Ipv6 => PROTOCOL_ICMPV6,
+        _ => return None,
+    };
+    let len = level.packet_end.saturating_sub(level.layer.offset as usize);
+    Some(pseudo(packet, ip, protocol, len))
+}
+
+/// The IP header right around a header.
+fn ip_around<'a>(stack: &'a Stack, layer: &Layer) -> Option<&'a Layer> {
+    stack.layers().iter().rfind(|around| around.offset < layer.offset && is_ip(around))
+}
+
+fn place(layer: &Layer) -> (usize, u8) {
+    if layer.kind == Kind::Tcp {
+        (tcp::field::CHECKSUM.start, ipv4::PROTOCOL_TCP)
+    } else {
+        (udp::field::CHECKSUM.start, ipv4::PROTOCOL_UDP)
+    }
+}
+
+fn checksum_at(packet: &[u8], layer: &Layer) -> Option<usize> {
+    let header = packet.get(layer.offset.into()..layer.end())?;
+    layer.kind.spec().checksum(header).map(|(at, _)| at)
+}
+
+/// The checksum that a header leaves to the receiver: the start of its sum, and its own offset.
+fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
+    stack.layers().iter().find_map(|layer| {
+        let read = layer.kind.spec().remote_checksum?;
+        let remote = read(packet.get(layer.offset.into()..layer.end())?)?;
+        let place = |from_end: usize| from_end.checked_add(layer.end());
+        Some((place(remote.start)?, place(remote.at)?))
+    })
+}
+
+const ICMP_CHECKSUM: usize = 2;
+/// The bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
+const PPPOE_UNCOUNTED: usize = 6;
+const PROTOCOL_ICMPV6: u8 = 58;
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

@@ -1,0 +1,77 @@
+//! The verdict on one frame.
+
+use grosso::meta::Gso;
+use grosso_wire::Ports;
+
+use super::{Evidence, Size};
+
+/// The nature of a frame, and the evidence for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgment {
+    /// Packet of the wire, superframe, or undecided.
+    pub nature: Nature,
+    /// `None` if there is nothing to decide: no TCP or UDP, or no payload.
+    pub by: Option<Evidence>,
+    /// Whether the evidence leaves room for another answer, which `--strict` does not accept.
+    pub is_guess: bool,
+    /// Weaker evidence that contradicts it.
+    pub against: Option<Contradiction>,
+}
+
+/// The nature of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// A packet of the wire.
+    Packet,
+    /// Several packets.
+    Superframe {
+        /// The description of its segments for the engine.
+        gso: Gso,
+        /// The segment size, and the evidence for it.
+        size: Size,
+        /// The tunnels outside of the header after which it is cut.
+        ports: Ports,
+    },
+    /// Undecided, or not to be cut, for the reason with this name.
+    Left(&'static str),
+}
+
+/// Evidence that contradicts a judgment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Contradiction {
+    /// The evidence.
+    pub by: Evidence,
+    /// Maximum payload of a packet in bytes that the contradicting evidence allows; `None` if the evidence is not about
+    /// sizes.
+    pub bytes: Option<u16>,
+}
+
+impl Contradiction {
+    /// Whether a payload is longer than the evidence allows.
+    pub(super) fn is_exceeded(&self, payload: usize) -> bool {
+        self.bytes.is_some_and(|bytes| payload > usize::from(bytes))
+    }
+}
+
+impl Judgment {
+    pub(super) const fn packet(by: Option<Evidence>) -> Self {
+        Self { nature: Nature::Packet, by, is_guess: false, against: None }
+    }
+
+    pub(super) const fn left(reason: &'static str, by: Option<Evidence>) -> Self {
+        Self { nature: Nature::Left(reason), by, is_guess: false, against: None }
+    }
+
+    pub(super) fn superframe(gso: Gso, size: Size, ports: Ports) -> Self {
+        let nature = Nature::Superframe { gso, size, ports };
+        Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
+    }
+
+    /// The number of packets of the wire that the frame is, as far as that is known.
+    pub fn packets(&self, payload: usize) -> usize {
+        match self.nature {
+            Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),
+            Nature::Packet | Nature::Left(_) => 1,
+        }
+    }
+}

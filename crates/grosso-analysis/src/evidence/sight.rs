@@ -1,0 +1,99 @@
+//! A frame as the judge sees it.
+
+use grosso::meta::{Gso, GsoSize};
+use grosso_capture::{Offload, Packet, PacketMeta};
+use grosso_wire::{Kind, LinkType, Ports, Stack};
+
+use crate::{
+    checksums::{self, Levels, Verdict, Why, is_seeded, is_seeded_without_length},
+    headers::{Endpoints, Transport},
+    meta,
+};
+
+/// A frame, parsed once.
+pub struct Sight<'a> {
+    /// The packet as the capture has it.
+    pub packet: &'a Packet<'a>,
+    /// Metadata that the capture recorded.
+    pub said: &'a PacketMeta,
+    /// Its headers.
+    pub stack: &'a Stack,
+    /// Type of its outermost header.
+    pub link: LinkType,
+    /// UDP ports that mean a tunnel.
+    pub ports: Ports,
+    /// Innermost transport header, if the packet has one.
+    pub transport: Option<Transport>,
+    /// Flow of the packet.
+    pub endpoints: Endpoints,
+}
+
+impl<'a> Sight<'a> {
+    /// Parses a frame with these ports of tunnels.
+    pub fn new(
+        packet: &'a Packet<'a>,
+        said: &'a PacketMeta,
+        stack: &'a Stack,
+        link: LinkType,
+        ports: Ports,
+    ) -> Self {
+        let transport = Transport::of(stack, packet.data.len());
+        let endpoints = transport.map(|t| t.endpoints(packet.data, stack)).unwrap_or_default();
+        Self { packet, said, stack, link, ports, transport, endpoints }
+    }
+
+    /// The segmentation that the capture recorded.
+    pub(super) fn recorded(&self) -> Option<(&Offload, Gso)> {
+        let offload = self.said.offload.as_ref()?;
+        Some((offload, offload.meta.gso.filter(|gso| gso.size != GsoSize::Unknown)?))
+    }
+}
+
+/// The state of the innermost transport checksum of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// Complete and right.
+    Valid,
+    /// Complete and wrong.
+    Wrong,
+    /// Complete and right for the first packet of the frame, whose payload has at most this many bytes.
+    Prefix(u16),
+    /// The sum of the pseudo-header.
+    Seed,
+    /// Both right and the sum of the pseudo-header, as one in 65,536 is by chance.
+    Either,
+    /// None: UDP without checksum, or no transport header.
+    Absent,
+    /// Not the sum of the pseudo-header, and not all bytes that it covers were captured.
+    Unread,
+}
+
+/// The state of the innermost transport checksum of a frame.
+pub(super) fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
+    let Sight { packet, said, stack, .. } = sight;
+    let claim = meta::claim(said, stack);
+    let is_seeded = is_seeded(packet.data, stack) || is_seeded_without_length(packet.data, stack);
+    checksums::judge(packet.data, packet.is_cut(), stack, claim, levels);
+    let prefix = levels.prefix;
+    let mut transports = levels.iter().rev().filter(|level| level.layer.kind != Kind::Ipv4);
+    let Some(innermost) = transports.next() else { return Seal::Absent };
+    match (innermost.verdict, innermost.why) {
+        (Verdict::ZeroUdp, _) => Seal::Absent,
+        (Verdict::Unverifiable, _) if is_seeded => Seal::Seed,
+        (Verdict::Unverifiable | Verdict::NotVerified, _) => Seal::Unread,
+        (Verdict::Partial, _) => Seal::Seed,
+        (Verdict::Bad, _) => Seal::Wrong,
+        (Verdict::Valid, Why::Prefix) => {
+            prefix.and_then(|size| u16::try_from(size).ok()).map_or(Seal::Wrong, Seal::Prefix)
+        }
+        // The checksum of the tunnel protects the packet (rule C54).
+        (Verdict::Valid, Why::Remote)
+            if transports.any(|around| around.verdict == Verdict::Valid) =>
+        {
+            Seal::Valid
+        }
+        (Verdict::Valid, Why::Remote) => Seal::Seed,
+        (Verdict::Valid, _) if is_seeded => Seal::Either,
+        (Verdict::Valid, _) => Seal::Valid,
+    }
+}

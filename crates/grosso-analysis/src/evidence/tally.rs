@@ -1,0 +1,51 @@
+//! Counts of guesses and of contradictions.
+
+use std::collections::BTreeMap;
+
+use grosso_report::units;
+
+use super::{
+    Evidence,
+    judgment::{Contradiction, Judgment},
+};
+
+/// Counts of judgments that are less than certain.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Frames whose nature is a guess.
+    pub guessed: u64,
+    contradicted: BTreeMap<(Evidence, Contradiction), u64>,
+}
+
+impl Tally {
+    /// Counts a judgment that is acted on.
+    pub fn count(&mut self, judgment: &Judgment) {
+        self.guessed += u64::from(judgment.is_guess);
+        let (Some(by), Some(against)) = (judgment.by, judgment.against) else { return };
+        let key = (by, against);
+        let is_known = self.contradicted.contains_key(&key) || self.contradicted.len() < PAIRS_MAX;
+        let kept = (by, Contradiction { bytes: None, ..against });
+        *self.contradicted.entry(if is_known { key } else { kept }).or_default() += 1;
+    }
+
+    /// Frames about which evidence disagreed.
+    pub fn contradictions(&self) -> u64 {
+        self.contradicted.values().sum()
+    }
+
+    /// Sentences that say which evidence contradicts which; the stronger counts.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.contradicted.iter().map(|((by, against), &count)| {
+            let packets = units::count(count, "packet");
+            let bytes = against.bytes.map(|bytes| format!(" ({bytes} B)")).unwrap_or_default();
+            format!(
+                "{packets}: {} contradicts {}{bytes}; the first is used",
+                by.noun(),
+                against.by.noun(),
+            )
+        })
+    }
+}
+
+/// Most contradictions that are told apart by their sizes.
+const PAIRS_MAX: usize = 16;

@@ -1,0 +1,146 @@
+//! The host on which a capture was taken: the sender, or the receiver.
+//!
+//! A host that sends through a device that completes checksums leaves them partial, also on packets that are no
+//! superframes; received packets have complete ones, unless they were merged. So the plain packets of both directions
+//! tell whether the superframes of a flow were about to leave or had arrived. If a capture records which packets came
+//! and went, that counts.
+
+use std::collections::HashMap;
+
+use grosso_capture::{PacketMeta, flag};
+use grosso_wire::{Kind, Stack};
+
+use crate::{
+    checksums::Verdict,
+    headers::{Endpoints, u16_at},
+};
+
+/// The side on which superframes were seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// On their way out.
+    Sender,
+    /// After they came in.
+    Receiver,
+}
+
+/// The counts of each direction of the flows of a capture; at most [`DIRECTIONS_MAX`] of them.
+#[derive(Debug, Default)]
+pub struct Vantages {
+    directions: HashMap<Endpoints, Direction>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Direction {
+    superframes: u64,
+    /// Those of them that were captured whole.
+    whole: u64,
+    /// Counts of packets that are no superframes.
+    partial: u64,
+    complete: u64,
+    /// Counts by the direction that the capture recorded.
+    inbound: u64,
+    outbound: u64,
+}
+
+impl Vantages {
+    /// Counts a packet with a transport header.
+    pub fn count(
+        &mut self,
+        endpoints: Endpoints,
+        is_superframe: bool,
+        verdict: Option<Verdict>,
+        side: Option<Side>,
+    ) {
+        if self.directions.len() >= DIRECTIONS_MAX && !self.directions.contains_key(&endpoints) {
+            return;
+        }
+        let direction = self.directions.entry(endpoints).or_default();
+        direction.superframes += u64::from(is_superframe);
+        let is_whole = is_superframe && verdict != Some(Verdict::Unverifiable);
+        direction.whole += u64::from(is_whole);
+        match side {
+            Some(Side::Sender) => direction.outbound += 1,
+            Some(Side::Receiver) => direction.inbound += 1,
+            None => {}
+        }
+        match verdict {
+            Some(Verdict::Partial) if !is_superframe => direction.partial += 1,
+            Some(Verdict::Valid) if !is_superframe => direction.complete += 1,
+            _ => {}
+        }
+    }
+
+    /// The side on which the superframes were seen; `None` if nothing tells, or both are true.
+    pub fn side(&self) -> Option<Side> {
+        let (mut sent, mut received) = (0, 0);
+        for (endpoints, direction) in &self.directions {
+            if direction.superframes == 0 {
+                continue;
+            }
+            let reverse = self.directions.get(&endpoints.reversed()).copied().unwrap_or_default();
+            match direction.side(&reverse, endpoints.is_tcp) {
+                Some(Side::Sender) => sent += direction.superframes,
+                Some(Side::Receiver) => received += direction.superframes,
+                None => {}
+            }
+        }
+        match (sent, received) {
+            (0, 0) => None,
+            (_, 0) => Some(Side::Sender),
+            (0, _) => Some(Side::Receiver),
+            _ => None,
+        }
+    }
+}
+
+impl Direction {
+    fn side(&self, reverse: &Self, is_tcp: bool) -> Option<Side> {
+        match (self.outbound, self.inbound) {
+            (1.., 0) => return Some(Side::Sender),
+            // A plain packet that comes in with a partial checksum crossed a virtual link; so did its superframes.
+            (0, 1..) if self.partial == 0 => return Some(Side::Receiver),
+            _ => {}
+        }
+        match (self.partial, self.complete, reverse.partial, reverse.complete) {
+            // Also on a virtual link, where both ends leave their checksums to a device that does not exist.
+            (1.., ..) => Some(Side::Sender),
+            (0, _, 1.., _) => Some(Side::Receiver),
+            // Those that were captured short may be the ones that could not be cut of a sender's, whose others were.
+            (0, 1.., ..) => (self.whole > 0).then_some(Side::Receiver),
+            (0, 0, 0, 1..) => Some(Side::Sender),
+            // Datagrams are merged only for sockets that ask for it, and for the next hop.
+            (0, 0, 0, 0) => (!is_tcp).then_some(Side::Sender),
+        }
+    }
+}
+
+/// The direction of a packet, if the capture says it: by the flags of pcapng or a Linux cooked header.
+pub fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
+    match said.flags.unwrap_or(0) & DIRECTION {
+        flag::INBOUND => return Some(Side::Receiver),
+        flag::OUTBOUND => return Some(Side::Sender),
+        _ => {}
+    }
+    let kind = stack.layers().first()?.kind;
+    let packet_type = match kind {
+        Kind::Sll => u16_at(packet, 0),
+        Kind::Sll2 => u16::from(*packet.get(SLL2_PACKET_TYPE)?),
+        _ => return None,
+    };
+    match packet_type {
+        PACKET_HOST => Some(Side::Receiver),
+        PACKET_OUTGOING => Some(Side::Sender),
+        _ => None,
+    }
+}
+
+/// The bits of `epb_flags` that hold the direction.
+const DIRECTION: u32 = 0b11;
+const SLL2_PACKET_TYPE: usize = 10;
+/// To this host (`if_packet.h`).
+const PACKET_HOST: u16 = 0;
+/// From this host.
+const PACKET_OUTGOING: u16 = 4;
+/// Most directions that are remembered: about 8 MB.
+const DIRECTIONS_MAX: usize = 1 << 16;

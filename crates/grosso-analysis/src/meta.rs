@@ -1,0 +1,99 @@
+//! Translation of the packet metadata in captures to that of the engine, and back.
+
+use grosso::{Meta, checksum::Checksum, meta::Gso};
+use grosso_capture::{Offload, PacketMeta, TunnelPort, flag};
+use grosso_wire::{Ports, Stack};
+
+use crate::checksums::Claim;
+
+/// The checksum of a packet that is partial according to the capture.
+pub fn claim(said: &PacketMeta, stack: &Stack) -> Claim {
+    claim_of(said.known(stack).checksum)
+}
+
+/// The same for a packet whose innermost transport checksum is known to be partial.
+pub fn claim_of_transport(stack: &Stack) -> Claim {
+    claim_of(Checksum::of_transport(stack))
+}
+
+fn claim_of(checksum: Checksum) -> Claim {
+    match checksum {
+        Checksum::Partial { start, offset } => {
+            Claim::Partial { at: start as usize + offset as usize }
+        }
+        _ => Claim::None,
+    }
+}
+
+/// The ports by which the headers of a packet are found: those that the user named, else those that the
+/// capture recorded with the packet, else the assigned ones. `given` are the user's and the assigned ones.
+pub fn ports(said: &PacketMeta, given: Ports) -> Ports {
+    ports_in(tunnels(said), given)
+}
+
+/// The same for a packet inside these tunnels.
+pub fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
+    let mut ports = TunnelPort::over(tunnels, &given);
+    if !tunnels.is_empty() {
+        TunnelPort::unassigned(&given).for_each(|named| named.set(&mut ports));
+    }
+    ports
+}
+
+/// The tunnels on unassigned ports that the capture recorded with a packet.
+pub fn tunnels(said: &PacketMeta) -> &[TunnelPort] {
+    said.offload.as_ref().map_or(&[], |offload| &offload.tunnel_ports)
+}
+
+/// The metadata that still holds for a packet that was cut from a superframe: direction and the like, the
+/// tag and the hash that a device took, the ports of its tunnels. Without any of these, only flags remain.
+pub fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
+    let kept = from.flags.unwrap_or(0) & !flag::OFFLOADS;
+    let flags = kept | if is_partial { flag::CHECKSUM_NOT_READY } else { 0 };
+    let beside = from.offload.as_ref().map(|offload| Offload {
+        meta: Meta { vlan: offload.meta.vlan, hash: offload.meta.hash, ..Meta::default() },
+        tunnel_ports: offload.tunnel_ports.clone(),
+        ..Offload::default()
+    });
+    let beside = beside.filter(|beside| *beside != Offload::default());
+    PacketMeta {
+        timestamp_ns: from.timestamp_ns,
+        interface: from.interface,
+        original_len: 0,
+        flags: (flags != 0).then_some(flags),
+        offload: beside.map(|beside| Offload { has_partial_transport: is_partial, ..beside }),
+    }
+}
+
+/// The metadata of a packet that was put into a tunnel or taken out of one, for which `known` holds
+/// now. `tunnels` are those around it on unassigned ports.
+pub fn of_tunnelled(from: &PacketMeta, known: &Meta, tunnels: Vec<TunnelPort>) -> PacketMeta {
+    let mut written = of_segment(from, false);
+    let Some(recorded) = &from.offload else {
+        // There was no metadata, and only a partial checksum, a segment size or a tunnel's port requires some.
+        let is_unfinished =
+            matches!(known.checksum, Checksum::Partial { .. }) || known.gso.is_some();
+        if is_unfinished || !tunnels.is_empty() {
+            let known = if is_unfinished { known } else { &Meta::default() };
+            written.offload = Some(Offload { tunnel_ports: tunnels, ..Offload::new(known) });
+        }
+        return written;
+    };
+    let mut left = Offload { tunnel_ports: tunnels, ..Offload::new(known) };
+    if let Some(found) = &mut left.meta.gso {
+        left.transport = recorded.transport;
+        left.parts.clone_from(&recorded.parts);
+        left.arrivals_ns.clone_from(&recorded.arrivals_ns);
+        if let Some(gso) = recorded.meta.gso {
+            *found = Gso { fixed_ids: found.fixed_ids, ..gso };
+        }
+    }
+    // A checksum state that no device reported was not captured.
+    let is_told = recorded.is_partial() || recorded.meta.checksum != Checksum::None;
+    if !is_told && matches!(left.meta.checksum, Checksum::Complete { .. }) {
+        left.meta.checksum = Checksum::None;
+    }
+    written.offload = (left != Offload::default()).then_some(left);
+    written.flags = from.flags.map(|flags| flags & !flag::OFFLOADS).filter(|flags| *flags != 0);
+    written
+}

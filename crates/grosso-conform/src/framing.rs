@@ -1,0 +1,146 @@
+//! The form in which frames go to a program and come from it: 32 bits of length, little-endian, then that many bytes,
+//! which are 10 of `virtio_net_hdr` and the frame. A length of 0 ends a poll.
+
+use std::io::{self, Read};
+
+use grosso_wire::virtio::HEADER_LEN;
+
+/// A frame with its metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Framed {
+    /// Its `virtio_net_hdr`.
+    pub header: [u8; HEADER_LEN],
+    /// The Ethernet frame.
+    pub frame: Vec<u8>,
+}
+
+/// Something that is not of this form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The length of a record is not between the least and the greatest.
+    Length(u32),
+    /// The output ended inside a record.
+    Cut,
+    /// The output ended before the end of the poll.
+    NoEnd,
+    /// More records than a poll may have.
+    Records,
+}
+
+impl core::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Length(length) => write!(
+                f,
+                "invalid output: a record of {length} bytes (allowed: {HEADER_LEN} to \
+                 {RECORD_BYTES_MAX}, or 0 for the end of the poll)"
+            ),
+            Self::Cut => f.write_str("its output ended inside a record"),
+            Self::NoEnd => f.write_str("its output ended before the end of the poll"),
+            Self::Records => write!(f, "it wrote more than {RECORDS_MAX} records in one poll"),
+        }
+    }
+}
+
+/// The bytes of one poll of frames about which nothing is known.
+#[must_use]
+pub fn poll(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for frame in frames {
+        let length = (HEADER_LEN + frame.len()) as u32;
+        bytes.extend(length.to_le_bytes());
+        bytes.extend([0; HEADER_LEN]);
+        bytes.extend(frame);
+    }
+    bytes.extend(0_u32.to_le_bytes());
+    bytes
+}
+
+/// Reads what a program wrote in one poll; `None` where its output ends instead. A failure to read is the end.
+///
+/// # Errors
+///
+/// Returns the first record that is not of this form, or that goes beyond a bound.
+pub fn read_poll(input: &mut impl Read) -> Result<Option<Vec<Framed>>, Misfit> {
+    let mut records = Vec::new();
+    loop {
+        let mut length = [0; 4];
+        match fill(input, &mut length) {
+            0 if records.is_empty() => return Ok(None),
+            0 => return Err(Misfit::NoEnd),
+            4 => {}
+            _ => return Err(Misfit::Cut),
+        }
+        let length = u32::from_le_bytes(length);
+        if length == 0 {
+            return Ok(Some(records));
+        }
+        if !(HEADER_LEN as u32..=RECORD_BYTES_MAX).contains(&length) {
+            return Err(Misfit::Length(length));
+        }
+        if records.len() == RECORDS_MAX {
+            return Err(Misfit::Records);
+        }
+        let mut header = [0; HEADER_LEN];
+        let mut frame = vec![0; length as usize - HEADER_LEN];
+        if fill(input, &mut header) < header.len() || fill(input, &mut frame) < frame.len() {
+            return Err(Misfit::Cut);
+        }
+        records.push(Framed { header, frame });
+    }
+}
+
+/// Reads until the buffer is full or the input ends, and returns how many bytes came.
+fn fill(input: &mut impl Read, buffer: &mut [u8]) -> usize {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    filled
+}
+
+/// Greatest length of a record in bytes: twice the longest IP packet.
+const RECORD_BYTES_MAX: u32 = 1 << 17;
+/// Most records that a program may write in one poll, many more than any vector has packets.
+const RECORDS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Option<Vec<Framed>>, Misfit> {
+        read_poll(&mut &bytes[..])
+    }
+
+    #[test]
+    fn a_poll_is_read_as_it_was_written() {
+        let frames = [vec![1, 2, 3], Vec::new()];
+        let records = read(&poll(&frames)).unwrap().unwrap();
+        assert_eq!(
+            records.iter().map(|record| &record.frame).collect::<Vec<_>>(),
+            [&frames[0], &frames[1]]
+        );
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[0; 4]), Ok(Some(Vec::new())));
+    }
+
+    #[test]
+    fn every_cut_and_every_impossible_length_is_named() {
+        let bytes = poll(&[vec![7; 20]]);
+        for end in 1..bytes.len() {
+            let expected = if end == bytes.len() - 4 { Misfit::NoEnd } else { Misfit::Cut };
+            assert_eq!(read(&bytes[..end]), Err(expected), "{end}");
+        }
+        for length in [1, 9, RECORD_BYTES_MAX + 1, u32::MAX] {
+            assert_eq!(read(&length.to_le_bytes()), Err(Misfit::Length(length)));
+        }
+        let many = vec![Vec::new(); RECORDS_MAX + 1];
+        assert_eq!(read(&poll(&many)), Err(Misfit::Records));
+        assert!(read(&poll(&many[1..])).is_ok());
+    }
+}

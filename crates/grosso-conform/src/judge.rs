@@ -1,0 +1,367 @@
+//! The laws. What left is cut again, and must be exactly what came in, in the order of each flow; and what the rules
+//! keep apart must not have been joined, even where it can be cut again.
+
+use grosso::{CoalesceOptions, Delivery, Frame, Profile, Sink, Verdict, coalesce::reason::Pass};
+use grosso_io::{PortBuffer, PortCoalescer};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    difference::{Difference, difference},
+    framing::Framed,
+    superframe::{Heard, LINK, PORTS, Unsound, read},
+    vectors::Vector,
+};
+
+/// A law that a program can break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Law {
+    /// Every packet leaves.
+    Lost,
+    /// Nothing leaves that did not come in.
+    Added,
+    /// Every packet leaves as it came.
+    Changed,
+    /// Within a flow nothing overtakes.
+    Order,
+    /// Rules keep some packets apart.
+    Apart,
+    /// A checksum that is wrong is not called verified.
+    Vouched,
+    /// The header in front of a frame agrees with it.
+    Header,
+    /// The program runs, answers, and ends.
+    Program,
+}
+
+impl Law {
+    /// The name of the law in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Order => "order",
+            Self::Apart => "apart",
+            Self::Vouched => "vouched",
+            Self::Header => "header",
+            Self::Program => "program",
+        }
+    }
+}
+
+/// A law that was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Fault {
+    pub law: Law,
+    /// The rules that say so.
+    pub rules: Vec<String>,
+    pub text: String,
+}
+
+/// The rules that every vector shows: cutting gives the packets back, nothing overtakes, headers describe, and a wrong
+/// checksum is not called right.
+pub const RULES_OF_ALL: [&str; 6] = ["G50", "G51", "G52", "G54", "G75", "C1"];
+
+/// Judges what left in one poll. Returns the faults, and how many packets were rightly joined to one before them.
+#[must_use]
+pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
+    let mut court = Court::new(vector);
+    let frames: Vec<Left> = records.iter().filter_map(|record| court.hear(record)).collect();
+    let mut joins = 0;
+    for (number, left) in frames.iter().enumerate() {
+        joins += court.sentence(number + 1, left);
+    }
+    court.order(&frames);
+    let unread = court.faults.iter().any(|fault| fault.law == Law::Header);
+    // What could not be read may have been in it.
+    for index in court.missing().filter(|_| !unread) {
+        court.fault(Law::Lost, &["G54"], format!("packet {} was lost", index + 1));
+    }
+    (court.faults, joins.min(vector.joins))
+}
+
+/// A record that could be read.
+struct Left {
+    packets: Vec<Vec<u8>>,
+    /// The index of each packet, if it came in as it leaves.
+    members: Vec<Option<usize>>,
+    vouches: bool,
+}
+
+struct Court<'a> {
+    vector: &'a Vector,
+    /// Whether each packet has been found in what left.
+    found: Vec<bool>,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Court<'a> {
+    fn new(vector: &'a Vector) -> Self {
+        Self { vector, found: vec![false; vector.frames.len()], faults: Vec::new() }
+    }
+
+    /// Reads a record in the sense in which most of its packets came in, and the others resemble some that did.
+    fn hear(&mut self, record: &Framed) -> Option<Left> {
+        let Heard { readings, vouches } = match read(record) {
+            Ok(said) => said,
+            Err(Unsound { rule, text }) => {
+                self.fault(Law::Header, &[rule], text);
+                return None;
+            }
+        };
+        let heard = readings.into_iter().map(|packets| (self.members(&packets), packets));
+        let likeness = |members: &[Option<usize>], packets: &[Vec<u8>]| {
+            let known = members.iter().flatten().count();
+            (known, packets.iter().map(|packet| self.likeness(packet)).sum::<usize>())
+        };
+        let (_, members, packets) = heard
+            .map(|(members, packets)| (likeness(&members, &packets), members, packets))
+            // The first of the best.
+            .reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+        members.iter().flatten().for_each(|index| self.found[*index] = true);
+        Some(Left { packets, members, vouches })
+    }
+
+    /// Bytes of headers in which a packet is like the one that came in and is most like it.
+    fn likeness(&self, packet: &[u8]) -> usize {
+        let alike = |frame: &Vec<u8>| {
+            let pairs = frame.iter().zip(packet).take(HEADER_BYTES);
+            pairs.filter(|(one, other)| one == other).count()
+        };
+        self.vector.frames.iter().map(alike).max().unwrap_or(0)
+    }
+
+    /// The packets that came in and are these, each once.
+    fn members(&self, packets: &[Vec<u8>]) -> Vec<Option<usize>> {
+        let mut found = self.found.clone();
+        let mut claim = |packet: &Vec<u8>| {
+            let mut frames = self.vector.frames.iter().zip(&mut found).enumerate();
+            let (index, (_, found)) =
+                frames.find(|(_, (frame, found))| !**found && *frame == packet)?;
+            *found = true;
+            Some(index)
+        };
+        packets.iter().map(&mut claim).collect()
+    }
+
+    /// Judges one frame and returns how many packets it rightly joins.
+    fn sentence(&mut self, number: usize, left: &Left) -> usize {
+        let faults = self.faults.len();
+        let meant: Vec<Option<usize>> =
+            (0..left.members.len()).map(|place| self.meant(left, place)).collect();
+        let joined: Vec<usize> = meant.iter().flatten().copied().collect();
+        match self.apart(&joined) {
+            Some(reason) => self.wrongly_joined(number, left, &joined, &reason),
+            None => self.changes(number, left, &meant),
+        }
+        if let ([Some(index)], true) = (&left.members[..], left.vouches)
+            && is_wrong(&self.vector.frames[*index])
+        {
+            let text =
+                format!("packet {} has a wrong checksum and is marked as verified", index + 1);
+            self.fault(Law::Vouched, &["C1"], text);
+        }
+        if self.faults.len() == faults { left.members.len() - 1 } else { 0 }
+    }
+
+    /// A frame of packets that must be apart, which is the reason if it is cut into others.
+    fn wrongly_joined(&mut self, number: usize, left: &Left, joined: &[usize], reason: &str) {
+        let names: Vec<String> = joined.iter().map(|index| (index + 1).to_string()).collect();
+        let text = format!("frame {number} merges packets {}: {reason}", names.join(", "));
+        match left.members.iter().position(Option::is_none) {
+            None => self.fault_of_vector(Law::Apart, text),
+            Some(place) => {
+                let index = joined[place.min(joined.len() - 1)];
+                let packet = &left.packets[place];
+                let text = format!("{text}; {}", self.difference(index, packet).text);
+                self.fault_of_vector(Law::Changed, text);
+            }
+        }
+    }
+
+    /// The packets of a frame that are not as they came: the field says which rule was broken.
+    fn changes(&mut self, number: usize, left: &Left, meant: &[Option<usize>]) {
+        for ((packet, member), meant) in left.packets.iter().zip(&left.members).zip(meant) {
+            match (member, meant) {
+                (Some(_), _) => {}
+                (None, Some(index)) => {
+                    let Difference { text, rule } = self.difference(*index, packet);
+                    match rule {
+                        Some(rule) => self.fault(Law::Changed, &[rule], text),
+                        None => self.fault_of_vector(Law::Changed, text),
+                    }
+                }
+                (None, None) => {
+                    let text = format!(
+                        "frame {number} contains a packet that was never sent to the program"
+                    );
+                    self.fault(Law::Added, &["G54"], text);
+                }
+            }
+        }
+    }
+
+    /// The difference between a packet that came in and what leaves in its place.
+    fn difference(&self, index: usize, packet: &[u8]) -> Difference {
+        let Difference { text, rule } = difference(&self.vector.frames[index], packet);
+        Difference { text: format!("packet {} is changed: {text}", index + 1), rule }
+    }
+
+    /// The packet that the one at a place of a frame stands for: itself, or one that is missing, the one that its
+    /// neighbours in the frame point at if there are any.
+    fn meant(&mut self, left: &Left, place: usize) -> Option<usize> {
+        if let Some(member) = left.members[place] {
+            return Some(member);
+        }
+        let known = left.members.iter().enumerate().find_map(|(at, member)| Some((at, (*member)?)));
+        let pointed = known.and_then(|(at, member)| {
+            let flow = self.vector.flows.iter().find(|flow| flow.contains(&member))?;
+            let rank = flow.iter().position(|index| *index == member)?;
+            flow.get((rank + place).checked_sub(at)?).copied()
+        });
+        let missing =
+            pointed.filter(|index| !self.found[*index]).or_else(|| self.missing().next())?;
+        self.found[missing] = true;
+        Some(missing)
+    }
+
+    fn missing(&self) -> impl Iterator<Item = usize> + use<> {
+        let found = self.found.clone();
+        (0..found.len()).filter(move |index| !found[*index])
+    }
+
+    /// The reason why these packets must not be one frame, if there is one.
+    fn apart(&self, joined: &[usize]) -> Option<String> {
+        if joined.len() < 2 {
+            return None;
+        }
+        let flow = self.vector.flows.iter().find(|flow| flow.contains(&joined[0]))?;
+        if joined.iter().any(|index| !flow.contains(index)) {
+            return Some("they are of several flows".to_owned());
+        }
+        refusal(joined.iter().map(|index| &self.vector.frames[*index]))
+    }
+
+    /// Judges the order of each flow.
+    fn order(&mut self, frames: &[Left]) {
+        for flow in &self.vector.flows {
+            let leave = frames.iter().flat_map(|left| left.members.iter().flatten());
+            let leave: Vec<usize> = leave.filter(|index| flow.contains(index)).copied().collect();
+            if let Some(pair) = leave.windows(2).find(|pair| pair[0] > pair[1]) {
+                let text = format!("packet {} is sent before packet {}", pair[0] + 1, pair[1] + 1);
+                self.fault(Law::Order, &["G75"], text);
+            }
+        }
+    }
+
+    fn fault(&mut self, law: Law, rules: &[&str], text: String) {
+        let rules = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        self.faults.push(Fault { law, rules, text });
+    }
+
+    fn fault_of_vector(&mut self, law: Law, text: String) {
+        self.faults.push(Fault { law, rules: self.vector.rules.clone(), text });
+    }
+}
+
+/// The reason why Grosso does not make one frame of these packets, if it does not.
+fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
+    let mut coalescer = coalescer();
+    let mut frames = 0;
+    let mut why = None;
+    let sink: &mut dyn Sink<PortBuffer> = &mut |_: Delivery<'_, _>| frames += 1;
+    for packet in packets {
+        let verdict = coalescer.push(Frame::new(PortBuffer::from(packet.clone())), 0, sink);
+        let reason = match verdict {
+            Verdict::Refused(reason) => Some(reason.sentence()),
+            Verdict::Passed(reason) => Some(reason.sentence()),
+            Verdict::Held | Verdict::Joined | Verdict::Waits => None,
+        };
+        why = why.or(reason);
+    }
+    coalescer.finish(sink);
+    let closed = "the packets before the last one close the frame";
+    (frames > 1).then(|| why.unwrap_or(closed).trim_end_matches('.').to_owned())
+}
+
+/// Whether a checksum of the packet is wrong.
+fn is_wrong(packet: &[u8]) -> bool {
+    let sink: &mut dyn Sink<PortBuffer> = &mut |_: Delivery<'_, _>| ();
+    let verdict = coalescer().push(Frame::new(PortBuffer::from(packet.to_vec())), 0, sink);
+    matches!(verdict, Verdict::Passed(Pass::Checksum | Pass::Ipv4Checksum))
+}
+
+fn coalescer() -> PortCoalescer {
+    PortCoalescer::new(CoalesceOptions::new(LINK, SEED).profile(Profile::linux()).ports(PORTS))
+}
+
+/// Bytes of headers that are compared.
+const HEADER_BYTES: usize = 100;
+/// Seed of the flow table: nobody attacks it.
+const SEED: u64 = 0;
+
+#[cfg(test)]
+mod tests {
+    use grosso_testkit::random::Random;
+
+    use super::*;
+    use crate::vectors::vectors;
+
+    /// Records that are almost right: frames of the vectors, joined or not, with some bytes changed, in front of any
+    /// header.
+    fn records(vector: &Vector, random: &mut Random) -> Vec<Framed> {
+        let mut records = Vec::new();
+        while records.len() < 4 {
+            let mut frame = random.choose(&vector.frames).clone();
+            if random.one_in(2) {
+                let more = random.choose(&vector.frames);
+                frame.extend(more.iter().skip(54));
+            }
+            for _ in 0..random.below(4) {
+                let at = random.below(frame.len().min(100));
+                frame[at] = random.bits() as u8;
+            }
+            if random.one_in(4) {
+                frame.truncate(random.below(frame.len() + 1));
+            }
+            let size = random.below(300) as u16;
+            let mut header = [0; 10];
+            let any = random.bits() as u8;
+            let kinds = [0, 1, 4, 5, 0x81, any];
+            (header[0], header[1]) = (random.below(4) as u8, *random.choose(&kinds));
+            header[4..6].copy_from_slice(&size.to_le_bytes());
+            (header[6], header[8]) = (*random.choose(&[34, 54, any]), *random.choose(&[16, 6]));
+            records.push(Framed { header, frame });
+        }
+        records
+    }
+
+    #[test]
+    fn no_record_brings_the_judge_down_and_fewer_packets_are_never_right() {
+        let vectors = vectors().unwrap();
+        for seed in 0..20_000 {
+            let mut random = Random::new(seed);
+            let vector = random.choose(&vectors);
+            let records = records(vector, &mut random);
+            let (faults, joins) = judge(vector, &records);
+            let is_whole = records.len() >= vector.frames.len();
+            assert!(is_whole || joins > 0 || !faults.is_empty(), "{seed}: {}", vector.name);
+        }
+    }
+
+    #[test]
+    fn a_superframe_of_countless_packets_is_not_cut() {
+        let vectors = vectors().unwrap();
+        let vector = vectors.iter().find(|vector| vector.name == "g14_ids_step_with_df").unwrap();
+        let mut frame = vector.frames[0].clone();
+        frame.resize(60_000, 7);
+        let record = Framed { header: [1, 1, 0, 0, 1, 0, 34, 0, 16, 0], frame };
+        let (faults, joins) = judge(vector, &[record]);
+        assert_eq!((faults[0].law, joins), (Law::Header, 0));
+        assert!(faults[0].text.contains("many more than were sent"), "{faults:?}");
+    }
+}

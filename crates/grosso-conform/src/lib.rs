@@ -1,0 +1,48 @@
+//! Conformance of packet coalescers: cases for a program, the program at work, and a judge with laws.
+//!
+//! | module | job |
+//! |---|---|
+//! | `examination` | [`examine`]: every case for one program, and a new program after a breakdown |
+//! | `vectors` | [`vectors`]: the packets of each case, its rules and its flows |
+//! | [`framing`] | the records that go to the program and come from it |
+//! | `program` | a running program, with a bound on its time and on its output |
+//! | [`superframe`] | the packets that a record stands for |
+//! | `judge` | [`judge`]: the laws, which are that nothing is lost, changed, reordered, or merged against the rules |
+//! | `difference` | the field in which two packets differ, and the rule about it |
+//! | [`report`] | the score of a program, as text and as JSON |
+//!
+//! A program in the same process can be judged too: pass what it made of the frames of a vector to [`judge`].
+//!
+//! ```
+//! use grosso_conform::{framing::Framed, judge, vectors};
+//!
+//! for vector in vectors()? {
+//!     // This coalescer merges nothing.
+//!     let frames = vector.frames.iter().cloned();
+//!     let records: Vec<_> = frames.map(|frame| Framed { header: [0; 10], frame }).collect();
+//!     let (faults, joins) = judge(&vector, &records);
+//!     assert!(faults.is_empty() && joins == 0, "{faults:?}");
+//! }
+//! # Ok::<(), grosso_report::error::Failure>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod difference;
+mod examination;
+pub mod framing;
+mod judge;
+mod program;
+pub mod report;
+pub mod superframe;
+mod vectors;
+
+pub use self::{
+    examination::examine,
+    judge::{Fault, Law, RULES_OF_ALL, judge},
+    vectors::{Vector, vectors},
+};
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

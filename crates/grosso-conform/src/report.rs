@@ -1,0 +1,279 @@
+//! The report of `conform`.
+
+use std::collections::BTreeMap;
+
+use grosso_report::{
+    report::{COLUMNS, Report, Tool, wrap_at},
+    schema::ReportForm,
+    style::Style,
+    units,
+};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer, ser::SerializeSeq};
+
+use crate::{
+    judge::{Fault, RULES_OF_ALL},
+    vectors::Vector,
+};
+
+/// The report of `conform`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct ConformReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    /// The words by which the program was started.
+    pub command: Vec<String>,
+    #[serde(flatten)]
+    pub score: Score,
+    pub warnings: Vec<String>,
+    /// Whether to print more.
+    #[serde(skip)]
+    pub is_long: bool,
+}
+
+/// The judgment on a program.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct Score {
+    vectors: VectorCounts,
+    /// Packets that joined one before them, of those that may.
+    joins: JoinCounts,
+    #[serde(serialize_with = "rows")]
+    #[schemars(with = "Vec<NamedRow>")]
+    rules: BTreeMap<RuleNumber, RuleRow>,
+    faults: Vec<FaultRow>,
+}
+
+/// Vectors by their fate.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+struct VectorCounts {
+    right: u64,
+    wrong: u64,
+    /// Not tried, because the program broke down too often.
+    left_out: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+struct JoinCounts {
+    made: u64,
+    possible: u64,
+}
+
+/// The score of one rule.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+struct RuleRow {
+    /// Vectors that show it and were tried.
+    vectors: u64,
+    /// Vectors in which it was broken.
+    wrong: u64,
+    joins: JoinCounts,
+}
+
+/// The score of one rule, with the rule.
+#[derive(Serialize, JsonSchema)]
+struct NamedRow {
+    rule: String,
+    #[serde(flatten)]
+    row: RuleRow,
+}
+
+/// A law that was broken in a vector.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FaultRow {
+    vector: String,
+    /// The rules of the vector in a sentence.
+    shows: String,
+    #[serde(flatten)]
+    fault: Fault,
+}
+
+/// A rule in the order of its letter and its number: G4, G14, G14a.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RuleNumber {
+    letter: String,
+    number: u32,
+    rest: String,
+}
+
+impl RuleNumber {
+    fn of(rule: &str) -> Self {
+        let (letter, number) = rule.split_at(rule.find(|c: char| c.is_ascii_digit()).unwrap_or(0));
+        let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+        let (number, rest) = number.split_at(end);
+        Self {
+            letter: letter.to_owned(),
+            number: number.parse().unwrap_or(0),
+            rest: rest.to_owned(),
+        }
+    }
+}
+
+impl core::fmt::Display for RuleNumber {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}{}{}", self.letter, self.number, self.rest)
+    }
+}
+
+/// The rules as a list, each with its name.
+fn rows<S: Serializer>(
+    rules: &BTreeMap<RuleNumber, RuleRow>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut list = serializer.serialize_seq(Some(rules.len()))?;
+    for (rule, row) in rules {
+        list.serialize_element(&NamedRow { rule: rule.to_string(), row: *row })?;
+    }
+    list.end()
+}
+
+impl Score {
+    /// Adds a vector that was tried, with its faults and the packets that were joined.
+    pub(crate) fn add(&mut self, vector: &Vector, faults: Vec<Fault>, joins: usize) {
+        let tried = JoinCounts { made: joins as u64, possible: vector.joins as u64 };
+        let count =
+            if faults.is_empty() { &mut self.vectors.right } else { &mut self.vectors.wrong };
+        *count += 1;
+        self.joins.add(tried);
+        for rule in &vector.rules {
+            let row = self.rules.entry(RuleNumber::of(rule)).or_default();
+            row.vectors += 1;
+            row.joins.add(tried);
+        }
+        for rule in RULES_OF_ALL.iter().filter(|rule| !vector.rules.iter().any(|own| own == *rule))
+        {
+            self.rules.entry(RuleNumber::of(rule)).or_default().vectors += 1;
+        }
+        let mut broken: Vec<&String> = faults.iter().flat_map(|fault| &fault.rules).collect();
+        broken.sort();
+        broken.dedup();
+        for rule in broken {
+            self.rules.entry(RuleNumber::of(rule)).or_default().wrong += 1;
+        }
+        self.faults.extend(faults.into_iter().map(|fault| {
+            let (vector, shows) = (vector.name.clone(), vector.shows.clone());
+            FaultRow { vector, shows, fault }
+        }));
+    }
+
+    /// Adds what went wrong behind the last vector.
+    pub(crate) fn add_at_the_end(&mut self, fault: Fault) {
+        let shows = "A program ends when its input does.".to_owned();
+        self.faults.push(FaultRow { vector: "the end of the output".to_owned(), shows, fault });
+    }
+
+    /// Counts a vector that was not tried.
+    pub(crate) fn leave_out(&mut self) {
+        self.vectors.left_out += 1;
+    }
+
+    /// Whether any law was broken.
+    #[must_use]
+    pub fn is_wrong(&self) -> bool {
+        !self.faults.is_empty()
+    }
+
+    /// Whether every packet was joined that may be.
+    #[must_use]
+    pub fn joins_all(&self) -> bool {
+        self.vectors.left_out == 0 && self.joins.made == self.joins.possible
+    }
+}
+
+impl JoinCounts {
+    fn add(&mut self, other: Self) {
+        self.made += other.made;
+        self.possible += other.possible;
+    }
+
+    fn text(self) -> String {
+        if self.possible == 0 {
+            return "-".to_owned();
+        }
+        format!("{} of {}", self.made, self.possible)
+    }
+}
+
+impl Report for ConformReport {
+    fn text(&self, style: Style) -> String {
+        let score = &self.score;
+        let mut text = String::new();
+        let is_told =
+            |row: &RuleRow| self.is_long || row.wrong > 0 || row.joins.made < row.joins.possible;
+        let told: Vec<_> = score.rules.iter().filter(|(_, row)| is_told(row)).collect();
+        if !told.is_empty() {
+            text.push_str("  rule   vectors  wrong  merged\n");
+        }
+        for (rule, row) in told {
+            let wrong = format!("{:>5}", row.wrong);
+            let wrong = if row.wrong > 0 { style.bad(&wrong) } else { wrong };
+            let joined = row.joins.text();
+            text.push_str(&format!(
+                "  {:<5}  {:>7}  {wrong}  {joined}\n",
+                rule.to_string(),
+                row.vectors
+            ));
+        }
+        for faults in score.faults.chunk_by(|one, next| one.vector == next.vector) {
+            text.push_str(&self.vector(faults, style));
+        }
+        text + &score.summary()
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+impl ConformReport {
+    /// The form of its JSON.
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.conform/1");
+
+    /// The faults in one vector.
+    fn vector(&self, faults: &[FaultRow], style: Style) -> String {
+        let FaultRow { vector, shows, .. } = &faults[0];
+        let mut text = wrap_at(&format!("{}: {shows}", style.strong(vector)), COLUMNS);
+        let told = if self.is_long { faults.len() } else { faults.len().min(FAULTS_TOLD) };
+        for FaultRow { fault: Fault { law, rules, text: sentence }, .. } in &faults[..told] {
+            let by =
+                if rules.is_empty() { String::new() } else { format!(" ({})", rules.join(", ")) };
+            let lines = wrap_at(&format!("{}{by}: {sentence}", law.name()), COLUMNS - 4);
+            lines.lines().for_each(|line| text.push_str(&format!("    {line}\n")));
+        }
+        if told < faults.len() {
+            text.push_str(&format!("    ... and {} more (-v lists all)\n", faults.len() - told));
+        }
+        text
+    }
+}
+
+impl Score {
+    fn summary(&self) -> String {
+        let VectorCounts { right, wrong, left_out } = self.vectors;
+        let JoinCounts { made, possible } = self.joins;
+        let tried = units::count(right + wrong, "vector");
+        let percent = units::percentage(made, possible);
+        let mut text = format!("{tried}: {right} right, {wrong} wrong");
+        if left_out > 0 {
+            text.push_str(&format!("; {left_out} skipped after too many failures"));
+        }
+        text + &format!(
+            "\nmerged {made} of {possible} packets that may be merged ({percent:.1} \
+                         %)\n"
+        )
+    }
+}
+
+/// Faults of a vector that the text tells.
+const FAULTS_TOLD: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::RuleNumber;
+
+    #[test]
+    fn rules_are_in_the_order_of_their_numbers() {
+        let mut rules = ["G34b", "U1", "G14", "C1", "G4", "G34"].map(RuleNumber::of);
+        rules.sort();
+        assert_eq!(rules.map(|rule| rule.to_string()), ["C1", "G4", "G14", "G34", "G34b", "U1"]);
+    }
+}

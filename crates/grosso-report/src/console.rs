@@ -1,0 +1,82 @@
+//! Output to standard error: notes, hints, failures.
+
+use std::io::{IsTerminal, Write};
+
+use crate::{
+    error::{Failure, without_numbers},
+    name::harmless_lines,
+    style::{Style, When, harmless_painted},
+};
+
+/// The manner of output to the user.
+#[derive(Clone, Debug)]
+pub struct Talk {
+    /// Whether a program reads the output: notes go into the report, failures are JSON.
+    pub json: bool,
+    /// Whether to print only failures.
+    pub quiet: bool,
+    /// Whether to print more.
+    pub verbose: bool,
+    /// The conditions under which output is coloured.
+    pub when: When,
+    /// Notes so far, for the report.
+    pub warnings: Vec<String>,
+    /// The report in JSON, if a program linked this crate to get it, and nothing is printed.
+    pub kept: Option<String>,
+}
+
+impl Talk {
+    /// Prints a note: something that changes how to read the result.
+    pub fn note(&mut self, text: impl Into<String>) {
+        let text = without_numbers(text.into());
+        self.say("note", &text);
+        self.warnings.push(text);
+    }
+
+    /// Prints a hint: a remedy for what was noted.
+    pub fn hint(&self, text: &str) {
+        self.say("hint", text);
+    }
+
+    /// Prints a line about the run itself, such as its rate.
+    pub fn remark(&self, text: &str) {
+        if !self.quiet && !self.json {
+            eprint(&format!("grosso: {}", self.style().faint(text)));
+        }
+    }
+
+    /// Prints lines that were asked for while the command runs, even if it is quiet.
+    pub fn block(&self, text: &str) {
+        eprint(&harmless_painted(text.trim_end()));
+    }
+
+    /// Prints the failure of a command.
+    pub fn fail(&self, failure: &Failure) {
+        if self.json {
+            let line = serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone());
+            eprint(&line);
+            return;
+        }
+        eprint(&format!("grosso: {}", harmless_lines(&failure.message)));
+        if let Some(hint) = &failure.hint {
+            eprint(&format!("{}: {}", self.style().notice("hint"), harmless_lines(hint)));
+        }
+    }
+
+    /// The style of standard error.
+    pub fn style(&self) -> Style {
+        Style { color: self.when.decide(std::io::stderr().is_terminal()) }
+    }
+
+    fn say(&self, kind: &str, text: &str) {
+        if !self.quiet && !self.json {
+            let text = harmless_lines(text);
+            eprint(&format!("grosso: {}: {text}", self.style().notice(kind)));
+        }
+    }
+}
+
+/// Writes a line to standard error. A write error is ignored.
+fn eprint(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}

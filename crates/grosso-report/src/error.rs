@@ -1,0 +1,247 @@
+//! Every way to fail, with its exit code.
+
+use core::num::{NonZeroI32, NonZeroU32, NonZeroU64};
+use std::{io, process::ExitCode};
+
+use grosso_capture::{CaptureError, FilePart};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+#[cfg(target_os = "linux")]
+use crate::needs::Needs;
+use crate::{name::harmless, schema::ReportForm};
+
+/// The end of a command. The numbers are frozen: `grosso help` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done, and the answer is yes.
+    Yes = 0,
+    /// Done, and the answer is no: bad checksums, or something that `--strict` refuses.
+    No = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The input is damaged or not supported. The part that could be processed was written.
+    Input = 3,
+    /// Permission, a missing file, a full disk.
+    Environment = 4,
+    /// A defect of Grosso.
+    Internal = 5,
+    /// A thread of a data path did not end in time and was left behind.
+    Stuck = 6,
+    /// Ctrl-C, or SIGTERM while captures are read: 128 and the number of SIGINT.
+    Interrupted = 130,
+    /// The reader of the output has gone: 128 and the number of SIGPIPE.
+    BrokenPipe = 141,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A failure of a command: the error, its place, and the remedy.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Failure {
+    schema: &'static str,
+    /// A name that programs can match.
+    pub code: &'static str,
+    pub message: String,
+    /// Number of the packet with the error, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet: Option<NonZeroU64>,
+    /// The byte at which the input went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// The place in an input that is text.
+    #[serde(flatten)]
+    place: Option<TextPlace>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<Box<str>>,
+    #[serde(skip)]
+    pub exit: Exit,
+    /// The capabilities for want of which it failed.
+    #[serde(skip)]
+    #[cfg(target_os = "linux")]
+    pub missing: Needs,
+    /// Error number and path of the file, if the system refused one.
+    #[serde(skip)]
+    pub refusal: Option<Box<SystemRefusal>>,
+}
+
+/// A file that the system refused.
+#[derive(Clone, Debug)]
+pub struct SystemRefusal {
+    /// The number that the system has for it.
+    pub errno: NonZeroI32,
+    /// Path of the file.
+    pub path: String,
+}
+
+/// A message without the numbers that the standard library puts behind the words of the system.
+pub fn without_numbers(mut message: String) -> String {
+    while let Some(start) = message.find(OS_ERROR)
+        && let Some(len) = message[start..].find(')')
+    {
+        message.replace_range(start..=start + len, "");
+    }
+    message
+}
+
+/// The beginning of such a number.
+const OS_ERROR: &str = " (os error ";
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TextPlace {
+    /// The line, from 1 on.
+    pub line: NonZeroU32,
+    /// The character of the line, from 1 on.
+    pub column: NonZeroU32,
+}
+
+impl Failure {
+    /// The form of its JSON.
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.error/1");
+
+    fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            schema: Self::FORM.name,
+            code,
+            message: without_numbers(message.into()),
+            packet: None,
+            offset: None,
+            place: None,
+            hint: None,
+            exit,
+            #[cfg(target_os = "linux")]
+            missing: Needs::NONE,
+            refusal: None,
+        }
+    }
+
+    /// The command line asks for something impossible.
+    pub fn usage(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, code, message)
+    }
+
+    /// The input is not as expected.
+    pub fn input(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Input, code, message)
+    }
+
+    /// The system refused something.
+    pub fn environment(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Environment, code, message)
+    }
+
+    /// A defect of Grosso.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(Exit::Internal, "internal", message)
+    }
+
+    /// A thread of a data path did not end in time.
+    pub fn stuck(message: impl Into<String>) -> Self {
+        Self::new(Exit::Stuck, "environment.stuck", message)
+    }
+
+    /// Ctrl-C came before there was an answer.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(Exit::Interrupted, "interrupted", message)
+    }
+
+    /// A failure to read or write the capture called `name`.
+    pub fn capture(name: &str, error: &CaptureError) -> Self {
+        let message =
+            if error.names_file() { error.to_string() } else { format!("{name}: {error}") };
+        let message = harmless(&message).into_owned();
+        let mut failure = match error {
+            CaptureError::NotACapture { .. } => Self::input("input.not_a_capture", message),
+            CaptureError::UnsupportedFormat { .. } => {
+                Self::input("input.unsupported_format", message)
+            }
+            CaptureError::Truncated { .. } | CaptureError::CompressedTruncated { .. } => {
+                Self::input("input.truncated", message)
+            }
+            CaptureError::WindowMemory(_) => {
+                let hint = "read fewer captures at once, or decompress some first: zstd -d \
+                            FILE...";
+                Self::input("input.window_memory", message).hint(hint)
+            }
+            CaptureError::Unwritable { .. } => Self::input("output.unwritable", message),
+            CaptureError::BrokenPipe { .. } => {
+                Self::new(Exit::BrokenPipe, "output.broken_pipe", message)
+            }
+            CaptureError::Io { .. } => Self::environment("environment.read", message),
+            CaptureError::Write { .. } => Self::environment("environment.write", message),
+            _ => Self::input("input.damaged", message),
+        };
+        failure.locate(error);
+        match error {
+            CaptureError::Io { path, source } | CaptureError::Write { path, source, .. } => {
+                failure.of_system(path, source)
+            }
+            _ => failure,
+        }
+    }
+
+    /// The same failure, with its remedy.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into().into_boxed_str());
+        self
+    }
+
+    /// The same failure, with the capabilities for want of which it failed.
+    #[cfg(target_os = "linux")]
+    pub fn missing(self, missing: Needs) -> Self {
+        Self { missing, ..self }
+    }
+
+    /// The same failure, with the number of what the system said of the file at `path`.
+    pub fn of_system(self, path: &str, error: &io::Error) -> Self {
+        let errno = error.raw_os_error().and_then(NonZeroI32::new);
+        let refusal = errno.map(|errno| Box::new(SystemRefusal { errno, path: path.to_owned() }));
+        Self { refusal, ..self }
+    }
+
+    /// The same failure, with its place in a text.
+    pub fn at(self, place: TextPlace) -> Self {
+        Self { place: Some(place), ..self }
+    }
+
+    fn locate(&mut self, error: &CaptureError) {
+        match error {
+            CaptureError::Truncated { place, offset, .. } => {
+                self.offset = Some(*offset);
+                if let FilePart::Packet(number) | FilePart::PacketHeader(number) = place {
+                    self.packet = NonZeroU64::new(*number);
+                }
+            }
+            CaptureError::CompressedTruncated { offset, .. }
+            | CaptureError::CompressedDamaged { offset, .. }
+            | CaptureError::Damaged { offset, .. } => self.offset = Some(*offset),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncation_says_where_and_is_the_input_s_fault() {
+        let error = CaptureError::Truncated {
+            place: FilePart::Packet(56),
+            needs: 65226,
+            there: 5758,
+            offset: 594_242,
+        };
+        let failure = Failure::capture("send.pcap", &error);
+        assert_eq!(failure.exit, Exit::Input);
+        assert_eq!((failure.packet, failure.offset), (NonZeroU64::new(56), Some(594_242)));
+        assert!(failure.message.starts_with("send.pcap: ends inside packet 56 ("));
+    }
+}

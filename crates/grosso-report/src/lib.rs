@@ -1,0 +1,59 @@
+//! Reports of Grosso's commands and libraries: one value that is printed as text or as JSON, with a schema.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`report`] | the parts that all reports share (tool, input, output), and how a report is printed |
+//! | [`schema`] | the names and versions of the JSON forms, and their JSON Schema |
+//! | [`error`] | failures with code, place, hint and exit code |
+//! | [`diagnostic`] | errors in a text that the user wrote: line, column, likely correction |
+//! | [`needs`] | sets of Linux capabilities |
+//! | [`console`], [`style`], [`progress`] | notes, hints, colours and the progress bar on standard error |
+//! | [`page`] | self-contained HTML pages with charts |
+//! | [`name`] | text from other people, escaped for a terminal |
+//! | [`units`] | bytes, times, shares and counts for people |
+//!
+//! ```
+//! use grosso_report::{report::Report, schema::ReportForm, style::Style};
+//! use schemars::JsonSchema;
+//! use serde::Serialize;
+//!
+//! #[derive(Serialize, JsonSchema)]
+//! struct Count {
+//!     schema: &'static str,
+//!     packets: u64,
+//!     warnings: Vec<String>,
+//! }
+//!
+//! const FORM: ReportForm = ReportForm::of::<Count>("example.count/1");
+//!
+//! impl Report for Count {
+//!     fn text(&self, style: Style) -> String {
+//!         format!("{}\n", style.strong(&grosso_report::units::count(self.packets, "packet")))
+//!     }
+//!
+//!     fn warn(&mut self, warnings: Vec<String>) {
+//!         self.warnings = warnings;
+//!     }
+//! }
+//!
+//! let count = Count { schema: FORM.name, packets: 2, warnings: Vec::new() };
+//! assert_eq!(count.text(Style { color: false }), "2 packets\n");
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod console;
+pub mod diagnostic;
+pub mod error;
+pub mod name;
+pub mod needs;
+pub mod page;
+pub mod progress;
+pub mod report;
+pub mod schema;
+pub mod style;
+pub mod units;
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,109 @@
+//! Text from strangers, such as the names of files, made harmless for a terminal.
+
+use std::{borrow::Cow, fmt::Write, path::Path};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The name of a file: unchanged in JSON, and harmless wherever it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Name(String);
+
+impl Name {
+    /// The name of the file at `path`.
+    pub fn of(path: &Path) -> Self {
+        Self(path.display().to_string())
+    }
+
+    /// The name of several files.
+    pub const fn from(name: String) -> Self {
+        Self(name)
+    }
+
+    /// The unchanged name, for output that is not text for people.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl core::fmt::Display for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(&harmless(&self.0))
+    }
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A path in the form that messages show.
+pub fn shown(path: &Path) -> String {
+    Name::of(path).to_string()
+}
+
+/// Text in one line: characters that control a terminal, or the direction of writing, are shown as escapes like `\x1b`.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    escape(text, |_| 0)
+}
+
+/// The same for text that may have several lines and tabs.
+pub fn harmless_lines(text: &str) -> Cow<'_, str> {
+    escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
+}
+
+/// Escapes odd characters, except as many bytes as `kept` returns for the rest of the text from there on.
+pub fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_odd) {
+        safe.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let kept = kept(rest);
+        if kept > 0 {
+            safe.push_str(&rest[..kept]);
+            rest = &rest[kept..];
+        } else if let Some(odd) = rest.chars().next() {
+            let code = u32::from(odd);
+            // Writing to a string cannot fail.
+            let _ = match code {
+                0..=0xff => write!(safe, "\\x{code:02x}"),
+                _ => write!(safe, "\\u{{{code:x}}}"),
+            };
+            rest = &rest[odd.len_utf8()..];
+        }
+    }
+    safe.push_str(rest);
+    Cow::Owned(safe)
+}
+
+/// Returns whether a character controls the terminal, breaks lines or changes the text direction.
+fn is_odd(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_controls_a_terminal_is_shown() {
+        assert_eq!(harmless("plain \u{e9}\u{4e2d} 'x'.pcap"), "plain \u{e9}\u{4e2d} 'x'.pcap");
+        assert_eq!(
+            harmless("\u{1b}[2J\r\n\u{7f}\u{9b}m\u{202e}"),
+            r"\x1b[2J\x0d\x0a\x7f\x9bm\u{202e}"
+        );
+        assert_eq!(harmless_lines("a\n\tb\u{1b}c"), "a\n\tb\\x1bc");
+    }
+}

@@ -1,0 +1,37 @@
+//! Capabilities that commands need, as sets.
+
+/// A set of the capabilities that matter here: bit `n` is the one at position `n` of [`CAPABILITIES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs(u8);
+
+impl Needs {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+
+    /// The capabilities of these names. Others do not count.
+    pub fn of(names: &[&str]) -> Self {
+        let has = |name: &str| names.contains(&name);
+        let bits = CAPABILITIES.iter().enumerate().filter(|(_, (_, name))| has(name));
+        Self(bits.fold(0, |all, (place, _)| all | 1 << place))
+    }
+
+    /// Returns the union of both sets.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the capabilities of this set that `other` lacks.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns the names of the capabilities in the set.
+    pub fn names(self) -> Vec<&'static str> {
+        let all = CAPABILITIES.iter().enumerate();
+        all.filter(|(place, _)| self.0 & 1 << place != 0).map(|(_, (_, name))| *name).collect()
+    }
+}
+
+/// The capabilities that matter here, with their numbers, by the names of capabilities(7).
+pub const CAPABILITIES: [(u32, &str); 4] =
+    [(12, "net_admin"), (13, "net_raw"), (21, "sys_admin"), (39, "bpf")];

@@ -1,0 +1,148 @@
+//! Charts of bars: rows of two columns.
+
+use core::fmt::Write;
+
+use super::escape;
+
+/// Rows of bars in two columns.
+#[derive(Clone, Debug)]
+pub struct BarChart {
+    /// Heading of the chart.
+    pub title: String,
+    /// Width reserved for the names of the rows.
+    pub names: usize,
+    /// The columns of bars.
+    pub columns: [Column; 2],
+    /// The name of each row, and its bars.
+    pub rows: Vec<(String, [Bar; 2])>,
+}
+
+/// Heading and scale of a column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Text above the column.
+    pub heading: &'static str,
+    /// Value of the longest bar.
+    pub greatest: f64,
+}
+
+impl Column {
+    /// A column in which the greatest of these values gets the longest bar.
+    #[must_use]
+    pub fn new(heading: &'static str, values: impl Iterator<Item = f64>) -> Self {
+        Self { heading, greatest: values.fold(f64::MIN_POSITIVE, f64::max) }
+    }
+}
+
+/// Median and maximum of measurements.
+#[derive(Clone, Copy, Debug)]
+pub struct Middle {
+    /// The median.
+    pub median: f64,
+    /// The maximum.
+    pub max: f64,
+}
+
+/// A bar of one part, or of several in a row.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// The CSS class, the name and the value of each part.
+    parts: Vec<(&'static str, Option<&'static str>, f64)>,
+    /// Measurements whose median the bar shows, drawn as dots.
+    dots: Vec<f64>,
+    /// Value behind which the label is placed.
+    end: f64,
+    label: String,
+}
+
+impl Bar {
+    /// A bar for the median of several measurements.
+    #[must_use]
+    pub fn middle(
+        class: &'static str,
+        middle: impl Into<Middle>,
+        dots: impl Iterator<Item = f64>,
+        label: String,
+    ) -> Self {
+        let Middle { median, max } = middle.into();
+        let parts = vec![(class, None, median)];
+        Self { parts, dots: dots.collect(), end: max, label }
+    }
+
+    /// A bar of several parts, each with its class, name and value.
+    #[must_use]
+    pub fn parts<'a>(
+        parts: impl IntoIterator<Item = &'a (&'static str, &'static str, f64)>,
+        label: String,
+    ) -> Self {
+        let parts = parts.into_iter().map(|&(class, name, value)| (class, Some(name), value));
+        let parts: Vec<_> = parts.collect();
+        let end = parts.iter().map(|(.., value)| value).sum();
+        Self { parts, dots: Vec::new(), end, label }
+    }
+
+    /// Draws the bar from `x` on, on a scale where the value `greatest` has the length `longest`.
+    fn draw(&self, text: &mut String, (x, y): (f64, usize), longest: f64, greatest: f64) {
+        let length = |value: f64| match value.is_finite() && greatest > 0.0 {
+            true => longest * value / greatest,
+            false => 0.0,
+        };
+        let middle = y + THICK / 2 + 5;
+        let mut from = x;
+        // Writing to a string cannot fail, here and below.
+        for (class, name, value) in &self.parts {
+            let _ = write!(
+                text,
+                "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{y}\" width=\"{:.1}\" height=\"{THICK}\"",
+                length(*value),
+            );
+            let _ = match name {
+                Some(name) => writeln!(text, "><title>{name} {value:.3}</title></rect>"),
+                None => writeln!(text, "/>"),
+            };
+            from += length(*value);
+        }
+        let (behind, label) = (x + length(self.end) + GAP, escape(&self.label.replace("NaN", "-")));
+        let _ = writeln!(text, "<text x=\"{behind:.1}\" y=\"{middle}\">{label}</text>");
+        for dot in &self.dots {
+            let (x, y) = (x + length(*dot), y + THICK / 2);
+            let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y}\" r=\"3\"/>");
+        }
+    }
+}
+
+impl BarChart {
+    /// The chart with its title, as HTML.
+    #[must_use]
+    pub fn draw(&self) -> String {
+        let height = HEAD + ROW * self.rows.len();
+        let longest = ((WIDTH - MARGIN - LABEL - self.names) / 2) as f64;
+        let at = [self.names as f64, self.names as f64 + longest + LABEL as f64];
+        let title = escape(&self.title);
+        let mut text = format!(
+            "<h2>{title}</h2>\n<div class=\"wide\"><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+             aria-label=\"{title}\">\n"
+        );
+        for (x, column) in at.into_iter().zip(self.columns) {
+            let heading = escape(column.heading);
+            let _ = writeln!(text, "<text class=\"head\" x=\"{x}\" y=\"16\">{heading}</text>");
+        }
+        for (i, (name, bars)) in self.rows.iter().enumerate() {
+            let (y, name) = (HEAD + i * ROW, escape(name));
+            let _ = writeln!(text, "<text x=\"0\" y=\"{}\">{name}</text>", y + THICK / 2 + 5);
+            for ((x, column), bar) in at.into_iter().zip(self.columns).zip(bars) {
+                bar.draw(&mut text, (x, y), longest, column.greatest);
+            }
+        }
+        text + "</svg></div>\n"
+    }
+}
+
+/// Units of the drawing: its width, room for a bar's label, the right margin, and the sizes of rows.
+const WIDTH: usize = 800;
+const LABEL: usize = 90;
+const MARGIN: usize = 60;
+const GAP: f64 = 8.0;
+const HEAD: usize = 30;
+const ROW: usize = 34;
+const THICK: usize = 22;

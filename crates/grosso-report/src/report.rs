@@ -1,0 +1,358 @@
+//! Reports of commands, as text and as JSON from one value: their parts, and the place where they are printed.
+
+use core::time::Duration;
+use std::io::{self, IsTerminal, Write};
+
+use grosso_capture::CaptureError;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    console::Talk,
+    error::Failure,
+    name::{Name, harmless as harmless_word, harmless_lines, quoted},
+    style::{Style, harmless_painted},
+    units,
+};
+
+/// The report of a command.
+pub trait Report: Serialize {
+    /// The text for people: lines of at most [`COLUMNS`] columns.
+    fn text(&self, style: Style) -> String;
+
+    /// Takes the notes that a user would see on a terminal.
+    fn warn(&mut self, warnings: Vec<String>);
+
+    /// The capture that was read, if any.
+    fn input(&self) -> Option<&InputFacts> {
+        None
+    }
+
+    /// The capture that was written, if any.
+    fn output(&self) -> Option<&OutputFacts> {
+        None
+    }
+
+    /// The extent of the reading that Ctrl-C ended, if it did: the whole report is about that much.
+    fn interrupted(&self) -> Option<Interrupted> {
+        self.input()?.interrupted
+    }
+}
+
+/// The destination of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Standard output, because the report is the data.
+    Standard,
+    /// Standard error, because the data are a capture that goes to standard output.
+    Error,
+}
+
+impl Place {
+    /// The place that an output leaves free.
+    pub fn beside(is_standard_output: bool) -> Self {
+        if is_standard_output { Self::Error } else { Self::Standard }
+    }
+}
+
+/// Prints a report.
+pub fn print(report: &mut impl Report, talk: &mut Talk, place: Place) -> Result<(), Failure> {
+    if let Some(interrupted) = report.interrupted() {
+        talk.note(interrupted.to_string());
+    }
+    if let Some(output) = report.output() {
+        note_damage(output.damaged_options, talk);
+        note_missing_times(output.without_time, talk);
+    }
+    report.warn(core::mem::take(&mut talk.warnings));
+    let is_terminal = match place {
+        Place::Standard => io::stdout().is_terminal(),
+        Place::Error => io::stderr().is_terminal(),
+    };
+    let text = if talk.json {
+        let json = serde_json::to_string(report);
+        let json = json.map_err(|error| Failure::internal(error.to_string()))?;
+        if let Some(kept) = &mut talk.kept {
+            *kept = json;
+            return Ok(());
+        }
+        json + "\n"
+    } else if talk.quiet {
+        return Ok(());
+    } else {
+        let style = Style { color: talk.when.decide(is_terminal) };
+        let hashes = report.input().map(InputFacts::hash_lines).unwrap_or_default();
+        harmless(&(report.text(style) + &hashes), style)
+    };
+    put(&text, place)
+}
+
+fn note_damage(options: u64, talk: &mut Talk) {
+    if options > 0 {
+        let blocks = units::count(options, "block");
+        talk.note(format!(
+            "damaged options of {blocks} are left out; the options before the damage are kept"
+        ));
+    }
+}
+
+fn note_missing_times(packets: u64, talk: &mut Talk) {
+    if packets > 0 {
+        let are = if packets == 1 { "is" } else { "are" };
+        let packets = units::count(packets, "packet");
+        talk.note(format!("{packets} without a timestamp {are} written with timestamp 0 (1970)"));
+    }
+}
+
+/// The text without control characters that the style did not put there.
+fn harmless(text: &str, style: Style) -> String {
+    let harmless = if style.color { harmless_painted(text) } else { harmless_lines(text) };
+    harmless.into_owned()
+}
+
+/// Prints text.
+pub fn put(text: &str, place: Place) -> Result<(), Failure> {
+    let written = match place {
+        Place::Standard => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+        }
+        Place::Error => io::stderr().lock().write_all(text.as_bytes()),
+    };
+    written.map_err(unwritten)
+}
+
+/// The failure to print: a closed pipe, or no room.
+pub fn unwritten(error: io::Error) -> Failure {
+    let name = "standard output";
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => {
+            Failure::capture(name, &CaptureError::BrokenPipe { path: name.into() })
+        }
+        _ => Failure::environment("environment.write", format!("{name}: {error}")),
+    }
+}
+
+/// The program that made the report.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Tool {
+    name: &'static str,
+    version: &'static str,
+}
+
+impl Tool {
+    /// Grosso in the version of this crate, which all crates share.
+    pub const THIS: Self = Self { name: "grosso", version: env!("CARGO_PKG_VERSION") };
+}
+
+/// The input of a command.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct InputFacts {
+    pub path: Name,
+    /// The input in the form that a user types.
+    #[serde(skip)]
+    pub typed: Vec<String>,
+    /// Hash of the stored file; `None` unless `--hash` asked for it and all of it was read, or if there are several.
+    pub sha256: Option<String>,
+    pub format: String,
+    pub packets: u64,
+    /// Captured bytes of the packets.
+    pub bytes: u64,
+    /// The captures, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileFacts>,
+    /// Part of the input that was read, if Ctrl-C ended the reading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Interrupted>,
+}
+
+impl InputFacts {
+    /// The hashes that were asked for, a line each.
+    fn hash_lines(&self) -> String {
+        let alone = self.sha256.iter().map(|hash| format!("  sha256  {hash}\n"));
+        let several = self.files.iter().filter_map(|file| {
+            Some(format!("  sha256  {}  {}\n", file.sha256.as_ref()?, file.path))
+        });
+        alone.chain(several).collect()
+    }
+
+    /// The words that make a command read the same, for a terminal.
+    pub fn words(&self) -> String {
+        self.typed.iter().map(|word| quoted(&harmless_word(word))).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// One of several captures that were read as one.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct FileFacts {
+    pub path: Name,
+    /// Hash of the stored file; `None` unless `--hash` asked for it and all of it was read.
+    pub sha256: Option<String>,
+    /// Packets of it that were taken.
+    pub packets: u64,
+}
+
+/// The extent of a reading that Ctrl-C ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Interrupted {
+    packets: u64,
+    /// The share of the stored file in bytes; `null` for a pipe, whose length is unknown.
+    percent: Option<f64>,
+    /// Whether Ctrl-C came in the first of two passes, of which nothing is reported.
+    #[serde(skip)]
+    in_first_pass: bool,
+}
+
+impl Interrupted {
+    /// The extent after this many packets, and this many bytes of a total; or before them, in the first of two passes.
+    pub fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
+        let percent = share.map(|(read, all)| units::percentage(read, all));
+        Self { packets, percent, in_first_pass }
+    }
+}
+
+impl core::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.in_first_pass {
+            return f.write_str("interrupted in the first of two passes, before any result");
+        }
+        write!(f, "interrupted after {}", units::count(self.packets, "packet"))?;
+        self.percent.map_or(Ok(()), |percent| write!(f, ", {percent:.1} % of the file"))
+    }
+}
+
+/// The output of a command.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct OutputFacts {
+    /// `None` if nothing is written but the report.
+    pub path: Option<Name>,
+    pub format: String,
+    pub packets: u64,
+    pub bytes: u64,
+    /// Packets and other blocks whose options were damaged: those from the damage on are left out.
+    pub damaged_options: u64,
+    /// Packets whose time is 0 because the input has none for them.
+    #[serde(skip)]
+    pub without_time: u64,
+}
+
+impl OutputFacts {
+    /// The name of the output, or that it was not written.
+    pub fn name(&self) -> &dyn core::fmt::Display {
+        match &self.path {
+            Some(path) => path,
+            None => &"not written",
+        }
+    }
+}
+
+/// Prints the elapsed time and the rate of long work to somebody who sits there.
+pub fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
+    if elapsed < LONG || !io::stderr().is_terminal() {
+        return;
+    }
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    talk.remark(&format!(
+        "{packets} packets in {}: {} packets/s, {}/s",
+        units::duration(nanoseconds),
+        units::rate(packets as f64 / seconds),
+        units::bytes((bytes as f64 / seconds) as u64),
+    ));
+}
+
+/// The time from which on work is long.
+const LONG: Duration = Duration::from_secs(1);
+
+/// Counts by name, without those that are zero.
+pub type Counts = std::collections::BTreeMap<&'static str, u64>;
+
+/// Counts by name, from parallel lists.
+pub fn counts(names: impl Iterator<Item = &'static str>, values: &[u64]) -> Counts {
+    names.zip(values.iter().copied()).filter(|(_, value)| *value > 0).collect()
+}
+
+/// Lines `  label   name 12, name 3` of at most [`COLUMNS`] columns, the largest count first.
+pub fn count_lines(label: &str, counts: &Counts) -> String {
+    let mut sorted: Vec<_> = counts.iter().collect();
+    sorted.sort_by_key(|(_, value)| core::cmp::Reverse(**value));
+    let words = sorted.iter().map(|(name, value)| format!("{name} {value}"));
+    list_lines(label, words)
+}
+
+/// Lines `  label   word, word` of at most [`COLUMNS`] columns; nothing without words.
+pub fn list_lines(label: &str, words: impl Iterator<Item = String>) -> String {
+    let mut text = String::new();
+    let mut line = format!("  {label:<LABEL_COLUMNS$}");
+    let indent = line.len();
+    for (index, word) in words.enumerate() {
+        let is_first = line.len() == indent;
+        if index > 0 {
+            line.push_str(if is_first { "" } else { ", " });
+            if line.len() + word.len() >= COLUMNS {
+                text.push_str(line.trim_end());
+                text.push('\n');
+                line = " ".repeat(indent);
+            }
+        }
+        line.push_str(&word);
+    }
+    if line.len() > indent {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// Breaks a text into lines of at most [`COLUMNS`] columns.
+pub fn wrap(text: &str) -> String {
+    wrap_at(text, COLUMNS)
+}
+
+/// Breaks a text into lines of at most this many columns.
+pub fn wrap_at(text: &str, columns: usize) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        if column > 0 && column + 1 + word.len() > columns {
+            lines.push('\n');
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += word.len();
+    }
+    lines + "\n"
+}
+
+/// The width of text reports.
+pub const COLUMNS: usize = 80;
+/// The width of the labels at the start of lines.
+const LABEL_COLUMNS: usize = 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_names_the_pass_of_a_file_that_is_read_twice() {
+        let text = |in_first_pass| Interrupted::after(0, Some((0, 9)), in_first_pass).to_string();
+        assert_eq!(text(true), "interrupted in the first of two passes, before any result");
+        assert_eq!(text(false), "interrupted after 0 packets, 0.0 % of the file");
+    }
+
+    #[test]
+    fn long_lists_are_broken_below_eighty_columns() {
+        let words = (0..60).map(|i| format!("reason-{i} {}", i * 1000));
+        let text = list_lines("not merged", words);
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+        assert_eq!(text.matches("reason-").count(), 60);
+        assert!(text.lines().skip(1).all(|line| line.starts_with("                   reason")));
+        assert_eq!(list_lines("none", std::iter::empty()), "");
+    }
+}
