@@ -15,7 +15,7 @@ use crate::{
     report::{Environment, FailedRow, Findings, Report},
     statistics::{Spread, digits},
     trial::TrialError,
-    verdict::{Answer, Verdict},
+    verdict::Verdict,
 };
 
 /// Parameters of a measurement.
@@ -382,6 +382,8 @@ pub(crate) fn assert_failures_are_rows<E: Experiment>(
 ) where
     E::Findings: Clone,
 {
+    use crate::verdict::Answer;
+
     let whole = experiment.report(groups()).unwrap();
     let check = |failing: &dyn Fn(usize, usize) -> bool| {
         let mut groups = groups();
