@@ -7,9 +7,10 @@
 #
 # RATE in the environment is the rate in Mb/s (default 300), SECONDS_EACH the duration of each run in seconds (default
 # 8), LIMIT the bytes that the shaper queues (default 4000000: the send buffer fills first; with 60000 the shaper drops
-# first, which is ENOBUFS). TSO=on leaves segmentation to the device, by default (off) the kernel segments. Superframes
-# leave by a socket (sendmmsg), single packets by the transmit ring (sendto). ROOTLESS=1 runs everything in a user
-# namespace of its own.
+# first, which is ENOBUFS). BURST is the burst of the shaper (default 256k: it passes superframes whole; with 64k the
+# kernel splits them, and the receiver acknowledges every second packet, which the path carries too). TSO=on leaves
+# segmentation to the device, by default (off) the kernel segments. Superframes leave by a socket (sendmmsg), single
+# packets by the transmit ring (sendto). ROOTLESS=1 runs everything in a user namespace of its own.
 #
 # One line per run: CPU-seconds per GB of the path, from the scheduler, without strace. One line more for the shaped
 # run under strace: sends, and how many of them returned EAGAIN and ENOBUFS.
@@ -19,7 +20,7 @@ if [ "${ROOTLESS:-}" = 1 ]; then
 fi
 grosso=$1
 shift
-rate=${RATE:-300} seconds=${SECONDS_EACH:-8} limit=${LIMIT:-4000000}
+rate=${RATE:-300} seconds=${SECONDS_EACH:-8} limit=${LIMIT:-4000000} burst=${BURST:-256k}
 a=slow-a-$$ b=slow-b-$$ g=slow-g-$$
 scratch=$(mktemp -d)
 running=
@@ -65,7 +66,7 @@ start() {
 }
 
 shape() {
-    ip netns exec "$g" tc qdisc add dev w0 root tbf rate "${rate}mbit" burst 64k limit "$limit"
+    ip netns exec "$g" tc qdisc add dev w0 root tbf rate "${rate}mbit" burst "$burst" limit "$limit"
 }
 
 # spent: nanoseconds of CPU of all threads of the path.

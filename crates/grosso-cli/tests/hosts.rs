@@ -11,6 +11,7 @@ mod confined_capture;
 mod decap_kernel;
 mod dev;
 mod doctor;
+mod edges;
 mod evidence;
 mod extcap;
 mod forwarding;

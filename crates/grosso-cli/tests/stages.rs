@@ -130,7 +130,7 @@ impl Esp {
 
     /// Sends datagrams from host b until one arrives. Host a recorded numbers as received ahead of the packets, and
     /// refuses these after SIGKILL.
-    fn use_up_numbers_ahead(&self) {
+    pub(crate) fn use_up_numbers_ahead(&self) {
         let bind = |host: usize| {
             let address = [A, B][host][0];
             self.space(host).run(|| UdpSocket::bind((address, 0))).unwrap().unwrap()
@@ -313,7 +313,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
 }
 
 /// Names of the claims in a host's network namespace.
-fn claims(host: &NetworkNamespace) -> Vec<String> {
+pub(crate) fn claims(host: &NetworkNamespace) -> Vec<String> {
     let sockets = host.run(|| std::fs::read_to_string("/proc/thread-self/net/unix")).unwrap();
     let name = |line: &str| line.split_once("@grosso-esp-").map(|(_, name)| name.to_owned());
     let names = sockets.unwrap().lines().filter_map(name).collect::<Vec<_>>();
@@ -321,7 +321,7 @@ fn claims(host: &NetworkNamespace) -> Vec<String> {
 }
 
 /// Holds abstract names as another user, with sockets of both kinds.
-fn held_by_stranger(
+pub(crate) fn held_by_stranger(
     host: &NetworkNamespace,
     names: &[String],
 ) -> Option<Vec<(UnixListener, UnixDatagram)>> {

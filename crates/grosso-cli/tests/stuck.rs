@@ -41,10 +41,10 @@ os.waitpid(thread, 0x40000000)
 ";
 
 /// A thread that a debugger has stopped, until this is dropped or the thread is killed.
-struct Traced(Child);
+pub(crate) struct Traced(Child);
 
 impl Traced {
-    fn stop(thread: &str) -> Option<Self> {
+    pub(crate) fn stop(thread: &str) -> Option<Self> {
         let mut python = Command::new("python3");
         python.args(["-c", TRACER, thread]).stdin(Stdio::null()).stdout(Stdio::piped());
         let Ok(mut tracer) = python.spawn() else {
@@ -62,7 +62,7 @@ impl Traced {
     }
 
     /// Whether the tracer has not let the thread go.
-    fn holds(&mut self) -> bool {
+    pub(crate) fn holds(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
 }
@@ -74,8 +74,8 @@ impl Drop for Traced {
     }
 }
 
-/// The devices of a path in a report of `stats --json`, each with whether it is stuck.
-fn stuck(stats: &Value, path: &str) -> Vec<bool> {
+/// Returns for each device of a path whether it is stuck, in a report of `stats --json` or `monitor --json`.
+pub(crate) fn stuck(stats: &Value, path: &str) -> Vec<bool> {
     let devices = stats["devices"].as_array().unwrap();
     let devices = devices.iter().filter(|device| device["path"] == path);
     devices.map(|device| device["stuck"].as_bool().unwrap()).collect()
@@ -117,6 +117,8 @@ fn a_path_whose_thread_a_debugger_stopped_is_reported_and_holds_up_nobody() {
     assert!(stats.stdout.contains("e0 (path edge, to b0)"), "{stats:?}");
     let stats = report(&hosts.run("stats --json").stdout);
     assert_eq!((stuck(&stats, "core"), stuck(&stats, "edge")), (vec![true; 2], vec![false; 2]));
+    let rates = report(&hosts.run("monitor --once -i 0.05 --json").stdout);
+    assert_eq!((stuck(&rates, "core"), stuck(&rates, "edge")), (vec![true; 2], vec![false; 2]));
     let page = get(&hosts, &address, "/metrics");
     assert!(page.contains("grosso_path_stuck{path=\"core\"} 1"), "{page}");
     assert!(page.contains("grosso_path_stuck{path=\"edge\"} 0"), "{page}");
@@ -150,7 +152,7 @@ fn a_program_whose_only_path_is_stuck_ends_by_sigterm_and_says_so() {
 }
 
 /// A TCP socket whose last close waits for an hour: its peer acknowledges nothing more.
-fn lingering() -> (TcpStream, [TcpStream; 1], TcpListener) {
+pub(crate) fn lingering() -> (TcpStream, [TcpStream; 1], TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
@@ -213,7 +215,7 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
 }
 
 /// A small file system of its own, which can be frozen.
-struct FileSystem {
+pub(crate) struct FileSystem {
     place: PathBuf,
     frozen: bool,
 }
@@ -225,7 +227,7 @@ fn succeeds(command: &str, arguments: &[&str]) -> bool {
 }
 
 impl FileSystem {
-    fn new(image: &Path, place: &Path) -> Option<Self> {
+    pub(crate) fn new(image: &Path, place: &Path) -> Option<Self> {
         fs::File::create(image).unwrap().set_len(16 << 20).unwrap();
         fs::create_dir(place).unwrap();
         let [image, at] = [image, place].map(|path| path.to_str().unwrap());
@@ -237,12 +239,12 @@ impl FileSystem {
         Some(Self { place: place.to_owned(), frozen: false })
     }
 
-    fn freeze(&mut self) {
+    pub(crate) fn freeze(&mut self) {
         assert!(succeeds("fsfreeze", &["--freeze", self.place.to_str().unwrap()]));
         self.frozen = true;
     }
 
-    fn thaw(&mut self) {
+    pub(crate) fn thaw(&mut self) {
         assert!(succeeds("fsfreeze", &["--unfreeze", self.place.to_str().unwrap()]));
         self.frozen = false;
     }

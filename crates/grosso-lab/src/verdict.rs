@@ -22,6 +22,9 @@ pub struct Verdict {
     /// Whether the answer might be another one if everything were measured again: no test of the difference tells the
     /// figures from their noise.
     pub within_noise: bool,
+    /// Whether the claim is about every row of its kind.
+    #[serde(skip)]
+    pub(crate) needs_every_row: bool,
 }
 
 /// An answer to a claim.
@@ -150,7 +153,8 @@ impl Evidence {
             true if holds => Answer::Reproduced,
             true => Answer::NotReproduced { cause },
         };
-        Verdict { claim: claim.into(), answer, measured, within_noise: within_noise && is_known }
+        let within_noise = within_noise && is_known;
+        Verdict { claim: claim.into(), answer, measured, within_noise, needs_every_row: false }
     }
 }
 
@@ -158,7 +162,25 @@ impl Verdict {
     /// A claim that this machine cannot show, and the means that would.
     pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
-        Self { claim: Cow::Borrowed(claim), answer, measured: String::new(), within_noise: false }
+        let claim = Cow::Borrowed(claim);
+        let measured = String::new();
+        Self { claim, answer, measured, within_noise: false, needs_every_row: false }
+    }
+
+    /// The same verdict on a claim about every row, which the rows that remain after a failed trial cannot support.
+    pub(crate) fn for_every_row(self) -> Self {
+        Self { needs_every_row: true, ..self }
+    }
+
+    /// The verdict after a trial failed in every try.
+    pub(crate) fn without_a_row(self) -> Self {
+        match (self.needs_every_row, &self.answer) {
+            (true, Answer::Reproduced | Answer::NotReproduced { .. }) => {
+                let answer = Answer::CannotBeShownHere { needed: EVERY_ROW };
+                Self { answer, measured: String::new(), within_noise: false, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// Whether the figures support the claim.
@@ -243,6 +265,8 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
     chance
 }
 
+/// Means that show a claim about every row.
+const EVERY_ROW: &str = "the figures of every setting: a trial failed";
 /// The need of a claim on figures that no trial gave.
 const FIGURES: &str = "figures for each of its settings: no trial produced one";
 /// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of

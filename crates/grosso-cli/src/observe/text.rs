@@ -13,13 +13,16 @@ pub(crate) fn print(devices: &[DeviceReading], all: bool) -> String {
     devices.iter().map(|reading| device(reading, None, all)).collect()
 }
 
+/// Returns the state of a device whose path is stuck: its counters have this age.
+pub(crate) fn stuck(age_ns: u64) -> String {
+    format!("stuck: no answer, counters from {} s ago", age_ns / 1_000_000_000)
+}
+
 /// One device; with the change since an earlier reading, if wanted.
 pub(crate) fn device(reading: &DeviceReading, change: Option<&Values>, all: bool) -> String {
     let DeviceReading { path, device, peer, queue, stuck_ns, counters, .. } = reading;
     let queue = queue.map_or_else(String::new, |queue| format!(" queue {queue}"));
-    let stuck = stuck_ns.map_or_else(String::new, |age_ns| {
-        format!("; stuck: no answer, counters from {} s ago", age_ns / 1_000_000_000)
-    });
+    let stuck = stuck_ns.map_or_else(String::new, |age_ns| format!("; {}", stuck(age_ns)));
     let [device, path, peer] = [device, path, peer].map(|name| harmless(name));
     let mut text = format!("{device}{queue} (path {path}, to {peer}{stuck})\n");
     let mut changes = change.map(Values::in_order);

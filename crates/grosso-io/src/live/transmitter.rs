@@ -31,9 +31,9 @@ pub(super) struct Transmitter {
     frame_bytes_max: usize,
     /// Whether the queue of the device dropped the last packet (`ENOBUFS`). It drops more although the socket has room.
     drops: bool,
-    /// Whether the send buffer of the socket was full at the last attempt. Until `poll(2)` reports room nothing is
-    /// sent: the kernel would refuse it, or take one frame and be full again.
-    is_full: bool,
+    /// Number of sends by the socket that are still preceded by a question for room, because its send buffer was full.
+    /// Behind a slow link it is full again after each few frames.
+    careful_sends: u32,
     socket: PacketSocket,
 }
 
@@ -68,7 +68,7 @@ impl Transmitter {
             ring_bytes_max: bytes_max.min(longest),
             frame_bytes_max,
             drops: false,
-            is_full: false,
+            careful_sends: 0,
             socket,
         })
     }
@@ -85,14 +85,20 @@ impl Transmitter {
 
     /// Sends packets by the socket if it has room: see [`PacketSocket::send_batch`].
     fn send_by_socket(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
-        if self.is_full && !self.socket.wait_for_room(Duration::ZERO)? {
-            return Err(io::ErrorKind::WouldBlock.into());
+        if self.careful_sends > 0 {
+            if !self.socket.wait_for_room(Duration::ZERO)? {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.careful_sends -= 1;
         }
         let sent = self.socket.send_batch(packets);
-        self.is_full = match &sent {
+        let was_full = match &sent {
             Ok(sent) => *sent < packets.len(),
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         };
+        if was_full {
+            self.careful_sends = CAREFUL_SENDS;
+        }
         sent
     }
 }
@@ -141,6 +147,9 @@ impl Wire for Transmitter {
 
 /// Frames of one batch: the number that one call sends.
 pub(super) const BATCH: usize = 64;
+/// Sends by a socket that ask for room first, after its send buffer was full: fewer than 1 % of the sends behind a slow
+/// link are refused.
+const CAREFUL_SENDS: u32 = 256;
 /// Length of the virtio header of a packet socket.
 const VIRTIO_BYTES: usize = 10;
 /// More than the kernel reserves in a slot, in bytes.

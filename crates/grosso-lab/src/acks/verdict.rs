@@ -110,7 +110,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
         "receiver: a window of 100 KB is best",
         format!("{:.1} Gb/s, others {greatest:.1} at most", best.median),
         "100 KB were what the processor's cache of 2011 had room for; here more in flight is better",
-    ))
+    ).for_every_row())
 }
 
 /// The claim that the sender gets more acknowledgments than the receiver sends if they are expanded.

@@ -17,11 +17,15 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| &row.paths);
     let most = paths.map(|path| path.percent(PartName::Unexplained)).reduce(f64::max)?;
-    Some(Evidence::exact(most <= UNEXPLAINED_PERCENT).verdict(
-        "with offloads, parts explain all but 5 % of the time",
-        format!("all but {most:.1} %"),
-        "other work that interrupted the path between two readings of the clock",
-    ))
+    Some(
+        Evidence::exact(most <= UNEXPLAINED_PERCENT)
+            .verdict(
+                "with offloads, parts explain all but 5 % of the time",
+                format!("all but {most:.1} %"),
+                "other work that interrupted the path between two readings of the clock",
+            )
+            .for_every_row(),
+    )
 }
 
 /// The gain from polls of many frames, for the path that receives packets from the wire.
@@ -51,11 +55,14 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
         Some((ratio(off.median, on.median)?, wire, word))
     });
     let (least, wire, word) = ratios.min_by(|one, other| one.0.total_cmp(&other.0))?;
-    Some(word.verdict(
-        "offloads make both paths cheaper, whatever the wire",
-        format!("{least:.1} times ({wire})"),
-        "a wire that costs more than the packets on it",
-    ))
+    Some(
+        word.verdict(
+            "offloads make both paths cheaper, whatever the wire",
+            format!("{least:.1} times ({wire})"),
+            "a wire that costs more than the packets on it",
+        )
+        .for_every_row(),
+    )
 }
 
 fn row(rows: &[CostRow], wire: Wire, offloads: Offloads) -> Option<&CostRow> {

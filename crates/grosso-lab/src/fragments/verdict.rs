@@ -46,14 +46,18 @@ fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
         rows.filter(|row| row.buffers.is_some()).map(|row| row.goodput_gbps).collect();
     let least = few.iter().map(|goodput| goodput.median).reduce(f64::min)?;
     let word = |goodput| Evidence::ratio(goodput, &unbounded, Bound::AtLeast(CURED));
-    Some(Evidence::all(few.iter().map(word)).verdict(
-        match lossy {
-            false => "coalescing: few buffers cost it 10 % at most",
-            true => "coalescing, loss: few buffers cost it 10 % at most",
-        },
-        format!("{} %", percent(ratio(least, unbounded.median)?)),
-        "a machine too slow for the rate",
-    ))
+    Some(
+        Evidence::all(few.iter().map(word))
+            .verdict(
+                match lossy {
+                    false => "coalescing: few buffers cost it 10 % at most",
+                    true => "coalescing, loss: few buffers cost it 10 % at most",
+                },
+                format!("{} %", percent(ratio(least, unbounded.median)?)),
+                "a machine too slow for the rate",
+            )
+            .for_every_row(),
+    )
 }
 
 /// The claim that a receiver that lost a fragment is silent until the datagram times out.
@@ -69,7 +73,7 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
         let longest = silences.iter().map(|silence| silence.max).reduce(f64::max)?;
         let word = |silence| Evidence::greatest(silence, bound);
         let word = Evidence::all(silences.iter().map(word));
-        Some(word.verdict(claim, format!("{longest:.0} ms"), PAUSED))
+        Some(word.verdict(claim, format!("{longest:.0} ms"), PAUSED).for_every_row())
     };
     let short = Bound::Under(timeout_ms * SHORT);
     let judged = [

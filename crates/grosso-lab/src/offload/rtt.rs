@@ -78,11 +78,14 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let behind = |share: f64| format!("{:+.0} % at worst", (share - 1.0) * 100.0);
     if let Some(worst) = pairs(CONTROLLED).map(share).min_by(f64::total_cmp) {
         let word = Evidence::all(pairs(CONTROLLED).map(|pair| word(pair, Bound::AtLeast(0.95))));
-        verdicts.push(word.verdict(
-            "held as it pays is never more than 5 % behind no merging",
-            behind(worst),
-            "a path on which the controller held what it should have let go",
-        ));
+        verdicts.push(
+            word.verdict(
+                "held as it pays is never more than 5 % behind no merging",
+                behind(worst),
+                "a path on which the controller held what it should have let go",
+            )
+            .for_every_row(),
+        );
     }
     let long = || pairs(FIXED).skip(LONG_FROM);
     if let Some((worst, pair)) =
@@ -93,7 +96,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
             behind(worst),
             "this kernel's sender counts bytes without a limit: `grosso lab acks` has senders that \
              do not, as those of 2011",
-        ));
+        ).for_every_row());
     }
     let saved = groups.first().and_then(|group| {
         let costs = |name| Some(group.row(name)?.cpu_s_per_gb);

@@ -18,11 +18,15 @@ pub(super) fn judge(groups: &[TunnelGroup], paired: &[Paired]) -> Vec<Verdict> {
 fn saving(paired: &[Paired]) -> Option<Verdict> {
     let costs = paired.iter().filter_map(|paired| Some((paired.tx_cost?, paired.tunnel)));
     let (most, tunnel) = costs.max_by(|one, other| one.0.median.total_cmp(&other.0.median))?;
-    Some(Evidence::median(&most, Bound::Under(1.0 - SAVED)).verdict(
-        "RCO saves 15 % of TX checksums and encapsulation",
-        format!("{:.0} % ({tunnel})", (1.0 - most.median) * 100.0),
-        "short trials: a clock that is read for each packet costs as much as its checksum",
-    ))
+    Some(
+        Evidence::median(&most, Bound::Under(1.0 - SAVED))
+            .verdict(
+                "RCO saves 15 % of TX checksums and encapsulation",
+                format!("{:.0} % ({tunnel})", (1.0 - most.median) * 100.0),
+                "short trials: a clock that is read for each packet costs as much as its checksum",
+            )
+            .for_every_row(),
+    )
 }
 
 /// The claim that the receiving end has more to sum with it than without, if it completes what was left to it.
@@ -53,11 +57,15 @@ fn throughput(paired: &[Paired]) -> Option<Verdict> {
         EQUAL.. => Evidence::median(&paired.throughput, Bound::AtLeast(EQUAL)),
         _ => Evidence::exact(paired.as_fast >= AS_FAST),
     };
-    Some(Evidence::all(paired.iter().map(word)).verdict(
-        "RCO is no slower, by 1 % or the spread",
-        format!("{least:.2} times"),
-        "the fields of the option, and other work on the machine",
-    ))
+    Some(
+        Evidence::all(paired.iter().map(word))
+            .verdict(
+                "RCO is no slower, by 1 % or the spread",
+                format!("{least:.2} times"),
+                "the fields of the option, and other work on the machine",
+            )
+            .for_every_row(),
+    )
 }
 
 /// The claim that offloads speed up a tunnel.

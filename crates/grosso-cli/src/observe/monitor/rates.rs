@@ -15,6 +15,11 @@ pub(crate) struct Rates {
     pub(crate) path: String,
     pub(crate) device: String,
     pub(crate) peer: String,
+    /// Whether the path is stuck: a thread of it did not answer in time. Its rates are unknown then.
+    pub(crate) stuck: bool,
+    /// The age of the counters of a path that is stuck, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stuck_ns: Option<u64>,
     /// Bits received, in 10^9 a second, as on the wire.
     pub(crate) rx_gbit_per_s: f64,
     /// Packets received, in thousands a second.
@@ -87,6 +92,8 @@ impl Rates {
             path: now.path.clone(),
             device: now.device.clone(),
             peer: now.peer.clone(),
+            stuck: now.stuck_ns.is_some(),
+            stuck_ns: now.stuck_ns,
             rx_gbit_per_s: 8.0 * a_second("rx_bytes", 1e9),
             rx_kpackets_per_s: a_second("rx_packets", 1e3),
             rx_packets_per_batch: ratio(batched, batches),
@@ -214,8 +221,12 @@ fn share(device: &Rates, place: usize) -> f64 {
     device.flush.map_or(0.0, |flush| flush.shares()[place].1)
 }
 
-/// The cells of a device under the headings of [`COLUMNS`]; faults so far, or in the interval.
+/// The cells of a device under the headings of [`COLUMNS`]; faults so far, or in the interval. A device whose path is
+/// stuck has [`STUCK`] in the first cell and no numbers.
 pub(crate) fn cells(device: &Rates, deltas: bool) -> [String; COLUMNS.len()] {
+    if device.stuck {
+        return core::array::from_fn(|place| if place == 0 { STUCK } else { "-" }.to_owned());
+    }
     let faults = if deltas { device.interval } else { device.total };
     let percent = |place: usize| match device.flush {
         Some(flush) => format!("{:.0}", flush.shares()[place].1 * 100.0),
@@ -259,5 +270,7 @@ pub(crate) fn shortened(name: &str, columns: usize) -> String {
     name.chars().take(columns.saturating_sub(2)).chain(['~']).collect()
 }
 
+/// Text in the table for a device whose path is stuck.
+pub(crate) const STUCK: &str = "stuck";
 /// Columns of the name in a table of 80 columns.
 pub(crate) const DEVICE_COLUMNS: usize = 11;

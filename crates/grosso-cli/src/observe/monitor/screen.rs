@@ -11,9 +11,10 @@ use ratatui::{
 };
 
 use super::{
-    rates::{COLUMNS, Column, DEVICE_COLUMNS, Rates, cells, shortened},
+    rates::{COLUMNS, Column, DEVICE_COLUMNS, Rates, STUCK, cells, shortened},
     state::{History, MonitorState},
 };
+use crate::observe::text;
 
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
@@ -105,7 +106,8 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
         let name = Cell::from(shortened(&device.device, device_columns));
         let cells = cells(device, monitor.deltas).into_iter().take(shown.len());
         let numbers = cells.enumerate().map(|(place, cell)| {
-            let is_fault = matches!(place, CHECKSUMS | DROPS) && cell != "0";
+            let is_count = matches!(place, CHECKSUMS | DROPS) && !matches!(&*cell, "0" | "-");
+            let is_fault = is_count || cell == STUCK;
             let style = if is_fault { paint.of(Color::Red) } else { Style::new() };
             Cell::from(Line::styled(cell, style).right_aligned())
         });
@@ -153,9 +155,12 @@ fn draw_detail(frame: &mut Frame<'_>, area: Rect, device: &Rates, history: &Hist
         list("pass ", &device.reasons.pass, width),
         list("drops", &device.reasons.drops, width),
     ];
+    if let Some(age_ns) = device.stuck_ns {
+        lines.push(Line::styled(text::stuck(age_ns), paint.of(Color::Red)));
+    }
     if device.flush.is_some_and(|flush| flush.gap > REORDERING) {
-        let text = "packets are lost or reordered: gaps flush trains";
-        lines.push(Line::styled(text, paint.of(Color::Yellow)));
+        let note = "packets are lost or reordered: gaps flush trains";
+        lines.push(Line::styled(note, paint.of(Color::Yellow)));
     }
     frame.render_widget(Paragraph::new(lines), reasons);
 }

@@ -120,6 +120,23 @@ fn a_small_terminal_has_all_devices_and_whole_columns() {
 }
 
 #[test]
+fn a_path_that_is_stuck_has_no_rates_and_the_age_of_its_counters() {
+    let mut stuck = answer(4);
+    stuck.devices[0].stuck_ns = Some(3_500_000_000);
+    let text = table(&rates(&[answer(3)], &[stuck.clone()]));
+    let row = |text: &str| text.lines().find(|line| line.starts_with("eth0 ")).map(str::to_owned);
+    let expected =
+        "eth0         stuck      -     -      -     -     -      -     -   -   -   -    -";
+    assert_eq!(row(&text).as_deref(), Some(expected));
+    let mut monitor = monitor();
+    monitor.take(vec![stuck]);
+    let screen = drawn(&monitor, 80, 24);
+    assert_eq!(row(&screen).as_deref(), Some(expected), "{screen}");
+    assert!(screen.contains("stuck: no answer, counters from 3 s ago"), "{screen}");
+    assert!(screen.contains("tn1           0.02"), "the other device has rates: {screen}");
+}
+
+#[test]
 fn any_size_of_a_terminal_will_do() {
     let mut monitor = monitor();
     for keys in ["", "?"] {
