@@ -434,9 +434,11 @@ impl<W: Write> CaptureWriter<W> {
         options: Option<&Options<'_>>,
     ) -> Result<(), CaptureError> {
         let interface = self.declared_interface(meta.interface)?;
+        // Callers may leave the length of a whole packet at 0. Copies keep even a length below that of the data.
+        let length = meta.original_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
         match self.options.format {
-            Format::Pcap => self.write_record(meta, data, &interface),
-            Format::Pcapng => self.write_enhanced(meta, data, &interface, options),
+            Format::Pcap => self.write_record(meta, data, length, &interface),
+            Format::Pcapng => self.write_enhanced(meta, data, length, &interface, options),
         }
     }
 
@@ -463,7 +465,8 @@ impl<W: Write> CaptureWriter<W> {
             && header.interface.resolution == packet.description.resolution
             && header.interface.link_type == packet.description.link_type;
         if !is_same_record {
-            return self.write_record(&packet.meta(), packet.data, packet.description);
+            let length = packet.original_len;
+            return self.write_record(&packet.meta(), packet.data, length, packet.description);
         }
         // The time stays, even one that only these bytes can say.
         let (time, _) = packet.raw.split_at(RECORD_TIME_BYTES);
@@ -483,7 +486,9 @@ impl<W: Write> CaptureWriter<W> {
         if !is_same_format || number != packet.interface || packet.is_stripped {
             let meta = PacketMeta { interface: number, ..packet.meta() };
             let options = packet.options();
-            return self.write_enhanced(&meta, packet.data, packet.description, Some(&options));
+            let length = packet.original_len;
+            let description = packet.description;
+            return self.write_enhanced(&meta, packet.data, length, description, Some(&options));
         }
         self.write_block(packet.raw, &packet.options())?;
         self.count_packet();
@@ -567,6 +572,7 @@ impl<W: Write> CaptureWriter<W> {
         &mut self,
         meta: &PacketMeta,
         data: &[u8],
+        original_len: u32,
         interface: &Interface,
     ) -> Result<(), CaptureError> {
         let captured = packet_length(data, RECORD_HEADER_BYTES)?;
@@ -582,8 +588,7 @@ impl<W: Write> CaptureWriter<W> {
         };
         let within_second = (nanoseconds % NANOSECONDS_PER_SECOND) as u32;
         let fraction = within_second / header.nanoseconds_per_fraction();
-        let original = meta.original_len.max(captured);
-        let record = header.record(seconds, fraction, captured, original);
+        let record = header.record(seconds, fraction, captured, original_len);
         self.write_all(&[&record, data])?;
         self.count_packet();
         Ok(())
@@ -593,6 +598,7 @@ impl<W: Write> CaptureWriter<W> {
         &mut self,
         meta: &PacketMeta,
         data: &[u8],
+        original_len: u32,
         interface: &Interface,
         options: Option<&Options<'_>>,
     ) -> Result<(), CaptureError> {
@@ -615,7 +621,7 @@ impl<W: Write> CaptureWriter<W> {
             interface: meta.interface,
             ticks: interface.ticks(self.nanoseconds(meta)),
             captured,
-            original: meta.original_len.max(captured),
+            original: original_len,
             // Bounded by `packet_length`.
             length: (length + TRAILER_BYTES) as u32,
         };

@@ -154,7 +154,7 @@ fn cut_packets_are_unverifiable_and_left_as_they_are() {
 }
 
 #[test]
-fn packets_that_are_cut_and_do_not_merge_lose_no_payload() {
+fn truncated_packets_merge_only_without_an_output() {
     let bench = Bench::new();
     let options = WriterOptions::new(Format::Pcapng);
     let mut writer = CaptureWriter::new(Vec::new(), options);
@@ -170,13 +170,12 @@ fn packets_that_are_cut_and_do_not_merge_lose_no_payload() {
     }
     bench.put("cut.pcapng", &writer.finish().unwrap());
     let notes = |options: &str| bench.ok(&format!("coalesce cut.pcapng {options}")).stderr;
-    let merged = "grosso: note: 2 packets are truncated: merged by their headers, assuming \
-                  correct checksums; 42 B of captured payload are not in the output: a \
-                  superframe ends with the captured bytes of its first packets\n";
-    assert_eq!(notes(""), merged);
-    let alone = "grosso: note: 2 packets are truncated: merged by their headers, assuming \
-                 correct checksums\n";
-    assert_eq!(notes("--batch 1"), alone);
+    let counted = "grosso: note: 2 packets are truncated: merged by their headers where possible, \
+                   assuming correct checksums\n";
+    assert_eq!(notes(""), counted);
+    let apart = "grosso: note: 2 packets are truncated: left unmerged, so that `segment` restores \
+                 the input\n";
+    assert_eq!(notes("-w merged.pcapng"), apart);
 }
 
 #[test]

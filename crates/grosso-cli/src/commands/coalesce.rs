@@ -33,20 +33,21 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     let sources = options.files.captures.sources("coalesce")?;
     let judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(options.files.keeps_hash(session), session)?;
-    let replay = Replay::new(&options.rules, Purpose::Writes)?;
+    let purpose = if options.files.write.is_some() { Purpose::Writes } else { Purpose::Counts };
+    let replay = Replay::new(&options.rules, purpose)?;
     let format = options.files.format(Format::Pcapng);
     let is_pcapng_unasked =
         input.is_pcap() && format == Format::Pcapng && options.files.write.is_some();
     note_format(format, is_pcapng_unasked, replay.profile(), session);
     let output = Output::create(options.files.write.as_deref(), format, &input, session)?;
     let (links, writer) = (input.links, Writer::new(output));
-    let mut work = CoalesceWork { links, judge, replay, writer, cut_packets: 0 };
+    let mut work = CoalesceWork { links, judge, purpose, replay, writer, cut_packets: 0 };
     let done = transform::transform(&mut input, &mut work)?;
     work.section();
     let CoalesceWork { replay, mut writer, cut_packets, .. } = work;
     writer.failure.take().map_or(Ok(()), Err)?;
     let (facts, place) = writer.output.finish(&input)?;
-    note_cut(cut_packets, writer.bytes_beyond, session);
+    note_cut(cut_packets, purpose, session);
     let mut report = report(&replay, input.facts(done.bytes), facts);
     report.elapsed_s = session.elapsed_s();
     if let Some(&superframes) = report.passed.get(Pass::Superframe.name()) {
@@ -63,6 +64,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
 struct CoalesceWork {
     links: Links,
     judge: Judge,
+    purpose: Purpose,
     replay: Replay,
     writer: Writer,
     cut_packets: u64,
@@ -70,8 +72,8 @@ struct CoalesceWork {
 
 impl CoalesceWork {
     fn push(&mut self, packet: &Packet<'_>) -> Fate {
-        let seen = Seen::of(packet, self.links, Purpose::Writes, &mut self.judge);
-        self.cut_packets += u64::from(packet.is_cut() && seen.time.is_ok());
+        let seen = Seen::of(packet, self.links, self.purpose, &mut self.judge);
+        self.cut_packets += u64::from(packet.is_cut());
         self.replay.push(&seen, &mut self.writer)
     }
 }
@@ -104,21 +106,19 @@ impl Transform for CoalesceWork {
     }
 }
 
-/// Notes the fate of packets that the capture cut after their headers.
-fn note_cut(packets: u64, bytes_beyond: u64, session: &mut Session) {
+/// Notes the number of packets that the capture truncated, and whether they could merge.
+fn note_cut(packets: u64, purpose: Purpose, session: &mut Session) {
     if packets == 0 {
         return;
     }
     let are = if packets == 1 { "packet is" } else { "packets are" };
-    let mut said =
-        format!("{packets} {are} truncated: merged by their headers, assuming correct checksums");
-    if bytes_beyond > 0 {
-        said.push_str(&format!(
-            "; {bytes_beyond} B of captured payload are not in the output: a superframe ends \
-             with the captured bytes of its first packets"
-        ));
-    }
-    session.talk.note(said);
+    let fate = match purpose {
+        Purpose::Writes => "left unmerged, so that `segment` restores the input",
+        Purpose::Counts | Purpose::Looks => {
+            "merged by their headers where possible, assuming correct checksums"
+        }
+    };
+    session.talk.note(format!("{packets} {are} truncated: {fate}"));
 }
 
 /// Notes that packets out of order kept others from merging, where nothing puts them in order.
@@ -186,8 +186,6 @@ fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceRe
 /// The metadata to write a packet again.
 #[derive(Debug, Default)]
 struct Record {
-    /// The number of bytes that were captured; the others are zeros.
-    captured: usize,
     timestamp_ns: u64,
     interface: u32,
     flags: Option<u32>,
@@ -216,8 +214,6 @@ struct Writer {
     records: Records<Record>,
     frame: Vec<u8>,
     arrivals_ns: Vec<u32>,
-    /// Captured payload after bytes that were not captured; no frame can hold it.
-    bytes_beyond: u64,
     /// A delivery cannot fail, so an error waits here until it can be returned.
     failure: Option<Failure>,
 }
@@ -229,7 +225,6 @@ impl Writer {
             records: Records::default(),
             frame: Vec::new(),
             arrivals_ns: Vec::new(),
-            bytes_beyond: 0,
             failure: None,
         }
     }
@@ -237,36 +232,15 @@ impl Writer {
     fn write_single(&mut self, delivery: &mut Delivery<'_, PortBuffer>) -> Result<(), Failure> {
         let Some(part) = delivery.next_part() else { return Ok(()) };
         let (packet, record) = (part.buffer.as_ref(), self.records.of_mut(&part.buffer));
-        let captured = record.captured.min(packet.len());
-        let written = self.output.write(&record.meta(packet.len() as u32), &packet[..captured]);
+        let written = self.output.write(&record.meta(packet.len() as u32), packet);
         self.records.give_back(part.buffer);
         written
-    }
-
-    /// The number of bytes at the start of a superframe that were captured; captured bytes after a gap are counted.
-    fn captured(&mut self, delivery: &Delivery<'_, PortBuffer>) -> usize {
-        let payload: usize = delivery.parts().map(|part| part.range().len()).sum();
-        let mut captured = self.frame.len() - payload;
-        let mut is_whole = true;
-        for part in delivery.parts() {
-            let range = part.range();
-            let captured_of_it = self.records.of(&part.buffer).captured;
-            let bytes = captured_of_it.clamp(range.start, range.end) - range.start;
-            if is_whole {
-                captured += bytes;
-            } else {
-                self.bytes_beyond += bytes as u64;
-            }
-            is_whole &= bytes == range.len();
-        }
-        captured
     }
 
     /// Writes a superframe with all that is needed to give its packets back.
     fn write_train(&mut self, delivery: &mut Delivery<'_, PortBuffer>) -> Result<(), Failure> {
         self.frame.clear();
         delivery.copy_to(&mut self.frame);
-        let captured = self.captured(delivery);
         self.arrivals_ns.clear();
         let mut first = None;
         let mut last_ns = 0;
@@ -310,7 +284,7 @@ impl Writer {
                 ..Offload::new(&delivery.meta)
             }),
         };
-        let written = self.output.write(&meta, &self.frame[..captured]);
+        let written = self.output.write(&meta, &self.frame);
         self.arrivals_ns = meta.offload.map(|offload| offload.arrivals_ns).unwrap_or_default();
         written
     }
@@ -336,7 +310,6 @@ impl Sink<PortBuffer> for Writer {
 impl Receiver for Writer {
     fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
         let (buffer, record) = self.records.add(&seen.data);
-        record.captured = seen.packet.data.len();
         record.timestamp_ns = seen.time.unwrap_or(0);
         record.interface = seen.packet.interface;
         record.flags = seen.said.flags;

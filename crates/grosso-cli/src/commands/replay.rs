@@ -50,6 +50,8 @@ pub(crate) enum Fate {
 pub(crate) enum Purpose {
     /// Deliveries are written, so every packet must come back out of its superframe unchanged.
     Writes,
+    /// Deliveries are counted as if they were written, but packets that the capture truncated may merge.
+    Counts,
     /// Deliveries are only examined, so properties that a file could not give back do not matter.
     Looks,
 }
@@ -249,7 +251,7 @@ impl Replay {
         let round_trip = self.round_trip(packet, link);
         let flags = packet.flags;
         let direction = flags & DIRECTION;
-        let to_keep = if self.purpose == Purpose::Writes { flags } else { direction };
+        let to_keep = if self.purpose == Purpose::Looks { direction } else { flags };
         let Some(index) = self.lane(packet.device, direction, link, packet.ports) else {
             return Fate::Aside(Aside::Interfaces);
         };

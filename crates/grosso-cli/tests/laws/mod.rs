@@ -6,6 +6,7 @@
 mod captures;
 mod carried;
 mod checksums;
+mod cut;
 mod flows;
 mod payload;
 mod wire;

@@ -65,7 +65,9 @@ impl<'a> Seen<'a> {
         seen.judgment = Some(judgment);
         seen.tunnels = TunnelPort::of_packet(packet.data, &stack, &ports);
         if packet.is_cut() {
-            if sight.transport.is_none() || packet.original_len > CUT_BYTES_MAX {
+            // A superframe has one captured length, so it could not return the captured bytes of each packet.
+            let stays_apart = purpose == Purpose::Writes;
+            if stays_apart || sight.transport.is_none() || packet.original_len > CUT_BYTES_MAX {
                 seen.time = seen.time.and(Err(Aside::Length));
             } else {
                 let mut whole = packet.data.to_vec();
@@ -157,7 +159,7 @@ impl Said {
 
 /// The time at which the packet arrived, unless it has to stay outside.
 fn time(packet: &Packet<'_>, said: &Said, purpose: Purpose) -> Result<u64, Aside> {
-    if said.has_others && purpose == Purpose::Writes {
+    if said.has_others && purpose != Purpose::Looks {
         return Err(Aside::Options);
     }
     if (packet.original_len as usize) < packet.data.len() {
