@@ -1,5 +1,5 @@
-//! A soak: connections over ESP and over a slow link while file systems freeze, peers pass lingering sockets, a debugger
-//! stops threads, strangers hold names, links change and programs are killed.
+//! A soak: connections over ESP and over a slow link while file systems freeze, peers pass lingering sockets, a
+//! debugger stops threads, strangers hold names, links change and programs are killed.
 
 #![cfg(target_os = "linux")]
 
