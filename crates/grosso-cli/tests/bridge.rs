@@ -334,6 +334,8 @@ fn missing_privileges_are_named_with_the_command_that_gives_them() {
         ),
         ("-all,+net_admin", "bridge e0 tap:b0", "opening e0 needs CAP_NET_RAW", both),
         ("-all", "bridge xdp:e0 tap:b0", "opening e0 needs CAP_NET_ADMIN, CAP_NET_RAW", "setcap"),
+        ("-all", "dev -K e0 gro off", "needs CAP_NET_ADMIN\n", "setcap cap_net_admin+ep"),
+        ("-all,+net_raw", "dev -K e0 gro off", "needs CAP_NET_ADMIN\n", both),
     ] {
         let mut command = Command::new("setpriv");
         let bounding = format!("--bounding-set={left}");

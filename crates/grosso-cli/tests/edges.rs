@@ -1,5 +1,5 @@
-//! A soak: connections over ESP and over a slow link while file systems freeze, peers pass lingering sockets, a debugger
-//! stops threads, strangers hold names, links change and programs are killed.
+//! A soak: connections over ESP and over a slow link while file systems freeze, peers pass lingering sockets, a
+//! debugger stops threads, strangers hold names, links change and programs are killed.
 
 #![cfg(target_os = "linux")]
 
@@ -54,9 +54,9 @@ const SLOW_B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 10, 0, 2));
 struct Soak {
     esp: Esp,
     files: FileSystem,
-    near: Running,
+    near: Option<Running>,
     far: Running,
-    slow: Running,
+    slow: Option<Running>,
     /// Number of exchanges of each connection that were compared.
     compared: Arc<[AtomicU64; 2]>,
 }
@@ -82,8 +82,8 @@ impl Soak {
             return None;
         }
         fs::write(esp.hosts.path("slow.toml"), SLOW).unwrap();
-        let (near, far) = (esp.start(0), esp.start(1));
-        let slow = start_slow(&esp);
+        let (near, far) = (Some(esp.start(0)), esp.start(1));
+        let slow = Some(start_slow(&esp));
         assert!(tool(&esp.hosts.a, "ip addr add 10.10.0.1/24 dev a3"));
         assert!(tool(&esp.hosts.b, "ip addr add 10.10.0.2/24 dev b3"));
         assert!(tool(&esp.hosts.b, "ip link set b3 up"));
@@ -118,7 +118,7 @@ impl Soak {
 
     /// Injects each fault once.
     fn round(&mut self) {
-        for program in [&self.near, &self.far, &self.slow] {
+        for program in self.near.iter().chain([&self.far]).chain(&self.slow) {
             program.signal(Signal::USR1);
             program.signal(Signal::HUP);
         }
@@ -213,14 +213,14 @@ impl Soak {
     /// Kills a program of each kind; another user holds the claims of the ESP path meanwhile.
     fn kill(&mut self) {
         let names = claims(&self.esp.hosts.a);
-        self.near.signal(Signal::KILL);
+        self.near.take().unwrap().stop(Signal::KILL);
         until(|| claims(&self.esp.hosts.a).is_empty());
         let held = held_by_stranger(&self.esp.hosts.a, &names);
-        self.near = self.esp.start(0);
+        self.near = Some(self.esp.start(0));
         drop(held);
         self.esp.use_up_numbers_ahead();
-        self.slow.signal(Signal::KILL);
-        self.slow = start_slow(&self.esp);
+        self.slow.take().unwrap().stop(Signal::KILL);
+        self.slow = Some(start_slow(&self.esp));
         self.carry("SIGKILL");
     }
 }
@@ -283,7 +283,7 @@ fn connections_outlive_every_fault_at_the_edges() {
         megabytes[0],
         megabytes[1]
     );
-    for program in [soak.near, soak.far, soak.slow] {
+    for program in soak.near.into_iter().chain([soak.far]).chain(soak.slow) {
         let ended = program.stop(Signal::TERM);
         assert_eq!(ended.code, Some(0), "{ended:?}");
     }

@@ -382,6 +382,57 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     }
 }
 
+/// Sets the number of packets sent in the sequence file of host a.
+fn set_sent(esp: &Esp, sent: u64) {
+    let file = esp.hosts.path("0.seq");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let line = lines.get_mut(2).unwrap();
+    let (name, _) = line.split_once(' ').unwrap();
+    *line = format!("{name} {sent}");
+    std::fs::write(file, lines.join("\n") + "\n").unwrap();
+}
+
+/// Greatest sequence number without extended sequence numbers.
+const SEQUENCE_MAX: u64 = u32::MAX as u64;
+const SCARCE: &str =
+    "path esp: 90 % of the sequence numbers of its ESP keys are used; sending stops";
+const EXHAUSTED: &str =
+    "path esp: all sequence numbers of its ESP keys are used, and nothing is sent";
+
+#[test]
+fn scarce_and_exhausted_sequence_numbers_are_noted_at_the_start() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    assert_eq!(esp.start(0).stop(Signal::TERM).code, Some(0));
+    for (sent, note) in [(SEQUENCE_MAX / 20 * 19, SCARCE), (SEQUENCE_MAX, EXHAUSTED)] {
+        set_sent(&esp, sent);
+        // No packet leaves: the peer does not run.
+        let near = esp.start(0);
+        near.said(note);
+        assert_eq!(near.stop(Signal::TERM).code, Some(0));
+    }
+}
+
+#[test]
+fn exhausted_sequence_numbers_are_noted_while_a_path_runs() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    assert_eq!(esp.start(0).stop(Signal::TERM).code, Some(0));
+    set_sent(&esp, SEQUENCE_MAX - 50);
+    let (near, far) = (esp.start(0), esp.start(1));
+    let (before, _) = near.said_with(SCARCE);
+    assert!(!before.iter().any(|line| line.contains(EXHAUSTED)), "{before:?}");
+    let socket = esp.hosts.a.run(|| UdpSocket::bind((A[0], 0))).unwrap().unwrap();
+    let exhausted = || {
+        // The path may have no room for the moment.
+        let _ = socket.send_to(&[7; 100], (B[0], 9));
+        near.has_said(EXHAUSTED)
+    };
+    until(exhausted);
+    for program in [near, far] {
+        assert_eq!(program.stop(Signal::TERM).code, Some(0));
+    }
+}
+
 /// The end of this test is the proof: no file makes the start or a signal wait.
 #[test]
 fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_reload() {

@@ -21,7 +21,8 @@ pub(super) fn of(command: &Command) -> Needs {
         }
         Command::Capture(options) => of_capture(options),
         Command::Extcap(_) => Needs::of(&["net_raw"]),
-        // The others need one capability, which their failures name.
+        // `dev` and `lab nic` need CAP_NET_ADMIN alone, which their failures name, and the other experiments of `lab` a
+        // user namespace. `monitor` and `stats` need the user of the data path or root.
         _ => Needs::NONE,
     }
 }

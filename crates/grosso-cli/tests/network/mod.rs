@@ -228,6 +228,11 @@ impl Running {
         }
     }
 
+    /// Whether one of the lines that have arrived since the last call contains this text.
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        self.lines.try_iter().any(|line| line.contains(text))
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

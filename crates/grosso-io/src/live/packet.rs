@@ -135,6 +135,10 @@ impl PacketPort {
         let ring = open_ring(receiver, &control, &name, options)?;
         let slots = options.transmit_ring.then_some(options.transmit_slots);
         let transmitter = Transmitter::open(sender, &control, &name, slots)?;
+        let mut outgoing = Outgoing::new(LinkType::Ethernet, options.ports, form, features);
+        if options.transmit_ring && !transmitter.has_ring() {
+            outgoing.stats.count(LiveEvent::TransmitNoRing, 1);
+        }
         Ok(Self {
             control,
             ring: FairRing::new(ring, fair),
@@ -144,7 +148,7 @@ impl PacketPort {
             incoming: Incoming::new(LinkType::Ethernet, options.ports, form),
             malformed: 0,
             look_ns: None,
-            outgoing: Outgoing::new(LinkType::Ethernet, options.ports, form, features),
+            outgoing,
             name,
         })
     }

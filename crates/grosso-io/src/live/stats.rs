@@ -34,6 +34,9 @@ reasons! {
         TransmitDown = "tx-down",
         /// A frame was dropped because the kernel had no memory for it.
         TransmitNoMemory = "tx-no-memory",
+        /// The kernel gave the port no transmit ring, for example because it had no memory for one. Packets are sent
+        /// with `sendmmsg(2)` instead, which takes more CPU time.
+        TransmitNoRing = "tx-no-ring",
     }
 }
 
@@ -41,7 +44,7 @@ impl LiveEvent {
     /// Returns whether the event means a lost frame.
     #[must_use]
     pub const fn is_loss(self) -> bool {
-        !matches!(self, Self::TransmitCutAgain | Self::TransmitNarrowed)
+        !matches!(self, Self::TransmitCutAgain | Self::TransmitNarrowed | Self::TransmitNoRing)
     }
 }
 

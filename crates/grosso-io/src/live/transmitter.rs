@@ -50,7 +50,7 @@ impl Transmitter {
         let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX);
         let layout = slots.map(|slots| RingLayout::fitting(slot_bytes, slots));
         let ring = match layout.map(|layout| builder.bind_transmit_ring(name, layout)) {
-            // A kernel without transmit rings, or without the memory for one.
+            // A kernel without transmit rings, or without the memory for one: `has_ring` is false.
             Some(Err(error))
                 if matches!(
                     Fault::of(&error),
@@ -71,6 +71,11 @@ impl Transmitter {
             careful_sends: 0,
             socket,
         })
+    }
+
+    /// Whether packets are sent from a mapped ring.
+    pub(super) fn has_ring(&self) -> bool {
+        self.ring.is_some()
     }
 
     /// Returns the descriptor that becomes writable when there is room for a frame of `frame_len` bytes; `None` while

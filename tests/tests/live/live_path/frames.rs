@@ -111,6 +111,20 @@ fn superframes_keep_their_bytes_and_what_is_known_in_every_form_and_direction() 
 }
 
 #[test]
+fn a_port_without_the_transmit_ring_that_it_asked_for_counts_it_and_sends() {
+    let Some(world) = World::new() else { return };
+    let mut tap = world.tap_port(&TapOptions::default());
+    let mut options = PacketOptions::default();
+    for (slots, events) in [(options.transmit_slots, 0), (1 << 40, 1)] {
+        options.transmit_slots = slots;
+        let mut packet = world.b.run(|| PacketPort::open("b0", &options)).unwrap().unwrap();
+        assert_eq!(packet.stats().unwrap().events(LiveEvent::TransmitNoRing), events);
+        let frame = udp4().payload_len(100).build();
+        assert_eq!(pass(&mut packet, &mut tap, &frame, &Meta::default()).len(), 1);
+    }
+}
+
+#[test]
 fn packets_superframes_and_refused_frames_leave_in_their_order() {
     for transmit_ring in [true, false] {
         let Some(world) = World::new() else { return };

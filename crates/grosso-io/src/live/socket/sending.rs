@@ -453,3 +453,63 @@ const SEGMENTS_MAX: usize = 64;
 const MESSAGE_BYTES_MAX: usize = 65535 - 20 - 8;
 /// Maximum number of parts of one message (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    /// Error codes of Linux.
+    const EIO: i32 = 5;
+    const EAGAIN: i32 = 11;
+    const ENETDOWN: i32 = 100;
+    const ENOBUFS: i32 = 105;
+
+    /// A sender with a queued message of three datagrams.
+    fn sender() -> SocketSender {
+        let mut sender = SocketSender::new(Ports::ASSIGNED, true);
+        let outer = Outer {
+            built: BuiltHeaders::Udp,
+            source_port: 1,
+            destination: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9),
+            protocol: 17,
+            traffic_class: 0,
+            hop_limit: 64,
+            dont_fragment: false,
+            len: 28,
+        };
+        let message = Message { bytes: vec![7; 250], outer, segment_bytes: Some(100) };
+        sender.queue.push_back(message);
+        sender
+    }
+
+    #[test]
+    fn an_interface_that_is_down_loses_the_message_and_keeps_segmentation() {
+        let (mut sender, mut stats) = (sender(), SocketStats::default());
+        sender.refused(io::Error::from_raw_os_error(ENETDOWN), &mut stats).unwrap();
+        assert_eq!((sender.waiting(), sender.suspects_segments), (0, false));
+        assert_eq!(stats.events(SocketEvent::TransmitUnreachable), 3);
+        assert_eq!(stats.events(SocketEvent::TransmitCutAgain), 0);
+    }
+
+    #[test]
+    fn a_device_that_fails_gets_the_datagrams_one_by_one() {
+        let (mut sender, mut stats) = (sender(), SocketStats::default());
+        sender.refused(io::Error::from_raw_os_error(EIO), &mut stats).unwrap();
+        assert_eq!((sender.waiting(), sender.suspects_segments), (3, true));
+        assert_eq!(stats.events(SocketEvent::TransmitCutAgain), 1);
+    }
+
+    #[test]
+    fn a_full_queue_keeps_the_message() {
+        for code in [ENOBUFS, EAGAIN] {
+            let (mut sender, mut stats) = (sender(), SocketStats::default());
+            let error = io::Error::from_raw_os_error(code);
+            assert_eq!(Fault::of(&error), Fault::Later, "flush returns NoRoom for it");
+            assert!(sender.refused(error, &mut stats).is_err(), "it is no refusal");
+            assert_eq!((sender.waiting(), sender.suspects_segments), (1, false));
+            assert_eq!(stats, SocketStats::default());
+        }
+    }
+}
