@@ -125,7 +125,7 @@ impl Udp {
     /// [`UdpStats::lost`].
     ///
     /// # Errors
-    /// Errors that affect the socket rather than one datagram.
+    /// `InvalidInput` for a destination of the other address family; no datagram of the list is sent then. Errors that affect the socket rather than one datagram.
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp};
@@ -150,6 +150,12 @@ impl Udp {
     /// # Errors
     /// See [`Udp::send`].
     pub fn try_send(&mut self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
+        let is_ipv4 = self.local().is_ipv4();
+        if let Some(other) = datagrams.iter().find(|datagram| datagram.to.is_ipv4() != is_ipv4) {
+            let family = if is_ipv4 { "IPv4" } else { "IPv6" };
+            let why = format!("{}: the socket at {} sends {family} only", other.to, self.local());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let mut done = 0;
         // Datagrams from `done` on that go one by one, because their message was refused.
         let mut singles = 0;
@@ -197,8 +203,10 @@ impl Udp {
             counts.push(count);
             rest = &rest[count..];
         }
+        // Only the datagrams of this call, so that a long list costs linear time.
+        let taken = &datagrams[..datagrams.len() - rest.len()];
         let parts: Vec<IoSlice<'_>> =
-            datagrams.iter().map(|datagram| IoSlice::new(datagram.payload)).collect();
+            taken.iter().map(|datagram| IoSlice::new(datagram.payload)).collect();
         let mut at = 0;
         let messages: Vec<Message<'_>> = counts
             .iter()

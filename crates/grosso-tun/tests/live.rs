@@ -344,8 +344,8 @@ fn a_message_that_cannot_be_cut_is_sent_datagram_by_datagram() {
 fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
     let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
     let mut far = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
-    // The source of a datagram from port 0, and the address of another family.
-    let nowhere = ["127.0.0.1:0", "127.0.0.1:0", "[::1]:9", "[::1]:9"];
+    // The kernel sends nothing to port 0.
+    let nowhere = ["127.0.0.1:0"; 4];
     let destinations = nowhere.map(|address| address.parse().unwrap()).into_iter();
     let payload = &[7; 100];
     let datagrams: Vec<_> =
@@ -355,6 +355,18 @@ fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
     let mut arrived = 0;
     far.recv(|_| arrived += 1).unwrap();
     assert_eq!(arrived, 1);
+}
+
+#[test]
+fn an_address_of_another_family_is_invalid_and_nothing_is_sent() {
+    let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let far = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let destinations = [far.local(), "[::1]:9".parse().unwrap(), far.local()];
+    let datagrams = destinations.map(|to| Datagram { payload: &[7; 100], to, class: 0 });
+    let error = near.send(&datagrams).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+    assert!(error.to_string().contains("[::1]:9"), "{error}");
+    assert_eq!((near.stats().sent, near.stats().lost), (0, 0), "{:?}", near.stats());
 }
 
 #[cfg(feature = "tokio")]
