@@ -125,7 +125,8 @@ impl Udp {
     /// [`UdpStats::lost`].
     ///
     /// # Errors
-    /// `InvalidInput` for a destination of the other address family; no datagram of the list is sent then. Errors that affect the socket rather than one datagram.
+    /// `InvalidInput` for a destination of the other address family; no datagram of the list is sent then. Errors that
+    /// affect the socket rather than one datagram.
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp};
