@@ -46,7 +46,7 @@ pub(crate) struct Dev {
 #[command(group = clap::ArgGroup::new("turn").args(["file_size", "rotate_seconds"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("outputs").args(["write", "listen", "to", "list"]).required(true).multiple(true))]
 pub(crate) struct Capture {
-    /// Capture on this interface: a name, a number from -D, or any
+    /// Capture on IFACE: name, number from -D, or any
     #[arg(short, long, value_name = "IFACE", required_unless_present = "list")]
     interface: Option<String>,
     /// List the interfaces

@@ -98,8 +98,8 @@ fn a7_headers_only_are_enough_for_coalesce() {
     for family in FAMILIES {
         let bench = captures(&chain, family);
         let [whole, cut] = ["whole", "cut"].map(|file| {
-            let line = format!("coalesce --json -r {file}.pcap -w {file}.pcapng");
-            let report = bench.ok(&line).json();
+            // With an output, packets that the snap length truncated are not merged.
+            let report = bench.ok(&format!("coalesce --json {file}.pcap")).json();
             ["superframes", "superframe_packets", "not_merged", "closed"]
                 .map(|key| report[key].clone())
         });

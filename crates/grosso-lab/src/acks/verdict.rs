@@ -25,7 +25,7 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     verdicts.extend(best_window(rows));
     let word = Evidence::exact(overtaken.past_it > 0 && overtaken.through_it == 0);
     verdicts.push(word.verdict(
-        "past the coalescer they overtake others; through it none does",
+        "ACKs overtake past the coalescer, not through it",
         format!("{}, {}", overtaken.past_it, overtaken.through_it),
         DEFECT,
     ));
