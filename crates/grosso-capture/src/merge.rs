@@ -114,12 +114,12 @@ struct Pending {
 }
 
 impl<R: Read> Merge<R> {
-    /// Merges at least one capture; each comes with its name. `is_batched` lets packets wait for later ones, which must
-    /// be false for live captures.
+    /// Merges at least one capture; `captures` pairs each with its name. If `is_batched` is true, packets may wait for
+    /// later packets; set it to false for live captures.
     ///
     /// # Errors
-    /// Errors of the merged capture itself, for example too many interfaces. Damage before the first packet of a
-    /// capture is reported in the [`Outcome`] instead.
+    /// Returns errors of the merged capture itself, for example too many interfaces. Damage before the first packet of
+    /// a capture is reported in the [`Outcome`] instead.
     pub fn new(
         captures: Vec<(CaptureReader<R>, String)>,
         select: Option<Select>,

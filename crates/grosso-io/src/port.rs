@@ -151,7 +151,7 @@ impl<P: Port> Transmit for P {
 pub struct PortCounter {
     /// Short name: lower-case words joined by hyphens, unique within a port.
     pub name: &'static str,
-    /// Whether it counts lost frames.
+    /// Whether the port counts lost frames.
     pub is_loss: bool,
     /// Description as a sentence.
     pub sentence: &'static str,

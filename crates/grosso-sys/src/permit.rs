@@ -149,7 +149,7 @@ impl Refusal {
 /// this before the process starts a second thread.
 ///
 /// # Errors
-/// The reason if the process may not.
+/// Returns the reason why the process may not create namespaces.
 pub fn enter() -> Result<(), Refusal> {
     if is_privileged()? {
         return Ok(());

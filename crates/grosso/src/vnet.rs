@@ -96,7 +96,7 @@ const DATAGRAMS_MAX: usize = 128;
 /// ignores `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and would otherwise sum the payload again.
 ///
 /// # Errors
-/// The reason why the kernel would reject the frame.
+/// Returns the reason why the kernel would reject the frame.
 pub fn describe(
     head: &[u8],
     len: usize,

@@ -18,7 +18,7 @@ use std::{
 
 use super::{Numbers, SequenceFile};
 
-/// Recorder of the sequence numbers in a file.
+/// Writer that records ESP sequence numbers in a file.
 #[derive(Debug)]
 pub struct SequenceRecorder {
     recorded: Numbers,

@@ -115,8 +115,8 @@ impl SecuredOptions {
 /// A port that encrypts transmitted packets and decrypts received ones.
 ///
 /// ARP and IPv6 neighbour discovery pass unencrypted in both directions, because hosts could not be found without them;
-/// every other frame is subject to the [`Level`]. Packets that fail as ESP of the association are dropped and counted
-/// by reason at every level.
+/// every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level and
+/// counted by reason.
 ///
 /// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
 /// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
@@ -280,7 +280,7 @@ impl<P: Port> Secured<P> {
     /// Wraps a port in the stage.
     ///
     /// # Errors
-    /// The first contradiction in an association.
+    /// Returns the first contradiction found in an association.
     pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
         let inbound = &options.inbound;
         let guard = LoopGuard::of_esp(&options.outbound);

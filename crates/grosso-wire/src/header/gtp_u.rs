@@ -20,7 +20,7 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the header without optional fields.
 pub const HEADER_LEN: usize = 8;
-/// Most bytes of a header with extensions that are read.
+/// Maximum header length in bytes, extensions included; longer headers are not parsed.
 pub const HEADER_BYTES_MAX: usize = 1024;
 
 /// The UDP port.

@@ -23,7 +23,7 @@ pub struct HeaderSpec {
     pub(crate) read: Read,
     /// Fields of the fixed part.
     pub layouts: Layouts,
-    /// Bytes after the fixed part: options, and content without fields.
+    /// Bytes after the fixed part: options, or data that the specification does not divide into fields.
     pub tail: Tail,
     /// Bits that determine which headers follow, without payload lengths.
     pub structure: Structure,
@@ -35,7 +35,7 @@ pub struct HeaderSpec {
     pub receive: Option<Receive>,
 }
 
-/// Check of a tunnel header by a receiver that removes it.
+/// Function with which a receiver checks a tunnel header before it removes the header.
 pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
 
 /// Findings about a tunnel header that a receiver may remove.

@@ -76,7 +76,7 @@ impl<'a> Fragments<'a> {
     /// `identification` is that of IPv6 fragments and should be random (RFC 7739).
     ///
     /// # Errors
-    /// The reason why the frame cannot or need not be fragmented.
+    /// Returns the reason why the frame cannot or need not be fragmented.
     pub fn of_superframe(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -131,7 +131,7 @@ impl<'a> Fragments<'a> {
     /// own, because routers do not fragment IPv6 (RFC 8200 section 5).
     ///
     /// # Errors
-    /// The reason why the packet cannot, must not or need not be fragmented.
+    /// Returns the reason why the packet cannot, must not or need not be fragmented.
     pub fn of_packet(
         slices: &'a [&'a [u8]],
         meta: &Meta,

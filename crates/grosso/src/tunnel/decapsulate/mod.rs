@@ -219,7 +219,7 @@ impl Decapsulation {
     /// the tunnel.
     ///
     /// # Errors
-    /// The reason why there is no tunnel or the packet must not be decapsulated.
+    /// Returns the reason why there is no tunnel or the packet must not be decapsulated.
     pub fn plan(
         frame: &[u8],
         stack: &Stack,

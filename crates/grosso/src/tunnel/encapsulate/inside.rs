@@ -22,13 +22,13 @@ pub(super) struct Inside {
     pub(super) kind: Kind,
     /// The tag that is written between the addresses of an Ethernet frame and the rest.
     pub(super) tag: Option<VlanTag>,
-    /// The first IP header, directly or behind VLAN tags.
+    /// First IP header, at the start or after VLAN tags.
     pub(super) network: Option<Inner>,
     /// Number of further tunnels that the packet may enter, if it has that option.
     pub(super) encapsulation_limit: Option<u8>,
-    /// Whether it is a superframe.
+    /// Whether the packet is a superframe.
     pub(super) is_superframe: bool,
-    /// Number of packets that it stands for.
+    /// Number of wire packets that the frame represents.
     pub(super) packets: u32,
 }
 
