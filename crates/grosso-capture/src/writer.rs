@@ -138,7 +138,7 @@ impl Buffered {
     }
 }
 
-/// A sink, and the bytes that it has taken.
+/// Sink and the number of bytes that it has accepted.
 #[derive(Debug)]
 struct Counted<W> {
     sink: W,
@@ -629,7 +629,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// Returns the time of a packet, or 0 if it has none, which is counted.
+    /// Returns the time of a packet. A packet without time gets 0 and is counted.
     #[inline]
     fn nanoseconds(&mut self, meta: &PacketMeta) -> u64 {
         self.without_time += u64::from(meta.timestamp_ns.is_none());

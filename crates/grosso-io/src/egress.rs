@@ -121,7 +121,7 @@ impl Egress {
         self.device.features.without(to.device().features) != Features::NONE
     }
 
-    /// Adopts the features of the port. Frames that wait are made anew if it has fewer than before.
+    /// Adopts the features of the port. Waiting frames are rebuilt if the port has fewer features than before.
     fn renew(&mut self, to: &dyn Transmit) -> Result<(), PortError> {
         let features = self.wanted.features & to.device().features;
         let before = core::mem::replace(&mut self.device.features, features);
@@ -396,7 +396,7 @@ impl Egress {
         self.transmit(slices, meta, wire, to)
     }
 
-    /// Hands a finished frame to the port, or queues it behind the frames that wait.
+    /// Hands a finished frame to the port, or queues it after the waiting frames.
     fn transmit(
         &mut self,
         slices: &[&[u8]],

@@ -68,7 +68,7 @@ pub struct Direction {
     /// Record of the trains delivered, shared by both directions; present while this one moves
     /// frames.
     expander: Option<Box<Expander>>,
-    /// Whether the port took frames that it could not send yet.
+    /// Whether the port accepted frames that it could not send yet.
     is_blocked: bool,
 }
 

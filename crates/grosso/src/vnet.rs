@@ -75,7 +75,7 @@ reasons! {
 
 impl core::error::Error for VnetError {}
 
-/// A virtio header for a frame, and the change to the frame that it requires.
+/// Virtio header for a frame, and the change that it requires to the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Virtio header. Its offsets include a VLAN tag that must still be inserted into the frame.

@@ -183,7 +183,7 @@ fn create_new_in(place: &Place, mode: u32) -> io::Result<File> {
     Ok(place.open(flags, Mode::from_raw_mode(mode))?.into())
 }
 
-/// The place of the same name with `.new` behind it.
+/// Returns the directory entry of the same name with `.new` appended.
 fn beside(place: &Place) -> io::Result<Place> {
     let mut name = place.name.clone();
     name.push(".new");

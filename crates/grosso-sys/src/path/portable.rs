@@ -56,7 +56,7 @@ pub fn create_new(path: &Path, _mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-/// Creates a file that has its contents from the moment it has its name.
+/// Creates a file whose contents are complete when its name appears.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the system.
@@ -134,7 +134,7 @@ pub fn warning(_path: &Path) -> Option<String> {
     None
 }
 
-/// The same name with `.new` behind it.
+/// Returns the same name with `.new` appended.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

@@ -19,7 +19,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-/// A directory that is open, and the name of an entry that it may have.
+/// Open directory, and the name of an entry that it may have.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) directory: OwnedFd,

@@ -97,7 +97,7 @@ macro_rules! of {
 struct Chain {
     /// ID with which it is returned.
     number: u16,
-    /// Consecutive descriptors of the ring that it occupies.
+    /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,
     /// Capacity or content in bytes; finally the number of bytes written.
     bytes: u32,

@@ -47,7 +47,7 @@ pub mod field {
     pub const FLAGS: Range<usize> = 0..1;
     /// Type of the message.
     pub const MESSAGE: Range<usize> = 1..2;
-    /// Bytes behind the first eight.
+    /// Bytes after the first eight.
     pub const LENGTH: Range<usize> = 2..4;
     /// Identifier of the tunnel's end.
     pub const ENDPOINT: Range<usize> = 4..8;

@@ -17,7 +17,7 @@ pub struct HeaderSpec {
     pub name: &'static str,
     /// Role of the header in a packet.
     pub class: Class,
-    /// Numbers by which other headers announce this one.
+    /// Numbers by which other headers announce this header.
     pub announced: Announced,
     /// Reads the header at the start of the remaining bytes: its length, and the next header.
     pub(crate) read: Read,
@@ -292,8 +292,8 @@ pub enum Law {
     },
     /// Equal; another value ends the train.
     Equal,
-    /// The number of bytes from `skip` bytes after the header's start to the end of the packet. A length that does not
-    /// fit is written as zero (rules G50, G63), which only IP allows.
+    /// Number of bytes from `skip` bytes after the header's start to the end of the packet. A length that does not fit
+    /// is written as zero (rules G50, G63), which only IP allows.
     Length {
         /// Bytes at the start of the header that the length does not count.
         skip: usize,

@@ -29,7 +29,7 @@ pub(crate) struct Incomplete {
     pub(crate) by_age: Link,
     pub(crate) by_use: Link,
     pub(crate) by_source: Link,
-    /// Memory that it takes, in bytes.
+    /// Memory that the datagram occupies, in bytes.
     pub(crate) held_bytes: usize,
     pub(crate) contents: Contents,
 }

@@ -134,7 +134,7 @@ pub struct Reassembler<B> {
 #[derive(Clone, Copy, Debug)]
 struct Source {
     held_bytes: usize,
-    /// Number of fragments received from it, wrapping.
+    /// Number of fragments received from the source, wrapping.
     count: u32,
     /// Its datagrams by the time of their latest fragment.
     by_use: Queue,

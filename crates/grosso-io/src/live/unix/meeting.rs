@@ -95,7 +95,7 @@ impl Meeting {
         self.nobody.as_fd()
     }
 
-    /// Time of the next attempt, if no descriptor tells of it.
+    /// Time of the next attempt, if no descriptor signals it.
     pub(in crate::live) fn deadline(&self) -> Option<u64> {
         self.again_ns
     }

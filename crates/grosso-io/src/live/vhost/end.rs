@@ -86,7 +86,7 @@ impl MachineEnd {
         self.counted(result)
     }
 
-    /// Tells the other end of what was taken from it.
+    /// Notifies the peer of the entries that were taken from its ring.
     pub(super) fn received(&mut self) {
         let way = self.side.incoming();
         self.patience.found(core::mem::take(&mut self.will_be_told));

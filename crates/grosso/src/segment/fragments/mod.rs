@@ -257,8 +257,8 @@ impl Patch {
         Ok(Self { at: field - data_start, bytes: [checksum[0], checksum[1], 0, 0], len: 2 })
     }
 
-    /// Writes the part of the patch that lies in a fragment: its data are `data`, `before` bytes behind the start of
-    /// all data.
+    /// Writes the part of the patch that lies in a fragment: its data are `data`, `before` bytes after the start of all
+    /// data.
     fn apply(&self, before: usize, data: &mut [u8]) {
         for (at, byte) in (self.at..).zip(&self.bytes[..self.len]) {
             if let Some(place) = at.checked_sub(before).and_then(|at| data.get_mut(at)) {

@@ -59,7 +59,7 @@ pub struct Encapsulator {
     hasher: FlowHasher,
     stack: Stack,
     header: Vec<u8>,
-    /// The number of the next packet (RFC 2890).
+    /// Sequence number of the next packet (RFC 2890).
     sequence: u32,
     /// The identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,

@@ -277,7 +277,7 @@ impl EspHeaders {
     }
 }
 
-/// Finds ESP behind the outermost IP header, directly or in UDP to `port`.
+/// Finds ESP after the outermost IP header, directly or in UDP to `port`.
 fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders, Refusal> {
     let network = Network::find(frame, link)?;
     let split = network.split(frame, Side::Decrypting)?;

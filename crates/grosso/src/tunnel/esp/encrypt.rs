@@ -181,7 +181,7 @@ impl Encryptor {
         outer + self.udp_len() + ESP_BYTES
     }
 
-    /// Most bytes behind the encrypted text.
+    /// Maximum number of bytes after the encrypted text.
     const fn trailer_max(&self) -> usize {
         PADDING_MAX + TRAILER_BYTES + self.icv_bytes
     }

@@ -1,4 +1,4 @@
-//! Division of a packet: the link layer, the outermost IP header, and the part behind the headers that stay readable.
+//! Division of a packet: the link layer, the outermost IP header, and the part after the headers that stay readable.
 
 use grosso_checksum::update;
 use grosso_wire::{
@@ -32,7 +32,7 @@ pub(super) enum Version {
     V6,
 }
 
-/// Start of the payload of an IP packet, behind the extension headers that stay in front.
+/// Start of the payload of an IP packet, after the extension headers that stay in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
     /// Start of the payload, in bytes from the start of the frame.
