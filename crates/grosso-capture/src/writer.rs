@@ -368,7 +368,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes the file header now instead of with the first entry.
     ///
     /// # Errors
-    /// Write errors.
+    /// Returns write errors.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
         match self.options.format {
             Format::Pcap => {
@@ -382,7 +382,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Flushes all buffered bytes to the sink.
     ///
     /// # Errors
-    /// Write errors.
+    /// Returns write errors.
     pub fn flush(&mut self) -> Result<(), CaptureError> {
         self.sink.flush().map_err(|source| self.write_error(source))
     }
@@ -390,7 +390,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Completes the capture and returns the sink. A capture without entries gets its header now.
     ///
     /// # Errors
-    /// Write errors.
+    /// Returns write errors.
     pub fn finish(mut self) -> Result<W, CaptureError> {
         self.begin()?;
         self.flush()?;

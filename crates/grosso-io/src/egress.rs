@@ -93,7 +93,7 @@ impl Egress {
     /// Sends queued frames; returns true once the queue is empty.
     ///
     /// # Errors
-    /// Errors of the port.
+    /// Returns errors of the port.
     pub fn drain(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
         for _ in 0..RENEWALS_MAX {
             self.renew(to)?;
@@ -184,7 +184,7 @@ impl Egress {
     /// Sends a delivery of the coalescer and passes its buffers to `done` for reuse.
     ///
     /// # Errors
-    /// Errors of the port.
+    /// Returns errors of the port.
     pub fn deliver<B: AsRef<[u8]>>(
         &mut self,
         mut delivery: Delivery<'_, B>,
@@ -245,7 +245,7 @@ impl Egress {
     /// The first slice must contain all headers.
     ///
     /// # Errors
-    /// Errors of the port.
+    /// Returns errors of the port.
     pub fn send(
         &mut self,
         slices: &[&[u8]],

@@ -102,7 +102,7 @@ impl Direction {
     /// for queued frames.
     ///
     /// # Errors
-    /// Errors of a port that failed.
+    /// Returns the error of a port that failed.
     pub fn poll(
         &mut self,
         from: &mut dyn Port,
@@ -221,7 +221,7 @@ impl Direction {
     /// Sends queued frames as far as the port has room, without receiving.
     ///
     /// # Errors
-    /// Errors of a port that failed.
+    /// Returns the error of a port that failed.
     pub fn drain(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.egress.drain(to)?;
         self.hand_back(from, to)
@@ -230,7 +230,7 @@ impl Direction {
     /// Delivers the trains whose hold time is over.
     ///
     /// # Errors
-    /// Errors of a port that failed.
+    /// Returns the error of a port that failed.
     pub fn expire(
         &mut self,
         from: &mut dyn Port,
@@ -244,7 +244,7 @@ impl Direction {
     /// Delivers everything held.
     ///
     /// # Errors
-    /// Errors of a port that failed.
+    /// Returns the error of a port that failed.
     pub fn finish(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.with_coalescer(to, |coalescer, sink| coalescer.finish(sink))?;
         self.hand_back(from, to)

@@ -275,7 +275,7 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
 /// `stack` is used only for superframes; if the header's type is [`GSO_NONE`], it may be empty.
 ///
 /// # Errors
-/// The contradiction between header and frame.
+/// Returns the contradiction between header and frame.
 #[inline]
 pub fn understand(
     header: &VirtioHeader,
@@ -295,7 +295,7 @@ pub fn understand(
 /// is [`GSO_NONE`]. This function keeps its result in registers, for high packet rates.
 ///
 /// # Errors
-/// The contradiction between header and packet.
+/// Returns the contradiction between header and packet.
 #[inline(always)]
 pub fn understand_packet(
     header: &VirtioHeader,

@@ -51,7 +51,7 @@ impl SequenceRecorder {
     /// Creates a recorder that writes in the calling thread, which must be allowed to wait for the disk.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors from the file system.
     pub fn here(mut file: SequenceFile) -> io::Result<Self> {
         // A file that cannot be written is better detected before the first packet.
         file.write(file.numbers())?;

@@ -70,7 +70,7 @@ impl fmt::Display for Controller {
 /// Returns whether users other than root and the caller can replace a name, or a directory on the path to it.
 ///
 /// # Errors
-/// Errors of resolving the directory.
+/// Returns errors from resolving the directory.
 pub fn control(path: &Path) -> io::Result<Controller> {
     let mut control = Controller::Own;
     walk(path, Last::Keep, &mut |directory| {

@@ -166,7 +166,7 @@ impl Ring {
     /// Copies the next frame from the guest, including its virtio header; `None` if there is none.
     ///
     /// # Errors
-    /// The fault of the next entry, which is skipped.
+    /// Returns the fault of the next entry, which is skipped.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         self.pieces.begin(false);
         let taken = of!(&mut self.form, ring => {

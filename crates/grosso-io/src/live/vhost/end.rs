@@ -80,7 +80,7 @@ impl MachineEnd {
     /// Copies the next frame for the port, and returns its length with that of its header; `None` if there is none.
     ///
     /// # Errors
-    /// The defect of an entry that was passed over.
+    /// Returns the fault of a skipped entry.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let result = self.side.receive(into);
         self.counted(result)

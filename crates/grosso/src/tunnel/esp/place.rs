@@ -92,7 +92,7 @@ impl Network {
     /// Start of the payload.
     ///
     /// # Errors
-    /// An error if the packet is a fragment, or its extension headers end too early.
+    /// Returns an error if the packet is a fragment, or its extension headers end too early.
     #[inline]
     pub(super) fn split(&self, frame: &[u8], side: Side) -> Result<Split, Refusal> {
         match self.version {
