@@ -434,5 +434,5 @@ impl Write for Ready {
 const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
 /// Packets that are merged between two looks at the stream.
 const PACKETS_PER_BATCH: usize = 64;
-/// Most packets of one time that a capture is read ahead by, to see whether it ends with them.
+/// Maximum number of packets with equal time to read ahead in a capture, to see whether the capture ends with them.
 const PACKETS_AHEAD_MAX: usize = 4096;

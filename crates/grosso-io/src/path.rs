@@ -355,7 +355,7 @@ const FEW_BYTES: u64 = 128 << 10;
 /// Buffers that are done with.
 #[derive(Debug, Default)]
 struct Done {
-    /// Those that the port which they came from wants back.
+    /// Buffers to return to the port that they came from.
     wanted: Vec<PortBuffer>,
 }
 

@@ -39,9 +39,9 @@ enum Writer {
 /// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordState {
-    /// There is none.
+    /// No request.
     Idle,
-    /// It was not answered yet.
+    /// The request was not answered yet.
     Waiting,
     /// The file could not be written.
     Failed,

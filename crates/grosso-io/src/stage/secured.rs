@@ -674,7 +674,7 @@ struct Pair {
     has_window: bool,
     /// Packets that came since the file recorded no more than were received.
     unsettled: u64,
-    /// Most packets that came while a request of the recorder was under way.
+    /// Maximum number of packets that arrived during one request to the recorder.
     came_meanwhile: u64,
     scarcity: Option<ScarcityNotice>,
     /// The state that was reported.
@@ -821,7 +821,7 @@ const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// Numbers that are recorded as received ahead of their packets, if few come while a request is under way.
 const AHEAD_USUAL: u64 = 64;
-/// Most packets that are taken to come while a request is under way: 16 times as many are recorded ahead.
+/// Maximum number of packets that are assumed to arrive during a request: 16 times this number are recorded ahead.
 const AHEAD_MAX: u64 = HELD_MAX as u64;
 /// Time without a packet after which numbers that were recorded ahead are taken back, in nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;

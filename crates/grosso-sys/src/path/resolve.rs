@@ -273,7 +273,7 @@ pub(super) fn descriptor_path(file: impl AsFd) -> String {
 const PIN: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// The same for a directory.
 const DIRECTORY: OFlags = PIN.union(OFlags::DIRECTORY);
-/// Most links that one path leads over: the limit of Linux.
+/// Maximum number of links in the resolution of one path: the limit of Linux.
 const LINKS_MAX: usize = 40;
 /// The number of users who have none in a user namespace.
 const OVERFLOW_USER: u32 = 65_534;

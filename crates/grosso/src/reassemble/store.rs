@@ -72,7 +72,7 @@ type Bits = [u64; WORDS];
 /// Property of a unit, for which a page has a bit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bit {
-    /// It is present.
+    /// The unit is present.
     Covered = 0,
     /// A fragment starts with it.
     Start = 1,

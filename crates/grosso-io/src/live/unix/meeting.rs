@@ -27,9 +27,9 @@ pub(in crate::live) struct Meeting {
 
 #[derive(Debug)]
 enum Origin {
-    /// It connects to this socket.
+    /// The peer connects to this socket.
     Listening(LocalSocket),
-    /// It listens there.
+    /// The peer listens at this address.
     Connecting(LocalAddress),
 }
 

@@ -429,9 +429,9 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
 struct InnerPacket {
     start: usize,
     end: usize,
-    /// Its EtherType; `None` for an Ethernet frame that is the whole packet.
+    /// EtherType of the packet; `None` for an Ethernet frame that is the whole packet.
     ethertype: Option<u16>,
-    /// Its first IP header, directly or behind VLAN tags.
+    /// First IP header of the packet, at the start or after VLAN tags.
     network: Option<Layer>,
 }
 

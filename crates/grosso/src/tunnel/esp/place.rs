@@ -19,9 +19,9 @@ pub(super) struct Network {
     index: usize,
     /// Start of the packet.
     pub(super) start: usize,
-    /// End of the packet by its own length.
+    /// End of the packet according to its length field.
     pub(super) end: usize,
-    /// Its version.
+    /// IP version.
     pub(super) version: Version,
 }
 
