@@ -114,12 +114,12 @@ struct Pending {
 }
 
 impl<R: Read> Merge<R> {
-    /// Merges at least one capture; each comes with its name. `is_batched` lets packets wait for later ones, which must
-    /// be false for live captures.
+    /// Merges at least one capture; `captures` pairs each with its name. If `is_batched` is true, packets may wait for
+    /// later packets; set it to false for live captures.
     ///
     /// # Errors
-    /// Errors of the merged capture itself, for example too many interfaces. Damage before the first packet of a
-    /// capture is reported in the [`Outcome`] instead.
+    /// Returns errors of the merged capture itself, for example too many interfaces. Damage before the first packet of
+    /// a capture is reported in the [`Outcome`] instead.
     pub fn new(
         captures: Vec<(CaptureReader<R>, String)>,
         select: Option<Select>,
@@ -434,5 +434,5 @@ impl Write for Ready {
 const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
 /// Packets that are merged between two looks at the stream.
 const PACKETS_PER_BATCH: usize = 64;
-/// Most packets of one time that a capture is read ahead by, to see whether it ends with them.
+/// Maximum number of packets with equal time to read ahead in a capture, to see whether the capture ends with them.
 const PACKETS_AHEAD_MAX: usize = 4096;

@@ -190,7 +190,7 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
 
 /// The version in use, and the one that is written.
 const VERSION: (u16, u16) = (2, 4);
-/// The part of the network field that is the link type.
+/// Part of the network field that holds the link type.
 const LINK_TYPE_MASK: u32 = 0xffff;
 /// Bit of the network field that marks the length of the frame check sequence as present.
 const FCS_PRESENT: u32 = 0x0400_0000;

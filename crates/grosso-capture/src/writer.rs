@@ -138,7 +138,7 @@ impl Buffered {
     }
 }
 
-/// A sink, and the bytes that it has taken.
+/// Sink and the number of bytes that it has accepted.
 #[derive(Debug)]
 struct Counted<W> {
     sink: W,
@@ -368,7 +368,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes the file header now instead of with the first entry.
     ///
     /// # Errors
-    /// Write errors.
+    /// Returns write errors.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
         match self.options.format {
             Format::Pcap => {
@@ -382,7 +382,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Flushes all buffered bytes to the sink.
     ///
     /// # Errors
-    /// Write errors.
+    /// Returns write errors.
     pub fn flush(&mut self) -> Result<(), CaptureError> {
         self.sink.flush().map_err(|source| self.write_error(source))
     }
@@ -390,7 +390,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Completes the capture and returns the sink. A capture without entries gets its header now.
     ///
     /// # Errors
-    /// Write errors.
+    /// Returns write errors.
     pub fn finish(mut self) -> Result<W, CaptureError> {
         self.begin()?;
         self.flush()?;
@@ -635,7 +635,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// Returns the time of a packet, or 0 if it has none, which is counted.
+    /// Returns the time of a packet. A packet without time gets 0 and is counted.
     #[inline]
     fn nanoseconds(&mut self, meta: &PacketMeta) -> u64 {
         self.without_time += u64::from(meta.timestamp_ns.is_none());

@@ -164,7 +164,7 @@ struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads the header of a frame, or as much of it as there is.
+    /// Reads the header of a frame, or the available part of it.
     fn read(source: &mut impl Read) -> io::Result<Self> {
         let mut header = Self { bytes: [0; HEADER_BYTES_MAX], len: 0 };
         header.read_to(MAGIC.len(), source)?;
@@ -231,7 +231,7 @@ impl Descriptor {
         [0, 1, 2, 4][usize::from(self.0 & 3)]
     }
 
-    /// Bytes of the fields behind the declared window: of the dictionary and of the content size.
+    /// Bytes of the fields after the declared window: dictionary and content size.
     fn field_bytes(self) -> usize {
         let content = match self.0 >> 6 {
             0 => usize::from(self.is_single_segment()),
@@ -241,7 +241,7 @@ impl Descriptor {
     }
 }
 
-/// A part of the memory for windows.
+/// Reserved part of the memory for windows.
 #[derive(Debug, Default)]
 struct WindowMemory {
     bytes: u64,

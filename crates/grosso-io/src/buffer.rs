@@ -202,7 +202,7 @@ impl Buffers {
     }
 }
 
-/// Spare memory of a stage, for the frames that it makes.
+/// Spare memory of a stage, for the frames that it creates.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
@@ -225,7 +225,8 @@ impl Spare {
         }
     }
 
-    /// Takes back a buffer that a stage made, and returns any other: it is of the port behind the stage.
+    /// Takes back a buffer that a stage created, and returns any other buffer, which belongs to the port behind the
+    /// stage.
     ///
     /// Of two stages the outer one takes the memory of both. Once it has enough, the inner one gets the rest.
     pub(crate) fn give(&mut self, buffer: PortBuffer) -> Option<PortBuffer> {

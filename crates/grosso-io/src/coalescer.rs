@@ -18,7 +18,7 @@ impl PortCoalescer {
         Self(Coalescer::new(options))
     }
 
-    /// Pushes one packet and delivers the trains that it completes, see [`Coalescer::push`].
+    /// Pushes one packet and delivers the trains that it completes; see [`Coalescer::push`].
     pub fn push(
         &mut self,
         frame: Frame<PortBuffer>,

@@ -93,7 +93,7 @@ impl Egress {
     /// Sends queued frames; returns true once the queue is empty.
     ///
     /// # Errors
-    /// Errors of the port.
+    /// Returns errors of the port.
     pub fn drain(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
         for _ in 0..RENEWALS_MAX {
             self.renew(to)?;
@@ -121,7 +121,7 @@ impl Egress {
         self.device.features.without(to.device().features) != Features::NONE
     }
 
-    /// Adopts the features of the port. Frames that wait are made anew if it has fewer than before.
+    /// Adopts the features of the port. Waiting frames are rebuilt if the port has fewer features than before.
     fn renew(&mut self, to: &dyn Transmit) -> Result<(), PortError> {
         let features = self.wanted.features & to.device().features;
         let before = core::mem::replace(&mut self.device.features, features);
@@ -184,7 +184,7 @@ impl Egress {
     /// Sends a delivery of the coalescer and passes its buffers to `done` for reuse.
     ///
     /// # Errors
-    /// Errors of the port.
+    /// Returns errors of the port.
     pub fn deliver<B: AsRef<[u8]>>(
         &mut self,
         mut delivery: Delivery<'_, B>,
@@ -245,7 +245,7 @@ impl Egress {
     /// The first slice must contain all headers.
     ///
     /// # Errors
-    /// Errors of the port.
+    /// Returns errors of the port.
     pub fn send(
         &mut self,
         slices: &[&[u8]],
@@ -396,7 +396,7 @@ impl Egress {
         self.transmit(slices, meta, wire, to)
     }
 
-    /// Hands a finished frame to the port, or queues it behind the frames that wait.
+    /// Hands a finished frame to the port, or queues it after the waiting frames.
     fn transmit(
         &mut self,
         slices: &[&[u8]],

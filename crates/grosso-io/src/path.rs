@@ -68,7 +68,7 @@ pub struct Direction {
     /// Record of the trains delivered, shared by both directions; present while this one moves
     /// frames.
     expander: Option<Box<Expander>>,
-    /// Whether the port took frames that it could not send yet.
+    /// Whether the port accepted frames that it could not send yet.
     is_blocked: bool,
 }
 
@@ -102,7 +102,7 @@ impl Direction {
     /// for queued frames.
     ///
     /// # Errors
-    /// Errors of a port that failed.
+    /// Returns the error of a port that failed.
     pub fn poll(
         &mut self,
         from: &mut dyn Port,
@@ -221,7 +221,7 @@ impl Direction {
     /// Sends queued frames as far as the port has room, without receiving.
     ///
     /// # Errors
-    /// Errors of a port that failed.
+    /// Returns the error of a port that failed.
     pub fn drain(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.egress.drain(to)?;
         self.hand_back(from, to)
@@ -230,7 +230,7 @@ impl Direction {
     /// Delivers the trains whose hold time is over.
     ///
     /// # Errors
-    /// Errors of a port that failed.
+    /// Returns the error of a port that failed.
     pub fn expire(
         &mut self,
         from: &mut dyn Port,
@@ -244,7 +244,7 @@ impl Direction {
     /// Delivers everything held.
     ///
     /// # Errors
-    /// Errors of a port that failed.
+    /// Returns the error of a port that failed.
     pub fn finish(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.with_coalescer(to, |coalescer, sink| coalescer.finish(sink))?;
         self.hand_back(from, to)
@@ -355,7 +355,7 @@ const FEW_BYTES: u64 = 128 << 10;
 /// Buffers that are done with.
 #[derive(Debug, Default)]
 struct Done {
-    /// Those that the port which they came from wants back.
+    /// Buffers to return to the port that they came from.
     wanted: Vec<PortBuffer>,
 }
 

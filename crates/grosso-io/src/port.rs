@@ -22,7 +22,7 @@ pub trait Port {
     /// nanoseconds.
     ///
     /// # Errors
-    /// The port failed. Frames passed before stay valid.
+    /// Fails if the port failed. Frames passed before stay valid.
     fn receive(
         &mut self,
         now_ns: u64,
@@ -42,13 +42,13 @@ pub trait Port {
     /// frame is sent by the next [`Port::flush`] at the latest.
     ///
     /// # Errors
-    /// The port failed, or can never accept this frame.
+    /// Fails if the port failed, or can never accept this frame.
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
     /// Sends accepted frames that were not sent yet. [`Transmitted::NoRoom`] means that some are still queued.
     ///
     /// # Errors
-    /// The port failed.
+    /// Fails if the port failed.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
     /// Returns the time of the port's next own work in the caller's nanoseconds, for example the arrival of a delayed
@@ -151,7 +151,7 @@ impl<P: Port> Transmit for P {
 pub struct PortCounter {
     /// Short name: lower-case words joined by hyphens, unique within a port.
     pub name: &'static str,
-    /// Whether it counts lost frames.
+    /// Whether the port counts lost frames.
     pub is_loss: bool,
     /// Description as a sentence.
     pub sentence: &'static str,

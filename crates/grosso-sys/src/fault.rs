@@ -60,13 +60,13 @@ impl Fault {
     }
 }
 
-/// Whether the queue of the device dropped the packet (`ENOBUFS`), although the socket has room.
+/// Returns whether the device queue dropped the packet (`ENOBUFS`) although the socket had room.
 pub fn is_full_queue(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Whether the device failed to do its part of the work (`EIO`). `ENETDOWN`, which is also
-/// [`Fault::Down`], says nothing about the device's features.
+/// Returns whether the device failed to do its part of the work (`EIO`). `ENETDOWN`, which is also [`Fault::Down`],
+/// says nothing about the device's features.
 pub fn is_device_failure(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EIO)
 }

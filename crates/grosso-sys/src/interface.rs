@@ -179,7 +179,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `ENOPKG` if the kernel lacks bridges; otherwise see [`Control::set_up`].
+    /// `ENOPKG` if the kernel has no bridge support; otherwise see [`Control::set_up`].
     pub fn add_bridge(&self, name: &InterfaceName) -> io::Result<()> {
         // The argument is the name alone, which is the start of the request.
         self.call::<{ abi::SIOCBRADDBR }>(&mut InterfaceRequest::new(name))

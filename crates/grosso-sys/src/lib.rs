@@ -1,4 +1,4 @@
-//! Linux system calls for Grosso, thin and typed. This crate knows no packet formats.
+//! Linux system calls for Grosso, thin and typed. This crate does not parse packets.
 //!
 //! Every call is one that the ports (`grosso-io`), the lab or the kernel oracles of the tests need and the standard
 //! library lacks. Errors are [`std::io::Error`] with the kernel's error code; nothing is retried, cached or logged.

@@ -186,9 +186,9 @@ type CloseFunction = unsafe extern "C" fn(*mut c_void);
 type RunFunction = unsafe extern "C" fn(*const RawProgram, *const RawHeader, *const u8) -> c_int;
 type FreeFunction = unsafe extern "C" fn(*mut RawProgram);
 
-/// The names of libpcap: that of Debian, and that of everybody else.
+/// File names of libpcap: Debian's and that of other distributions.
 const NAMES: [&str; 3] = ["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
-/// As many bytes as tcpdump keeps of a packet.
+/// Maximum number of bytes that tcpdump keeps of a packet.
 const SNAPLEN: c_int = 262_144;
 /// `PCAP_NETMASK_UNKNOWN`.
 const NETMASK_UNKNOWN: u32 = u32::MAX;

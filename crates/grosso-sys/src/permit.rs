@@ -109,7 +109,7 @@ fn is_container() -> bool {
         })
 }
 
-/// Whether the processor, or the firmware, says that it is a virtual one.
+/// Returns whether the CPU or the firmware reports a virtual machine.
 fn is_virtual() -> bool {
     let says = |path: &str, words: &[&str]| {
         let text = kernel::read(path).unwrap_or_default();
@@ -149,7 +149,7 @@ impl Refusal {
 /// this before the process starts a second thread.
 ///
 /// # Errors
-/// The reason if the process may not.
+/// Returns the reason why the process may not create namespaces.
 pub fn enter() -> Result<(), Refusal> {
     if is_privileged()? {
         return Ok(());

@@ -199,7 +199,8 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `ENOTTY` if the descriptor is not of `/dev/net/tun`, `EBADFD` if it has no device (yet, or no longer).
+    /// Returns `ENOTTY` if the descriptor does not belong to `/dev/net/tun`, `EBADFD` if no device is attached (yet, or
+    /// any longer).
     pub fn adopt(file: OwnedFd) -> io::Result<Self> {
         let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&file)?;
         let (name, flags) = (InterfaceName::from_kernel(request.name)?, request.flags());

@@ -47,11 +47,11 @@ impl Interest {
 pub struct Ready {
     /// Token with which the descriptor was added.
     pub token: u64,
-    /// Whether it can be read.
+    /// Whether the descriptor is readable.
     pub readable: bool,
-    /// Whether it can be written.
+    /// Whether the descriptor is writable.
     pub writable: bool,
-    /// Whether it has an error, or its peer has closed: the next call on it returns the error.
+    /// Whether the descriptor has an error, or its peer has closed: the next call on it returns the error.
     pub failed: bool,
 }
 

@@ -184,7 +184,7 @@ impl BackEnd {
         self.queues[self.at_hand[way as usize]].ring.as_mut()
     }
 
-    /// Selects the ring of a pair, or the next one in use.
+    /// Selects the ring of queue pair `pair`, or of the next pair whose ring is in use.
     pub fn choose(&mut self, way: Way, pair: usize) {
         let rings = (pair..pair + self.pairs).map(|pair| number(way, pair % self.pairs));
         let mut used = rings.filter(|number| self.queues[*number].ring.is_some());

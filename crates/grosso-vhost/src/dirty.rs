@@ -56,7 +56,7 @@ impl DirtyLog {
         }
     }
 
-    /// Returns whether the file became shorter, so that part of it is gone.
+    /// Returns whether the file became shorter, so that part of the mapping is gone.
     pub(crate) fn is_lost(&self) -> bool {
         self.mapping.is_lost()
     }

@@ -83,8 +83,8 @@ impl DriverRing {
     /// Copies the next frame from the device, including its virtio header; `None` if there is none.
     ///
     /// # Errors
-    /// The fault of the next used entry: [`ChainFault::Length`] and [`ChainFault::TooLong`] lose a frame, others break
-    /// the ring.
+    /// Returns the fault of the next used entry: [`ChainFault::Length`] and [`ChainFault::TooLong`] lose a frame,
+    /// others break the ring.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let Some((slot, bytes)) = self.take()? else { return Ok(None) };
         let result = if bytes > SLOT_BYTES {

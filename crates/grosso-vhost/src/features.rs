@@ -22,7 +22,7 @@ pub const MRG_RXBUF: u64 = 1 << 15;
 pub const GUEST_ANNOUNCE: u64 = 1 << 21;
 /// The device has several queue pairs.
 pub const MQ: u64 = 1 << 22;
-/// The device logs the pages that it writes, while the feature is negotiated.
+/// While this feature is negotiated, the device logs the pages that it writes.
 pub const LOG_ALL: u64 = 1 << 26;
 /// Headers and frames may use descriptors of any length, for guests before virtio 1.
 pub const ANY_LAYOUT: u64 = 1 << 27;

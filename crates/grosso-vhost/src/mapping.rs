@@ -74,7 +74,7 @@ impl Mapping {
         unsafe { self.start.add(at) }
     }
 
-    /// Returns whether the file became shorter, so that part of it is gone.
+    /// Returns whether the file became shorter, so that part of the mapping is gone.
     pub(crate) fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }

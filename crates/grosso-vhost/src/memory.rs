@@ -67,12 +67,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Memory {
-    /// Maps regions of these files.
+    /// Maps the regions `places` of the guest's memory files.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for no region, more than [`REGIONS_MAX`], an empty region, one that wraps around
-    /// the address space, one that exceeds its file, a file that is not in RAM, or more than [`MAPPED_BYTES_MAX`];
-    /// errors from `mmap(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] for no region, more than [`REGIONS_MAX`], an empty region, one that
+    /// wraps around the address space, one that exceeds its file, a file that is not in RAM, or more than
+    /// [`MAPPED_BYTES_MAX`]. Also returns errors from `mmap(2)`.
     pub fn map(places: &[RegionPlace], files: &[impl AsFd]) -> io::Result<Arc<Self>> {
         let (count, of_files) = (places.len(), files.len());
         if count == 0 || count > REGIONS_MAX || count != of_files {

@@ -76,7 +76,8 @@ impl Message {
         Some((self.long(0)?, self.long(4)?))
     }
 
-    /// Returns the payload as a ring index, with the passed file. Without a file the ring has none.
+    /// Returns the ring index and the passed eventfd (`None` inside the pair if the front end passed none). Returns
+    /// `None` if payload and passed files disagree.
     #[must_use]
     pub fn ring_file(&mut self) -> Option<(u32, Option<PassedFile>)> {
         let number = self.number()?;

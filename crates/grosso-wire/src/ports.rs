@@ -69,7 +69,7 @@ impl Ports {
         ports
     }
 
-    /// Returns the ports with this format of all L2TPv3 sessions. Without one, sessions are not parsed.
+    /// Returns the ports with `form` as the format of every L2TPv3 session. With `None`, sessions are not parsed.
     #[must_use]
     pub const fn with_l2tp(mut self, form: Option<Pseudowire>) -> Self {
         self.l2tp = form;

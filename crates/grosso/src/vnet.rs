@@ -75,7 +75,7 @@ reasons! {
 
 impl core::error::Error for VnetError {}
 
-/// A virtio header for a frame, and the change to the frame that it requires.
+/// Virtio header for a frame, and the change that it requires to the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Virtio header. Its offsets include a VLAN tag that must still be inserted into the frame.
@@ -96,7 +96,7 @@ const DATAGRAMS_MAX: usize = 128;
 /// ignores `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and would otherwise sum the payload again.
 ///
 /// # Errors
-/// The reason why the kernel would reject the frame.
+/// Returns the reason why the kernel would reject the frame.
 pub fn describe(
     head: &[u8],
     len: usize,
@@ -275,7 +275,7 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
 /// `stack` is used only for superframes; if the header's type is [`GSO_NONE`], it may be empty.
 ///
 /// # Errors
-/// The contradiction between header and frame.
+/// Returns the contradiction between header and frame.
 #[inline]
 pub fn understand(
     header: &VirtioHeader,
@@ -295,7 +295,7 @@ pub fn understand(
 /// is [`GSO_NONE`]. This function keeps its result in registers, for high packet rates.
 ///
 /// # Errors
-/// The contradiction between header and packet.
+/// Returns the contradiction between header and packet.
 #[inline(always)]
 pub fn understand_packet(
     header: &VirtioHeader,

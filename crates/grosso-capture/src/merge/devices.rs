@@ -12,11 +12,11 @@ pub(super) struct Devices(Vec<Shown>);
 /// One interface.
 #[derive(Debug)]
 struct Shown {
-    /// The capture that it is of.
+    /// Capture that the interface belongs to.
     member: usize,
     link_type: u32,
     name: Name,
-    /// The number of the first interface of the same device.
+    /// Number of the first interface of the same device.
     device: u32,
     /// Whether a later capture goes on with it.
     is_continued: bool,

@@ -87,8 +87,8 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     copy_body(source, destination)
 }
 
-/// Sum many bytes. The compiler vectorises the loop to the width of the function that it is inlined
-/// into, with several chains of additions.
+/// Sums many bytes. The compiler vectorises the loop to the width of the function that it is inlined into, with several
+/// chains of additions.
 ///
 /// Each 64-bit word goes whole into `whole`, which wraps, and its upper half into `upper`, which
 /// does not. The sum of the lower halves follows at the end: one shift and two additions a word,

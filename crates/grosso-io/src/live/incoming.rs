@@ -28,7 +28,7 @@ impl Incoming {
         self.form.map_or(0, Form::len)
     }
 
-    /// The metadata of a frame behind its virtio header, if the device has those.
+    /// Metadata of a frame from its virtio header, if the device has virtio headers.
     pub(super) fn understand(&mut self, packet: &[u8]) -> Result<Meta, VnetError> {
         let Some(form) = self.form else { return self.without_header(packet) };
         let behind = packet.get(form.len()..).unwrap_or_default();

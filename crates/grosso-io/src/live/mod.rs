@@ -51,7 +51,7 @@ use grosso_sys::fault::Fault;
 
 use crate::port::PortError;
 
-/// The error of a port whose device is gone or fails.
+/// Returns the error of a port whose device is gone or failed.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
     match Fault::of(&source) {
         Fault::Gone => PortError::Gone { name: name.to_owned() },

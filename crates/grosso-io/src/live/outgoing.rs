@@ -380,7 +380,7 @@ const BY_RARITY: [Features; 5] = [
 
 /// Length in bytes of an Ethernet frame's addresses, which precede tag or type.
 const ADDRESSES_LEN: usize = 12;
-/// Slices behind the first one of frames that have few.
+/// Slices after the first one, for frames with few slices.
 const REST_FEW: usize = 4;
 /// Maximum number of slices of one vectored write, without the headers (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;

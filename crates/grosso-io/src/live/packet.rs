@@ -114,10 +114,10 @@ pub struct PacketPort {
 
 impl PacketPort {
     /// Opens an Ethernet interface in the calling thread's network namespace. The interface must be up to receive
-    /// frames. Frames for other hosts are received as far as the interface accepts them.
+    /// frames. Frames for other hosts are received only if the interface accepts them (promiscuous mode).
     ///
     /// # Errors
-    /// Errors of [`grosso_sys::packet::PacketSocketBuilder::bind`].
+    /// Returns the errors of [`grosso_sys::packet::PacketSocketBuilder::bind`].
     pub fn open(name: &str, options: &PacketOptions) -> io::Result<Self> {
         let name = InterfaceName::new(name)?;
         let form = options.virtio_header.then_some(Form::Short);

@@ -41,7 +41,7 @@ pub enum Broken {
     /// A port of a path failed.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The thread of a path panicked. Its ports are closed, and the packets that it held are lost.
+    /// The thread of a path panicked. The path's ports are closed, and the packets that it held are lost.
     #[error("thread {thread} panicked: {message}")]
     Defect {
         /// Name of the thread.

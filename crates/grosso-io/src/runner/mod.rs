@@ -58,7 +58,8 @@ pub struct RunOptions {
     pub right_to_left: PathOptions,
     /// Time to busy-poll after the last frame before sleeping, because a wake-up has a cost too.
     pub busy_poll: Duration,
-    /// Time to wait at the end for room for held packets; packets without room by then are lost.
+    /// Maximum time to wait on shutdown until the transmit port has room for held packets; packets that still do not
+    /// fit are dropped.
     pub drain: Duration,
 }
 

@@ -175,7 +175,7 @@ pub(super) struct Answering(Arc<Shared>);
 
 impl Answering {
     /// # Errors
-    /// The system's if the kernel has no descriptor left to wait with.
+    /// Returns the system's error if the kernel has no descriptor left to wait with.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Shared {
             asked: AtomicBool::new(false),

@@ -18,7 +18,7 @@ use std::{
 
 use super::{Numbers, SequenceFile};
 
-/// Recorder of the sequence numbers in a file.
+/// Writer that records ESP sequence numbers in a file.
 #[derive(Debug)]
 pub struct SequenceRecorder {
     recorded: Numbers,
@@ -39,9 +39,9 @@ enum Writer {
 /// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordState {
-    /// There is none.
+    /// No request.
     Idle,
-    /// It was not answered yet.
+    /// The request was not answered yet.
     Waiting,
     /// The file could not be written.
     Failed,
@@ -51,7 +51,7 @@ impl SequenceRecorder {
     /// Creates a recorder that writes in the calling thread, which must be allowed to wait for the disk.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors from the file system.
     pub fn here(mut file: SequenceFile) -> io::Result<Self> {
         // A file that cannot be written is better detected before the first packet.
         file.write(file.numbers())?;

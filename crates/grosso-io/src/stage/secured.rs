@@ -115,8 +115,8 @@ impl SecuredOptions {
 /// A port that encrypts transmitted packets and decrypts received ones.
 ///
 /// ARP and IPv6 neighbour discovery pass unencrypted in both directions, because hosts could not be found without them;
-/// every other frame is subject to the [`Level`]. Packets that fail as ESP of the association are dropped and counted
-/// by reason at every level.
+/// every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level and
+/// counted by reason.
 ///
 /// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
 /// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
@@ -280,7 +280,7 @@ impl<P: Port> Secured<P> {
     /// Wraps a port in the stage.
     ///
     /// # Errors
-    /// The first contradiction in an association.
+    /// Returns the first contradiction found in an association.
     pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
         let inbound = &options.inbound;
         let guard = LoopGuard::of_esp(&options.outbound);
@@ -674,7 +674,7 @@ struct Pair {
     has_window: bool,
     /// Packets that came since the file recorded no more than were received.
     unsettled: u64,
-    /// Most packets that came while a request of the recorder was under way.
+    /// Maximum number of packets that arrived during one request to the recorder.
     came_meanwhile: u64,
     scarcity: Option<ScarcityNotice>,
     /// The state that was reported.
@@ -821,7 +821,7 @@ const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// Numbers that are recorded as received ahead of their packets, if few come while a request is under way.
 const AHEAD_USUAL: u64 = 64;
-/// Most packets that are taken to come while a request is under way: 16 times as many are recorded ahead.
+/// Maximum number of packets that are assumed to arrive during a request: 16 times this number are recorded ahead.
 const AHEAD_MAX: u64 = HELD_MAX as u64;
 /// Time without a packet after which numbers that were recorded ahead are taken back, in nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;

@@ -80,7 +80,7 @@ impl SequenceFile {
     /// Writes the numbers and waits until they are on disk.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors from the file system.
     pub fn write(&mut self, numbers: Numbers) -> io::Result<()> {
         self.note(numbers)?;
         self.file.sync_data()
@@ -90,7 +90,7 @@ impl SequenceFile {
     /// the kernel has written them.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors from the file system.
     pub fn note(&mut self, numbers: Numbers) -> io::Result<()> {
         // The length is constant and less than a sector, so a write takes effect as a whole or not
         // at all.

@@ -50,7 +50,7 @@ pub use self::{
 ///
 /// # Errors
 ///
-/// Errors of the kernel; the thread is then partially confined.
+/// Returns errors from the kernel; the thread is then partially confined.
 pub fn enter(role: Role) -> io::Result<bool> {
     confine(role, &[])
 }

@@ -49,12 +49,12 @@ pub(super) enum Values {
     These(&'static [u64]),
     /// Values with none of these bits set.
     Without(u64),
-    /// The number of the calling process.
+    /// ID of the calling process.
     OwnProcess,
 }
 
 impl Role {
-    /// The capabilities that it keeps, if it has them.
+    /// Returns the capabilities that the role keeps, if the thread has them.
     pub(super) fn capabilities(self) -> CapabilitySet {
         match self {
             Self::Data
@@ -78,7 +78,7 @@ impl Role {
         }
     }
 
-    /// The system calls that it makes.
+    /// Returns the system calls that the role makes.
     pub(super) fn calls(self) -> &'static [&'static [Call]] {
         match self {
             Self::Data => &[LIFE, PACKETS],
@@ -126,7 +126,7 @@ impl Role {
         }
     }
 
-    /// Limits of the arguments of system calls, for those of them that it makes.
+    /// Returns limits on system call arguments, for the calls that the role makes.
     pub(super) fn limits(self) -> &'static [Limit] {
         match self {
             Self::Opener => NO_CODE,

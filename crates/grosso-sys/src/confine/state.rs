@@ -17,9 +17,9 @@ pub struct ThreadState {
     pub uid: u32,
     /// Effective capabilities as bits.
     pub capabilities: u64,
-    /// Whether no process that it starts can gain privileges.
+    /// Whether no process that the thread starts can gain privileges.
     pub no_new_privs: bool,
-    /// Whether seccomp filters its system calls.
+    /// Whether seccomp filters the thread's system calls.
     pub seccomp: bool,
 }
 

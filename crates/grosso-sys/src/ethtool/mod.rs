@@ -26,9 +26,9 @@ pub struct Feature {
     pub name: String,
     /// Whether the feature is on.
     pub active: bool,
-    /// Whether it was requested. If it is requested and not active, another feature that it requires is off.
+    /// Whether the feature was requested. If it is requested but not active, another feature that it requires is off.
     pub requested: bool,
-    /// Whether it cannot be changed: `[fixed]`.
+    /// Whether the feature cannot be changed: `[fixed]`.
     pub fixed: bool,
 }
 

@@ -85,7 +85,7 @@ impl UserNamespaceRefusal {
 ///
 /// # Errors
 ///
-/// Errors of starting the child.
+/// Returns an error if the child cannot be started.
 pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
     let mut child = Command::new("/proc/self/exe");
     let user = rustix::process::geteuid().as_raw();

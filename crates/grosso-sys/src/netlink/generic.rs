@@ -37,7 +37,7 @@ pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(
 ///
 /// # Errors
 ///
-/// Errors of the netlink socket.
+/// Returns errors of the netlink socket.
 pub fn has_generic_family(name: &str) -> io::Result<bool> {
     match family(&Netlink::of(Some(netlink::GENERIC))?, name) {
         Ok(_) => Ok(true),
@@ -46,7 +46,7 @@ pub fn has_generic_family(name: &str) -> io::Result<bool> {
     }
 }
 
-/// The number of a family, which the kernel assigns at boot.
+/// Returns the ID of a family, which the kernel assigns at boot.
 fn family(socket: &Netlink, name: &str) -> io::Result<u16> {
     let fixed = [abi::CTRL_CMD_GETFAMILY, abi::CTRL_VERSION, 0, 0];
     let mut request = Request::new(abi::GENL_ID_CTRL, &fixed).flags(abi::NLM_F_ACK);

@@ -57,7 +57,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
-    /// The number of the last request, which its reply repeats.
+    /// Sequence number of the last request, which the reply repeats.
     sequence: Mutex<u32>,
 }
 

@@ -78,7 +78,7 @@ struct Test {
     values: Vec<u32>,
 }
 
-/// Tests whether the address at an offset is this one.
+/// Returns tests for whether the address at offset `at` equals `address`.
 fn words(address: IpAddr, at: u32) -> Vec<Test> {
     let bytes = match address {
         IpAddr::V4(address) => address.octets().to_vec(),

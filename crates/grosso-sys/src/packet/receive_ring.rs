@@ -81,7 +81,7 @@ impl ReceiveRing {
         }
     }
 
-    /// Returns a slot whose header points outside of it.
+    /// Returns a slot whose header points outside the slot.
     #[cold]
     fn give_back_unread(&mut self, slot: SlotPlace) {
         self.memory.release(slot, abi::TP_STATUS_KERNEL);
@@ -194,7 +194,7 @@ pub struct RingFrame {
     slot: SlotPlace,
     /// The status that the kernel wrote, which the slot has no more, and the bits of [`OWN`].
     status: u32,
-    /// Range of the packet in the slot, which is inside of it.
+    /// Range of the packet, which lies inside the slot.
     start: u32,
     end: u32,
 }

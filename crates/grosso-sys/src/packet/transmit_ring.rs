@@ -81,7 +81,7 @@ impl TransmitRing {
     ///
     /// # Errors
     ///
-    /// The error of the first packet; none was sent then. `WouldBlock` if no slot is free, `EMSGSIZE` above
+    /// Returns the error of the first packet if no packet was sent: `WouldBlock` if no slot is free, `EMSGSIZE` above
     /// [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for an invalid virtio header, `ENETDOWN`, `ENXIO` if the
     /// interface is gone.
     pub fn send_batch(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {

@@ -63,7 +63,7 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
 /// Writes an output as a whole: see [`create`].
 ///
 /// # Errors
-/// As for [`create`], and errors of the file system.
+/// Returns the errors of [`create`], and errors from the file system.
 pub fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     create(path, mode)?.write_all(contents)
 }
@@ -99,7 +99,7 @@ pub fn publish(path: &Path, contents: &[u8], mode: u32) -> io::Result<File> {
 /// Replaces a file atomically: a reader sees the old content or the new one.
 ///
 /// # Errors
-/// Errors of the file system.
+/// Returns errors from the file system.
 pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let place = Place::of(path, Last::Follow)?;
     let beside = beside(&place)?;
@@ -183,7 +183,7 @@ fn create_new_in(place: &Place, mode: u32) -> io::Result<File> {
     Ok(place.open(flags, Mode::from_raw_mode(mode))?.into())
 }
 
-/// The place of the same name with `.new` behind it.
+/// Returns the directory entry of the same name with `.new` appended.
 fn beside(place: &Place) -> io::Result<Place> {
     let mut name = place.name.clone();
     name.push(".new");

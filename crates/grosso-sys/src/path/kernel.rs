@@ -47,7 +47,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 /// Opens a file with these flags. It allocates nothing unless it fails, for use after `fork(2)`.
 ///
 /// # Errors
-/// As for [`read`].
+/// Returns the errors of [`read`].
 pub fn open_with(path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     checked(path.as_ref())?;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)

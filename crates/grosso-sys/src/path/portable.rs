@@ -19,7 +19,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens anything that can be read.
 ///
 /// # Errors
-/// Errors of the system.
+/// Returns errors from the operating system.
 pub fn open_any(path: &Path) -> io::Result<File> {
     File::open(path)
 }
@@ -35,7 +35,7 @@ pub fn open_for_update(path: &Path) -> io::Result<File> {
 /// Opens an output: a new file, or what is there, emptied.
 ///
 /// # Errors
-/// Errors of the system.
+/// Returns errors from the operating system.
 pub fn create(path: &Path, _mode: u32) -> io::Result<File> {
     File::create(path)
 }
@@ -43,7 +43,7 @@ pub fn create(path: &Path, _mode: u32) -> io::Result<File> {
 /// Writes an output as a whole: see [`create`].
 ///
 /// # Errors
-/// As for [`create`], and errors of the file system.
+/// Returns the errors of [`create`], and errors from the file system.
 pub fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     create(path, mode)?.write_all(contents)
 }
@@ -56,7 +56,7 @@ pub fn create_new(path: &Path, _mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-/// Creates a file that has its contents from the moment it has its name.
+/// Creates a file whose contents are complete when its name appears.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the system.
@@ -74,7 +74,7 @@ pub fn publish(path: &Path, contents: &[u8], mode: u32) -> io::Result<File> {
 /// Replaces a file as a whole.
 ///
 /// # Errors
-/// Errors of the system.
+/// Returns errors from the operating system.
 pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let beside = beside(path);
     remove_if_there(&beside)?;
@@ -101,7 +101,7 @@ pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
 /// Removes a name, which is no directory.
 ///
 /// # Errors
-/// Errors of the system.
+/// Returns errors from the operating system.
 pub fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
@@ -109,7 +109,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 /// Renames an entry, and replaces what has the new name.
 ///
 /// # Errors
-/// Errors of the system.
+/// Returns errors from the operating system.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
@@ -117,7 +117,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Returns the facts about what a path leads to.
 ///
 /// # Errors
-/// Errors of the system.
+/// Returns errors from the operating system.
 pub fn metadata(path: &Path) -> io::Result<Metadata> {
     fs::metadata(path)
 }
@@ -134,7 +134,7 @@ pub fn warning(_path: &Path) -> Option<String> {
     None
 }
 
-/// The same name with `.new` behind it.
+/// Returns the same name with `.new` appended.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

@@ -19,7 +19,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-/// A directory that is open, and the name of an entry that it may have.
+/// Open directory, and the name of an entry that it may have.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) directory: OwnedFd,
@@ -70,7 +70,7 @@ impl fmt::Display for Controller {
 /// Returns whether users other than root and the caller can replace a name, or a directory on the path to it.
 ///
 /// # Errors
-/// Errors of resolving the directory.
+/// Returns errors from resolving the directory.
 pub fn control(path: &Path) -> io::Result<Controller> {
     let mut control = Controller::Own;
     walk(path, Last::Keep, &mut |directory| {
@@ -273,7 +273,7 @@ pub(super) fn descriptor_path(file: impl AsFd) -> String {
 const PIN: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// The same for a directory.
 const DIRECTORY: OFlags = PIN.union(OFlags::DIRECTORY);
-/// Most links that one path leads over: the limit of Linux.
+/// Maximum number of links in the resolution of one path: the limit of Linux.
 const LINKS_MAX: usize = 40;
 /// The number of users who have none in a user namespace.
 const OVERFLOW_USER: u32 = 65_534;

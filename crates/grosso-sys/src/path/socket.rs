@@ -53,7 +53,7 @@ impl Pinned {
         Ok(Self(file))
     }
 
-    /// Connects a socket to this one.
+    /// Connects `socket` to this socket.
     ///
     /// # Errors
     /// Errors from `connect(2)`.

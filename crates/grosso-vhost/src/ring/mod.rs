@@ -97,7 +97,7 @@ macro_rules! of {
 struct Chain {
     /// ID with which it is returned.
     number: u16,
-    /// Consecutive descriptors of the ring that it occupies.
+    /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,
     /// Capacity or content in bytes; finally the number of bytes written.
     bytes: u32,
@@ -166,7 +166,7 @@ impl Ring {
     /// Copies the next frame from the guest, including its virtio header; `None` if there is none.
     ///
     /// # Errors
-    /// The fault of the next entry, which is skipped.
+    /// Returns the fault of the next entry, which is skipped.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         self.pieces.begin(false);
         let taken = of!(&mut self.form, ring => {

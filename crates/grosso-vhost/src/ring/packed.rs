@@ -31,7 +31,7 @@ pub(super) struct PackedRing {
 #[derive(Clone, Copy, Debug)]
 struct Returned {
     chain: Chain,
-    /// Whether it is the last entry of its frame.
+    /// Whether the entry is the last one of its frame.
     is_last: bool,
 }
 
@@ -289,9 +289,9 @@ fn locate(parts: &PackedParts) -> Cursor {
 /// Meaning of a descriptor's flags.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// Whether it was made available in an odd lap.
+    /// Whether the descriptor was made available in an odd lap.
     is_odd: bool,
-    /// Whether it was used in that lap, or initially.
+    /// Whether the descriptor was used in that lap, or initially.
     is_used: bool,
 }
 

@@ -20,7 +20,7 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the header without optional fields.
 pub const HEADER_LEN: usize = 8;
-/// Most bytes of a header with extensions that are read.
+/// Maximum header length in bytes, extensions included; longer headers are not parsed.
 pub const HEADER_BYTES_MAX: usize = 1024;
 
 /// The UDP port.
@@ -47,7 +47,7 @@ pub mod field {
     pub const FLAGS: Range<usize> = 0..1;
     /// Type of the message.
     pub const MESSAGE: Range<usize> = 1..2;
-    /// Bytes behind the first eight.
+    /// Bytes after the first eight.
     pub const LENGTH: Range<usize> = 2..4;
     /// Identifier of the tunnel's end.
     pub const ENDPOINT: Range<usize> = 4..8;

@@ -55,7 +55,7 @@ layout::assert_layout! {
     LENGTH = length,
 }
 
-/// Common part of these extension headers.
+/// Next header and length: the fields that IPv6 extension headers have in common.
 #[repr(C)]
 #[derive(
     FromBytes,

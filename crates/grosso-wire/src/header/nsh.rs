@@ -120,7 +120,7 @@ impl NshHeader {
         (self.flags_ttl_length.get() >> 14) as u8
     }
 
-    /// Returns the length of header and context in bytes, as the header states.
+    /// Returns the length of the header and its context in bytes, from the length field.
     pub fn header_len(&self) -> usize {
         usize::from(self.flags_ttl_length.get() & LENGTH_MASK) * 4
     }

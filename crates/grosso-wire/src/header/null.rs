@@ -29,7 +29,7 @@ pub const FAMILY_IPV6_LINUX: u32 = 10;
 pub const FAMILY_IPV6_NETBSD: u32 = 24;
 /// `AF_INET6` of FreeBSD.
 pub const FAMILY_IPV6_FREEBSD: u32 = 28;
-/// `AF_INET6` of macOS.
+/// `AF_INET6` on macOS.
 pub const FAMILY_IPV6_MACOS: u32 = 30;
 
 /// Byte ranges inside the header.

@@ -17,13 +17,13 @@ pub struct HeaderSpec {
     pub name: &'static str,
     /// Role of the header in a packet.
     pub class: Class,
-    /// Numbers by which other headers announce this one.
+    /// Numbers by which other headers announce this header.
     pub announced: Announced,
     /// Reads the header at the start of the remaining bytes: its length, and the next header.
     pub(crate) read: Read,
     /// Fields of the fixed part.
     pub layouts: Layouts,
-    /// Bytes after the fixed part: options, and content without fields.
+    /// Bytes after the fixed part: options, or data that the specification does not divide into fields.
     pub tail: Tail,
     /// Bits that determine which headers follow, without payload lengths.
     pub structure: Structure,
@@ -35,7 +35,7 @@ pub struct HeaderSpec {
     pub receive: Option<Receive>,
 }
 
-/// Check of a tunnel header by a receiver that removes it.
+/// Function with which a receiver checks a tunnel header before it removes the header.
 pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
 
 /// Findings about a tunnel header that a receiver may remove.
@@ -292,8 +292,8 @@ pub enum Law {
     },
     /// Equal; another value ends the train.
     Equal,
-    /// The number of bytes from `skip` bytes after the header's start to the end of the packet. A length that does not
-    /// fit is written as zero (rules G50, G63), which only IP allows.
+    /// Number of bytes from `skip` bytes after the header's start to the end of the packet. A length that does not fit
+    /// is written as zero (rules G50, G63), which only IP allows.
     Length {
         /// Bytes at the start of the header that the length does not count.
         skip: usize,

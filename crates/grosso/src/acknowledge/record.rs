@@ -62,7 +62,7 @@ impl Record {
     /// the TOS or traffic class of its innermost IP header.
     ///
     /// # Errors
-    /// The first property of the packet that a record cannot store.
+    /// Returns the first property of the packet that a record cannot store.
     pub fn read(
         packet: &[u8],
         transport: usize,

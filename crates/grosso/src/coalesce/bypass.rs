@@ -97,7 +97,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         }
     }
 
-    /// As many as leave it tried as it is.
+    /// Returns the number of packets that may skip the stage without ending the trial.
     #[inline(always)]
     fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
         if !is_unverified(next.seen.meta) {
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// As many packets are let by unseen as cannot end the trial, and it stands as if each had been seen.
+    /// Only packets that cannot end the trial skip the stage, and the trial counts as if the stage had examined each.
     #[test]
     fn a_run_counts_as_its_packets_do() {
         let meta = Meta::default();

@@ -334,8 +334,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         train.into_iter().chain(self.assembly.deadline()).min()
     }
 
-    /// Returns the number of held trains, including those of one packet. Packets queued for the repair of reordering
-    /// are not included, see [`ReorderStats::waiting`](crate::stats::ReorderStats::waiting).
+    /// Returns the number of held trains, including those of one packet. Packets queued to repair reordering are not
+    /// included; [`ReorderStats::waiting`](crate::stats::ReorderStats::waiting) counts them.
     #[must_use]
     pub fn trains_held(&self) -> usize {
         self.merger.trains.len()

@@ -112,7 +112,7 @@ struct Identification {
     step: u64,
 }
 
-/// The word of an IPv4 header that starts with the identification and ends with the checksum; nothing in between varies
+/// Word of an IPv4 header that starts with the identification and ends with the checksum; nothing in between varies
 /// along a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpNumbers(u64);
@@ -535,7 +535,7 @@ impl Default for Prediction {
     }
 }
 
-/// Bits of [`IpNumbers`] behind the identification.
+/// Bits of [`IpNumbers`] after the identification.
 const IDENTIFICATION_SHIFT: u32 = 48;
 
 /// Adds one to the identification and subtracts one from the checksum.

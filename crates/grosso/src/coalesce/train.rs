@@ -68,7 +68,7 @@ pub(crate) struct Arrival<B> {
     /// The hash of its flow.
     pub(crate) flow: FlowHash,
     pub(crate) now_ns: u64,
-    /// Whether it resembles the flow's prediction.
+    /// Whether the packet resembles the flow's prediction.
     pub(crate) resembles: bool,
 }
 

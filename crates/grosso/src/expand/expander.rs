@@ -49,7 +49,7 @@ pub struct Expander {
 #[derive(Clone, Debug, Default)]
 struct Receiver {
     run: DeliveredRun,
-    /// Its latest acknowledgment.
+    /// Latest acknowledgment of the receiver.
     before: Option<Record>,
 }
 

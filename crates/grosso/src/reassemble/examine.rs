@@ -62,7 +62,7 @@ impl ArrivedFragment {
 /// Reason why a frame is not joined with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It leaves unchanged.
+    /// The frame passes through unchanged.
     Pass(Pass),
     /// Discarded; an ICMP error may be sent.
     Discard { reason: Discard, error: Option<IcmpError>, ip: u16 },

@@ -16,9 +16,9 @@ pub(crate) struct Key {
     /// Protocol, for IPv4 only.
     pub(crate) protocol: u8,
     pub(crate) is_ipv6: bool,
-    /// It is complete in its only fragment, and independent of other fragments (RFC 6946).
+    /// Whether the datagram is complete in its only fragment and independent of other fragments (RFC 6946).
     pub(crate) is_atomic: bool,
-    /// The seeded hash of the identifiers in the headers around it: VLAN, session, tunnel.
+    /// Seeded hash of the identifiers in the outer headers: VLAN, session, tunnel.
     pub(crate) outside: u64,
 }
 

@@ -24,12 +24,12 @@ pub(crate) struct Incomplete {
     /// Index of its source's share.
     pub(crate) share: usize,
     pub(crate) created_ns: u64,
-    /// Whether it was discarded: only the key is kept.
+    /// Whether the datagram was discarded: only the key is kept.
     pub(crate) is_dead: bool,
     pub(crate) by_age: Link,
     pub(crate) by_use: Link,
     pub(crate) by_source: Link,
-    /// Memory that it takes, in bytes.
+    /// Memory that the datagram occupies, in bytes.
     pub(crate) held_bytes: usize,
     pub(crate) contents: Contents,
 }

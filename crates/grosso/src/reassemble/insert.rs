@@ -420,7 +420,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Memory that a kept buffer occupies, in bytes, however little of it is filled (P33).
+/// Memory that a kept buffer occupies, in bytes, regardless of how much of it is filled (P33).
 pub(super) fn kept_bytes<B>(limits: &ReassemblyLimits, len: usize) -> usize {
     len.max(limits.buffer_bytes) + size_of::<Fragment<B>>()
 }

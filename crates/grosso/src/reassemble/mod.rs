@@ -134,7 +134,7 @@ pub struct Reassembler<B> {
 #[derive(Clone, Copy, Debug)]
 struct Source {
     held_bytes: usize,
-    /// Number of fragments received from it, wrapping.
+    /// Number of fragments received from the source, wrapping.
     count: u32,
     /// Its datagrams by the time of their latest fragment.
     by_use: Queue,
@@ -274,8 +274,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Returns the identity of the datagram that a fragment belongs to; `None` if the frame would be passed or
-    /// discarded alone.
+    /// Returns the identity of the datagram that a fragment belongs to; `None` if the frame would not be held (it would
+    /// be passed through or discarded).
     pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
         let packet = frame.buffer.as_ref();
         dissect_into(packet, self.link, &self.ports, &mut self.stack);

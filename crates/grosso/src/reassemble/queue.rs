@@ -123,7 +123,7 @@ impl Queue {
         self.last
     }
 
-    /// Returns the slot behind the given one, or the first.
+    /// Returns the slot after the given one, or the first.
     #[inline]
     pub(crate) fn behind<T>(
         &self,

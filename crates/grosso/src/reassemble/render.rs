@@ -23,7 +23,7 @@ pub(crate) struct Whole<'a> {
     pub(crate) is_ipv6: bool,
     pub(crate) ecn: u8,
     pub(crate) dont_fragment: bool,
-    /// Bytes behind the headers.
+    /// Bytes after the headers.
     pub(crate) data_len: usize,
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn verify(
     }
 }
 
-/// Returns the pseudo-header sum. `before` are the extension headers in the data, behind the fragment header. `None` if
+/// Returns the pseudo-header sum. `before` are the extension headers in the data, after the fragment header. `None` if
 /// there are too many of them.
 fn pseudo(header: &[u8], before: &[u8], kind: Kind, protocol: u8, len: usize) -> Option<Sum> {
     let ip = Layer { kind, offset: 0, len: header.len() as u16 };

@@ -72,7 +72,7 @@ type Bits = [u64; WORDS];
 /// Property of a unit, for which a page has a bit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bit {
-    /// It is present.
+    /// The unit is present.
     Covered = 0,
     /// A fragment starts with it.
     Start = 1,
@@ -93,7 +93,7 @@ impl Pages {
 pub(crate) struct Starts {
     pages: Pages,
     word: usize,
-    /// Those of the word that are still to come.
+    /// Bits of the word for starts that are still to be returned.
     bits: u64,
     /// Maximum number of remaining starts, so that the search ends after the last.
     left: u16,

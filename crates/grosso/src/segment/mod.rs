@@ -29,7 +29,8 @@ pub use fragments::{FragmentOptions, Fragments, NoFragments};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outgoing {
-    /// Leaves the innermost checksum partial; outer checksums are completed without reading the payload (rule C40).
+    /// Whether to leave the innermost checksum partial; outer checksums are completed without reading the payload (rule
+    /// C40).
     pub partial_checksums: bool,
     /// Produces one packet from all full segments and one from the rest; the device repeats the outer headers (rule
     /// S47).
@@ -190,7 +191,7 @@ impl<'a> Segments<'a> {
     /// express their length, and guests leave length fields unset.
     ///
     /// # Errors
-    /// The reason why the frame cannot or need not be segmented.
+    /// Returns the reason why the frame cannot or need not be segmented.
     pub fn new(
         slices: &'a [&'a [u8]],
         meta: &Meta,

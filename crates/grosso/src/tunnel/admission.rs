@@ -72,7 +72,7 @@ impl Endpoint {
     /// number between packets.
     ///
     /// # Errors
-    /// The reason why the packet does not belong to the tunnel; `expected` is then unchanged.
+    /// Returns the reason why the packet does not belong to the tunnel; `expected` is then unchanged.
     pub fn admit(
         &self,
         packet: &Decapsulation,

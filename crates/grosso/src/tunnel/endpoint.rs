@@ -189,7 +189,7 @@ impl Endpoint {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// The first contradiction.
+    /// Returns the first contradiction found.
     pub fn check(&self) -> Result<(), Contradiction> {
         if self.local.is_ipv4() != self.remote.is_ipv4() {
             return Err(Contradiction::Families);

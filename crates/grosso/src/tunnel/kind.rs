@@ -55,7 +55,7 @@ pub enum Tunnel {
 }
 
 impl Tunnel {
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ pub(super) fn name_payload(prefix: &mut [u8], last: &Layer, ethertype: u16) -> O
     Some(())
 }
 
-/// Returns whether a header of this kind can say that it carries this EtherType.
+/// Returns whether a header of this kind can announce this EtherType.
 pub(super) fn can_name(kind: Kind, ethertype: u16) -> bool {
     payload_name(kind, ethertype).is_some()
 }

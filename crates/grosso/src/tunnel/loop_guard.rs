@@ -57,7 +57,7 @@ enum OuterAddresses {
     V6 { local: [u8; 16], remotes: Vec<[u8; 16]> },
 }
 
-/// The part of an outer packet behind its IP header that identifies the tunnel.
+/// Part of an outer packet after its IP header that identifies the tunnel.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     /// One of these IP protocols.
@@ -84,7 +84,7 @@ struct FirstFragment {
     seen_ns: u64,
 }
 
-/// The part of an IP packet that is compared beside its addresses.
+/// Part of an IP packet that is compared in addition to its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OuterPayload<'a> {
     protocol: u8,
@@ -341,7 +341,7 @@ fn network(head: &[u8], link: LinkType) -> Option<&[u8]> {
     }
 }
 
-/// Returns the outermost IP packet behind a link layer of any kind, such as PPPoE.
+/// Returns the outermost IP packet after any kind of link layer, such as PPPoE.
 fn network_behind(head: &[u8], link: LinkType) -> Option<&[u8]> {
     let stack = dissect(head, link, &Ports::NONE);
     let ip = stack.layers().iter().find(|layer| layer.kind.is_ip())?;

@@ -21,14 +21,14 @@ pub(super) enum OuterEnds {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     pub(super) traffic_class: u8,
-    /// 20 bits; of IPv6 alone.
+    /// 20 bits; only in IPv6.
     pub(super) flow_label: u32,
     pub(super) hop_limit: u8,
-    /// Of IPv4 alone, as is the bit below.
+    /// Only in IPv4, like the bit below.
     pub(super) identification: u16,
     pub(super) dont_fragment: bool,
     pub(super) protocol: u8,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub(super) payload_len: usize,
 }
 

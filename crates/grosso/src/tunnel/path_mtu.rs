@@ -118,7 +118,7 @@ pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
 
 /// The longest packet of a frame.
 struct Longest {
-    /// Its first IP header, directly or behind VLAN tags, if it has one.
+    /// First IP header of the packet, at the start or after VLAN tags, if there is one.
     network: Option<Layer>,
     /// Its bytes from that header on; without one, those behind the link layer.
     len: usize,

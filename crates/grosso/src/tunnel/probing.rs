@@ -80,9 +80,9 @@ struct ProbeRound {
 /// Reason for the length of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
-    /// It is the longest, or lies between what arrives and what is lost.
+    /// The probed size is the longest, or lies between a size that arrives and a size that is lost.
     Search,
-    /// An earlier search found it.
+    /// An earlier search found the size.
     Earlier,
     /// A message named it: what is longer is tried when the path is probed again.
     Named,

@@ -1,4 +1,4 @@
-//! Outer headers that a socket builds and removes: IP and UDP, or IP alone.
+//! Outer headers that a socket builds and removes: IP and UDP, or only IP.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -329,7 +329,7 @@ const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 const READ_AGAIN_NS: u64 = 10_000_000;
 /// Messages that are read at once. Of more, the kernel keeps what the socket's buffer holds.
 const MESSAGES_MAX: usize = 64;
-/// Bytes that are read of a message: its header, the headers of the quoted packet and what is compared of it.
+/// Bytes of a message that are read: its header, the headers of the quoted packet and the bytes that are compared.
 const MESSAGE_BYTES: usize = 256;
 /// Time for which long packets are remembered after a message, in nanoseconds: that of several retransmissions.
 const QUESTIONED_NS: u64 = 10_000_000_000;

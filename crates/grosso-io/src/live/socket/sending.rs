@@ -116,7 +116,7 @@ impl SocketSender {
         core::mem::take(&mut self.sends_long)
     }
 
-    /// Notes a packet of `len` bytes behind the headers that the socket builds.
+    /// Records a packet of `len` bytes after the headers that the socket builds.
     fn note(&mut self, outer: &Outer, len: usize) {
         let least = if outer.destination.is_ipv6() { CARRIED_IPV6 } else { CARRIED_IPV4 };
         let is_whole = outer.dont_fragment || outer.destination.is_ipv6();

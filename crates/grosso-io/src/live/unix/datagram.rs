@@ -21,9 +21,9 @@ use crate::{buffer::Buffers, live::outgoing::Wire};
 pub(super) struct DatagramEnd {
     socket: LocalSocket,
     peer: Other,
-    /// Time of the next look whether the peer is there.
+    /// Time of the next check whether the peer still exists.
     look_ns: u64,
-    /// Whether it was heard since the last one.
+    /// Whether the peer has sent a frame since the last check.
     was_heard: bool,
     pub(super) stats: UnixStats,
 }

@@ -27,9 +27,9 @@ pub(in crate::live) struct Meeting {
 
 #[derive(Debug)]
 enum Origin {
-    /// It connects to this socket.
+    /// The peer connects to this socket.
     Listening(LocalSocket),
-    /// It listens there.
+    /// The peer listens at this address.
     Connecting(LocalAddress),
 }
 
@@ -95,7 +95,7 @@ impl Meeting {
         self.nobody.as_fd()
     }
 
-    /// Time of the next attempt, if no descriptor tells of it.
+    /// Time of the next attempt, if no descriptor signals it.
     pub(in crate::live) fn deadline(&self) -> Option<u64> {
         self.again_ns
     }

@@ -88,8 +88,7 @@ impl UnixOptions {
     }
 }
 
-/// Returns the offloads that guests have supported for many years with virtio headers: partial checksums and TCP
-/// superframes.
+/// Returns the offloads that even old guests support with virtio headers: partial checksums and TCP superframes.
 #[must_use]
 pub fn usual_features() -> Features {
     Features::SCATTER_GATHER

@@ -31,7 +31,7 @@ pub(super) struct StreamEnd {
     deframer: Deframer,
     /// Rest of a frame that the peer has taken in part.
     unsent: Vec<u8>,
-    /// Bytes of it that it has taken meanwhile.
+    /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,
     /// An empty vector kept for its capacity.
     parts: Vec<IoSlice<'static>>,
@@ -89,7 +89,7 @@ impl StreamEnd {
         }
     }
 
-    /// Sends the rest of a frame that was sent in part; returns whether nothing of it is left.
+    /// Sends the rest of a partly sent frame; returns whether the whole frame is sent.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.unsent.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let Some(peer) = &self.peer else { return Ok(true) };

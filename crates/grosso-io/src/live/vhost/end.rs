@@ -80,13 +80,13 @@ impl MachineEnd {
     /// Copies the next frame for the port, and returns its length with that of its header; `None` if there is none.
     ///
     /// # Errors
-    /// The defect of an entry that was passed over.
+    /// Returns the fault of a skipped entry.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let result = self.side.receive(into);
         self.counted(result)
     }
 
-    /// Tells the other end of what was taken from it.
+    /// Notifies the peer of the entries that were taken from its ring.
     pub(super) fn received(&mut self) {
         let way = self.side.incoming();
         self.patience.found(core::mem::take(&mut self.will_be_told));

@@ -279,12 +279,12 @@ impl Port for VhostPort {
     }
 }
 
-/// The form of the virtio header that a guest with these features has.
+/// Returns the format of the virtio header that a guest with these features uses.
 fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
 
-/// Features of the port and of virtio, to the guest and from it.
+/// Features of the port and of virtio, in both directions: to and from the guest.
 const WORDS: [(Features, u64, u64); 4] = [
     (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
     (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),

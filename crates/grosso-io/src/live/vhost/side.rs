@@ -172,7 +172,7 @@ impl MachineSide {
         }
     }
 
-    /// The reason why a table of memory was refused since this was asked last.
+    /// Returns why a memory table was refused since the last call.
     pub(super) fn refused_memory(&mut self) -> Option<io::Error> {
         match self {
             Self::Device(back) => back.refused_memory(),

@@ -68,7 +68,7 @@ impl Peers {
         self.peers.get_mut(number)
     }
 
-    /// This end of the tunnel, with the endpoint's own other end.
+    /// Returns the local endpoint of the tunnel, with its configured peer.
     pub(super) fn endpoint(&self) -> &Endpoint {
         // There is at least one other end.
         self.peers[0].encapsulator.endpoint()

@@ -135,7 +135,7 @@ impl Taking {
         Gso::every(size).filter(|_| transport.kind == Kind::Tcp && is_long)
     }
 
-    /// Takes the packet out, within its buffer unless it has to be changed.
+    /// Decapsulates the packet, in its buffer unless the packet must be changed.
     fn open(&mut self, buffer: PortBuffer, plan: &Decapsulation) -> Frame<PortBuffer> {
         self.stats.taken_out.count(&Ok(*plan));
         self.stats.left_open += u64::from(plan.details.left_open);

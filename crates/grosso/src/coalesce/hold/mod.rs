@@ -221,7 +221,7 @@ impl Controller {
         }
     }
 
-    /// Holds a train until its time is over, or it has as many packets as the flow's acknowledgments allow.
+    /// Holds a train until its hold time ends, or until it has as many packets as the flow's acknowledgments allow.
     fn hold<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));

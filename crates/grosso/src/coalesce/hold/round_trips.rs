@@ -56,11 +56,11 @@ enum Opening {
 /// Fields of a packet that describe its connection.
 struct Said {
     connection: u64,
-    /// Whether it was sent by the endpoint with the greater address and port.
+    /// Whether the endpoint with the greater address and port sent the packet.
     is_of_second: bool,
     /// The sequence number of a SYN.
     opens: Option<u32>,
-    /// Whether it resets the connection.
+    /// Whether the packet resets the connection.
     is_reset: bool,
     /// Sequence number after the packet, if it occupies any.
     sequence: Option<u32>,

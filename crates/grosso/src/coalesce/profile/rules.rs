@@ -35,7 +35,7 @@ pub struct Rules {
     pub dont_fragment: Vary,
     /// IPv4 identification. If compared, it must increase by one or stay fixed.
     pub identification: Vary,
-    /// Packets whose identification may stay fixed, if it is compared.
+    /// Packets that may keep a fixed IPv4 identification; ignored if identifications are not compared.
     pub fixed_identification: FixedIdentification,
     /// Acknowledgment number. A lower number than the train's never merges.
     pub acknowledgment: Vary,

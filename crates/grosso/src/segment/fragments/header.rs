@@ -171,7 +171,7 @@ impl FragmentHeader {
         Some(chain.max(known).max(UNIT))
     }
 
-    /// Writes the headers of the fragment with `len` bytes of data, `before` bytes behind the start of the packet's
+    /// Writes the headers of the fragment with `len` bytes of data, `before` bytes after the start of the packet's
     /// data; `more` says that others follow.
     pub(super) fn write(&mut self, out: &mut [u8], before: usize, len: usize, more: bool) {
         out.copy_from_slice(&self.bytes[..self.len]);
@@ -217,7 +217,7 @@ impl FragmentHeader {
         put_u16(out, at, offset | more);
     }
 
-    /// A fragment header behind the unfragmentable part (RFC 8200 section 4.5).
+    /// A fragment header after the unfragmentable part (RFC 8200 section 4.5).
     fn append_fragment_header(&mut self, next_header_at: usize, identification: u32) {
         let next_header = core::mem::replace(&mut self.bytes[next_header_at], FRAGMENT_PROTOCOL);
         let at = self.len;

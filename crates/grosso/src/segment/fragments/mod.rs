@@ -76,7 +76,7 @@ impl<'a> Fragments<'a> {
     /// `identification` is that of IPv6 fragments and should be random (RFC 7739).
     ///
     /// # Errors
-    /// The reason why the frame cannot or need not be fragmented.
+    /// Returns the reason why the frame cannot or need not be fragmented.
     pub fn of_superframe(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -131,7 +131,7 @@ impl<'a> Fragments<'a> {
     /// own, because routers do not fragment IPv6 (RFC 8200 section 5).
     ///
     /// # Errors
-    /// The reason why the packet cannot, must not or need not be fragmented.
+    /// Returns the reason why the packet cannot, must not or need not be fragmented.
     pub fn of_packet(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -257,8 +257,8 @@ impl Patch {
         Ok(Self { at: field - data_start, bytes: [checksum[0], checksum[1], 0, 0], len: 2 })
     }
 
-    /// Writes the part of the patch that lies in a fragment: its data are `data`, `before` bytes behind the start of
-    /// all data.
+    /// Writes the part of the patch that lies in a fragment: its data are `data`, `before` bytes after the start of all
+    /// data.
     fn apply(&self, before: usize, data: &mut [u8]) {
         for (at, byte) in (self.at..).zip(&self.bytes[..self.len]) {
             if let Some(place) = at.checked_sub(before).and_then(|at| data.get_mut(at)) {

@@ -20,7 +20,7 @@ pub(super) struct OuterHeaders {
     pub(super) tunnel: Tunnel,
     /// The outermost IP header.
     pub(super) ip: Layer,
-    /// Number of link-layer headers in front of it.
+    /// Number of link-layer headers before the IP header.
     pub(super) links: usize,
     /// Index of the first header inside the tunnel.
     pub(super) inner: usize,
@@ -112,7 +112,8 @@ impl OuterHeaders {
         }
     }
 
-    /// End of the payload: IP and UDP have to agree with each other and with the frame. Bytes behind it are padding.
+    /// End of the payload: IP and UDP have to agree with each other and with the frame. Bytes after the payload are
+    /// padding.
     fn end(&self, frame: &[u8], is_superframe: bool) -> Result<usize, Refusal> {
         let end = declared_end(frame, &self.ip, is_superframe)?.unwrap_or(frame.len());
         if end > frame.len() {

@@ -148,9 +148,9 @@ pub struct Decapsulation {
     /// Metadata of the decapsulated packet (rule W4): state of the inner checksums, segmentation, and the VLAN tag if
     /// the link header stays. The receive hash is dropped, because it was computed for the outer packet.
     pub meta: Meta,
-    /// The part of the link layer that stays, if any.
+    /// Part of the link layer that stays, if any.
     front: Front,
-    /// Start and end of the packet behind it, in bytes from the start of the frame.
+    /// Start and end of the packet after the link layer, in bytes from the start of the frame.
     start: usize,
     end: usize,
     /// The first IP header in the packet, which inherits congestion.
@@ -193,7 +193,7 @@ pub struct Details {
     pub reserved_bits: bool,
 }
 
-/// The part of the link layer that stays in front of the packet.
+/// Part of the link layer that stays in front of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Front {
     len: usize,
@@ -219,7 +219,7 @@ impl Decapsulation {
     /// the tunnel.
     ///
     /// # Errors
-    /// The reason why there is no tunnel or the packet must not be decapsulated.
+    /// Returns the reason why there is no tunnel or the packet must not be decapsulated.
     pub fn plan(
         frame: &[u8],
         stack: &Stack,
@@ -429,9 +429,9 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
 struct InnerPacket {
     start: usize,
     end: usize,
-    /// Its EtherType; `None` for an Ethernet frame that is the whole packet.
+    /// EtherType of the packet; `None` for an Ethernet frame that is the whole packet.
     ethertype: Option<u16>,
-    /// Its first IP header, directly or behind VLAN tags.
+    /// First IP header of the packet, at the start or after VLAN tags.
     network: Option<Layer>,
 }
 
@@ -487,7 +487,7 @@ impl InnerPacket {
         Ok(Self { start, end, ethertype, network })
     }
 
-    /// Returns the part of the link layer that stays in front of it.
+    /// Returns the part of the link layer that stays in front of the packet.
     fn front(
         &self,
         frame: &[u8],

@@ -16,19 +16,19 @@ use crate::{
 pub(super) struct Inside {
     /// Start of the part of the frame that stays, in bytes from its start.
     pub(super) start: usize,
-    /// End of that part. Bytes behind it are padding.
+    /// End of that part. Bytes after the end are padding.
     pub(super) end: usize,
     /// Ethernet, IPv4 or IPv6.
     pub(super) kind: Kind,
     /// The tag that is written between the addresses of an Ethernet frame and the rest.
     pub(super) tag: Option<VlanTag>,
-    /// The first IP header, directly or behind VLAN tags.
+    /// First IP header, at the start or after VLAN tags.
     pub(super) network: Option<Inner>,
     /// Number of further tunnels that the packet may enter, if it has that option.
     pub(super) encapsulation_limit: Option<u8>,
-    /// Whether it is a superframe.
+    /// Whether the packet is a superframe.
     pub(super) is_superframe: bool,
-    /// Number of packets that it stands for.
+    /// Number of wire packets that the frame represents.
     pub(super) packets: u32,
 }
 
@@ -78,7 +78,7 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Bytes of the frame that the tunnel carries behind the header.
+    /// Bytes of the frame that the tunnel carries after the header.
     pub(super) const fn len(&self) -> usize {
         self.end - self.start
     }
@@ -151,7 +151,7 @@ impl Inside {
     }
 }
 
-/// End of an IP packet by its own length; `None` if it has none.
+/// Returns the end of an IP packet according to its length field; `None` if the packet has no length.
 fn declared_end(head: &[u8], ip: &Layer) -> Option<usize> {
     let start = usize::from(ip.offset);
     if ip.kind == Kind::Ipv4 {
@@ -167,7 +167,7 @@ fn declared_end(head: &[u8], ip: &Layer) -> Option<usize> {
     }
 }
 
-/// Returns the limit in the destination options right behind an IPv6 header (RFC 2473 section 4.1.1).
+/// Returns the limit in the destination options directly after an IPv6 header (RFC 2473 section 4.1.1).
 fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
     let next_header = head.get(usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start);
     if ip.kind != Kind::Ipv6 || next_header != Some(&ipv6::NEXT_DESTINATION_OPTIONS) {

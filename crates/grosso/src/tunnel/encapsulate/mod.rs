@@ -59,7 +59,7 @@ pub struct Encapsulator {
     hasher: FlowHasher,
     stack: Stack,
     header: Vec<u8>,
-    /// The number of the next packet (RFC 2890).
+    /// Sequence number of the next packet (RFC 2890).
     sequence: u32,
     /// The identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,
@@ -87,7 +87,7 @@ impl Encapsulator {
     /// Creates an encapsulator for `endpoint`. `seed` keys the UDP source port of each flow and should be random (P50).
     ///
     /// # Errors
-    /// The first contradiction in the configuration.
+    /// Returns the first contradiction found in the configuration.
     pub fn new(endpoint: Endpoint, seed: u64) -> Result<Self, Contradiction> {
         endpoint.check()?;
         let ends =
@@ -115,7 +115,7 @@ impl Encapsulator {
     /// own.
     ///
     /// # Errors
-    /// The reason why the tunnel cannot carry the frame, which is then not counted as sent.
+    /// Returns the reason why the tunnel cannot carry the frame, which is then not counted as sent.
     pub fn encapsulate(
         &mut self,
         slices: &[&[u8]],

@@ -57,7 +57,7 @@ impl SecurityAssociation {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// The first value that is out of range.
+    /// Returns the first value that is out of range.
     pub const fn check(&self) -> Result<(), NoAssociation> {
         let window = self.replay_window_packets;
         if self.spi < SPI_MIN {
@@ -182,7 +182,7 @@ impl KeyMaterial {
     /// Creates key material for the algorithm with this `ip xfrm` name, which must be [`ALGORITHM`].
     ///
     /// # Errors
-    /// An error for another algorithm or an invalid key length.
+    /// Returns an error for another algorithm or an invalid key length.
     pub fn of_algorithm(name: &str, key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
         if name != ALGORITHM {
             return Err(NoAssociation::Algorithm);
@@ -201,7 +201,7 @@ impl KeyMaterial {
     }
 }
 
-/// The part of the key material that every nonce starts with (RFC 4106 section 4); as secret as the key.
+/// Part of the key material that every nonce starts with (RFC 4106 section 4); as secret as the key.
 pub(super) struct Salt(pub(super) Zeroizing<[u8; SALT_BYTES]>);
 
 impl fmt::Debug for Salt {

@@ -39,7 +39,7 @@ pub enum Traffic {
 /// Classifies a frame. `port` is the UDP port of ESP on this host, if it uses one.
 ///
 /// # Errors
-/// The reason if the frame carries no ESP, or only a fragment of an ESP packet.
+/// Returns a reason if the frame carries no ESP, or only a fragment of an ESP packet.
 pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traffic, Refusal> {
     match locate(frame, link, port) {
         Ok(located) => Ok(Traffic::Esp { spi: located.spi, in_udp: located.in_udp() }),
@@ -87,7 +87,7 @@ impl Decryptor {
     /// Creates a decryptor for an association that has received nothing.
     ///
     /// # Errors
-    /// The first contradiction in the association.
+    /// Returns the first contradiction found in the association.
     pub fn new(association: SecurityAssociation) -> Result<Self, NoAssociation> {
         Self::resume(association, 0)
     }
@@ -96,7 +96,7 @@ impl Decryptor {
     /// to it.
     ///
     /// # Errors
-    /// The first contradiction in the association.
+    /// Returns the first contradiction found in the association.
     pub fn resume(
         association: SecurityAssociation,
         last_sequence: u64,
@@ -122,8 +122,8 @@ impl Decryptor {
     /// valid ICV (RFC 4303 section 3.4.3).
     ///
     /// # Errors
-    /// The reason why the packet must not be delivered. Up to [`Refusal::Integrity`] the frame is unchanged; errors
-    /// found after the ICV check leave it decrypted.
+    /// Returns the reason why the packet must not be delivered. Up to [`Refusal::Integrity`] the frame is unchanged;
+    /// errors found after the ICV check leave it decrypted.
     #[inline]
     pub fn decrypt(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
         let result = self.open(frame, link);
@@ -277,7 +277,7 @@ impl EspHeaders {
     }
 }
 
-/// Finds ESP behind the outermost IP header, directly or in UDP to `port`.
+/// Finds ESP after the outermost IP header, directly or in UDP to `port`.
 fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders, Refusal> {
     let network = Network::find(frame, link)?;
     let split = network.split(frame, Side::Decrypting)?;

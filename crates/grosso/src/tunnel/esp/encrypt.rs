@@ -55,7 +55,7 @@ impl Encryptor {
     /// packets each, the probability of a repeated vector is about 2^(k + 1 - 64).
     ///
     /// # Errors
-    /// The first contradiction in the association.
+    /// Returns the first contradiction found in the association.
     pub fn new(association: SecurityAssociation, vector_salt: u64) -> Result<Self, NoAssociation> {
         Self::resume(association, vector_salt, 0)
     }
@@ -67,7 +67,7 @@ impl Encryptor {
     /// improbable, and continuing above all used numbers keeps the peer's replay window working.
     ///
     /// # Errors
-    /// The first contradiction in the association.
+    /// Returns the first contradiction found in the association.
     pub fn resume(
         association: SecurityAssociation,
         vector_salt: u64,
@@ -103,7 +103,7 @@ impl Encryptor {
     /// a partial checksum first and drops Ethernet padding.
     ///
     /// # Errors
-    /// The reason why the frame cannot be encrypted. No sequence number is used, and the content of `out` is
+    /// Returns the reason why the frame cannot be encrypted. No sequence number is used, and the content of `out` is
     /// unspecified.
     #[inline]
     pub fn encrypt(
@@ -181,7 +181,7 @@ impl Encryptor {
         outer + self.udp_len() + ESP_BYTES
     }
 
-    /// Most bytes behind the encrypted text.
+    /// Maximum number of bytes after the encrypted text.
     const fn trailer_max(&self) -> usize {
         PADDING_MAX + TRAILER_BYTES + self.icv_bytes
     }
@@ -332,7 +332,7 @@ impl EncryptedSegments<'_, '_> {
     /// last packet.
     ///
     /// # Errors
-    /// The reason why the packet cannot be encrypted. If the buffer is too short, call again with a larger one.
+    /// Returns the reason why the packet cannot be encrypted. If the buffer is too short, call again with a larger one.
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Encrypted>, Refusal> {
         let encryptor = &mut *self.encryptor;

@@ -1,4 +1,4 @@
-//! Division of a packet: the link layer, the outermost IP header, and the part behind the headers that stay readable.
+//! Division of a packet: the link layer, the outermost IP header, and the part after the headers that stay readable.
 
 use grosso_checksum::update;
 use grosso_wire::{
@@ -19,9 +19,9 @@ pub(super) struct Network {
     index: usize,
     /// Start of the packet.
     pub(super) start: usize,
-    /// End of the packet by its own length.
+    /// End of the packet according to its length field.
     pub(super) end: usize,
-    /// Its version.
+    /// IP version.
     pub(super) version: Version,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Version {
     V6,
 }
 
-/// Start of the payload of an IP packet, behind the extension headers that stay in front.
+/// Start of the payload of an IP packet, after the extension headers that stay in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
     /// Start of the payload, in bytes from the start of the frame.
@@ -92,7 +92,7 @@ impl Network {
     /// Start of the payload.
     ///
     /// # Errors
-    /// An error if the packet is a fragment, or its extension headers end too early.
+    /// Returns an error if the packet is a fragment, or its extension headers end too early.
     #[inline]
     pub(super) fn split(&self, frame: &[u8], side: Side) -> Result<Split, Refusal> {
         match self.version {
