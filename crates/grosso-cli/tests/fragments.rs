@@ -198,7 +198,7 @@ b: 6 -> 6 packets; 0 datagrams of 0 fragments
   192.168.1.200 > 192.168.1.100, identification 0x004d, UDP
     missing; packets 1-2, 6; missing bytes 16-31, 48-55
   192.168.1.200 > 192.168.1.100, identification 0x004e, UDP
-    end-of-capture; packet 3; missing the end from byte 24 on
+    missing; packet 3; missing the end from byte 24 on
   192.168.1.200 > 192.168.1.100, identification 0x004f, UDP
     missing; packet 5; missing bytes 0-23
 ";
@@ -206,9 +206,9 @@ b: 6 -> 6 packets; 0 datagrams of 0 fragments
     assert_eq!(bench.run("reassemble -q -r a -w b --strict").code, 1);
     let report = bench.ok("reassemble --json -r a -w b").json();
     assert_eq!(report["schema"], "grosso.reassemble/1");
-    assert_eq!(report["left"], serde_json::json!({"end-of-capture": 1, "missing": 2}));
-    assert_eq!(report["sets"][0]["reason"], "missing");
-    assert_eq!(report["sets"][1]["reason"], "end-of-capture");
+    assert_eq!(report["left"], serde_json::json!({"missing": 3}));
+    let open = serde_json::json!([{"start": 24, "end": null}]);
+    assert_eq!(report["sets"][1]["missing"], open);
     let set = &report["sets"][0];
     assert_eq!(set["packets"], serde_json::json!([1, 2, 6]));
     let gaps = serde_json::json!([{"start": 16, "end": 32}, {"start": 48, "end": 56}]);
@@ -405,9 +405,9 @@ fn little_memory_gives_up_the_oldest_and_says_so() {
     bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
     let report = bench.ok("reassemble --json -r a -w b --memory 128K").json();
     assert_eq!(report["datagrams"], 1);
-    let (evicted, ended) = (&report["left"]["memory-full"], &report["left"]["end-of-capture"]);
+    let (evicted, lost) = (&report["left"]["memory-full"], &report["left"]["missing"]);
     assert!(evicted.as_u64().unwrap() > 100, "{report}");
-    assert_eq!(evicted.as_u64().unwrap() + ended.as_u64().unwrap(), 199);
+    assert_eq!(evicted.as_u64().unwrap() + lost.as_u64().unwrap(), 199);
     assert_eq!(frames(&bench.get("b"))[..199], all[..199]);
     let text = bench.ok("reassemble -r a -w b --memory 128K").stdout;
     assert!(text.ends_with("  and 189 more (-v lists them)\n"), "{text}");
@@ -664,22 +664,36 @@ fn d15_many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
     assert!(report["joined"][0]["left"]["distance"].as_u64().unwrap() > 10, "{report}");
 }
 
-/// Fragments after a gap show that one was lost; fragments that could still have come ended with the capture.
+/// A fragment was lost if there is data after it or if the sender began another datagram; the remaining fragments of the
+/// last datagrams may have come after the end of the capture.
 #[test]
-fn d16_a_lost_fragment_is_told_from_the_end_of_the_capture() {
+fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
     let bench = Bench::new();
     let gap = pieces(1, &[(0, true, &[1; 16]), (32, true, &[2; 16])]);
-    let unfinished = pieces(2, &[(0, true, &[3; 16]), (16, true, &[4; 16])]);
+    let cut = pieces(2, &[(0, true, &[3; 16]), (16, true, &[4; 16])]);
     let last = pieces(3, &[(16, false, &[5; 3])]);
-    let all = [gap, unfinished, last].concat();
+    // Two datagrams whose fragments alternate until the capture ends.
+    let ends = [4, 5].map(|id| pieces(id, &[(0, true, &[6; 16]), (16, true, &[7; 16])]));
+    let ends = (0..2).flat_map(|piece| ends.iter().map(move |set| set[piece].clone()));
+    let all: Vec<_> = [gap, cut, last].concat().into_iter().chain(ends).collect();
     bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
     let run = bench.ok("reassemble -r a -w b");
     for line in [
         "missing; packets 1-2; missing bytes 16-31 and the end from byte 48 on",
-        "end-of-capture; packets 3-4; missing the end from byte 32 on",
+        "missing; packets 3-4; missing the end from byte 32 on",
         "missing; packet 5; missing bytes 0-15",
+        "end-of-capture; packets 6, 8; missing the end from byte 32 on",
+        "end-of-capture; packets 7, 9; missing the end from byte 32 on",
     ] {
         assert!(run.stdout.contains(&format!("    {line}\n")), "{line}\n{}", run.stdout);
+    }
+    let report = bench.ok("reassemble --json -r a -w b").json();
+    let open = |start| serde_json::json!({"start": start, "end": null});
+    let missing = |set: usize| &report["sets"][set]["missing"];
+    let inner = serde_json::json!({"start": 16, "end": 32});
+    assert_eq!(*missing(0), serde_json::json!([inner, open(48)]));
+    for set in [1, 3, 4] {
+        assert_eq!(*missing(set), serde_json::json!([open(32)]), "set {set}");
     }
 }
 

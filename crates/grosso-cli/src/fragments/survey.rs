@@ -1,7 +1,7 @@
 //! The first reading of a capture (ADR 0045): the fragments that become datagrams, and the reasons why the others do
 //! not.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, net::IpAddr};
 
 use super::{
     Joined,
@@ -24,6 +24,8 @@ pub(crate) struct Survey {
     pub(crate) unlisted: u64,
     /// The fragments of incomplete datagrams by number.
     waiting: HashMap<(usize, Identity), Vec<u64>>,
+    /// The packet that began the latest datagram of each lane, source and destination.
+    begun: HashMap<(usize, IpAddr, IpAddr), u64>,
     /// The datagrams that ended with the current packet.
     ended: EndedDatagrams,
 }
@@ -86,6 +88,12 @@ impl Survey {
             }
             (ReassemblyVerdict::Held | ReassemblyVerdict::Duplicate, Some(identity)) => {
                 let parts = self.waiting.entry((lane, identity)).or_default();
+                let pair = (lane, identity.source, identity.destination);
+                if parts.is_empty()
+                    && (self.begun.len() < PAIRS_MAX || self.begun.contains_key(&pair))
+                {
+                    self.begun.insert(pair, number);
+                }
                 if parts.len() < PARTS_MAX {
                     parts.push(number);
                 }
@@ -149,7 +157,9 @@ impl Survey {
     fn discarded(&mut self, lane: usize, discarded: &Discarded<'_>) {
         let identity = discarded.identity;
         let packets = self.waiting.remove(&(lane, identity)).unwrap_or_default();
-        let facts = SetFacts::new(discarded, packets);
+        let begun = self.begun.get(&(lane, identity.source, identity.destination));
+        let is_overtaken = begun > packets.last();
+        let facts = SetFacts::new(discarded, packets, is_overtaken);
         self.ended.discarded.push((lane, identity, discarded.reason, facts));
     }
 }
@@ -179,5 +189,8 @@ fn place(number: u64) -> (usize, u64) {
 
 /// Most packets remembered of one datagram; duplicates beyond that stay as they came.
 const PARTS_MAX: usize = 65536;
+/// Most pairs of addresses whose latest datagram is remembered; an incomplete datagram of another pair counts as cut off
+/// by the end of the capture.
+const PAIRS_MAX: usize = 65536;
 /// Most sets listed with what they miss; others are counted.
 const SETS_MAX: usize = 10_000;

@@ -64,14 +64,23 @@ pub(crate) struct SetFacts {
     pub(crate) reason: &'static str,
     /// The packets by number.
     pub(crate) packets: Vec<u64>,
-    /// Gaps in the data, each from its first missing byte to the first byte that is there again.
-    missing: Vec<Range<u32>>,
+    /// Gaps in the data, including the end of the data if the last fragment is missing.
+    missing: Vec<Gap>,
     /// The length of the data, if the last fragment came.
     data_bytes: Option<u32>,
     /// The end of the fragment that reaches farthest.
     reach_bytes: u32,
     #[serde(skip)]
     is_incomplete: bool,
+}
+
+/// A gap in the data of a datagram.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+struct Gap {
+    /// The first missing byte.
+    start: u32,
+    /// The first byte after the gap, or null if the length of the data is unknown.
+    end: Option<u32>,
 }
 
 /// Packets by the reason why they were refused.
@@ -128,16 +137,22 @@ impl Joining {
 }
 
 impl SetFacts {
-    /// Facts about an incomplete datagram, of which these packets came.
-    pub(crate) fn new(discarded: &Discarded<'_>, packets: Vec<u64>) -> Self {
+    /// Facts about an incomplete datagram, of which these packets came. `is_overtaken` means that the sender began
+    /// another datagram to the same destination after the last of them.
+    pub(crate) fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;
-        let missing: Vec<_> = discarded.missing().collect();
+        let gaps = discarded.missing().map(|gap| Gap { start: gap.start, end: Some(gap.end) });
+        let mut missing: Vec<_> = gaps.collect();
+        let was_lost = !missing.is_empty() || is_overtaken;
+        if end.is_none() {
+            missing.push(Gap { start: discarded.reach(), end: None });
+        }
         Self {
             source: identity.source,
             destination: identity.destination,
             identification: identity.identification,
             protocol: identity.protocol,
-            reason: name(reason, !missing.is_empty()),
+            reason: name(reason, was_lost),
             packets,
             missing,
             data_bytes: end,
@@ -168,14 +183,16 @@ impl SetFacts {
     }
 
     fn missing_text(&self) -> String {
-        let gaps = self.missing.iter().map(|gap| u64::from(gap.start)..u64::from(gap.end));
-        let bytes = ranges("byte", gaps);
-        match (self.missing.is_empty(), self.data_bytes) {
-            (false, None) => format!("{bytes} and the end from byte {} on", self.reach_bytes),
-            (true, None) => format!("the end from byte {} on", self.reach_bytes),
-            (false, Some(_)) => bytes,
+        let known = |gap: &Gap| Some(u64::from(gap.start)..u64::from(gap.end?));
+        let bounded: Vec<_> = self.missing.iter().filter_map(known).collect();
+        let open = self.missing.iter().find(|gap| gap.end.is_none());
+        let end = open.map(|gap| format!("the end from byte {} on", gap.start));
+        match (bounded.is_empty(), end) {
+            (false, Some(end)) => format!("{} and {end}", ranges("byte", bounded.into_iter())),
+            (false, None) => ranges("byte", bounded.into_iter()),
+            (true, Some(end)) => end,
             // A last fragment alone has no data of its own.
-            (true, Some(_)) => "nothing".into(),
+            (true, None) => "nothing".into(),
         }
     }
 }
@@ -248,10 +265,10 @@ fn indent(text: &str, blanks: usize) -> String {
     lines.lines().map(|line| format!("{:blanks$}{line}\n", "")).collect()
 }
 
-/// The name of the reason why a datagram is incomplete. Data after its last known fragment may have come after the end
-/// of the capture; data before one was lost.
-fn name(reason: Discard, has_gaps: bool) -> &'static str {
-    match (reason, has_gaps) {
+/// The name of the reason why a datagram is incomplete. A fragment was lost if there is data after it, or if the sender
+/// began another datagram; other fragments may have come after the end of the capture.
+fn name(reason: Discard, was_lost: bool) -> &'static str {
+    match (reason, was_lost) {
         (Discard::Finished, true) => "missing",
         (Discard::Finished, false) => "end-of-capture",
         (reason, _) => reason.name(),
