@@ -28,7 +28,6 @@ use crate::{
     progress::Progress,
     report::{FileFacts, InputFacts, Interrupted},
     talk::Talk,
-    units,
 };
 
 /// The state that every command needs beside its own options.
@@ -70,8 +69,6 @@ pub(crate) struct Input {
     names_hash: bool,
     /// Ctrl-C ended the pipe that was copied here, so its end is not the real one.
     pub(crate) is_cut_off: bool,
-    /// Files of directories that were skipped, because they are compressed in a way that is not supported.
-    pub(crate) skipped: Vec<String>,
     /// The extent of the reading that Ctrl-C ended.
     interruption: Option<Interrupted>,
     pass: Pass,
@@ -180,7 +177,6 @@ impl Input {
             filter,
             names_hash: session.names_hash,
             is_cut_off: false,
-            skipped: Vec::new(),
             interruption: None,
             pass: Pass::Only,
             interrupted: Arc::clone(&session.interrupted),
@@ -392,11 +388,6 @@ impl Ending {
         session: &mut Session,
         done: &str,
     ) -> Result<Exit, Failure> {
-        if let Some(first) = input.skipped.first() {
-            let count = input.skipped.len();
-            let files = units::count(count as u64, "file");
-            session.talk.note(format!("{files} skipped: unsupported format, for example {first}"));
-        }
         let (name, error) = match self {
             Self::Complete => return Ok(Exit::Yes),
             Self::Interrupted => return Ok(Exit::Interrupted),

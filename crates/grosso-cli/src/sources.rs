@@ -16,13 +16,13 @@ use crate::{
     filter::Filter,
     input::{Feed, Input, Merged, Origin, Pass, Session, Source, name_of},
     name::shown,
+    talk::Talk,
+    units,
 };
 
 /// Captures that are read as one, and the expression that selects their packets.
 pub(crate) struct Sources {
     members: Vec<OneSource>,
-    /// Captures in directories that are compressed in a way that is not supported.
-    skipped: Vec<String>,
     filter: Option<String>,
     command: String,
     /// The user ended a pipe by Ctrl-C; the packets before that are processed.
@@ -52,7 +52,7 @@ impl Read for Spooled {
 }
 
 impl Sources {
-    /// Finds the captures that the user names.
+    /// Finds the captures that the user names. Notes the captures in directories whose compression is not supported.
     ///
     /// # Errors
     /// If one is not there, or there are too many.
@@ -60,6 +60,7 @@ impl Sources {
         paths: &[PathBuf],
         filter: Option<String>,
         command: &str,
+        talk: &mut Talk,
     ) -> Result<Self, Failure> {
         let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for (index, path) in paths.iter().enumerate() {
@@ -76,10 +77,8 @@ impl Sources {
             }
         }
         if found.iter().filter(|path| is_pipe(path)).count() > 1 {
-            let message = format!(
-                "{command}: - is named twice, but standard input can be read \
-                                   only once"
-            );
+            let message =
+                format!("{command}: - is named twice, but standard input can be read only once");
             return Err(Failure::usage("usage.input", message));
         }
         if found.len() > CAPTURES_MAX {
@@ -90,10 +89,13 @@ impl Sources {
             let hint = "merge some of them first: mergecap -w ALL.pcapng FILE...";
             return Err(Failure::usage("usage.input", message).hint(hint));
         }
+        if let Some(first) = skipped.first() {
+            let files = units::count(skipped.len() as u64, "file");
+            talk.note(format!("{files} skipped: unsupported format, for example {first}"));
+        }
         let members = found.into_iter().map(|path| OneSource { path, spool: None }).collect();
         Ok(Self {
             members,
-            skipped,
             filter,
             command: command.into(),
             is_cut_off: false,
@@ -154,7 +156,6 @@ impl Sources {
             Err(several) => self.merge(several, origins, session)?,
         };
         input.is_cut_off = self.is_cut_off;
-        input.skipped.clone_from(&self.skipped);
         if self.is_read_before.get() {
             input.name_pass(Pass::Second);
         }

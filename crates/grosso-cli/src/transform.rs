@@ -51,7 +51,7 @@ pub(crate) fn open(
     command: &str,
     session: &mut Session,
 ) -> Result<(Sources, Input, Output), Failure> {
-    let sources = files.captures.sources(command)?;
+    let sources = files.captures.sources(command, &mut session.talk)?;
     let input = sources.input(files.keeps_hash(session), session)?;
     let format = files.format(input.reader.format());
     let output = Output::create(files.write.as_deref(), format, &input, session)?;

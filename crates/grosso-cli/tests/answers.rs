@@ -131,6 +131,8 @@ fn a_file_of_unsupported_compression_does_not_refuse_its_directory() {
     let run = bench.ok("inspect ring");
     assert!(run.stderr.contains("b.pcap.xz"), "{}", run.stderr);
     assert!(run.stderr.contains("1 file skipped"), "{}", run.stderr);
+    let warnings = bench.ok("inspect --json ring").json()["warnings"].to_string();
+    assert!(warnings.contains("b.pcap.xz"), "{warnings}");
     // A file that is named is refused.
     assert_eq!(bench.run("inspect ring/b.pcap.xz").code, 3);
 }

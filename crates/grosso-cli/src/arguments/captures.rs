@@ -13,7 +13,7 @@ use super::{
         parse_spacing, parse_time_ns,
     },
 };
-use crate::{error::Failure, line::Spacing, sources::Sources, units::exact_time};
+use crate::{error::Failure, line::Spacing, sources::Sources, talk::Talk, units::exact_time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
@@ -259,7 +259,7 @@ impl Explain {
     ///
     /// # Errors
     /// If the user names none.
-    pub(crate) fn asked(&self) -> Result<(Sources, u64), Failure> {
+    pub(crate) fn asked(&self, talk: &mut Talk) -> Result<(Sources, u64), Failure> {
         let (captures, last) = match self.number {
             Some(number) => (self.captures.clone(), Some(number)),
             None => self.captures.split_number(),
@@ -267,7 +267,7 @@ impl Explain {
         let hint =
             "grosso explain FILE 231; packet numbers are those of `grosso csum verify` and tshark";
         match last {
-            Some(number) if number > 0 => Ok((captures.sources("explain")?, number)),
+            Some(number) if number > 0 => Ok((captures.sources("explain", talk)?, number)),
             Some(_) => {
                 let message = "explain: packet 0 does not exist; packet numbers start at 1";
                 Err(Failure::usage("usage.packet", message).hint(hint))

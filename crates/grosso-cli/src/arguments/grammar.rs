@@ -10,7 +10,7 @@ use grosso_capture::Format;
 use grosso_sys::path;
 
 use super::own::{Naming, Reading};
-use crate::{error::Failure, input::Session, sources::Sources};
+use crate::{error::Failure, input::Session, sources::Sources, talk::Talk};
 
 /// The captures that a command reads, and the packets of them that it takes.
 #[derive(Args, Clone, Debug)]
@@ -29,11 +29,11 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    /// Finds the captures for a command.
+    /// Finds the captures for a command, and notes files of directories that are skipped.
     ///
     /// # Errors
     /// If there is none, or they cannot be read.
-    pub(crate) fn sources(&self, command: &str) -> Result<Sources, Failure> {
+    pub(crate) fn sources(&self, command: &str, talk: &mut Talk) -> Result<Sources, Failure> {
         let usage = |message: &str, hint: String| {
             Err(Failure::usage("usage.input", format!("{command}: {message}")).hint(hint))
         };
@@ -54,7 +54,7 @@ impl Captures {
             }
             (Some(read), words) => (vec![read.clone()], Some(text(words).join(" "))),
         };
-        Sources::find(&paths, filter.filter(|text| !text.trim().is_empty()), command)
+        Sources::find(&paths, filter.filter(|text| !text.trim().is_empty()), command, talk)
     }
 
     /// The words from the first `word` on, which are no captures but what the command asks for, and the rest.

@@ -30,7 +30,7 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Failure> {
-    let sources = options.files.captures.sources("coalesce")?;
+    let sources = options.files.captures.sources("coalesce", &mut session.talk)?;
     let judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(options.files.keeps_hash(session), session)?;
     let purpose = if options.files.write.is_some() { Purpose::Writes } else { Purpose::Counts };

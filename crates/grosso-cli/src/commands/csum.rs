@@ -22,7 +22,7 @@ use crate::{
 
 /// Runs `csum verify`.
 pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit, Failure> {
-    let sources = options.captures.sources("csum verify")?;
+    let sources = options.captures.sources("csum verify", &mut session.talk)?;
     let mut input = sources.input(session.names_hash, session)?;
     let rows_max = match (session.talk.json, session.talk.verbose) {
         (_, true) => ROWS_VERBOSE,

@@ -41,7 +41,8 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     let encapsulator = Encapsulator::new(endpoint, seed)
         .map_err(|contradiction| Failure::usage("usage.tunnel", contradiction.to_string()))?;
     let files = &options.files;
-    let mut input = captures.sources("encap")?.input(files.keeps_hash(session), session)?;
+    let mut input =
+        captures.sources("encap", &mut session.talk)?.input(files.keeps_hash(session), session)?;
     let format = files.format(input.reader.format());
     let output = Output::create_for_longer(files.write.as_deref(), format, &input, session)?;
     let mut work = EncapWork {

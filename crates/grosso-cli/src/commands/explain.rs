@@ -31,7 +31,7 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Failure> {
-    let (sources, number) = options.asked()?;
+    let (sources, number) = options.asked(&mut session.talk)?;
     let mut judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(false, session)?;
     let links = input.links;

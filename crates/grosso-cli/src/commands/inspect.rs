@@ -24,7 +24,7 @@ use crate::{
 /// Runs the command.
 pub(crate) fn run(options: &Inspect, session: &mut Session) -> Result<Exit, Failure> {
     let given = options.known.given()?;
-    let mut capture = options.captures.sources("inspect")?;
+    let mut capture = options.captures.sources("inspect", &mut session.talk)?;
     capture.keep(session)?;
     let judge = survey_of(&mut capture.first_pass(session)?, given)?;
     let mut input = capture.input(session.names_hash, session)?;

@@ -24,7 +24,7 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, Failure> {
-    let mut capture = options.files.captures.sources("reassemble")?;
+    let mut capture = options.files.captures.sources("reassemble", &mut session.talk)?;
     capture.keep(session)?;
     let mut input = capture.first_pass(session)?;
     let format = options.files.format(input.reader.format());

@@ -37,7 +37,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
             format!("too many combinations: {}; the limit is {SETTINGS_MAX}", rules.len());
         return Err(Failure::usage("usage.settings", message));
     }
-    let sources = options.captures.sources("whatif")?;
+    let sources = options.captures.sources("whatif", &mut session.talk)?;
     let mut judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(session.names_hash, session)?;
     if let Some(page) = &options.html {

@@ -40,7 +40,8 @@ fn table(
         return Err(no_table(&arguments.command, "packets"));
     };
     let given = options.known.given()?;
-    let mut input = options.captures.sources("inspect")?.input(false, &session)?;
+    let mut input =
+        options.captures.sources("inspect", &mut session.talk)?.input(false, &session)?;
     if !visit.open() {
         return Ok(());
     }

@@ -41,7 +41,7 @@ fn table(
     let Command::Coalesce(options) = &arguments.command else {
         return Err(no_table(&arguments.command, "trains"));
     };
-    let sources = options.files.captures.sources("coalesce")?;
+    let sources = options.files.captures.sources("coalesce", &mut session.talk)?;
     let mut replay = Replay::new(&options.rules, Purpose::Looks)?;
     let mut judge = survey(&sources, options.known.given()?, &session)?;
     let mut input = sources.input(false, &session)?;

@@ -48,7 +48,7 @@ fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
 
 /// All tunnels, and fragments in between.
 fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
-    let mut capture = options.files.captures.sources("decap")?;
+    let mut capture = options.files.captures.sources("decap", &mut session.talk)?;
     capture.keep(session)?;
     let mut input = capture.first_pass(session)?;
     let format = options.files.format(input.reader.format());

@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Export, session: &mut Session) -> Result<Exit, Failu
         return Err(Failure::usage("usage.output", "export: no output file").hint(hint));
     }
     let mut replay = Replay::new(&options.rules, Purpose::Looks)?;
-    let mut sources = options.captures.sources("export")?;
+    let mut sources = options.captures.sources("export", &mut session.talk)?;
     sources.keep(session)?;
     let mut judge = survey(&sources, options.known.given()?, session)?;
     let mut input = sources.input(session.names_hash, session)?;
