@@ -43,7 +43,6 @@ const TO_BE_REWRITTEN: &[&str] = &[
     "crates/grosso-lab/",
     "crates/grosso-sys/",
     "crates/grosso-vhost/",
-    "docs/sources.md",
     "tests/",
 ];
 

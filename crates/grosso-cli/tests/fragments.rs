@@ -664,8 +664,8 @@ fn d15_many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
     assert!(report["joined"][0]["left"]["distance"].as_u64().unwrap() > 10, "{report}");
 }
 
-/// A fragment was lost if there is data after it or if the sender began another datagram; the remaining fragments of the
-/// last datagrams may have come after the end of the capture.
+/// A fragment was lost if there is data after it or if the sender began another datagram; the remaining fragments of
+/// the last datagrams may have come after the end of the capture.
 #[test]
 fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
     let bench = Bench::new();

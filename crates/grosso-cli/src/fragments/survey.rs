@@ -189,8 +189,8 @@ fn place(number: u64) -> (usize, u64) {
 
 /// Most packets remembered of one datagram; duplicates beyond that stay as they came.
 const PARTS_MAX: usize = 65536;
-/// Most pairs of addresses whose latest datagram is remembered; an incomplete datagram of another pair counts as cut off
-/// by the end of the capture.
+/// Most pairs of addresses whose latest datagram is remembered; an incomplete datagram of another pair counts as cut
+/// off by the end of the capture.
 const PAIRS_MAX: usize = 65536;
 /// Most sets listed with what they miss; others are counted.
 const SETS_MAX: usize = 10_000;
