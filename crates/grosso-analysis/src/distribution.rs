@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Counts of values: exact below [`EXACT`], and above it in ranges that are narrower than a
+/// Counts of values: exact below `EXACT`, and above it in ranges that are narrower than a
 /// thousandth of their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::headers::{Endpoints, Transport, u32_at};
 
-/// The facts of the flows of a capture; at most [`FLOWS_MAX`] of them.
+/// The facts of the flows of a capture; at most `FLOWS_MAX` of them.
 #[derive(Debug, Default)]
 pub struct Flows {
     /// The places of flows.

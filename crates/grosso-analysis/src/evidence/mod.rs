@@ -7,18 +7,18 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`sight`] | a frame, parsed, and the state of its transport checksum |
-//! | [`judgment`] | the verdict on one frame |
-//! | [`judge`] | the strongest evidence about a frame |
-//! | [`tcp`] | the segment size of one TCP frame |
-//! | [`flows`] | the facts of every flow and path, learned from a capture before or while it is judged |
-//! | [`identifications`] | the number of packets that a frame stood for, by the steps of the IPv4 identification |
-//! | [`counters`] | the identifications that each source address has used, over all flows and protocols |
-//! | [`lengths`] | the sizes of which the lengths of a flow's frames are multiples |
-//! | [`announced`] | the MSS of SYNs, and ICMP messages that say a packet was too big |
-//! | [`strides`] | tunnel headers that repeat inside one UDP frame |
-//! | [`tally`] | the counts of guesses and of contradictions |
-//! | [`vantage`] | the host on which a capture was taken |
+//! | `sight` | a frame, parsed, and the state of its transport checksum |
+//! | `judgment` | the verdict on one frame |
+//! | `judge` | the strongest evidence about a frame |
+//! | `tcp` | the segment size of one TCP frame |
+//! | `flows` | the facts of every flow and path, learned from a capture before or while it is judged |
+//! | `identifications` | the number of packets that a frame stood for, by the steps of the IPv4 identification |
+//! | `counters` | the identifications that each source address has used, over all flows and protocols |
+//! | `lengths` | the sizes of which the lengths of a flow's frames are multiples |
+//! | `announced` | the MSS of SYNs, and ICMP messages that say a packet was too big |
+//! | `strides` | tunnel headers that repeat inside one UDP frame |
+//! | `tally` | the counts of guesses and of contradictions |
+//! | `vantage` | the host on which a capture was taken |
 
 mod announced;
 mod counters;

@@ -24,7 +24,7 @@ pub enum Side {
     Receiver,
 }
 
-/// The counts of each direction of the flows of a capture; at most [`DIRECTIONS_MAX`] of them.
+/// The counts of each direction of the flows of a capture; at most `DIRECTIONS_MAX` of them.
 #[derive(Debug, Default)]
 pub struct Vantages {
     directions: HashMap<Endpoints, Direction>,

@@ -72,7 +72,7 @@ impl LineChart {
     }
 }
 
-/// Opens a drawing of this height, in units of which it is [`WIDTH`] wide.
+/// Opens a drawing of this height, in units of which it is `WIDTH` wide.
 #[must_use]
 pub fn open(title: &str, height: usize) -> String {
     let title = escape(title);
