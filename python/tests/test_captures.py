@@ -134,10 +134,10 @@ def test_a_table_of_trains_is_written_nowhere(captures, tmp_path):
 
 def test_what_the_command_notes_of_a_file_is_a_warning(captures, tmp_path):
     capture = grosso.open(captures / "host.pcap")
-    with pytest.warns(UserWarning, match="without compression") as warned:
+    with pytest.warns(UserWarning, match="written uncompressed") as warned:
         wire = capture.wire(write=tmp_path / "wire.pcap.gz")
     assert warned[0].filename == __file__
-    assert "without compression" in wire.report["warnings"][0]
+    assert "written uncompressed" in wire.report["warnings"][0]
 
 
 def test_a_missing_file_is_what_python_calls_one(captures, tmp_path):
