@@ -8,7 +8,7 @@ use grosso_wire::virtio::HEADER_LEN;
 /// A frame with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framed {
-    /// Its `virtio_net_hdr`.
+    /// The `virtio_net_hdr` of the frame.
     pub header: [u8; HEADER_LEN],
     /// The Ethernet frame.
     pub frame: Vec<u8>,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// Packets of one poll.
 #[derive(Debug)]
 pub struct Vector {
-    /// Its name.
+    /// Name of the vector.
     pub name: String,
     /// The rules that it shows.
     pub rules: Vec<String>,

@@ -14,7 +14,7 @@
 //! | `flows` | the facts of every flow and path, learned from a capture before or while it is judged |
 //! | `identifications` | the number of packets that a frame stood for, by the steps of the IPv4 identification |
 //! | `counters` | the identifications that each source address has used, over all flows and protocols |
-//! | `lengths` | the sizes of which the lengths of a flow's frames are multiples |
+//! | `lengths` | segment sizes that divide the lengths of the frames of a flow |
 //! | `announced` | the MSS of SYNs, and ICMP messages that say a packet was too big |
 //! | `strides` | tunnel headers that repeat inside one UDP frame |
 //! | `tally` | the counts of guesses and of contradictions |

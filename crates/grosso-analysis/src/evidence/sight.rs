@@ -16,7 +16,7 @@ pub struct Sight<'a> {
     pub packet: &'a Packet<'a>,
     /// Metadata that the capture recorded.
     pub said: &'a PacketMeta,
-    /// Its headers.
+    /// Headers of the frame.
     pub stack: &'a Stack,
     /// Type of its outermost header.
     pub link: LinkType,

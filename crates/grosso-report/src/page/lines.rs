@@ -18,9 +18,9 @@ pub struct LineChart {
 /// A line of a [`LineChart`].
 #[derive(Clone, Debug)]
 pub struct PlotLine {
-    /// Its name, in its colour.
+    /// Name of the line, shown in the colour of the line.
     pub name: String,
-    /// Its points, from left to right: place along the axis, and value.
+    /// Points of the line, from left to right: place along the axis, and value.
     pub points: Vec<(f64, f64)>,
 }
 
