@@ -148,10 +148,10 @@ pub enum Device {
 }
 
 impl Device {
-    /// The device that may be used here: a TAP if one can be made. Call this after [`grosso_sys::permit::enter`].
+    /// The device that may be used here: a TAP if one can be made. Call this after [`grosso_sys::userns::enter`].
     #[must_use]
     pub fn probe() -> Self {
-        if grosso_sys::permit::tap().is_ok() { Self::Tap } else { Self::Veth }
+        if grosso_sys::userns::tap().is_ok() { Self::Tap } else { Self::Veth }
     }
 }
 
@@ -179,7 +179,7 @@ impl Hosts {
     /// kernel hands out superframes if `superframes` is set.
     ///
     /// # Errors
-    /// `EPERM` without the privileges of [`grosso_sys::permit::enter`]; when the kernel has no veth, TUN
+    /// `EPERM` without the privileges of [`grosso_sys::userns::enter`]; when the kernel has no veth, TUN
     /// or packet sockets.
     pub fn receiving(
         layout: &Layout,

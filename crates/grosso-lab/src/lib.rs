@@ -39,11 +39,11 @@
 //!     experiment::{Experiment, Plan},
 //!     offload::Offload,
 //! };
-//! use grosso_sys::permit;
+//! use grosso_sys::userns;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Before the process has threads: it becomes root in a user namespace of its own.
-//! permit::enter()?;
+//! userns::enter()?;
 //! let report = Offload::headline(Plan::default())?.run(&AtomicBool::new(false), |_| {})?;
 //! print!("{}", report.table());
 //! # Ok(())

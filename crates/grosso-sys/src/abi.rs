@@ -332,8 +332,8 @@ pub(crate) const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
 pub(crate) const ETHTOOL_A_COALESCE_RX_USECS: u16 = 2;
 
 // linux/prctl.h, since Linux 6.4: the processor's features, which the C library's way does not show everywhere.
-#[cfg(feature = "confine")]
+#[cfg(feature = "sandbox")]
 pub(crate) const PR_GET_AUXV: u64 = 0x4155_5856;
 // linux/prctl.h, since Linux 5.17: the name of memory in `/proc/PID/maps`.
-#[cfg(feature = "confine")]
+#[cfg(feature = "sandbox")]
 pub(crate) const PR_SET_VMA: u64 = 0x5356_4d41;

@@ -37,7 +37,7 @@ pub struct Job {
 }
 
 impl Helper {
-    /// Starts the helper, which calls `prepare` once, for example to confine itself, and then `work` for each job in
+    /// Starts the helper, which calls `prepare` once, for example to sandbox itself, and then `work` for each job in
     /// its own thread. The helper has no standard streams and ignores the signals that end this process.
     ///
     /// # Errors

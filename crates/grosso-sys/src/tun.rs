@@ -302,7 +302,7 @@ impl Tun {
     /// # Errors
     ///
     /// `EINVAL` for an invalid header (rules V1 to V8), `EIO` while the interface is down, `EBADFD` if the device is
-    /// gone, [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`]. [`crate::fault::Fault`]
+    /// gone, [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`]. [`crate::errno::ErrorClass`]
     /// distinguishes them.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::write(&self.file, packet))?)

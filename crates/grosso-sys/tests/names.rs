@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use grosso_sys::local::{LocalAddress, LocalKind, LocalSocket};
+use grosso_sys::unix_socket::{UnixAddress, UnixKind, UnixSocket};
 use rustix::{
     process::{Gid, Uid, geteuid},
     thread::{
@@ -124,14 +124,14 @@ impl Attack {
     }
 }
 
-fn race(kind: LocalKind, through_maze: bool, knows_file: bool) {
+fn race(kind: UnixKind, through_maze: bool, knows_file: bool) {
     if !geteuid().is_root() {
         println!("skipped: only root can make another user's directory");
         return;
     }
     let home = Home::new(&format!("{kind:?}-{through_maze}-{knows_file}"));
     let directory = if through_maze { home.maze() } else { home.directory() };
-    let address = LocalAddress::new(&directory.join("s")).unwrap();
+    let address = UnixAddress::new(&directory.join("s")).unwrap();
     let attack = Attack::default();
     let Attack { start, ready, struck, over } = &attack;
     let replaced = thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn race(kind: LocalKind, through_maze: bool, knows_file: bool) {
                 while ready.load(Ordering::Acquire) != round {
                     thread::yield_now();
                 }
-                if let Ok(_socket) = LocalSocket::at(kind, &address, 0o666) {
+                if let Ok(_socket) = UnixSocket::at(kind, &address, 0o666) {
                     while struck.load(Ordering::Acquire) != round {
                         thread::yield_now();
                     }
@@ -172,18 +172,18 @@ fn race(kind: LocalKind, through_maze: bool, knows_file: bool) {
 
 #[test]
 fn a_stream_socket_that_is_replaced_changes_no_other_file() {
-    race(LocalKind::Stream, false, true);
-    race(LocalKind::Stream, false, false);
+    race(UnixKind::Stream, false, true);
+    race(UnixKind::Stream, false, false);
 }
 
 #[test]
 fn a_datagram_socket_that_is_replaced_changes_no_other_file() {
-    race(LocalKind::Datagram, false, true);
-    race(LocalKind::Datagram, false, false);
+    race(UnixKind::Datagram, false, true);
+    race(UnixKind::Datagram, false, false);
 }
 
 #[test]
 fn a_maze_of_links_leads_no_socket_anywhere() {
-    race(LocalKind::Stream, true, true);
-    race(LocalKind::Datagram, true, true);
+    race(UnixKind::Stream, true, true);
+    race(UnixKind::Datagram, true, true);
 }

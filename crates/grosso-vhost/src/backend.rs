@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use grosso_sys::{bell::Bell, closer::PassedFile, fault::Fault};
+use grosso_sys::{closer::PassedFile, errno::ErrorClass, eventfd_signal::EventfdSignal};
 
 use crate::{
     dirty::DirtyLog,
@@ -35,11 +35,11 @@ pub enum Way {
 /// One pair is selected per direction: [`BackEnd::ring`] returns its ring. Without multiqueue, only pair 0 exists.
 ///
 /// The back end never reads or writes a received descriptor, because the front end shares each of them and could make
-/// any read or write block: kicks are detected as edges, and calls are signalled by a [`Bell`].
+/// any read or write block: kicks are detected as edges, and calls are signalled by an [`EventfdSignal`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
-    bell: Bell,
+    signal: EventfdSignal,
     /// Kicks of the rings, per direction.
     kicks: [Edges; 2],
     chosen: Option<u64>,
@@ -90,11 +90,11 @@ impl BackEnd {
     /// Creates a back end that offers these features to a guest.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and of [`Bell::new`].
+    /// Errors from `epoll_create1(2)` and of [`EventfdSignal::new`].
     pub fn new(offered: u64) -> io::Result<Self> {
         Ok(Self {
             offered,
-            bell: Bell::new()?,
+            signal: EventfdSignal::new()?,
             kicks: [Edges::new(PAIRS_MAX)?, Edges::new(PAIRS_MAX)?],
             chosen: None,
             protocol: 0,
@@ -336,7 +336,7 @@ impl BackEnd {
     }
 
     fn refuse_memory(&mut self, error: io::Error) -> Refused {
-        if Fault::of(&error) == Fault::Exhausted {
+        if ErrorClass::of(&error) == ErrorClass::Exhausted {
             return Refused::System;
         }
         self.refused_memory = Some(error);
@@ -354,7 +354,7 @@ impl BackEnd {
 
     /// Returns the file if it is an eventfd or absent: even polling another type of file may block.
     fn eventfd(&self, file: Option<PassedFile>) -> Option<Option<PassedFile>> {
-        file.as_ref().is_none_or(|file| self.bell.fits(file.as_fd())).then_some(file)
+        file.as_ref().is_none_or(|file| self.signal.accepts(file.as_fd())).then_some(file)
     }
 
     /// Returns a ring for modification and pauses it.
@@ -394,12 +394,12 @@ impl BackEnd {
     }
 
     fn publish_one(&mut self, index: usize) {
-        self.queues[index].publish(&mut self.bell);
+        self.queues[index].publish(&mut self.signal);
     }
 
     /// Starts the rings whose configuration is complete, with the dirty log if required.
     fn begin(&mut self) {
-        let Self { chosen: Some(chosen), memory: Some(memory), queues, bell, .. } = self else {
+        let Self { chosen: Some(chosen), memory: Some(memory), queues, signal, .. } = self else {
             return;
         };
         if self.wants_log && !memory.is_logged() {
@@ -414,7 +414,7 @@ impl BackEnd {
                 // Addresses that are nowhere are not looked for again at each message.
                 queue.is_started = queue.ring.is_some();
                 queue.is_new |= queue.is_started && matches!(base, Base::Told(_));
-                queue.publish(bell);
+                queue.publish(signal);
             }
         }
     }
@@ -449,14 +449,14 @@ impl Queue {
     }
 
     /// Publishes used entries to the driver, and interrupts it if it requested that.
-    fn publish(&mut self, bell: &mut Bell) {
+    fn publish(&mut self, signal: &mut EventfdSignal) {
         let Some(ring) = &mut self.ring else { return };
         if (ring.publish() || self.is_new)
             && let Some(call) = &self.call
         {
             self.is_new = false;
             // The file is an eventfd, and a full one has told the driver.
-            let _ = bell.ring(call.as_fd());
+            let _ = signal.notify(call.as_fd());
         }
     }
 }

@@ -12,7 +12,9 @@ use grosso_io::{
     live::{IpOptions, IpPort, UdpOptions, UdpPort},
     stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
 };
-use grosso_sys::{datagram::EchoSocket, fault::Fault, interface::InterfaceName, netlink::Netlink};
+use grosso_sys::{
+    datagram::EchoSocket, errno::ErrorClass, interface::InterfaceName, netlink::Netlink,
+};
 
 use super::notices::Notices;
 use crate::{
@@ -99,8 +101,8 @@ fn address(device: &str) -> Option<[u8; 6]> {
 pub(crate) fn unprobed(description: &Description) -> Option<String> {
     let probing = description.probes.then(|| EchoSocket::open(description.endpoint.local))?;
     let Err(error) = probing else { return untold(description) };
-    let why = match Fault::of(&error) {
-        Fault::Forbidden => {
+    let why = match ErrorClass::of(&error) {
+        ErrorClass::Forbidden => {
             let remedy = privilege(&["net_admin", "net_raw"]);
             format!("path MTU probes need CAP_NET_RAW ({remedy}); noprobe disables them")
         }
@@ -154,7 +156,7 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
             let hint = format!("ss -ulpn 'sport = :{port}' shows which; or choose another port");
             Failure::environment("environment.busy", message).hint(hint)
         }
-        _ if port == 0 && Fault::of(error) == Fault::Forbidden => {
+        _ if port == 0 && ErrorClass::of(error) == ErrorClass::Forbidden => {
             let what = format!("opening an IP socket at {address}");
             forbidden(command, &what, &["net_raw"])
         }

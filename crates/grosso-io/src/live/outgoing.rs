@@ -14,7 +14,7 @@ use grosso::{
     segment::{self, Segments},
     vnet::{VnetError, describe},
 };
-use grosso_sys::fault::{Fault, is_device_failure};
+use grosso_sys::errno::{ErrorClass, is_device_failure};
 use grosso_wire::{
     LinkType, Ports, Stack,
     virtio::{FLAG_NEEDS_CHECKSUM, Form, Order},
@@ -126,7 +126,7 @@ impl Outgoing {
         let Err(error) = self.send(slices, &prepared, wire) else {
             return Ok(Transmitted::Taken);
         };
-        if Fault::of(&error) == Fault::Later {
+        if ErrorClass::of(&error) == ErrorClass::Later {
             return Ok(Transmitted::NoRoom);
         }
         self.enqueue_prepared(slices, prepared);
@@ -164,7 +164,9 @@ impl Outgoing {
                     }
                     self.give_up_suspect();
                 }
-                Err(error) if Fault::of(&error) == Fault::Later => return Ok(Transmitted::NoRoom),
+                Err(error) if ErrorClass::of(&error) == ErrorClass::Later => {
+                    return Ok(Transmitted::NoRoom);
+                }
                 Err(error) => self.refused(error, wire)?,
             }
         }
@@ -188,8 +190,8 @@ impl Outgoing {
 
     /// Handles the kernel's error for the first frame of the queue.
     fn refused(&mut self, error: io::Error, wire: &impl Wire) -> io::Result<()> {
-        let fault = Fault::of(&error);
-        if matches!(fault, Fault::Later | Fault::Gone | Fault::Other) {
+        let class = ErrorClass::of(&error);
+        if matches!(class, ErrorClass::Later | ErrorClass::Gone | ErrorClass::Other) {
             return Err(error);
         }
         let Some(frame) = self.queue.pop_front() else { return Ok(()) };
@@ -198,18 +200,20 @@ impl Outgoing {
         let packets = frame.meta.gso.map(|_| self.cut(&[bytes], &frame.meta)).unwrap_or_default();
         if packets.is_empty() {
             self.suspect = Features::NONE;
-            let event = match fault {
-                Fault::TooLong => wire.too_long(bytes),
-                Fault::Down | Fault::Unreachable => LiveEvent::TransmitDown,
-                Fault::Exhausted => LiveEvent::TransmitNoMemory,
+            let event = match class {
+                ErrorClass::TooLong => wire.too_long(bytes),
+                ErrorClass::Down | ErrorClass::Unreachable => LiveEvent::TransmitDown,
+                ErrorClass::Exhausted => LiveEvent::TransmitNoMemory,
                 _ => LiveEvent::TransmitRefused,
             };
             self.stats.count(event, 1);
         } else {
             // Only these mean that the device cannot take the superframe. A lack of memory passes, and an interface
             // that is down (`ENETDOWN`) comes up.
-            let cannot = matches!(fault, Fault::Malformed | Fault::Unsupported | Fault::TooLong)
-                || is_device_failure(&error);
+            let cannot = matches!(
+                class,
+                ErrorClass::Malformed | ErrorClass::Unsupported | ErrorClass::TooLong
+            ) || is_device_failure(&error);
             self.suspect = match cannot {
                 true => self.suspect_of(bytes, &frame.meta),
                 false => Features::NONE,

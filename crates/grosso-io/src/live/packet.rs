@@ -14,7 +14,7 @@ use grosso::{
     vnet::{VnetError, unflagged_partial},
 };
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName},
     packet::{
         self, Fanout, PacketSocket, PacketSocketBuilder, ReceiveRing, RingFrame, RingLayout, Status,
@@ -282,7 +282,7 @@ impl PacketPort {
     fn check(&mut self, now_ns: u64) -> Result<(), PortError> {
         let error = self.ring.ring.take_error();
         match error.map_err(|error| broken(self.name(), "receive", error))? {
-            Some(error) if Fault::of(&error) != Fault::Down => {
+            Some(error) if ErrorClass::of(&error) != ErrorClass::Down => {
                 return Err(broken(self.name(), "receive", error));
             }
             None if self.look_ns.is_none_or(|look_ns| now_ns < look_ns) => return Ok(()),

@@ -11,7 +11,7 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::InterfaceName,
     tun::{Layer, Offloads, Tun, TunBuilder},
 };
@@ -218,10 +218,10 @@ impl Port for TapPort {
                 }
                 Err(error) => {
                     self.buffers.put_back(bytes);
-                    match Fault::of(&error) {
-                        Fault::Later => break,
+                    match ErrorClass::of(&error) {
+                        ErrorClass::Later => break,
                         // The packet is lost, because the header cannot express it (rule V20).
-                        Fault::Malformed => {
+                        ErrorClass::Malformed => {
                             received += 1;
                             self.outgoing.stats.count(LiveEvent::ReceiveInexpressible, 1);
                         }
@@ -307,7 +307,7 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     for offload in plain.into_iter().chain(tunnels) {
         match tun.set_offloads(kernel | offload) {
             Ok(()) => kernel = kernel | offload,
-            Err(error) if Fault::of(&error) == Fault::Malformed => {}
+            Err(error) if ErrorClass::of(&error) == ErrorClass::Malformed => {}
             Err(error) => return Err(error),
         }
     }

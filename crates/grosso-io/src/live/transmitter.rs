@@ -9,7 +9,7 @@ use std::{
 };
 
 use grosso_sys::{
-    fault::{Fault, is_full_queue},
+    errno::{ErrorClass, is_full_queue},
     interface::{Control, InterfaceName},
     packet::{PacketSocket, PacketSocketBuilder, RingLayout, TransmitRing},
 };
@@ -53,8 +53,8 @@ impl Transmitter {
             // A kernel without transmit rings, or without the memory for one: `has_ring` is false.
             Some(Err(error))
                 if matches!(
-                    Fault::of(&error),
-                    Fault::Malformed | Fault::Unsupported | Fault::Exhausted
+                    ErrorClass::of(&error),
+                    ErrorClass::Malformed | ErrorClass::Unsupported | ErrorClass::Exhausted
                 ) =>
             {
                 None

@@ -12,7 +12,7 @@ use grosso::{
     vnet::{VnetError, unflagged_partial},
 };
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName},
     xdp::{self, AttachMode, Redirect, XdpOptions, XdpSocket, XdpStatistics},
 };
@@ -153,8 +153,8 @@ impl XdpPort {
     /// Maps an error of the socket. An interface that is down may come up again, which is no error.
     fn failed(&self, action: &'static str, error: io::Error) -> Result<(), PortError> {
         let is_there = self.control.index(&self.name).is_ok();
-        match Fault::of(&error) {
-            Fault::Down if is_there => Ok(()),
+        match ErrorClass::of(&error) {
+            ErrorClass::Down if is_there => Ok(()),
             _ if !is_there => Err(PortError::Gone { name: self.name().to_owned() }),
             _ => Err(broken(self.name(), action, error)),
         }
@@ -260,7 +260,7 @@ fn attach(name: &str) -> io::Result<(Redirect, InterfaceName)> {
     let name = InterfaceName::new(name)?;
     let index = Control::new()?.index(&name)?;
     let program = match Redirect::attach(index, AttachMode::Native) {
-        Err(error) if Fault::of(&error) == Fault::Unsupported => {
+        Err(error) if ErrorClass::of(&error) == ErrorClass::Unsupported => {
             Redirect::attach(index, AttachMode::Generic)
         }
         result => result,

@@ -21,9 +21,9 @@ use crate::wait::limit;
 
 mod fanout;
 mod filter;
-mod lent;
 mod receive_ring;
 mod ring;
+mod ring_frame;
 mod transmit_ring;
 
 pub use fanout::{Fanout, FanoutRule};

@@ -6,10 +6,10 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::lent::{LentMemory, Loan};
 use super::ring::{Direction, RingLayout, RingMemory, SlotPlace};
+use super::ring_frame::{FrameMemory, FrameSlot};
 use super::{PacketKind, PacketSocket, ReceivedPacket, Statistics, Status, VlanTag};
-use crate::{abi, fault::Fault};
+use crate::{abi, errno::ErrorClass};
 
 /// A packet socket whose packets arrive in a mapped ring.
 ///
@@ -18,14 +18,14 @@ use crate::{abi, fault::Fault};
 #[derive(Debug)]
 pub struct ReceiveRing {
     socket: PacketSocket,
-    memory: LentMemory,
+    memory: FrameMemory,
     next: SlotPlace,
     malformed: u64,
 }
 
 impl ReceiveRing {
     pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
-        let memory = LentMemory::new(RingMemory::attach(&socket, layout, Direction::Receive)?);
+        let memory = FrameMemory::new(RingMemory::attach(&socket, layout, Direction::Receive)?);
         Ok(Self { socket, memory, next: SlotPlace::FIRST, malformed: 0 })
     }
 
@@ -62,7 +62,7 @@ impl ReceiveRing {
             if is_inside {
                 return Some(self.take(slot, &header));
             }
-            self.give_back_unread(slot);
+            self.return_unread(slot);
         }
         None
     }
@@ -73,7 +73,7 @@ impl ReceiveRing {
         let range = header.range();
         let is_cut = if header.snap_length < header.length { CUT } else { 0 };
         RingFrame {
-            memory: self.memory.lend(slot),
+            memory: self.memory.take_slot(slot),
             slot,
             status: header.status & !OWN | is_cut,
             start: range.start as u32,
@@ -83,7 +83,7 @@ impl ReceiveRing {
 
     /// Returns a slot whose header points outside the slot.
     #[cold]
-    fn give_back_unread(&mut self, slot: SlotPlace) {
+    fn return_unread(&mut self, slot: SlotPlace) {
         self.memory.release(slot, abi::TP_STATUS_KERNEL);
         self.malformed += 1;
     }
@@ -116,7 +116,7 @@ impl ReceiveRing {
     pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         match self.socket.receive(buffer) {
             // It was told in place of the packet, which would be taken for the next one then.
-            Err(error) if Fault::of(&error) == Fault::Down => self.socket.receive(buffer),
+            Err(error) if ErrorClass::of(&error) == ErrorClass::Down => self.socket.receive(buffer),
             result => result,
         }
     }
@@ -190,7 +190,7 @@ impl AsFd for ReceiveRing {
 /// fields is a `bool`, whose niche an `Option` would use: partial stores to a word delay its next load.
 #[derive(Debug)]
 pub struct RingFrame {
-    memory: Loan,
+    memory: FrameSlot,
     slot: SlotPlace,
     /// The status that the kernel wrote, which the slot has no more, and the bits of [`OWN`].
     status: u32,
@@ -322,7 +322,7 @@ impl AsMut<[u8]> for RingFrame {
 impl Drop for RingFrame {
     #[inline]
     fn drop(&mut self) {
-        self.memory.give_back(self.slot);
+        self.memory.return_slot(self.slot);
     }
 }
 

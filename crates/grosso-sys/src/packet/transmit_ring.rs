@@ -12,7 +12,7 @@ use super::PacketSocket;
 use super::ring::{Direction, RingLayout, RingMemory, SlotPlace};
 use crate::abi;
 use crate::calls::seen;
-use crate::fault::Fault;
+use crate::errno::ErrorClass;
 
 /// Offset of a packet's bytes in a transmit slot.
 const DATA_START: usize = abi::PACKET_RING_HEADER_BYTES;
@@ -107,7 +107,7 @@ impl TransmitRing {
         // A queue of the device that drops (`ENOBUFS`) does not keep `poll(2)` from reporting room.
         let has_no_room = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
         self.is_full = self.waiting > 0 && refusal.as_ref().is_none_or(has_no_room);
-        if refusal.as_ref().is_some_and(|error| Fault::of(error) != Fault::Later) {
+        if refusal.as_ref().is_some_and(|error| ErrorClass::of(error) != ErrorClass::Later) {
             self.reclaim();
         }
         match refusal {

@@ -13,8 +13,8 @@ use grosso_lab::{
 };
 use grosso_sys::{
     path,
-    permit::{self, Refusal},
     scheduling::allowed_processors,
+    userns::{self, Refusal},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -107,7 +107,7 @@ pub(super) fn processors<const COUNT: usize>(
 
 /// Lets this process make networks of its own. It must have one thread: it may have to make itself a user namespace.
 pub(super) fn enter() -> Result<(), Failure> {
-    permit::enter().map_err(|refusal| refused(&refusal))
+    userns::enter().map_err(|refusal| refused(&refusal))
 }
 
 /// The device through which the data path hands packets to a host.
@@ -116,7 +116,7 @@ pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
         LabDevice::Auto => Ok(Device::probe()),
         LabDevice::Veth => Ok(Device::Veth),
         LabDevice::Tap => {
-            permit::tap().map_err(|refusal| refused(&refusal))?;
+            userns::tap().map_err(|refusal| refused(&refusal))?;
             Ok(Device::Tap)
         }
     }

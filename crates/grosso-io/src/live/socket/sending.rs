@@ -15,7 +15,7 @@ use grosso::{
 };
 use grosso_sys::{
     datagram::{BATCH_MAX, Datagram, DatagramSocket},
-    fault::{Fault, is_device_failure},
+    errno::{ErrorClass, is_device_failure},
 };
 use grosso_wire::{LinkType, Ports, udp};
 
@@ -317,7 +317,7 @@ impl SocketSender {
                 Err(error) => break error,
             }
         };
-        if sent == 0 && Fault::of(&refused) == Fault::Later {
+        if sent == 0 && ErrorClass::of(&refused) == ErrorClass::Later {
             return Ok(Transmitted::NoRoom);
         }
         // The rest is queued, and sent or dropped with a counter by `flush`.
@@ -368,7 +368,9 @@ impl SocketSender {
                         stats.count(SocketEvent::TransmitNarrowed, 1);
                     }
                 }
-                Err(error) if Fault::of(&error) == Fault::Later => return Ok(Transmitted::NoRoom),
+                Err(error) if ErrorClass::of(&error) == ErrorClass::Later => {
+                    return Ok(Transmitted::NoRoom);
+                }
                 Err(error) => self.refused(error, stats)?,
             }
         }
@@ -377,15 +379,15 @@ impl SocketSender {
 
     /// Handles the kernel's error for the first message of the queue.
     fn refused(&mut self, error: io::Error, stats: &mut SocketStats) -> io::Result<()> {
-        let fault = Fault::of(&error);
-        let event = match fault {
-            Fault::Malformed | Fault::Forbidden | Fault::Unsupported => {
+        let class = ErrorClass::of(&error);
+        let event = match class {
+            ErrorClass::Malformed | ErrorClass::Forbidden | ErrorClass::Unsupported => {
                 SocketEvent::TransmitRefused
             }
-            Fault::TooLong => SocketEvent::TransmitTooLong,
-            Fault::Down | Fault::Unreachable => SocketEvent::TransmitUnreachable,
-            Fault::Exhausted => SocketEvent::TransmitNoMemory,
-            Fault::Later | Fault::Gone | Fault::Other => return Err(error),
+            ErrorClass::TooLong => SocketEvent::TransmitTooLong,
+            ErrorClass::Down | ErrorClass::Unreachable => SocketEvent::TransmitUnreachable,
+            ErrorClass::Exhausted => SocketEvent::TransmitNoMemory,
+            ErrorClass::Later | ErrorClass::Gone | ErrorClass::Other => return Err(error),
         };
         let Some(message) = self.queue.pop_front() else { return Ok(()) };
         let datagrams = message.datagrams();
@@ -393,9 +395,9 @@ impl SocketSender {
         // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or
         // none (rule S22), and `EMSGSIZE` datagrams that need fragments.
         // An interface that is down (`ENETDOWN`) comes up.
-        let suspects =
-            matches!(fault, Fault::Malformed | Fault::Unsupported) || is_device_failure(&error);
-        let is_too_long = fault == Fault::TooLong;
+        let suspects = matches!(class, ErrorClass::Malformed | ErrorClass::Unsupported)
+            || is_device_failure(&error);
+        let is_too_long = class == ErrorClass::TooLong;
         self.suspects_segments = suspects && segment_bytes.is_some();
         match segment_bytes.filter(|_| suspects || is_too_long) {
             Some(segment_bytes) => {
@@ -506,7 +508,7 @@ mod tests {
         for code in [ENOBUFS, EAGAIN] {
             let (mut sender, mut stats) = (sender(), SocketStats::default());
             let error = io::Error::from_raw_os_error(code);
-            assert_eq!(Fault::of(&error), Fault::Later, "flush returns NoRoom for it");
+            assert_eq!(ErrorClass::of(&error), ErrorClass::Later, "flush returns NoRoom for it");
             assert!(sender.refused(error, &mut stats).is_err(), "it is no refusal");
             assert_eq!((sender.waiting(), sender.suspects_segments), (1, false));
             assert_eq!(stats, SocketStats::default());

@@ -17,7 +17,7 @@ use grosso::{
 };
 use grosso_sys::{
     datagram::{DatagramSocket, DatagramSocketBuilder, Protocol},
-    fault::Fault,
+    errno::ErrorClass,
 };
 use grosso_wire::{LinkType, Ports};
 
@@ -305,7 +305,7 @@ impl Port for UdpPort {
         self.look(now_ns).map_err(|error| broken(&self.name, "receive", error))?;
         let Self { receiver, receiving, stats, name, .. } = self;
         match receiving.receive(receiver, max, stats, each) {
-            Err(error) if Fault::of(&error) == Fault::Unreachable => Ok(0),
+            Err(error) if ErrorClass::of(&error) == ErrorClass::Unreachable => Ok(0),
             result => result.map_err(|error| broken(name, "receive", error)),
         }
     }

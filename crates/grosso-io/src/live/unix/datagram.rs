@@ -6,8 +6,8 @@ use std::{
 };
 
 use grosso_sys::{
-    fault::Fault,
-    local::{LocalAddress, LocalKind, LocalSocket, Sender, is_absence},
+    errno::ErrorClass,
+    unix_socket::{Sender, UnixAddress, UnixKind, UnixSocket, is_absence},
 };
 
 use super::{
@@ -19,7 +19,7 @@ use crate::{buffer::Buffers, live::outgoing::Wire};
 /// One end of an exchange of datagrams.
 #[derive(Debug)]
 pub(super) struct DatagramEnd {
-    socket: LocalSocket,
+    socket: UnixSocket,
     peer: Other,
     /// Time of the next check whether the peer still exists.
     look_ns: u64,
@@ -36,22 +36,22 @@ enum Other {
     /// The program that sent first.
     Learned(Sender),
     /// The one that is or will be there.
-    Fixed { address: LocalAddress, is_there: bool },
+    Fixed { address: UnixAddress, is_there: bool },
 }
 
 impl DatagramEnd {
     pub(super) fn open(options: &UnixOptions) -> io::Result<Self> {
-        let address = LocalAddress::new(&options.path)?;
+        let address = UnixAddress::new(&options.path)?;
         let (own, mode, peer) = match &options.role {
             UnixRole::Listen { mode } => (address, *mode, Other::Unknown),
             UnixRole::Connect { local, mode } => {
                 let why = "a datagram socket that connects needs its own path for the replies";
                 let none = || io::Error::new(io::ErrorKind::InvalidInput, why);
-                let own = LocalAddress::new(local.as_ref().ok_or_else(none)?)?;
+                let own = UnixAddress::new(local.as_ref().ok_or_else(none)?)?;
                 (own, *mode, Other::Fixed { address, is_there: false })
             }
         };
-        let socket = LocalSocket::at(LocalKind::Datagram, &own, mode)?;
+        let socket = UnixSocket::at(UnixKind::Datagram, &own, mode)?;
         socket.set_buffer_bytes(SOCKET_BYTES)?;
         let stats = UnixStats::default();
         let mut end = Self { socket, peer, look_ns: 0, was_heard: false, stats };
@@ -77,8 +77,8 @@ impl DatagramEnd {
             }
             Err(error) => {
                 buffers.put_back(buffer);
-                match Fault::of(&error) {
-                    Fault::Later => Ok(None),
+                match ErrorClass::of(&error) {
+                    ErrorClass::Later => Ok(None),
                     // The peer was gone when it had something of ours unread.
                     _ if is_absence(&error) => Ok(None),
                     _ => Err(error),

@@ -7,8 +7,8 @@ use std::{
 
 use grosso_sys::{
     closer,
-    fault::Fault,
-    local::{LocalAddress, LocalKind, LocalSocket},
+    errno::ErrorClass,
+    unix_socket::{UnixAddress, UnixKind, UnixSocket},
 };
 
 use super::{TRY_AGAIN_NS, UnixRole};
@@ -18,7 +18,7 @@ use super::{TRY_AGAIN_NS, UnixRole};
 pub(in crate::live) struct Meeting {
     origin: Origin,
     /// Never ready: stands for another program that is not there.
-    nobody: LocalSocket,
+    nobody: UnixSocket,
     /// Whether the other program may pass descriptors.
     passing: bool,
     /// Time before which nobody is looked for.
@@ -28,15 +28,15 @@ pub(in crate::live) struct Meeting {
 #[derive(Debug)]
 enum Origin {
     /// The peer connects to this socket.
-    Listening(LocalSocket),
+    Listening(UnixSocket),
     /// The peer listens at this address.
-    Connecting(LocalAddress),
+    Connecting(UnixAddress),
 }
 
 impl Meeting {
     /// A place to meet, where nobody was looked for yet. Descriptors can be passed there if `passing`.
     pub(in crate::live) fn open(
-        address: LocalAddress,
+        address: UnixAddress,
         role: &UnixRole,
         passing: bool,
     ) -> io::Result<Self> {
@@ -47,7 +47,7 @@ impl Meeting {
             UnixRole::Connect { .. } => Origin::Connecting(address),
         };
         let again_ns = matches!(origin, Origin::Connecting(_)).then_some(0);
-        Ok(Self { origin, nobody: LocalSocket::new(LocalKind::Datagram)?, passing, again_ns })
+        Ok(Self { origin, nobody: UnixSocket::new(UnixKind::Datagram)?, passing, again_ns })
     }
 
     /// The other end, if it is there and is to be looked for.
@@ -55,7 +55,7 @@ impl Meeting {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; errors from `accept(2)`, `socket(2)` and
     /// `connect(2)`.
-    pub(in crate::live) fn meet(&mut self, now_ns: u64) -> io::Result<LocalSocket> {
+    pub(in crate::live) fn meet(&mut self, now_ns: u64) -> io::Result<UnixSocket> {
         if self.again_ns.is_some_and(|again_ns| now_ns < again_ns) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -69,7 +69,8 @@ impl Meeting {
             Origin::Listening(listener) => {
                 let met = listener.accept();
                 // Whoever could not be accepted waits there still, and the listener says so without an end.
-                let has_failed = met.as_ref().is_err_and(|error| Fault::of(error) != Fault::Later);
+                let has_failed =
+                    met.as_ref().is_err_and(|error| ErrorClass::of(error) != ErrorClass::Later);
                 self.again_ns = again_ns.filter(|_| has_failed);
                 met
             }
@@ -102,16 +103,16 @@ impl Meeting {
 }
 
 /// A stream socket without an address.
-fn stream(passing: bool) -> io::Result<LocalSocket> {
+fn stream(passing: bool) -> io::Result<UnixSocket> {
     match passing {
-        true => LocalSocket::passing(LocalKind::Stream),
-        false => LocalSocket::new(LocalKind::Stream),
+        true => UnixSocket::passing(UnixKind::Stream),
+        false => UnixSocket::new(UnixKind::Stream),
     }
 }
 
 /// Whether nobody was met because this system has no descriptors or no memory left.
 pub(in crate::live) fn is_own_failure(error: &io::Error) -> bool {
-    Fault::of(error) == Fault::Exhausted
+    ErrorClass::of(error) == ErrorClass::Exhausted
 }
 
 #[cfg(test)]
@@ -122,7 +123,7 @@ mod tests {
     use crate::live::unix::MODE;
 
     fn listening(folder: &tempfile::TempDir) -> Meeting {
-        let address = LocalAddress::new(&folder.path().join("s")).unwrap();
+        let address = UnixAddress::new(&folder.path().join("s")).unwrap();
         Meeting::open(address, &UnixRole::Listen { mode: MODE }, false).unwrap()
     }
 
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(meeting.meet(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!((meeting.descriptor().as_raw_fd(), meeting.deadline()), (listener, None));
         // A socket that listens to nobody fails, as one does for which there is no descriptor.
-        let deaf = Origin::Listening(LocalSocket::new(LocalKind::Stream).unwrap());
+        let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
         let hears = core::mem::replace(&mut meeting.origin, deaf);
         assert_ne!(meeting.meet(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let later = 7 + TRY_AGAIN_NS;

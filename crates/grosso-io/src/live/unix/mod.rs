@@ -18,8 +18,8 @@ use grosso::{
     meta::GsoSize,
 };
 use grosso_sys::{
-    fault::Fault,
-    local::{LocalKind, is_absence},
+    errno::ErrorClass,
+    unix_socket::{UnixKind, is_absence},
 };
 use grosso_wire::{LinkType, Ports, virtio::Form};
 
@@ -43,7 +43,7 @@ pub struct UnixOptions {
     /// Path of the socket.
     pub path: PathBuf,
     /// Whether frames are sent in a [stream](crate::framing), or each in a datagram.
-    pub kind: LocalKind,
+    pub kind: UnixKind,
     /// Whether the port listens or connects.
     pub role: UnixRole,
     /// Virtio header before every frame; both programs must be configured alike.
@@ -79,7 +79,7 @@ impl UnixOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            kind: LocalKind::Stream,
+            kind: UnixKind::Stream,
             role: UnixRole::Listen { mode: MODE },
             header: None,
             transmit: usual_features(),
@@ -131,8 +131,8 @@ impl UnixPort {
         let incoming = Incoming::new(LinkType::Ethernet, options.ports, options.header);
         let bytes_max = incoming.header_len() + FRAME_BYTES_MAX;
         let end = match options.kind {
-            LocalKind::Stream => AnyEnd::Stream(Box::new(StreamEnd::open(options, bytes_max)?)),
-            LocalKind::Datagram => AnyEnd::Datagram(DatagramEnd::open(options)?),
+            UnixKind::Stream => AnyEnd::Stream(Box::new(StreamEnd::open(options, bytes_max)?)),
+            UnixKind::Datagram => AnyEnd::Datagram(DatagramEnd::open(options)?),
         };
         let (link, ports) = (LinkType::Ethernet, options.ports);
         Ok(Self {
@@ -327,8 +327,8 @@ pub(super) fn packets_of(frame: &Frame<PortBuffer>) -> usize {
 /// The result of looking for the other program when the port is opened: one that is not there yet
 /// will be, while other errors would stay.
 pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
-    result.or_else(|error| match Fault::of(&error) {
-        Fault::Later => Ok(()),
+    result.or_else(|error| match ErrorClass::of(&error) {
+        ErrorClass::Later => Ok(()),
         _ if is_absence(&error) => Ok(()),
         _ => Err(error),
     })

@@ -7,8 +7,8 @@ use std::{
 };
 
 use grosso_sys::{
-    fault::Fault,
-    local::{LocalAddress, LocalSocket, is_absence},
+    errno::ErrorClass,
+    unix_socket::{UnixAddress, UnixSocket, is_absence},
 };
 
 use super::{
@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct StreamEnd {
     meeting: Meeting,
-    peer: Option<LocalSocket>,
+    peer: Option<UnixSocket>,
     deframer: Deframer,
     /// Rest of a frame that the peer has taken in part.
     unsent: Vec<u8>,
@@ -40,7 +40,7 @@ pub(super) struct StreamEnd {
 
 impl StreamEnd {
     pub(super) fn open(options: &UnixOptions, frame_bytes_max: usize) -> io::Result<Self> {
-        let meeting = Meeting::open(LocalAddress::new(&options.path)?, &options.role, false)?;
+        let meeting = Meeting::open(UnixAddress::new(&options.path)?, &options.role, false)?;
         let mut end = Self {
             meeting,
             peer: None,
@@ -81,7 +81,7 @@ impl StreamEnd {
                     continue;
                 }
                 Ok(0) => self.hang_up(),
-                Err(error) if Fault::of(&error) == Fault::Later => {}
+                Err(error) if ErrorClass::of(&error) == ErrorClass::Later => {}
                 Err(error) if is_absence(&error) => self.hang_up(),
                 Err(error) => return Err(error),
             }
@@ -95,7 +95,7 @@ impl StreamEnd {
             let Some(peer) = &self.peer else { return Ok(true) };
             match peer.send(&[IoSlice::new(rest)]) {
                 Ok(bytes) => self.sent += bytes,
-                Err(error) if Fault::of(&error) == Fault::Later => return Ok(false),
+                Err(error) if ErrorClass::of(&error) == ErrorClass::Later => return Ok(false),
                 Err(error) if is_absence(&error) => self.hang_up(),
                 Err(error) => return Err(error),
             }

@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use grosso_sys::local::{LocalAddress, LocalSocket, is_absence};
+use grosso_sys::unix_socket::{UnixAddress, UnixSocket, is_absence};
 use grosso_vhost::{
     backend::{Refused, Way},
     message::{Inbox, Letter},
@@ -52,7 +52,7 @@ pub(super) struct MachineEnd {
 
 #[derive(Debug)]
 struct VhostPeer {
-    socket: LocalSocket,
+    socket: UnixSocket,
     inbox: Inbox,
 }
 
@@ -60,7 +60,7 @@ impl MachineEnd {
     /// The end of a port that offers these features, or wants them.
     pub(super) fn open(options: &VhostOptions, features: u64) -> io::Result<Self> {
         let mut end = Self {
-            meeting: Meeting::open(LocalAddress::new(&options.path)?, &options.role, true)?,
+            meeting: Meeting::open(UnixAddress::new(&options.path)?, &options.role, true)?,
             peer: None,
             side: MachineSide::new(options.side, features, options.memory_bytes_max)?,
             now_ns: 0,

@@ -3,7 +3,7 @@ use std::net::UdpSocket;
 
 use super::*;
 use crate::calls::observe;
-use crate::fault::Fault;
+use crate::errno::ErrorClass;
 use crate::wait::{Interest, wait_for};
 
 /// The loopback addresses of both families.
@@ -135,16 +135,16 @@ fn what_does_not_fit_the_path_is_refused_unless_fragments_are_allowed() {
     };
     // More than 128 segments are too many for any kernel.
     assert_eq!(
-        Fault::of(
+        ErrorClass::of(
             &near.send_batch(&[Datagram { segment_bytes: Some(400), ..datagram }]).unwrap_err()
         ),
-        Fault::Malformed
+        ErrorClass::Malformed
     );
     assert_eq!(near.send_batch(&[datagram]).unwrap(), 1);
     let longer = vec![7; 65_508];
     let parts = [IoSlice::new(&longer)];
     datagram = Datagram { parts: &parts, segment_bytes: None, ..datagram };
-    assert_eq!(Fault::of(&near.send_batch(&[datagram]).unwrap_err()), Fault::TooLong);
+    assert_eq!(ErrorClass::of(&near.send_batch(&[datagram]).unwrap_err()), ErrorClass::TooLong);
 }
 
 #[test]

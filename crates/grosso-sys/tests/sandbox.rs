@@ -14,8 +14,8 @@ use std::{
 };
 
 use grosso_sys::{
-    bell::Bell,
-    confine::{Role, ThreadState, enter, enter_files, is_supported, name_violations, own_threads},
+    eventfd_signal::EventfdSignal,
+    sandbox::{Role, ThreadState, enter, enter_files, is_supported, name_violations, own_threads},
     secret,
     wait::{Event, Interest, Waiter},
 };
@@ -119,12 +119,12 @@ fn who_maps_the_memory_of_a_machine_may_ask_how_long_it_is() {
 #[test]
 fn who_shares_memory_with_a_machine_may_tell_and_hear_it() {
     if can_filter() {
-        let (mut bell, waiter) = (Bell::new().unwrap(), Waiter::new().unwrap());
+        let (mut signal, waiter) = (EventfdSignal::new().unwrap(), Waiter::new().unwrap());
         let event = Event::new().unwrap();
         let tells = move || -> io::Result<usize> {
             let mut seen = Vec::new();
             waiter.add(&event, 0, Interest::READ.edge_triggered())?;
-            (0..100).try_for_each(|_| bell.ring(event.as_fd()))?;
+            (0..100).try_for_each(|_| signal.notify(event.as_fd()))?;
             waiter.wait(&mut seen, Some(Duration::ZERO))?;
             waiter.remove(&event).map(|()| seen.len())
         };
@@ -152,7 +152,7 @@ fn who_shares_memory_of_its_own_may_make_it() {
 #[test]
 fn landlock_takes_what_a_role_never_needs() {
     use rustix::fs::{AtFlags, CWD, unlinkat};
-    let folder = env::temp_dir().join(format!("grosso-confine-{}", std::process::id()));
+    let folder = env::temp_dir().join(format!("grosso-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let inside = folder.clone();
     // The filter permits this call, with which sockets are removed.
@@ -200,7 +200,7 @@ fn abstract_sockets_of_others_are_out_of_reach_but_for_who_opens_devices() {
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
     };
-    let name = format!("grosso-confine-{}", std::process::id());
+    let name = format!("grosso-sandbox-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(name).unwrap();
     let _listener = UnixListener::bind_addr(&address).unwrap();
     for role in [Role::Connecting, Role::Machine, Role::Opener] {

@@ -12,7 +12,7 @@
 //! A thread enters its role once and can never leave it; threads that it starts inherit the sandbox.
 //!
 //! ```no_run
-//! use grosso_sys::confine::{Role, enter, name_violations};
+//! use grosso_sys::sandbox::{Role, enter, name_violations};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! name_violations()?;
@@ -52,7 +52,7 @@ pub use self::{
 ///
 /// Returns errors from the kernel; the thread is then partially confined.
 pub fn enter(role: Role) -> io::Result<bool> {
-    confine(role, &[])
+    sandbox(role, &[])
 }
 
 /// Confines the calling thread to [`Role::Files`] like [`enter`]; it may create and write files below these
@@ -62,10 +62,10 @@ pub fn enter(role: Role) -> io::Result<bool> {
 ///
 /// See [`enter`].
 pub fn enter_files(directories: &[PathBuf]) -> io::Result<bool> {
-    confine(Role::Files, directories)
+    sandbox(Role::Files, directories)
 }
 
-fn confine(role: Role, directories: &[PathBuf]) -> io::Result<bool> {
+fn sandbox(role: Role, directories: &[PathBuf]) -> io::Result<bool> {
     set_no_new_privs(true)?;
     keep_capabilities(role.capabilities())?;
     let has_landlock = files::restrict(role, directories)?;

@@ -5,7 +5,7 @@ use std::io;
 
 /// Class of an error on the packet path, which determines the next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub enum ErrorClass {
     /// No packet is available, or there is no room: wait and repeat (`EAGAIN`, `ENOBUFS`, `EINTR`, `EBUSY`).
     Later,
     /// The kernel rejected this packet because of its metadata, for example its virtio header: drop it, and use fewer
@@ -31,7 +31,7 @@ pub enum Fault {
     Other,
 }
 
-impl Fault {
+impl ErrorClass {
     /// Returns the class of an error returned by this crate.
     pub fn of(error: &io::Error) -> Self {
         let Some(code) = error.raw_os_error() else {
@@ -65,13 +65,13 @@ pub fn is_full_queue(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Returns whether the device failed to do its part of the work (`EIO`). `ENETDOWN`, which is also [`Fault::Down`],
-/// says nothing about the device's features.
+/// Returns whether the device failed to do its part of the work (`EIO`). `ENETDOWN`, which is also
+/// [`ErrorClass::Down`], says nothing about the device's features.
 pub fn is_device_failure(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EIO)
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ErrorClass {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Later => "temporarily unavailable",
@@ -94,18 +94,18 @@ mod tests {
 
     #[test]
     fn the_codes_of_a_tap_are_told_apart() {
-        for (code, fault) in [
-            (libc::EAGAIN, Fault::Later),
-            (libc::EINVAL, Fault::Malformed),
-            (libc::EIO, Fault::Down),
-            (libc::EPERM, Fault::Forbidden),
-            (libc::ENODEV, Fault::Gone),
-            (libc::EBADFD, Fault::Gone),
-            (libc::ENOENT, Fault::Other),
+        for (code, class) in [
+            (libc::EAGAIN, ErrorClass::Later),
+            (libc::EINVAL, ErrorClass::Malformed),
+            (libc::EIO, ErrorClass::Down),
+            (libc::EPERM, ErrorClass::Forbidden),
+            (libc::ENODEV, ErrorClass::Gone),
+            (libc::EBADFD, ErrorClass::Gone),
+            (libc::ENOENT, ErrorClass::Other),
         ] {
-            assert_eq!(Fault::of(&io::Error::from_raw_os_error(code)), fault, "{code}");
+            assert_eq!(ErrorClass::of(&io::Error::from_raw_os_error(code)), class, "{code}");
         }
-        assert_eq!(Fault::of(&io::ErrorKind::WouldBlock.into()), Fault::Later);
-        assert_eq!(Fault::of(&io::ErrorKind::OutOfMemory.into()), Fault::Exhausted);
+        assert_eq!(ErrorClass::of(&io::ErrorKind::WouldBlock.into()), ErrorClass::Later);
+        assert_eq!(ErrorClass::of(&io::ErrorKind::OutOfMemory.into()), ErrorClass::Exhausted);
     }
 }

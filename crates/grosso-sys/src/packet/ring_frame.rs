@@ -23,38 +23,38 @@ static LEFT: Mutex<Vec<LeftMemory>> = Mutex::new(Vec::new());
 
 /// The memory of a ring, which lends it to the ring's frames.
 #[derive(Debug)]
-pub(super) struct LentMemory(Loan);
+pub(super) struct FrameMemory(FrameSlot);
 
 /// The memory of a ring, as a frame in it has it.
 #[derive(Debug)]
-pub(super) struct Loan(NonNull<RingMemory>);
+pub(super) struct FrameSlot(NonNull<RingMemory>);
 
 /// The memory of a ring that is no more.
 #[derive(Debug)]
 struct LeftMemory(NonNull<RingMemory>);
 
 // SAFETY: it stands for a shared reference, and what it refers to may be shared by threads.
-unsafe impl Send for Loan {}
+unsafe impl Send for FrameSlot {}
 // SAFETY: as above.
-unsafe impl Sync for Loan {}
+unsafe impl Sync for FrameSlot {}
 // SAFETY: as above; frames of any thread may be in it, and say so by atomic words.
 unsafe impl Send for LeftMemory {}
 
-impl LentMemory {
+impl FrameMemory {
     pub(super) fn new(memory: RingMemory) -> Self {
         sweep(&mut left());
-        Self(Loan(NonNull::from(Box::leak(Box::new(memory)))))
+        Self(FrameSlot(NonNull::from(Box::leak(Box::new(memory)))))
     }
 
-    /// Takes a slot for a frame, which [gives it back](Loan::give_back).
+    /// Takes a slot for a frame, which [gives it back](FrameSlot::return_slot).
     #[inline(always)]
-    pub(super) fn lend(&self, slot: SlotPlace) -> Loan {
+    pub(super) fn take_slot(&self, slot: SlotPlace) -> FrameSlot {
         self.release(slot, TAKEN);
-        Loan(self.0.0)
+        FrameSlot(self.0.0)
     }
 }
 
-impl Deref for LentMemory {
+impl Deref for FrameMemory {
     type Target = RingMemory;
 
     #[inline(always)]
@@ -63,7 +63,7 @@ impl Deref for LentMemory {
     }
 }
 
-impl Drop for LentMemory {
+impl Drop for FrameMemory {
     fn drop(&mut self) {
         let mut left = left();
         left.push(LeftMemory(self.0.0));
@@ -71,7 +71,7 @@ impl Drop for LentMemory {
     }
 }
 
-impl Deref for Loan {
+impl Deref for FrameSlot {
     type Target = RingMemory;
 
     #[inline(always)]
@@ -82,17 +82,17 @@ impl Deref for Loan {
     }
 }
 
-impl Loan {
+impl FrameSlot {
     /// Returns a frame's slot to the kernel, by which the loan is over.
     #[inline(always)]
-    pub(super) fn give_back(&mut self, slot: SlotPlace) {
+    pub(super) fn return_slot(&mut self, slot: SlotPlace) {
         self.release(slot, abi::TP_STATUS_KERNEL);
     }
 }
 
 impl LeftMemory {
     /// Whether frames are in it.
-    fn is_lent(&self) -> bool {
+    fn has_frames(&self) -> bool {
         // SAFETY: it is freed by the list alone, which has it.
         let memory = unsafe { self.0.as_ref() };
         // Frames take their marks away with a release, behind all else that they do.
@@ -106,7 +106,7 @@ fn left() -> MutexGuard<'static, Vec<LeftMemory>> {
 
 /// Frees what no frame is in any more.
 fn sweep(left: &mut Vec<LeftMemory>) {
-    for memory in left.extract_if(.., |memory| !memory.is_lent()) {
+    for memory in left.extract_if(.., |memory| !memory.has_frames()) {
         // SAFETY: its ring is gone, which made it from a box, and so are all frames, which were the ring's.
         drop(unsafe { Box::from_raw(memory.0.as_ptr()) });
     }

@@ -12,7 +12,7 @@ use std::{
 
 /// An asynchronous I/O context whose empty requests signal eventfds.
 #[derive(Debug)]
-pub struct Bell {
+pub struct EventfdSignal {
     context: c_ulong,
     /// The file of which the requests read nothing.
     nothing: PipeReader,
@@ -35,13 +35,13 @@ struct Submission {
     offset: i64,
     reserved: u64,
     flags: u32,
-    told: u32,
+    signalled: u32,
 }
 
 /// The end of a request (`struct io_event` there).
 type End = [u64; 4];
 
-impl Bell {
+impl EventfdSignal {
     /// Creates a context.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Bell {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if the file is not an eventfd; errors from `io_submit(2)`.
-    pub fn ring(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn notify(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
         if self.untaken >= UNTAKEN_MAX {
             self.take();
         }
@@ -79,13 +79,13 @@ impl Bell {
 
     /// Returns whether a file is an eventfd, without signalling it.
     #[must_use]
-    pub fn fits(&self, file: BorrowedFd<'_>) -> bool {
+    pub fn accepts(&self, file: BorrowedFd<'_>) -> bool {
         // The file to tell is looked at before it is found that nobody can write to what is only read.
         let asked = self.submit(WRITE, file);
         asked.is_err_and(|error| error.raw_os_error() == Some(libc::EBADF))
     }
 
-    fn submit(&self, operation: u16, told: BorrowedFd<'_>) -> io::Result<()> {
+    fn submit(&self, operation: u16, signalled: BorrowedFd<'_>) -> io::Result<()> {
         let number = |file: BorrowedFd<'_>| file.as_raw_fd().cast_unsigned();
         let request = Submission {
             data: 0,
@@ -97,8 +97,8 @@ impl Bell {
             bytes: 0,
             offset: 0,
             reserved: 0,
-            flags: TELLS,
-            told: number(told),
+            flags: SIGNALS,
+            signalled: number(signalled),
         };
         let mut list = [&raw const request];
         // SAFETY: the list has one request, and both live over the call; it reads nothing into no buffer.
@@ -126,7 +126,7 @@ impl Bell {
     }
 }
 
-impl Drop for Bell {
+impl Drop for EventfdSignal {
     fn drop(&mut self) {
         // SAFETY: the context is ours alone, and no request is under way: each ends when it is made.
         let _ = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
@@ -137,7 +137,7 @@ impl Drop for Bell {
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 /// `IOCB_FLAG_RESFD`: signal an eventfd on completion.
-const TELLS: u32 = 1;
+const SIGNALS: u32 = 1;
 /// Requests whose ends wait to be taken, all of them by one call.
 const UNTAKEN_MAX: usize = 32;
 
@@ -157,9 +157,10 @@ mod tests {
 
     #[test]
     fn a_counter_counts_every_ring() {
-        let (mut bell, file) = (Bell::new().unwrap(), eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+        let (mut signal, file) =
+            (EventfdSignal::new().unwrap(), eventfd(0, EventfdFlags::NONBLOCK).unwrap());
         for _ in 0..3 * UNTAKEN_MAX + 5 {
-            bell.ring(file.as_fd()).unwrap();
+            signal.notify(file.as_fd()).unwrap();
         }
         assert_eq!(counted(&file), 3 * UNTAKEN_MAX as u64 + 5);
         assert_eq!(counted(&file), 0);
@@ -167,24 +168,26 @@ mod tests {
 
     #[test]
     fn a_full_counter_of_a_file_that_waits_is_told_without_waiting() {
-        let (mut bell, file) = (Bell::new().unwrap(), eventfd(0, EventfdFlags::empty()).unwrap());
+        let (mut signal, file) =
+            (EventfdSignal::new().unwrap(), eventfd(0, EventfdFlags::empty()).unwrap());
         rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         for _ in 0..3 {
-            bell.ring(file.as_fd()).unwrap();
+            signal.notify(file.as_fd()).unwrap();
         }
         assert_eq!(counted(&file), u64::MAX);
     }
 
     #[test]
     fn other_files_are_refused_and_no_question_rings() {
-        let (mut bell, file) = (Bell::new().unwrap(), eventfd(0, EventfdFlags::NONBLOCK).unwrap());
-        assert!(bell.fits(file.as_fd()));
+        let (mut signal, file) =
+            (EventfdSignal::new().unwrap(), eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+        assert!(signal.accepts(file.as_fd()));
         assert_eq!(counted(&file), 0);
         let (reader, writer) = io::pipe().unwrap();
         let memory = memfd_create("none", MemfdFlags::empty()).unwrap();
         for other in [reader.as_fd(), writer.as_fd(), memory.as_fd()] {
-            assert!(!bell.fits(other));
-            assert_eq!(bell.ring(other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert!(!signal.accepts(other));
+            assert_eq!(signal.notify(other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
     }
 }

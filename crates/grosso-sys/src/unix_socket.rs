@@ -28,14 +28,14 @@ use crate::{
 
 /// Type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalKind {
+pub enum UnixKind {
     /// A byte stream between two programs.
     Stream,
     /// Datagrams, which keep their boundaries and order.
     Datagram,
 }
 
-impl LocalKind {
+impl UnixKind {
     fn socket_type(self) -> SocketType {
         match self {
             Self::Stream => SocketType::STREAM,
@@ -46,9 +46,9 @@ impl LocalKind {
 
 /// Address of a socket: a path, or on Linux an abstract name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalAddress(SocketAddrUnix);
+pub struct UnixAddress(SocketAddrUnix);
 
-impl LocalAddress {
+impl UnixAddress {
     /// Returns the address of a socket file.
     ///
     /// # Errors
@@ -73,27 +73,27 @@ impl LocalAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     /// Address chosen by the sender.
-    pub address: LocalAddress,
+    pub address: UnixAddress,
     /// User ID of the sender, reported by the kernel.
     pub user: u32,
 }
 
 /// A nonblocking Unix socket.
 #[derive(Debug)]
-pub struct LocalSocket {
+pub struct UnixSocket {
     file: ManuallyDrop<OwnedFd>,
-    kind: LocalKind,
+    kind: UnixKind,
     /// Whether descriptors can have been passed to it that nobody has received yet.
     may_hold_files: bool,
 }
 
-impl LocalSocket {
+impl UnixSocket {
     /// Creates an unbound socket that accepts no passed descriptors. If the kernel cannot refuse them (before Linux
     /// 6.16), the closing thread closes those that arrive.
     ///
     /// # Errors
     /// Errors from `socket(2)`.
-    pub fn new(kind: LocalKind) -> io::Result<Self> {
+    pub fn new(kind: UnixKind) -> io::Result<Self> {
         let mut socket = Self::passing(kind)?;
         socket.may_hold_files = !refuses_files(&*socket.file);
         Ok(socket)
@@ -103,7 +103,7 @@ impl LocalSocket {
     ///
     /// # Errors
     /// Errors from `socket(2)`.
-    pub fn passing(kind: LocalKind) -> io::Result<Self> {
+    pub fn passing(kind: UnixKind) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::UNIX, kind.socket_type(), flags, None)?;
         Ok(Self { file: ManuallyDrop::new(file), kind, may_hold_files: true })
@@ -115,23 +115,23 @@ impl LocalSocket {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] if another program uses the socket, or the file is not a socket; errors from
     /// `bind(2)`.
-    pub fn at(kind: LocalKind, address: &LocalAddress, mode: u32) -> io::Result<Self> {
+    pub fn at(kind: UnixKind, address: &UnixAddress, mode: u32) -> io::Result<Self> {
         Self::new(kind)?.placed_at(address, mode)
     }
 
-    /// Binds this socket like [`LocalSocket::at`].
+    /// Binds this socket like [`UnixSocket::at`].
     ///
     /// # Errors
-    /// See [`LocalSocket::at`].
-    pub fn placed_at(self, address: &LocalAddress, mode: u32) -> io::Result<Self> {
+    /// See [`UnixSocket::at`].
+    pub fn placed_at(self, address: &UnixAddress, mode: u32) -> io::Result<Self> {
         let (kind, socket) = (self.kind, self);
         let name = address.path().ok_or(io::ErrorKind::InvalidInput)?;
         path::socket::bind(&socket, kind.socket_type(), &name, mode)?;
-        if kind == LocalKind::Datagram {
+        if kind == UnixKind::Datagram {
             // Each datagram then has its sender's user beside it.
             sockopt::set_socket_passcred(&*socket.file, true)?;
         }
-        if kind == LocalKind::Stream {
+        if kind == UnixKind::Stream {
             listen(&*socket.file, BACKLOG)?;
         }
         Ok(socket)
@@ -152,7 +152,7 @@ impl LocalSocket {
     /// # Errors
     /// Errors from `connect(2)`, for example [`io::ErrorKind::ConnectionRefused`] if no program listens;
     /// [`io::ErrorKind::PermissionDenied`] as for [`Pinned::at`].
-    pub fn connect(&self, address: &LocalAddress) -> io::Result<()> {
+    pub fn connect(&self, address: &UnixAddress) -> io::Result<()> {
         Pinned::at(&address.path().ok_or(io::ErrorKind::InvalidInput)?, None)?.connect(self)
     }
 
@@ -161,7 +161,7 @@ impl LocalSocket {
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if it does not, if the kernel did not report the sender's user, or if the
-    /// address has no file; see also [`LocalSocket::connect`].
+    /// address has no file; see also [`UnixSocket::connect`].
     pub fn answer(&self, sender: &Sender) -> io::Result<()> {
         let path = sender.address.path().ok_or(io::ErrorKind::PermissionDenied)?;
         Pinned::at(&path, Some(sender.user))?.connect(self)
@@ -197,7 +197,7 @@ impl LocalSocket {
     /// number of bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for more files; see also [`LocalSocket::send`].
+    /// [`io::ErrorKind::InvalidInput`] for more files; see also [`UnixSocket::send`].
     pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -270,14 +270,14 @@ impl LocalSocket {
             }
         }
         let address = received.address.and_then(|from| SocketAddrUnix::try_from(from).ok());
-        let address = address.filter(|from| !from.is_unnamed()).map(LocalAddress);
+        let address = address.filter(|from| !from.is_unnamed()).map(UnixAddress);
         // Without the option the kernel reports no user, and the sender is not one to answer.
         let sender = address.zip(user);
         Ok((received.bytes, sender.map(|(address, user)| Sender { address, user })))
     }
 }
 
-impl Drop for LocalSocket {
+impl Drop for UnixSocket {
     fn drop(&mut self) {
         // SAFETY: the field is not used after this.
         let file = unsafe { ManuallyDrop::take(&mut self.file) };
@@ -319,7 +319,7 @@ fn take_files(beside: &mut RecvAncillaryBuffer<'_>, files: &mut Vec<PassedFile>)
     }
 }
 
-impl AsFd for LocalSocket {
+impl AsFd for UnixSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -368,23 +368,23 @@ mod tests {
         path
     }
 
-    fn address(folder: &Path, file: &str) -> LocalAddress {
-        LocalAddress::new(&folder.join(file)).unwrap()
+    fn address(folder: &Path, file: &str) -> UnixAddress {
+        UnixAddress::new(&folder.join(file)).unwrap()
     }
 
     #[test]
     fn a_file_left_behind_is_replaced_and_one_in_use_or_of_another_kind_is_not() {
         for (kind, other) in
-            [(LocalKind::Stream, LocalKind::Datagram), (LocalKind::Datagram, LocalKind::Stream)]
+            [(UnixKind::Stream, UnixKind::Datagram), (UnixKind::Datagram, UnixKind::Stream)]
         {
             let folder = folder(&format!("stale-{kind:?}"));
             let at = address(&folder, "s");
-            let refused = |kind| LocalSocket::at(kind, &at, 0o600).unwrap_err().kind();
-            let first = LocalSocket::at(kind, &at, 0o660).unwrap();
+            let refused = |kind| UnixSocket::at(kind, &at, 0o600).unwrap_err().kind();
+            let first = UnixSocket::at(kind, &at, 0o660).unwrap();
             assert_eq!(fs::metadata(folder.join("s")).unwrap().permissions().mode() & 0o777, 0o660);
             assert_eq!([refused(kind), refused(other)], [io::ErrorKind::AddrInUse; 2]);
             drop(first);
-            drop(LocalSocket::at(kind, &at, 0o600).unwrap());
+            drop(UnixSocket::at(kind, &at, 0o600).unwrap());
             fs::remove_file(folder.join("s")).unwrap();
             fs::write(folder.join("s"), "text").unwrap();
             assert_eq!(refused(kind), io::ErrorKind::AddrInUse);
@@ -397,7 +397,7 @@ mod tests {
     fn a_path_that_no_address_holds_is_refused() {
         for (len, fits) in [(0, false), (1, true), (107, true), (108, false)] {
             let path = "p".repeat(len);
-            assert_eq!(LocalAddress::new(Path::new(&path)).is_ok(), fits, "{len}");
+            assert_eq!(UnixAddress::new(Path::new(&path)).is_ok(), fits, "{len}");
         }
     }
 
@@ -405,9 +405,9 @@ mod tests {
     fn a_stream_carries_bytes_until_one_end_hangs_up() {
         let folder = folder("stream");
         let at = address(&folder, "s");
-        let listener = LocalSocket::at(LocalKind::Stream, &at, 0o600).unwrap();
+        let listener = UnixSocket::at(UnixKind::Stream, &at, 0o600).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        let near = LocalSocket::new(LocalKind::Stream).unwrap();
+        let near = UnixSocket::new(UnixKind::Stream).unwrap();
         near.connect(&at).unwrap();
         let far = listener.accept().unwrap();
         far.set_buffer_bytes(1 << 16).unwrap();
@@ -426,9 +426,9 @@ mod tests {
     fn files_arrive_with_the_bytes_beside_which_they_were_passed() {
         let folder = folder("passed");
         let at = address(&folder, "s");
-        let listener = LocalSocket::passing(LocalKind::Stream).unwrap();
+        let listener = UnixSocket::passing(UnixKind::Stream).unwrap();
         let listener = listener.placed_at(&at, 0o600).unwrap();
-        let near = LocalSocket::new(LocalKind::Stream).unwrap();
+        let near = UnixSocket::new(UnixKind::Stream).unwrap();
         near.connect(&at).unwrap();
         let far = listener.accept().unwrap();
         let (reader, writer) = io::pipe().unwrap();
@@ -448,22 +448,22 @@ mod tests {
 
     #[test]
     fn descriptors_that_nobody_expects_are_refused_or_go_to_the_closing_thread() {
-        for kind in [LocalKind::Stream, LocalKind::Datagram] {
+        for kind in [UnixKind::Stream, UnixKind::Datagram] {
             let folder = folder(&format!("refused-{kind:?}"));
             let at = address(&folder, "s");
-            let listener = LocalSocket::at(kind, &at, 0o600).unwrap();
-            let near = LocalSocket::new(kind).unwrap();
+            let listener = UnixSocket::at(kind, &at, 0o600).unwrap();
+            let near = UnixSocket::new(kind).unwrap();
             near.connect(&at).unwrap();
             let (reader, _writer) = io::pipe().unwrap();
             let sent = near.send_passing(b"x", &[reader.as_fd()]);
-            if refuses_files(&LocalSocket::new(kind).unwrap()) {
+            if refuses_files(&UnixSocket::new(kind).unwrap()) {
                 assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
             } else {
                 println!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
                 assert_eq!(sent.unwrap(), 1);
             }
             // Where the kernel does not refuse them, they arrive in no table of descriptors for long.
-            let far = if kind == LocalKind::Stream { listener.accept().unwrap() } else { listener };
+            let far = if kind == UnixKind::Stream { listener.accept().unwrap() } else { listener };
             near.send(&[IoSlice::new(b"y")]).unwrap();
             let mut bytes = [0; 4];
             assert!(
@@ -477,7 +477,7 @@ mod tests {
     fn datagrams_name_their_sender_and_a_connected_socket_has_one() {
         let folder = folder("datagram");
         let [one, two, three] = ["1", "2", "3"].map(|name| address(&folder, name));
-        let bound = |at| LocalSocket::at(LocalKind::Datagram, at, 0o600).unwrap();
+        let bound = |at| UnixSocket::at(UnixKind::Datagram, at, 0o600).unwrap();
         let (first, second, third) = (bound(&one), bound(&two), bound(&three));
         second.connect(&one).unwrap();
         third.connect(&one).unwrap();
@@ -492,7 +492,7 @@ mod tests {
         assert_eq!(first.receive(&mut buffer).unwrap(), (6, sender(three)));
         drop(second);
         assert!(is_absence(&first.connect(&two).unwrap_err()));
-        let nameless = LocalSocket::new(LocalKind::Datagram).unwrap();
+        let nameless = UnixSocket::new(UnixKind::Datagram).unwrap();
         nameless.connect(&one).unwrap();
         nameless.send(&[IoSlice::new(b"?")]).unwrap();
         assert_eq!(first.receive(&mut buffer).unwrap(), (1, None));
